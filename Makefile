@@ -1,0 +1,46 @@
+# Needs only make and python3. Set-up runs when a stamp is older than what it was made from.
+#
+#   make demo        run MobileNet v1 on the CPU kernels and on the GPU, compare (MODEL= IMAGE= LABELS= for your own)
+#   make test        everything that must be green, with a counted list at the end
+#   make lint        formatting, lint, types
+#   make conformance the operator cases against the host's reference kernels (ARGS= goes to pytest)
+#   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
+#   make wheel       one py3-none-manylinux wheel in dist/
+#   make docs        write the generated pages anew
+
+BIN := .venv/bin
+SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*.c tflgpu_plugin/native/*.h tflgpu_plugin/native/CMakeLists.txt)
+DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
+
+.PHONY: demo test lint conformance bench wheel docs clean
+
+demo: .venv/ready
+	@$(BIN)/tflgpu demo $(DEMO)
+
+test: .venv/ready-dev
+	@$(BIN)/python tools/check.py $(ARGS)
+
+lint: .venv/ready-dev
+	@$(BIN)/python tools/check.py format lint types
+
+conformance: .venv/ready-dev
+	@$(BIN)/python tools/check.py conformance $(ARGS)
+
+bench: .venv/ready
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+wheel: .venv/ready-dev
+	@sh tools/wheel.sh
+
+docs: .venv/ready
+	@$(BIN)/tflgpu ops --markdown > docs/ops.md
+	@$(BIN)/tflgpu options --markdown > docs/options.md
+
+.venv/ready: tools/setup.sh tools/constraints.txt $(SOURCES)
+	@sh tools/setup.sh run
+
+.venv/ready-dev: .venv/ready tools/requirements-dev.txt
+	@sh tools/setup.sh dev
+
+clean:
+	rm -rf .venv build dist

@@ -1,0 +1,49 @@
+"""One engine in its own process: ncnn's Vulkan backend at float32. Speaks the protocol of `benchmarks.engine`.
+
+Runs under the interpreter of ncnn's own environment, so it imports nothing of ours.
+Usage: ncnn_worker.py PARAM BIN INPUT.npy OUTPUT.npy
+"""
+
+import json
+import sys
+import time
+
+import ncnn
+import numpy as np
+
+
+def main(param, weights, source, result):
+    image = np.load(source)[0].transpose(2, 0, 1).copy()
+    if ncnn.get_gpu_count() == 0:
+        raise SystemExit("ncnn sees no Vulkan device")
+    ncnn.get_gpu_device(0)  # the device is made here, outside the measured time, as for every engine
+    start = time.perf_counter()
+    net = ncnn.Net()
+    net.opt.use_vulkan_compute = True
+    net.opt.num_threads = 2
+    net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
+    net.opt.use_bf16_storage = False
+    net.load_param(param)
+    net.load_model(weights)
+
+    def run():
+        with net.create_extractor() as extractor:
+            extractor.input("in0", ncnn.Mat(image))
+            _, out = extractor.extract("out0")
+            return np.array(out)
+
+    value = run()
+    first = time.perf_counter() - start
+    np.save(result, value.reshape(1, -1))
+    name = ncnn.get_gpu_info(0).device_name()
+    print(json.dumps({"engine": f"ncnn {ncnn.__version__} Vulkan f32", "device": name, "first_ms": first * 1e3}), flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            begin = time.perf_counter()
+            run()
+            times.append((time.perf_counter() - begin) * 1e3)
+        print(json.dumps(times), flush=True)
+
+
+main(*sys.argv[1:])

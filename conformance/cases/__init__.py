@@ -1,0 +1,67 @@
+"""Cases by op family, one file each: intentional lists of single-op models, no expected values (the host is the oracle).
+
+A case is written in the terms of the TFLite schema; `conformance.models` builds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflgpu_plugin.ops import FAMILIES
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input tensor. `data` makes it a constant; otherwise each run feeds seeded values in [low, high).
+
+    `variable` marks state of the interpreter (zero at first). dtype is a name of `graph.NUMPY_DTYPES`.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "f32"
+    data: npt.NDArray[Any] | None = None
+    low: float = -1.0
+    high: float = 1.0
+    variable: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """A single-op TFLite model: `op` and `options` as the schema names them (BuiltinOperator and the options table, for
+    example "CONV_2D", "Conv2DOptions", {"padding": "SAME", "strideH": 2, "strideW": 2, "fusedActivationFunction": "RELU6"};
+    enum values are given by name). `outputs` counts output tensors (shapes come from the host). None in `inputs` is an
+    absent optional input. `refused`: the table must say no (a control case)."""
+
+    name: str
+    op: str
+    version: int
+    inputs: tuple[Input | None, ...]
+    options_type: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    output_type: str = "f32"
+    refused: bool = False
+
+
+def seeded(*shape: int, seed: int = 1, scale: float = 1.0) -> npt.NDArray[np.float32]:
+    """Reproducible constant data, uniform in [-scale, scale)."""
+    return np.random.default_rng([seed, *shape]).uniform(-scale, scale, shape).astype(np.float32)
+
+
+def constant(array: Any, dtype: str = "f32") -> Input:
+    """A constant input with this value."""
+    from tflgpu_plugin.graph import NUMPY_DTYPES
+
+    data = np.asarray(array, NUMPY_DTYPES[dtype])
+    return Input(data.shape, dtype, data)
+
+
+def all_cases() -> dict[str, list[Case]]:
+    """Cases by family; every family module has a list `CASES`."""
+    return {family: list(import_module(f"conformance.cases.{family}").CASES) for family in FAMILIES}

@@ -1,0 +1,133 @@
+"""One case against the host's reference kernels: through our delegate, or directly as a one-node graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from conformance import host, models, tolerance
+from conformance.cases import Case
+from conformance.host import Array, Feed, Outputs
+
+
+@dataclass(frozen=True)
+class Result:
+    """Whether the case is as it must be, and a line of explanation. `share`: worst error over tolerance."""
+
+    case: Case
+    passed: bool
+    text: str
+    share: float = 0.0
+
+
+def family_cases(family: str) -> list[Case]:
+    """Cases of one family. Raises ModuleNotFoundError when it has no file."""
+    return list(import_module(f"conformance.cases.{family}").CASES)
+
+
+def accuracy(host_op: str) -> str:
+    """The accuracy class of the op that a TFLite operator becomes."""
+    from conformance.direct import OPS
+    from tflgpu_plugin import ops
+
+    family = next(f for f in ops.FAMILIES if any(c.op == host_op for c in _cases_or_none(f)))
+    rows = import_module(f"tflgpu_plugin.ops.{family}").OPS
+    found: str = next(row.accuracy for row in rows if row.name == OPS[host_op])
+    return found
+
+
+def _cases_or_none(family: str) -> list[Case]:
+    try:
+        return family_cases(family)
+    except ModuleNotFoundError:
+        return []
+
+
+def bounds(case: Case, feeds: Sequence[Feed], outputs: Outputs) -> tolerance.Bound:
+    """The tolerance of a case: its op's class, accumulation length, and the magnitudes of these inputs."""
+    shapes = [None if i is None else i.shape for i in case.inputs]
+    window = (int(case.options.get("filterHeight", 1)), int(case.options.get("filterWidth", 1)))
+    terms = tolerance.accumulation(case.op, shapes, [o.shape for o in outputs], window)
+    constants = [i.data for i in case.inputs if i is not None and i.data is not None]
+    runtime = [_largest([feed[k] for feed in feeds]) for k in range(len(feeds[0]) if feeds else 0)]
+    fixed = [_largest([c]) for c in constants if c.dtype.kind == "f"]
+    term = float(np.prod([max(v, 1e-30) for v in (*runtime[:1], *(runtime[1:] + fixed)[:1])]))
+    largest = max([*runtime, *fixed], default=1.0)
+    if case.op not in ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "LSTM"):
+        term = largest  # sums of inputs, not of products
+    if case.op in ("SOFTMAX", "LOGISTIC", "TANH", "LSTM"):
+        term = max(1.0, term) if case.op == "LSTM" else 0.0
+    return tolerance.bound(accuracy(case.op), terms, term, largest)
+
+
+def _largest(arrays: Sequence[Array]) -> float:
+    values = [
+        np.abs(a[np.isfinite(a)]).max()
+        for a in arrays
+        if a.dtype.kind == "f" and np.isfinite(a).any()
+    ]
+    return float(max(values, default=1.0))
+
+
+def judge(
+    case: Case, feeds: Sequence[Feed], expected: Sequence[Outputs], got: Sequence[Outputs]
+) -> Result:
+    """Compare the outputs of every run."""
+    worst = tolerance.Verdict(True, 0.0)
+    text = ""
+    for run, (wanted, found) in enumerate(zip(expected, got, strict=True)):
+        allowed = bounds(case, feeds, wanted)
+        for k, (a, b) in enumerate(zip(wanted, found, strict=True)):
+            verdict = tolerance.compare(a, b, allowed)
+            if verdict.share >= worst.share:
+                worst, text = verdict, f"run {run} output {k} {verdict}"
+            if not verdict.passed:
+                return Result(
+                    case, False, f"run {run} output {k} {list(a.shape)}: {verdict}", verdict.share
+                )
+    return Result(case, True, text, worst.share)
+
+
+def direct(case: Case) -> Result:
+    """Run a case as a one-node graph on the device and compare its first run."""
+    from conformance import direct as reader
+    from tests import harness
+
+    feeds = host.case_feeds(case, 1)
+    graph = reader.graph(case)
+    if case.refused:
+        return _must_refuse(case, graph)
+    expected = host.cached_on_cpu(models.build(case), feeds)
+    found: dict[int, Any] = harness.run_graph(graph, dict(zip(graph.inputs, feeds[0], strict=True)))
+    return judge(case, feeds, expected, [[np.asarray(found[t]) for t in graph.outputs]])
+
+
+def _must_refuse(case: Case, graph: Any) -> Result:
+    from tflgpu_plugin import ops
+    from tflgpu_plugin.target import Target
+
+    sentence = ops.table()[graph.nodes[0].op].refuse(graph, graph.nodes[0], Target())
+    return Result(
+        case, sentence is not None, sentence or "not refused, but the case says it must be"
+    )
+
+
+def through_host(case: Case, name: str | None = None) -> Result:
+    """Run a case in a host through our delegate, twice, and compare; the node must have run on the device."""
+    feeds = host.case_feeds(case)
+    model = models.build(case)
+    run = host.run_on_gpu(model, feeds, name)
+    text = _placement(case, run.report, len(feeds))
+    if text:
+        return Result(case, False, text)
+    if case.refused:
+        return Result(case, True, "refused: " + str(run.report.nodes[0].reason))
+    return judge(case, feeds, host.cached_on_cpu(model, feeds, name), run.outputs)
+
+
+def _placement(case: Case, report: Any, runs: int) -> str:
+    raise NotImplementedError

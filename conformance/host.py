@@ -1,0 +1,197 @@
+"""Runs a TFLite model in a host: on its CPU kernels (reference or optimized), or through our delegate."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.cases import Case, Input
+from tflgpu_plugin.graph import NUMPY_DTYPES
+
+Array = npt.NDArray[Any]
+Feed = Sequence[Array]  # one array per model input, in the model's order
+Outputs = list[Array]
+
+PACKAGES = {"tflite_runtime": "tflite-runtime", "ai_edge_litert": "ai-edge-litert"}
+KERNELS = {
+    "reference": "BUILTIN_REF",
+    "optimized": "BUILTIN_WITHOUT_DEFAULT_DELEGATES",
+    "default": "AUTO",
+}
+
+
+def installed() -> list[str]:
+    """The hosts that can be imported here, the preferred one first."""
+    return [host for host in PACKAGES if importlib.util.find_spec(host) is not None]
+
+
+@cache
+def module(host: str | None = None) -> Any:
+    """The host's interpreter module. Raises ImportError with what to install."""
+    if host is None:
+        found = installed()
+        if not found:
+            raise ImportError(
+                "No TFLite host is installed: pip install tflite-runtime or ai-edge-litert"
+            )
+        host = found[0]
+    return importlib.import_module(f"{host}.interpreter")
+
+
+def version(host: str) -> str:
+    return importlib.metadata.version(PACKAGES[host])
+
+
+def interpreter(
+    model: bytes, host: str | None = None, kernels: str = "reference", threads: int = 1, **more: Any
+) -> Any:
+    """An interpreter with the named CPU kernels; `more` goes to the host (delegates, preserve_all_tensors)."""
+    api = module(host)
+    resolver = getattr(api.OpResolverType, KERNELS[kernels])
+    return api.Interpreter(
+        model_content=model, experimental_op_resolver_type=resolver, num_threads=threads, **more
+    )
+
+
+def shapes(model: bytes, host: str | None = None) -> list[tuple[int, ...] | None]:
+    """Shapes of all tensors as the host's CPU kernels find them; empty when the host refuses the model."""
+    try:
+        cpu = interpreter(model, host)
+        cpu.allocate_tensors()
+    except (ValueError, RuntimeError):
+        return []
+    found: dict[int, tuple[int, ...]] = {
+        d["index"]: tuple(int(n) for n in d["shape"]) for d in cpu.get_tensor_details()
+    }
+    return [found.get(k) for k in range(max(found, default=-1) + 1)]
+
+
+def invoke(cpu: Any, feeds: Sequence[Feed]) -> list[Outputs]:
+    """Invoke an allocated interpreter once per feed; copies of the outputs of each run."""
+    results = []
+    inputs, outputs = cpu.get_input_details(), cpu.get_output_details()
+    for feed in feeds:
+        for detail, value in zip(inputs, feed, strict=True):
+            cpu.set_tensor(detail["index"], value)
+        cpu.invoke()
+        results.append([np.array(cpu.get_tensor(detail["index"])) for detail in outputs])
+    return results
+
+
+def run_on_cpu(
+    model: bytes, feeds: Sequence[Feed], host: str | None = None, kernels: str = "reference"
+) -> list[Outputs]:
+    """The host's own answer, one list of outputs per feed (state is kept between feeds)."""
+    cpu = interpreter(model, host, kernels)
+    cpu.allocate_tensors()
+    return invoke(cpu, feeds)
+
+
+@dataclass(frozen=True)
+class GpuRun:
+    """Outputs per feed, and the delegate's report taken after the last run."""
+
+    outputs: list[Outputs]
+    report: Any
+
+
+def run_on_gpu(
+    model: bytes, feeds: Sequence[Feed], host: str | None = None, options: Mapping[str, Any] | None = None,
+    kernels: str = "reference",
+) -> GpuRun:  # fmt: skip
+    """The same through our delegate; nodes it leaves run on the named CPU kernels."""
+    import tflgpu_plugin
+
+    module(host)  # load_delegate serves the host that is imported
+    delegate = load_delegate(host, options)
+    gpu = interpreter(model, host, kernels, experimental_delegates=[delegate])
+    gpu.allocate_tensors()
+    outputs = invoke(gpu, feeds)
+    return GpuRun(outputs, tflgpu_plugin.report(delegate))
+
+
+def load_delegate(host: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
+    """Our delegate through the host's own `load_delegate`."""
+    import tflgpu_plugin  # noqa: F401  makes the bare name known to the loader
+
+    return module(host).load_delegate("tflgpu", {k: str(v) for k, v in (options or {}).items()})
+
+
+def random_array(value: Input, seed: Sequence[int]) -> Array:
+    """Seeded values in [low, high); integers and booleans likewise."""
+    random = np.random.default_rng(seed)
+    kind = np.dtype(NUMPY_DTYPES[value.dtype])
+    if kind == np.bool_:
+        return random.integers(0, 2, value.shape).astype(np.bool_)
+    if kind.kind in "iu":
+        return random.integers(
+            int(value.low), max(int(value.high), int(value.low) + 1), value.shape
+        ).astype(kind)
+    return random.uniform(value.low, value.high, value.shape).astype(kind)
+
+
+def case_feeds(case: Case, runs: int = 2) -> list[Feed]:
+    """Inputs for `runs` invocations of a case, seeded from its name."""
+    fed = [i for i in case.inputs if i is not None and i.data is None and not i.variable]
+    seed = zlib.crc32(f"{case.op} {case.name}".encode())
+    return [
+        [random_array(value, [seed, run, k]) for k, value in enumerate(fed)] for run in range(runs)
+    ]
+
+
+def cache_folder() -> Path:
+    """Where reference outputs are kept: $TFLGPU_TEST_CACHE, or a folder of the user's cache."""
+    base = os.environ.get("TFLGPU_TEST_CACHE")
+    if base:
+        return Path(base)
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+        / "tflgpu-plugin"
+        / "references"
+    )
+
+
+def cached_on_cpu(
+    model: bytes, feeds: Sequence[Feed], host: str | None = None, kernels: str = "reference"
+) -> list[Outputs]:
+    """`run_on_cpu`, remembered by model bytes, inputs, host version and kernels."""
+    host = host or installed()[0]
+    digest = hashlib.sha256(model)
+    digest.update(f"{host} {version(host)} {kernels} {len(feeds)}".encode())
+    for feed in feeds:
+        for array in feed:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    path = cache_folder() / f"{digest.hexdigest()[:32]}.npz"
+    if path.exists():
+        return _read(path, len(feeds))
+    results = run_on_cpu(model, feeds, host, kernels)
+    _write(path, results)
+    return results
+
+
+def _read(path: Path, runs: int) -> list[Outputs]:
+    with np.load(path) as stored:
+        names = list(stored.files)
+        return [[stored[n] for n in names if n.startswith(f"run{run}_")] for run in range(runs)]
+
+
+def _write(path: Path, results: Sequence[Outputs]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.stem}.{os.getpid()}.tmp.npz")
+    named = {
+        f"run{r}_{k:03d}": a for r, outputs in enumerate(results) for k, a in enumerate(outputs)
+    }
+    np.savez(partial, **named)
+    partial.replace(path)

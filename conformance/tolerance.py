@@ -1,0 +1,162 @@
+"""How far from the host's reference kernels an answer may be: the only place with such numbers.
+
+A bound has two parts, and an element passes when it is within either: units in the last place (ULP) of the expected
+value, and an absolute floor for sums that nearly cancel. Starting points are the WebNN conformance tests of
+web-platform-tests (add 1, sigmoid 34, exp 32, matmul 2k, reduce_sum n, softmax 3n+3 ULP); the precision of `exp` is
+that of the Vulkan specification (3 + 2|x| ULP).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Shape = Sequence[int]
+
+UNIT = 2.0**-24  # unit roundoff of f32: half an ULP of 1.0
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One class. ULP allowed: `ulp + per_term * accumulation + per_magnitude * largest input`.
+
+    Floor: `floor * UNIT * accumulation * magnitude`, the magnitude being that of one summed term. Rounding errors of
+    n random terms add up to about n * UNIT * term in each of the two sums compared.
+    """
+
+    ulp: float
+    per_term: float = 0.0
+    per_magnitude: float = 0.0
+    floor: float = 0.0
+
+
+CLASSES: dict[str, Accuracy] = {
+    "exact": Accuracy(0),
+    "elementwise": Accuracy(1),
+    "transcendental": Accuracy(34, per_term=3, per_magnitude=2, floor=2),
+    "accumulate": Accuracy(2, per_term=2, floor=4),
+    "reduction": Accuracy(2, per_term=1, floor=4),
+}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """ULP and absolute error allowed for one tensor."""
+
+    ulp: float
+    absolute: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Result of a comparison. `share` is the worst error over its tolerance (above 1 fails), at `index`."""
+
+    passed: bool
+    share: float
+    index: tuple[int, ...] = ()
+    expected: Any = None
+    got: Any = None
+    ulp: float = 0.0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.reason:
+            return self.reason
+        place = list(self.index)
+        return (
+            f"worst at {place}: expected {self.expected!r}, got {self.got!r}, {self.ulp:.1f} ULP, "
+            f"{self.share:.2f} of the tolerance"
+        )
+
+
+def bound(accuracy: str, accumulation: int = 1, term: float = 1.0, largest: float = 1.0) -> Bound:
+    """The bound of a class for this accumulation length, magnitude of one term and largest input magnitude."""
+    row = CLASSES[accuracy]
+    ulp = (
+        row.ulp
+        + row.per_term * (accumulation if accumulation > 1 else 0)
+        + row.per_magnitude * largest
+    )
+    return Bound(ulp, row.floor * UNIT * accumulation * term)
+
+
+def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:
+    """Compare one tensor with its reference: shape and dtype must be equal, values within `allowed`.
+
+    Expected NaN or infinity must be met by the same (NaN by NaN); an unexpected one fails.
+    """
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        shapes = (
+            f"expected {expected.dtype}{list(expected.shape)}, got {got.dtype}{list(got.shape)}"
+        )
+        return Verdict(False, np.inf, reason=shapes)
+    if expected.size == 0:
+        return Verdict(True, 0.0)
+    if expected.dtype.kind != "f":
+        return _exact(expected, got)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _floats(expected, got, allowed)
+
+
+def _exact(expected: Array, got: Array) -> Verdict:
+    wrong = np.flatnonzero(expected.ravel() != got.ravel())
+    if wrong.size == 0:
+        return Verdict(True, 0.0)
+    place = int(wrong[0])
+    index = tuple(int(i) for i in np.unravel_index(place, expected.shape))
+    distance = abs(float(expected.ravel()[place]) - float(got.ravel()[place]))
+    return Verdict(
+        False, np.inf, index, expected.ravel()[place].item(), got.ravel()[place].item(), distance
+    )
+
+
+def _floats(expected: Array, got: Array, allowed: Bound) -> Verdict:
+    wanted, found = expected.astype(np.float64).ravel(), got.astype(np.float64).ravel()
+    error = np.abs(wanted - found)
+    same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
+    error = np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
+    unit = np.spacing(np.abs(expected).ravel()).astype(np.float64)
+    unit = np.where(np.isfinite(unit), unit, np.finfo(np.float32).eps)
+    tolerance = np.maximum(allowed.ulp * unit, allowed.absolute)
+    share = np.where(error == 0.0, 0.0, error / np.maximum(tolerance, np.finfo(np.float64).tiny))
+    worst = int(np.argmax(share))
+    index = tuple(int(i) for i in np.unravel_index(worst, expected.shape))
+    ulp = float(error[worst] / unit[worst])
+    largest = float(share[worst])
+    return Verdict(largest <= 1.0, largest, index, float(wanted[worst]), float(found[worst]), ulp)
+
+
+def accumulation(
+    host_op: str, inputs: Sequence[Shape | None], outputs: Sequence[Shape], window: Shape = ()
+) -> int:
+    """How many terms one output element sums, by TFLite operator. `window` is the filter of a pooling."""
+    weights = next((s for s in inputs[1:] if s is not None), ())
+    if host_op in ("CONV_2D", "TRANSPOSE_CONV"):
+        return prod(_weights(host_op, inputs)[1:])
+    if host_op == "DEPTHWISE_CONV_2D":
+        return prod(weights[:-1])
+    if host_op == "FULLY_CONNECTED":
+        return int(weights[-1])
+    if host_op == "LSTM":
+        return int((inputs[2] or (1,))[-1])
+    if host_op == "AVERAGE_POOL_2D":
+        return prod(window)
+    if host_op in ("MEAN", "SUM"):
+        return max(1, prod(inputs[0] or ()) // max(1, prod(outputs[0])))
+    if host_op == "SOFTMAX":
+        return int((inputs[0] or (1,))[-1])
+    if (
+        host_op == "RESIZE_BILINEAR"
+    ):  # the place is index * scale, so its rounding grows with the extent
+        return max((inputs[0] or (1,))[1:3] or (1,))
+    return 1
+
+
+def _weights(host_op: str, inputs: Sequence[Shape | None]) -> Shape:
+    return inputs[1] or (1,)

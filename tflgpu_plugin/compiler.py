@@ -1,0 +1,225 @@
+"""From an island's graph to a Plan, in order: passes, lowering, memory, pipelines. No device is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tflgpu_plugin import border, kernels, memory, ops, passes
+from tflgpu_plugin.graph import Graph, Node, Shape, geometry
+from tflgpu_plugin.lowering import Constant, Launch, Lowering, Raw, Refused, Source
+from tflgpu_plugin.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
+from tflgpu_plugin.target import Target
+
+VECTOR = 16  # bytes of a vec4
+ALL_LANES = 0xFFFF_FFFF
+
+
+def compile(graph: Graph, target: Target) -> Plan:
+    """Plan an island. Raises Refused with the node that cannot run on this target."""
+    rewritten = passes.run(graph)
+    low = lower(rewritten, target)
+    return _Assembly(rewritten, low).plan()
+
+
+def specialise(graph: Graph, shapes: Sequence[Shape]) -> Graph:
+    """The same graph with other input shapes, all others recomputed by the ops' shape functions."""
+    tensors = dict(graph.tensors)
+    for tensor, shape in zip(graph.inputs, shapes, strict=True):
+        tensors[tensor] = replace(tensors[tensor], shape=tuple(shape))
+    changed = replace(graph, tensors=tensors)
+    table = ops.table()
+    for node in graph.nodes:
+        try:
+            made = table[node.op].shapes(changed, node)
+        except Exception as error:
+            raise Refused(node.id, f"{node.op} cannot take these input shapes: {error}") from error
+        for tensor, shape in zip(node.outputs, made, strict=False):
+            tensors[tensor] = replace(tensors[tensor], shape=tuple(shape))
+    return changed
+
+
+def lower(graph: Graph, target: Target) -> Lowering:
+    """Launches of a rewritten graph, its borders included."""
+    low = Lowering(graph, target)
+    table = ops.table()
+    for tensor in graph.inputs:
+        border.pack(low, _border(tensor), Raw("input", tensor), tensor)
+    for before, _ in graph.states:
+        border.pack(low, _border(before), Raw("state", before), before)
+    for node in graph.nodes:
+        try:
+            table[node.op].lower(low, node)
+        except Refused as refused:
+            raise Refused(node.id, refused.sentence) from refused
+        except Exception as error:  # a defect of ours must not take the host down: the node stays on the CPU
+            if os.environ.get("TFLGPU_DEBUG"):
+                raise
+            raise Refused(node.id, f"Planning {node.op} failed inside this plugin: {error!r}. Please report it.") from error
+    for tensor in graph.outputs:
+        border.unpack(low, _border(tensor), tensor, Raw("output", tensor))
+    for before, after in graph.states:
+        border.unpack(low, _border(after), after, Raw("state", before))
+    return low
+
+
+def _border(tensor: int) -> Node:
+    return Node(id=-1, op="border", inputs=(), outputs=(tensor,))
+
+
+@dataclass
+class _Assembly:
+    """Turns recorded launches into a Plan: one walk for memory, one for dispatches."""
+
+    graph: Graph
+    low: Lowering
+    buffers: list[Buffer] = field(default_factory=list)
+    raw: dict[Raw, int] = field(default_factory=dict)
+    weights: dict[tuple[object, ...], Weight] = field(default_factory=dict)
+    pipelines: dict[Pipeline, int] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        target = self.low.target
+        reads = [self._tensors(launch.reads) for launch in self.low.launches]
+        writes = [self._tensors(launch.writes) for launch in self.low.launches]
+        self._check_written(reads, writes)
+        alive = memory.lives(reads, writes, _Sizes(self.graph, self.low))
+        for tensor, life in alive.items():
+            if life.size * VECTOR > target.max_binding_bytes:
+                raise Refused(
+                    self._writer(tensor),
+                    f"A tensor of {life.size * VECTOR:,} bytes is over this adapter's binding limit of {target.max_binding_bytes:,}.",
+                )
+        limit = min(target.max_binding_bytes, target.max_buffer_bytes) // VECTOR
+        self.places, sizes = memory.assign(alive, memory.conflicts(reads, writes), limit)
+        uniforms = self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
+        self.pools = [self._buffer("pool", size * VECTOR) for size in sizes]
+        self._place_raw()
+        self._place_weights()
+        blocks, dispatches = bytearray(), []
+        for launch in self.low.launches:
+            dispatches.append(self._dispatch(launch, uniforms, len(blocks)))
+            blocks += self.block
+        inputs = [self._port("input", t) for t in self.graph.inputs]
+        outputs = [self._port("output", t) for t in self.graph.outputs]
+        states = [self._port("state", before) for before, _ in self.graph.states]
+        return Plan(
+            tuple(self.pipelines), tuple(self.buffers), tuple(self.weights.values()), bytes(blocks), tuple(dispatches),
+            tuple(inputs), tuple(outputs), tuple(states), sum(life.size for life in alive.values()) * VECTOR,
+        )  # fmt: skip
+
+    def _root(self, source: Source) -> Source:
+        """Through aliases to the storage that holds a tensor; constants become packed constants."""
+        while isinstance(source, int) and source in self.low.aliases:
+            source = self.low.aliases[source]
+        if isinstance(source, int) and source >= 0 and self.graph.constant(source) is not None:
+            return self.low.stored(source)
+        return source
+
+    def _tensors(self, sources: Sequence[Source]) -> list[int]:
+        return [root for source in sources if isinstance(root := self._root(source), int)]
+
+    def _check_written(self, reads: list[list[int]], writes: list[list[int]]) -> None:
+        """A launch that reads what nothing wrote would give a wrong answer silently: refuse to plan it."""
+        written: set[int] = set()
+        for launch, read, write in zip(self.low.launches, reads, writes, strict=True):
+            if not written.issuperset(read):
+                raise ValueError(f"{launch.kernel} of node {launch.node.id} reads a tensor before it is written")
+            written.update(write)
+
+    def _writer(self, tensor: int) -> int:
+        """The node to blame for a tensor: the first that writes it, else the first that reads it."""
+        for attribute in ("writes", "reads"):
+            for launch in self.low.launches:
+                if launch.node.id >= 0 and tensor in self._tensors(getattr(launch, attribute)):
+                    return launch.node.id
+        return self.graph.nodes[0].id
+
+    def _buffer(self, role: str, size: int) -> int:
+        self.buffers.append(Buffer(role, -(-size // VECTOR) * VECTOR))
+        return len(self.buffers) - 1
+
+    def _place_raw(self) -> None:
+        for launch in self.low.launches:
+            for _, source in launch.operands:
+                if isinstance(source, Raw) and source not in self.raw:
+                    self.raw[source] = self._buffer(source.role, self.graph.tensors[source.tensor].bytes)
+
+    def _place_weights(self) -> None:
+        """Constants one after another, in a new buffer where the binding limit would be passed."""
+        limit, end, number = self.low.target.max_binding_bytes, 0, -1
+        for launch in self.low.launches:
+            for _, raw in launch.operands:
+                source = self._root(raw)
+                if not isinstance(source, Constant) or source.key in self.weights:
+                    continue
+                size = source.vectors * VECTOR
+                if number < 0 or end + size > limit:
+                    number, end = self._buffer("weights", 0), 0
+                self.weights[source.key] = Weight(source.key, number, end, size, source.pack)
+                end += size
+                self.buffers[number] = Buffer("weights", end)
+
+    def _locate(self, raw: Source) -> tuple[int, int]:
+        """(buffer, offset in vec4) of a source."""
+        source = self._root(raw)
+        if isinstance(source, Raw):
+            return self.raw[source], 0
+        if isinstance(source, Constant):
+            weight = self.weights[source.key]
+            return weight.buffer, weight.offset // VECTOR
+        place = self.places[source]
+        return self.pools[place.pool], place.offset
+
+    def _dispatch(self, launch: Launch, uniforms: int, offset: int) -> Dispatch:
+        located = [self._locate(source) for _, source in launch.operands]
+        folded, groups = _fold(launch.grid, self.low.target.max_groups)
+        parameters: dict[str, Any] = {}
+        for (operand, source), (_, start) in zip(launch.operands, located, strict=True):
+            parameters[f"off_{operand.name}"] = start * (4 // operand.view if operand.view else 4)
+            if operand.access != "r" and operand.view == 4:
+                parameters[f"channels_{operand.name}"] = self._channels(source)
+        gx, gy, gz = launch.grid
+        parameters |= {"folded": folded, "grid_x": gx, "grid_y": gy, "grid_total": gx * gy * gz}
+        parameters |= dict(launch.parameters)
+        self.block = kernels.parameter_words(parameters)
+        operands = [operand for operand, _ in launch.operands]
+        wgsl = kernels.render(launch.kernel, operands, parameters, launch.posts, launch.variant)
+        kinds = "u" + "".join("r" if operand.access == "r" else "w" for operand in operands)
+        pipeline = Pipeline(launch.kernel, wgsl, kinds, launch.constants)
+        index = self.pipelines.setdefault(pipeline, len(self.pipelines))
+        buffers = (uniforms, *(buffer for buffer, _ in located))
+        nodes = launch.node.sources or ((launch.node.id,) if launch.node.id >= 0 else ())
+        return Dispatch(launch.kernel, index, buffers, offset, groups, nodes)
+
+    def _channels(self, source: Source) -> int:
+        if isinstance(source, int) and source >= 0:
+            return geometry(self.graph.shape(source)).channels
+        return ALL_LANES
+
+    def _port(self, role: str, tensor: int) -> Port:
+        value = self.graph.tensors[tensor]
+        return Port(tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes)
+
+
+class _Sizes(dict[int, int]):
+    """Sizes in vec4 of tensors and temporaries, by id."""
+
+    def __init__(self, graph: Graph, low: Lowering) -> None:
+        super().__init__(low.sizes)
+        self.graph = graph
+
+    def __missing__(self, tensor: int) -> int:
+        return geometry(self.graph.shape(tensor)).vectors
+
+
+def _fold(grid: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
+    """(groups in x when folded else 0, groups to dispatch): a grid over the limit becomes a two-dimensional one."""
+    if max(grid) <= limit:
+        return 0, grid
+    total = grid[0] * grid[1] * grid[2]
+    rows = -(-total // limit)
+    width = -(-total // rows)
+    return width, (width, rows, 1)

@@ -1,0 +1,221 @@
+"""Writes TFLite models, and moves the outputs of existing ones, with no dependency beyond the standard library.
+
+FlatBuffers in short (https://flatbuffers.dev/internals): a table starts with a signed offset back to its vtable, which
+holds one 16-bit place per field; strings, vectors and tables are reached by unsigned offsets that point forward.
+Numbers of fields are those of TFLite's public schema (schema.fbs, file identifier TFL3).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Value of a table field: a struct format with a number (a scalar), text, bytes, a tuple of ints, a table, or tables.
+Scalar = tuple[str, float]
+Table = Mapping[int, Any]
+
+_CODES = {
+    "AVERAGE_POOL_2D": 1, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 4, "RESHAPE": 22, "SOFTMAX": 25,
+}  # fmt: skip
+# Options table by operator: number in the union, then (field, struct format) by name.
+_OPTIONS: dict[str, tuple[int, dict[str, tuple[int, str]]]] = {
+    "CONV_2D": (1, {"padding": (0, "b"), "stride_w": (1, "i"), "stride_h": (2, "i"), "activation": (3, "b")}),
+    "DEPTHWISE_CONV_2D": (
+        2,
+        {"padding": (0, "b"), "stride_w": (1, "i"), "stride_h": (2, "i"), "multiplier": (3, "i"), "activation": (4, "b")},
+    ),
+    "AVERAGE_POOL_2D": (
+        5,
+        {"padding": (0, "b"), "stride_w": (1, "i"), "stride_h": (2, "i"), "window_w": (3, "i"), "window_h": (4, "i")},
+    ),
+    "SOFTMAX": (9, {"beta": (0, "f")}),
+    "RESHAPE": (17, {}),
+}
+SAME, VALID = 0, 1
+RELU6 = 3
+_FLOAT32, _INT32 = 0, 2
+
+
+@dataclass
+class Model:
+    """A float32 TFLite model under construction; tensors are numbered in the order in which they are added."""
+
+    tensors: list[Table] = field(default_factory=list)
+    operators: list[Table] = field(default_factory=list)
+    codes: list[str] = field(default_factory=list)
+    buffers: list[Table] = field(default_factory=lambda: [{}])
+
+    def tensor(self, name: str, shape: Sequence[int], data: npt.NDArray[Any] | None = None) -> int:
+        """Add a tensor (a constant when it has data, float32 or int32); returns its number."""
+        integer = data is not None and data.dtype.kind == "i"
+        buffer = 0
+        if data is not None:
+            buffer = len(self.buffers)
+            self.buffers.append({0: np.ascontiguousarray(data, "<i4" if integer else "<f4").tobytes()})
+        kind = _INT32 if integer else _FLOAT32
+        self.tensors.append({0: tuple(shape), 1: ("b", kind), 2: ("I", buffer), 3: name})
+        return len(self.tensors) - 1
+
+    def operator(self, name: str, inputs: Sequence[int], outputs: Sequence[int], **options: float) -> None:
+        """Add an operator of version 1 with these options (names as in `_OPTIONS`)."""
+        if name not in self.codes:
+            self.codes.append(name)
+        number, fields = _OPTIONS[name]
+        self.operators.append(
+            {
+                0: ("I", self.codes.index(name)),
+                1: tuple(inputs),
+                2: tuple(outputs),
+                3: ("B", number),
+                4: {fields[key][0]: (fields[key][1], value) for key, value in options.items()},
+            }
+        )
+
+    def serialize(self, inputs: Sequence[int], outputs: Sequence[int], description: str) -> bytes:
+        """The finished file."""
+        codes = [{0: ("b", _CODES[c]), 2: ("i", 1), 3: ("i", _CODES[c])} for c in self.codes]
+        graph = {0: self.tensors, 1: tuple(inputs), 2: tuple(outputs), 3: self.operators, 4: "main"}
+        return _write({0: ("I", 3), 1: codes, 2: [graph], 3: description, 4: self.buffers})
+
+
+def _write(root: Table) -> bytes:
+    """Serialize breadth first: what a table refers to is placed after it, so that every offset is positive."""
+    out = bytearray(8)
+    out[4:8] = b"TFL3"
+    pending: list[tuple[int, Any]] = [(0, root)]
+    while pending:
+        later: list[tuple[int, Any]] = []
+        for place, value in pending:
+            start = _place(out, value, later)
+            struct.pack_into("<I", out, place, start - place)
+        pending = later
+    return bytes(out)
+
+
+def _place(out: bytearray, value: Any, later: list[tuple[int, Any]]) -> int:
+    """Append one object and return where it starts; the places of its own references go to `later`."""
+    if isinstance(value, Mapping):
+        return _place_table(out, value, later)
+    if isinstance(value, str):
+        return _place_vector(out, len(value.encode()), value.encode() + b"\0", 4)
+    if isinstance(value, bytes):
+        return _place_vector(out, len(value), value, 16)
+    if isinstance(value, tuple):
+        return _place_vector(out, len(value), struct.pack(f"<{len(value)}i", *value), 4)
+    start = _place_vector(out, len(value), bytes(4 * len(value)), 4)
+    later += [(start + 4 + 4 * i, item) for i, item in enumerate(value)]
+    return start
+
+
+def _place_vector(out: bytearray, length: int, data: bytes, alignment: int) -> int:
+    out += bytes(-(len(out) + 4) % alignment)  # the elements are aligned, not the length before them
+    start = len(out)
+    out += struct.pack("<I", length) + data
+    return start
+
+
+def _place_table(out: bytearray, table: Table, later: list[tuple[int, Any]]) -> int:
+    slots = max(table, default=-1) + 1
+    vtable_bytes = 4 + 2 * slots
+    out += bytes(-(len(out) + vtable_bytes) % 4)  # the table starts aligned, right behind its vtable
+    vtable = len(out)
+    start = vtable + vtable_bytes
+    places, body = [0] * slots, bytearray(4)
+    for slot, value in table.items():
+        inline = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+        packed = struct.pack("<" + value[0], value[1]) if inline else bytes(4)
+        body += bytes(-len(body) % len(packed))
+        places[slot] = len(body)
+        if not inline:
+            later.append((start + len(body), value))
+        body += packed
+    struct.pack_into("<i", body, 0, vtable_bytes)
+    out += struct.pack(f"<{2 + slots}H", vtable_bytes, len(body), *places) + body
+    return start
+
+
+def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
+    """The same model whose first subgraph has these tensors as further outputs, after its own.
+
+    Raises ValueError for bytes that are not a TFLite model.
+    """
+    place = _outputs_place(model)
+    out = bytearray(model)
+    out += bytes(-len(out) % 4)
+    outputs = [*_ints(model, place), *extra]
+    struct.pack_into("<I", out, place, len(out) - place)
+    out += struct.pack(f"<{1 + len(outputs)}I", len(outputs), *outputs)
+    return bytes(out)
+
+
+def activations(model: bytes) -> list[tuple[int, str]]:
+    """(tensor number, operator name or code) of every float32 result in the first subgraph, in execution order."""
+    _outputs_place(model)
+    root = _follow(model, 0)
+    codes = [_code(model, table) for table in _tables(model, _field(model, root, 1))]
+    graph = _tables(model, _field(model, root, 2))[0]
+    kinds = [_number(model, t, 1, "<b") for t in _tables(model, _field(model, graph, 0))]
+    found = []
+    for operator in _tables(model, _field(model, graph, 3)):
+        code = codes[_number(model, operator, 0, "<I")]
+        results = _ints(model, _field(model, operator, 2))
+        found += [(t, _NAMES.get(code, f"op {code}")) for t in results if t >= 0 and kinds[t] == _FLOAT32]
+    return found
+
+
+_NAMES = {number: name for name, number in _CODES.items()} | {14: "LOGISTIC"}
+
+
+def _outputs_place(model: bytes) -> int:
+    """Where the reference to the first subgraph's outputs stands."""
+    if model[4:8] != b"TFL3":
+        raise ValueError("This is not a TFLite model (the file identifier TFL3 is missing); pass a .tflite file.")
+    try:
+        graphs = _tables(model, _field(model, _follow(model, 0), 2))
+        return _field(model, graphs[0], 2)
+    except (struct.error, IndexError) as error:
+        raise ValueError("The TFLite model is damaged or cut short; fetch the file again.") from error
+
+
+def _follow(model: bytes, place: int) -> int:
+    return place + int(struct.unpack_from("<I", model, place)[0])
+
+
+def _field(model: bytes, table: int, slot: int) -> int:
+    """Where a field of a table lies, 0 when it is absent."""
+    vtable = table - int(struct.unpack_from("<i", model, table)[0])
+    if 4 + 2 * slot >= struct.unpack_from("<H", model, vtable)[0]:
+        return 0
+    offset = int(struct.unpack_from("<H", model, vtable + 4 + 2 * slot)[0])
+    return table + offset if offset else 0
+
+
+def _number(model: bytes, table: int, slot: int, kind: str) -> int:
+    place = _field(model, table, slot)
+    return int(struct.unpack_from(kind, model, place)[0]) if place else 0
+
+
+def _code(model: bytes, table: int) -> int:
+    """Builtin code: the wide field, or the byte that older files use."""
+    return max(_number(model, table, 0, "<b"), _number(model, table, 3, "<i"))
+
+
+def _tables(model: bytes, place: int) -> list[int]:
+    if not place:
+        return []
+    start = _follow(model, place)
+    count = struct.unpack_from("<I", model, start)[0]
+    return [_follow(model, start + 4 + 4 * i) for i in range(count)]
+
+
+def _ints(model: bytes, place: int) -> list[int]:
+    if not place:
+        return []
+    start = _follow(model, place)
+    count = struct.unpack_from("<I", model, start)[0]
+    return list(struct.unpack_from(f"<{count}i", model, start + 4))

@@ -1,0 +1,143 @@
+"""What providers call: hand over a graph, get back islands that run on the GPU and a sentence for every other node.
+
+`claim` asks the capability table, groups, drops what does not pay, and builds. A node whose plan, memory or pipeline
+fails is refused and the rest is grouped again, so an island that is returned runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tflgpu_plugin import capability, compiler, native, partition
+from tflgpu_plugin.graph import Array, Graph, Shape
+from tflgpu_plugin.lowering import Refused
+from tflgpu_plugin.options import Options
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
+from tflgpu_plugin.runtime.program import Instance, PipelineError, Program
+
+__all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter", "claim"]
+
+Grouping = Callable[[Sequence[int]], list[list[int]]]
+
+_numbers = itertools.count(1)
+
+
+class BuildError(RuntimeError):
+    """An island cannot be built; `nodes` are to blame."""
+
+    def __init__(self, nodes: Sequence[int], sentence: str) -> None:
+        super().__init__(sentence)
+        self.nodes, self.sentence = tuple(nodes), sentence
+
+
+@dataclass
+class Island:
+    """Nodes that run as one step. `graph` is not rewritten; `instance` is built for its present shapes."""
+
+    nodes: tuple[int, ...]
+    graph: Graph
+    device: Device = field(repr=False)
+    instance: Instance = field(init=False, repr=False)
+    number: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.number = next(_numbers)
+        self.instance = self._build(self.graph, None)
+
+    def rebuild(self, shapes: Sequence[Shape]) -> Instance:
+        """An instance for other shapes of `graph.inputs`; weights are shared. Raises BuildError with a sentence."""
+        try:
+            graph = compiler.specialise(self.graph, shapes)
+        except Refused as refused:
+            raise BuildError((refused.node,), refused.sentence) from refused
+        for node in graph.nodes:
+            if reason := capability.support(graph, node, self.device.target):
+                raise BuildError((node.id,), reason)
+        return self._build(graph, self.instance.program)
+
+    def run(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> list[Array]:
+        """Run on host arrays in the order of `graph.inputs`; returns `graph.outputs`. `states` change in place."""
+        return self.instance.run(inputs, states)
+
+    def _build(self, graph: Graph, sibling: Program | None) -> Instance:
+        device = self.device
+        try:
+            plan = compiler.compile(graph, device.target)
+        except Refused as refused:
+            raise BuildError((refused.node,), refused.sentence) from refused
+        warm = not os.environ.get("TFLGPU_NO_WARM_UP")
+        try:
+            return Instance(Program(plan, device.handle, device.pipelines, warm, sibling))
+        except PipelineError as error:
+            nodes = {n for d in plan.dispatches if d.pipeline == error.pipeline for n in d.nodes}
+            raise BuildError(sorted(nodes) or self.nodes, str(error)) from error
+        except native.NativeError as error:
+            raise BuildError(self.nodes, f"The device could not build this island: {error}") from error
+
+
+@dataclass
+class Claim:
+    """The answer to a graph: islands, and for every node outside them the reason (host node id -> sentence)."""
+
+    islands: list[Island]
+    refusals: dict[int, str]
+    adapter: AdapterInfo
+
+
+def claim(graph: Graph, options: Options | None = None, grouping: Grouping | None = None) -> Claim:
+    """Decide what runs on the GPU and build it.
+
+    `grouping` is the host's own way of putting nodes together (node ids -> groups in execution order); by default
+    convex islands. Raises NoAdapter with a sentence when no adapter can be used.
+    """
+    options = options or Options()
+    device = adapter.open_device(adapter.select(options.adapter))
+    refusals = _refusals(graph, options, device)
+    built: dict[tuple[int, ...], Island] = {}
+    while True:
+        kept = [node.id for node in graph.nodes if node.id not in refusals]
+        groups = (grouping or (lambda ids: partition.islands(graph, set(ids))))(kept) if kept else []
+        found = _dropped(graph, groups, options) or _build_all(graph, groups, device, built)
+        if not found:
+            islands = [built[tuple(sorted(group))] for group in groups]
+            return Claim(islands, refusals, device.info)
+        refusals |= found
+
+
+def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for node in graph.nodes:
+        if {node.name, node.host_op} & set(options.exclude) or str(node.id) in options.exclude:
+            found[node.id] = f"{node.host_op or node.op} is left out by the option exclude."
+        elif reason := capability.support(graph, node, device.target, options.capabilities):
+            found[node.id] = reason
+    return found
+
+
+def _dropped(graph: Graph, groups: list[list[int]], options: Options) -> dict[int, str]:
+    """Nodes of groups that do not pay, or that are over the wanted number of partitions."""
+    found: dict[int, str] = {}
+    for group in groups:
+        if not options.force and (reason := partition.loss(graph, partition.extract(graph, set(group)))):
+            found |= dict.fromkeys(group, reason)
+    limit = options.partition_limit
+    if not found and limit is not None and len(groups) > limit:
+        reason = f"Only the largest {limit} of {len(groups)} partitions are taken (option max_delegated_partitions)."
+        for group in sorted(groups, key=len, reverse=True)[limit:]:
+            found |= dict.fromkeys(group, reason)
+    return found
+
+
+def _build_all(graph: Graph, groups: list[list[int]], device: Device, built: dict[tuple[int, ...], Island]) -> dict[int, str]:
+    for group in groups:
+        key = tuple(sorted(group))
+        if key not in built:
+            try:
+                built[key] = Island(key, partition.extract(graph, set(group)), device)
+            except BuildError as error:
+                return dict.fromkeys([n for n in error.nodes if n in group] or group, error.sentence)
+    return {}

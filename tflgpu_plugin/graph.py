@@ -1,0 +1,200 @@
+"""The one graph that every host is read into: plain data, no behaviour beyond checks, copies and a text dump.
+
+Tensors are keyed by integers (the host's tensor indices; passes add higher ones), nodes are kept in execution order.
+Shapes are logical, channels last. Where and how a tensor lies in device memory follows from its shape, see `geometry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Shape = tuple[int, ...]
+Array = npt.NDArray[Any]
+
+NUMPY_DTYPES: dict[str, str] = {
+    "f32": "float32", "f16": "float16", "f64": "float64", "bool": "bool",
+    "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16",
+    "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Affine quantization: real = scale * (stored - zero_point); one entry, or one per index along `axis`."""
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class Form:
+    """One row of a host's table: a host operator, the op it becomes, and its version ranges (both ends included).
+
+    `versions` is what our kernels honestly support; `documented` maps an edition of the GPU delegate documentation
+    ("2019", "current", "quantized") to the range that edition lists. `attributes` reads the host's parameters.
+    """
+
+    host_op: str
+    op: str
+    versions: tuple[int, int]
+    documented: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    attributes: Callable[..., dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value. `data` is present on constants; `variable` marks state that the host keeps between runs."""
+
+    name: str
+    shape: Shape
+    dtype: str = "f32"
+    data: Array | None = None
+    quantization: Quantization | None = None
+    variable: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.shape) * np.dtype(NUMPY_DTYPES[self.dtype]).itemsize
+
+
+@dataclass(frozen=True)
+class Post:
+    """An elementwise step applied to a node's result where it is stored: `result = op(result, operand)`.
+
+    `op` names a step of `kernels.posts`; `tensor` is its second operand (None for unary steps). How the operand is
+    indexed follows from shapes: the output's shape, one value per channel, or a single value.
+    """
+
+    op: str
+    tensor: int | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation. `inputs` may hold None for an absent optional input. `refusal` is the provider's own sentence
+    (for a host operator that its table does not know)."""
+
+    id: int
+    op: str
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    host_op: str = ""
+    version: int = 1
+    form: Form | None = None
+    refusal: str | None = None
+    posts: tuple[Post, ...] = ()
+    sources: tuple[int, ...] = ()  # ids of the host's nodes that passes merged into this one, itself included
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Every tensor that is read, fused operands included, in order and without repeats."""
+        ids = [t for t in self.inputs if t is not None] + [p.tensor for p in self.posts if p.tensor is not None]
+        return tuple(dict.fromkeys(ids))
+
+
+class Geometry(NamedTuple):
+    """Device storage of a tensor: `[batch][quads][spatial]` of vec4, the lanes being four neighbouring channels.
+
+    PHWC4 for rank 2 to 4 (channels = last extent, batch = first, spatial = product of the rest); row-major for other
+    ranks, which is the same thing with batch = spatial = 1 and every element a channel. Lanes past `channels` hold zero.
+    """
+
+    batch: int
+    quads: int
+    spatial: int
+    channels: int
+
+    @property
+    def vectors(self) -> int:
+        return self.batch * self.quads * self.spatial
+
+
+def geometry(shape: Shape) -> Geometry:
+    """The storage of a tensor of this logical shape."""
+    if 2 <= len(shape) <= 4:
+        return Geometry(shape[0], -(-shape[-1] // 4), prod(shape[1:-1]), shape[-1])
+    count = prod(shape)
+    return Geometry(1, -(-count // 4), 1, count)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in execution order over a tensor table; `inputs` and `outputs` are tensor ids in the host's order.
+
+    `states` pairs a variable tensor with the tensor whose value it takes after each run.
+    """
+
+    tensors: Mapping[int, Tensor]
+    nodes: tuple[Node, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    states: tuple[tuple[int, int], ...] = ()
+
+    def shape(self, tensor: int) -> Shape:
+        return self.tensors[tensor].shape
+
+    def constant(self, tensor: int | None) -> Array | None:
+        """The value of a constant, None for anything else."""
+        return None if tensor is None else self.tensors[tensor].data
+
+    def producers(self) -> dict[int, Node]:
+        return {t: node for node in self.nodes for t in node.outputs}
+
+    def consumers(self) -> dict[int, list[Node]]:
+        found: dict[int, list[Node]] = {}
+        for node in self.nodes:
+            for tensor in node.reads:
+                found.setdefault(tensor, []).append(node)
+        return found
+
+    def needed(self) -> set[int]:
+        """Tensors whose value must exist after a run: outputs and the sources of states."""
+        return set(self.outputs) | {after for _, after in self.states}
+
+    def fresh(self) -> int:
+        """A tensor id that is not in use."""
+        return max(self.tensors, default=-1) + 1
+
+    def with_nodes(self, nodes: list[Node] | tuple[Node, ...], **tensors: Any) -> Graph:
+        return replace(self, nodes=tuple(nodes), **tensors)
+
+
+def verify(graph: Graph) -> None:
+    """Raise ValueError with a sentence when the graph is not well formed (every pass is checked with this in tests)."""
+    known = set(graph.inputs) | {before for before, _ in graph.states}
+    known |= {t for t, tensor in graph.tensors.items() if tensor.data is not None}
+    made: set[int] = set()
+    for node in graph.nodes:
+        for tensor in node.reads:
+            if tensor not in graph.tensors:
+                raise ValueError(f"node {node.id} ({node.op}) reads tensor {tensor}, which the graph does not have")
+            if tensor not in known:
+                raise ValueError(f"node {node.id} ({node.op}) reads tensor {tensor} before anything writes it")
+        for tensor in node.outputs:
+            if tensor in made:
+                raise ValueError(f"tensor {tensor} is written by two nodes, the second is {node.id} ({node.op})")
+            known.add(tensor)
+            made.add(tensor)
+    for tensor in graph.needed():
+        if tensor not in known:
+            raise ValueError(f"tensor {tensor} is an output but nothing writes it")
+
+
+def dump(graph: Graph) -> str:
+    """A readable listing: one line per node."""
+    lines = [f"inputs {graph.inputs} outputs {graph.outputs} states {graph.states}"]
+    for node in graph.nodes:
+        reads = ", ".join("-" if t is None else f"%{t}{list(graph.shape(t))}" for t in node.inputs)
+        writes = ", ".join(f"%{t}{list(graph.shape(t))}" for t in node.outputs)
+        posts = "".join(f" | {p.op}" + ("" if p.tensor is None else f" %{p.tensor}") for p in node.posts)
+        lines.append(f"{node.id:4d} {writes} = {node.op}({reads}) {dict(node.attributes) or ''}{posts}")
+    return "\n".join(lines)

@@ -1,0 +1,154 @@
+"""From a kernel file to complete WGSL: the preamble (uniform block, bindings, accessors, fused steps), then the body.
+
+A kernel file (`kernels/<family>.wgsl`) is a Jinja2 template of the body only. What it may use:
+
+* `p.<name>`            the dispatch's parameters; every operand adds `p.off_<name>`, a written one `p.channels_<name>`
+* `load_<name>(i)`      element i of a read operand: vec4f, vec2f, f32 (or u32) by the operand's view, counted in views
+* `put_<name>(i, v)`    write element i as it is (no fused steps, no mask): other views than vec4, and host buffers
+* `post_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel quad q: call it once per quad
+* `store_<name>(i, post, v)` apply the fused steps, zero the pad lanes, write vec4 i
+* `group_id(wid)`       the workgroup's place in the logical grid (grids over the device's limit come folded)
+
+Nothing else touches memory, so storage types change here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import jinja2
+import numpy as np
+
+UNIFORM_BYTES = 256
+
+# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one. Exact forms of the hosts' kernels.
+POSTS: dict[str, str] = {
+    "relu": "max(v, vec4f(0.0))",
+    "relu6": "clamp(v, vec4f(0.0), vec4f(6.0))",
+    "relu_n1_to_1": "clamp(v, vec4f(-1.0), vec4f(1.0))",
+    "logistic": "logistic(v)",
+    "tanh": "tanh_exact(v)",
+    "exp": "exp(v)",
+    "add": "v + e",
+    "sub": "v - e",
+    "reverse_sub": "e - v",
+    "mul": "v * e",
+    "maximum": "max(v, e)",
+    "minimum": "min(v, e)",
+    "prelu": "select(v * e, v, v >= vec4f(0.0))",
+}
+
+_VIEWS = {4: "vec4f", 2: "vec2f", 1: "f32", 0: "u32"}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One storage binding of a kernel. `view`: lanes per element (4, 2, 1 floats; 0 means raw u32 words).
+
+    `access` is r, w, or x (read and written in place, bound once).
+    """
+
+    name: str
+    access: str = "r"
+    view: int = 4
+
+
+@dataclass(frozen=True)
+class FusedPost:
+    """A `Post` as the preamble needs it: `operand` names a vec4 operand, `spread` says how it is indexed
+    ("same": like the output, "channel": by quad, "scalar": lane 0 of vector 0)."""
+
+    op: str
+    operand: str | None = None
+    spread: str = "same"
+
+
+@cache
+def environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("tflgpu_plugin", "kernels"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+Parameters = Mapping[str, int | float | np.int32]
+
+
+def parameter_type(value: int | float | np.int32) -> str:
+    """WGSL type of a parameter: Python int is u32, numpy int32 is i32, float is f32."""
+    if isinstance(value, np.int32):
+        return "i32"
+    return "u32" if isinstance(value, int) else "f32"
+
+
+def parameter_words(parameters: Parameters) -> bytes:
+    """The uniform block: one 32-bit word per parameter in order, padded to 256 bytes."""
+    types = {"u32": np.uint32, "i32": np.int32, "f32": np.float32}
+    block = b"".join(types[parameter_type(v)](v).tobytes() for v in parameters.values())
+    if len(block) > UNIFORM_BYTES:
+        raise ValueError(f"a uniform block of {len(block)} bytes does not fit its slot of {UNIFORM_BYTES}")
+    return block.ljust(UNIFORM_BYTES, b"\0")
+
+
+def render(
+    kernel: str,
+    operands: Sequence[Operand],
+    parameters: Parameters,
+    posts: Mapping[str, Sequence[FusedPost]],
+    variant: Mapping[str, object],
+) -> str:
+    """Complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and types, and fused steps."""
+    body = environment().get_template(f"{kernel}.wgsl").render(**variant)
+    common = environment().get_template("common.wgsl").render()
+    return "\n".join([_preamble(operands, parameters), common, *_stores(operands, posts), body])
+
+
+def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
+    fields = ", ".join(f"{name}: {parameter_type(value)}" for name, value in parameters.items())
+    lines = [f"struct Params {{ {fields} }}", "@group(0) @binding(0) var<uniform> p: Params;"]
+    for binding, operand in enumerate(operands, start=1):
+        kind, name = _VIEWS[operand.view], operand.name
+        access = "read" if operand.access == "r" else "read_write"
+        lines.append(f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{kind}>;")
+        if operand.access != "w":
+            lines.append(f"fn load_{name}(i: u32) -> {kind} {{ return {name}_data[p.off_{name} + i]; }}")
+        if operand.access != "r":
+            lines.append(f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}")
+    return "\n".join(lines)
+
+
+def _stores(operands: Sequence[Operand], posts: Mapping[str, Sequence[FusedPost]]) -> Iterable[str]:
+    for operand in operands:
+        if operand.access == "r" or operand.view != 4:
+            continue
+        yield _store(operand.name, posts.get(operand.name, ()))
+
+
+def _store(name: str, posts: Sequence[FusedPost]) -> str:
+    fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []
+    for k, post in enumerate(posts):
+        if post.operand and post.spread != "same":
+            fields.append(f"e{k}: vec4f")
+            loads.append(f"load_{post.operand}(q)" if post.spread == "channel" else f"vec4f(load_{post.operand}(0u).x)")
+        expression = POSTS[post.op]
+        if post.operand:
+            source = f"load_{post.operand}(i)" if post.spread == "same" else f"post.e{k}"
+            steps.append(f"  {{ let e = {source}; v = {expression}; }}")
+        else:
+            steps.append(f"  v = {expression};")
+    return "\n".join(
+        [
+            f"struct Post_{name} {{ {', '.join(fields)} }}",
+            f"fn post_{name}(q: u32) -> Post_{name} {{ return Post_{name}({', '.join(loads)}); }}",
+            f"fn store_{name}(i: u32, post: Post_{name}, value: vec4f) {{",
+            "  var v = value;",
+            *steps,
+            f"  {name}_data[p.off_{name} + i] = select(vec4f(0.0), v, post.mask);",
+            "}",
+        ]
+    )

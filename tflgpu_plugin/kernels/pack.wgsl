@@ -1,0 +1,38 @@
+// Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes are neighbours in the
+// host's buffer, aligned to four elements. `form`: f32, bool (four bytes per word), i32 (bits kept: no float touches them).
+{% set indices = range(4) %}
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = group_id(wid).x * 64u + lane;
+  if (i >= p.vectors) { return; }
+  let s = i % p.spatial;
+  let q = (i / p.spatial) % p.quads;
+  let b = i / (p.spatial * p.quads);
+{% if whole %}
+  let at = (b * p.spatial + s) * p.quads + q;
+{% if form == "f32" %}
+  let v = load_raw(at);
+{% elif form == "bool" %}
+  let bytes = (vec4u(load_raw(at)) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u);
+  let v = select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u));
+{% endif %}
+{% else %}
+  let row = (b * p.spatial + s) * p.channels;
+  let at = vec4u(row) + min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(p.channels - 1u));
+{% if form == "f32" %}
+  let v = vec4f(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
+{% elif form == "bool" %}
+  let words = vec4u(load_raw(at.x / 4u), load_raw(at.y / 4u), load_raw(at.z / 4u), load_raw(at.w / 4u));
+  let bytes = (words >> (8u * (at % vec4u(4u)))) & vec4u(255u);
+  let v = select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u));
+{% else %}
+  let inside = lanes_below(q, p.channels);
+{% for k in indices %}
+  put_stored(4u * i + {{ k }}u, select(0u, load_raw(at[{{ k }}]), inside[{{ k }}]));
+{% endfor %}
+{% endif %}
+{% endif %}
+{% if form != "i32" %}
+  store_stored(i, post_stored(q), v);
+{% endif %}
+}

@@ -1,0 +1,36 @@
+// Device storage to the host's layout (row-major): one thread per four neighbouring elements of the host's buffer.
+// `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four bytes per word), i32 (bits kept).
+{% if not whole %}
+// Lane of element e in device storage, counted in scalars; elements past the end repeat the last one.
+fn place(element: u32) -> u32 {
+  let e = min(element, p.elements - 1u);
+  let c = e % p.channels;
+  let row = e / p.channels;
+  let b = row / p.spatial;
+  return 4u * ((b * p.quads + c / 4u) * p.spatial + row % p.spatial) + c % 4u;
+}
+{% endif %}
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let t = group_id(wid).x * 64u + lane;
+  if (4u * t >= p.elements) { return; }
+{% if whole %}
+  let row = t / p.quads;
+  let v = load_stored(((row / p.spatial) * p.quads + t % p.quads) * p.spatial + row % p.spatial);
+{% else %}
+  let at = vec4u(place(4u * t), place(4u * t + 1u), place(4u * t + 2u), place(4u * t + 3u));
+{% if form != "i32" %}
+  let v = vec4f(load_stored(at.x), load_stored(at.y), load_stored(at.z), load_stored(at.w));
+{% endif %}
+{% endif %}
+{% if form == "f32" %}
+  put_raw(t, v);
+{% elif form == "bool" %}
+  let bytes = select(vec4u(0u), vec4u(1u), v != vec4f(0.0)) << vec4u(0u, 8u, 16u, 24u);
+  put_raw(t, bytes.x | bytes.y | bytes.z | bytes.w);
+{% else %}
+{% for k in range(4) %}
+  put_raw(4u * t + {{ k }}u, load_stored(at[{{ k }}]));
+{% endfor %}
+{% endif %}
+}

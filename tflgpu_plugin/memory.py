@@ -1,0 +1,101 @@
+"""Gives every tensor of an island a (pool, offset): greedy by size over coloured pools.
+
+WebGPU refuses one buffer as source and destination of a dispatch, so tensors that meet in a launch, one read and one
+written, lie in different pools. Within a pool, tensors whose lives do not overlap share bytes. Largest first, lowest
+offset (after the "greedy by size" offset calculation of arXiv 2001.03288). Sizes and offsets are in vec4 (16 bytes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Life:
+    """A tensor's size in vec4 and the launches between which it must exist, both ends included."""
+
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Place:
+    pool: int
+    offset: int
+
+
+@dataclass
+class _Pool:
+    size: int = 0
+    members: list[tuple[int, int]] = field(default_factory=list)  # (offset, tensor)
+
+
+def lives(reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], sizes: Mapping[int, int]) -> dict[int, Life]:
+    """The life of each tensor, from what each launch reads and writes."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for step, (read, write) in enumerate(zip(reads, writes, strict=True)):
+        for tensor in (*read, *write):
+            first.setdefault(tensor, step)
+            last[tensor] = step
+    return {tensor: Life(sizes[tensor], first[tensor], last[tensor]) for tensor in first}
+
+
+def conflicts(reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]]) -> dict[int, set[int]]:
+    """For each tensor those it must not share a buffer with."""
+    found: dict[int, set[int]] = {}
+    for read, write in zip(reads, writes, strict=True):
+        for source in read:
+            for target in write:
+                if source != target:
+                    found.setdefault(source, set()).add(target)
+                    found.setdefault(target, set()).add(source)
+    return found
+
+
+def assign(alive: Mapping[int, Life], apart: Mapping[int, set[int]], limit: int) -> tuple[dict[int, Place], list[int]]:
+    """Places for all tensors and the size of each pool; no pool exceeds `limit` unless one tensor alone does."""
+    pools: list[_Pool] = []
+    places: dict[int, Place] = {}
+    for tensor in sorted(alive, key=lambda t: (-alive[t].size, alive[t].first, t)):
+        forbidden = {places[other].pool for other in apart.get(tensor, ()) if other in places}
+        best: tuple[int, int, int] | None = None  # growth, pool, offset
+        for number, pool in enumerate(pools):
+            if number in forbidden:
+                continue
+            offset = _lowest(pool, alive[tensor], alive)
+            end = offset + alive[tensor].size
+            growth = max(0, end - pool.size)
+            if end <= limit and (best is None or (growth, number) < best[:2]):
+                best = (growth, number, offset)
+        if best is None:
+            pools.append(_Pool())
+            best = (alive[tensor].size, len(pools) - 1, 0)
+        _, number, offset = best
+        pool = pools[number]
+        pool.size = max(pool.size, offset + alive[tensor].size)
+        pool.members.append((offset, tensor))
+        pool.members.sort()
+        places[tensor] = Place(number, offset)
+    return places, [pool.size for pool in pools]
+
+
+def _lowest(pool: _Pool, life: Life, alive: Mapping[int, Life]) -> int:
+    """The lowest offset at which nothing alive at the same time is in the way."""
+    offset = 0
+    for start, other in pool.members:
+        theirs = alive[other]
+        if theirs.last < life.first or life.last < theirs.first:
+            continue
+        if start - offset >= life.size:
+            break
+        offset = max(offset, start + theirs.size)
+    return offset
+
+
+def lower_bound(alive: Mapping[int, Life]) -> int:
+    """The largest sum of sizes alive at one launch: no assignment can need less."""
+    steps = max((life.last for life in alive.values()), default=-1) + 1
+    return max((sum(a.size for a in alive.values() if a.first <= s <= a.last) for s in range(steps)), default=0)

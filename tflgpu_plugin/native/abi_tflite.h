@@ -1,0 +1,208 @@
+/* The binary interface between a TFLite host and a delegate, in our own words: layouts as observed on LP64 hosts
+ * (tflite-runtime 2.14, LiteRT 2.3). C includes this file and cffi reads it as it is: no preprocessor lines. Sizes and
+ * offsets are checked in abi_tflite_check.c. Names that start with unused are never read or set. */
+
+typedef struct tgl_context tgl_context;
+typedef struct tgl_delegate tgl_delegate;
+typedef struct tgl_tensor tgl_tensor;
+typedef struct tgl_node tgl_node;
+typedef struct tgl_registration tgl_registration;
+
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
+
+enum { TGL_OK = 0, TGL_ERROR = 1 };
+
+/* Tensor types as the running host numbers them; the model file numbers them differently. */
+enum {
+  TGL_NO_TYPE = 0, TGL_F32 = 1, TGL_I32 = 2, TGL_U8 = 3, TGL_I64 = 4, TGL_STRING = 5, TGL_BOOL = 6, TGL_I16 = 7,
+  TGL_C64 = 8, TGL_I8 = 9, TGL_F16 = 10, TGL_F64 = 11, TGL_C128 = 12, TGL_U64 = 13, TGL_RESOURCE = 14,
+  TGL_VARIANT = 15, TGL_U32 = 16, TGL_U16 = 17, TGL_I4 = 18, TGL_BF16 = 19, TGL_I2 = 20, TGL_U4 = 21
+};
+
+/* Where a tensor's bytes live. Constants: in the model file, or persistent and read-only. */
+enum {
+  TGL_IN_NOTHING = 0, TGL_IN_MODEL = 1, TGL_IN_ARENA = 2, TGL_IN_PERSISTENT_ARENA = 3, TGL_IN_DYNAMIC = 4,
+  TGL_IN_PERSISTENT_CONSTANT = 5, TGL_IN_CUSTOM = 6, TGL_IN_VARIANT = 7, TGL_IN_NON_CPU = 8
+};
+
+enum { TGL_NOT_QUANTIZED = 0, TGL_AFFINE = 1 };
+enum { TGL_ACCEPTS_DYNAMIC = 1, TGL_WANTS_PROPAGATED_SHAPES = 2 };
+enum { TGL_NO_HANDLE = -1, TGL_NO_TENSOR = -1 };
+
+enum { TGL_PADDING_UNKNOWN = 0, TGL_PADDING_SAME = 1, TGL_PADDING_VALID = 2 };
+enum {
+  TGL_ACT_NONE = 0, TGL_ACT_RELU = 1, TGL_ACT_RELU_N1_TO_1 = 2, TGL_ACT_RELU6 = 3, TGL_ACT_TANH = 4,
+  TGL_ACT_SIGN_BIT = 5, TGL_ACT_SIGMOID = 6
+};
+enum { TGL_LSTM_FULL = 0, TGL_LSTM_BASIC = 1 };
+
+/* ---- data ------------------------------------------------------------------------------------------------------- */
+
+typedef struct tgl_ints {
+  int32_t size;
+  int32_t data[];
+} tgl_ints;
+
+typedef struct tgl_floats {
+  int32_t size;
+  float data[];
+} tgl_floats;
+
+typedef struct tgl_affine {        /* behind quantization_params when quantization_type is TGL_AFFINE */
+  tgl_floats *scale;
+  tgl_ints *zero_point;            /* may hold one value for all channels */
+  int32_t dimension;
+} tgl_affine;
+
+struct tgl_tensor {
+  int32_t type;
+  void *data;                      /* moves between calls: read it again in every invoke */
+  tgl_ints *dims;
+  float legacy_scale;
+  int32_t legacy_zero_point;
+  int32_t allocation;
+  size_t bytes;
+  const void *owner;
+  const char *name;
+  tgl_delegate *delegate;
+  int32_t handle;
+  bool is_stale;                   /* the host's copy is older than the one behind the handle */
+  bool is_variable;
+  int32_t quantization_type;
+  void *quantization_params;
+  void *sparsity;
+  const tgl_ints *dims_signature;
+};
+
+struct tgl_node {
+  tgl_ints *inputs;
+  tgl_ints *outputs;
+  tgl_ints *intermediates;
+  tgl_ints *temporaries;
+  void *user_data;                 /* what init returned */
+  void *params;                    /* one of the structs at the end of this file */
+  const void *custom_data;
+  int32_t custom_data_size;
+  tgl_delegate *delegate;
+  bool has_side_effect;
+};
+
+struct tgl_registration {
+  void *(*init)(tgl_context *context, const char *buffer, size_t length);
+  void (*free)(tgl_context *context, void *user_data);
+  int32_t (*prepare)(tgl_context *context, tgl_node *node);
+  int32_t (*invoke)(tgl_context *context, tgl_node *node);
+  const char *(*unused_profiling_string)(const tgl_context *context, const tgl_node *node);
+  int32_t builtin_code;
+  const char *custom_name;
+  int32_t version;
+  void *unused_external;           /* must be NULL */
+  void *unused_async;              /* must be NULL */
+  uint64_t unused_in_place;
+};
+
+/* A registration is handed over by value; zeros behind it leave room for members that a later host may have added. */
+typedef struct tgl_padded_registration {
+  tgl_registration known;
+  uint8_t zeros[64];
+} tgl_padded_registration;
+
+struct tgl_delegate {
+  void *data;
+  int32_t (*prepare)(tgl_context *context, tgl_delegate *delegate);
+  int32_t (*copy_from_handle)(tgl_context *context, tgl_delegate *delegate, int32_t handle, tgl_tensor *tensor);
+  int32_t (*copy_to_handle)(tgl_context *context, tgl_delegate *delegate, int32_t handle, tgl_tensor *tensor);
+  void (*free_handle)(tgl_context *context, tgl_delegate *delegate, int32_t *handle);
+  int64_t flags;
+  void *unused_builder;            /* must be NULL */
+};
+
+/* What init gets as its buffer, and what Preview returns. */
+typedef struct tgl_partition {
+  tgl_delegate *delegate;
+  tgl_ints *nodes;
+  tgl_ints *inputs;
+  tgl_ints *outputs;
+} tgl_partition;
+
+/* Members marked (p) work only inside the delegate's prepare. */
+struct tgl_context {
+  size_t tensor_count;
+  int32_t (*get_execution_plan)(tgl_context *context, tgl_ints **plan);                                         /* (p) */
+  tgl_tensor *tensors;             /* moves when tensors are added */
+  void *unused_impl;
+  int32_t (*resize_tensor)(tgl_context *context, tgl_tensor *tensor, tgl_ints *owned_dims);
+  void (*report_error)(tgl_context *context, const char *format, ...);
+  int32_t (*unused_add_tensors)(tgl_context *context, int32_t count, int32_t *first);
+  int32_t (*get_node)(tgl_context *context, int32_t index, tgl_node **node, tgl_registration **registration);   /* (p) */
+  int32_t (*replace_nodes)(tgl_context *context, tgl_padded_registration registration, const tgl_ints *nodes,
+                           tgl_delegate *delegate);                                                             /* (p) */
+  int32_t recommended_threads;
+  void *unused_get_external;
+  void *unused_set_external;
+  bool allow_fp16;
+  void *unused_profiler;
+  void *unused_micro[4];           /* set in the microcontroller runtime only */
+  int32_t (*resize_tensor_explicit)(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape);
+  int32_t (*preview_partitions)(tgl_context *context, const tgl_ints *nodes, tgl_partition **partitions,
+                                int32_t *count);                                                                /* (p) */
+  void *unused_get_tensor;
+  void *unused_get_eval_tensor;
+  int32_t (*get_model_metadata)(const tgl_context *context, const char *name, const char **bytes, size_t *size);
+  int32_t (*acquire_subgraph)(tgl_context *context, int32_t index, tgl_context **subgraph);                     /* (p) */
+  int32_t (*release_subgraph)(tgl_context *context, int32_t index);                                             /* (p) */
+};
+
+/* ---- parameters of built-in ops, where they have any. An absent options table arrives as zeros. -------------------- */
+
+typedef struct tgl_add_params { int32_t activation; bool pot_scale_int16; } tgl_add_params;              /* ADD, SUB */
+typedef struct tgl_mul_params { int32_t activation; } tgl_mul_params;                                    /* MUL, DIV */
+typedef struct tgl_conv_params {
+  int32_t padding, stride_w, stride_h, activation, dilation_w, dilation_h;                   /* later hosts append */
+} tgl_conv_params;
+typedef struct tgl_depthwise_params {
+  int32_t padding, stride_w, stride_h, depth_multiplier, activation, dilation_w, dilation_h;
+} tgl_depthwise_params;
+typedef struct tgl_transpose_conv_params {
+  int32_t padding, stride_w, stride_h, activation;                                           /* later hosts append */
+} tgl_transpose_conv_params;
+typedef struct tgl_pool_params {
+  int32_t padding, stride_w, stride_h, filter_w, filter_h, activation, unused_computed[4];
+} tgl_pool_params;
+typedef struct tgl_fully_connected_params {
+  int32_t activation, weights_format;                                                        /* later hosts append */
+  bool keep_num_dims, asymmetric_quantize_inputs;
+} tgl_fully_connected_params;
+typedef struct tgl_concatenation_params { int32_t axis, activation; } tgl_concatenation_params;
+typedef struct tgl_softmax_params { float beta; } tgl_softmax_params;
+typedef struct tgl_reshape_params { int32_t shape[8], count; } tgl_reshape_params;           /* an input 1 overrides it */
+typedef struct tgl_squeeze_params { int32_t dims[8], count; } tgl_squeeze_params;
+typedef struct tgl_resize_params { bool align_corners, half_pixel_centers; } tgl_resize_params;
+typedef struct tgl_strided_slice_params {
+  int32_t begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask;
+  bool offset;
+} tgl_strided_slice_params;
+typedef struct tgl_split_params { int32_t count; } tgl_split_params;
+typedef struct tgl_lstm_params {
+  int32_t activation;
+  float cell_clip, proj_clip;
+  int32_t kernel;
+  bool asymmetric_quantize_inputs;
+} tgl_lstm_params;
+typedef struct tgl_sequence_lstm_params {
+  int32_t activation;
+  float cell_clip, proj_clip;
+  bool time_major, asymmetric_quantize_inputs, diagonal_recurrent;
+} tgl_sequence_lstm_params;
+typedef struct tgl_reduce_params { bool keep_dims; } tgl_reduce_params;                      /* MEAN, SUM, REDUCE_* */
+typedef struct tgl_leaky_relu_params { float alpha; } tgl_leaky_relu_params;
+typedef struct tgl_mirror_pad_params { int32_t mode; } tgl_mirror_pad_params;                /* 1 reflect, 2 symmetric */
+typedef struct tgl_block_params { int32_t size; } tgl_block_params;                 /* SPACE_TO_DEPTH, DEPTH_TO_SPACE */
+typedef struct tgl_batch_matmul_params { bool adj_x, adj_y, asymmetric_quantize_inputs; } tgl_batch_matmul_params;
+typedef struct tgl_gather_params { int32_t axis, batch_dims; } tgl_gather_params;
+typedef struct tgl_pack_params { int32_t count, axis; } tgl_pack_params;                     /* PACK, UNPACK */
+typedef struct tgl_cast_params { int32_t in_type, out_type; } tgl_cast_params;
+typedef struct tgl_gelu_params { bool approximate; } tgl_gelu_params;
+typedef struct tgl_one_hot_params { int32_t axis; } tgl_one_hot_params;
+typedef struct tgl_cumsum_params { bool exclusive, reverse; } tgl_cumsum_params;
+typedef struct tgl_shape_params { int32_t out_type; } tgl_shape_params;

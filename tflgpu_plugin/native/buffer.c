@@ -1,0 +1,164 @@
+/* Device buffers. */
+#include "internal.h"
+
+/* wgpu keeps a staging copy of everything written until the next submit. */
+static const uint64_t flush_bytes = (uint64_t)64 << 20;
+
+static WGPUBufferUsage native_usage(uint32_t usage) {
+  return (usage & TG_BUFFER_STORAGE ? WGPUBufferUsage_Storage : 0) | (usage & TG_BUFFER_UNIFORM ? WGPUBufferUsage_Uniform : 0) |
+         (usage & TG_BUFFER_COPY_SRC ? WGPUBufferUsage_CopySrc : 0) | (usage & TG_BUFFER_COPY_DST ? WGPUBufferUsage_CopyDst : 0) |
+         (usage & TG_BUFFER_MAP_READ ? WGPUBufferUsage_MapRead : 0);
+}
+
+tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size) {
+  tg_buffer *buffer = calloc(1, sizeof *buffer);
+  if (!buffer) {
+    tgi_fail(err, err_size, "Not enough memory for a buffer.");
+    return NULL;
+  }
+  WGPUBufferDescriptor descriptor = {.usage = usage, .size = tgi_round_up(bytes ? bytes : 4, 4)};
+  char what[64];
+  snprintf(what, sizeof what, "Making a buffer of %llu bytes", (unsigned long long)bytes);
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  buffer->wgpu = W(DeviceCreateBuffer)(device->wgpu, &descriptor);
+  int failed = tgi_scope_end(device, mark, what, err, err_size);
+  pthread_mutex_unlock(&device->lock);
+  if (failed) {
+    if (buffer->wgpu) W(BufferRelease)(buffer->wgpu);
+    free(buffer);
+    return NULL;
+  }
+  buffer->refs = 1;
+  buffer->bytes = bytes;
+  buffer->device = device;
+  tgi_device_retain(device);
+  return buffer;
+}
+
+tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, char *err, size_t err_size) {
+  if (tgi_enter(err, err_size)) return NULL;
+  tg_buffer *buffer = tgi_buffer_create(device, bytes, native_usage(usage), err, err_size);
+  tgi_leave();
+  return buffer;
+}
+
+void tgi_buffer_retain(tg_buffer *buffer) { atomic_fetch_add(&buffer->refs, 1); }
+
+void tg_buffer_release(tg_buffer *buffer) {
+  if (!buffer || atomic_fetch_sub(&buffer->refs, 1) != 1) return;
+  if (tgi_enter_release()) {
+    W(BufferRelease)(buffer->wgpu);
+    tgi_leave();
+  }
+  tg_device_release(buffer->device);
+  free(buffer);
+}
+
+uint64_t tg_buffer_bytes(tg_buffer *buffer) { return buffer->bytes; }
+
+void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes) {
+  uint64_t whole = bytes / 4 * 4;
+  if (whole) W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, 0, data, whole);
+  if (whole < bytes) {
+    uint8_t tail[4] = {0};
+    memcpy(tail, (const uint8_t *)data + whole, bytes - whole);
+    W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, whole, tail, 4);
+  }
+  buffer->device->unflushed += bytes;
+}
+
+static int check_range(tg_buffer *buffer, uint64_t offset, uint64_t bytes, char *err, size_t err_size) {
+  uint64_t capacity = tgi_round_up(buffer->bytes, 4);
+  if (offset % 4 || bytes % 4) return tgi_fail(err, err_size, "Offset and length must be multiples of 4 bytes.");
+  if (offset > capacity || bytes > capacity - offset)
+    return tgi_fail(err, err_size, "Bytes %llu to %llu lie outside a buffer of %llu bytes.", (unsigned long long)offset,
+                    (unsigned long long)(offset + bytes), (unsigned long long)capacity);
+  return 0;
+}
+
+static int write_slice(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, char *err, size_t err_size) {
+  tg_device *device = buffer->device;
+  WGPUSubmissionIndex index = 0;
+  bool flush = false;
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  W(QueueWriteBuffer)(device->queue, buffer->wgpu, offset, data, bytes);
+  int failed = tgi_scope_end(device, mark, "Writing to a buffer", err, err_size);
+  device->unflushed += bytes;
+  if (!failed && device->unflushed >= flush_bytes) {
+    index = W(QueueSubmitForIndex)(device->queue, 0, NULL);
+    device->unflushed = 0;
+    flush = true;
+  }
+  pthread_mutex_unlock(&device->lock);
+  if (flush) tgi_wait(device, index);
+  return failed;
+}
+
+static int write_all(tg_buffer *buffer, uint64_t offset, const uint8_t *data, uint64_t bytes, char *err, size_t err_size) {
+  while (bytes) {
+    uint64_t slice = bytes < flush_bytes ? bytes : flush_bytes;
+    if (write_slice(buffer, offset, data, slice, err, err_size)) return 1;
+    offset += slice;
+    data += slice;
+    bytes -= slice;
+  }
+  return 0;
+}
+
+int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, char *err, size_t err_size) {
+  if (check_range(buffer, offset, bytes, err, err_size) || tgi_enter(err, err_size)) return 1;
+  int failed = write_all(buffer, offset, data, bytes, err, err_size);
+  tgi_leave();
+  return failed;
+}
+
+int tg_buffer_fill(tg_buffer *buffer, uint32_t word, char *err, size_t err_size) {
+  enum { WORDS = 1 << 18 };
+  uint64_t left = tgi_round_up(buffer->bytes, 4), offset = 0;
+  uint32_t *words = malloc(WORDS * sizeof *words);
+  if (!words) return tgi_fail(err, err_size, "Not enough memory to fill a buffer.");
+  for (size_t i = 0; i < WORDS; i++) words[i] = word;
+  int failed = tgi_enter(err, err_size);
+  if (!failed) {
+    for (uint64_t slice; left && !failed; left -= slice, offset += slice) {
+      slice = left < WORDS * sizeof *words ? left : WORDS * sizeof *words;
+      failed = write_slice(buffer, offset, words, slice, err, err_size);
+    }
+    tgi_leave();
+  }
+  free(words);
+  return failed;
+}
+
+static int read_through(tg_buffer *buffer, tg_buffer *staging, uint64_t offset, void *data, uint64_t bytes, char *err,
+                        size_t err_size) {
+  tg_device *device = buffer->device;
+  tgi_ticket ticket;
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
+  W(CommandEncoderCopyBufferToBuffer)(encoder, buffer->wgpu, offset, staging->wgpu, 0, bytes);
+  int failed = tgi_submit(device, encoder, mark, staging->wgpu, bytes, &ticket, err, err_size);
+  pthread_mutex_unlock(&device->lock);
+  if (failed) return 1;
+  const void *mapped = tgi_collect(device, &ticket, bytes, err, err_size);
+  if (!mapped) return 1;
+  memcpy(data, mapped, bytes);
+  tgi_unmap(&ticket);
+  return 0;
+}
+
+int tg_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size) {
+  if (check_range(buffer, offset, bytes, err, err_size)) return 1;
+  if (!bytes) return 0;
+  if (tgi_enter(err, err_size)) return 1;
+  int failed = 1;
+  tg_buffer *staging =
+      tgi_buffer_create(buffer->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err, err_size);
+  if (staging) failed = read_through(buffer, staging, offset, data, bytes, err, err_size);
+  tg_buffer_release(staging);
+  tgi_leave();
+  return failed;
+}

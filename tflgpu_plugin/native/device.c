@@ -1,0 +1,233 @@
+/* The device: opening it, error scopes, submitting and waiting. */
+#include <time.h>
+
+#include "internal.h"
+
+/* ---- opening and closing ------------------------------------------------------------------------------------------ */
+
+static tgi_fate *fates;            /* reachable for ever, since callbacks may come late */
+
+static tgi_fate *fate_create(void) {
+  tgi_fate *fate = calloc(1, sizeof *fate);
+  if (!fate) return NULL;
+  tgi_lock();
+  fate->next = fates;
+  fates = fate;
+  tgi_unlock();
+  return fate;
+}
+
+static void on_lost(WGPUDevice const *device, WGPUDeviceLostReason reason, WGPUStringView message, void *fate, void *unused) {
+  (void)device, (void)unused;
+  char text[512];
+  tgi_readable(message, text, sizeof text);
+  atomic_store(&((tgi_fate *)fate)->lost, true);
+  if (reason == WGPUDeviceLostReason_Destroyed || reason == WGPUDeviceLostReason_CallbackCancelled) return;
+  tgi_log(text, strlen(text));
+}
+
+static void on_uncaptured(WGPUDevice const *device, WGPUErrorType type, WGPUStringView message, void *data, void *unused) {
+  (void)device, (void)type, (void)unused;
+  tgi_fate *fate = data;
+  char text[512];
+  tgi_readable(message, text, sizeof text);
+  tgi_log(text, strlen(text));
+  tgi_lock();
+  memcpy(fate->text, text, sizeof text);
+  tgi_unlock();
+  atomic_fetch_add(&fate->uncaptured, 1);
+}
+
+typedef struct request {
+  WGPUDevice device;
+  char text[512];
+} request;
+
+static void on_device(WGPURequestDeviceStatus status, WGPUDevice device, WGPUStringView message, void *data, void *unused) {
+  (void)unused;
+  request *answer = data;
+  if (status == WGPURequestDeviceStatus_Success) answer->device = device;
+  else tgi_readable(message, answer->text, sizeof answer->text);
+}
+
+static WGPUDevice request_device(WGPUAdapter adapter, const WGPUFeatureName *features, size_t feature_count, tgi_fate *fate,
+                                 char *err, size_t err_size) {
+  WGPUNativeLimits native = {.chain = {.sType = (WGPUSType)WGPUSType_NativeLimits}};
+  WGPULimits limits = {.nextInChain = &native.chain};
+  if (W(AdapterGetLimits)(adapter, &limits) != WGPUStatus_Success) {
+    tgi_fail(err, err_size, "The adapter does not tell its limits.");
+    return NULL;
+  }
+  WGPUDeviceDescriptor descriptor = {
+      .label = {"tflgpu", 6},
+      .requiredFeatureCount = feature_count,
+      .requiredFeatures = features,
+      .requiredLimits = &limits,
+      .deviceLostCallbackInfo = {.mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_lost, .userdata1 = fate},
+      .uncapturedErrorCallbackInfo = {.callback = on_uncaptured, .userdata1 = fate},
+  };
+  request answer = {0};
+  W(AdapterRequestDevice)
+  (adapter, &descriptor,
+   (WGPURequestDeviceCallbackInfo){
+       .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_device, .userdata1 = &answer});
+  if (!answer.device) tgi_fail(err, err_size, "The adapter gives no device: %s", answer.text);
+  return answer.device;
+}
+
+static bool has_feature(const uint32_t *features, size_t count, uint32_t feature) {
+  for (size_t i = 0; i < count; i++)
+    if (features[i] == feature) return true;
+  return false;
+}
+
+tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feature_count, char *err, size_t err_size) {
+  if (!W(AdapterRequestDevice)) {
+    tgi_fail(err, err_size, "tg_bind_wgpu was not called.");
+    return NULL;
+  }
+  if (tgi_enter(err, err_size)) return NULL;
+  tg_device *device = calloc(1, sizeof *device);
+  if (device && (device->fate = fate_create()))
+    device->wgpu = request_device(adapter, (const WGPUFeatureName *)features, feature_count, device->fate, err, err_size);
+  else tgi_fail(err, err_size, "Not enough memory for a device.");
+  if (device && device->wgpu) {
+    device->refs = 1;
+    device->queue = W(DeviceGetQueue)(device->wgpu);
+    device->timestamps = has_feature(features, feature_count, WGPUFeatureName_TimestampQuery) &&
+                         has_feature(features, feature_count, WGPUNativeFeature_TimestampQueryInsidePasses);
+    pthread_mutex_init(&device->lock, NULL);
+    tgi_register_exit();
+  } else {
+    free(device);
+    device = NULL;
+  }
+  tgi_leave();
+  return device;
+}
+
+void tgi_device_retain(tg_device *device) { atomic_fetch_add(&device->refs, 1); }
+
+void tg_device_release(tg_device *device) {
+  if (!device || atomic_fetch_sub(&device->refs, 1) != 1) return;
+  if (tgi_enter_release()) {
+    /* wgpu-native waits for the queue when it drops a device, and panics when that device is lost: keep a lost one. */
+    if (!tg_device_is_lost(device)) {
+      W(QueueRelease)(device->queue);
+      W(DeviceRelease)(device->wgpu);
+    }
+    tgi_leave();
+  }
+  pthread_mutex_destroy(&device->lock);
+  free(device);
+}
+
+int tg_device_is_lost(tg_device *device) { return atomic_load(&device->fate->lost); }
+void tg_device_mark_lost(tg_device *device) { atomic_store(&device->fate->lost, true); }
+
+/* ---- error scopes --------------------------------------------------------------------------------------------------- */
+
+typedef struct popped {
+  WGPUErrorType type;
+  char text[1024];
+} popped;
+
+static void on_popped(WGPUPopErrorScopeStatus status, WGPUErrorType type, WGPUStringView message, void *data, void *unused) {
+  (void)unused;
+  popped *found = data;
+  if (status != WGPUPopErrorScopeStatus_Success || type == WGPUErrorType_NoError) return;
+  found->type = type;
+  tgi_readable(message, found->text, sizeof found->text);
+}
+
+unsigned tgi_scope_begin(tg_device *device) {
+  W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_Validation);
+  W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_OutOfMemory);
+  return atomic_load(&device->fate->uncaptured);
+}
+
+static popped pop(tg_device *device) {
+  popped found = {.type = WGPUErrorType_NoError};
+  W(DevicePopErrorScope)
+  (device->wgpu, (WGPUPopErrorScopeCallbackInfo){
+                     .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_popped, .userdata1 = &found});
+  return found;
+}
+
+int tgi_scope_end(tg_device *device, unsigned mark, const char *what, char *err, size_t err_size) {
+  popped memory = pop(device), validation = pop(device);
+  if (tg_device_is_lost(device))
+    return tgi_fail(err, err_size, "%s failed: the GPU device was lost; make a new interpreter or session.", what);
+  if (memory.type != WGPUErrorType_NoError)
+    return tgi_fail(err, err_size, "%s failed: the GPU has not enough memory. %s", what, memory.text);
+  if (validation.type != WGPUErrorType_NoError) return tgi_fail(err, err_size, "%s failed: %s", what, validation.text);
+  if (atomic_load(&device->fate->uncaptured) == mark) return 0;
+  char text[512];
+  tgi_lock();
+  memcpy(text, device->fate->text, sizeof text);
+  tgi_unlock();
+  return tgi_fail(err, err_size, "%s failed: %s", what, text);
+}
+
+/* ---- submitting and waiting ------------------------------------------------------------------------------------------ */
+
+typedef struct tgi_mapped {
+  atomic_int status;               /* 0 while under way */
+  char text[512];
+} tgi_mapped;
+
+static void on_mapped(WGPUMapAsyncStatus status, WGPUStringView message, void *data, void *unused) {
+  (void)unused;
+  tgi_mapped *mapped = data;
+  tgi_readable(message, mapped->text, sizeof mapped->text);
+  atomic_store(&mapped->status, (int)status);
+}
+
+int tgi_submit(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, WGPUBuffer mapping, uint64_t bytes,
+               tgi_ticket *ticket, char *err, size_t err_size) {
+  *ticket = (tgi_ticket){.mapping = mapping};
+  if (mapping) ticket->mapped = calloc(1, sizeof *ticket->mapped);
+  WGPUCommandBuffer commands = W(CommandEncoderFinish)(encoder, NULL);
+  W(CommandEncoderRelease)(encoder);
+  int status = tgi_scope_end(device, mark, "Encoding a GPU run", err, err_size);
+  if (!status && mapping && !ticket->mapped) status = tgi_fail(err, err_size, "Not enough memory for a GPU run.");
+  if (!status) {
+    ticket->index = W(QueueSubmitForIndex)(device->queue, 1, &commands);
+    device->unflushed = 0;
+    if (mapping)
+      W(BufferMapAsync)
+      (mapping, WGPUMapMode_Read, 0, bytes,
+       (WGPUBufferMapCallbackInfo){
+           .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_mapped, .userdata1 = ticket->mapped});
+  } else {
+    free(ticket->mapped);
+  }
+  if (commands) W(CommandBufferRelease)(commands);
+  return status;
+}
+
+void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
+  if (!tg_device_is_lost(device)) W(DevicePoll)(device->wgpu, true, &index);
+}
+
+const void *tgi_collect(tg_device *device, tgi_ticket *ticket, uint64_t bytes, char *err, size_t err_size) {
+  const struct timespec step = {0, 20000};
+  tgi_wait(device, ticket->index);
+  /* Another thread's poll may have taken over our callback and be about to call it. */
+  while (!atomic_load(&ticket->mapped->status) && !tg_device_is_lost(device)) {
+    W(DevicePoll)(device->wgpu, false, NULL);
+    nanosleep(&step, NULL);
+  }
+  int status = atomic_load(&ticket->mapped->status);
+  const void *data = NULL;
+  if (!status) {                   /* the callback may still come: its memory stays */
+    tgi_fail(err, err_size, "The GPU device was lost during a run; make a new interpreter or session.");
+    return NULL;
+  }
+  if (status == (int)WGPUMapAsyncStatus_Success) data = W(BufferGetConstMappedRange)(ticket->mapping, 0, bytes);
+  if (!data) tgi_fail(err, err_size, "The results could not be read back: %s", ticket->mapped->text);
+  free(ticket->mapped);
+  return data;
+}
+
+void tgi_unmap(tgi_ticket *ticket) { W(BufferUnmap)(ticket->mapping); }

@@ -1,0 +1,184 @@
+/* What the C files share. Public functions are in tflgpu.h; everything here stays hidden in the library. */
+#ifndef TFLGPU_INTERNAL_H
+#define TFLGPU_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "webgpu.h"
+#include "wgpu.h"
+
+#pragma GCC visibility push(default)
+#include "tflgpu.h"
+#pragma GCC visibility pop
+
+/* ---- library.c: wgpu's functions, the gate, error text --------------------------------------------------------- */
+
+/* Every function of wgpu that is called. Those that panic in this wgpu-native (SetLabel, WaitAny, GetMapState, ...)
+ * must not be listed. */
+#define TGI_WGPU_FUNCTIONS(F)                                                                                          \
+  F(AdapterGetLimits) F(AdapterRequestDevice) F(BindGroupLayoutRelease) F(BindGroupRelease)                            \
+  F(BufferGetConstMappedRange) F(BufferMapAsync) F(BufferRelease) F(BufferUnmap) F(CommandBufferRelease)               \
+  F(CommandEncoderBeginComputePass) F(CommandEncoderClearBuffer) F(CommandEncoderCopyBufferToBuffer)                   \
+  F(CommandEncoderFinish) F(CommandEncoderRelease) F(CommandEncoderResolveQuerySet)                                    \
+  F(ComputePassEncoderDispatchWorkgroups) F(ComputePassEncoderEnd) F(ComputePassEncoderRelease)                        \
+  F(ComputePassEncoderSetBindGroup) F(ComputePassEncoderSetPipeline) F(ComputePassEncoderWriteTimestamp)               \
+  F(ComputePipelineRelease) F(DeviceCreateBindGroup) F(DeviceCreateBindGroupLayout) F(DeviceCreateBuffer)              \
+  F(DeviceCreateCommandEncoder) F(DeviceCreateComputePipeline) F(DeviceCreatePipelineLayout)                           \
+  F(DeviceCreateQuerySet) F(DeviceCreateShaderModule) F(DeviceCreateShaderModuleTrusted) F(DeviceGetQueue)             \
+  F(DevicePoll) F(DevicePopErrorScope) F(DevicePushErrorScope) F(DeviceRelease) F(PipelineLayoutRelease)               \
+  F(QuerySetRelease) F(QueueGetTimestampPeriod) F(QueueRelease) F(QueueSubmitForIndex) F(QueueWriteBuffer)             \
+  F(SetLogCallback) F(ShaderModuleRelease)
+
+typedef struct tgi_wgpu_table {
+#define TGI_MEMBER(name) __typeof__(wgpu##name) *name;
+  TGI_WGPU_FUNCTIONS(TGI_MEMBER)
+#undef TGI_MEMBER
+} tgi_wgpu_table;
+
+extern tgi_wgpu_table tgi_wgpu;
+#define W(name) tgi_wgpu.name
+
+/* One lock for all small shared tables (log, live delegates, handles, a kernel's replays): held for a few instructions
+ * and never across a call-out, so waiting for it is harmless even with the GIL held. It is the innermost lock. */
+void tgi_lock(void);
+void tgi_unlock(void);
+
+/* Everything that touches the GPU happens between enter and leave, so that process exit can wait for it and a forked
+ * child is refused. Enter fails with a sentence; after a failure there is no leave. */
+int tgi_enter(char *err, size_t err_size);
+void tgi_leave(void);
+/* For releases: false means that wgpu must not be called any more (forked child, process gone). */
+bool tgi_enter_release(void);
+bool tgi_is_forked(void);
+/* The GPU is open: refuse forked children, and wait at exit for what is in flight. Called again after the driver has had
+ * reason to register exit handlers of its own, since the newest handler runs first. */
+void tgi_register_exit(void);
+
+/* Write a sentence; returns 1, the status of failure. */
+int tgi_fail(char *err, size_t err_size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* wgpu's message without its scaffolding ("Validation Error", "Caused by:"), on one line. */
+void tgi_readable(WGPUStringView message, char *text, size_t size);
+void tgi_log(const char *text, size_t length);
+
+/* ---- device.c ---------------------------------------------------------------------------------------------------- */
+
+/* What wgpu's callbacks write. It is never freed: a lost-callback may come after the last release. */
+typedef struct tgi_fate {
+  struct tgi_fate *next;
+  atomic_bool lost;
+  atomic_uint uncaptured;          /* errors that no scope caught */
+  char text[512];                  /* of the newest uncaptured error; under tgi_lock */
+} tgi_fate;
+
+struct tg_device {
+  atomic_size_t refs;
+  WGPUDevice wgpu;
+  WGPUQueue queue;
+  tgi_fate *fate;
+  bool timestamps;                 /* both timestamp features were required */
+  /* Held around every create call and from a run's first write to its submit: error scopes belong to the device, not to
+   * the thread, so nobody else may work in between. */
+  pthread_mutex_t lock;
+  uint64_t unflushed;              /* bytes written since the last submit; under lock */
+};
+
+struct tg_buffer {
+  atomic_size_t refs;
+  tg_device *device;
+  WGPUBuffer wgpu;
+  uint64_t bytes;                  /* as asked for; the allocation is padded to 4 */
+};
+
+struct tg_pipeline {
+  atomic_size_t refs;
+  tg_device *device;
+  WGPUComputePipeline wgpu;
+  WGPUBindGroupLayout layout;
+  size_t binding_count;
+  char kinds[];
+};
+
+void tgi_device_retain(tg_device *device);
+void tgi_buffer_retain(tg_buffer *buffer);
+void tgi_pipeline_retain(tg_pipeline *pipeline);
+
+/* With the device's lock held: catch errors between begin and end. */
+unsigned tgi_scope_begin(tg_device *device);
+int tgi_scope_end(tg_device *device, unsigned mark, const char *what, char *err, size_t err_size);
+
+/* A submission under way, and the mapping of its staging buffer. */
+typedef struct tgi_ticket {
+  WGPUSubmissionIndex index;
+  WGPUBuffer mapping;              /* NULL: nothing is mapped */
+  struct tgi_mapped *mapped;
+} tgi_ticket;
+
+/* With the lock held and a scope open: finish, close the scope, submit, start mapping. Consumes the encoder; a command
+ * buffer with an error is never submitted, because wgpu-native aborts the process for it. */
+int tgi_submit(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, WGPUBuffer mapping, uint64_t bytes,
+               tgi_ticket *ticket, char *err, size_t err_size);
+/* Without the lock: wait for the submission; the mapped bytes or NULL with a sentence. Unmap them with tgi_unmap. */
+const void *tgi_collect(tg_device *device, tgi_ticket *ticket, uint64_t bytes, char *err, size_t err_size);
+void tgi_unmap(tgi_ticket *ticket);
+void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
+
+tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size);
+/* With the lock held and a scope open: any number of bytes, the tail is padded with zeros. */
+void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes);
+/* With the lock held and a scope open. A NULL buffer of a 'u' binding means uniforms. */
+WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, tg_buffer *uniforms, uint32_t uniform_offset);
+
+static inline uint64_t tgi_round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+
+/* ---- replay.c, run.c ----------------------------------------------------------------------------------------------- */
+
+typedef struct tgi_step {
+  WGPUComputePipeline pipeline;
+  WGPUBindGroup group;             /* NULL: zero workgroups, skipped */
+  uint32_t x, y, z;
+} tgi_step;
+
+typedef struct tgi_slot {
+  tg_buffer *buffer;
+  uint64_t bytes;
+  uint8_t *shadow;                 /* states: what the last run left in host memory */
+  bool shadow_valid;
+} tgi_slot;
+
+struct tg_replay {
+  atomic_size_t refs;
+  tg_device *device;
+  tgi_step *steps;
+  size_t step_count;
+  tg_pipeline **pipelines;         /* one reference per step */
+  tg_buffer **buffers;             /* one reference per binding, and the uniforms last */
+  size_t buffer_count;
+  tgi_slot *inputs, *outputs, *states;
+  size_t input_count, output_count, state_count;
+  tg_buffer *readback;
+  pthread_mutex_t run_lock;        /* before the device's lock in order */
+  WGPUSubmissionIndex last_index;  /* under run_lock */
+  bool has_last_index;
+  WGPUQuerySet queries;            /* made on the first run that asks for timestamps; under run_lock */
+  tg_buffer *resolved;
+  atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds;
+};
+
+typedef struct tgi_traffic {
+  uint64_t uploaded, downloaded, nanoseconds;
+} tgi_traffic;
+
+/* Encode the first count steps; with queries, a timestamp before the first and after each. */
+void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, WGPUQuerySet queries);
+int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
+                   const tg_run_options *options, tgi_traffic *traffic, char *err, size_t err_size);
+uint64_t tgi_now(void);
+
+#endif

@@ -1,0 +1,200 @@
+/* Binding to the loaded wgpu library, its log, the gate for exit and fork, and error text. */
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+tgi_wgpu_table tgi_wgpu;
+
+uint32_t tg_abi_version(void) { return 1; }
+
+static pthread_mutex_t short_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void tgi_lock(void) { pthread_mutex_lock(&short_lock); }
+void tgi_unlock(void) { pthread_mutex_unlock(&short_lock); }
+
+/* ---- error text --------------------------------------------------------------------------------------------------- */
+
+int tgi_fail(char *err, size_t err_size, const char *format, ...) {
+  if (err && err_size) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(err, err_size, format, arguments);
+    va_end(arguments);
+  }
+  return 1;
+}
+
+static bool is_scaffolding(const char *line, size_t length) {
+  static const char *const prefixes[] = {"Validation Error", "Caused by:", "In wgpu", "In a "};
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    size_t n = strlen(prefixes[i]);
+    if (length >= n && !memcmp(line, prefixes[i], n)) return true;
+  }
+  return length == 0;
+}
+
+void tgi_readable(WGPUStringView message, char *text, size_t size) {
+  const char *at = message.data ? message.data : "";
+  size_t left = message.length == WGPU_STRLEN ? strlen(at) : message.length;
+  size_t used = 0;
+  while (left && used + 4 < size) {
+    const char *newline = memchr(at, '\n', left);
+    size_t length = newline ? (size_t)(newline - at) : left, skip = length + (newline ? 1 : 0);
+    const char *line = at;
+    while (length && (*line == ' ' || *line == '\t')) line++, length--;
+    while (length && (line[length - 1] == ' ' || line[length - 1] == '\r')) length--;
+    if (!is_scaffolding(line, length)) {
+      if (used) text[used++] = ' ';
+      if (length > size - used - 1) length = size - used - 1;
+      memcpy(text + used, line, length);
+      used += length;
+    }
+    at += skip;
+    left -= skip;
+  }
+  text[used] = 0;
+}
+
+/* ---- log ring ----------------------------------------------------------------------------------------------------- */
+
+/* wgpu logs from any thread, also from ones that hold locks of its own; a Python callback there would need the GIL. */
+static struct {
+  size_t start, used;
+  char text[16384];
+} ring;
+
+static void ring_put(char c) {
+  ring.text[(ring.start + ring.used) % sizeof ring.text] = c;
+  if (ring.used < sizeof ring.text) ring.used++;
+  else ring.start = (ring.start + 1) % sizeof ring.text;
+}
+
+void tgi_log(const char *text, size_t length) {
+  tgi_lock();
+  for (size_t i = 0; i < length; i++) ring_put(text[i]);
+  ring_put('\n');
+  tgi_unlock();
+}
+
+static void on_log(WGPULogLevel level, WGPUStringView message, void *unused) {
+  (void)unused;
+  if (level > WGPULogLevel_Warn || !message.data) return;
+  tgi_log(message.data, message.length == WGPU_STRLEN ? strlen(message.data) : message.length);
+}
+
+size_t tg_take_log(char *text, size_t size) {
+  tgi_lock();
+  size_t count = ring.used < size ? ring.used : size;
+  size_t first = ring.start + ring.used - count;
+  for (size_t i = 0; i < count; i++) text[i] = ring.text[(first + i) % sizeof ring.text];
+  ring.used = 0;
+  tgi_unlock();
+  return count;
+}
+
+/* ---- the gate ----------------------------------------------------------------------------------------------------- */
+
+enum { OPEN, CLOSING, GONE };      /* GONE: exit handlers of the driver may have run, so wgpu must not be called */
+
+static atomic_int gate = OPEN;
+static atomic_int in_flight;
+static atomic_bool forked, opened;
+static pthread_t closer;           /* the thread that exits the process; written before CLOSING */
+
+bool tgi_is_forked(void) { return atomic_load(&forked); }
+
+static bool is_closer(void) { return pthread_equal(pthread_self(), closer); }
+
+/* When the process exits, a thread that returned to its host would run host and Python code while these are taken down
+ * (CPython ends such a thread with pthread_exit, which aborts in C++ hosts). It stays here; exit does not wait for it. */
+static void park(void) {
+  for (;;) pause();
+}
+
+int tgi_enter(char *err, size_t err_size) {
+  if (atomic_load(&forked))
+    return tgi_fail(err, err_size, "This process was forked after the GPU was opened; a GPU cannot be shared across a "
+                                   "fork. Start the process with the spawn method, or load the delegate after the fork.");
+  atomic_fetch_add(&in_flight, 1);
+  int state = atomic_load(&gate);
+  if (state == OPEN) return 0;
+  if (state == CLOSING && is_closer()) return 0;
+  atomic_fetch_sub(&in_flight, 1);
+  if (!is_closer()) park();
+  return tgi_fail(err, err_size, "The process is exiting; the GPU is closed.");
+}
+
+void tgi_leave(void) {
+  bool caught = atomic_load(&gate) != OPEN && !is_closer();
+  atomic_fetch_sub(&in_flight, 1);
+  if (caught) park();
+}
+
+bool tgi_enter_release(void) {
+  if (atomic_load(&forked)) return false;
+  atomic_fetch_add(&in_flight, 1);
+  int state = atomic_load(&gate);
+  if (state == OPEN || (state == CLOSING && is_closer())) return true;
+  atomic_fetch_sub(&in_flight, 1);
+  return false;                    /* leaks, on purpose: the process ends */
+}
+
+void tg_close(void) {
+  if (atomic_load(&forked)) return;
+  closer = pthread_self();
+  int expected = OPEN;
+  atomic_compare_exchange_strong(&gate, &expected, CLOSING);
+  const struct timespec step = {0, 1000000};
+  for (int i = 0; atomic_load(&in_flight) > 0 && i < 10000; i++) nanosleep(&step, NULL);
+}
+
+static void at_exit(void) {
+  if (atomic_load(&forked)) return;
+  tg_close();
+  atomic_store(&gate, GONE);
+}
+
+void tgi_register_exit(void) {
+  atomic_store(&opened, true);
+  atexit(at_exit);
+}
+
+static void in_child(void) {
+  tgi_unlock();
+  if (atomic_load(&opened)) atomic_store(&forked, true);
+}
+
+/* ---- binding ------------------------------------------------------------------------------------------------------ */
+
+static int resolve(void *library, const char *path, tgi_wgpu_table *table, char *err, size_t err_size) {
+#define TGI_RESOLVE(name)                                                                                              \
+  if (!(*(void **)(void *)&table->name = dlsym(library, "wgpu" #name)))                                                \
+    return tgi_fail(err, err_size, "%s has no function wgpu" #name "; install wgpu>=0.32,<0.33.", path);
+  TGI_WGPU_FUNCTIONS(TGI_RESOLVE)
+#undef TGI_RESOLVE
+  return 0;
+}
+
+int tg_bind_wgpu(const char *path, char *err, size_t err_size) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static bool bound;
+  int status = 0;
+  pthread_mutex_lock(&lock);
+  if (!bound) {
+    tgi_wgpu_table table;
+    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    if (!library) status = tgi_fail(err, err_size, "%s is not loaded; import wgpu.backends.wgpu_native first.", path);
+    else status = resolve(library, path, &table, err, err_size);
+    if (!status) {
+      tgi_wgpu = table;
+      W(SetLogCallback)(on_log, NULL);
+      pthread_atfork(tgi_lock, tgi_unlock, in_child);
+      bound = true;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return status;
+}

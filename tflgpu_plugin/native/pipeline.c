@@ -1,0 +1,175 @@
+/* Compute pipelines, their bind groups, and warming them up. */
+#include "internal.h"
+
+enum { MAX_BINDINGS = 32, MAX_CONSTANTS = 64, UNIFORM_BYTES = 256, SCRATCH_BYTES = 4096 };
+
+static WGPUStringView view(const char *text) { return (WGPUStringView){text, strlen(text)}; }
+
+static WGPUShaderModule make_module(tg_device *device, const char *wgsl, int trusted, char *err, size_t err_size) {
+  WGPUShaderSourceWGSL source = {.chain = {.sType = WGPUSType_ShaderSourceWGSL}, .code = view(wgsl)};
+  WGPUShaderModuleDescriptor descriptor = {.nextInChain = &source.chain};
+  unsigned mark = tgi_scope_begin(device);
+  WGPUShaderModule module = trusted ? W(DeviceCreateShaderModuleTrusted)(device->wgpu, &descriptor, 0)
+                                    : W(DeviceCreateShaderModule)(device->wgpu, &descriptor);
+  if (!tgi_scope_end(device, mark, "Compiling a shader", err, err_size)) return module;
+  if (module) W(ShaderModuleRelease)(module);
+  return NULL;
+}
+
+static WGPUBindGroupLayout make_layout(tg_device *device, const char *kinds, char *err, size_t err_size) {
+  WGPUBindGroupLayoutEntry entries[MAX_BINDINGS] = {0};
+  size_t count = strlen(kinds);
+  for (size_t i = 0; i < count; i++) {
+    entries[i].binding = (uint32_t)i;
+    entries[i].visibility = WGPUShaderStage_Compute;
+    entries[i].buffer.type = kinds[i] == 'u'   ? WGPUBufferBindingType_Uniform
+                             : kinds[i] == 'r' ? WGPUBufferBindingType_ReadOnlyStorage
+                                               : WGPUBufferBindingType_Storage;
+  }
+  unsigned mark = tgi_scope_begin(device);
+  WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(
+      device->wgpu, &(WGPUBindGroupLayoutDescriptor){.entryCount = count, .entries = entries});
+  if (!tgi_scope_end(device, mark, "Making a bind group layout", err, err_size)) return layout;
+  if (layout) W(BindGroupLayoutRelease)(layout);
+  return NULL;
+}
+
+static WGPUComputePipeline make_pipeline(tg_device *device, WGPUShaderModule module, WGPUBindGroupLayout layout,
+                                         const WGPUConstantEntry *constants, size_t constant_count, char *err,
+                                         size_t err_size) {
+  unsigned mark = tgi_scope_begin(device);
+  WGPUPipelineLayout outer = W(DeviceCreatePipelineLayout)(
+      device->wgpu, &(WGPUPipelineLayoutDescriptor){.bindGroupLayoutCount = 1, .bindGroupLayouts = &layout});
+  WGPUComputePipelineDescriptor descriptor = {
+      .layout = outer,
+      .compute = {.module = module, .entryPoint = view("main"), .constantCount = constant_count, .constants = constants}};
+  WGPUComputePipeline pipeline = W(DeviceCreateComputePipeline)(device->wgpu, &descriptor);
+  int failed = tgi_scope_end(device, mark, "Making a compute pipeline", err, err_size);
+  if (outer) W(PipelineLayoutRelease)(outer);
+  if (!failed) return pipeline;
+  if (pipeline) W(ComputePipelineRelease)(pipeline);
+  return NULL;
+}
+
+/* With the device's lock held. */
+static int fill_pipeline(tg_pipeline *pipeline, const char *wgsl, int trusted, const WGPUConstantEntry *constants,
+                         size_t constant_count, char *err, size_t err_size) {
+  tg_device *device = pipeline->device;
+  WGPUShaderModule module = make_module(device, wgsl, trusted, err, err_size);
+  if (!module) return 1;
+  pipeline->layout = make_layout(device, pipeline->kinds, err, err_size);
+  if (pipeline->layout)
+    pipeline->wgpu = make_pipeline(device, module, pipeline->layout, constants, constant_count, err, err_size);
+  W(ShaderModuleRelease)(module);
+  return !pipeline->wgpu;
+}
+
+static int check_arguments(const char *kinds, size_t constant_count, char *err, size_t err_size) {
+  size_t count = strlen(kinds);
+  if (strspn(kinds, "urw") != count || count > MAX_BINDINGS)
+    return tgi_fail(err, err_size, "\"%s\" is not a list of at most %d bindings of kind u, r or w.", kinds, MAX_BINDINGS);
+  if (constant_count > MAX_CONSTANTS) return tgi_fail(err, err_size, "More than %d pipeline constants.", MAX_CONSTANTS);
+  return 0;
+}
+
+tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, const char *const *constant_names,
+                                const double *constant_values, size_t constant_count, int trusted, char *err,
+                                size_t err_size) {
+  WGPUConstantEntry constants[MAX_CONSTANTS] = {0};
+  if (check_arguments(kinds, constant_count, err, err_size) || tgi_enter(err, err_size)) return NULL;
+  for (size_t i = 0; i < constant_count; i++)
+    constants[i] = (WGPUConstantEntry){.key = view(constant_names[i]), .value = constant_values[i]};
+  tg_pipeline *pipeline = calloc(1, sizeof *pipeline + strlen(kinds) + 1);
+  if (pipeline) {
+    pipeline->refs = 1;
+    pipeline->device = device;
+    pipeline->binding_count = strlen(kinds);
+    memcpy(pipeline->kinds, kinds, pipeline->binding_count);
+    tgi_device_retain(device);
+    pthread_mutex_lock(&device->lock);
+    int failed = fill_pipeline(pipeline, wgsl, trusted, constants, constant_count, err, err_size);
+    pthread_mutex_unlock(&device->lock);
+    if (failed) {
+      tg_pipeline_release(pipeline);
+      pipeline = NULL;
+    }
+  } else {
+    tgi_fail(err, err_size, "Not enough memory for a pipeline.");
+  }
+  tgi_leave();
+  return pipeline;
+}
+
+void tgi_pipeline_retain(tg_pipeline *pipeline) { atomic_fetch_add(&pipeline->refs, 1); }
+
+void tg_pipeline_release(tg_pipeline *pipeline) {
+  if (!pipeline || atomic_fetch_sub(&pipeline->refs, 1) != 1) return;
+  if (tgi_enter_release()) {
+    if (pipeline->wgpu) W(ComputePipelineRelease)(pipeline->wgpu);
+    if (pipeline->layout) W(BindGroupLayoutRelease)(pipeline->layout);
+    tgi_leave();
+  }
+  tg_device_release(pipeline->device);
+  free(pipeline);
+}
+
+WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, tg_buffer *uniforms,
+                       uint32_t uniform_offset) {
+  WGPUBindGroupEntry entries[MAX_BINDINGS] = {0};
+  for (size_t i = 0; i < pipeline->binding_count; i++) {
+    bool uniform = pipeline->kinds[i] == 'u';
+    tg_buffer *buffer = buffers[i] ? buffers[i] : uniforms;
+    entries[i].binding = (uint32_t)i;
+    entries[i].buffer = buffer->wgpu;
+    entries[i].offset = uniform ? uniform_offset : 0;
+    entries[i].size = uniform ? UNIFORM_BYTES : tgi_round_up(buffer->bytes ? buffer->bytes : 4, 4);
+  }
+  WGPUBindGroupDescriptor descriptor = {
+      .layout = pipeline->layout, .entryCount = pipeline->binding_count, .entries = entries};
+  return W(DeviceCreateBindGroup)(pipeline->device->wgpu, &descriptor);
+}
+
+/* ---- warming up ----------------------------------------------------------------------------------------------------- */
+
+static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, char *err, size_t err_size) {
+  tg_device *device = pipeline->device;
+  tgi_ticket ticket;
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  WGPUBindGroup group = tgi_bind(pipeline, buffers, NULL, 0);
+  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
+  WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
+  W(ComputePassEncoderSetPipeline)(pass, pipeline->wgpu);
+  W(ComputePassEncoderSetBindGroup)(pass, 0, group, 0, NULL);
+  W(ComputePassEncoderDispatchWorkgroups)(pass, 1, 1, 1);
+  W(ComputePassEncoderEnd)(pass);
+  W(ComputePassEncoderRelease)(pass);
+  int failed = tgi_submit(device, encoder, mark, NULL, 0, &ticket, err, err_size);
+  if (group) W(BindGroupRelease)(group);
+  pthread_mutex_unlock(&device->lock);
+  if (!failed) tgi_wait(device, ticket.index);
+  return failed;
+}
+
+static int warm_up(tg_pipeline *pipeline, char *err, size_t err_size) {
+  tg_buffer *buffers[MAX_BINDINGS] = {0};
+  int failed = 0;
+  for (size_t i = 0; i < pipeline->binding_count && !failed; i++) {
+    bool uniform = pipeline->kinds[i] == 'u';
+    buffers[i] = tgi_buffer_create(pipeline->device, uniform ? UNIFORM_BYTES : SCRATCH_BYTES,
+                                   uniform ? WGPUBufferUsage_Uniform : WGPUBufferUsage_Storage, err, err_size);
+    failed = !buffers[i];
+  }
+  if (!failed) failed = dispatch_once(pipeline, buffers, err, err_size);
+  for (size_t i = 0; i < pipeline->binding_count; i++) tg_buffer_release(buffers[i]);
+  return failed;
+}
+
+int tg_pipeline_warm_up(tg_pipeline *pipeline, char *err, size_t err_size) {
+  static atomic_flag first = ATOMIC_FLAG_INIT;
+  if (tgi_enter(err, err_size)) return 1;
+  int failed = warm_up(pipeline, err, err_size);
+  if (!atomic_flag_test_and_set(&first)) tgi_register_exit();
+  tgi_leave();
+  return failed;
+}

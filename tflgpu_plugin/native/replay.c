@@ -1,0 +1,197 @@
+/* A replay: one island's dispatches with their bind groups, made once and encoded anew for every inference. */
+#include "internal.h"
+
+/* ---- making ------------------------------------------------------------------------------------------------------- */
+
+static int check_dispatch(const tg_replay_spec *spec, size_t index, char *err, size_t err_size) {
+  const tg_dispatch_spec *dispatch = &spec->dispatches[index];
+  const tg_pipeline *pipeline = dispatch->pipeline;
+  tg_buffer *const *bindings = spec->bindings + dispatch->first_binding;
+  if (dispatch->first_binding + pipeline->binding_count > spec->binding_count)
+    return tgi_fail(err, err_size, "Dispatch %zu names more bindings than there are.", index);
+  for (size_t i = 0; i < pipeline->binding_count; i++) {
+    if (!bindings[i] && !(pipeline->kinds[i] == 'u' && spec->uniforms))
+      return tgi_fail(err, err_size, "Dispatch %zu has no buffer at binding %zu.", index, i);
+    for (size_t k = 0; k < i && pipeline->kinds[i] != 'u'; k++)
+      if (bindings[k] == bindings[i] && pipeline->kinds[k] != pipeline->kinds[i])
+        return tgi_fail(err, err_size, "Dispatch %zu binds one buffer for reading and for writing (bindings %zu and %zu).",
+                        index, k, i);
+  }
+  return 0;
+}
+
+static int check_ports(const char *what, const tg_port_spec *ports, size_t count, char *err, size_t err_size) {
+  for (size_t i = 0; i < count; i++)
+    if (ports[i].buffer->bytes < ports[i].bytes)
+      return tgi_fail(err, err_size, "The buffer of %s %zu is smaller than its tensor.", what, i);
+  return 0;
+}
+
+static int check_spec(const tg_replay_spec *spec, char *err, size_t err_size) {
+  if (spec->version != tg_abi_version())
+    return tgi_fail(err, err_size, "The plan is written for version %u of the native library, which has version %u.",
+                    spec->version, tg_abi_version());
+  for (size_t i = 0; i < spec->dispatch_count; i++)
+    if (check_dispatch(spec, i, err, err_size)) return 1;
+  return check_ports("input", spec->inputs, spec->input_count, err, err_size) ||
+         check_ports("output", spec->outputs, spec->output_count, err, err_size) ||
+         check_ports("state", (const tg_port_spec *)spec->states, spec->state_count, err, err_size);
+}
+
+/* A port and a state have the same members, so one copy serves both. */
+_Static_assert(sizeof(tg_port_spec) == sizeof(tg_state_spec), "ports and states differ");
+
+static tgi_slot *copy_slots(const tg_port_spec *ports, size_t count, bool shadows) {
+  tgi_slot *slots = calloc(count ? count : 1, sizeof *slots);
+  for (size_t i = 0; slots && i < count; i++) {
+    slots[i] = (tgi_slot){.buffer = ports[i].buffer, .bytes = ports[i].bytes};
+    if (shadows) slots[i].shadow = calloc(1, ports[i].bytes ? ports[i].bytes : 1);
+    tgi_buffer_retain(slots[i].buffer);
+  }
+  return slots;
+}
+
+static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
+  replay->inputs = copy_slots(spec->inputs, spec->input_count, false);
+  replay->outputs = copy_slots(spec->outputs, spec->output_count, false);
+  replay->states = copy_slots((const tg_port_spec *)spec->states, spec->state_count, true);
+  replay->steps = calloc(spec->dispatch_count + 1, sizeof *replay->steps);
+  replay->pipelines = calloc(spec->dispatch_count + 1, sizeof *replay->pipelines);
+  replay->buffers = calloc(spec->binding_count + 1, sizeof *replay->buffers);
+  if (replay->inputs) replay->input_count = spec->input_count;
+  if (replay->outputs) replay->output_count = spec->output_count;
+  if (replay->states) replay->state_count = spec->state_count;
+  if (!replay->inputs || !replay->outputs || !replay->states || !replay->steps || !replay->pipelines || !replay->buffers)
+    return false;
+  replay->step_count = spec->dispatch_count;
+  replay->buffer_count = spec->binding_count + 1;
+  for (size_t i = 0; i < spec->binding_count; i++)
+    if ((replay->buffers[i] = spec->bindings[i])) tgi_buffer_retain(spec->bindings[i]);
+  if ((replay->buffers[spec->binding_count] = spec->uniforms)) tgi_buffer_retain(spec->uniforms);
+  for (size_t i = 0; i < spec->dispatch_count; i++)
+    tgi_pipeline_retain(replay->pipelines[i] = spec->dispatches[i].pipeline);
+  for (size_t i = 0; i < spec->state_count; i++)
+    if (!replay->states[i].shadow) return false;
+  return true;
+}
+
+void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, WGPUQuerySet queries) {
+  WGPUComputePipeline current = NULL;
+  if (queries) W(ComputePassEncoderWriteTimestamp)(pass, queries, 0);
+  for (size_t i = 0; i < count; i++) {
+    const tgi_step *step = &replay->steps[i];
+    if (step->group) {
+      if (step->pipeline != current) W(ComputePassEncoderSetPipeline)(pass, current = step->pipeline);
+      W(ComputePassEncoderSetBindGroup)(pass, 0, step->group, 0, NULL);
+      W(ComputePassEncoderDispatchWorkgroups)(pass, step->x, step->y, step->z);
+    }
+    if (queries) W(ComputePassEncoderWriteTimestamp)(pass, queries, (uint32_t)i + 1);
+  }
+}
+
+/* Make the bind groups, and encode everything once without submitting: what wgpu refuses in a plan is refused here,
+ * before a host has handed over its nodes. */
+static int bind_steps(tg_replay *replay, const tg_replay_spec *spec, char *err, size_t err_size) {
+  tg_device *device = replay->device;
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  for (size_t i = 0; i < spec->dispatch_count; i++) {
+    const tg_dispatch_spec *dispatch = &spec->dispatches[i];
+    tgi_step *step = &replay->steps[i];
+    *step = (tgi_step){dispatch->pipeline->wgpu, NULL, dispatch->x, dispatch->y, dispatch->z};
+    if (step->x && step->y && step->z)
+      step->group = tgi_bind(dispatch->pipeline, spec->bindings + dispatch->first_binding, spec->uniforms,
+                             dispatch->uniform_offset);
+  }
+  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
+  WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
+  tgi_encode_steps(replay, pass, replay->step_count, NULL);
+  W(ComputePassEncoderEnd)(pass);
+  W(ComputePassEncoderRelease)(pass);
+  WGPUCommandBuffer commands = W(CommandEncoderFinish)(encoder, NULL);
+  W(CommandEncoderRelease)(encoder);
+  if (commands) W(CommandBufferRelease)(commands);
+  int failed = tgi_scope_end(device, mark, "Checking a plan", err, err_size);
+  pthread_mutex_unlock(&device->lock);
+  return failed;
+}
+
+static tg_buffer *make_readback(tg_replay *replay, char *err, size_t err_size) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < replay->output_count; i++) bytes += tgi_round_up(replay->outputs[i].bytes, 16);
+  for (size_t i = 0; i < replay->state_count; i++) bytes += tgi_round_up(replay->states[i].bytes, 16);
+  return tgi_buffer_create(replay->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err, err_size);
+}
+
+static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, char *err, size_t err_size) {
+  if (!copy_spec(replay, spec)) return tgi_fail(err, err_size, "Not enough memory for a plan.");
+  if (bind_steps(replay, spec, err, err_size)) return 1;
+  replay->readback = make_readback(replay, err, err_size);
+  return !replay->readback;
+}
+
+tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, char *err, size_t err_size) {
+  if (check_spec(spec, err, err_size) || tgi_enter(err, err_size)) return NULL;
+  tg_replay *replay = calloc(1, sizeof *replay);
+  if (replay) {
+    replay->refs = 1;
+    replay->device = device;
+    tgi_device_retain(device);
+    pthread_mutex_init(&replay->run_lock, NULL);
+    if (fill_replay(replay, spec, err, err_size)) {
+      tg_replay_release(replay);
+      replay = NULL;
+    }
+  } else {
+    tgi_fail(err, err_size, "Not enough memory for a plan.");
+  }
+  tgi_leave();
+  return replay;
+}
+
+/* ---- references --------------------------------------------------------------------------------------------------- */
+
+void tg_replay_retain(tg_replay *replay) { atomic_fetch_add(&replay->refs, 1); }
+
+static void release_slots(tgi_slot *slots, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    tg_buffer_release(slots[i].buffer);
+    free(slots[i].shadow);
+  }
+  free(slots);
+}
+
+void tg_replay_release(tg_replay *replay) {
+  if (!replay || atomic_fetch_sub(&replay->refs, 1) != 1) return;
+  if (tgi_enter_release()) {
+    for (size_t i = 0; i < replay->step_count; i++)
+      if (replay->steps[i].group) W(BindGroupRelease)(replay->steps[i].group);
+    if (replay->queries) W(QuerySetRelease)(replay->queries);
+    tgi_leave();
+  }
+  for (size_t i = 0; i < replay->step_count; i++) tg_pipeline_release(replay->pipelines[i]);
+  for (size_t i = 0; i < replay->buffer_count; i++) tg_buffer_release(replay->buffers[i]);
+  release_slots(replay->inputs, replay->input_count);
+  release_slots(replay->outputs, replay->output_count);
+  release_slots(replay->states, replay->state_count);
+  tg_buffer_release(replay->readback);
+  tg_buffer_release(replay->resolved);
+  free(replay->steps);
+  free(replay->pipelines);
+  free(replay->buffers);
+  pthread_mutex_destroy(&replay->run_lock);
+  tg_device_release(replay->device);
+  free(replay);
+}
+
+tg_buffer *tg_replay_output_buffer(tg_replay *replay, size_t index) {
+  return index < replay->output_count ? replay->outputs[index].buffer : NULL;
+}
+
+void tg_replay_counters(tg_replay *replay, tg_counters *out) {
+  *out = (tg_counters){.runs = replay->runs,
+                       .failures = replay->failures,
+                       .uploaded_bytes = replay->uploaded,
+                       .downloaded_bytes = replay->downloaded,
+                       .last_nanoseconds = replay->last_nanoseconds};
+}

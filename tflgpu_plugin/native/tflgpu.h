@@ -1,0 +1,178 @@
+/* What Python may call in the shared library. C includes this file and cffi reads it as it is, so there are no
+ * preprocessor lines. Every object is reference-counted; the creator owns one reference and gives it back with
+ * tg_*_release, which takes no lock, calls no Python and accepts NULL. A function that can fail returns NULL or a
+ * non-zero status and writes a sentence to err (err_size bytes, always terminated). */
+
+typedef struct tg_device tg_device;
+typedef struct tg_pipeline tg_pipeline;
+typedef struct tg_buffer tg_buffer;
+typedef struct tg_replay tg_replay;
+typedef struct tg_kernel tg_kernel;
+
+/* ---- library ------------------------------------------------------------------------------------------------ */
+
+uint32_t tg_abi_version(void);                       /* of this header: 1 */
+
+/* Resolve the wgpu functions from the libwgpu_native that wgpu-py has loaded already (path of the same file), and
+ * replace its log callback by a native ring buffer. Idempotent. */
+int tg_bind_wgpu(const char *path, char *err, size_t err_size);
+
+/* Move the newest log lines of wgpu into text; returns the number of bytes. */
+size_t tg_take_log(char *text, size_t size);
+
+/* The process is exiting (Python's atexit calls this): waits for what runs on the GPU, 10 seconds at most. Afterwards
+ * only the calling thread may use the GPU; other threads that come back from a run or start one stay inside for good,
+ * because returning to a host that is being taken down aborts the process. */
+void tg_close(void);
+
+/* ---- device.c ----------------------------------------------------------------------------------------------- */
+
+/* adapter: a WGPUAdapter owned by the caller. features: WGPUFeatureName values to require (the adapter has them).
+ * Limits requested are the adapter's. */
+tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feature_count, char *err, size_t err_size);
+void tg_device_release(tg_device *device);
+int tg_device_is_lost(tg_device *device);
+void tg_device_mark_lost(tg_device *device);         /* for tests: as if the driver had reported it */
+
+/* Usage bits of tg_buffer_create. */
+enum { TG_BUFFER_STORAGE = 1, TG_BUFFER_UNIFORM = 2, TG_BUFFER_COPY_SRC = 4, TG_BUFFER_COPY_DST = 8, TG_BUFFER_MAP_READ = 16 };
+
+tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, char *err, size_t err_size);
+void tg_buffer_release(tg_buffer *buffer);
+uint64_t tg_buffer_bytes(tg_buffer *buffer);
+/* offset and bytes are multiples of 4. Large writes are flushed in slices so that staging memory stays small. */
+int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, char *err, size_t err_size);
+/* Fill with one 32-bit word (the test mode that fills pools with NaN). */
+int tg_buffer_fill(tg_buffer *buffer, uint32_t word, char *err, size_t err_size);
+/* Blocking read-back, for tests and tools; the buffer needs TG_BUFFER_COPY_SRC. */
+int tg_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size);
+
+/* kinds: one letter per binding of group 0 in order: 'u' uniform (256 bytes), 'r' read-only storage, 'w' read-write
+ * storage. constants: pipeline-overridable. trusted: leave out naga's bounds checks. Entry point is "main". */
+tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, const char *const *constant_names,
+                                const double *constant_values, size_t constant_count, int trusted, char *err, size_t err_size);
+void tg_pipeline_release(tg_pipeline *pipeline);
+/* Make the driver generate code now: one 1x1x1 dispatch over small scratch buffers, waited for. The uniform block it
+ * reads is zero, so that every loop ends at once. */
+int tg_pipeline_warm_up(tg_pipeline *pipeline, char *err, size_t err_size);
+
+/* ---- replay.c ----------------------------------------------------------------------------------------------- */
+
+typedef struct tg_dispatch_spec {
+  tg_pipeline *pipeline;
+  uint32_t first_binding;          /* into tg_replay_spec.bindings; the pipeline knows how many */
+  uint32_t uniform_offset;         /* bytes into the uniform buffer, a multiple of 256; binding 'u' uses it */
+  uint32_t x, y, z;                /* workgroups */
+} tg_dispatch_spec;
+
+typedef struct tg_port_spec {
+  tg_buffer *buffer;               /* raw host layout (row-major), padded to a multiple of 4 bytes */
+  uint64_t bytes;                  /* of the host tensor */
+} tg_port_spec;
+
+typedef struct tg_state_spec {
+  tg_buffer *buffer;               /* raw host layout; read by the first dispatches, written by the last ones */
+  uint64_t bytes;
+} tg_state_spec;
+
+typedef struct tg_replay_spec {
+  uint32_t version;                /* tg_abi_version() */
+  tg_buffer *uniforms;
+  const tg_dispatch_spec *dispatches;
+  size_t dispatch_count;
+  tg_buffer *const *bindings;      /* storage and uniform buffers of all dispatches, in binding order */
+  size_t binding_count;
+  const tg_port_spec *inputs;
+  size_t input_count;
+  const tg_port_spec *outputs;
+  size_t output_count;
+  const tg_state_spec *states;
+  size_t state_count;
+} tg_replay_spec;
+
+/* Copies the spec, makes the bind groups, and takes its own references on all it names. */
+tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, char *err, size_t err_size);
+void tg_replay_retain(tg_replay *replay);
+void tg_replay_release(tg_replay *replay);
+
+/* Where the bytes of a port are: in host memory, or in a device buffer at an offset. Neither (both NULL) on an output
+ * means: leave it on the device; tg_replay_read_output fetches it later. */
+typedef struct tg_port {
+  void *host;
+  tg_buffer *device;
+  uint64_t offset;
+} tg_port;
+
+typedef struct tg_run_options {
+  uint32_t stop_after;             /* dispatches to run; 0 means all */
+  uint64_t *timestamps;            /* NULL, or dispatch_count + 1 nanosecond values, written */
+} tg_run_options;
+
+typedef struct tg_counters {
+  uint64_t runs, failures, uploaded_bytes, downloaded_bytes;
+  uint64_t last_nanoseconds;       /* wall time of the last run */
+} tg_counters;
+
+/* One inference: write inputs, one compute pass, one submit, one wait, read outputs. states[i].host is host memory that
+ * is uploaded when its bytes differ from what the last run left there, and written after the run. Takes the run lock of
+ * the replay and, from the first queue write to the submit, the device's lock. options may be NULL. */
+int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
+                  const tg_run_options *options, char *err, size_t err_size);
+int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, char *err, size_t err_size);
+tg_buffer *tg_replay_output_buffer(tg_replay *replay, size_t index);   /* borrowed */
+void tg_replay_counters(tg_replay *replay, tg_counters *out);
+
+/* ---- tflite.c ----------------------------------------------------------------------------------------------- */
+
+/* Python's side of the TFLite door. The library calls these with or without the GIL held; cffi takes it. Each returns 0
+ * and writes a sentence to err on failure, else 1 (create: the delegate's number, above 0). */
+typedef struct tg_tflite_callbacks {
+  int64_t (*create)(const char *const *keys, const char *const *values, size_t count, char *err, size_t err_size);
+  int (*prepare)(int64_t delegate_number, void *delegate, void *context, char *err, size_t err_size);
+  /* The kernel has no plan for its inputs' present shapes: compile one and hand it over with tg_kernel_add. */
+  int (*build)(int64_t kernel_number, tg_kernel *kernel, void *context, char *err, size_t err_size);
+} tg_tflite_callbacks;
+
+/* NULL clears them: waits for callbacks in flight, afterwards create fails with a sentence and builds are refused. */
+void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks);
+
+/* From inside the prepare callback: one kernel per island of the host's partition. Tensor indices are the host's.
+ * inputs: the island's non-constant inputs in port order (states are not among them). stays[i]: output i is read by
+ * another island of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors. */
+typedef struct tg_kernel_spec {
+  int64_t number;
+  const int32_t *nodes; size_t node_count;
+  const int32_t *inputs; size_t input_count;
+  const int32_t *outputs; const uint8_t *stays; size_t output_count;
+  const int32_t *states; size_t state_count;
+} tg_kernel_spec;
+
+tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, char *err, size_t err_size);
+void tg_kernel_retain(tg_kernel *kernel);
+void tg_kernel_release(tg_kernel *kernel);
+
+/* A replay for these input shapes. shapes: for each input its rank, then its extents. output_shapes: likewise, checked
+ * against the host's tensors. Newest wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes
+ * cannot be built, reason says why, and invoke fails with it. The kernel takes its own reference. */
+int tg_kernel_add(tg_kernel *kernel, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
+                  size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size);
+
+typedef struct tg_kernel_state {
+  uint32_t live;                   /* the host has initialised it and not freed it */
+  uint32_t times_freed;            /* how often the host took it out again */
+  uint64_t runs, failures;
+  uint64_t uploaded_bytes, downloaded_bytes;
+  uint64_t last_nanoseconds;
+  uint64_t device_inputs;          /* inputs that were taken from another island on the device, all runs */
+} tg_kernel_state;
+void tg_kernel_get_state(tg_kernel *kernel, tg_kernel_state *out);
+
+/* Ask the host how it would group these nodes. groups: node_count entries, the group of each node, written. Returns the
+ * number of groups, below 0 on failure. Only inside the prepare callback. */
+int tg_tflite_preview(void *context, const int32_t *nodes, size_t node_count, int32_t *groups, char *err, size_t err_size);
+
+/* Hand the nodes of all these kernels to the host (ReplaceNodeSubsetsWithDelegateKernels). Only inside prepare. */
+int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, size_t kernel_count, char *err, size_t err_size);
+
+/* A host delegate's number (what create returned), 0 when the pointer is not one of ours. Never dereferences blindly. */
+int64_t tg_tflite_delegate_number(void *delegate);

@@ -1,0 +1,64 @@
+"""Reshape (also squeeze and expand_dims): the same elements in row-major order under another shape.
+
+Nothing moves when both shapes have the same device storage; otherwise one gather by linear index.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.movement import Axis, empty_refusal, move
+from tflgpu_plugin.target import Target
+
+
+def requested(graph: Graph, node: Node) -> Shape | None:
+    """The wanted shape as given: the value of input 1, else attribute `shape`; None when it is not constant."""
+    if len(node.inputs) > 1 and node.inputs[1] is not None:
+        value = graph.constant(node.inputs[1])
+        return None if value is None else tuple(int(extent) for extent in value.reshape(-1))
+    return tuple(int(extent) for extent in node.attributes["shape"])
+
+
+def resolve(wanted: Shape, count: int) -> Shape:
+    """`wanted` with -1 replaced so that it holds `count` elements. Raises ValueError when that cannot be."""
+    free = [axis for axis, extent in enumerate(wanted) if extent == -1]
+    known = prod(extent for extent in wanted if extent != -1)
+    if len(free) > 1 or min(wanted, default=1) < -1:
+        raise ValueError(f"shape {list(wanted)} may hold one -1 and otherwise extents of at least 0")
+    shape = tuple(count // max(known, 1) if extent == -1 else extent for extent in wanted)
+    if prod(shape) != count:
+        raise ValueError(f"{count} elements do not fit shape {list(wanted)}")
+    return shape
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    assert node.inputs[0] is not None
+    wanted = requested(graph, node)
+    if wanted is None:
+        raise ValueError("the new shape is computed at run time; make it a constant")
+    return [resolve(wanted, prod(graph.shape(node.inputs[0])))]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Needs a shape that is known when the model is prepared, and at least one element."""
+    try:
+        (shape,) = shapes(graph, node)
+    except ValueError as error:
+        return f"Reshape cannot be planned: {error}."
+    return empty_refusal(graph, node, shape)
+
+
+def lower(low: Lowering, node: Node) -> None:
+    source, output = node.inputs[0], node.outputs[0]
+    assert source is not None
+    if low.geometry(source) == low.geometry(output):
+        low.alias(output, source)
+        return
+    count = prod(low.graph.shape(source))
+    move(low, node, [Axis(count, 0)], view=(count,))
+
+
+OPS = (Op("reshape", refuse, shapes, lower, "exact", types=("f32", "bool")),)

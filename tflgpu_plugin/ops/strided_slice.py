@@ -1,0 +1,132 @@
+"""Strided slice with begin, end, ellipsis, new-axis and shrink masks, the meaning being that of the TensorFlow op."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu_plugin.graph import Graph, Node, Shape, geometry
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.movement import MAX_AXES, Axis, empty_refusal, move, untouched
+from tflgpu_plugin.target import Target
+
+
+@dataclass(frozen=True)
+class Slice:
+    """`axes` of the output over the input's axes, and the coordinate of each input axis that was shrunk away."""
+
+    axes: tuple[Axis, ...]
+    fixed: dict[int, int]
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(axis.extent for axis in self.axes)
+
+
+def plan(graph: Graph, node: Node) -> Slice:
+    """Read the slice. Raises ValueError with the reason when it cannot be read."""
+    assert node.inputs[0] is not None
+    shape = graph.shape(node.inputs[0])
+    values = [graph.constant(tensor) for tensor in node.inputs[1:4]]
+    begin, end, strides = (
+        None if value is None else [int(entry) for entry in value.reshape(-1)] for value in values
+    )
+    if begin is None or end is None or strides is None:
+        raise ValueError("begin, end and strides must be constants")
+    if not len(begin) == len(end) == len(strides):
+        raise ValueError("begin, end and strides must have one length")
+    axes: list[Axis] = []
+    fixed: dict[int, int] = {}
+    source = 0
+    for entry in _entries(node, len(begin), len(shape)):
+        if entry is None or not _has(node, "new_axis_mask", entry):
+            if source >= len(shape):
+                raise ValueError(f"the slice has more entries than the tensor has axes ({len(shape)})")
+        if entry is None:
+            axes.append(Axis(shape[source], source))
+        elif _has(node, "new_axis_mask", entry):
+            axes.append(Axis(1))
+            continue
+        elif _has(node, "shrink_axis_mask", entry):
+            fixed[source] = _shrunk(node, entry, shape[source], begin[entry], strides[entry])
+        else:
+            axes.append(_range(node, entry, source, shape[source], begin, end, strides))
+        source += 1
+    return Slice(tuple(axes), fixed)
+
+
+def _has(node: Node, mask: str, entry: int) -> bool:
+    return bool(int(node.attributes.get(mask, 0)) >> entry & 1)
+
+
+def _entries(node: Node, count: int, rank: int) -> list[int | None]:
+    """Indices into begin, end, strides in order; None where a whole axis is taken (ellipsis, or left out at the end)."""
+    dots = [k for k in range(count) if _has(node, "ellipsis_mask", k)]
+    if len(dots) > 1:
+        raise ValueError("a slice may have one ellipsis")
+    added = sum(_has(node, "new_axis_mask", k) for k in range(count) if k not in dots)
+    whole = rank - (count - added - len(dots))
+    if whole < len(dots):
+        # TFLite gives such an ellipsis an axis all the same and drops the last entry.
+        raise ValueError(f"the slice has too many entries for a tensor of rank {rank}")
+    at = dots[0] if dots else count
+    return [*range(at), *[None] * whole, *range(at + len(dots), count)]
+
+
+def _shrunk(node: Node, entry: int, extent: int, begin: int, stride: int) -> int:
+    if stride < 1:
+        raise ValueError("an axis that is shrunk away needs a positive stride")
+    at = 0 if _has(node, "begin_mask", entry) else begin + extent * (begin < 0)
+    if not 0 <= at < extent:
+        raise ValueError(f"index {begin} is outside an axis of {extent}")
+    return at
+
+
+def _range(
+    node: Node, entry: int, source: int, extent: int, begin: list[int], end: list[int], strides: list[int]
+) -> Axis:
+    stride = strides[entry]
+    if stride == 0:
+        raise ValueError("a stride must not be zero")
+    # The first coordinate past the axis in walking direction, and the last possible start.
+    lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
+    start, stop = begin[entry], end[entry]
+    start = min(max(start + extent * (start < 0), lowest), highest)
+    if _has(node, "begin_mask", entry):
+        start = 0 if stride > 0 else extent - 1
+    stop += start if node.attributes.get("offset") else 0
+    stop = min(max(stop + extent * (stop < 0), lowest), highest)
+    if _has(node, "end_mask", entry):
+        stop = extent if stride > 0 else -1
+    return Axis(max(len(range(start, stop, stride)), 0), source, start, stride)
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    return [plan(graph, node).shape]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Needs constant begin, end and strides, at most five axes, and a result that is not empty."""
+    assert node.inputs[0] is not None
+    try:
+        found = plan(graph, node)
+    except ValueError as error:
+        return f"Strided slice cannot be planned: {error}."
+    if max(len(found.shape), len(graph.shape(node.inputs[0]))) > MAX_AXES:
+        return f"Strided slice has more than {MAX_AXES} axes; reshape the tensor to fewer."
+    return empty_refusal(graph, node, found.shape)
+
+
+def lower(low: Lowering, node: Node) -> None:
+    assert node.inputs[0] is not None
+    shape, found = low.graph.shape(node.inputs[0]), plan(low.graph, node)
+    whole = untouched(found.axes, found.fixed, shape) and geometry(shape) == geometry(found.shape)
+    if whole and not node.posts:
+        low.alias(node.outputs[0], node.inputs[0])
+        return
+    move(low, node, found.axes, found.fixed)
+
+
+OPS = (
+    Op("strided_slice", refuse, shapes, lower, "exact", types=("f32", "bool"), fuses=True),
+)

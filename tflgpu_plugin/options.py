@@ -1,0 +1,213 @@
+"""The options of the delegate and of the provider: one table, one parser for the strings of every host.
+
+Hosts hand options over as text (`True` arrives as "True", 1 as "1", a list as its repr), so that is what is parsed.
+The documented keys are those of the TFLite GPU delegate's option struct; the others are this plugin's own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+PREFERENCES = ("fast_single_answer", "sustained_speed", "balanced")
+PRIORITIES = ("auto", "max_precision", "min_latency", "min_memory_usage")
+CAPABILITIES = ("all", "documented", "documented-2019")
+ALL_FLAGS = 15
+ENABLE_QUANTIZATION = 1
+
+
+class OptionError(ValueError):
+    """An option or a value that does not exist; the text lists the valid ones."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Parsed options; one attribute per row of `TABLE`.
+
+    `max_delegated_partitions` is None for "no limit", the documented editions' default of 1 being already filled in.
+    `adapter` is a part of a name, vendor or backend, or an index written in digits; None lets the plugin choose.
+    """
+
+    is_precision_loss_allowed: int = -1
+    inference_preference: int = 0
+    inference_priority1: int = 1
+    inference_priority2: int = 0
+    inference_priority3: int = 0
+    experimental_flags: int = ENABLE_QUANTIZATION
+    enable_quantized_inference: bool | None = None
+    max_delegated_partitions: int | None = None
+    serialization_dir: str | None = None
+    model_token: str | None = None
+    adapter: str | None = None
+    exclude: tuple[str, ...] = ()
+    force: bool = False
+    capabilities: str = "all"
+
+    @property
+    def quantized(self) -> bool:
+        """Quantized models are wanted: the option if given, else the flag (whose default is on, as documented)."""
+        if self.enable_quantized_inference is not None:
+            return self.enable_quantized_inference
+        return bool(self.experimental_flags & ENABLE_QUANTIZATION)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row: `values` says in words what `parse` accepts (text in, value out, ValueError otherwise)."""
+
+    name: str
+    values: str
+    meaning: str
+    parse: Callable[[str], Any]
+    documented: bool = False
+    effective: bool = True
+
+    @property
+    def default(self) -> Any:
+        """The value when the option is not given."""
+        return getattr(Options(), self.name)
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in ("true", "1"):
+        return True
+    if lowered in ("false", "0"):
+        return False
+    raise ValueError(text)
+
+
+def _tristate(text: str) -> int:
+    return -1 if text == "-1" else int(_boolean(text))
+
+
+def _choice(names: tuple[str, ...], prefix: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        lowered = text.lower().removeprefix(prefix)
+        if lowered in names:
+            return names.index(lowered)
+        if lowered.isdecimal() and int(lowered) < len(names):
+            return int(lowered)
+        raise ValueError(text)
+
+    return parse
+
+
+def _flags(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= ALL_FLAGS:
+        raise ValueError(text)
+    return value
+
+
+def _partitions(text: str) -> int:
+    return max(1, int(text))  # documented: 0 and below mean 1
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError(text)
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """A comma-separated list, or the repr of a Python list or tuple of strings."""
+    if text[:1] in ("[", "("):
+        try:
+            found = ast.literal_eval(text)
+        except SyntaxError as error:
+            raise ValueError(text) from error
+        if not all(isinstance(name, str) for name in found):
+            raise ValueError(text)
+        return tuple(found)
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _edition(text: str) -> str:
+    if text not in CAPABILITIES:
+        raise ValueError(text)
+    return text
+
+
+def _numbered(names: tuple[str, ...]) -> str:
+    return ", ".join(f"{k} or {name}" for k, name in enumerate(names))
+
+
+_PREFERENCE = _choice(PREFERENCES, "tflite_gpu_inference_preference_")
+_PRIORITY = _choice(PRIORITIES, "tflite_gpu_inference_priority_")
+
+TABLE: tuple[Option, ...] = (
+    Option("is_precision_loss_allowed", "-1 (unset), 0 or False, 1 or True",
+           "Obsolete, use the priorities: 0 asks for maximum precision, 1 allows float16. Computing is in float32 "
+           "so far.", _tristate, documented=True, effective=False),
+    Option("inference_preference", _numbered(PREFERENCES), "How much time to spend on tuning.",
+           _PREFERENCE, documented=True, effective=False),
+    Option("inference_priority1", _numbered(PRIORITIES), "What matters most. Computing is in float32 so far.",
+           _PRIORITY, documented=True, effective=False),
+    Option("inference_priority2", _numbered(PRIORITIES), "What matters next.",
+           _PRIORITY, documented=True, effective=False),
+    Option("inference_priority3", _numbered(PRIORITIES), "What matters least.",
+           _PRIORITY, documented=True, effective=False),
+    Option("experimental_flags", "a sum of 1 (quantized models), 2 (OpenCL only), 4 (OpenGL only), 8 (serialization)",
+           "The documented flags. 2 and 4 name backends that this plugin does not have.",
+           _flags, documented=True, effective=False),
+    Option("enable_quantized_inference", "True or 1, False or 0",
+           "Take quantized models; overrides flag 1. Quantized tensors are not supported yet.",
+           _boolean, documented=True, effective=False),
+    Option("max_delegated_partitions", "a whole number (0 and below mean 1)",
+           "Delegate only the largest N partitions. Unset means all of them, and 1 with the documented editions.",
+           _partitions, documented=True),
+    Option("serialization_dir", "a directory", "Where compiled models will be kept between processes.",
+           _text, documented=True, effective=False),
+    Option("model_token", "a text", "The model's name inside serialization_dir.",
+           _text, documented=True, effective=False),
+    Option("adapter", "a part of an adapter's name, vendor or backend, or its index in `tflgpu info`",
+           "Which adapter to use.", _text),
+    Option("exclude", "op types or node names (a node has the name of its first output), as a list or with commas",
+           "Leave these nodes on the CPU.", _names),
+    Option("force", "True or 1, False or 0",
+           "Take islands that do not pay for moving their inputs and outputs, too.", _boolean),
+    Option("capabilities", ", ".join(CAPABILITIES),
+           "Claim all that the kernels support, or only what an edition of the GPU delegate documentation lists.",
+           _edition),
+)  # fmt: skip
+
+
+def parse(given: Mapping[str, object] | None = None) -> Options:
+    """Options from a host's keys and values (each value is read as `str(value)`; "None" leaves the default).
+
+    Raises OptionError with a sentence that lists the valid keys, or what the key accepts.
+    """
+    rows = {row.name: row for row in TABLE}
+    found: dict[str, Any] = {}
+    for key, value in (given or {}).items():
+        row = rows.get(key)
+        if row is None:
+            raise OptionError(f"There is no option {key!r}. The options are: {', '.join(rows)}.")
+        text = str(value).strip()
+        if value is None or text == "None":
+            continue
+        try:
+            found[key] = row.parse(text)
+        except ValueError as error:
+            raise OptionError(f"Option {key!r} cannot be {text!r}; it takes {row.values}.") from error
+    options = Options(**found)
+    _check_priorities(options)
+    if options.capabilities != "all" and options.max_delegated_partitions is None:
+        options = replace(options, max_delegated_partitions=1)
+    return options
+
+
+def _check_priorities(options: Options) -> None:
+    """The documented rules: auto only after everything above is set, and nothing twice."""
+    ranked = (options.inference_priority1, options.inference_priority2, options.inference_priority3)
+    told = [p for p in ranked if p]
+    if ranked[0] and list(ranked[: len(told)]) == told and len(set(told)) == len(told):
+        return
+    shown = ", ".join(PRIORITIES[p] for p in ranked)
+    raise OptionError(
+        f"The inference priorities ({shown}) do not make an order. inference_priority1 must be max_precision, "
+        "min_latency or min_memory_usage; auto may only stand after all that are set, and none may stand twice."
+    )

@@ -1,0 +1,194 @@
+"""Adapters, and one device per adapter for the life of the process (a lost one is replaced for the next plan)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from tflgpu_plugin import native
+from tflgpu_plugin.target import Target
+
+BACKENDS = ("Vulkan", "Metal", "D3D12")
+KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "software"}
+PREFERENCE = ("discrete", "integrated", "other", "software")
+VENDORS = {0x10DE: "nvidia", 0x1002: "amd", 0x8086: "intel", 0x106B: "apple", 0x13B5: "arm", 0x5143: "qualcomm"}
+
+# Features a device asks for when the adapter has them; all are optional.
+FEATURES = {
+    "subgroup": "WGPUNativeFeature_Subgroup",
+    "subgroup-barrier": "WGPUNativeFeature_SubgroupBarrier",
+    "timestamp-query": "WGPUFeatureName_TimestampQuery",
+    "timestamp-query-inside-encoders": "WGPUNativeFeature_TimestampQueryInsideEncoders",
+    "timestamp-query-inside-passes": "WGPUNativeFeature_TimestampQueryInsidePasses",
+    "shader-f16": "WGPUFeatureName_ShaderF16",
+}
+
+INSTALL_HINT = (
+    "No usable GPU adapter was found. Install a Vulkan driver for your GPU, or the software one: "
+    "on Debian or Ubuntu `apt-get install mesa-vulkan-drivers libvulkan1`. `tflgpu info` shows what is seen."
+)
+
+
+class NoAdapter(RuntimeError):
+    """There is no adapter, or none that matches what was asked for; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class AdapterInfo:
+    """What users see of an adapter. `kind` is discrete, integrated, software or other; limits in WebGPU's units."""
+
+    name: str
+    vendor: str
+    driver: str
+    backend: str
+    kind: str
+    vendor_id: int
+    device_id: int
+    features: tuple[str, ...] = field(repr=False, default=())
+    limits: tuple[tuple[str, int], ...] = field(repr=False, default=())
+    handle: Any = field(repr=False, compare=False, default=None)
+
+    @property
+    def software(self) -> bool:
+        return self.kind == "software"
+
+    def limit(self, name: str, default: int) -> int:
+        return dict(self.limits).get(name, default)
+
+
+@dataclass
+class Device:
+    """An open device: the native handle, and the target the compiler plans for. `pipelines` is shared by programs."""
+
+    info: AdapterInfo
+    handle: Any
+    target: Target
+    pipelines: dict[Any, Any] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_lock = threading.RLock()
+_adapters: list[AdapterInfo] | None = None
+_devices: dict[AdapterInfo, Device] = {}
+
+
+def adapters() -> list[AdapterInfo]:
+    """All usable adapters, best first (discrete, integrated, other, software)."""
+    global _adapters
+    with _lock:
+        if _adapters is None:
+            _adapters = _enumerate()
+        return list(_adapters)
+
+
+def select(wanted: str | int | None = None) -> AdapterInfo:
+    """The adapter a user means: an index into `adapters()`, or a part of its name, vendor or backend; None: the best.
+
+    Raises NoAdapter with a sentence.
+    """
+    found = adapters()
+    if not found:
+        raise NoAdapter(INSTALL_HINT)
+    if wanted is None or wanted == "":
+        return found[0]
+    text = str(wanted).lower()
+    if text.isdigit() and int(text) < len(found):
+        return found[int(text)]
+    for info in found:
+        if any(text in part.lower() for part in (info.name, info.vendor, info.backend, info.driver)):
+            return info
+    names = ", ".join(f"{k}: {info.name} ({info.backend})" for k, info in enumerate(found))
+    raise NoAdapter(f"No adapter matches {wanted!r}. This machine has {names}.")
+
+
+def open_device(info: AdapterInfo) -> Device:
+    """The process's device on this adapter. Raises NoAdapter when it cannot be opened."""
+    with _lock:
+        device = _devices.get(info)
+        if device is not None and not native.load().lib.tg_device_is_lost(device.handle):
+            return device
+        device = _open(info)
+        _devices[info] = device
+        return device
+
+
+def _enumerate() -> list[AdapterInfo]:
+    try:
+        import wgpu
+        from wgpu.backends.wgpu_native import extras
+    except Exception as error:
+        raise NoAdapter(f"The wgpu package cannot be loaded ({error}). Install it with `pip install wgpu`.") from error
+    try:  # OpenGL is not supported here, and probing it costs time; too late when the process has an instance already
+        extras.set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
+    except RuntimeError:
+        pass
+    try:
+        handles = wgpu.gpu.enumerate_adapters_sync()
+    except Exception as error:
+        raise NoAdapter(f"{INSTALL_HINT} (The driver said: {error})") from error
+    found = [_describe(handle) for handle in handles]
+    usable = [info for info in found if info.backend in BACKENDS]
+    return sorted(usable, key=lambda info: PREFERENCE.index(info.kind))
+
+
+def _describe(handle: Any) -> AdapterInfo:
+    info = handle.info
+    kind = KINDS.get(info["adapter_type"], "other")
+    vendor = VENDORS.get(info["vendor_id"], "software" if kind == "software" else "unknown")
+    return AdapterInfo(
+        name=info["device"],
+        vendor=vendor,
+        driver=info["description"],
+        backend=info["backend_type"],
+        kind=kind,
+        vendor_id=info["vendor_id"],
+        device_id=info["device_id"],
+        features=tuple(sorted(handle.features)),
+        limits=tuple(sorted(handle.limits.items())),
+        handle=handle,
+    )
+
+
+def _open(info: AdapterInfo) -> Device:
+    from wgpu.backends.wgpu_native import ffi as wgpu_ffi
+    from wgpu.backends.wgpu_native import lib as wgpu_lib
+
+    library = native.load()
+    native.open_wgpu()
+    wanted = [name for name in FEATURES if name in info.features]
+    numbers = [int(getattr(wgpu_lib, FEATURES[name])) for name in wanted]
+    address = int(wgpu_ffi.cast("uintptr_t", info.handle._internal))
+    try:
+        handle = native.call(
+            library.lib.tg_device_create,
+            library.ffi.cast("void *", address),
+            library.ffi.new("uint32_t[]", numbers),
+            len(numbers),
+        )
+    except native.NativeError as error:
+        raise NoAdapter(f"The adapter {info.name} cannot be opened: {error}") from error
+    handle = library.ffi.gc(handle, library.lib.tg_device_release)
+    return Device(info, handle, _target(info, handle, frozenset(wanted)))
+
+
+def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
+    from tflgpu_plugin.runtime.selftest import subgroup_size
+
+    # TFLGPU_NO_SUBGROUPS=1 plans as for an adapter without subgroup shuffles (for tests and for looking at a bad driver).
+    use = "subgroup" in features and not os.environ.get("TFLGPU_NO_SUBGROUPS")
+    return Target(
+        name=info.name,
+        vendor=info.vendor,
+        driver=info.driver,
+        backend=info.backend,
+        software=info.software,
+        features=features,
+        subgroup_size=subgroup_size(handle) if use else 0,
+        max_storage_buffers=min(8, info.limit("max-storage-buffers-per-shader-stage", 8)),
+        max_binding_bytes=info.limit("max-storage-buffer-binding-size", 128 << 20),
+        max_buffer_bytes=info.limit("max-buffer-size", 256 << 20),
+        max_groups=info.limit("max-compute-workgroups-per-dimension", 65_535),
+        max_invocations=min(256, info.limit("max-compute-invocations-per-workgroup", 256)),
+    )

@@ -1,0 +1,213 @@
+"""A Program is a Plan on a device: pipelines and packed weights, shared. An Instance is one island of one interpreter or
+session: its buffers, ports and state. Both only hold references on native objects, which count for themselves."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin import native
+from tflgpu_plugin.graph import NUMPY_DTYPES, Array
+from tflgpu_plugin.plan import Pipeline, Plan
+
+STORAGE, UNIFORM, COPY_SRC, COPY_DST = 1, 2, 4, 8  # TG_BUFFER_* of native/tflgpu.h
+USAGE = {
+    "weights": STORAGE | COPY_DST,
+    "uniforms": UNIFORM | COPY_DST,
+    "pool": STORAGE | COPY_DST,
+    "input": STORAGE | COPY_DST,
+    "output": STORAGE | COPY_SRC,
+    "state": STORAGE | COPY_SRC | COPY_DST,
+}
+NAN_WORD = 0x7FC0_0000
+UPLOAD_SLICE = 32 << 20  # bytes packed before they are uploaded, so that peak memory stays near the weights' size
+
+
+def _owned(handle: Any, release: str) -> Any:
+    library = native.load()
+    return library.ffi.gc(handle, getattr(library.lib, release))
+
+
+def create_buffer(device: Any, size: int, role: str) -> Any:
+    lib = native.load().lib
+    return _owned(native.call(lib.tg_buffer_create, device, max(16, size), USAGE[role]), "tg_buffer_release")
+
+
+def write_buffer(buffer: Any, offset: int, data: bytes | Array) -> None:
+    library = native.load()
+    view = library.ffi.from_buffer(data)
+    native.call(library.lib.tg_buffer_write, buffer, offset, view, len(view))
+
+
+class PipelineError(RuntimeError):
+    """The driver refused a generated kernel; `pipeline` is its index in the plan."""
+
+    def __init__(self, pipeline: int, label: str, sentence: str) -> None:
+        super().__init__(f"The driver refused the kernel {label}: {sentence}")
+        self.pipeline = pipeline
+
+
+class Program:
+    """Builds a plan's pipelines (a driver compiles while weights are packed) and uploads its weights.
+
+    `pipelines` is a cache to share pipelines among programs of one device; `sibling` is a program of the same island for
+    other shapes, whose weights are used again when they are packed alike. Raises PipelineError or native.NativeError.
+    """
+
+    def __init__(
+        self, plan: Plan, device: Any, pipelines: dict[Pipeline, Any] | None = None, warm: bool = False, sibling: Program | None = None
+    ) -> None:
+        self.plan, self.device = plan, device
+        cache = {} if pipelines is None else pipelines
+        with ThreadPoolExecutor(1, thread_name_prefix="tflgpu-compile") as pool:
+            compiling = pool.submit(self._compile, cache, warm)
+            self.weights = self._adopt(sibling) or self._upload()
+            self.pipelines = compiling.result()
+
+    def _adopt(self, sibling: Program | None) -> dict[int, Any]:
+        """The sibling's weight buffers under this plan's numbers; empty when the packing differs."""
+        if sibling is None:
+            return {}
+        layout = [[(w.key, w.offset, w.bytes) for w in plan.weights] for plan in (self.plan, sibling.plan)]
+        mine = [index for index, buffer in enumerate(self.plan.buffers) if buffer.role == "weights"]
+        if layout[0] != layout[1] or len(mine) != len(sibling.weights):
+            return {}
+        return dict(zip(mine, sibling.weights.values(), strict=True))
+
+    def _compile(self, cache: dict[Pipeline, Any], warm: bool) -> list[Any]:
+        made = []
+        for index, pipeline in enumerate(self.plan.pipelines):
+            handle = cache.get(pipeline)
+            if handle is None:
+                try:
+                    handle = _create_pipeline(self.device, pipeline)
+                    if warm:
+                        native.call(native.load().lib.tg_pipeline_warm_up, handle)
+                except native.NativeError as error:
+                    raise PipelineError(index, pipeline.label, str(error)) from error
+                cache[pipeline] = handle
+            made.append(handle)
+        return made
+
+    def _upload(self) -> dict[int, Any]:
+        buffers = {
+            index: create_buffer(self.device, buffer.bytes, buffer.role)
+            for index, buffer in enumerate(self.plan.buffers)
+            if buffer.role == "weights"
+        }
+        for weight in self.plan.weights:
+            packed = np.ascontiguousarray(weight.pack(), np.float32).reshape(-1)
+            if packed.nbytes != weight.bytes:
+                raise ValueError(f"constant {weight.key} packs to {packed.nbytes} bytes instead of {weight.bytes}")
+            write_buffer(buffers[weight.buffer], weight.offset, packed)
+        return buffers
+
+
+@dataclass
+class Instance:
+    """One island that can run: its own pools, border buffers and state over a shared Program."""
+
+    program: Program
+    replay: Any = None
+    buffers: list[Any] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        plan, device = self.program.plan, self.program.device
+        for index, buffer in enumerate(plan.buffers):
+            shared = self.program.weights.get(index)
+            self.buffers.append(shared if shared is not None else create_buffer(device, buffer.bytes, buffer.role))
+            if buffer.role == "uniforms":
+                write_buffer(self.buffers[-1], 0, plan.uniforms)
+            if buffer.role == "pool" and os.environ.get("TFLGPU_FILL_NAN"):
+                native.call(native.load().lib.tg_buffer_fill, self.buffers[-1], NAN_WORD)
+        self.replay = self._create_replay()
+
+    @property
+    def plan(self) -> Plan:
+        return self.program.plan
+
+    @property
+    def output_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(port.shape for port in self.plan.outputs)
+
+    def _create_replay(self) -> Any:
+        library, plan = native.load(), self.plan
+        ffi = library.ffi
+        bindings = [self.buffers[b] for dispatch in plan.dispatches for b in dispatch.buffers]
+        dispatches = ffi.new("tg_dispatch_spec[]", len(plan.dispatches))
+        first = 0
+        for spec, dispatch in zip(dispatches, plan.dispatches, strict=True):
+            spec.pipeline = self.program.pipelines[dispatch.pipeline]
+            spec.first_binding, spec.uniform_offset = first, dispatch.uniform_offset
+            spec.x, spec.y, spec.z = dispatch.groups
+            first += len(dispatch.buffers)
+        uniforms = next(i for i, buffer in enumerate(plan.buffers) if buffer.role == "uniforms")
+        spec = ffi.new("tg_replay_spec *")
+        keep = [ffi.new("tg_buffer *[]", bindings), dispatches]
+        spec.version = library.lib.tg_abi_version()
+        spec.uniforms = self.buffers[uniforms]
+        spec.dispatches, spec.dispatch_count = dispatches, len(plan.dispatches)
+        spec.bindings, spec.binding_count = keep[0], len(bindings)
+        for name, kind in (("inputs", "tg_port_spec"), ("outputs", "tg_port_spec"), ("states", "tg_state_spec")):
+            ports = getattr(plan, name)
+            array = ffi.new(f"{kind}[]", [(self.buffers[port.buffer], port.bytes) for port in ports])
+            keep.append(array)
+            setattr(spec, name, array)
+            setattr(spec, f"{name[:-1]}_count", len(ports))
+        handle = native.call(library.lib.tg_replay_create, self.program.device, spec)
+        return _owned(handle, "tg_replay_release")
+
+    def run(self, inputs: Sequence[Array], states: Sequence[Array] = (), stop_after: int = 0) -> list[Array]:
+        """One inference from Python: arrays in port order (host layout, exact shapes) in, new arrays out.
+
+        `states` are updated in place; they must be C-contiguous arrays of the ports' dtypes.
+        """
+        library, plan = native.load(), self.plan
+        arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
+        outputs = [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.outputs]
+        options = library.ffi.new("tg_run_options *")
+        options.stop_after = stop_after
+        native.call(
+            library.lib.tg_replay_run, self.replay,
+            self._ports(arrays), self._ports(outputs), self._ports(list(states)), options,
+        )  # fmt: skip
+        return outputs
+
+    def _ports(self, arrays: Sequence[Array]) -> Any:
+        ffi = native.load().ffi
+        ports = ffi.new("tg_port[]", max(1, len(arrays)))
+        for port, array in zip(ports, arrays, strict=False):
+            port.host = ffi.cast("void *", array.ctypes.data)
+        return ports
+
+    def counters(self) -> Any:
+        """runs, failures, uploaded_bytes, downloaded_bytes, last_nanoseconds: counted in native code."""
+        library = native.load()
+        counters = library.ffi.new("tg_counters *")
+        library.lib.tg_replay_counters(self.replay, counters)
+        return counters
+
+
+def _as_port(array: Array, port: Any) -> Array:
+    ready = np.ascontiguousarray(array, NUMPY_DTYPES[port.dtype])
+    if ready.shape != tuple(port.shape):
+        raise ValueError(f"input {port.name or port.tensor} has shape {ready.shape}; this plan takes {tuple(port.shape)}")
+    return ready
+
+
+def _create_pipeline(device: Any, pipeline: Pipeline) -> Any:
+    library = native.load()
+    ffi = library.ffi
+    names = [ffi.new("char[]", name.encode()) for name, _ in pipeline.constants]
+    handle = native.call(
+        library.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
+        ffi.new("char *[]", names), ffi.new("double[]", [value for _, value in pipeline.constants]), len(names), 0,
+    )  # fmt: skip
+    return _owned(handle, "tg_pipeline_release")

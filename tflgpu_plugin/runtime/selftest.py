@@ -1,0 +1,56 @@
+"""Measures the subgroup size of a device and proves that shuffles among aligned groups of 8 lanes work on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin import native
+from tflgpu_plugin.plan import Buffer, Dispatch, Pipeline, Plan, Port
+
+LANES = 64
+# Each lane writes its subgroup's size, what it got from the lane `base + 3` of its group of 8, and a subgroup sum of 1.
+WGSL = f"""
+@group(0) @binding(1) var<storage, read_write> result: array<vec4<u32>>;
+@compute @workgroup_size({LANES})
+fn main(@builtin(local_invocation_index) lane: u32, @builtin(subgroup_size) size: u32,
+        @builtin(subgroup_invocation_id) id: u32) {{
+  let base = id - id % 8u;
+  let shuffled = subgroupShuffle(lane * 7u + 1u, base + 3u);
+  let sum = subgroupAdd(1u);
+  result[lane] = vec4<u32>(size, shuffled, sum, id);
+}}
+"""
+
+
+def subgroup_size(device: Any) -> int:
+    """The measured size in lanes; 0 when it varies or the shuffles are wrong or unsupported."""
+    try:
+        result = _measure(device)
+    except native.NativeError:
+        return 0
+    size, shuffled, sums, ids = (result[:, k] for k in range(4))
+    lanes = np.arange(LANES)
+    right = (shuffled == (lanes - lanes % 8 + 3) * 7 + 1).all() and (sums == size).all() and (ids == lanes % size).all()
+    if not right or len(set(size.tolist())) != 1:
+        return 0
+    return int(size[0])
+
+
+def _measure(device: Any) -> Any:
+    from tflgpu_plugin.runtime.program import Instance, Program
+
+    port = Port(0, "result", (LANES, 4), "u32", 1, LANES * 16)
+    plan = Plan(
+        (Pipeline("selftest", WGSL, "uw"),),
+        (Buffer("uniforms", 256), Buffer("output", LANES * 16)),
+        (),
+        bytes(256),
+        (Dispatch("selftest", 0, (0, 1), 0, (1, 1, 1), ()),),
+        (),
+        (port,),
+        (),
+    )
+    (result,) = Instance(Program(plan, device)).run([])
+    return result.reshape(LANES, 4)

@@ -1,0 +1,34 @@
+"""What the compiler may know of an adapter. Frozen and plain, so that a plan can be made without a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Target:
+    """An adapter as the compiler sees it; sizes in bytes.
+
+    `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test on this adapter.
+    `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software, unknown. `tuning` holds on-device choices.
+    """
+
+    name: str = "nominal"
+    vendor: str = "unknown"
+    driver: str = ""
+    backend: str = "Vulkan"
+    software: bool = False
+    features: frozenset[str] = frozenset()
+    subgroup_size: int = 0
+    max_storage_buffers: int = 8
+    max_binding_bytes: int = 128 << 20
+    max_buffer_bytes: int = 256 << 20
+    max_groups: int = 65_535
+    max_invocations: int = 256
+    tuning: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shuffles(self) -> bool:
+        """Kernels that share weights among aligned groups of 8 lanes are right here."""
+        return self.subgroup_size >= 8 and self.subgroup_size % 8 == 0

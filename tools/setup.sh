@@ -1,0 +1,84 @@
+#!/bin/sh
+# Makes .venv and what it needs from the system. `setup.sh run` is enough to use the package, `setup.sh dev` adds the
+# tools of `make test`. On Debian and Ubuntu, as root or with sudo, missing system packages are installed; elsewhere
+# the exact command is printed and nothing is changed.
+set -eu
+cd "$(dirname "$0")/.."
+stage=${1:-run}
+
+say() { printf '%s\n' "$*" >&2; }
+
+# install_system REASON PACKAGE...: through apt, or say what to type.
+install_system() {
+    reason=$1
+    shift
+    if ! command -v apt-get >/dev/null 2>&1; then
+        say "$reason Install the counterparts of these Debian packages, then run make again: $*"
+        exit 1
+    fi
+    if [ "$(id -u)" = 0 ]; then
+        as_root="env"
+    elif command -v sudo >/dev/null 2>&1 && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+        as_root="sudo env"
+    else
+        say "$reason Run this as root, then run make again:"
+        say "    apt-get update && apt-get install -y --no-install-recommends $*"
+        exit 1
+    fi
+    say "$reason Installing: $*"
+    $as_root apt-get update -qq >&2
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+}
+
+# The interpreter: PYTHON if given; 3.11 and 3.10 first, since tflite-runtime has wheels for them only.
+find_python() {
+    for candidate in ${PYTHON:-} python3.11 python3.10 python3 python3.13 python3.12; do
+        if command -v "$candidate" >/dev/null 2>&1 &&
+            "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    say "No Python from 3.10 to 3.13 was found; install one and run: make PYTHON=/path/to/python3"
+    exit 1
+}
+
+make_environment() {
+    python=$(find_python)
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        install_system "Python $version cannot make virtual environments." "python$version-venv"
+    fi
+    if ! command -v cc >/dev/null 2>&1 && ! command -v gcc >/dev/null 2>&1; then
+        install_system "There is no C compiler." gcc libc6-dev
+    fi
+    [ -x .venv/bin/python ] || "$python" -m venv .venv
+    case $version in
+    3.1[01]) ;;
+    *) say "tflite-runtime has no wheel for Python $version: using ai-edge-litert alone." ;;
+    esac
+    say "Building and installing tflgpu-plugin into .venv (Python $version) ..."
+    .venv/bin/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -e '.[tflite]' pillow
+}
+
+adapter_found() { .venv/bin/tflgpu info --json 2>/dev/null | .venv/bin/python tools/has_adapter.py; }
+
+make_adapter() {
+    adapter_found && return
+    if [ "$(uname -s)" = Linux ]; then
+        install_system "No GPU adapter was found." mesa-vulkan-drivers libvulkan1
+    fi
+    adapter_found && return
+    .venv/bin/tflgpu info >&2
+    say "Still no adapter: see what is missing above."
+    exit 1
+}
+
+if [ "$stage" = dev ]; then
+    .venv/bin/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -r tools/requirements-dev.txt
+    touch .venv/ready-dev
+else
+    make_environment
+    make_adapter
+    touch .venv/ready
+fi
