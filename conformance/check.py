@@ -1,8 +1,9 @@
-"""One case against the host's reference kernels: through our delegate, or directly as a one-node graph."""
+"""One case against the host's reference kernels: through our delegate, or directly as a one-node
+graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -16,7 +17,8 @@ from conformance.host import Array, Feed, Outputs
 
 @dataclass(frozen=True)
 class Result:
-    """Whether the case is as it must be, and a line of explanation. `share`: worst error over tolerance."""
+    """Whether the case is as it must be, and a line of explanation. `share`: worst error over
+    tolerance."""
 
     case: Case
     passed: bool
@@ -34,21 +36,20 @@ def accuracy(host_op: str) -> str:
     from conformance.direct import OPS
     from tflgpu_plugin import ops
 
-    family = next(f for f in ops.FAMILIES if any(c.op == host_op for c in _cases_or_none(f)))
-    rows = import_module(f"tflgpu_plugin.ops.{family}").OPS
-    found: str = next(row.accuracy for row in rows if row.name == OPS[host_op])
-    return found
-
-
-def _cases_or_none(family: str) -> list[Case]:
-    try:
-        return family_cases(family)
-    except ModuleNotFoundError:
-        return []
+    for family in ops.FAMILIES:
+        try:
+            rows = import_module(f"tflgpu_plugin.ops.{family}").OPS
+        except ModuleNotFoundError:
+            continue
+        for row in rows:
+            if row.name == OPS[host_op]:
+                return str(row.accuracy)
+    raise KeyError(host_op)
 
 
 def bounds(case: Case, feeds: Sequence[Feed], outputs: Outputs) -> tolerance.Bound:
-    """The tolerance of a case: its op's class, accumulation length, and the magnitudes of these inputs."""
+    """The tolerance of a case: its op's class, accumulation length, and the magnitudes of these
+    inputs."""
     shapes = [None if i is None else i.shape for i in case.inputs]
     window = (int(case.options.get("filterHeight", 1)), int(case.options.get("filterWidth", 1)))
     terms = tolerance.accumulation(case.op, shapes, [o.shape for o in outputs], window)
@@ -92,42 +93,67 @@ def judge(
     return Result(case, True, text, worst.share)
 
 
+def delegate_works() -> bool:
+    """Whether `load_delegate` can be used here."""
+    from tflgpu_plugin import native
+
+    if not hasattr(native, "load"):
+        return False
+    try:
+        host.load_delegate()
+    except Exception:  # whatever is missing, the caller has another way
+        return False
+    return True
+
+
 def direct(case: Case) -> Result:
     """Run a case as a one-node graph on the device and compare its first run."""
     from conformance import direct as reader
-    from tests import harness
+    from conformance import wgpu_runner as harness
 
     feeds = host.case_feeds(case, 1)
     graph = reader.graph(case)
     if case.refused:
         return _must_refuse(case, graph)
     expected = host.cached_on_cpu(models.build(case), feeds)
-    found: dict[int, Any] = harness.run_graph(graph, dict(zip(graph.inputs, feeds[0], strict=True)))
+    states = {t: np.zeros(graph.shape(t), np.float32) for t, _ in graph.states}
+    fed = dict(zip(graph.inputs, feeds[0], strict=True))
+    found: dict[int, Any] = harness.run_graph(graph, fed, states)
     return judge(case, feeds, expected, [[np.asarray(found[t]) for t in graph.outputs]])
 
 
 def _must_refuse(case: Case, graph: Any) -> Result:
-    from tflgpu_plugin import ops
+    from tflgpu_plugin import capability
     from tflgpu_plugin.target import Target
 
-    sentence = ops.table()[graph.nodes[0].op].refuse(graph, graph.nodes[0], Target())
+    sentence = capability.support(graph, graph.nodes[0], Target())
     return Result(
         case, sentence is not None, sentence or "not refused, but the case says it must be"
     )
 
 
-def through_host(case: Case, name: str | None = None) -> Result:
-    """Run a case in a host through our delegate, twice, and compare; the node must have run on the device."""
+def through_host(
+    case: Case, name: str | None = None, options: Mapping[str, Any] | None = None
+) -> Result:
+    """Run a case in a host through our delegate, twice, and compare.
+
+    The node must have run on the device both times, or must have been refused if the case says so.
+    """
     feeds = host.case_feeds(case)
     model = models.build(case)
-    run = host.run_on_gpu(model, feeds, name)
-    text = _placement(case, run.report, len(feeds))
-    if text:
-        return Result(case, False, text)
+    run = host.run_on_gpu(model, feeds, name, options)
+    placement = run.placement
     if case.refused:
-        return Result(case, True, "refused: " + str(run.report.nodes[0].reason))
+        return _refusal(case, placement)
+    if placement.on_gpu != 1 or placement.runs != (len(feeds),) or placement.failures:
+        why = " ".join(placement.sentences) or str(placement)
+        return Result(case, False, f"the node did not run on the GPU: {why}")
     return judge(case, feeds, host.cached_on_cpu(model, feeds, name), run.outputs)
 
 
-def _placement(case: Case, report: Any, runs: int) -> str:
-    raise NotImplementedError
+def _refusal(case: Case, placement: host.Placement) -> Result:
+    if placement.on_gpu:
+        return Result(case, False, "not refused, but the case says it must be")
+    if len(placement.sentences) != 1 or not placement.sentences[0].endswith("."):
+        return Result(case, False, f"refused without a sentence: {placement.sentences}")
+    return Result(case, True, f"refused: {placement.sentences[0]}")

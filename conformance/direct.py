@@ -1,4 +1,5 @@
-"""A case as a one-node `Graph`, without a host's interpreter: for kernels that are tried before the door is open.
+"""A case as a one-node `Graph`, without a host's interpreter: for kernels that are tried before the
+door is open.
 
 Attributes follow the op contract of `tflgpu_plugin.ops`; the real readers live in `providers`.
 """
@@ -82,7 +83,8 @@ ATTRIBUTES: dict[str, Callable[[Options], Attributes]] = {
 
 
 def graph(case: Case) -> Graph:
-    """The one-node graph of a case; tensor k is input k, then come the outputs. Output shapes are the host's."""
+    """The one-node graph of a case; tensor k is input k, then come the outputs. Output shapes are
+    the host's."""
     shapes = host.shapes(models.build(case))
     tensors: dict[int, Tensor] = {}
     ids: list[int | None] = []
@@ -103,7 +105,8 @@ def graph(case: Case) -> Graph:
         k for k, t in tensors.items() if k not in outputs and t.data is None and not t.variable
     )
     variables = [k for k, t in tensors.items() if t.variable]
-    return Graph(tensors, (node,), fed, outputs, tuple(zip(variables, outputs, strict=False)))
+    visible = outputs[: models.VISIBLE.get(case.op)]
+    return Graph(tensors, (node,), fed, visible, tuple(zip(variables, outputs, strict=False)))
 
 
 def _node(
@@ -111,7 +114,8 @@ def _node(
 ) -> Node:
     order = ORDER.get(case.op, range(len(ids)))
     reads = tuple(ids[k] if k < len(ids) else None for k in order)
-    attributes = ATTRIBUTES.get(case.op, lambda o: {})(case.options)
+    read = ATTRIBUTES.get(case.op)
+    attributes = read(case.options) if read else {}
     if OPS[case.op] == "reshape" and (len(ids) < 2 or case.op != "RESHAPE"):
         reads = reads[:1]
         attributes["shape"] = tensors[outputs[0]].shape

@@ -1,4 +1,5 @@
-"""Runs a TFLite model in a host: on its CPU kernels (reference or optimized), or through our delegate."""
+"""Runs a TFLite model in a host: on its CPU kernels (reference or optimized), or through our
+delegate."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def version(host: str) -> str:
 def interpreter(
     model: bytes, host: str | None = None, kernels: str = "reference", threads: int = 1, **more: Any
 ) -> Any:
-    """An interpreter with the named CPU kernels; `more` goes to the host (delegates, preserve_all_tensors)."""
+    """An interpreter with the named CPU kernels; `more` goes to the host (delegates,
+    preserve_all_tensors)."""
     api = module(host)
     resolver = getattr(api.OpResolverType, KERNELS[kernels])
     return api.Interpreter(
@@ -66,7 +68,8 @@ def interpreter(
 
 
 def shapes(model: bytes, host: str | None = None) -> list[tuple[int, ...] | None]:
-    """Shapes of all tensors as the host's CPU kernels find them; empty when the host refuses the model."""
+    """Shapes of all tensors as the host's CPU kernels find them; empty when the host refuses the
+    model."""
     try:
         cpu = interpreter(model, host)
         cpu.allocate_tensors()
@@ -100,26 +103,76 @@ def run_on_cpu(
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Where a model's nodes ran. Counts come from native code; `sentences` say why nodes are on the
+    CPU."""
+
+    on_gpu: int
+    total: int
+    islands: int
+    runs: tuple[int, ...]
+    failures: int
+    sentences: tuple[str, ...]
+    adapter: str = ""
+
+
+@dataclass(frozen=True)
 class GpuRun:
-    """Outputs per feed, and the delegate's report taken after the last run."""
+    """Outputs per feed, where the nodes ran, and the shortest time of an invoke in milliseconds."""
 
     outputs: list[Outputs]
-    report: Any
+    placement: Placement
+    milliseconds: float = 0.0
 
 
 def run_on_gpu(
-    model: bytes, feeds: Sequence[Feed], host: str | None = None, options: Mapping[str, Any] | None = None,
+    model: bytes,
+    feeds: Sequence[Feed],
+    host: str | None = None,
+    options: Mapping[str, Any] | None = None,
     kernels: str = "reference",
-) -> GpuRun:  # fmt: skip
-    """The same through our delegate; nodes it leaves run on the named CPU kernels."""
-    import tflgpu_plugin
+    reset: bool = False,
+) -> GpuRun:
+    """The same through our delegate; nodes it leaves run on the named CPU kernels.
 
-    module(host)  # load_delegate serves the host that is imported
+    `reset` clears the interpreter's variables before each feed.
+    """
     delegate = load_delegate(host, options)
     gpu = interpreter(model, host, kernels, experimental_delegates=[delegate])
     gpu.allocate_tensors()
-    outputs = invoke(gpu, feeds)
-    return GpuRun(outputs, tflgpu_plugin.report(delegate))
+    outputs = []
+    for feed in feeds:
+        if reset:
+            gpu.reset_all_variables()
+        outputs += invoke(gpu, [feed])
+    return GpuRun(outputs, placement(delegate))
+
+
+def placed(
+    model: bytes, host: str | None = None, options: Mapping[str, Any] | None = None
+) -> Placement:
+    """Where the nodes of a model go, without running it."""
+    delegate = load_delegate(host, options)
+    gpu = interpreter(model, host, experimental_delegates=[delegate])
+    gpu.allocate_tensors()
+    return placement(delegate)
+
+
+def placement(delegate: Any) -> Placement:
+    """The delegate's report in brief."""
+    import tflgpu_plugin
+
+    report = tflgpu_plugin.report(delegate)
+    raise NotImplementedError(report)
+
+
+def registers(model: bytes, host: str | None = None, kernels: str = "reference") -> bool:
+    """Whether the host has all the operators of a model, at their versions."""
+    try:
+        interpreter(model, host, kernels)
+    except ValueError:
+        return False
+    return True
 
 
 def load_delegate(host: str | None = None, options: Mapping[str, Any] | None = None) -> Any:

@@ -1,6 +1,8 @@
-"""TFLite models built in memory: `build` for one case, `Model` for a few ops joined together. No TensorFlow needed.
+"""TFLite models built in memory: `build` for one case, `Model` for a few ops joined together. No
+TensorFlow needed.
 
-The schema comes from the ai-edge-litert wheel; its file is loaded by path, so that no native library of that host loads.
+The schema comes from the ai-edge-litert wheel; its file is loaded by path, so that no native
+library of that host loads.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,6 +41,9 @@ ENUMS = {
     "inDataType": "TensorType",
     "outDataType": "TensorType",
 }
+
+# Operators whose later outputs are the host's scratch, and how many of the first are results.
+VISIBLE = {"LSTM": 2}
 
 
 @cache
@@ -101,7 +107,8 @@ class Model:
         return self.inputs[-1]
 
     def constant(self, data: Any, name: str = "", dtype: str | None = None) -> int:
-        """A constant; its dtype is that of the array unless `dtype` (a name of `NUMPY_DTYPES`) says otherwise."""
+        """A constant; its dtype is that of the array unless `dtype` (a name of `NUMPY_DTYPES`) says
+        otherwise."""
         array = np.ascontiguousarray(np.asarray(data, NUMPY_DTYPES[dtype] if dtype else None))
         array = array.reshape(np.shape(data))  # ascontiguousarray makes a scalar one-dimensional
         kind = dtype or _dtype_name(array)
@@ -123,7 +130,8 @@ class Model:
         version: int = 1,
         name: str = "",
     ) -> int:
-        """Add an operator with one output and return that tensor. `op` is a BuiltinOperator name, or "CUSTOM:name"."""
+        """Add an operator with one output and return that tensor. `op` is a BuiltinOperator name,
+        or "CUSTOM:name"."""
         results = self.multi_op(op, inputs, options_type, options, shapes=[shape], dtypes=[dtype], version=version,
                                 name=name)  # fmt: skip
         return results[0]
@@ -164,9 +172,7 @@ class Model:
 
     def to_bytes(self) -> bytes:
         """The flatbuffer."""
-        import flatbuffers  # type: ignore[import-untyped]
-
-        builder = flatbuffers.Builder(1 << 16)
+        builder = import_module("flatbuffers").Builder(1 << 16)
         builder.Finish(self._model().Pack(builder), b"TFL3")
         return bytes(builder.Output())
 
@@ -185,7 +191,8 @@ class Model:
         return model
 
     def settle(self, host: str | None = None) -> None:
-        """Replace the shapes of computed tensors by those the host's CPU kernels find (nothing when it cannot)."""
+        """Replace the shapes of computed tensors by those the host's CPU kernels find (nothing when
+        it cannot)."""
         from conformance import host as hosts
 
         for tensor, shape in zip(self.tensors, hosts.shapes(self.to_bytes(), host), strict=False):
@@ -194,9 +201,11 @@ class Model:
 
 
 def build(case: Case, shapes: Sequence[Shape] | None = None, version: int | None = None) -> bytes:
-    """The single-op .tflite of a case. Output shapes come from `shapes`, or from running the host's CPU kernels once.
+    """The single-op .tflite of a case. Output shapes come from `shapes`, or from running the host's
+    CPU kernels once.
 
-    `version` writes another op version than the case's into the model; shapes are still found at the case's version.
+    `version` writes another op version than the case's into the model; shapes are still found at
+    the case's version.
     """
     model = _single(case, shapes)
     if shapes is None:
@@ -213,7 +222,7 @@ def _single(case: Case, shapes: Sequence[Shape] | None) -> Model:
         case.op, tensors, case.options_type, case.options, version=case.version, name="output",
         shapes=shapes or [()] * case.outputs, dtypes=[case.output_type] * case.outputs,
     )  # fmt: skip
-    model.output(*results)
+    model.output(*results[: VISIBLE.get(case.op)])
     return model
 
 

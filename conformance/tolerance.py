@@ -1,9 +1,9 @@
 """How far from the host's reference kernels an answer may be: the only place with such numbers.
 
-A bound has two parts, and an element passes when it is within either: units in the last place (ULP) of the expected
-value, and an absolute floor for sums that nearly cancel. Starting points are the WebNN conformance tests of
-web-platform-tests (add 1, sigmoid 34, exp 32, matmul 2k, reduce_sum n, softmax 3n+3 ULP); the precision of `exp` is
-that of the Vulkan specification (3 + 2|x| ULP).
+A bound has two parts, and an element passes when it is within either: units in the last place (ULP)
+of the expected value, and an absolute floor for sums that nearly cancel. Starting points are the
+WebNN conformance tests of web-platform-tests (add 1, sigmoid 34, exp 32, matmul 2k, reduce_sum n,
+softmax 3n+3 ULP); the precision of `exp` is that of the Vulkan specification (3 + 2|x| ULP).
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ Array = npt.NDArray[Any]
 Shape = Sequence[int]
 
 UNIT = 2.0**-24  # unit roundoff of f32: half an ULP of 1.0
+SUBNORMAL = 2.0**-125  # arithmetic on a device may flush values below 2**-126 to zero
 
 
 @dataclass(frozen=True)
 class Accuracy:
     """One class. ULP allowed: `ulp + per_term * accumulation + per_magnitude * largest input`.
 
-    Floor: `floor * UNIT * accumulation * magnitude`, the magnitude being that of one summed term. Rounding errors of
-    n random terms add up to about n * UNIT * term in each of the two sums compared.
+    Floor: `floor * UNIT * accumulation * magnitude`, the magnitude being that of one summed term.
+    Rounding errors of n random terms add up to about n * UNIT * term in each of the two sums
+    compared.
     """
 
     ulp: float
@@ -55,7 +57,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of a comparison. `share` is the worst error over its tolerance (above 1 fails), at `index`."""
+    """Result of a comparison. `share` is the worst error over its tolerance (above 1 fails), at
+    `index`."""
 
     passed: bool
     share: float
@@ -76,18 +79,21 @@ class Verdict:
 
 
 def bound(accuracy: str, accumulation: int = 1, term: float = 1.0, largest: float = 1.0) -> Bound:
-    """The bound of a class for this accumulation length, magnitude of one term and largest input magnitude."""
+    """The bound of a class for this accumulation length, magnitude of one term and largest input
+    magnitude."""
     row = CLASSES[accuracy]
     ulp = (
         row.ulp
         + row.per_term * (accumulation if accumulation > 1 else 0)
         + row.per_magnitude * largest
     )
-    return Bound(ulp, row.floor * UNIT * accumulation * term)
+    smallest = 0.0 if accuracy == "exact" else SUBNORMAL
+    return Bound(ulp, max(smallest, row.floor * UNIT * accumulation * term))
 
 
 def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:
-    """Compare one tensor with its reference: shape and dtype must be equal, values within `allowed`.
+    """Compare one tensor with its reference: shape and dtype must be equal, values within
+    `allowed`.
 
     Expected NaN or infinity must be met by the same (NaN by NaN); an unexpected one fails.
     """
@@ -135,7 +141,8 @@ def _floats(expected: Array, got: Array, allowed: Bound) -> Verdict:
 def accumulation(
     host_op: str, inputs: Sequence[Shape | None], outputs: Sequence[Shape], window: Shape = ()
 ) -> int:
-    """How many terms one output element sums, by TFLite operator. `window` is the filter of a pooling."""
+    """How many terms one output element sums, by TFLite operator. `window` is the filter of a
+    pooling."""
     weights = next((s for s in inputs[1:] if s is not None), ())
     if host_op in ("CONV_2D", "TRANSPOSE_CONV"):
         return prod(_weights(host_op, inputs)[1:])

@@ -1,6 +1,8 @@
-"""Runs cases of a family and prints how they compare: `python -m conformance.try_case FAMILY [PART OF A NAME]`.
+"""Runs cases of a family and prints how they compare: `python -m conformance.try_case FAMILY [PART
+OF A NAME]`.
 
-`--direct` goes through a one-node graph instead of a host's interpreter; `--fail-fast` stops at the first difference.
+`--direct` goes through a one-node graph instead of a host's interpreter; `--fail-fast` stops at the
+first difference.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ os.environ.setdefault("LP_NUM_THREADS", "0")
 
 from conformance import check  # noqa: E402  (the driver reads its variables when it loads)
 from conformance.cases import Case  # noqa: E402
+from tflgpu_plugin.ops import FAMILIES  # noqa: E402
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +29,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fail-fast", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="print tracebacks")
     chosen = parser.parse_args(arguments)
-    cases = [c for c in check.family_cases(chosen.family) if chosen.name in c.name]
+    if not chosen.direct and not check.delegate_works():
+        print("the delegate cannot be loaded yet: running one-node graphs (--direct)")
+        chosen.direct = True
+    try:
+        cases = [c for c in check.family_cases(chosen.family) if chosen.name in c.name]
+    except ModuleNotFoundError:
+        parser.error(f"no family {chosen.family} with cases; families: {', '.join(FAMILIES)}")
     failed = 0
     for case in cases:
         passed = _try(case, chosen)

@@ -158,7 +158,7 @@ class _Assembly:
                 size = source.vectors * VECTOR
                 if number < 0 or end + size > limit:
                     number, end = self._buffer("weights", 0), 0
-                self.weights[source.key] = Weight(source.key, number, end, size, source.pack)
+                self.weights[source.key] = Weight(source.key, number, end, size, source.pack, source.data)
                 end += size
                 self.buffers[number] = Buffer("weights", end)
 

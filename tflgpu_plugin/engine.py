@@ -17,7 +17,7 @@ from tflgpu_plugin.lowering import Refused
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
-from tflgpu_plugin.runtime.program import Instance, PipelineError, Program
+from tflgpu_plugin.runtime.program import Instance, PipelineError, Program, shared
 
 __all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter", "claim"]
 
@@ -71,7 +71,7 @@ class Island:
             raise BuildError((refused.node,), refused.sentence) from refused
         warm = not os.environ.get("TFLGPU_NO_WARM_UP")
         try:
-            return Instance(Program(plan, device.handle, device.pipelines, warm, sibling))
+            return Instance(shared(plan, device, warm, sibling))
         except PipelineError as error:
             nodes = {n for d in plan.dispatches if d.pipeline == error.pipeline for n in d.nodes}
             raise BuildError(sorted(nodes) or self.nodes, str(error)) from error
@@ -124,7 +124,7 @@ def _dropped(graph: Graph, groups: list[list[int]], options: Options) -> dict[in
     for group in groups:
         if not options.force and (reason := partition.loss(graph, partition.extract(graph, set(group)))):
             found |= dict.fromkeys(group, reason)
-    limit = options.partition_limit
+    limit = options.max_delegated_partitions
     if not found and limit is not None and len(groups) > limit:
         reason = f"Only the largest {limit} of {len(groups)} partitions are taken (option max_delegated_partitions)."
         for group in sorted(groups, key=len, reverse=True)[limit:]:

@@ -25,11 +25,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Constant:
-    """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) when the program is built."""
+    """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data` when the program is built."""
 
     key: tuple[object, ...]
     vectors: int
-    pack: Callable[[], Array]
+    pack: Callable[[], Array] = field(compare=False, repr=False)
+    data: Array | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Lowering:
         limit = self.target.max_binding_bytes
         if vectors * 16 > limit:
             raise Refused(-1, f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit of {limit:,}.")
-        return Constant((tensor, *how), vectors, lambda: pack(data))
+        return Constant((tensor, *how), vectors, lambda: pack(data), data)
 
     def stored(self, tensor: int) -> Source:
         """A tensor as a kernel operand in device storage: itself, or its value packed when it is a constant."""
@@ -141,10 +142,8 @@ class Lowering:
                 raise ValueError("operand name 'p' is taken by the parameters")
         if len(operands) > self.target.max_storage_buffers:
             raise Refused(node.id, f"{len(operands)} buffers in one kernel are more than this adapter's {self.target.max_storage_buffers}.")
-        self.launches.append(
-            Launch(kernel, node, tuple(operands), posts, dict(parameters or {}), dict(variant or {}),
-                   tuple((constants or {}).items()), grid)  # fmt: skip
-        )
+        settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
+        self.launches.append(Launch(kernel, node, tuple(operands), posts, *settings, grid))
 
     def _fuse(self, post: Post, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]) -> kernels.FusedPost:
         if post.tensor is None:

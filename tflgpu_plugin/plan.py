@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import numpy as np
 
 from tflgpu_plugin.graph import Array, Shape
 
@@ -28,13 +31,14 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant in device layout: `pack` makes its bytes, which go to `buffer` at `offset` (bytes)."""
+    """A constant in device layout: `pack` makes its bytes from `data`, and they go to `buffer` at `offset` (bytes)."""
 
     key: tuple[object, ...]
     buffer: int
     offset: int
     bytes: int
-    pack: Callable[[], Array]
+    pack: Callable[[], Array] = field(compare=False, repr=False)
+    data: Array | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,17 @@ class Plan:
     outputs: tuple[Port, ...]
     states: tuple[Port, ...]
     tensor_bytes: int = 0
+
+    def fingerprint(self) -> bytes | None:
+        """Equal for plans that would build the same program, constants' values included; None when a value is unknown."""
+        shape = (self.pipelines, self.buffers, self.weights, self.dispatches, self.inputs, self.outputs, self.states)
+        digest = sha256(repr(shape).encode())
+        digest.update(self.uniforms)
+        for weight in self.weights:
+            if weight.data is None:
+                return None
+            digest.update(memoryview(np.ascontiguousarray(weight.data)).cast("B"))
+        return digest.digest()
 
     def bytes_of(self, role: str) -> int:
         return sum(buffer.bytes for buffer in self.buffers if buffer.role == role)

@@ -52,7 +52,7 @@ make_environment() {
     if ! command -v cc >/dev/null 2>&1 && ! command -v gcc >/dev/null 2>&1; then
         install_system "There is no C compiler." gcc libc6-dev
     fi
-    [ -x .venv/bin/python ] || "$python" -m venv .venv
+    .venv/bin/python -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear .venv
     case $version in
     3.1[01]) ;;
     *) say "tflite-runtime has no wheel for Python $version: using ai-edge-litert alone." ;;
@@ -61,7 +61,8 @@ make_environment() {
     .venv/bin/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -e '.[tflite]' pillow
 }
 
-adapter_found() { .venv/bin/tflgpu info --json 2>/dev/null | .venv/bin/python tools/has_adapter.py; }
+# `tflgpu info` ends with status 0 when some adapter can be used.
+adapter_found() { .venv/bin/tflgpu info >/dev/null 2>&1; }
 
 make_adapter() {
     adapter_found && return

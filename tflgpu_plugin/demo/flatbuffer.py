@@ -153,7 +153,7 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
     return bytes(out)
 
 
-def activations(model: bytes) -> list[tuple[int, str]]:
+def activations(model: bytes) -> list[int]:
     """(tensor number, operator name or code) of every float32 result in the first subgraph, in execution order."""
     _outputs_place(model)
     root = _follow(model, 0)

@@ -4,7 +4,7 @@ A kernel file (`kernels/<family>.wgsl`) is a Jinja2 template of the body only. W
 
 * `p.<name>`            the dispatch's parameters; every operand adds `p.off_<name>`, a written one `p.channels_<name>`
 * `load_<name>(i)`      element i of a read operand: vec4f, vec2f, f32 (or u32) by the operand's view, counted in views
-* `put_<name>(i, v)`    write element i as it is (no fused steps, no mask): other views than vec4, and host buffers
+* `put_<name>(i, v)`    write element i of an operand with another view than vec4 (no fused steps, no mask)
 * `post_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel quad q: call it once per quad
 * `store_<name>(i, post, v)` apply the fused steps, zero the pad lanes, write vec4 i
 * `group_id(wid)`       the workgroup's place in the logical grid (grids over the device's limit come folded)
@@ -117,7 +117,7 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
         lines.append(f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{kind}>;")
         if operand.access != "w":
             lines.append(f"fn load_{name}(i: u32) -> {kind} {{ return {name}_data[p.off_{name} + i]; }}")
-        if operand.access != "r":
+        if operand.access != "r" and operand.view != 4:
             lines.append(f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}")
     return "\n".join(lines)
 

@@ -1,5 +1,6 @@
-// Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes are neighbours in the
-// host's buffer, aligned to four elements. `form`: f32, bool (four bytes per word), i32 (bits kept: no float touches them).
+// Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
+// are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
+// word), i32 (bits kept: no float touches them).
 {% set indices = range(4) %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -22,7 +23,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% if form == "f32" %}
   let v = vec4f(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
 {% elif form == "bool" %}
-  let words = vec4u(load_raw(at.x / 4u), load_raw(at.y / 4u), load_raw(at.z / 4u), load_raw(at.w / 4u));
+  let word = at / 4u;
+  let words = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));
   let bytes = (words >> (8u * (at % vec4u(4u)))) & vec4u(255u);
   let v = select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u));
 {% else %}

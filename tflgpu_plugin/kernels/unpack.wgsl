@@ -1,7 +1,9 @@
-// Device storage to the host's layout (row-major): one thread per four neighbouring elements of the host's buffer.
-// `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four bytes per word), i32 (bits kept).
+// Device storage to the host's layout (row-major): one thread per four neighbouring elements of the
+// host's buffer. `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four
+// bytes per word), i32 (bits kept).
 {% if not whole %}
-// Lane of element e in device storage, counted in scalars; elements past the end repeat the last one.
+// Lane of element e in device storage, counted in scalars; elements past the end repeat the last
+// one.
 fn place(element: u32) -> u32 {
   let e = min(element, p.elements - 1u);
   let c = e % p.channels;
@@ -24,7 +26,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% endif %}
 {% endif %}
 {% if form == "f32" %}
-  put_raw(t, v);
+  store_raw(t, post_raw(t), v);
 {% elif form == "bool" %}
   let bytes = select(vec4u(0u), vec4u(1u), v != vec4f(0.0)) << vec4u(0u, 8u, 16u, 24u);
   put_raw(t, bytes.x | bytes.y | bytes.z | bytes.w);

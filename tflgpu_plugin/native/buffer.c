@@ -49,7 +49,7 @@ void tg_buffer_release(tg_buffer *buffer) {
   if (!buffer || atomic_fetch_sub(&buffer->refs, 1) != 1) return;
   if (tgi_enter_release()) {
     W(BufferRelease)(buffer->wgpu);
-    tgi_leave();
+    tgi_leave_release();
   }
   tg_device_release(buffer->device);
   free(buffer);
@@ -150,15 +150,20 @@ static int read_through(tg_buffer *buffer, tg_buffer *staging, uint64_t offset, 
   return 0;
 }
 
+int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size) {
+  tg_buffer *staging =
+      tgi_buffer_create(buffer->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err, err_size);
+  if (!staging) return 1;
+  int failed = read_through(buffer, staging, offset, data, bytes, err, err_size);
+  tg_buffer_release(staging);
+  return failed;
+}
+
 int tg_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size) {
   if (check_range(buffer, offset, bytes, err, err_size)) return 1;
   if (!bytes) return 0;
   if (tgi_enter(err, err_size)) return 1;
-  int failed = 1;
-  tg_buffer *staging =
-      tgi_buffer_create(buffer->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err, err_size);
-  if (staging) failed = read_through(buffer, staging, offset, data, bytes, err, err_size);
-  tg_buffer_release(staging);
+  int failed = tgi_buffer_read(buffer, offset, data, bytes, err, err_size);
   tgi_leave();
   return failed;
 }

@@ -116,7 +116,7 @@ void tg_device_release(tg_device *device) {
       W(QueueRelease)(device->queue);
       W(DeviceRelease)(device->wgpu);
     }
-    tgi_leave();
+    tgi_leave_release();
   }
   pthread_mutex_destroy(&device->lock);
   free(device);

@@ -56,7 +56,9 @@ int tgi_enter(char *err, size_t err_size);
 void tgi_leave(void);
 /* For releases: false means that wgpu must not be called any more (forked child, process gone). */
 bool tgi_enter_release(void);
-bool tgi_is_forked(void);
+void tgi_leave_release(void);
+bool tgi_is_forked(void);          /* after the GPU was opened */
+bool tgi_is_open(void);            /* neither closing nor a forked child */
 /* The GPU is open: refuse forked children, and wait at exit for what is in flight. Called again after the driver has had
  * reason to register exit handlers of its own, since the newest handler runs first. */
 void tgi_register_exit(void);
@@ -130,6 +132,8 @@ void tgi_unmap(tgi_ticket *ticket);
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
 
 tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size);
+/* tg_buffer_read without the checks and the gate. */
+int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size);
 /* With the lock held and a scope open: any number of bytes, the tail is padded with zeros. */
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes);
 /* With the lock held and a scope open. A NULL buffer of a 'u' binding means uniforms. */

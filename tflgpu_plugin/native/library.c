@@ -48,9 +48,8 @@ void tgi_readable(WGPUStringView message, char *text, size_t size) {
     while (length && (line[length - 1] == ' ' || line[length - 1] == '\r')) length--;
     if (!is_scaffolding(line, length)) {
       if (used) text[used++] = ' ';
-      if (length > size - used - 1) length = size - used - 1;
-      memcpy(text + used, line, length);
-      used += length;
+      for (size_t i = 0; i < length && used + 1 < size; i++)
+        if (line[i] != ' ' || text[used - 1] != ' ') text[used++] = line[i];
     }
     at += skip;
     left -= skip;
@@ -101,10 +100,11 @@ enum { OPEN, CLOSING, GONE };      /* GONE: exit handlers of the driver may have
 
 static atomic_int gate = OPEN;
 static atomic_int in_flight;
-static atomic_bool forked, opened;
+static atomic_bool child, opened, forked;   /* a child of a fork; the GPU was opened; both in this order */
 static pthread_t closer;           /* the thread that exits the process; written before CLOSING */
 
 bool tgi_is_forked(void) { return atomic_load(&forked); }
+bool tgi_is_open(void) { return atomic_load(&gate) == OPEN && !atomic_load(&child); }
 
 static bool is_closer(void) { return pthread_equal(pthread_self(), closer); }
 
@@ -142,6 +142,8 @@ bool tgi_enter_release(void) {
   return false;                    /* leaks, on purpose: the process ends */
 }
 
+void tgi_leave_release(void) { atomic_fetch_sub(&in_flight, 1); }
+
 void tg_close(void) {
   if (atomic_load(&forked)) return;
   closer = pthread_self();
@@ -164,8 +166,11 @@ void tgi_register_exit(void) {
 
 static void in_child(void) {
   tgi_unlock();
+  atomic_store(&child, true);
   if (atomic_load(&opened)) atomic_store(&forked, true);
 }
+
+__attribute__((constructor)) static void on_load(void) { pthread_atfork(tgi_lock, tgi_unlock, in_child); }
 
 /* ---- binding ------------------------------------------------------------------------------------------------------ */
 
@@ -191,7 +196,6 @@ int tg_bind_wgpu(const char *path, char *err, size_t err_size) {
     if (!status) {
       tgi_wgpu = table;
       W(SetLogCallback)(on_log, NULL);
-      pthread_atfork(tgi_lock, tgi_unlock, in_child);
       bound = true;
     }
   }

@@ -107,7 +107,7 @@ void tg_pipeline_release(tg_pipeline *pipeline) {
   if (tgi_enter_release()) {
     if (pipeline->wgpu) W(ComputePipelineRelease)(pipeline->wgpu);
     if (pipeline->layout) W(BindGroupLayoutRelease)(pipeline->layout);
-    tgi_leave();
+    tgi_leave_release();
   }
   tg_device_release(pipeline->device);
   free(pipeline);

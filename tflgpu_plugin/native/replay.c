@@ -167,7 +167,7 @@ void tg_replay_release(tg_replay *replay) {
     for (size_t i = 0; i < replay->step_count; i++)
       if (replay->steps[i].group) W(BindGroupRelease)(replay->steps[i].group);
     if (replay->queries) W(QuerySetRelease)(replay->queries);
-    tgi_leave();
+    tgi_leave_release();
   }
   for (size_t i = 0; i < replay->step_count; i++) tg_pipeline_release(replay->pipelines[i]);
   for (size_t i = 0; i < replay->buffer_count; i++) tg_buffer_release(replay->buffers[i]);

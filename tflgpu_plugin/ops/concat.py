@@ -8,15 +8,13 @@ from math import prod
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.movement import empty_refusal, grid, vector_strides
+from tflgpu_plugin.ops.movement import empty_refusal, grid, storage_order, vector_strides
 from tflgpu_plugin.target import Target
-
-ROW_MAJOR = 5  # ranks from here on, and below 2, are stored row-major
 
 
 @dataclass(frozen=True)
 class Part:
-    """Where one input goes: blocks of `run` units, `stride` units apart in the output, the first at `offset`."""
+    """An input, the place on the axis where it begins in the output, and its extent there."""
 
     tensor: int
     offset: int
@@ -66,10 +64,9 @@ def lower(low: Lowering, node: Node) -> None:
         if prod(low.graph.shape(tensor)):
             parts.append(Part(tensor, offset, extent))
         offset += extent
-    shape = low.graph.shape(output)
     if len(parts) == 1:
         low.alias(output, parts[0].tensor)
-    elif 2 <= len(shape) < ROW_MAJOR:
+    elif 2 <= len(low.graph.shape(output)) <= 4:
         _images(low, node, parts, axis)
     else:
         _rows(low, node, parts, axis)
@@ -77,43 +74,97 @@ def lower(low: Lowering, node: Node) -> None:
 
 def _images(low: Lowering, node: Node, parts: list[Part], axis: int) -> None:
     """PHWC4 tensors: whole vec4 unless channels are joined off the quad boundaries."""
-    shape = low.graph.shape(node.outputs[0])
-    stored = low.geometry(node.outputs[0])
+    shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     channel = axis == len(shape) - 1
     if channel and any(part.offset % 4 for part in parts):
-        last = parts[-1]
+        quad = 4 * stored.spatial
         for part in parts:
-            tail = stored.quads * 4 - last.offset - last.extent if part is last else 0
+            last = part is parts[-1]
             inside = low.geometry(part.tensor)
-            row = inside.quads * inside.spatial * 4, inside.spatial * 4
-            target = stored.quads * stored.spatial * 4, stored.spatial * 4
-            _floats(low, node, part, (inside.batch, inside.channels, stored.spatial), row, target, (tail, 0))
+            runs = Runs(stored.batch, inside.channels, stored.spatial, inside.quads * quad, stored.quads * quad)
+            _floats(low, node, part, runs, stored.quads * 4 - stored.channels if last else 0, 0)
         return
     strides = vector_strides(shape)
+    order = storage_order(len(shape))
     for part in parts:
-        inside = low.geometry(part.tensor)
-        base = part.offset // 4 * strides[axis] if channel else part.offset * strides[axis]
-        # Axes between batch and channels are one run: of the output's spatial extent, offset included.
-        blocks = _spatial_blocks(low.graph.shape(part.tensor), shape, axis)
-        low.dispatch(
-            "concat",
-            node,
-            {"x": low.stored(part.tensor)},
-            {"y": node.outputs[0]},
-            grid(inside.vectors),
-            {
-                "vectors": inside.vectors,
-                "run": blocks[0],
-                "rows": blocks[1],
-                "quads": inside.quads,
-                "row_stride": blocks[2],
-                "quad_stride": stored.spatial,
-                "batch_stride": stored.quads * stored.spatial,
-                "base": base,
-                "first_quad": part.offset // 4 if channel else 0,
-                "quad_step": 1,
-            },
-            {"lanes": False},
-        )
+        given = low.graph.shape(part.tensor)
+        extents = [low.geometry(part.tensor).quads if k == len(shape) - 1 else given[k] for k in order]
+        base = part.offset // (4 if channel else 1) * strides[axis]
+        _vectors(low, node, part, extents, [strides[k] for k in order], base)
 
 
+def _rows(low: Lowering, node: Node, parts: list[Part], axis: int) -> None:
+    """Row-major tensors: runs of neighbouring elements, as vec4 where every run begins on one."""
+    shape = low.graph.shape(node.outputs[0])
+    outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
+    run = shape[axis] * inner
+    parts = [Part(part.tensor, part.offset * inner, part.extent * inner) for part in parts]
+    aligned = not any(part.offset % 4 for part in parts)
+    if aligned and (outer == 1 or run % 4 == 0):
+        for part in parts:
+            _vectors(low, node, part, [outer, -(-part.extent // 4)], [run // 4, 1], part.offset // 4)
+        return
+    for part in parts:
+        runs = Runs(outer, part.extent, 1, part.extent, run)
+        _floats(low, node, part, runs, -(outer * run) % 4 if part is parts[-1] else 0, outer - 1)
+
+
+def _vectors(
+    low: Lowering, node: Node, part: Part, extents: list[int], strides: list[int], base: int
+) -> None:
+    """Vec4 i of the part, at coordinates over `extents`, goes to `base` + coordinates * `strides`."""
+    stored = low.geometry(node.outputs[0])
+    fill = 4 - len(extents)
+    parameters: dict[str, object] = {"vectors": prod(extents), "base": base}
+    parameters |= {"spatial": stored.spatial, "quads": stored.quads}
+    for k, (extent, stride) in enumerate(zip([1] * fill + extents, [0] * fill + strides, strict=True)):
+        parameters |= {f"d{k + 1}": extent, f"k{k + 1}": stride}
+    low.dispatch(
+        "concat",
+        node,
+        {"x": low.stored(part.tensor)},
+        {"y": node.outputs[0]},
+        grid(prod(extents)),
+        parameters,
+        {"vectors": True},
+        fused=False,
+    )
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A part as `outer` rows of `run` channels at `spatial` places, and floats between rows of the part and the output."""
+
+    outer: int
+    run: int
+    spatial: int
+    row: int
+    target_row: int
+
+
+def _floats(low: Lowering, node: Node, part: Part, runs: Runs, tail: int, tail_from: int) -> None:
+    """One float after another; also zeroes `tail` pad lanes after each row from row `tail_from` on."""
+    channels = runs.run + tail
+    elements = runs.outer * channels * runs.spatial
+    low.dispatch(
+        "concat",
+        node,
+        {"x": Access(low.stored(part.tensor), 1)},
+        {"y": Access(node.outputs[0], 1)},
+        grid(elements),
+        {
+            "elements": elements,
+            "channels": channels,
+            "spatial": runs.spatial,
+            "run": runs.run,
+            "row": runs.row,
+            "target_row": runs.target_row,
+            "offset": part.offset,
+            "tail_from": tail_from,
+        },
+        {"vectors": False},
+        fused=False,
+    )
+
+
+OPS = (Op("concat", refuse, shapes, lower, "exact", types=("f32", "bool")),)

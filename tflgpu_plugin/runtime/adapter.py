@@ -6,6 +6,7 @@ import os
 import threading
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from tflgpu_plugin import native
 from tflgpu_plugin.target import Target
@@ -60,13 +61,14 @@ class AdapterInfo:
 
 @dataclass
 class Device:
-    """An open device: the native handle, and the target the compiler plans for. `pipelines` is shared by programs."""
+    """An open device: the native handle, and the target the compiler plans for. Programs share `pipelines`, and equal
+    plans share a program for as long as somebody uses it."""
 
     info: AdapterInfo
     handle: Any
     target: Target
     pipelines: dict[Any, Any] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    programs: WeakValueDictionary[bytes, Any] = field(default_factory=WeakValueDictionary)
 
 
 _lock = threading.RLock()
@@ -107,7 +109,7 @@ def open_device(info: AdapterInfo) -> Device:
     """The process's device on this adapter. Raises NoAdapter when it cannot be opened."""
     with _lock:
         device = _devices.get(info)
-        if device is not None and not native.load().lib.tg_device_is_lost(device.handle):
+        if device is not None and not native.lib.tg_device_is_lost(device.handle):
             return device
         device = _open(info)
         _devices[info] = device
@@ -155,21 +157,20 @@ def _open(info: AdapterInfo) -> Device:
     from wgpu.backends.wgpu_native import ffi as wgpu_ffi
     from wgpu.backends.wgpu_native import lib as wgpu_lib
 
-    library = native.load()
     native.open_wgpu()
     wanted = [name for name in FEATURES if name in info.features]
     numbers = [int(getattr(wgpu_lib, FEATURES[name])) for name in wanted]
     address = int(wgpu_ffi.cast("uintptr_t", info.handle._internal))
     try:
         handle = native.call(
-            library.lib.tg_device_create,
-            library.ffi.cast("void *", address),
-            library.ffi.new("uint32_t[]", numbers),
+            native.lib.tg_device_create,
+            native.ffi.cast("void *", address),
+            native.ffi.new("uint32_t[]", numbers),
             len(numbers),
         )
     except native.NativeError as error:
         raise NoAdapter(f"The adapter {info.name} cannot be opened: {error}") from error
-    handle = library.ffi.gc(handle, library.lib.tg_device_release)
+    handle = native.ffi.gc(handle, native.lib.tg_device_release)
     return Device(info, handle, _target(info, handle, frozenset(wanted)))
 
 

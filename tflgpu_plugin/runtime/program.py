@@ -4,17 +4,19 @@ session: its buffers, ports and state. Both only hold references on native objec
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tflgpu_plugin import native
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array
 from tflgpu_plugin.plan import Pipeline, Plan
+
+if TYPE_CHECKING:
+    from tflgpu_plugin.runtime.adapter import Device
 
 STORAGE, UNIFORM, COPY_SRC, COPY_DST = 1, 2, 4, 8  # TG_BUFFER_* of native/tflgpu.h
 USAGE = {
@@ -30,19 +32,17 @@ UPLOAD_SLICE = 32 << 20  # bytes packed before they are uploaded, so that peak m
 
 
 def _owned(handle: Any, release: str) -> Any:
-    library = native.load()
-    return library.ffi.gc(handle, getattr(library.lib, release))
+    return native.ffi.gc(handle, getattr(native.lib, release))
 
 
 def create_buffer(device: Any, size: int, role: str) -> Any:
-    lib = native.load().lib
+    lib = native.lib
     return _owned(native.call(lib.tg_buffer_create, device, max(16, size), USAGE[role]), "tg_buffer_release")
 
 
 def write_buffer(buffer: Any, offset: int, data: bytes | Array) -> None:
-    library = native.load()
-    view = library.ffi.from_buffer(data)
-    native.call(library.lib.tg_buffer_write, buffer, offset, view, len(view))
+    view = native.ffi.from_buffer(data)
+    native.call(native.lib.tg_buffer_write, buffer, offset, view, len(view))
 
 
 class PipelineError(RuntimeError):
@@ -51,6 +51,17 @@ class PipelineError(RuntimeError):
     def __init__(self, pipeline: int, label: str, sentence: str) -> None:
         super().__init__(f"The driver refused the kernel {label}: {sentence}")
         self.pipeline = pipeline
+
+
+def shared(plan: Plan, device: Device, warm: bool = False, sibling: Program | None = None) -> Program:
+    """The device's living program for an equal plan (same constants), or a new one."""
+    key = plan.fingerprint()
+    program = device.programs.get(key) if key else None
+    if program is None:
+        program = Program(plan, device.handle, device.pipelines, warm, sibling)
+        if key:
+            device.programs[key] = program
+    return program
 
 
 class Program:
@@ -88,7 +99,7 @@ class Program:
                 try:
                     handle = _create_pipeline(self.device, pipeline)
                     if warm:
-                        native.call(native.load().lib.tg_pipeline_warm_up, handle)
+                        native.call(native.lib.tg_pipeline_warm_up, handle)
                 except native.NativeError as error:
                     raise PipelineError(index, pipeline.label, str(error)) from error
                 cache[pipeline] = handle
@@ -116,7 +127,6 @@ class Instance:
     program: Program
     replay: Any = None
     buffers: list[Any] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         plan, device = self.program.plan, self.program.device
@@ -126,7 +136,7 @@ class Instance:
             if buffer.role == "uniforms":
                 write_buffer(self.buffers[-1], 0, plan.uniforms)
             if buffer.role == "pool" and os.environ.get("TFLGPU_FILL_NAN"):
-                native.call(native.load().lib.tg_buffer_fill, self.buffers[-1], NAN_WORD)
+                native.call(native.lib.tg_buffer_fill, self.buffers[-1], NAN_WORD)
         self.replay = self._create_replay()
 
     @property
@@ -138,8 +148,8 @@ class Instance:
         return tuple(port.shape for port in self.plan.outputs)
 
     def _create_replay(self) -> Any:
-        library, plan = native.load(), self.plan
-        ffi = library.ffi
+        plan = self.plan
+        ffi = native.ffi
         bindings = [self.buffers[b] for dispatch in plan.dispatches for b in dispatch.buffers]
         dispatches = ffi.new("tg_dispatch_spec[]", len(plan.dispatches))
         first = 0
@@ -151,7 +161,7 @@ class Instance:
         uniforms = next(i for i, buffer in enumerate(plan.buffers) if buffer.role == "uniforms")
         spec = ffi.new("tg_replay_spec *")
         keep = [ffi.new("tg_buffer *[]", bindings), dispatches]
-        spec.version = library.lib.tg_abi_version()
+        spec.version = native.lib.tg_abi_version()
         spec.uniforms = self.buffers[uniforms]
         spec.dispatches, spec.dispatch_count = dispatches, len(plan.dispatches)
         spec.bindings, spec.binding_count = keep[0], len(bindings)
@@ -161,7 +171,7 @@ class Instance:
             keep.append(array)
             setattr(spec, name, array)
             setattr(spec, f"{name[:-1]}_count", len(ports))
-        handle = native.call(library.lib.tg_replay_create, self.program.device, spec)
+        handle = native.call(native.lib.tg_replay_create, self.program.device, spec)
         return _owned(handle, "tg_replay_release")
 
     def run(self, inputs: Sequence[Array], states: Sequence[Array] = (), stop_after: int = 0) -> list[Array]:
@@ -169,19 +179,19 @@ class Instance:
 
         `states` are updated in place; they must be C-contiguous arrays of the ports' dtypes.
         """
-        library, plan = native.load(), self.plan
+        plan = self.plan
         arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
         outputs = [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.outputs]
-        options = library.ffi.new("tg_run_options *")
+        options = native.ffi.new("tg_run_options *")
         options.stop_after = stop_after
         native.call(
-            library.lib.tg_replay_run, self.replay,
+            native.lib.tg_replay_run, self.replay,
             self._ports(arrays), self._ports(outputs), self._ports(list(states)), options,
         )  # fmt: skip
         return outputs
 
     def _ports(self, arrays: Sequence[Array]) -> Any:
-        ffi = native.load().ffi
+        ffi = native.ffi
         ports = ffi.new("tg_port[]", max(1, len(arrays)))
         for port, array in zip(ports, arrays, strict=False):
             port.host = ffi.cast("void *", array.ctypes.data)
@@ -189,9 +199,8 @@ class Instance:
 
     def counters(self) -> Any:
         """runs, failures, uploaded_bytes, downloaded_bytes, last_nanoseconds: counted in native code."""
-        library = native.load()
-        counters = library.ffi.new("tg_counters *")
-        library.lib.tg_replay_counters(self.replay, counters)
+        counters = native.ffi.new("tg_counters *")
+        native.lib.tg_replay_counters(self.replay, counters)
         return counters
 
 
@@ -203,11 +212,10 @@ def _as_port(array: Array, port: Any) -> Array:
 
 
 def _create_pipeline(device: Any, pipeline: Pipeline) -> Any:
-    library = native.load()
-    ffi = library.ffi
+    ffi = native.ffi
     names = [ffi.new("char[]", name.encode()) for name, _ in pipeline.constants]
     handle = native.call(
-        library.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
+        native.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
         ffi.new("char *[]", names), ffi.new("double[]", [value for _, value in pipeline.constants]), len(names), 0,
     )  # fmt: skip
     return _owned(handle, "tg_pipeline_release")

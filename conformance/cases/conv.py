@@ -1,0 +1,121 @@
+"""CONV_2D: kernel sizes, padding, strides, dilation, groups, channel counts, activations, constant or runtime operands."""
+
+from __future__ import annotations
+
+from conformance.cases import Case, Input, constant, seeded
+
+
+def conv(
+    name: str,
+    x: tuple[int, ...],
+    filters: tuple[int, ...],
+    padding: str = "SAME",
+    stride: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+    activation: str = "NONE",
+    bias: bool = True,
+    version: int = 1,
+    low: float = -1.0,
+    scale: float = 1.0,
+) -> Case:
+    """`x` is NHWC, `filters` [O, KH, KW, I]; seeded constant weights."""
+    return Case(
+        name,
+        "CONV_2D",
+        version,
+        (
+            Input(x, low=low),
+            constant(seeded(*filters, scale=scale)),
+            constant(seeded(filters[0], seed=2)) if bias else None,
+        )[: 3 if bias else 2],
+        "Conv2DOptions",
+        options(padding, stride, dilation, activation),
+    )
+
+
+def options(
+    padding: str, stride: tuple[int, int], dilation: tuple[int, int], activation: str
+) -> dict[str, object]:
+    """The options table; strides and dilations are (h, w)."""
+    return {
+        "padding": padding,
+        "strideH": stride[0],
+        "strideW": stride[1],
+        "dilationHFactor": dilation[0],
+        "dilationWFactor": dilation[1],
+        "fusedActivationFunction": activation,
+    }
+
+
+def runtime(name: str, x: tuple[int, ...], filters: tuple[int, ...], bias: bool = True) -> Case:
+    """Weights and bias are inputs of the model."""
+    values = (Input(x), Input(filters), Input(filters[:1]))
+    parameters = options("SAME", (1, 1), (1, 1), "RELU")
+    return Case(name, "CONV_2D", 1, values[: 3 if bias else 2], "Conv2DOptions", parameters)
+
+
+POINT = [
+    conv(f"point {i} to {o} channels", (1, 5, 7, i), (o, 1, 1, i))
+    for i, o in ((1, 1), (3, 5), (4, 4), (5, 3), (8, 8), (17, 33), (3, 37), (64, 21), (32, 64))
+]
+PLACES = [
+    conv("one place", (1, 1, 1, 8), (8, 1, 1, 8)),
+    conv("one place, three images", (3, 1, 1, 9), (17, 1, 1, 9), activation="RELU6"),
+    conv("one place, nine images", (9, 1, 1, 9), (17, 1, 1, 9)),
+    conv("one place from a window", (2, 3, 3, 4), (5, 3, 3, 4), "VALID"),
+    conv("one row", (1, 1, 61, 4), (8, 1, 1, 4)),
+    conv("one column", (1, 61, 1, 4), (8, 3, 3, 4)),
+    conv("three images, prime extents", (3, 11, 13, 5), (7, 3, 3, 5)),
+    conv("more than 65,536 places", (1, 257, 257, 1), (1, 1, 1, 1)),
+    conv("more than 65,536 in a row", (1, 1, 65_600, 1), (2, 1, 3, 1)),
+    conv("point with stride", (1, 9, 8, 6), (7, 1, 1, 6), stride=(2, 2)),
+    conv("point beyond the extent", (1, 3, 3, 4), (4, 1, 1, 4), stride=(4, 5)),
+]
+WINDOWS = [
+    conv("3x3 same", (1, 9, 9, 4), (4, 3, 3, 4)),
+    conv("3x3 valid", (1, 9, 9, 4), (4, 3, 3, 4), "VALID"),
+    conv("2x2 same", (1, 6, 5, 3), (6, 2, 2, 3)),
+    conv("1x7 same", (1, 7, 9, 4), (8, 1, 7, 4)),
+    conv("7x1 valid", (1, 9, 7, 4), (8, 7, 1, 4), "VALID"),
+    conv("5x4 stride 2 by 3", (1, 15, 16, 8), (9, 5, 4, 8), stride=(2, 3)),
+    conv("stride over kernel", (1, 16, 17, 4), (8, 2, 2, 4), "VALID", stride=(5, 3)),
+    conv("kernel over input, same", (1, 2, 3, 4), (4, 7, 7, 4)),
+    conv("first layer", (1, 17, 17, 3), (32, 3, 3, 3), stride=(2, 2), activation="RELU6"),
+    conv("first layer, one channel", (1, 16, 16, 1), (24, 5, 5, 1), stride=(2, 2)),
+    conv("many channels", (1, 6, 6, 40), (72, 3, 3, 40), scale=0.2),
+    conv("wide and deep point", (2, 7, 7, 256), (130, 1, 1, 256), scale=0.1),
+    conv("dilation 2", (1, 11, 12, 4), (8, 3, 3, 4), dilation=(2, 2)),
+    conv("dilation 3 by 1, valid", (1, 11, 12, 5), (8, 3, 3, 5), "VALID", dilation=(3, 1)),
+    conv("dilation over input", (1, 5, 5, 4), (3, 3, 3, 4), dilation=(8, 8)),
+]
+ACTIVATIONS = [
+    conv(f"{activation.lower()}, {channels} channels", (1, 5, 5, 4), (channels, 1, 1, 4), activation=activation, scale=4.0)
+    for activation, channels in (("RELU", 3), ("RELU6", 9), ("RELU_N1_TO_1", 8), ("TANH", 5))
+]  # fmt: skip
+GROUPS = [
+    conv(f"{x[3] // w[3]} groups, {x[3]} to {w[0]}", x, w, stride=stride, version=6)
+    for x, w, stride in (
+        ((1, 5, 6, 8), (16, 3, 3, 4), (1, 1)),
+        ((2, 5, 6, 8), (8, 1, 1, 2), (1, 1)),
+        ((1, 5, 6, 6), (9, 3, 3, 2), (2, 2)),
+        ((1, 5, 6, 24), (40, 1, 1, 12), (1, 1)),
+        ((1, 5, 6, 12), (24, 3, 3, 1), (1, 1)),
+        ((1, 5, 6, 10), (10, 3, 3, 2), (1, 1)),
+        ((1, 5, 6, 64), (136, 3, 3, 32), (1, 1)),
+    )
+]
+RUNTIME = [
+    runtime("runtime weights and bias", (1, 6, 7, 5), (9, 3, 3, 5)),
+    runtime("runtime weights, point", (1, 6, 7, 8), (40, 1, 1, 8), bias=False),
+    runtime("runtime weights, one place", (2, 1, 1, 8), (5, 1, 1, 8)),
+    runtime("runtime weights, groups", (1, 6, 7, 6), (9, 3, 3, 2)),
+    conv("no bias", (1, 4, 4, 4), (4, 3, 3, 4), bias=False),
+    conv("large values", (1, 4, 4, 4), (4, 3, 3, 4), low=-3e37, scale=9.0, activation="RELU6"),
+]
+REFUSED = [
+    Case(
+        "window that does not fit", "CONV_2D", 1, (Input((1, 2, 2, 4)), constant(seeded(4, 3, 3, 4))),
+        "Conv2DOptions", options("VALID", (1, 1), (1, 1), "NONE"), refused=True,
+    ),
+]  # fmt: skip
+CASES = POINT + PLACES + WINDOWS + ACTIVATIONS + GROUPS + RUNTIME + REFUSED

@@ -1,0 +1,100 @@
+"""DEPTHWISE_CONV_2D: the 3x3 forms with their borders, other windows, dilation, multipliers, activations."""
+
+from __future__ import annotations
+
+from conformance.cases import Case, Input, constant, seeded
+
+
+def depthwise(
+    name: str,
+    x: tuple[int, ...],
+    kernel: tuple[int, int],
+    padding: str = "SAME",
+    stride: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+    multiplier: int = 1,
+    activation: str = "NONE",
+    bias: bool = True,
+    constant_weights: bool = True,
+    refused: bool = False,
+) -> Case:
+    """`x` is NHWC; weights [1, *kernel, C * multiplier], seeded constants or inputs of the model."""
+    outputs = x[3] * multiplier
+    shape = (1, *kernel, outputs)
+    weights = constant(seeded(*shape)) if constant_weights else Input(shape)
+    vector = constant(seeded(outputs, seed=2)) if constant_weights else Input((outputs,))
+    options = {
+        "padding": padding,
+        "strideH": stride[0],
+        "strideW": stride[1],
+        "dilationHFactor": dilation[0],
+        "dilationWFactor": dilation[1],
+        "depthMultiplier": multiplier,
+        "fusedActivationFunction": activation,
+    }
+    inputs = (Input(x), weights, vector)[: 3 if bias else 2]
+    version = 1 if dilation == (1, 1) else 2
+    kind = "DepthwiseConv2DOptions"
+    return Case(name, "DEPTHWISE_CONV_2D", version, inputs, kind, options, refused=refused)
+
+
+STRIDE_1 = [
+    depthwise(f"3x3, {x[3]} channels of {x[1]} x {x[2]}", x, (3, 3))
+    for x in ((1, 5, 5, 1), (1, 7, 6, 3), (1, 1, 1, 4), (3, 11, 13, 5), (1, 14, 14, 8), (1, 2, 31, 17),
+              (1, 37, 3, 4))
+]  # fmt: skip
+STRIDE_2 = [
+    depthwise(f"3x3 stride 2, {x[3]} channels of {x[1]} x {x[2]}", x, (3, 3), stride=(2, 2))
+    for x in ((1, 5, 5, 1), (1, 7, 6, 3), (1, 1, 1, 4), (3, 11, 13, 5), (1, 14, 14, 8), (1, 2, 31, 17),
+              (1, 75, 4, 4))
+]  # fmt: skip
+BORDERS = [
+    depthwise("3x3 valid", (1, 9, 8, 4), (3, 3), "VALID"),
+    depthwise("3x3 valid, exact", (2, 3, 3, 5), (3, 3), "VALID"),
+    depthwise("3x3 stride 2 valid", (1, 9, 8, 4), (3, 3), "VALID", stride=(2, 2)),
+    depthwise("3x3 stride 2 valid, odd", (1, 8, 9, 4), (3, 3), "VALID", stride=(2, 2)),
+    depthwise("3x3 no bias", (1, 6, 6, 4), (3, 3), bias=False),
+    depthwise("3x3 runtime weights", (1, 6, 6, 6), (3, 3), constant_weights=False),
+    depthwise("3x3 stride 2 runtime weights", (1, 6, 6, 6), (3, 3), stride=(2, 2), constant_weights=False),
+    depthwise("more than 65,536 places", (1, 257, 257, 1), (3, 3)),
+    depthwise("many channels", (1, 2, 2, 515), (3, 3)),
+]  # fmt: skip
+DILATED = [
+    depthwise("3x3 dilation 2", (1, 9, 10, 4), (3, 3), dilation=(2, 2)),
+    depthwise("3x3 dilation 2 by 4", (1, 17, 15, 5), (3, 3), dilation=(2, 4)),
+    depthwise("3x3 dilation 4 valid", (1, 17, 15, 5), (3, 3), "VALID", dilation=(4, 4)),
+    depthwise("3x3 dilation over input", (2, 3, 5, 4), (3, 3), dilation=(6, 6)),
+    depthwise("5x5 dilation 2", (1, 9, 10, 4), (5, 5), dilation=(2, 2)),
+]
+WINDOWS = [
+    depthwise("1x1", (1, 5, 4, 6), (1, 1)),
+    depthwise("2x2 valid", (1, 5, 4, 6), (2, 2), "VALID"),
+    depthwise("5x5", (1, 13, 12, 9), (5, 5)),
+    depthwise("7x7 stride 2", (1, 13, 12, 4), (7, 7), stride=(2, 2)),
+    depthwise("3x5 stride 2", (1, 13, 12, 4), (3, 5), stride=(2, 2)),
+    depthwise("3x3 stride 1 by 1 of 3 rows over 1", (1, 1, 9, 4), (3, 3)),
+    depthwise("3x3 stride 3", (1, 10, 10, 4), (3, 3), stride=(3, 3)),
+    depthwise("stride over kernel", (1, 11, 11, 4), (2, 2), "VALID", stride=(5, 5)),
+    depthwise("global window", (2, 7, 7, 8), (7, 7), "VALID"),
+    depthwise("global window, runtime weights", (1, 7, 7, 6), (7, 7), "VALID", constant_weights=False),
+]  # fmt: skip
+MULTIPLIED = [
+    depthwise(
+        f"multiplier {m}, {x[3]} channels, {k[0]}x{k[1]}", x, k, stride=stride, multiplier=m, activation="RELU"
+    )
+    for x, k, stride, m in (
+        ((1, 6, 5, 1), (3, 3), (1, 1), 8),
+        ((1, 6, 5, 3), (3, 3), (2, 2), 2),
+        ((2, 6, 5, 5), (3, 3), (1, 1), 3),
+        ((1, 6, 5, 4), (5, 5), (1, 1), 4),
+        ((1, 6, 5, 1), (1, 1), (1, 1), 5),
+    )
+]  # fmt: skip
+ACTIVATIONS = [
+    depthwise(f"{a.lower()}, stride {s}", (1, 7, 7, 5), (3, 3), stride=(s, s), activation=a)
+    for a, s in (("RELU", 1), ("RELU6", 1), ("RELU6", 2), ("RELU_N1_TO_1", 2), ("TANH", 1))
+]
+REFUSED = [
+    depthwise("window that does not fit", (1, 2, 2, 4), (3, 3), "VALID", refused=True),
+]
+CASES = STRIDE_1 + STRIDE_2 + BORDERS + DILATED + WINDOWS + MULTIPLIED + ACTIVATIONS + REFUSED

@@ -1,0 +1,72 @@
+"""FULLY_CONNECTED: sizes, ranks of the input, rows that cross the storage, runtime weights, kept dimensions."""
+
+from __future__ import annotations
+
+from conformance.cases import Case, Input, constant, seeded
+
+
+def fully(
+    name: str,
+    x: tuple[int, ...],
+    matrix: tuple[int, int],
+    keep: bool = False,
+    bias: bool = True,
+    activation: str = "NONE",
+    constant_weights: bool = True,
+    scale: float = 1.0,
+    refused: bool = False,
+) -> Case:
+    """`matrix` is [outputs, inputs]; seeded constant weights, or inputs of the model."""
+    weights = constant(seeded(*matrix, scale=scale)) if constant_weights else Input(matrix)
+    vector = constant(seeded(matrix[0], seed=2)) if constant_weights else Input(matrix[:1])
+    options = {"keepNumDims": keep, "fusedActivationFunction": activation}
+    inputs = (Input(x), weights, vector if bias else None)
+    version = 5 if keep else 1
+    kind = "FullyConnectedOptions"
+    return Case(name, "FULLY_CONNECTED", version, inputs, kind, options, refused=refused)
+
+
+SIZES = [
+    fully(f"{rows} x {i} to {o}", (rows, i), (o, i))
+    for rows, i, o in ((1, 1, 1), (1, 3, 5), (1, 4, 8), (1, 5, 9), (3, 8, 4), (1, 33, 17), (2, 64, 21),
+                       (7, 13, 3), (8, 13, 3), (9, 40, 70), (70, 36, 5))
+]  # fmt: skip
+LONG = [
+    fully("long rows", (1, 1001), (10, 1001), scale=0.1),
+    fully("many outputs", (1, 16), (1003, 16)),
+    fully("more than 65,536 inputs", (1, 65_540), (2, 65_540), scale=0.02),
+    fully("more than 65,536 rows", (65_540, 4), (1, 4)),
+]
+RANKS = [
+    fully("rank 1", (12,), (5, 12)),
+    fully("rank 1, several rows", (12,), (5, 4)),
+    fully("rank 3", (2, 3, 8), (5, 8)),
+    fully("rank 3, many rows", (2, 11, 7), (9, 7)),
+    fully("rank 4", (2, 2, 3, 8), (5, 8)),
+    fully("rank 5", (1, 2, 1, 3, 8), (5, 8)),
+    fully("rank 4 flattened", (1, 3, 3, 5), (7, 45)),
+    fully("rank 4 flattened, three images", (3, 2, 3, 6), (7, 36)),
+    fully("rank 4 flattened in part", (2, 4, 3, 6), (7, 18)),
+    fully("rows inside the channels", (1, 2, 2, 12), (7, 3)),
+    fully("rank 2 in many short rows", (9, 10), (3, 5)),
+]
+KEPT = [
+    fully("kept rank 1", (8,), (5, 8), keep=True),
+    fully("kept rank 2", (3, 8), (5, 8), keep=True),
+    fully("kept rank 3", (2, 3, 8), (5, 8), keep=True, activation="RELU"),
+    fully("kept rank 3, many rows", (2, 13, 7), (34, 7), keep=True),
+    fully("kept rank 4", (2, 2, 3, 7), (6, 7), keep=True),
+    fully("kept rank 4, many rows", (2, 4, 5, 7), (6, 7), keep=True),
+]
+OTHERS = [
+    fully("no bias", (2, 8), (5, 8), bias=False),
+    fully("relu", (2, 8), (5, 8), activation="RELU", scale=4.0),
+    fully("relu6", (2, 8), (5, 8), activation="RELU6", scale=9.0),
+    fully("relu_n1_to_1", (2, 8), (5, 8), activation="RELU_N1_TO_1"),
+    fully("tanh", (2, 8), (5, 8), activation="TANH"),
+    fully("runtime weights", (2, 9), (6, 9), constant_weights=False),
+    fully("runtime weights, no bias", (1, 32), (40, 32), constant_weights=False, bias=False),
+    fully("runtime weights, many rows", (20, 9), (6, 9), constant_weights=False),
+    fully("runtime weights, flattened", (2, 2, 2, 3), (6, 12), constant_weights=False),
+]
+CASES = SIZES + LONG + RANKS + KEPT + OTHERS

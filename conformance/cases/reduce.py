@@ -1,0 +1,86 @@
+"""MEAN: every set of axes of every rank, kept and dropped, negative and repeated, and sums of many
+elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.cases import Case, Input, constant
+
+
+def mean(
+    name: str,
+    shape: tuple[int, ...],
+    axes: int | tuple[int, ...],
+    keep: bool = False,
+    low: float = -1.0,
+    high: float = 1.0,
+    **more: Any,
+) -> Case:
+    """A case with constant axes; an int makes them a scalar."""
+    image = Input(shape, low=low, high=high)
+    inputs = (image, constant(axes, "i32"))
+    return Case(name, "MEAN", 1, inputs, "ReducerOptions", {"keepDims": keep}, **more)
+
+
+CASES = [
+    mean("image_keep_channels_4", (1, 7, 7, 4), (1, 2), True),
+    mean("image_drop_channels_17_batch_3", (3, 7, 5, 17), (1, 2)),
+    mean("image_drop_channels_3", (1, 3, 5, 3), (1, 2)),
+    mean("image_keep_1x1", (2, 1, 1, 5), (1, 2), True),
+    mean("image_axes_swapped_negative", (2, 6, 5, 8), (-2, 1), True),
+    mean("image_axes_repeated", (2, 6, 5, 8), (1, 2, 1, -3), True),
+    mean("image_positive_70000", (1, 280, 250, 3), (1, 2), low=0.5, high=1.5),
+    mean("image_16x16_batch_3", (3, 16, 16, 5), (1, 2)),
+    mean("rows", (2, 6, 5, 7), (1,), True),
+    mean("rows_drop", (2, 6, 5, 7), (1,)),
+    mean("columns_drop", (2, 6, 5, 7), (2,)),
+    mean("columns_1x_rows", (2, 1, 5, 7), (2,)),
+    mean("channels_keep", (2, 6, 5, 7), (3,), True),
+    mean("channels_drop", (2, 6, 5, 7), (-1,)),
+    mean("channels_drop_channels_1", (2, 3, 5, 1), (3,)),
+    mean("channels_1001", (1, 1, 3, 1001), (3,), True),
+    mean("batch_keep", (3, 4, 5, 6), (0,), True),
+    mean("batch_drop", (3, 4, 5, 6), (0,)),
+    mean("batch_and_image", (3, 4, 5, 6), (0, 1, 2)),
+    mean("batch_and_channels", (3, 4, 5, 6), (0, 3)),
+    mean("rows_and_channels_keep", (3, 4, 5, 6), (1, 3), True),
+    mean("batch_and_columns", (3, 4, 5, 6), (0, 2)),
+    mean("image_and_channels", (3, 4, 5, 6), (1, 2, 3)),
+    mean("all_of_rank_4", (3, 4, 5, 6), (0, 1, 2, 3)),
+    mean("all_of_rank_4_keep", (3, 4, 5, 6), (0, 1, 2, 3), True),
+    mean("all_positive_66049", (1, 257, 257, 1), (0, 1, 2, 3), low=0.5, high=1.5),
+    mean("all_positive_1000003", (1_000_003,), (0,), low=0.5, high=1.5),
+    mean("no_axes", (2, 3, 4, 5), ()),
+    mean("axis_scalar", (2, 3, 4, 5), 2),
+    mean("scalar_no_axes", (), ()),
+    mean("scalar_axis_0", (), (0,), True),
+    mean("rank_1", (7,), (0,)),
+    mean("rank_1_keep", (70_001,), (0,), True),
+    mean("rank_2_first", (5, 7), (0,)),
+    mean("rank_2_last", (5, 7), (1,), True),
+    mean("rank_2_last_long", (3, 4099), (-1,)),
+    mean("rank_2_both", (5, 7), (0, 1)),
+    mean("rank_3_middle", (2, 9, 6), (1,)),
+    mean("rank_3_middle_keep", (2, 9, 6), (1,), True),
+    mean("rank_3_first_and_last", (2, 9, 6), (0, 2)),
+    mean("rank_3_last", (2, 9, 6), (2,)),
+    mean("rank_5_middle", (2, 3, 4, 5, 3), (2,)),
+    mean("rank_5_image", (2, 3, 4, 5, 3), (2, 3), True),
+    mean("rank_5_every_other", (2, 3, 4, 5, 3), (0, 2, 4)),
+    mean("rank_5_every_other_kept", (2, 3, 4, 5, 3), (1, 3)),
+    mean("rank_5_to_4", (2, 3, 4, 5, 6), (1,)),
+    mean("rank_5_last_to_4", (2, 3, 4, 5, 6), (-1,)),
+    mean("rank_5_all_keep", (2, 3, 4, 5, 6), (0, 1, 2, 3, 4), True),
+    mean("rank_6", (2, 2, 3, 2, 3, 2), (1, 3)),
+    mean("large_magnitude", (1, 5, 5, 3), (1, 2), low=-1e30, high=1e30),
+    Case(
+        "axes_at_run_time",
+        "MEAN",
+        1,
+        (Input((2, 3, 4)), Input((1,), "i32", low=1, high=1)),
+        "ReducerOptions",
+        {"keepDims": True},
+        refused=True,
+    ),
+]

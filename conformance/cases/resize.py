@@ -1,0 +1,62 @@
+"""RESIZE_BILINEAR: larger and smaller, by whole and odd factors, under each rule for where a place
+lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.cases import Case, Input, constant
+
+Pair = tuple[int, int]
+
+
+def resize(
+    name: str,
+    shape: tuple[int, ...],
+    size: Pair,
+    align: bool = False,
+    half: bool = False,
+    version: int | None = None,
+    **more: Any,
+) -> Case:
+    """A case with a constant size; half-pixel centres came with version 3."""
+    options = {"alignCorners": align, "halfPixelCenters": half}
+    inputs = (Input(shape), constant(size, "i32"))
+    version = version or (3 if half else 1)
+    return Case(name, "RESIZE_BILINEAR", version, inputs, "ResizeBilinearOptions", options, **more)
+
+
+def rules(name: str, shape: tuple[int, ...], size: Pair) -> list[Case]:
+    """The same resize under each rule."""
+    return [
+        resize(f"{name}_plain", shape, size),
+        resize(f"{name}_align", shape, size, align=True),
+        resize(f"{name}_half", shape, size, half=True),
+    ]
+
+
+CASES = [
+    *rules("double", (1, 4, 5, 3), (8, 10)),
+    *rules("halve", (1, 8, 10, 5), (4, 5)),
+    *rules("odd_up_batch_3", (3, 5, 7, 4), (13, 11)),
+    *rules("odd_down", (1, 17, 13, 17), (7, 5)),
+    *rules("mixed", (1, 9, 4, 1), (5, 11)),
+    *rules("same_size", (1, 6, 5, 8), (6, 5)),
+    *rules("from_1x1", (2, 1, 1, 5), (4, 3)),
+    *rules("to_1x1", (1, 7, 6, 5), (1, 1)),
+    *rules("to_one_row", (1, 7, 6, 5), (1, 9)),
+    *rules("from_one_column", (1, 5, 1, 3), (7, 4)),
+    *rules("segmentation_33_to_257", (1, 33, 33, 3), (257, 257)),
+    *rules("far_down", (1, 101, 97, 3), (3, 4)),
+    *rules("long", (1, 70_001, 1, 1), (65_537, 1)),
+    resize("version_2", (1, 4, 4, 2), (6, 6), version=2),
+    Case(
+        "size_at_run_time",
+        "RESIZE_BILINEAR",
+        1,
+        (Input((1, 4, 4, 2)), Input((2,), "i32", low=6, high=6)),
+        "ResizeBilinearOptions",
+        {"alignCorners": False, "halfPixelCenters": False},
+        refused=True,
+    ),
+]

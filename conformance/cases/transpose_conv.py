@@ -1,0 +1,76 @@
+"""TRANSPOSE_CONV: phases of the strides, padding against the given output shape, bias, activations, channel counts."""
+
+from __future__ import annotations
+
+from conformance.cases import Case, Input, constant, seeded
+
+
+def transposed(
+    name: str,
+    x: tuple[int, ...],
+    filters: tuple[int, ...],
+    output: tuple[int, int],
+    padding: str = "SAME",
+    stride: tuple[int, int] = (2, 2),
+    bias: bool = False,
+    activation: str = "NONE",
+    constant_weights: bool = True,
+) -> Case:
+    """`x` is NHWC, `filters` [O, KH, KW, I], `output` the height and width asked for."""
+    weights = constant(seeded(*filters)) if constant_weights else Input(filters)
+    inputs = (
+        constant([x[0], *output, filters[0]], "i32"),
+        weights,
+        Input(x),
+        constant(seeded(filters[0], seed=2)),
+    )
+    options = {
+        "padding": padding,
+        "strideH": stride[0],
+        "strideW": stride[1],
+        "fusedActivationFunction": activation,
+    }
+    version = 4 if activation != "NONE" else 3 if bias else 1
+    kept = inputs[: 4 if bias else 3]
+    return Case(name, "TRANSPOSE_CONV", version, kept, "TransposeConvOptions", options)
+
+
+CHANNELS = [
+    transposed(f"{i} to {o} channels", (1, 4, 5, i), (o, 3, 3, i), (8, 10))
+    for i, o in ((1, 1), (3, 5), (4, 4), (5, 3), (8, 17), (17, 8), (12, 40))
+]
+PADDING = [
+    transposed("same, odd output", (1, 4, 5, 4), (4, 3, 3, 4), (7, 9)),
+    transposed("valid", (1, 4, 5, 4), (4, 3, 3, 4), (9, 11), "VALID"),
+    transposed("valid, longer output", (1, 4, 5, 4), (4, 3, 3, 4), (10, 12), "VALID"),
+    transposed("valid, shorter output", (1, 4, 5, 4), (4, 3, 3, 4), (6, 7), "VALID"),
+    transposed("same, output of another size", (1, 4, 5, 4), (4, 3, 3, 4), (11, 6)),
+    transposed("valid, output below kernel", (1, 2, 2, 4), (4, 8, 7, 4), (1, 2), "VALID", (4, 3)),
+]
+STRIDES = [
+    transposed("stride 1", (1, 4, 5, 4), (4, 3, 3, 4), (4, 5), stride=(1, 1)),
+    transposed("stride 1, 1x1", (1, 4, 5, 4), (7, 1, 1, 4), (4, 5), stride=(1, 1)),
+    transposed("stride 3 by 2", (1, 4, 5, 4), (4, 3, 3, 4), (12, 10), stride=(3, 2)),
+    transposed("stride over kernel", (1, 3, 4, 4), (5, 2, 2, 4), (15, 12), stride=(5, 3)),
+    transposed("stride over kernel, valid", (1, 3, 4, 4), (5, 2, 2, 4), (12, 11), "VALID", (5, 3)),
+    transposed("stride over output", (1, 1, 1, 4), (5, 3, 3, 4), (3, 2), "VALID", (4, 4)),
+    transposed("8 times up", (1, 3, 3, 5), (5, 16, 16, 5), (24, 24), stride=(8, 8)),
+    transposed("2x2 stride 2", (1, 7, 6, 8), (4, 2, 2, 8), (14, 12), "VALID"),
+    transposed("4x4 stride 2", (3, 7, 6, 8), (4, 4, 4, 8), (14, 12)),
+]
+OTHERS = [
+    transposed("one place", (1, 1, 1, 8), (6, 3, 3, 8), (2, 2)),
+    transposed("three images with bias", (3, 4, 5, 6), (9, 3, 3, 6), (8, 10), bias=True),
+    transposed("bias and relu", (1, 4, 5, 6), (9, 3, 3, 6), (8, 10), bias=True, activation="RELU"),
+    transposed("bias and relu6", (1, 4, 5, 6), (3, 3, 3, 6), (8, 10), bias=True, activation="RELU6"),
+    transposed("runtime weights", (1, 4, 5, 6), (9, 3, 3, 6), (8, 10), constant_weights=False),
+    transposed("more than 65,536 places", (1, 129, 129, 1), (1, 2, 2, 1), (258, 258)),
+]  # fmt: skip
+REFUSED = [
+    Case(
+        "runtime output shape", "TRANSPOSE_CONV", 1,
+        (Input((4,), "i32", low=4, high=4), constant(seeded(4, 3, 3, 4)), Input((1, 2, 2, 4))),
+        "TransposeConvOptions", {"padding": "SAME", "strideH": 2, "strideW": 2}, refused=True,
+    ),
+]  # fmt: skip
+CASES = CHANNELS + PADDING + STRIDES + OTHERS + REFUSED

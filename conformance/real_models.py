@@ -1,0 +1,156 @@
+"""Real models against the host's reference kernels: which feeds, which outputs, and how far apart
+they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance import host, models
+from conformance.host import Array, Feed, Outputs, Placement
+from tests import model_inputs
+
+RELATIVE = 1e-4  # of the output's largest magnitude
+OWN = 4.0  # times the difference between the host's optimized and reference kernels
+
+DOCUMENTED = (
+    "deeplabv3_257_mv_gpu",
+    "mobilenet_v1_1.0_224_float_from_quant",
+    "posenet_mobilenet_v1_100_257x257_multi_kpt_float_from_quant",
+    "ssd_mobilenet_v1_coco_float_from_quant",
+)
+FINAL = ("SOFTMAX", "LOGISTIC")
+AFTER_FINAL = {"RESHAPE", "SQUEEZE", "CUSTOM"}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One feed of one model: the worst relative error over outputs, and it as a share of what is
+    allowed."""
+
+    feed: str
+    error: float
+    share: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A model's comparisons and where its nodes ran."""
+
+    comparisons: list[Comparison]
+    placement: Placement
+    expected: list[Outputs]
+    got: list[Outputs]
+
+
+def before_final(content: bytes) -> bytes:
+    """The same model with the inputs of its final softmax and logistic nodes as further outputs.
+
+    Probabilities hide errors of the logits, so both are compared. A node is final when nothing but
+    reshapes and custom operators (a detector's post-processing) reads its result.
+    """
+    schema = models.schema()
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    graph = model.subgraphs[0]
+    names = {v: k for k, v in vars(schema.BuiltinOperator).items() if k.isupper()}
+    # Old files have only the deprecated field, newer ones hold the larger of both.
+    codes = [names[max(c.builtinCode, c.deprecatedBuiltinCode)] for c in model.operatorCodes]
+    readers: dict[int, set[str]] = {}
+    for operator in graph.operators:
+        for tensor in operator.inputs:
+            readers.setdefault(int(tensor), set()).add(codes[operator.opcodeIndex])
+    outputs = [int(t) for t in graph.outputs]
+    extra = [
+        int(o.inputs[0])
+        for o in graph.operators
+        if codes[o.opcodeIndex] in FINAL and readers.get(int(o.outputs[0]), set()) <= AFTER_FINAL
+    ]
+    extra = [t for t in dict.fromkeys(extra) if t not in outputs]
+    if not extra:
+        return content
+    graph.outputs, model.signatureDefs = [*outputs, *extra], None
+    builder = import_module("flatbuffers").Builder(len(content) + 1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def compare(
+    entry: Mapping[str, Any], name: str, options: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Run a model of models.json in a host, on all its feeds, and compare every output with the
+    reference kernels."""
+    content = before_final(model_inputs.path(entry).read_bytes())
+    feeds = model_inputs.feeds(entry)
+    arrays = list(feeds.values())
+    kernels = "reference" if host.registers(content, name, "reference") else "optimized"
+    expected = reference(content, arrays, name, kernels)
+    own = reference(content, arrays, name, "optimized") if kernels == "reference" else expected
+    run = fresh_runs(content, arrays, name, options, kernels)
+    comparisons = [
+        _compare(feed, wanted, got, other)
+        for feed, wanted, got, other in zip(feeds, expected, run.outputs, own, strict=True)
+    ]
+    return Outcome(comparisons, run.placement, expected, run.outputs)
+
+
+def reference(content: bytes, feeds: Sequence[Feed], name: str, kernels: str) -> list[Outputs]:
+    """Cached answers of the CPU kernels; each feed in an interpreter of its own, so that state does
+    not carry over."""
+    return [host.cached_on_cpu(content, [feed], name, kernels)[0] for feed in feeds]
+
+
+def fresh_runs(
+    content: bytes,
+    feeds: Sequence[Feed],
+    name: str,
+    options: Mapping[str, Any] | None,
+    kernels: str,
+) -> host.GpuRun:
+    """The feeds through the delegate, one after the other in one interpreter whose variables are
+    reset between."""
+    return host.run_on_gpu(content, feeds, name, options, kernels, reset=True)
+
+
+def _compare(feed: str, expected: Outputs, got: Outputs, own: Outputs) -> Comparison:
+    worst = Comparison(feed, 0.0, 0.0, "")
+    for k, (wanted, found, other) in enumerate(zip(expected, got, own, strict=True)):
+        one = _output(feed, k, wanted, found, other)
+        if one.share > worst.share or not worst.text:
+            worst = one
+    return worst
+
+
+def _output(feed: str, k: int, expected: Array, got: Array, own: Array) -> Comparison:
+    if expected.shape != got.shape:
+        return Comparison(
+            feed, np.inf, np.inf, f"output {k} has shape {got.shape}, not {expected.shape}"
+        )
+    if expected.size == 0:
+        return Comparison(feed, 0.0, 0.0, f"output {k} is empty")
+    wanted, found = expected.astype(np.float64), got.astype(np.float64)
+    largest = float(np.abs(wanted).max()) or 1.0
+    difference = np.abs(wanted - found)
+    difference = np.where(
+        np.isnan(difference) & ~(np.isnan(wanted) & np.isnan(found)), np.inf, difference
+    )
+    error = float(np.nanmax(difference))
+    allowed = RELATIVE * largest
+    if own.shape == expected.shape:
+        allowed = max(allowed, OWN * float(np.abs(wanted - own.astype(np.float64)).max()))
+    text = f"{feed}, output {k} {list(expected.shape)}: largest error {error:.3g} of {largest:.3g}, allowed {allowed:.3g}"
+    return Comparison(feed, error / largest, error / allowed, text)
+
+
+def top_class(outputs: Outputs) -> int:
+    """The class with the highest score; scores are the model's first output."""
+    return int(np.argmax(outputs[0].ravel()))
+
+
+def stem(entry: Mapping[str, Any]) -> str:
+    return Path(str(entry["file"])).stem

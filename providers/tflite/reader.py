@@ -1,0 +1,255 @@
+"""From a TFLite host's context to a Graph. Knows the host's structs (through cffi) and its operator table, no kernels.
+
+Works only while the host is in the delegate's prepare: that is when it hands out nodes and partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Quantization, Shape, Tensor
+
+from . import codes, ops, shapes
+
+# The host's tensor types by number (the model file numbers them differently).
+DTYPES = (
+    "none", "f32", "i32", "u8", "i64", "string", "bool", "i16", "c64", "i8", "f16", "f64", "c128", "u64", "resource",
+    "variant", "u32", "u16", "i4", "bf16", "i2", "u4",
+)  # fmt: skip
+IN_MODEL, PERSISTENT_CONSTANT = 1, 5
+AFFINE = 1
+SMALL = 64  # elements of an int64 constant that may be a list of paddings
+OTHER_DELEGATE = "This node already belongs to another delegate."
+
+
+class HostError(RuntimeError):
+    """The host refused to show its graph."""
+
+
+@dataclass(frozen=True)
+class HostNode:
+    """One node of the execution plan as the host tells it; `inputs` has None for absent optional inputs."""
+
+    ffi: Any
+    id: int
+    code: int
+    host_op: str
+    version: int
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    raw_params: Any
+    tensors: Mapping[int, Tensor]
+
+    def params(self, struct: str) -> Any:
+        """The node's parameters as a struct of abi_tflite.h. Raises ops.Unreadable when there are none."""
+        if self.raw_params == self.ffi.NULL:
+            raise ops.Unreadable("The model gives this node no parameters.")
+        return self.ffi.cast(f"{struct} *", self.raw_params)
+
+    def has_input(self, position: int, rank: int | None = None) -> bool:
+        """The input is present (and has this rank)."""
+        tensor = self.inputs[position] if position < len(self.inputs) else None
+        return tensor is not None and (rank is None or len(self.tensors[tensor].shape) == rank)
+
+
+@dataclass(frozen=True)
+class HostGraph:
+    """A host's graph as ours, and the operator code of each node (for messages)."""
+
+    graph: Graph
+    codes: Mapping[int, int]
+
+
+def read(ffi: Any, context: Any) -> HostGraph:
+    """The whole execution plan of `context` (tgl_context *). Raises HostError when the host answers with an error.
+
+    Constants are views on the host's memory. Tensors whose shape is only known at run time get extents of -1.
+    """
+    plan = _plan(ffi, context)
+    written = _written(ffi, context, plan)
+    tensors, sparse = _tensors(ffi, context, written)
+    hosts = [_host_node(ffi, context, index, tensors) for index in plan]
+    tensors = shapes.mark_unknown(hosts, tensors)
+    nodes = [_node(host, tensors, sparse) for host in hosts]
+    nodes = _refuse_shared_state(nodes)
+    produced = {t for node in nodes for t in node.outputs}
+    read_ids = sorted({t for node in nodes for t in node.reads})
+    states = tuple(pair for node in nodes for pair in state_pairs(node))
+    graph = Graph(
+        tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},
+        nodes=tuple(nodes),
+        inputs=tuple(t for t in read_ids if t not in produced and tensors[t].data is None),
+        outputs=tuple(t for t in _outputs(ffi, context, plan) if t in produced),
+        states=states,
+    )
+    return HostGraph(graph, {host.id: host.code for host in hosts})
+
+
+def present_shapes(context: Any, tensors: Iterable[int]) -> list[Shape]:
+    """The host's present shapes of these tensors."""
+    return [_ints(context.tensors[t].dims) for t in tensors]
+
+
+def ints(ffi: Any, values: Sequence[int]) -> Any:
+    """A tgl_ints of these values, owned by Python."""
+    made = ffi.new("tgl_ints *", {"data": list(values)})
+    made.size = len(values)
+    return made
+
+
+def _ints(array: Any) -> tuple[int, ...]:
+    """The values of a tgl_ints, () for NULL."""
+    return tuple(int(array.data[k]) for k in range(array.size)) if array else ()
+
+
+def _plan(ffi: Any, context: Any) -> tuple[int, ...]:
+    plan = ffi.new("tgl_ints **")
+    if context.get_execution_plan(context, plan):
+        raise HostError("The host did not tell its execution plan.")
+    return _ints(plan[0])  # a copy: the host's own array goes with the next call
+
+
+def _raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
+    node, registration = ffi.new("tgl_node **"), ffi.new("tgl_registration **")
+    if context.get_node(context, index, node, registration):
+        raise HostError(f"The host did not tell its node {index}.")
+    return node[0], registration[0]
+
+
+def _written(ffi: Any, context: Any, plan: Sequence[int]) -> set[int]:
+    return {t for index in plan for t in _ints(_raw_node(ffi, context, index)[0].outputs)}
+
+
+def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> list[int]:
+    """The outputs of the host's graph. A context does not list them, but a preview of taking every node does."""
+    partitions, count = ffi.new("tgl_partition **"), ffi.new("int32_t *")
+    nodes = ints(ffi, plan)
+    if context.preview_partitions(context, nodes, partitions, count):
+        raise HostError("The host did not tell the outputs of its graph.")
+    found = (t for k in range(count[0]) for t in _ints(partitions[0][k].outputs))
+    return list(dict.fromkeys(found))
+
+
+def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]) -> HostNode:
+    node, registration = _raw_node(ffi, context, index)
+    custom = registration.custom_name
+    name = ffi.string(custom).decode(errors="replace") if custom else ""
+    code = int(registration.builtin_code)
+    inputs = tuple(None if t < 0 else t for t in _ints(node.inputs))
+    return HostNode(
+        ffi, index, code, codes.name(code, name), int(registration.version), inputs, _ints(node.outputs),
+        node.params, tensors,
+    )  # fmt: skip
+
+
+def _tensors(ffi: Any, context: Any, written: set[int]) -> tuple[dict[int, Tensor], set[int]]:
+    """All tensors by index, and which of them are sparse constants."""
+    tensors, sparse = {}, set()
+    for index in range(context.tensor_count):
+        raw = context.tensors[index]
+        tensors[index] = _tensor(ffi, raw, index, index in written)
+        if raw.sparsity:
+            sparse.add(index)
+    return tensors, sparse
+
+
+def _tensor(ffi: Any, raw: Any, index: int, written: bool) -> Tensor:
+    name = ffi.string(raw.name).decode(errors="replace") if raw.name else ""
+    dtype = DTYPES[raw.type] if 0 <= raw.type < len(DTYPES) else f"type {raw.type}"
+    shape = _ints(raw.dims)
+    tensor = Tensor(
+        name=name or f"tensor {index}",
+        shape=shape,
+        dtype=dtype,
+        quantization=_quantization(ffi, raw) if dtype[0] in "iu" else None,
+        variable=bool(raw.is_variable),
+    )
+    data = _constant(ffi, raw, dtype, shape, written)
+    if data is None:
+        return tensor
+    if dtype == "i64" and data.size <= SMALL and np.all(data == data.astype(np.int32)):
+        return replace(tensor, dtype="i32", data=data.astype(np.int32))  # shape-like operands may be int64
+    return replace(tensor, data=data)
+
+
+def _constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:
+    # A persistent constant that a node writes was computed from present shapes: a resize changes it.
+    constant = raw.allocation == IN_MODEL or (raw.allocation == PERSISTENT_CONSTANT and not written)
+    if not constant or not raw.data or dtype not in NUMPY_DTYPES:
+        return None
+    kind = np.dtype(NUMPY_DTYPES[dtype])
+    count = int(np.prod(shape, dtype=np.int64))
+    if count * kind.itemsize != raw.bytes:
+        return None  # sparse, or packed more tightly than its shape says
+    return np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind).reshape(shape)
+
+
+def _quantization(ffi: Any, raw: Any) -> Quantization | None:
+    if raw.quantization_type != AFFINE or not raw.quantization_params:
+        return None
+    affine = ffi.cast("tgl_affine *", raw.quantization_params)
+    if not affine.scale or not affine.scale.size:
+        return None
+    scale = tuple(float(affine.scale.data[k]) for k in range(affine.scale.size))
+    zeros = _ints(affine.zero_point) or (0,)
+    # One zero point may stand for all channels.
+    zero_point = tuple(zeros[min(k, len(zeros) - 1)] for k in range(len(scale)))
+    return Quantization(scale, zero_point, int(affine.dimension))
+
+
+def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> Node:
+    """A node in the terms of the op contract, or one with a refusal."""
+    form = ops.FORMS.get(host.host_op)
+    name = tensors[host.outputs[0]].name if host.outputs else f"node {host.id}"
+    common: dict[str, Any] = {"name": name, "host_op": host.host_op, "version": host.version}
+    try:
+        if host.code == codes.DELEGATE:
+            raise ops.Unreadable(OTHER_DELEGATE)
+        if form is None:
+            raise ops.Unreadable(f"{host.host_op} is not in the table of this plugin.")
+        for tensor in host.inputs:
+            if tensor in sparse:
+                raise ops.Unreadable(f"The constant {tensors[tensor].name!r} is sparse, which is not supported.")
+        inputs = ops.operands(host.host_op, host.inputs)
+        attributes = form.attributes(host) if form.attributes else {}
+        ops.check_outputs(host.host_op, len(host.outputs))
+        if host.host_op == "RESHAPE" and "shape" in attributes:
+            inputs = inputs[:1]
+        node = Node(host.id, form.op, inputs, host.outputs, attributes, form=form, **common)
+        _check_state(node, tensors)
+    except ops.Unreadable as reason:
+        present = tuple(t for t in host.inputs)
+        return Node(host.id, form.op if form else "", present, host.outputs, refusal=str(reason), **common)
+    return node
+
+
+def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
+    """(variable, the output whose value it takes after a run) of a node that will not be refused."""
+    if node.op != "lstm_basic" or node.refusal is not None:
+        return ()
+    _, activation, _, _, state = node.inputs
+    assert activation is not None and state is not None
+    return (activation, node.outputs[0]), (state, node.outputs[1])
+
+
+def _check_state(node: Node, tensors: Mapping[int, Tensor]) -> None:
+    for before, _ in state_pairs(node):
+        if not tensors[before].variable:
+            raise ops.Unreadable(f"The state {tensors[before].name!r} is not a variable of the model.")
+
+
+def _refuse_shared_state(nodes: Sequence[Node]) -> list[Node]:
+    """State that other nodes read too stays with the host, which updates it in the middle of a run."""
+    readers: dict[int, int] = {}
+    for node in nodes:
+        for tensor in node.reads:
+            readers[tensor] = readers.get(tensor, 0) + 1
+    shared = "Its state is read by other nodes too, which is not supported."
+    return [
+        replace(node, refusal=shared) if any(readers[before] > 1 for before, _ in state_pairs(node)) else node
+        for node in nodes
+    ]

@@ -1,0 +1,137 @@
+"""Inputs of the real models in `../shared`: a picture or sound where the model takes one, and
+seeded random values."""
+
+from __future__ import annotations
+
+import json
+import wave
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+SHARED = (
+    Path(__file__).resolve().parents[2] / "shared"
+)  # beside the checkout; tests skip without it
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a model's first input is made of: a file of `../shared/images`, scaled to [low, high]
+    (of 0 to 255)."""
+
+    file: str | None = None
+    low: float = -1.0
+    high: float = 1.0
+    integers: bool = False
+
+
+SIGNED, UNIT, BYTES = (-1.0, 1.0), (0.0, 1.0), (0.0, 255.0)
+
+SOURCES: dict[str, Source] = {
+    "deeplabv3_257_mv_gpu": Source("cats_and_dogs.jpg", *SIGNED),
+    "deeplabv3_mnv2_dm05_pascal_quant": Source("cats_and_dogs.jpg", *BYTES),
+    "face_detection_front": Source("single_face_320.jpeg", *SIGNED),
+    "face_detection_short_range": Source("single_face_320.jpeg", *SIGNED),
+    "face_landmark_fp16": Source("face.jpg", *UNIT),
+    "face_landmark_fp32": Source("face.jpg", *UNIT),
+    "hand_landmark_lite": Source("hand_rock.jpg", *UNIT),
+    "iris_landmark": Source("face.jpg", *UNIT),
+    "mobilenet_v1_0.25_224_1_default_1": Source("cat_720p.jpg", *SIGNED),
+    "mobilenet_v1_0.25_224_quant": Source("cat_720p.jpg", *BYTES),
+    "mobilenet_v1_1.0_224_float_from_quant": Source("cat_720p.jpg", *SIGNED),
+    "mobilenet_v2_035_96_embedder": Source("owl.jpg", *UNIT),
+    "mobilenet_v2_1.0_224_quant": Source("owl.jpg", *BYTES),
+    "movenet_single_pose_lightning_ptq": Source("grace_hopper.jpg", *BYTES),
+    "palm_detection_lite": Source("hand_rock.jpg", *UNIT),
+    "pose_landmark_lite": Source("grace_hopper.jpg", *UNIT),
+    "posenet_mobilenet_v1_100_257x257_multi_kpt_float_from_quant": Source("grace_hopper.jpg", *SIGNED),
+    "resnet8_cifar_float": Source("cat_720p.jpg", *BYTES),
+    "resnet8_cifar_int8": Source("cat_720p.jpg", -128.0, 127.0),
+    "ssd_mobilenet_v1_coco_float_from_quant": Source("multi_objects.jpg", *SIGNED),
+    "ssd_mobilenet_v1_coco_quant_detect": Source("multi_objects.jpg", *BYTES),
+    "style_predict_quantized_256": Source("segmentation_image.jpeg", *UNIT),
+    "style_transfer_f16_384": Source("city_224.jpeg", *UNIT),
+    "style_transfer_quantized_dynamic": Source("city_224.jpeg", *UNIT),
+    "text_classification": Source(None, 0, 1000, integers=True),
+    "vww_96_float": Source("grace_hopper.jpg", *UNIT),
+    "vww_96_int8": Source("grace_hopper.jpg", -128.0, 127.0),
+    "yamnet_audio_classifier": Source("yes_1000ms.wav", *SIGNED),
+    "yolox_nano_hand_dynamic_range": Source("hand_rock.jpg", *BYTES),
+    "yolox_nano_with_post_float32": Source("traffic_0003.bmp", *BYTES),
+}  # fmt: skip
+
+CLASSIFIERS = (
+    "mobilenet_v1_1.0_224_float_from_quant", "mobilenet_v1_0.25_224_1_default_1", "mobilenet_v1_0.25_224_quant",
+    "mobilenet_v2_1.0_224_quant", "resnet8_cifar_float", "resnet8_cifar_int8", "vww_96_float", "vww_96_int8",
+    "kws_ref_model_float32", "kws_ref_model_int8", "mnist_lstm_float", "mnist_lstm_int8", "text_classification",
+    "yamnet_audio_classifier",
+)  # fmt: skip
+
+
+def models() -> list[dict[str, Any]]:
+    """The TFLite entries of models.json that run on the CPU; empty when `../shared` is absent."""
+    listing = SHARED / "models" / "models.json"
+    if not listing.exists():
+        return []
+    entries: list[dict[str, Any]] = json.loads(listing.read_text())
+    return [e for e in entries if e["file"].endswith(".tflite") and e.get("runs_on_cpu")]
+
+
+def path(entry: Mapping[str, Any]) -> Path:
+    return SHARED / "models" / str(entry["file"])
+
+
+def feeds(entry: Mapping[str, Any]) -> dict[str, list[Array]]:
+    """Inputs by kind: "picture" (also for a sound) where the model takes one, and "random"."""
+    stem = Path(str(entry["file"])).stem
+    source = SOURCES.get(stem, Source())
+    found = {}
+    if source.file:
+        found["picture"] = _arrays(entry, source, pictured=True)
+    found["random"] = _arrays(entry, source, pictured=False)
+    return found
+
+
+def _arrays(entry: Mapping[str, Any], source: Source, pictured: bool) -> list[Array]:
+    arrays = []
+    for position, value in enumerate(entry["inputs"]):
+        kind, shape = np.dtype(value["dtype"]), tuple(value["shape"])
+        if pictured and position == 0:
+            data = _recorded(shape, source)
+        else:
+            low, high = (source.low, source.high) if position == 0 else (-1.0, 1.0)
+            if kind.kind in "iu" and position == 0 and (low, high) == SIGNED:
+                low, high = np.iinfo(kind).min, np.iinfo(kind).max
+            seed = [zlib.crc32(str(entry["file"]).encode()), position]
+            data = np.random.default_rng(seed).uniform(low, high, shape)
+        whole = kind.kind in "iu" or source.integers
+        arrays.append((np.floor(data) if whole else data).astype(kind))
+    return arrays
+
+
+def _recorded(shape: tuple[int, ...], source: Source) -> npt.NDArray[np.float64]:
+    assert source.file is not None
+    file = SHARED / "images" / source.file
+    if file.suffix == ".wav":
+        with wave.open(str(file)) as sound:
+            samples = np.frombuffer(sound.readframes(sound.getnframes()), np.int16) / 32768.0
+        return np.resize(samples, shape)
+    return picture(file, shape) / 255.0 * (source.high - source.low) + source.low
+
+
+def picture(file: Path, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """A picture in the shape of an input, [1, H, W, 3] or [1, 3, H, W], values 0 to 255."""
+    from PIL import Image
+
+    planar = shape[1] == 3
+    height, width = shape[2:4] if planar else shape[1:3]
+    with Image.open(file) as image:
+        pixels = np.asarray(image.convert("RGB").resize((width, height)), np.float64)
+    return (pixels.transpose(2, 0, 1) if planar else pixels)[None]

@@ -1,0 +1,69 @@
+"""Islands are convex, keep execution order, and are dropped only when they merely split the graph."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tflgpu_plugin import partition
+from tflgpu_plugin.graph import Graph, Node, Tensor, verify
+
+
+def graph_of(links: dict[int, list[int]], size: int = 4, op: str = "relu") -> Graph:
+    """Node k makes tensor k from the tensors of its list; tensor 100 is the input, the highest node is the output."""
+    tensors = {k: Tensor(f"t{k}", (1, size)) for k in (*links, 100)}
+    nodes = tuple(Node(k, op, tuple(reads), (k,)) for k, reads in links.items())
+    return Graph(tensors, nodes, (100,), (max(links),))
+
+
+def reaches(graph: Graph, start: int, goal: int, avoiding: set[int]) -> bool:
+    stack = [n.id for n in graph.nodes if start in n.reads and n.id not in avoiding]
+    while stack:
+        here = stack.pop()
+        for node in graph.nodes:
+            if here in node.reads:
+                if node.id == goal:
+                    return True
+                if node.id not in avoiding:
+                    stack.append(node.id)
+    return False
+
+
+def test_diamond_with_a_refused_side_is_two_islands() -> None:
+    graph = graph_of({0: [100], 1: [0], 2: [0], 3: [1, 2]})
+    assert partition.islands(graph, {0, 1, 3}) == [[0, 1], [3]]
+
+
+def test_islands_are_convex_on_random_graphs() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        links = {k: [100] if k == 0 else sorted({int(t) for t in rng.integers(max(0, k - 4), k, 2)}) for k in range(14)}
+        graph = graph_of(links)
+        verify(graph)
+        supported = {k for k in links if rng.random() < 0.6}
+        groups = partition.islands(graph, supported)
+        assert sorted(flatten(groups)) == sorted(supported)
+        for group in groups:
+            for a in group:
+                for b in group:
+                    assert not reaches(graph, a, b, set(group)), (links, group)
+
+
+def flatten(groups: list[list[int]]) -> list[int]:
+    return [node for group in groups for node in group]
+
+
+def test_extract_finds_inputs_and_outputs() -> None:
+    graph = graph_of({0: [100], 1: [0], 2: [0], 3: [1, 2]})
+    island = partition.extract(graph, {0, 1})
+    assert island.inputs == (100,)
+    assert island.outputs == (0, 1)
+    assert [node.id for node in island.nodes] == [0, 1]
+
+
+def test_only_an_island_between_cpu_nodes_is_dropped() -> None:
+    graph = graph_of({0: [100], 1: [0], 2: [1], 3: [2]})
+    first, middle, last = (partition.extract(graph, {k}) for k in (0, 2, 3))
+    assert partition.loss(graph, first) is None
+    assert partition.loss(graph, last) is None
+    reason = partition.loss(graph, middle)
+    assert reason is not None and "force=1" in reason

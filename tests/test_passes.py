@@ -1,0 +1,243 @@
+"""Each pass before and after, on small graphs; no adapter is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tflgpu_plugin import passes
+from tflgpu_plugin.graph import Array, Graph, Node, Post, Shape, Tensor, verify
+from tflgpu_plugin.passes.canonical import canonical
+from tflgpu_plugin.passes.fuse_pad import fuse_pad
+from tflgpu_plugin.passes.fuse_posts import fuse_posts
+
+MAP = (1, 4, 4, 8)
+
+
+class Build:
+    """A graph by hand: names for tensors, nodes in order."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, Tensor] = {}
+        self.nodes: list[Node] = []
+        self.inputs: list[int] = []
+
+    def tensor(self, shape: Shape, data: Array | None = None) -> int:
+        self.tensors[len(self.tensors)] = Tensor("", shape, data=data)
+        return len(self.tensors) - 1
+
+    def input(self, shape: Shape = MAP) -> int:
+        self.inputs.append(self.tensor(shape))
+        return self.inputs[-1]
+
+    def constant(self, data: Any) -> int:
+        array = np.asarray(data)
+        return self.tensor(array.shape, array)
+
+    def op(self, op: str, *inputs: int | None, shape: Shape = MAP, **attributes: Any) -> int:
+        made = self.tensor(shape)
+        self.nodes.append(Node(10 + len(self.nodes), op, inputs, (made,), attributes))
+        return made
+
+    def conv(self, x: int, shape: Shape = MAP, **attributes: Any) -> int:
+        weights = self.constant(np.zeros((shape[-1], 3, 3, 8), np.float32))
+        return self.op("conv_2d", x, weights, None, shape=shape, **{"padding": "same", **attributes})
+
+    def graph(self, *outputs: int) -> Graph:
+        graph = Graph(self.tensors, tuple(self.nodes), tuple(self.inputs), outputs)
+        verify(graph)
+        return graph
+
+
+def after(rewrite: Any, graph: Graph) -> Graph:
+    """The rewritten graph, checked: well formed, and every host node in exactly one place."""
+    before = [source for node in graph.nodes for source in (node.sources or (node.id,))]
+    rewritten: Graph = rewrite(graph)
+    verify(rewritten)
+    kept = [source for node in rewritten.nodes for source in (node.sources or (node.id,))]
+    assert sorted(kept) == sorted(before)
+    assert rewritten.outputs == graph.outputs
+    return rewritten
+
+
+def listing(graph: Graph) -> list[tuple[str, list[Post]]]:
+    return [(node.op, list(node.posts)) for node in graph.nodes]
+
+
+def test_bias_and_activation_become_posts_in_that_order() -> None:
+    b = Build()
+    bias = b.constant(np.ones(8, np.float32))
+    weights = b.constant(np.zeros((8, 1, 1, 8), np.float32))
+    y = b.op("conv_2d", b.input(), weights, bias, padding="same", activation="relu6")
+    (node,) = after(canonical, b.graph(y)).nodes
+    assert node.posts == (Post("add", bias), Post("relu6"))
+    assert node.inputs[2] is None and node.attributes["activation"] == "none"
+
+
+def test_the_output_shape_of_a_transposed_convolution_stays() -> None:
+    b = Build()
+    weights, bias = b.constant(np.zeros((8, 1, 1, 8), np.float32)), b.constant(np.ones(8, np.float32))
+    size = b.constant(np.array(MAP, np.int32))
+    y = b.op("transpose_conv", b.input(), weights, bias, size, padding="same", activation="none")
+    (node,) = after(canonical, b.graph(y)).nodes
+    assert node.inputs[2:] == (None, size) and node.posts == (Post("add", bias),)
+
+
+def test_an_op_that_applies_no_posts_keeps_its_activation() -> None:
+    b = Build()
+    x = b.input()
+    y = b.op("concat", x, x, shape=(1, 4, 4, 16), axis=3, activation="relu")
+    (node,) = after(canonical, b.graph(y)).nodes
+    assert node.attributes["activation"] == "relu" and not node.posts
+
+
+def pad_and_conv(
+    paddings: Sequence[Sequence[int]], padding: Any = "valid", value: Any = None, op: str = "conv_2d"
+) -> Graph:
+    b = Build()
+    given = [b.input(), b.constant(np.array(paddings, np.int32))]
+    given += [] if value is None else [b.constant(value)]
+    padded = b.op("pad", *given, shape=(1, 6, 6, 8))
+    weights = b.constant(np.zeros((8, 3, 3, 8), np.float32))
+    return b.graph(b.op(op, padded, weights, None, padding=padding, strides=(1, 1)))
+
+
+HW = [[0, 0], [1, 2], [3, 4], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("padding", "expected"), [("valid", (1, 2, 3, 4)), ((1, 0, 0, 1), (2, 2, 3, 5))]
+)
+@pytest.mark.parametrize("op", ["conv_2d", "depthwise_conv_2d"])
+def test_pad_joins_the_convolution(padding: Any, expected: Any, op: str) -> None:
+    graph = pad_and_conv(HW, padding, op=op)
+    (node,) = after(fuse_pad, graph).nodes
+    assert node.attributes["padding"] == expected
+    assert node.inputs[0] == graph.inputs[0] and node.sources == (10, 11)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pad_and_conv([[0, 0], [1, 1], [1, 1], [0, 1]]),
+        pad_and_conv([[1, 0], [1, 1], [1, 1], [0, 0]]),
+        pad_and_conv(HW, "same"),
+        pad_and_conv(HW, value=np.float32(1)),
+        replace(pad_and_conv(HW), outputs=(2, 4)),
+    ],
+    ids=["channels", "batch", "same", "value", "pad is an output"],
+)
+def test_pad_stays(graph: Graph) -> None:
+    assert after(fuse_pad, graph) == graph
+
+
+def test_a_pad_with_two_readers_stays() -> None:
+    b = Build()
+    padded = b.op("pad", b.input(), b.constant(np.array(HW, np.int32)), shape=(1, 6, 6, 8))
+    graph = b.graph(b.conv(padded, padding="valid"), b.conv(padded, padding="valid"))
+    assert after(fuse_pad, graph) == graph
+
+
+def test_a_chain_collapses() -> None:
+    b = Build()
+    scale, alpha = b.constant(np.ones(8, np.float32)), b.constant(np.ones((1, 1, 8), np.float32))
+    y = b.op("prelu", b.op("mul", b.conv(b.input()), scale), alpha)
+    graph = after(fuse_posts, b.graph(b.op("tanh", y)))
+    assert listing(graph) == [("conv_2d", [Post("mul", scale), Post("prelu", alpha), Post("tanh")])]
+    assert graph.nodes[0].sources == (10, 11, 12, 13) and graph.nodes[0].id == 10
+
+
+def test_residual_add_goes_to_the_later_producer() -> None:
+    b = Build()
+    first = b.conv(b.input())
+    second = b.conv(first)
+    graph = after(fuse_posts, b.graph(b.op("relu", b.op("add", first, second))))
+    assert listing(graph) == [("conv_2d", []), ("conv_2d", [Post("add", first), Post("relu")])]
+
+
+def test_a_producer_moves_to_where_its_operand_is_there() -> None:
+    b = Build()
+    x = b.input()
+    first = b.conv(x)
+    other = b.op("softmax", x, beta=1.0)
+    kept = b.op("logistic", other)
+    graph = after(fuse_posts, b.graph(b.op("sub", other, first), kept))
+    assert listing(graph)[-1] == ("conv_2d", [Post("reverse_sub", other)])
+
+
+def test_both_operands_could_take_it() -> None:
+    b = Build()
+    x = b.input()
+    first, second = b.conv(x), b.conv(x)
+    graph = after(fuse_posts, b.graph(b.op("mul", first, second)))
+    assert listing(graph) == [("conv_2d", []), ("conv_2d", [Post("mul", first)])]
+
+
+def test_the_steps_of_the_merged_node_follow() -> None:
+    b = Build()
+    x = b.input()
+    y = b.op("add", b.conv(x), x, activation="relu6")
+    graph = after(lambda g: fuse_posts(canonical(g)), b.graph(y))
+    assert listing(graph) == [("conv_2d", [Post("add", x), Post("relu6")])]
+
+
+def unfused(kind: str) -> Graph:
+    b = Build()
+    x = b.input()
+    made = b.conv(x)
+    if kind == "twice the same":
+        return b.graph(b.op("add", made, made))
+    if kind == "output":
+        return b.graph(b.op("relu", made), made)
+    if kind == "two readers":
+        return b.graph(b.op("relu", made), b.op("tanh", made))
+    if kind == "grows":
+        return b.graph(b.op("add", made, b.input((3, 4, 4, 8)), shape=(3, 4, 4, 8)))
+    if kind == "spread":
+        return b.graph(b.op("add", made, b.input((1, 4, 1, 8))))
+    if kind == "prelu of something else":
+        return b.graph(b.op("prelu", x, made))
+    moved = b.op("reshape", x, shape=(4, 4, 8))
+    return b.graph(b.op("relu", moved, shape=(4, 4, 8)), made)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["twice the same", "output", "two readers", "grows", "spread", "prelu of something else", "reshape"],
+)
+def test_not_fused(kind: str) -> None:
+    graph = unfused(kind)
+    assert after(fuse_posts, graph) == graph
+
+
+def test_no_more_operands_than_fit() -> None:
+    b = Build()
+    y = b.conv(b.input())
+    for _ in range(4):
+        y = b.op("add", y, b.input())
+    graph = after(fuse_posts, b.graph(y))
+    assert [len(node.posts) for node in graph.nodes] == [3, 0]
+
+
+def test_a_state_is_written_by_its_own_node() -> None:
+    b = Build()
+    before = b.tensor(MAP)
+    made = b.conv(b.input())
+    y = b.op("relu", made)
+    graph = replace(
+        Graph(b.tensors, tuple(b.nodes), tuple(b.inputs), (y,)), states=((before, made),)
+    )
+    assert after(fuse_posts, graph) == graph
+
+
+def test_run_prints_node_counts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TFLGPU_DEBUG", "2")
+    b = Build()
+    passes.run(b.graph(b.op("relu", b.conv(b.input()))))
+    printed = capsys.readouterr().err.splitlines()
+    assert len(printed) == len(passes.PASSES)
+    assert "2 nodes (1 conv_2d, 1 relu) -> 1 nodes (1 conv_2d)" in printed[-1]

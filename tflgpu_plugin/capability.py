@@ -1,0 +1,149 @@
+"""support(): the one place that decides whether a node can run on a target. The answer is None or a sentence.
+
+It joins what others state as data: the provider's row (versions, documented editions), the op's row (types, constraint)
+and the quirk rows below (drivers on which an op is known to go wrong).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin.target import Target
+
+EDITIONS = {"documented": "current", "documented-2019": "2019"}
+QUANTIZED = ("i8", "u8", "i16")
+INDEX = "i32"
+MAX_RANK = 5
+TYPE_NAMES = {
+    "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8", "i16": "int16",
+    "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """A known wrong result: on adapters whose name contains `adapter` (any case) and whose driver version is in
+    [`first`, `last`] (None: open end; versions compare number by number), nodes of `op` that meet `condition` are
+    refused with `reason`, a sentence that ends with where the report is."""
+
+    adapter: str
+    op: str
+    reason: str
+    first: str | None = None
+    last: str | None = None
+    condition: Callable[[Graph, Node], bool] = lambda graph, node: True
+
+    def applies(self, graph: Graph, node: Node, target: Target) -> bool:
+        """This node would go wrong on this target."""
+        if node.op != self.op or self.adapter.lower() not in target.name.lower():
+            return False
+        driver = _version(target.driver)
+        if self.first is not None and driver < _version(self.first):
+            return False
+        if self.last is not None and driver > _version(self.last):
+            return False
+        return self.condition(graph, node)
+
+
+QUIRKS: list[Quirk] = []
+
+
+def support(graph: Graph, node: Node, target: Target, edition: str = "all") -> str | None:
+    """None when `node` of `graph` can run on `target`, else a sentence that says why not.
+
+    `edition` is a value of the option `capabilities`: "all", or an edition of the documentation ("documented",
+    "documented-2019"), whose version ranges then hold instead of the kernels' own.
+    """
+    if node.refusal is not None:
+        return node.refusal
+    op = ops.table().get(node.op)
+    if op is None:
+        return f"{_name(node)} is not supported."
+    return (
+        _refuse_version(graph, node, edition)
+        or _refuse_types(graph, node, op.types)
+        or _refuse_shapes(graph, node)
+        or op.refuse(graph, node, target)
+        or _refuse_unknown_output(graph, node, op)
+        or next((q.reason for q in QUIRKS if q.applies(graph, node, target)), None)
+    )
+
+
+def _name(node: Node) -> str:
+    return node.host_op or node.op or node.name or f"node {node.id}"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The first dotted number in a driver's text: "Mesa 22.3.6 (LLVM 15)" gives (22, 3, 6)."""
+    found = re.search(r"\d+(\.\d+)*", text)
+    return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
+    """Tensors that hold values: the outputs and the inputs, without those that hold indices (shapes, axes, sizes)."""
+    for tensor in node.outputs:
+        yield graph.tensors[tensor]
+    for position, index in enumerate(node.inputs):
+        if index is not None and (position == 0 or graph.tensors[index].dtype != INDEX):
+            yield graph.tensors[index]
+
+
+def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
+    form = node.form
+    if form is None:
+        return None
+    allowed: tuple[int, int] | None = form.versions
+    where = ""
+    if edition != "all":
+        allowed = form.documented.get(EDITIONS[edition])
+        where = f" in the {EDITIONS[edition]} edition of the GPU delegate documentation"
+        if allowed is None:
+            return f"{form.host_op} is not listed{where}."
+    assert allowed is not None
+    if any(tensor.dtype in QUANTIZED for tensor in _values(graph, node)):
+        first, last = form.documented.get("quantized", allowed)
+        allowed = (min(first, allowed[0]), max(last, allowed[1]))
+    if allowed[0] <= node.version <= allowed[1]:
+        return None
+    span = f"Version {allowed[0]}" if allowed[0] == allowed[1] else f"Versions {allowed[0]} to {allowed[1]}"
+    verb = "is" if allowed[0] == allowed[1] else "are"
+    return f"{span} of {form.host_op} {verb} supported{where}, and this node has version {node.version}."
+
+
+def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...]) -> str | None:
+    for tensor in _values(graph, node):
+        if tensor.dtype in types:
+            continue
+        held = TYPE_NAMES.get(tensor.dtype, tensor.dtype)
+        if tensor.dtype in QUANTIZED:
+            return f"Tensor {tensor.name!r} holds {held} values; quantized tensors are not supported yet."
+        wanted = " or ".join(TYPE_NAMES.get(name, name) for name in types)
+        return f"Tensor {tensor.name!r} holds {held} values; {_name(node)} is supported for {wanted}."
+    return None
+
+
+def _refuse_shapes(graph: Graph, node: Node) -> str | None:
+    for tensor in _values(graph, node):
+        if len(tensor.shape) > MAX_RANK:
+            return f"Tensor {tensor.name!r} has rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
+        if any(extent < 0 for extent in tensor.shape):
+            return f"Tensor {tensor.name!r} has a shape that is only known at run time, {list(tensor.shape)}."
+        if 0 in tensor.shape:
+            return f"Tensor {tensor.name!r} is empty, its shape being {list(tensor.shape)}."
+    return None
+
+
+def _refuse_unknown_output(graph: Graph, node: Node, op: ops.Op) -> str | None:
+    """The host's output shapes must be those that the inputs give; otherwise a value decides them at run time."""
+    for index, shape in zip(node.outputs, op.shapes(graph, node), strict=False):
+        tensor = graph.tensors[index]
+        if tensor.shape != tuple(shape):
+            return (
+                f"Tensor {tensor.name!r} has shape {list(tensor.shape)} in the model but its inputs give "
+                f"{list(shape)}; shapes that are only known at run time are not supported."
+            )
+    return None

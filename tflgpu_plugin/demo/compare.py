@@ -1,0 +1,118 @@
+"""Runs a model on the host's CPU kernels and through the delegate, and compares the outputs and what is in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflgpu_plugin.demo import flatbuffer
+from tflgpu_plugin.demo.hosts import Host, feed, latency, outputs
+
+Array = npt.NDArray[Any]
+
+TOLERANCE = 1e-4  # of the largest magnitude; float32 sums in another order differ by a few 1e-6
+SPREAD = 4.0  # times what the host's own two sets of kernels differ by, where that is more
+MAX_PROBES = 24
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One tensor: the largest difference and magnitude, and the difference that is allowed."""
+
+    name: str
+    difference: float
+    magnitude: float
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        return self.difference <= self.allowed  # False for NaN
+
+    @property
+    def relative(self) -> float:
+        return self.difference / self.magnitude if self.magnitude else self.difference
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome for a model. `outputs` holds the model's own outputs from the GPU; times are in milliseconds."""
+
+    agreements: list[Agreement]
+    outputs: list[Array]
+    report: Any
+    cpu_ms: float
+    gpu_ms: float
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.agreements) and all(a.ok for a in self.agreements)
+
+
+def compare(host: Host, model: bytes, values: list[Array], options: Mapping[str, Any], runs: int = 10) -> Comparison:
+    """Outputs and a selection of intermediate results against the host's reference kernels.
+
+    The difference between the host's own optimized and reference kernels widens what is allowed, so that a model that
+    amplifies rounding is not called wrong. Latency is measured on the model as it is.
+    """
+    probed = flatbuffer.with_outputs(model, _probes(host, model))
+    reference, names = _run(host.interpreter(probed, "BUILTIN_REF"), values)
+    optimized, _ = _run(host.interpreter(probed, "BUILTIN_WITHOUT_DEFAULT_DELEGATES"), values)
+    ours, _ = _run(_delegated(host, probed, options), values)
+
+    plain = host.delegate(options)
+    gpu = host.interpreter(model, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", experimental_delegates=[plain])
+    results, _ = _run(gpu, values)
+    own = len(results)
+    agreements = _agree(names[:own], reference[:own], optimized[:own], results)
+    agreements = _agree(names[own:], reference[own:], optimized[own:], ours[own:]) + agreements
+    cpu = host.interpreter(model)
+    feed(cpu, values)
+    return Comparison(agreements, results, _report(plain), latency(cpu, runs), latency(gpu, runs))
+
+
+def _delegated(host: Host, model: bytes, options: Mapping[str, Any]) -> Any:
+    delegates = [host.delegate(options)]
+    return host.interpreter(model, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", experimental_delegates=delegates)
+
+
+def _report(delegate: Any) -> Any:
+    import tflgpu_plugin
+
+    return tflgpu_plugin.report(delegate)
+
+
+def _run(interpreter: Any, values: list[Array]) -> tuple[list[Array], list[str]]:
+    feed(interpreter, values)
+    interpreter.invoke()
+    return outputs(interpreter), [str(d["name"]) for d in interpreter.get_output_details()]
+
+
+def _probes(host: Host, model: bytes) -> list[int]:
+    """Intermediate results to look at: every activation, thinned out evenly; what a final softmax reads is kept."""
+    results = [tensor for tensor, _ in flatbuffer.activations(model)]
+    own = {d["index"] for d in host.module.Interpreter(model_content=model).get_output_details()}
+    inner = [tensor for tensor in dict.fromkeys(results) if tensor not in own]
+    step = max(1, -(-len(inner) // MAX_PROBES))
+    return inner[::-step][::-1]  # counted from the end, so that the last one, the logits, is among them
+
+
+def _agree(names: list[str], reference: list[Array], optimized: list[Array], ours: list[Array]) -> list[Agreement]:
+    found = []
+    for name, expected, other, got in zip(names, reference, optimized, ours, strict=True):
+        magnitude = float(np.abs(expected.astype(np.float64)).max(initial=0))
+        allowed = max(TOLERANCE * magnitude, SPREAD * _difference(expected, other))
+        found.append(Agreement(name, _difference(expected, got), magnitude, allowed))
+    return found
+
+
+def _difference(a: Array, b: Array) -> float:
+    if a.shape != b.shape:
+        return float("inf")
+    if not a.size:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        return float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max())

@@ -1,0 +1,89 @@
+"""The TFLite hosts on this machine, and how to run a model in one of them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+PACKAGES = {
+    "tflite-runtime": "tflite_runtime",
+    "ai-edge-litert": "ai_edge_litert",
+}
+INSTALL = "No TFLite host is installed. Run: pip install 'tflgpu-plugin[tflite]'"
+
+
+class NoHost(RuntimeError):
+    """No host is installed; the text says what to install."""
+
+
+def installed() -> dict[str, str]:
+    """Versions of the installed hosts by distribution name, the preferred one first."""
+    found = [name for name, module in PACKAGES.items() if importlib.util.find_spec(module)]
+    return {name: importlib.metadata.version(name) for name in found}
+
+
+@dataclass(frozen=True)
+class Host:
+    """A TFLite host: its distribution name, version and interpreter module."""
+
+    name: str
+    version: str
+    module: Any
+
+    def interpreter(self, model: bytes, kernels: str = "AUTO", threads: int = 2, **more: Any) -> Any:
+        """An allocated interpreter; `kernels` names a member of the host's OpResolverType."""
+        interpreter = self.module.Interpreter(
+            model_content=model,
+            num_threads=threads,
+            experimental_op_resolver_type=getattr(self.module.OpResolverType, kernels),
+            **more,
+        )
+        interpreter.allocate_tensors()
+        return interpreter
+
+    def delegate(self, options: Mapping[str, Any] | None = None) -> Any:
+        """Our delegate, loaded by the host's own function."""
+        import tflgpu_plugin  # noqa: F401  makes the name known to the loader
+
+        return self.module.load_delegate("tflgpu", dict(options or {}))
+
+
+def host(name: str | None = None) -> Host:
+    """The host with this distribution name, or the preferred one. Raises NoHost."""
+    found = installed()
+    if not found:
+        raise NoHost(INSTALL)
+    if name is None:
+        name = next(iter(found))
+    if name not in found:
+        raise NoHost(f"The host {name} is not installed; installed are: {', '.join(found)}.")
+    return Host(name, found[name], importlib.import_module(PACKAGES[name] + ".interpreter"))
+
+
+def feed(interpreter: Any, values: list[npt.NDArray[Any]]) -> None:
+    for detail, value in zip(interpreter.get_input_details(), values, strict=True):
+        interpreter.set_tensor(detail["index"], value)
+
+
+def outputs(interpreter: Any) -> list[npt.NDArray[Any]]:
+    """Copies of the outputs, in the model's order."""
+    return [np.array(interpreter.get_tensor(d["index"])) for d in interpreter.get_output_details()]
+
+
+def latency(interpreter: Any, runs: int = 10) -> float:
+    """Median time of an invocation in milliseconds, after one that is not counted."""
+    interpreter.invoke()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        interpreter.invoke()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times) * 1e3)

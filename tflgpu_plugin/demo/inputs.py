@@ -1,0 +1,97 @@
+"""What the demo feeds a model: a picture scaled to the model's size and range, or seeded values; and label files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class BadInput(ValueError):
+    """A file or value that cannot be used; the text says what to do."""
+
+
+def make(details: list[dict[str, Any]], image: Path | None, mean: float, std: float, seed: int = 0) -> list[Array]:
+    """One array per input of the model: the picture in the first image-shaped one, seeded values elsewhere."""
+    random = np.random.default_rng(seed)
+    values, used = [], image is None
+    for detail in details:
+        shape = tuple(int(n) for n in detail["shape"])
+        if not used and is_image(shape):
+            values.append(picture(image, shape, np.dtype(detail["dtype"]), mean, std))
+            used = True
+        else:
+            values.append(_seeded(random, shape, np.dtype(detail["dtype"])))
+    if not used:
+        shapes = ", ".join(str(list(detail["shape"])) for detail in details)
+        raise BadInput(f"The model takes no picture (its inputs are {shapes}); leave the image out.")
+    return values
+
+
+def is_image(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 4 and shape[0] == 1 and shape[3] in (1, 3)
+
+
+def picture(path: Path | None, shape: tuple[int, ...], dtype: np.dtype[Any], mean: float, std: float) -> Array:
+    """The picture at the model's size: (pixel - mean) / std for float models, the pixels themselves for others."""
+    if path is None:
+        raise BadInput("Give a picture.")
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError as error:
+        raise BadInput("Reading pictures needs pillow. Run: pip install pillow") from error
+    try:
+        with Image.open(path) as opened:
+            mode = "L" if shape[3] == 1 else "RGB"
+            pixels = np.asarray(opened.convert(mode).resize((shape[2], shape[1]), Image.Resampling.BILINEAR))
+    except (OSError, UnidentifiedImageError) as error:
+        raise BadInput(f"{path} cannot be read as a picture ({error}).") from error
+    pixels = pixels.reshape(shape)
+    if dtype.kind == "f":
+        return ((pixels.astype(np.float32) - mean) / std).astype(dtype)
+    return (pixels.astype(np.int16) - 128).astype(dtype) if dtype == np.int8 else pixels.astype(dtype)
+
+
+def _seeded(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    if dtype.kind == "f":
+        return random.uniform(-1, 1, shape).astype(dtype)
+    if dtype.kind == "b":
+        return random.integers(0, 2, shape).astype(dtype)
+    if dtype.kind not in "iu":
+        raise BadInput(f"The model has an input of type {dtype}, which the demo cannot make.")
+    low, high = (0, 2) if dtype.itemsize > 1 else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return random.integers(low, high, shape).astype(dtype)
+
+
+def labels(path: Path) -> list[str]:
+    """One label per line. Raises BadInput."""
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"The labels {path} cannot be read ({error}).") from error
+
+
+def model(path: Path) -> bytes:
+    """The bytes of a model file. Raises BadInput."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"The model {path} cannot be read ({error.strerror}).") from error
+
+
+def top(scores: Array, names: list[str] | None, count: int = 5) -> list[tuple[str, float]]:
+    """The best classes of an output with one score per class; labels may leave out a background class at 0."""
+    flat = scores.reshape(-1).astype(np.float64)
+    shift = 1 if names and len(names) == flat.size - 1 else 0
+    best = np.argsort(-flat, kind="stable")[:count]
+
+    def label(index: int) -> str:
+        if names and 0 <= index - shift < len(names):
+            return names[index - shift]
+        return "background" if shift and index == 0 else f"class {index}"
+
+    return [(label(int(i)), float(flat[i])) for i in best]

@@ -1,0 +1,138 @@
+// Convolution, pixels x quads per thread: each invocation makes {{ pixels }} output places of {{ quads }} channel quads.
+//
+// Variant: pixels, quads; `step` input channels per iteration of the inner loop (1, 2 or 4; x is viewed as so many
+// lanes); `shared`: groups of 8 invocations load the weights of an iteration once and pass them on by shuffle;
+// `taps`: "point" (1x1, stride 1, no padding), "window", or "transposed" (places of one phase of the strides).
+// Weights: [block][tap][channel][quad] of vec4 over output lanes, so an iteration reads {{ step * quads }} neighbours.
+// Places past the end repeat the last one and write the same value again, so there is no divergence at the border.
+{% set views = 4 // step %}
+{% set kind = {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
+{% set weights = step * quads %}
+@compute @workgroup_size({{ lanes }})
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
+{%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
+  let wi = group_id(wid);
+  let lane = lid % 8u;
+{% if shared %}
+  let base = sid - sid % 8u;
+{% endif %}
+  let first = (wi.x * {{ lanes // 8 }}u + lid / 8u) * {{ 8 * pixels }}u + lane;
+  let block = p.first_block + wi.y;
+  let group = block / p.group_blocks;
+  let quad = (block % p.group_blocks) * {{ quads }}u;
+  let count = min(p.tile_quads, p.group_quads - quad);
+  let out_quad = group * p.group_quads + quad;
+{% if taps == "transposed" %}
+  // One phase of the strides: output place (i, j) * stride + phase, which the taps `first_tap + stride * t` reach.
+  let plane = min(wi.z, p.planes - 1u);
+  let batch = plane / p.phases;
+  let phase = vec2u(plane % p.phases / p.phases_w, plane % p.phases % p.phases_w);
+  let stride = vec2u(p.stride_h, p.stride_w);
+  let extent = (vec2u(p.out_h, p.out_w) - phase + stride - 1u) / stride;
+  let places = extent.x * extent.y;
+  let shifted = phase + vec2u(p.top, p.left);
+  let first_tap = shifted % stride;
+  let start = vec2i(shifted / stride);
+  let tap_count = (max(vec2u(p.kernel_h, p.kernel_w), first_tap) - first_tap + stride - 1u) / stride;
+  let row = extent.y;
+{% else %}
+  let batch = min(wi.z, p.batch - 1u);
+  let places = p.places;
+{% endif %}
+{% for j in range(pixels) %}
+  let m{{ j }} = min(first + {{ 8 * j }}u, places - 1u);
+{% if taps == "point" %}
+  let x{{ j }} = m{{ j }} * p.x_place;
+  let y{{ j }} = m{{ j }} * p.y_place;
+{% elif taps == "window" %}
+  let at{{ j }} = vec2i(vec2u(m{{ j }} / p.out_w * p.stride_h, m{{ j }} % p.out_w * p.stride_w)) - vec2i(p.top, p.left);
+  let y{{ j }} = m{{ j }};
+{% else %}
+  let in{{ j }} = vec2u(m{{ j }} / row, m{{ j }} % row);
+  let at{{ j }} = vec2i(in{{ j }}) + start;
+  let y{{ j }} = (in{{ j }}.x * stride.x + phase.x) * p.out_w + in{{ j }}.y * stride.y + phase.y;
+{% endif %}
+{% for q in range(quads) %}
+  var c{{ j }}_{{ q }} = vec4f(0.0);
+{% endfor %}
+{% endfor %}
+  let x_base = batch * p.x_batch + group * p.group_x;
+  let w_base = wi.y * p.block_vectors{% if shared %} + lane{% endif %};
+{% if taps == "point" %}
+  let w_tap = w_base;
+{% else %}
+{% if taps == "window" %}
+  let tap_count = vec2u(p.kernel_h, p.kernel_w);
+{% endif %}
+  let taps = tap_count.x * tap_count.y;
+  for (var tap = 0u; tap < taps; tap++) {
+    let t = vec2u(tap / tap_count.y, tap % tap_count.y);
+{% if taps == "window" %}
+    let offset = vec2i(t * vec2u(p.dilation_h, p.dilation_w));
+    let w_tap = w_base + tap * p.tap_vectors;
+{% else %}
+    let offset = -vec2i(t);
+    let k = first_tap + t * stride;
+    let w_tap = w_base + (k.x * p.kernel_w + k.y) * p.tap_vectors;
+{% endif %}
+{% for j in range(pixels) %}
+    let s{{ j }} = vec2u(at{{ j }} + offset);  // negative places wrap to large ones
+    let ok{{ j }} = s{{ j }}.x < p.in_h && s{{ j }}.y < p.in_w;
+    let x{{ j }} = select(0u, s{{ j }}.x * p.in_w + s{{ j }}.y, ok{{ j }});
+{% endfor %}
+{% endif %}
+    for (var k = 0u; k < p.steps; k++) {
+      let w_at = w_tap + k * {{ weights }}u;
+{% if shared %}
+{% for i in range(weights // 8) %}
+      let w{{ i }} = load_w(w_at + {{ 8 * i }}u);
+{% endfor %}
+{% else %}
+{% for i in range(weights) %}
+      let b{{ i }} = load_w(w_at + {{ i }}u);
+{% endfor %}
+{% endif %}
+{% if views > 1 %}
+      let x_at = x_base + (k / {{ views }}u) * p.x_quad;
+{% else %}
+      let x_at = x_base + k * p.x_quad;
+{% endif %}
+{% for j in range(pixels) %}
+{% set index = "x_at + x%d" % j if views == 1 else "(x_at + x%d) * %du + k %% %du" % (j, views, views) %}
+{% if taps == "point" %}
+      let a{{ j }} = load_x({{ index }});
+{% else %}
+      let a{{ j }} = select({{ kind }}(0.0), load_x({{ index }}), ok{{ j }});
+{% endif %}
+{% endfor %}
+{% for i in range(step) %}
+{% set lane = "" if step == 1 else "." ~ "xyzw"[i] %}
+{% for q in range(quads) %}
+{% set n = i * quads + q %}
+{% set b = "b%d" % n %}
+{% if shared %}
+      let {{ b }} = subgroupShuffle(w{{ n // 8 }}, base + {{ n % 8 }}u);
+{% endif %}
+{% for j in range(pixels) %}
+      c{{ j }}_{{ q }} = fma(vec4f(a{{ j }}{{ lane }}), {{ b }}, c{{ j }}_{{ q }});
+{% endfor %}
+{% endfor %}
+{% endfor %}
+    }
+{% if taps != "point" %}
+  }
+{% endif %}
+  // The accumulators move down one quad per iteration, so that each place has one store instruction.
+  for (var q = 0u; q < count; q++) {
+    let post = post_y(out_quad + q);
+    let y_at = batch * p.y_batch + (out_quad + q) * p.y_quad;
+{% for j in range(pixels) %}
+    store_y(y_at + y{{ j }}, post, c{{ j }}_0);
+{% endfor %}
+{% for q in range(quads - 1) %}
+{% for j in range(pixels) %}
+    c{{ j }}_{{ q }} = c{{ j }}_{{ q + 1 }};
+{% endfor %}
+{% endfor %}
+  }
+}

@@ -1,0 +1,132 @@
+// Depthwise convolution. Weights lie as [quad][tap] of vec4 over output channels; lanes are neighbouring places.
+//
+// Variant `form`: "rows" (3x3, stride 1, any dilation) and "rows2" (3x3, stride 2) walk down `pixels` columns and keep
+// partial sums of the open output rows, so that each input row is read once per thread; "taps" is any window, `pixels`
+// places per thread; "multiplied" is "taps" where output channel o reads input channel o / multiplier.
+// `shared`: the weights of a quad are loaded once per group of 8 invocations (row forms only).
+{% if form in ("rows", "rows2") %}
+{% set columns = pixels + 2 if form == "rows" else 2 * pixels + 1 %}
+{% set stride = 1 if form == "rows" else 2 %}
+{% macro load_row(name) %}
+      let ok_{{ name }} = u32({{ name }}) < p.in_h;  // a negative place wraps to a large one
+      let at_{{ name }} = x_base + select(0u, u32({{ name }}), ok_{{ name }}) * p.in_w;
+{% for t in range(columns) %}
+      let {{ name }}_{{ t }} = select(vec4f(0.0), load_x(at_{{ name }} + x{{ t }}), ok_{{ name }} && ok{{ t }});
+{% endfor %}
+{% endmacro %}
+{% macro dot3(name, j, r) -%}
+fma({{ name }}_{{ stride * j }}, w{{ 3 * r }}, fma({{ name }}_{{ stride * j + 1 }}, w{{ 3 * r + 1 }}, {{ name }}_{{ stride * j + 2 }} * w{{ 3 * r + 2 }}))
+{%- endmacro %}
+@compute @workgroup_size({{ lanes }})
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
+{%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
+  let wi = group_id(wid);
+  let quad = wi.y;
+  let batch = min(wi.z, p.batch - 1u);
+  let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
+{% if shared %}
+  let base = sid - sid % 8u;
+  let first8 = load_w(quad * 9u + lid % 8u);
+{% for t in range(8) %}
+  let w{{ t }} = subgroupShuffle(first8, base + {{ t }}u);
+{% endfor %}
+  let w8 = load_w(quad * 9u + 8u);
+{% else %}
+{% for t in range(9) %}
+  let w{{ t }} = load_w(quad * 9u + {{ t }}u);
+{% endfor %}
+{% endif %}
+  // Columns and rows of one thread lie `dilation` apart, so that they share their taps.
+  let c = item % p.column_groups;
+  let r = item / p.column_groups;
+  let out_x = c % p.dilation_w + c / p.dilation_w * ({{ pixels }}u * p.dilation_w);
+  let out_y = r % p.dilation_h + r / p.dilation_h * (p.rows * p.dilation_h);
+{% for t in range(columns) %}
+  let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * p.dilation_w) - p.left;
+  let ok{{ t }} = u32(c{{ t }}) < p.in_w;
+  let x{{ t }} = select(0u, u32(c{{ t }}), ok{{ t }});
+{% endfor %}
+  let post = post_y(quad);
+  let x_base = (batch * p.quads + quad) * p.in_h * p.in_w;
+  let y_base = (batch * p.quads + quad) * p.out_h * p.out_w + out_x;
+{% for j in range(pixels) %}
+  var a{{ j }} = vec4f(0.0);
+{% if form == "rows" %}
+  var b{{ j }} = vec4f(0.0);
+{% endif %}
+{% endfor %}
+{% if form == "rows" %}
+  for (var i = 0u; i < p.rows + 2u; i++) {
+    let iy = i32(out_y + i * p.dilation_h) - p.top;
+    let oy = out_y + (i - 2u) * p.dilation_h;
+{{ load_row("iy") }}
+{% for j in range(pixels) %}
+    let f{{ j }} = a{{ j }} + {{ dot3("iy", j, 2) }};
+    a{{ j }} = b{{ j }} + {{ dot3("iy", j, 1) }};
+    b{{ j }} = {{ dot3("iy", j, 0) }};
+{% endfor %}
+    if (i >= 2u && oy < p.out_h) {
+{% else %}
+  for (var i = 0u; i < p.rows + 1u; i++) {
+    let even = i32((out_y + i) * 2u) - p.top;
+    let odd = even + 1;
+    let oy = out_y + i - 1u;
+{{ load_row("even") }}
+{{ load_row("odd") }}
+{% for j in range(pixels) %}
+    let f{{ j }} = a{{ j }} + {{ dot3("even", j, 2) }};
+    a{{ j }} = {{ dot3("even", j, 0) }} + {{ dot3("odd", j, 1) }};
+{% endfor %}
+    if (i >= 1u && oy < p.out_h) {
+{% endif %}
+{% for j in range(pixels) %}
+      if (out_x + {{ j }}u * p.dilation_w < p.out_w) {
+        store_y(y_base + oy * p.out_w + {{ j }}u * p.dilation_w, post, f{{ j }});
+      }
+{% endfor %}
+    }
+  }
+}
+{% else %}
+@compute @workgroup_size({{ lanes }})
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
+  let wi = group_id(wid);
+  let quad = wi.y;
+  let batch = min(wi.z, p.batch - 1u);
+  let first = wi.x * {{ lanes * pixels }}u + lid;
+{% for j in range(pixels) %}
+  let m{{ j }} = min(first + {{ lanes * j }}u, p.places - 1u);
+  let at{{ j }} = vec2i(vec2u(m{{ j }} / p.out_w * p.stride_h, m{{ j }} % p.out_w * p.stride_w)) - vec2i(p.top, p.left);
+  var c{{ j }} = vec4f(0.0);
+{% endfor %}
+{% if form == "multiplied" %}
+  let channel = min((quad * 4u + vec4u(0u, 1u, 2u, 3u)) / p.multiplier, vec4u(p.channels - 1u));
+  let x_base = ((batch * p.x_quads + channel / 4u) * p.in_h * p.in_w) * 4u + channel % 4u;
+{% else %}
+  let x_base = (batch * p.quads + quad) * p.in_h * p.in_w;
+{% endif %}
+  for (var ky = 0u; ky < p.kernel_h; ky++) {
+    for (var kx = 0u; kx < p.kernel_w; kx++) {
+      let w = load_w((quad * p.kernel_h + ky) * p.kernel_w + kx);
+      let offset = vec2i(vec2u(ky * p.dilation_h, kx * p.dilation_w));
+{% for j in range(pixels) %}
+      let s{{ j }} = vec2u(at{{ j }} + offset);
+      let ok{{ j }} = s{{ j }}.x < p.in_h && s{{ j }}.y < p.in_w;
+      let i{{ j }} = select(0u, s{{ j }}.x * p.in_w + s{{ j }}.y, ok{{ j }});
+{% if form == "multiplied" %}
+      let e{{ j }} = x_base + i{{ j }} * 4u;
+      let v{{ j }} = vec4f(load_x(e{{ j }}.x), load_x(e{{ j }}.y), load_x(e{{ j }}.z), load_x(e{{ j }}.w));
+{% else %}
+      let v{{ j }} = load_x(x_base + i{{ j }});
+{% endif %}
+      c{{ j }} = fma(select(vec4f(0.0), v{{ j }}, ok{{ j }}), w, c{{ j }});
+{% endfor %}
+    }
+  }
+  let post = post_y(quad);
+  let y_base = (batch * p.quads + quad) * p.places;
+{% for j in range(pixels) %}
+  store_y(y_base + m{{ j }}, post, c{{ j }});
+{% endfor %}
+}
+{% endif %}

@@ -1,0 +1,71 @@
+// Fully connected: output row n, channels 8 at a time. Weights lie row-major, [output][input quad] of vec4.
+//
+// Variant: `shared`: the 8 invocations of a group split the inputs of 8 outputs (2 quads) and add up by shuffle;
+// otherwise one invocation makes one quad. `flat`: the inputs of a row cross the rows of x's storage, so they are read
+// one by one. The loop over inputs is nested, because some drivers cut a loop after 65,535 iterations.
+{% set outputs = 8 if shared else 4 %}
+{% if flat %}
+fn element(e: u32) -> f32 {
+  let r = e / p.x_channels;
+  let c = e % p.x_channels;
+  return load_x(((r / p.x_places * p.x_quads + c / 4u) * p.x_places + r % p.x_places) * 4u + c % 4u);
+}
+fn input(n: u32, quad: u32) -> vec4f {
+  let ok = lanes_below(quad, p.inputs);
+  let first = n * p.inputs;
+  let e = first + min(vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u), vec4u(p.inputs - 1u));
+  return select(vec4f(0.0), vec4f(element(e.x), element(e.y), element(e.z), element(e.w)), ok);
+}
+{% else %}
+fn input(n: u32, quad: u32) -> vec4f {
+  return load_x((n / p.x_places * p.input_quads + quad) * p.x_places + n % p.x_places);
+}
+{% endif %}
+@compute @workgroup_size({{ lanes }})
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
+  let wi = group_id(wid);
+  let n = wi.y;
+{% if shared %}
+  let lane = lid % 8u;
+  let quad = (wi.x * {{ lanes // 8 }}u + lid / 8u) * 2u;
+{% else %}
+  let quad = wi.x * {{ lanes }}u + lid;
+{% endif %}
+{% for r in range(outputs) %}
+  let row{{ r }} = min(quad * 4u + {{ r }}u, p.outputs - 1u) * p.input_quads;
+  var sum{{ r }} = vec4f(0.0);
+{% endfor %}
+  for (var start = 0u; start < p.input_quads; start += p.chunk) {
+    let end = min(start + p.chunk, p.input_quads);
+{% if shared %}
+    for (var k = start; k < end; k += 8u) {
+      let at = min(k + lane, end - 1u);
+      let x = select(vec4f(0.0), input(n, at), k + lane < end);
+{% else %}
+    for (var at = start; at < end; at++) {
+      let x = input(n, at);
+{% endif %}
+{% for r in range(outputs) %}
+      sum{{ r }} = fma(x, load_w(row{{ r }} + at), sum{{ r }});
+{% endfor %}
+    }
+  }
+  let ones = vec4f(1.0);
+  var low = vec4f(dot(sum0, ones), dot(sum1, ones), dot(sum2, ones), dot(sum3, ones));
+{% if shared %}
+  var high = vec4f(dot(sum4, ones), dot(sum5, ones), dot(sum6, ones), dot(sum7, ones));
+{% for mask in (1, 2, 4) %}
+  low += subgroupShuffleXor(low, {{ mask }}u);
+  high += subgroupShuffleXor(high, {{ mask }}u);
+{% endfor %}
+  let out = quad + lane;
+  let value = select(high, low, lane == 0u);
+  if (lane < 2u && out < p.quads) {
+{% else %}
+  let out = quad;
+  let value = low;
+  if (out < p.quads) {
+{% endif %}
+    store_y((n / p.y_places * p.y_quads + p.first_quad + out) * p.y_places + n % p.y_places, post_y(p.first_quad + out), value);
+  }
+}

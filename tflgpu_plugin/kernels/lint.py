@@ -1,0 +1,174 @@
+"""Rules that generated WGSL must keep, checked on the text without a device.
+
+Each rule stands for something a driver does: slow compiles, wrong answers over a limit, undefined
+shuffles. A rule is a function from a parsed kernel to sentences; `lint` runs them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+MAX_LITERAL_TRIPS = 64
+MAX_SITES = 15
+MAX_INVOCATIONS = 256
+MAX_STORAGE = 8
+MAX_UNIFORM_BYTES = 256
+LANES = 8  # shuffles work in aligned groups of this many lanes
+
+_FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(")
+_SITE = re.compile(r"\b(?:load|store|put)_(\w+)\s*\(")
+_FOR = re.compile(r"\bfor\s*\(([^;]*);([^;]*);")
+_INTEGER = re.compile(r"^\(?\s*(0x[0-9a-fA-F]+|\d+)[ui]?\s*\)?$")
+_SHUFFLE = re.compile(r"\bsubgroup(?:Shuffle|Broadcast|Add|Mul|Min|Max|And|Or|Xor|Elect|All|Any|"
+                      r"Ballot|Inclusive|Exclusive)\w*|\bquad(?:Broadcast|Swap)\w*")  # fmt: skip
+_EXACT = re.compile(r"\b(?:tanh|exp2?|log2?|pow|sqrt|inverseSqrt|sin|cos)\s*\(")
+_HALF = re.compile(r"\bf16\b|\bvec[234]h\b|\bvec[234]<f16>|\d(?:\.\d*)?h\b")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Text without comments, function bodies by name, and the values of its override constants."""
+
+    text: str
+    functions: Mapping[str, str]
+    constants: Mapping[str, float] = field(default_factory=dict)
+
+
+def lint(
+    wgsl: str, constants: Mapping[str, float] | None = None, max_sites: int = MAX_SITES
+) -> list[str]:
+    """Sentences about what is wrong with a kernel; empty when nothing is. `constants` are its
+    override values."""
+    kernel = parse(wgsl, constants)
+    problems = [sentence for rule in RULES for sentence in rule(kernel)]
+    count = sites(kernel)
+    if count > max_sites:
+        problems.append(
+            f"{count} places load or store; over {max_sites} drivers compile slowly, use a loop"
+        )
+    return problems
+
+
+def parse(wgsl: str, constants: Mapping[str, float] | None = None) -> Kernel:
+    """Split WGSL into functions. Raises ValueError when braces do not match."""
+    text = re.sub(r"//[^\n]*", "", wgsl)
+    values = {m[1]: float(m[2]) for m in re.finditer(r"\boverride\s+(\w+)[^=;]*=\s*([\d.]+)", text)}
+    values.update(constants or {})
+    return Kernel(text, dict(_functions(text)), values)
+
+
+def sites(kernel: Kernel) -> int:
+    """Places in the kernel that load or store memory, the accessors' own definitions aside."""
+    return sum(
+        len(_SITE.findall(body))
+        for name, body in kernel.functions.items()
+        if not _accessor(name) and not name.startswith("post_")
+    )
+
+
+def _accessor(name: str) -> bool:
+    return name.startswith(("load_", "store_", "put_"))
+
+
+def _functions(text: str) -> Iterator[tuple[str, str]]:
+    for found in _FUNCTION.finditer(text):
+        start = text.find("{", found.end())
+        depth = 0
+        for place in range(start, len(text)):
+            depth += {"{": 1, "}": -1}.get(text[place], 0)
+            if depth == 0:
+                yield found[1], text[start : place + 1]
+                break
+        else:
+            raise ValueError(f"the braces of function {found[1]} do not match")
+
+
+def loops_with_literal_counts(kernel: Kernel) -> Iterator[str]:
+    """A literal trip count is unrolled by drivers: compile time grows with it."""
+    for header in _FOR.finditer(kernel.text):
+        for side in re.split(r"<=?|>=?|!=", header[2]):
+            literal = _INTEGER.match(side.strip())
+            if literal and int(literal[1], 0) > MAX_LITERAL_TRIPS:
+                yield f"a loop has the literal bound {literal[1]}; take it from the uniform block"
+
+
+def workgroup_size(kernel: Kernel) -> Iterator[str]:
+    """At most 256 invocations (the least that WebGPU promises), and whole groups of 8 lanes along
+    x."""
+    for found in re.finditer(r"@workgroup_size\(([^)]*)\)", kernel.text):
+        sizes = [_value(part.strip(), kernel) for part in found[1].split(",") if part.strip()]
+        if None in sizes:
+            yield f"the workgroup size {found[1]} is neither a number nor an override constant with a value"
+            continue
+        known = [int(size) for size in sizes if size is not None]
+        if prod(known) > MAX_INVOCATIONS:
+            yield f"the workgroup has {prod(known)} invocations, more than {MAX_INVOCATIONS}"
+        if known[0] % LANES:
+            yield f"the workgroup is {known[0]} wide, not a multiple of {LANES}"
+
+
+def _value(text: str, kernel: Kernel) -> float | None:
+    literal = _INTEGER.match(text)
+    return float(int(literal[1], 0)) if literal else kernel.constants.get(text)
+
+
+def storage_bindings(kernel: Kernel) -> Iterator[str]:
+    """WebGPU promises 8 storage buffers per stage."""
+    count = len(re.findall(r"\bvar<storage", kernel.text))
+    if count > MAX_STORAGE:
+        yield f"{count} storage buffers are bound, more than {MAX_STORAGE}"
+
+
+def half_precision(kernel: Kernel) -> Iterator[str]:
+    """tanh, exp and their like are computed in f32: in f16 their errors show."""
+    for statement in re.split(r"[;{}]", kernel.text):
+        if _EXACT.search(statement) and _HALF.search(statement):
+            yield f"a function of f32 is computed in f16: {' '.join(statement.split())}"
+
+
+def shuffles_without_return(kernel: Kernel) -> Iterator[str]:
+    """A lane that has returned gives an undefined value to lanes that shuffle."""
+    for name, body in kernel.functions.items():
+        uses = [m.end() for m in _SHUFFLE.finditer(body)]
+        entry = re.search(rf"@compute[^;{{]*\bfn\s+{name}\b", kernel.text)
+        if uses and entry and re.search(r"\breturn\b", body[: max(uses)]):
+            yield f"{name} returns early before a subgroup operation"
+
+
+def memory_through_accessors(kernel: Kernel) -> Iterator[str]:
+    """Storage types change in the accessors and nowhere else."""
+    operands = re.findall(r"\bvar<storage[^>]*>\s*(\w+)\s*:", kernel.text)
+    for name, body in kernel.functions.items():
+        for operand in operands:
+            short = operand.removesuffix("_data")
+            if re.search(rf"\b{operand}\b", body) and name not in _allowed(short):
+                yield f"{name} touches {operand} without its accessor"
+
+
+def _allowed(operand: str) -> tuple[str, str, str]:
+    return (f"load_{operand}", f"put_{operand}", f"store_{operand}")
+
+
+def uniform_block(kernel: Kernel) -> Iterator[str]:
+    """One slot per dispatch: 32-bit scalars, at most 256 bytes."""
+    for found in re.finditer(r"\bstruct\s+Params\s*\{([^}]*)\}", kernel.text):
+        kinds = [part.split(":")[1].strip() for part in found[1].split(",") if ":" in part]
+        odd = sorted(set(kinds) - {"u32", "i32", "f32"})
+        if odd:
+            yield f"the uniform block holds {', '.join(odd)}, not only 32-bit scalars"
+        if 4 * len(kinds) > MAX_UNIFORM_BYTES:
+            yield f"the uniform block has {4 * len(kinds)} bytes, more than {MAX_UNIFORM_BYTES}"
+
+
+RULES: tuple[Callable[[Kernel], Iterator[str]], ...] = (
+    loops_with_literal_counts,
+    workgroup_size,
+    storage_bindings,
+    half_precision,
+    shuffles_without_return,
+    memory_through_accessors,
+    uniform_block,
+)

@@ -1,0 +1,63 @@
+// Reduction: `p.lanes` threads (a power of two up to 64) share one output vec4, each taking every
+// lanes-th element in blocks of `p.block`, so that sums stay balanced and no loop is long; then a
+// tree in workgroup memory. `start`, `combine` (of a and v) and `finish` (of a) come from the
+// table. `spatial`: all of [spatial] is reduced and the output is [batch][quads]; otherwise any set
+// of axes, by flat row-major element indices.
+var<workgroup> partial: array<vec4f, 64>;
+
+fn combined(a: vec4f, v: vec4f) -> vec4f { return {{ combine }}; }
+
+{% if spatial %}
+fn origin(i: u32) -> u32 { return i * p.count; }
+fn element(start: u32, r: u32) -> vec4f { return load_x(start + r); }
+{% else %}
+// Lane of row-major element e in device storage, counted in scalars.
+fn place(e: vec4u) -> vec4u {
+  let c = e % p.in_channels;
+  let row = e / p.in_channels;
+  let plane = (row / p.in_spatial) * p.in_quads + c / 4u;
+  return 4u * (plane * p.in_spatial + row % p.in_spatial) + c % 4u;
+}
+// The first input element of each lane of output vec4 i; kept axes are collapsed into three groups.
+fn origin(i: u32) -> vec4u {
+  let s = i % p.spatial;
+  let q = (i / p.spatial) % p.quads;
+  let b = i / (p.spatial * p.quads);
+  let c = min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(p.channels - 1u));
+  let o = (b * p.spatial + s) * p.channels + c;
+  return (o / (p.kept_1 * p.kept_2)) * p.kept_stride_0
+    + ((o / p.kept_2) % p.kept_1) * p.kept_stride_1
+    + (o % p.kept_2) * p.kept_stride_2;
+}
+fn element(start: vec4u, r: u32) -> vec4f {
+  let moved = (r / (p.gone_1 * p.gone_2)) * p.gone_stride_0
+    + ((r / p.gone_2) % p.gone_1) * p.gone_stride_1
+    + (r % p.gone_2) * p.gone_stride_2;
+  let at = place(start + moved);
+  return vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
+}
+{% endif %}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
+  let lane = thread % p.lanes;
+  let i = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
+  let start = origin(min(i, p.vectors - 1u));
+  var a = {{ start }};
+  let stretch = p.lanes * p.block;
+  for (var o = lane; o < p.count; o += stretch) {
+    let end = min(o + stretch, p.count);
+    var block = {{ start }};
+    for (var r = o; r < end; r += p.lanes) { block = combined(block, element(start, r)); }
+    a = combined(a, block);
+  }
+  partial[thread] = a;
+  for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) {
+    workgroupBarrier();
+    if (lane < reach) { partial[thread] = combined(partial[thread], partial[thread + reach]); }
+  }
+  if (lane == 0u && i < p.vectors) {
+    a = partial[thread];
+    store_out(i, post_out((i / p.spatial) % p.quads), {{ finish }});
+  }
+}

@@ -1,0 +1,83 @@
+/* What tflite.c, kernel.c and handles.c share. */
+#ifndef TFLGPU_INTERNAL_TFLITE_H
+#define TFLGPU_INTERNAL_TFLITE_H
+
+#include "internal.h"
+
+#include "abi_tflite.h"
+
+/* References: the host's (create to destroy), one per kernel, one per handle that a tensor carries. Hosts may destroy the
+ * delegate before they free kernels and handles. */
+typedef struct tgi_delegate {
+  tgl_delegate host;               /* first, so that the host's pointer is ours */
+  atomic_size_t refs;
+  int64_t number;
+  struct tgi_delegate *next;       /* all that live; under tgi_lock */
+} tgi_delegate;
+
+/* One plan of a kernel. Immutable, so that it can be used after the kernel has dropped it. */
+typedef struct tgi_entry {
+  atomic_size_t refs;
+  int32_t *shapes, *output_shapes; /* for each tensor its rank, then its extents */
+  size_t shape_count, output_shape_count;
+  tg_replay *replay;               /* NULL: cannot be built */
+  char *reason;
+  uint64_t used;                   /* under tgi_lock */
+} tgi_entry;
+
+enum { TGI_MAX_ENTRIES = 8 };
+
+struct tg_kernel {
+  atomic_size_t refs;
+  tgi_delegate *delegate;
+  int64_t number;
+  int32_t *nodes, *inputs, *outputs, *states;      /* nodes are sorted */
+  uint8_t *stays;
+  size_t node_count, input_count, output_count, state_count;
+  tgi_entry *entries[TGI_MAX_ENTRIES];             /* under tgi_lock, like the next four */
+  size_t entry_count;
+  uint64_t clock;
+  tg_replay *newest;               /* of the last run: its buffers hold the outputs that stay */
+  int32_t *handles;                /* of each output, or TGL_NO_HANDLE */
+  atomic_uint live, times_freed;
+  atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
+};
+
+/* ---- tflite.c: delegates and callbacks ------------------------------------------------------------------------------- */
+
+void tgi_delegate_retain(tgi_delegate *delegate);
+void tgi_delegate_release(tgi_delegate *delegate);
+int tgi_report(tgl_context *context, const char *text);   /* to the host; returns TGL_ERROR */
+/* Calls Python's build; fails with a sentence also when the callbacks are gone. */
+int tgi_build(tg_kernel *kernel, tgl_context *context, char *err, size_t err_size);
+/* A kernel of the claim under way on this context whose nodes are these; retained and marked as taken. */
+tg_kernel *tgi_take_claimed(const tgl_context *context, const tgl_partition *partition);
+
+/* ---- entry.c: the plans of a kernel ------------------------------------------------------------------------------------ */
+
+void tgi_entry_release(tgi_entry *entry);
+/* The entry for the present shapes of the inputs, retained, or NULL. */
+tgi_entry *tgi_entry_find(tg_kernel *kernel, const tgl_context *context);
+/* Keep these shapes as one that cannot be built. */
+void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason);
+void tgi_entries_drop(tg_kernel *kernel);
+/* Ranks and extents of tensors, one after the other; NULL without memory. The caller frees it. */
+int32_t *tgi_shapes_of(const tgl_context *context, const int32_t *tensors, size_t tensor_count, size_t *count);
+void tgi_shape_text(const int32_t *shape, char *text, size_t size);
+
+/* ---- kernel.c: the registration ---------------------------------------------------------------------------------------- */
+
+extern const tgl_registration tgi_registration;
+
+/* ---- handles.c: outputs that stay on the device ------------------------------------------------------------------------ */
+
+/* Make the tensor carry output index of the kernel. */
+void tgi_handle_publish(tg_kernel *kernel, size_t index, tgl_tensor *tensor);
+/* The kernel's handles lead nowhere from now on. */
+void tgi_handles_kill(tg_kernel *kernel);
+/* Where the bytes behind a handle are: a retained replay and its output index, or NULL. */
+tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t *index, tg_kernel **kernel);
+int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32_t handle, tgl_tensor *tensor);
+void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *handle);
+
+#endif

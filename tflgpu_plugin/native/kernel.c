@@ -1,0 +1,305 @@
+/* A kernel: one island inside one interpreter, and what the host calls on it. */
+#include "internal_tflite.h"
+
+/* ---- making ------------------------------------------------------------------------------------------------------------- */
+
+static int32_t *copy_list(const int32_t *values, size_t count) {
+  int32_t *list = malloc((count + 1) * sizeof *list);
+  if (list && count) memcpy(list, values, count * sizeof *list);
+  return list;
+}
+
+static int compare(const void *a, const void *b) {
+  int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+  return (left > right) - (left < right);
+}
+
+static bool copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
+  kernel->nodes = copy_list(spec->nodes, kernel->node_count = spec->node_count);
+  kernel->inputs = copy_list(spec->inputs, kernel->input_count = spec->input_count);
+  kernel->outputs = copy_list(spec->outputs, kernel->output_count = spec->output_count);
+  kernel->states = copy_list(spec->states, kernel->state_count = spec->state_count);
+  kernel->handles = malloc((spec->output_count + 1) * sizeof *kernel->handles);
+  kernel->stays = calloc(spec->output_count + 1, 1);
+  if (!kernel->nodes || !kernel->inputs || !kernel->outputs || !kernel->states || !kernel->handles || !kernel->stays)
+    return false;
+  qsort(kernel->nodes, kernel->node_count, sizeof *kernel->nodes, compare);
+  for (size_t i = 0; i < spec->output_count; i++) kernel->handles[i] = TGL_NO_HANDLE;
+  if (spec->stays) memcpy(kernel->stays, spec->stays, spec->output_count);
+  return true;
+}
+
+static void free_kernel(tg_kernel *kernel) {
+  free(kernel->nodes);
+  free(kernel->inputs);
+  free(kernel->outputs);
+  free(kernel->states);
+  free(kernel->handles);
+  free(kernel->stays);
+  free(kernel);
+}
+
+tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, char *err, size_t err_size) {
+  tg_kernel *kernel = NULL;
+  if (!tg_tflite_delegate_number(delegate)) tgi_fail(err, err_size, "This is not a delegate of tflgpu.");
+  else if (!(kernel = calloc(1, sizeof *kernel)) || !copy_spec(kernel, spec))
+    tgi_fail(err, err_size, "Not enough memory for a kernel.");
+  else {
+    kernel->refs = 1;
+    kernel->number = spec->number;
+    kernel->delegate = delegate;
+    tgi_delegate_retain(kernel->delegate);
+    return kernel;
+  }
+  if (kernel) free_kernel(kernel);
+  return NULL;
+}
+
+void tg_kernel_retain(tg_kernel *kernel) { atomic_fetch_add(&kernel->refs, 1); }
+
+void tg_kernel_release(tg_kernel *kernel) {
+  if (!kernel || atomic_fetch_sub(&kernel->refs, 1) != 1) return;
+  tgi_handles_kill(kernel);
+  tgi_entries_drop(kernel);
+  tgi_delegate_release(kernel->delegate);
+  free_kernel(kernel);
+}
+
+void tg_kernel_get_state(tg_kernel *kernel, tg_kernel_state *out) {
+  *out = (tg_kernel_state){.live = kernel->live,
+                           .times_freed = kernel->times_freed,
+                           .runs = kernel->runs,
+                           .failures = kernel->failures,
+                           .uploaded_bytes = kernel->uploaded,
+                           .downloaded_bytes = kernel->downloaded,
+                           .last_nanoseconds = kernel->last_nanoseconds,
+                           .device_inputs = kernel->device_inputs};
+}
+
+/* ---- init, free, prepare ------------------------------------------------------------------------------------------------- */
+
+static void *kernel_init(tgl_context *context, const char *buffer, size_t length) {
+  (void)length;
+  tg_kernel *kernel = tgi_take_claimed(context, (const tgl_partition *)(const void *)buffer);
+  if (kernel) atomic_store(&kernel->live, 1);
+  return kernel;
+}
+
+/* Python may keep the kernel for its report; the GPU memory goes now. */
+static void kernel_free(tgl_context *context, void *data) {
+  (void)context;
+  tg_kernel *kernel = data;
+  if (!kernel) return;
+  atomic_store(&kernel->live, 0);
+  atomic_fetch_add(&kernel->times_freed, 1);
+  tgi_handles_kill(kernel);
+  tgi_entries_drop(kernel);
+  tg_kernel_release(kernel);
+}
+
+static int32_t resize(tgl_context *context, tgl_tensor *tensor, const int32_t *shape) {
+  int32_t rank = shape[0];
+  if (context->resize_tensor_explicit) return context->resize_tensor_explicit(context, tensor, rank, shape + 1);
+  tgl_ints *dims = malloc(sizeof *dims + (size_t)rank * sizeof *shape);
+  if (!dims) return TGL_ERROR;
+  dims->size = rank;
+  memcpy(dims->data, shape + 1, (size_t)rank * sizeof *shape);
+  return context->resize_tensor(context, tensor, dims);
+}
+
+static bool has_shape(const tgl_tensor *tensor, const int32_t *shape) {
+  int32_t rank = tensor->dims ? tensor->dims->size : 0;
+  return rank == shape[0] && (!rank || !memcmp(tensor->dims->data, shape + 1, (size_t)rank * sizeof *shape));
+}
+
+static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, const int32_t *shape) {
+  for (size_t i = 0; i < kernel->output_count; i++, shape += 1 + shape[0]) {
+    tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
+    if (!has_shape(tensor, shape) && resize(context, tensor, shape) != TGL_OK)
+      return tgi_report(context, "tflgpu: the host could not resize an output.");
+  }
+  return TGL_OK;
+}
+
+/* What fails here would leave the interpreter unusable, or put the whole graph on the CPU without a word. So shapes that
+ * cannot be built are remembered, and invoke says why. */
+static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
+  tg_kernel *kernel = node->user_data;
+  if (!kernel) return tgi_report(context, "tflgpu: the host made a kernel that was not asked for.");
+  if (tgi_is_forked()) return TGL_OK;
+  tgi_entry *entry = tgi_entry_find(kernel, context);
+  if (!entry) {
+    char err[1024] = "";
+    if (tgi_build(kernel, context, err, sizeof err)) tgi_entry_refuse(kernel, context, err);
+    entry = tgi_entry_find(kernel, context);
+  }
+  int32_t status = entry && entry->replay ? resize_outputs(context, kernel, entry->output_shapes) : TGL_OK;
+  tgi_entry_release(entry);
+  return status;
+}
+
+/* ---- invoke --------------------------------------------------------------------------------------------------------------- */
+
+/* The ports of one run, and what must stay alive during it. */
+typedef struct ports {
+  tg_port *inputs, *outputs, *states;
+  tg_replay **producers;           /* one reference where an input comes from another island */
+} ports;
+
+static bool make_ports(ports *p, const tg_kernel *kernel) {
+  size_t count = kernel->input_count + kernel->output_count + kernel->state_count;
+  p->inputs = calloc(count + 1, sizeof *p->inputs);
+  p->producers = calloc(kernel->input_count + 1, sizeof *p->producers);
+  if (!p->inputs || !p->producers) return false;
+  p->outputs = p->inputs + kernel->input_count;
+  p->states = p->outputs + kernel->output_count;
+  return true;
+}
+
+static void free_ports(ports *p, const tg_kernel *kernel) {
+  for (size_t i = 0; p->producers && i < kernel->input_count; i++) tg_replay_release(p->producers[i]);
+  free(p->producers);
+  free(p->inputs);
+}
+
+static int wrong_bytes(const tgl_tensor *tensor, uint64_t bytes, char *err, size_t err_size) {
+  return tgi_fail(err, err_size, "Tensor \"%s\" has %zu bytes, but its plan expects %llu.", tensor->name ? tensor->name : "",
+                  tensor->bytes, (unsigned long long)bytes);
+}
+
+static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, char *err, size_t err_size) {
+  char text[128];
+  tgi_shape_text(shape, text, sizeof text);
+  return tgi_fail(err, err_size, "Output tensor \"%s\" has another shape in the host than in its plan, %s.",
+                  tensor->name ? tensor->name : "", text);
+}
+
+/* A stale input holds old bytes on the host. The host copies those of other delegates; ours are taken from the device. */
+static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *replay, size_t i, ports *p, char *err,
+                        size_t err_size) {
+  size_t index;
+  tg_kernel *producer_kernel;
+  tg_replay *producer = NULL;
+  if (tensor->delegate == &kernel->delegate->host)
+    producer = tgi_handle_find(tensor->delegate, tensor->handle, &index, &producer_kernel);
+  if (!producer)
+    return tgi_fail(err, err_size, "Input tensor \"%s\" is stale: its bytes are no longer on the GPU.",
+                    tensor->name ? tensor->name : "");
+  tg_kernel_release(producer_kernel);
+  p->producers[i] = producer;
+  if (producer->outputs[index].bytes != tensor->bytes)
+    return wrong_bytes(tensor, producer->outputs[index].bytes, err, err_size);
+  if (producer->device == replay->device) {
+    p->inputs[i].device = producer->outputs[index].buffer;
+    atomic_fetch_add(&kernel->device_inputs, 1);
+    return 0;
+  }
+  /* The device was replaced between the two plans: through the host. */
+  p->inputs[i].host = tensor->data;
+  return tensor->data ? tg_replay_read_output(producer, index, tensor->data, tensor->bytes, err, err_size)
+                      : tgi_fail(err, err_size, "An input lies on another GPU device and has no memory on the host.");
+}
+
+static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, char *err,
+                       size_t err_size) {
+  for (size_t i = 0; i < kernel->input_count; i++) {
+    tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
+    if (tensor->bytes != replay->inputs[i].bytes) return wrong_bytes(tensor, replay->inputs[i].bytes, err, err_size);
+    p->inputs[i].host = tensor->data;
+    if (!tensor->is_stale) continue;
+    p->inputs[i].host = NULL;
+    if (device_input(kernel, tensor, replay, i, p, err, err_size)) return 1;
+  }
+  return 0;
+}
+
+static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, ports *p, char *err,
+                        size_t err_size) {
+  const int32_t *shape = entry->output_shapes;
+  for (size_t i = 0; i < kernel->output_count; i++, shape += 1 + shape[0]) {
+    tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
+    if (!has_shape(tensor, shape)) return wrong_shape(tensor, shape, err, err_size);
+    if (tensor->bytes != entry->replay->outputs[i].bytes)
+      return wrong_bytes(tensor, entry->replay->outputs[i].bytes, err, err_size);
+    if (!kernel->stays[i]) p->outputs[i].host = tensor->data;
+    if (!kernel->stays[i] && !tensor->data && tensor->bytes)
+      return tgi_fail(err, err_size, "Output tensor \"%s\" has no memory.", tensor->name ? tensor->name : "");
+  }
+  return 0;
+}
+
+static int fill_states(const tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, char *err,
+                       size_t err_size) {
+  for (size_t i = 0; i < kernel->state_count; i++) {
+    tgl_tensor *tensor = &context->tensors[kernel->states[i]];
+    if (tensor->bytes != replay->states[i].bytes) return wrong_bytes(tensor, replay->states[i].bytes, err, err_size);
+    if (!(p->states[i].host = tensor->data))
+      return tgi_fail(err, err_size, "Variable tensor \"%s\" has no memory.", tensor->name ? tensor->name : "");
+  }
+  return 0;
+}
+
+static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *replay) {
+  tg_replay_retain(replay);
+  tgi_lock();
+  tg_replay *before = kernel->newest;
+  kernel->newest = replay;
+  tgi_unlock();
+  tg_replay_release(before);
+  for (size_t i = 0; i < kernel->output_count; i++) {
+    tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
+    if (kernel->stays[i]) tgi_handle_publish(kernel, i, tensor);
+    else tensor->is_stale = false;
+  }
+}
+
+static int run(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, char *err, size_t err_size) {
+  tg_replay *replay = entry->replay;
+  tgi_traffic traffic = {0};
+  ports p = {0};
+  int failed = !make_ports(&p, kernel)
+                   ? tgi_fail(err, err_size, "Not enough memory for a run.")
+                   : fill_inputs(kernel, context, replay, &p, err, err_size) ||
+                         fill_outputs(kernel, context, entry, &p, err, err_size) ||
+                         fill_states(kernel, context, replay, &p, err, err_size) ||
+                         tgi_replay_run(replay, p.inputs, p.outputs, p.states, NULL, &traffic, err, err_size);
+  free_ports(&p, kernel);
+  if (!failed) publish_outputs(kernel, context, replay);
+  atomic_fetch_add(&kernel->uploaded, traffic.uploaded);
+  atomic_fetch_add(&kernel->downloaded, traffic.downloaded);
+  if (!failed) atomic_store(&kernel->last_nanoseconds, traffic.nanoseconds);
+  return failed;
+}
+
+static int run_entry(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, char *err, size_t err_size) {
+  if (!entry) return tgi_fail(err, err_size, "There is no plan for these input shapes; call allocate_tensors().");
+  if (!entry->replay) return tgi_fail(err, err_size, "These input shapes cannot run on the GPU: %s", entry->reason);
+  return run(kernel, context, entry, err, err_size);
+}
+
+static int32_t kernel_invoke(tgl_context *context, tgl_node *node) {
+  tg_kernel *kernel = node->user_data;
+  char err[1024], text[1100];
+  if (!kernel) return tgi_report(context, "tflgpu: the host made a kernel that was not asked for.");
+  int failed;
+  if (tgi_is_forked()) {
+    failed = tgi_enter(err, sizeof err);
+  } else {
+    tgi_entry *entry = tgi_entry_find(kernel, context);
+    failed = run_entry(kernel, context, entry, err, sizeof err);
+    tgi_entry_release(entry);
+  }
+  atomic_fetch_add(failed ? &kernel->failures : &kernel->runs, 1);
+  if (!failed) return TGL_OK;
+  snprintf(text, sizeof text, "tflgpu: %s", err);
+  return tgi_report(context, text);
+}
+
+const tgl_registration tgi_registration = {
+    .init = kernel_init,
+    .free = kernel_free,
+    .prepare = kernel_prepare,
+    .invoke = kernel_invoke,
+    .custom_name = "TflGpuDelegate",
+    .version = 1,
+};

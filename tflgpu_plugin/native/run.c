@@ -1,0 +1,273 @@
+/* Running a replay: write inputs, encode one pass, submit, wait, read outputs. */
+#include <time.h>
+
+#include "internal.h"
+
+enum { MAX_TIMESTAMPS = 4096 };    /* of one query set */
+
+typedef struct run {
+  tg_replay *replay;
+  const tg_port *inputs, *outputs, *states;
+  uint64_t *timestamps;
+  size_t steps;
+  uint64_t readback_bytes;         /* host outputs, then states, each at a multiple of 16 */
+  tgi_traffic traffic;
+} run;
+
+uint64_t tgi_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- profiling ------------------------------------------------------------------------------------------------------ */
+
+static int ready_timestamps(tg_replay *replay, char *err, size_t err_size) {
+  tg_device *device = replay->device;
+  size_t count = replay->step_count + 1;
+  if (!device->timestamps) return tgi_fail(err, err_size, "This adapter cannot take timestamps inside a pass.");
+  if (count > MAX_TIMESTAMPS) return tgi_fail(err, err_size, "Too many dispatches for timestamps (%zu).", count - 1);
+  if (replay->queries) return 0;
+  replay->resolved =
+      tgi_buffer_create(device, count * 8, WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc, err, err_size);
+  if (!replay->resolved) return 1;
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  replay->queries = W(DeviceCreateQuerySet)(
+      device->wgpu, &(WGPUQuerySetDescriptor){.type = WGPUQueryType_Timestamp, .count = (uint32_t)count});
+  int failed = tgi_scope_end(device, mark, "Making a query set", err, err_size);
+  pthread_mutex_unlock(&device->lock);
+  if (!failed) return 0;
+  if (replay->queries) W(QuerySetRelease)(replay->queries);
+  replay->queries = NULL;
+  tg_buffer_release(replay->resolved);
+  replay->resolved = NULL;
+  return 1;
+}
+
+static int read_timestamps(const run *r, char *err, size_t err_size) {
+  size_t count = r->steps + 1, all = r->replay->step_count + 1;
+  if (tgi_buffer_read(r->replay->resolved, 0, r->timestamps, count * 8, err, err_size)) return 1;
+  double period = W(QueueGetTimestampPeriod)(r->replay->device->queue);
+  for (size_t i = 0; i < count; i++) r->timestamps[i] = (uint64_t)((double)r->timestamps[i] * period);
+  for (size_t i = count; i < all; i++) r->timestamps[i] = r->timestamps[count - 1];
+  return 0;
+}
+
+/* ---- before and after the pass -------------------------------------------------------------------------------------- */
+
+static void write_inputs(run *r) {
+  const tg_replay *replay = r->replay;
+  for (size_t i = 0; i < replay->input_count; i++)
+    if (!r->inputs[i].device && replay->inputs[i].bytes) {
+      tgi_write_padded(replay->inputs[i].buffer, r->inputs[i].host, replay->inputs[i].bytes);
+      r->traffic.uploaded += replay->inputs[i].bytes;
+    }
+  for (size_t i = 0; i < replay->state_count; i++) {
+    tgi_slot *state = &replay->states[i];
+    const void *host = r->states[i].host;
+    if (!host || (state->shadow_valid && !memcmp(state->shadow, host, state->bytes))) continue;
+    tgi_write_padded(state->buffer, host, state->bytes);
+    r->traffic.uploaded += state->bytes;
+  }
+}
+
+static void copy(WGPUCommandEncoder encoder, const tg_buffer *from, uint64_t from_offset, const tg_buffer *to,
+                 uint64_t to_offset, uint64_t bytes) {
+  if (bytes)
+    W(CommandEncoderCopyBufferToBuffer)(encoder, from->wgpu, from_offset, to->wgpu, to_offset, tgi_round_up(bytes, 4));
+}
+
+static void encode_inputs(const run *r, WGPUCommandEncoder encoder) {
+  for (size_t i = 0; i < r->replay->input_count; i++) {
+    const tgi_slot *slot = &r->replay->inputs[i];
+    if (r->inputs[i].device) copy(encoder, r->inputs[i].device, r->inputs[i].offset, slot->buffer, 0, slot->bytes);
+  }
+}
+
+static void encode_readback(run *r, WGPUCommandEncoder encoder, const tgi_slot *slot) {
+  copy(encoder, slot->buffer, 0, r->replay->readback, r->readback_bytes, slot->bytes);
+  r->readback_bytes += tgi_round_up(slot->bytes, 16);
+}
+
+static void encode_outputs(run *r, WGPUCommandEncoder encoder) {
+  const tg_replay *replay = r->replay;
+  for (size_t i = 0; i < replay->output_count; i++) {
+    const tgi_slot *slot = &replay->outputs[i];
+    const tg_port *port = &r->outputs[i];
+    if (port->device) copy(encoder, slot->buffer, 0, port->device, port->offset, slot->bytes);
+    if (port->host) encode_readback(r, encoder, slot);
+  }
+  for (size_t i = 0; i < replay->state_count; i++)
+    if (r->states[i].host) encode_readback(r, encoder, &replay->states[i]);
+}
+
+static const uint8_t *take(run *r, const uint8_t *mapped, void *host, uint64_t bytes) {
+  memcpy(host, mapped, bytes);
+  r->traffic.downloaded += bytes;
+  return mapped + tgi_round_up(bytes, 16);
+}
+
+static void take_outputs(run *r, const uint8_t *mapped) {
+  tg_replay *replay = r->replay;
+  for (size_t i = 0; i < replay->output_count; i++)
+    if (r->outputs[i].host) mapped = take(r, mapped, r->outputs[i].host, replay->outputs[i].bytes);
+  for (size_t i = 0; i < replay->state_count; i++) {
+    tgi_slot *state = &replay->states[i];
+    if (!r->states[i].host) continue;
+    mapped = take(r, mapped, r->states[i].host, state->bytes);
+    memcpy(state->shadow, r->states[i].host, state->bytes);
+    state->shadow_valid = true;
+  }
+}
+
+/* ---- one run ---------------------------------------------------------------------------------------------------------- */
+
+static void encode(run *r, WGPUCommandEncoder encoder) {
+  WGPUQuerySet queries = r->timestamps ? r->replay->queries : NULL;
+  encode_inputs(r, encoder);
+  WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
+  tgi_encode_steps(r->replay, pass, r->steps, queries);
+  W(ComputePassEncoderEnd)(pass);
+  W(ComputePassEncoderRelease)(pass);
+  encode_outputs(r, encoder);
+  if (queries)
+    W(CommandEncoderResolveQuerySet)(encoder, queries, 0, (uint32_t)r->steps + 1, r->replay->resolved->wgpu, 0);
+}
+
+static int submit(run *r, tgi_ticket *ticket, char *err, size_t err_size) {
+  tg_device *device = r->replay->device;
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  write_inputs(r);
+  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
+  encode(r, encoder);
+  WGPUBuffer mapping = r->readback_bytes ? r->replay->readback->wgpu : NULL;
+  int failed = tgi_submit(device, encoder, mark, mapping, r->readback_bytes, ticket, err, err_size);
+  pthread_mutex_unlock(&device->lock);
+  return failed;
+}
+
+/* A run whose results all stay on the device is not waited for; the one before it is, so that work does not pile up. */
+static void wait_for_previous(tg_replay *replay, WGPUSubmissionIndex index) {
+  if (replay->has_last_index) tgi_wait(replay->device, replay->last_index);
+  replay->last_index = index;
+  replay->has_last_index = true;
+}
+
+static int finish(run *r, tgi_ticket *ticket, char *err, size_t err_size) {
+  if (!ticket->mapping) {
+    wait_for_previous(r->replay, ticket->index);
+    return 0;
+  }
+  const void *mapped = tgi_collect(r->replay->device, ticket, r->readback_bytes, err, err_size);
+  if (!mapped) return 1;
+  take_outputs(r, mapped);
+  tgi_unmap(ticket);
+  return 0;
+}
+
+static int check_ports(const run *r, char *err, size_t err_size) {
+  const tg_replay *replay = r->replay;
+  if (tg_device_is_lost(replay->device))
+    return tgi_fail(err, err_size, "The GPU device was lost; make a new interpreter or session.");
+  for (size_t i = 0; i < replay->input_count; i++) {
+    const tg_port *port = &r->inputs[i];
+    if (!port->device && !port->host && replay->inputs[i].bytes)
+      return tgi_fail(err, err_size, "Input %zu of the island has no data.", i);
+    if (port->device && port->device->device != replay->device)
+      return tgi_fail(err, err_size, "Input %zu of the island lies on another GPU device.", i);
+  }
+  for (size_t i = 0; i < replay->output_count; i++)
+    if (r->outputs[i].device && r->outputs[i].device->device != replay->device)
+      return tgi_fail(err, err_size, "Output %zu of the island lies on another GPU device.", i);
+  return 0;
+}
+
+/* With the run lock held. */
+static int run_locked(run *r, char *err, size_t err_size) {
+  tgi_ticket ticket;
+  if (check_ports(r, err, err_size)) return 1;
+  if (r->timestamps && ready_timestamps(r->replay, err, err_size)) return 1;
+  if (submit(r, &ticket, err, err_size) || finish(r, &ticket, err, err_size)) {
+    for (size_t i = 0; i < r->replay->state_count; i++) r->replay->states[i].shadow_valid = false;
+    return 1;
+  }
+  return r->timestamps ? read_timestamps(r, err, err_size) : 0;
+}
+
+static void count(run *r, int failed, uint64_t start) {
+  tg_replay *replay = r->replay;
+  r->traffic.nanoseconds = tgi_now() - start;
+  atomic_fetch_add(failed ? &replay->failures : &replay->runs, 1);
+  atomic_fetch_add(&replay->uploaded, r->traffic.uploaded);
+  atomic_fetch_add(&replay->downloaded, r->traffic.downloaded);
+  atomic_store(&replay->last_nanoseconds, r->traffic.nanoseconds);
+}
+
+int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
+                   const tg_run_options *options, tgi_traffic *traffic, char *err, size_t err_size) {
+  static atomic_flag first = ATOMIC_FLAG_INIT;
+  run r = {.replay = replay, .inputs = inputs, .outputs = outputs, .states = states, .steps = replay->step_count};
+  if (options) {
+    r.timestamps = options->timestamps;
+    if (options->stop_after && options->stop_after < r.steps) r.steps = options->stop_after;
+  }
+  if (tgi_enter(err, err_size)) {
+    atomic_fetch_add(&replay->failures, 1);
+    return 1;
+  }
+  uint64_t start = tgi_now();
+  pthread_mutex_lock(&replay->run_lock);
+  int failed = run_locked(&r, err, err_size);
+  pthread_mutex_unlock(&replay->run_lock);
+  count(&r, failed, start);
+  *traffic = r.traffic;
+  if (!atomic_flag_test_and_set(&first)) tgi_register_exit();
+  tgi_leave();
+  return failed;
+}
+
+int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
+                  const tg_run_options *options, char *err, size_t err_size) {
+  tgi_traffic traffic;
+  return tgi_replay_run(replay, inputs, outputs, states, options, &traffic, err, err_size);
+}
+
+/* ---- reading an output later ------------------------------------------------------------------------------------------ */
+
+static int read_output(tg_replay *replay, const tgi_slot *slot, void *host, char *err, size_t err_size) {
+  tg_device *device = replay->device;
+  uint64_t padded = tgi_round_up(slot->bytes, 4);
+  tgi_ticket ticket;
+  if (tg_device_is_lost(device))
+    return tgi_fail(err, err_size, "The GPU device was lost; make a new interpreter or session.");
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
+  copy(encoder, slot->buffer, 0, replay->readback, 0, slot->bytes);
+  int failed = tgi_submit(device, encoder, mark, replay->readback->wgpu, padded, &ticket, err, err_size);
+  pthread_mutex_unlock(&device->lock);
+  if (failed) return 1;
+  const void *mapped = tgi_collect(device, &ticket, padded, err, err_size);
+  if (!mapped) return 1;
+  memcpy(host, mapped, slot->bytes);
+  tgi_unmap(&ticket);
+  atomic_fetch_add(&replay->downloaded, slot->bytes);
+  return 0;
+}
+
+int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, char *err, size_t err_size) {
+  if (index >= replay->output_count) return tgi_fail(err, err_size, "There is no output %zu.", index);
+  const tgi_slot *slot = &replay->outputs[index];
+  if (slot->bytes != bytes)
+    return tgi_fail(err, err_size, "Output %zu has %llu bytes on the GPU, but %llu are asked for.", index,
+                    (unsigned long long)slot->bytes, (unsigned long long)bytes);
+  if (!bytes) return 0;
+  if (tgi_enter(err, err_size)) return 1;
+  pthread_mutex_lock(&replay->run_lock);
+  int failed = read_output(replay, slot, host, err, err_size);
+  pthread_mutex_unlock(&replay->run_lock);
+  tgi_leave();
+  return failed;
+}

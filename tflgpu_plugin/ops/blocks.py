@@ -1,0 +1,248 @@
+"""What conv.wgsl is given: the tile of a thread, the block order of weights, and the launches.
+
+Shared by the families that multiply dense weights: conv, transpose_conv, fully_connected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import gcd, prod
+
+import numpy as np
+
+from tflgpu_plugin.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.lowering import Access, Constant, Lowering, Refused, Source
+from tflgpu_plugin.target import Target
+
+VECTOR_BYTES = 16
+GROUP = 8  # invocations that share weights
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One thread makes `pixels` places of `quads` channel quads, `step` input channels at a time.
+
+    `lanes` is the workgroup's size, `shared` says that groups of 8 lanes share weights by shuffle.
+    """
+
+    pixels: int
+    quads: int
+    step: int
+    lanes: int
+    shared: bool
+
+
+def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
+    """Shapes of the input and the weights. Raises ValueError when one is absent."""
+    x, weights = node.inputs[:2]
+    if x is None or weights is None:
+        raise ValueError(f"node {node.id} ({node.op}) has no input or no weights")
+    return graph.shape(x), graph.shape(weights)
+
+
+def refuse_bias(graph: Graph, node: Node, outputs: int) -> str | None:
+    """The sentence for a bias (input 2) that is not one value per output channel."""
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is not None and prod(graph.shape(bias)) != outputs:
+        return f"The bias has shape {list(graph.shape(bias))} for {outputs} output channels."
+    return None
+
+
+def choose_tile(target: Target, quads: int, channels: int) -> Tile:
+    """The tile for outputs of `quads` channel quads; few distinct ones, so few pipelines.
+
+    Software adapters: the fastest of the tiles measured on lavapipe. Others: tiles in the range of
+    TFLite's GPU delegate, as registers allow.
+    """
+    lanes = GROUP if target.software else 64
+    if not target.shuffles:
+        pixels, step = (8, 1) if target.software else (4, 2)
+        return Tile(pixels, 4 if quads > 2 else 2, step, lanes, False)
+    if quads > 4:
+        wide = Tile(7, 8, 2, lanes, True) if target.software else Tile(4, 8, 2, lanes, True)
+        return replace(wide, step=1) if channels == 1 else wide
+    if quads > 2:
+        return Tile(7 if target.software else 4, 4, 2, lanes, True)
+    return Tile(7 if target.software else 4, 2, 4, lanes, True)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Weights [outputs, taps, depth] in the order [block][tap][channel][quad] of vec4 over outputs.
+
+    `depth` counts input channels of one group. `merged` neighbouring groups form one dense group,
+    zeros between them, so that every dense group starts at a whole quad on both sides.
+    """
+
+    outputs: int
+    taps: int
+    depth: int
+    groups: int
+    quads: int
+
+    @property
+    def merged(self) -> int:
+        if self.groups == 1:
+            return 1
+        filters = self.outputs // self.groups
+        aligned = max(4 // gcd(4, self.depth), 4 // gcd(4, filters))
+        return aligned if self.groups % aligned == 0 else self.groups
+
+    @property
+    def filters(self) -> int:
+        """Outputs of one dense group."""
+        return self.outputs // self.groups * self.merged
+
+    @property
+    def dense_groups(self) -> int:
+        return self.groups // self.merged
+
+    @property
+    def channels(self) -> int:
+        """Input channels of one dense group, in whole quads."""
+        return -(-self.depth * self.merged // 4) * 4
+
+    @property
+    def group_quads(self) -> int:
+        return -(-self.filters // 4)
+
+    @property
+    def group_blocks(self) -> int:
+        return -(-self.group_quads // self.quads)
+
+    @property
+    def tap_vectors(self) -> int:
+        return self.channels * self.quads
+
+    @property
+    def block_vectors(self) -> int:
+        return self.taps * self.tap_vectors
+
+    @property
+    def count(self) -> int:
+        return self.dense_groups * self.group_blocks
+
+
+def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
+    """Blocks `first` to `last` of `data` [outputs, ..., depth], float32."""
+    depth, merged = blocks.depth, blocks.merged
+    source = np.asarray(data, np.float32)
+    source = source.reshape(blocks.dense_groups, blocks.filters, blocks.taps, depth)
+    padded = blocks.group_blocks * blocks.quads * 4
+    shape = (blocks.dense_groups, padded, blocks.taps, blocks.channels)
+    dense = np.zeros(shape, np.float32)
+    each = blocks.filters // merged
+    for k in range(merged):
+        rows = slice(k * each, (k + 1) * each)
+        dense[:, rows, :, k * depth : (k + 1) * depth] = source[:, rows]
+    split = dense.reshape(-1, blocks.quads, 4, blocks.taps, blocks.channels)[first:last]
+    return np.ascontiguousarray(split.transpose(0, 3, 4, 1, 2))
+
+
+def weight_parts(
+    low: Lowering, node: Node, weights: int, blocks: Blocks
+) -> Iterator[tuple[int, int, Source]]:
+    """(first block, last block, source) of each part; several when one is over the limit."""
+    block_bytes = blocks.block_vectors * VECTOR_BYTES
+    fitting = low.target.max_binding_bytes // block_bytes
+    if fitting == 0:
+        raise Refused(
+            node.id,
+            f"The weights of {blocks.quads * 4} output channels take {block_bytes:,} bytes, over "
+            f"this adapter's binding limit of {low.target.max_binding_bytes:,}.",
+        )
+    for first in range(0, blocks.count, fitting):
+        last = min(first + fitting, blocks.count)
+        if low.graph.constant(weights) is None:
+            yield first, last, _packed_on_device(low, node, weights, blocks, first, last)
+        else:
+            yield first, last, _packed(low, weights, blocks, first, last)
+
+
+def _packed(low: Lowering, weights: int, blocks: Blocks, first: int, last: int) -> Constant:
+    vectors = (last - first) * blocks.block_vectors
+    how = ("blocks", blocks, first, last)
+    return low.constant(
+        weights, *how, vectors=vectors, pack=lambda data: pack(data, blocks, first, last)
+    )
+
+
+def _packed_on_device(
+    low: Lowering, node: Node, weights: int, blocks: Blocks, first: int, last: int
+) -> int:
+    """Runtime weights are put in block order by a kernel, into a temporary."""
+    vectors = (last - first) * blocks.block_vectors
+    packed = low.temporary(vectors)
+    low.dispatch(
+        "conv_weights",
+        node,
+        reads={"w": Access(weights, view=1)},
+        writes={"y": packed},
+        grid=(-(-vectors // 64), 1, 1),
+        parameters={
+            "vectors": vectors,
+            "quads": blocks.quads,
+            "channels": blocks.channels,
+            "taps": blocks.taps,
+            "first_block": first,
+            "group_blocks": blocks.group_blocks,
+            "filters": blocks.filters // blocks.merged,
+            "merged": blocks.merged,
+            "depth": blocks.depth,
+            "depth_quads": -(-blocks.depth // 4),
+            "four": 4,
+        },
+        fused=False,
+    )
+    return packed
+
+
+def convolve(
+    low: Lowering,
+    node: Node,
+    blocks: Blocks,
+    tile: Tile,
+    *,
+    kernel: str,
+    taps: str,
+    places: int,
+    planes: int,
+    x_quad: int,
+    parameters: Mapping[str, object],
+) -> None:
+    """Launch `kernel` once per part of the weights: `places` output places in each of `planes`.
+
+    `x_quad` is the distance of channel quads of x in vec4; `parameters` adds those of the `taps`
+    variant and the other distances.
+    """
+    lanes_places = tile.lanes * tile.pixels
+    x, weights = node.inputs[:2]
+    assert x is not None and weights is not None
+    for first, last, source in weight_parts(low, node, weights, blocks):
+        low.dispatch(
+            kernel,
+            node,
+            reads={"x": Access(x, view=tile.step), "w": source},
+            writes={"y": node.outputs[0]},
+            grid=(-(-places // lanes_places), last - first, planes),
+            parameters={
+                "first_block": first,
+                "group_blocks": blocks.group_blocks,
+                "group_quads": blocks.group_quads,
+                "group_x": blocks.channels // 4 * x_quad,
+                "x_quad": x_quad,
+                "tile_quads": tile.quads,
+                "block_vectors": blocks.block_vectors,
+                "steps": -(-blocks.depth * blocks.merged // tile.step),
+                **parameters,
+            },
+            variant={
+                "pixels": tile.pixels,
+                "quads": tile.quads,
+                "step": tile.step,
+                "lanes": tile.lanes,
+                "shared": tile.shared,
+                "taps": taps,
+            },
+        )

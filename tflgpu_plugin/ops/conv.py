@@ -1,0 +1,100 @@
+"""Convolution: x [B, H, W, C], weights [O, KH, KW, C / groups] -> [B, OH, OW, O]."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op, Refusal
+from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_bias
+from tflgpu_plugin.ops.fully_connected import multiply_rows
+from tflgpu_plugin.ops.window import refuse_window, spans
+from tflgpu_plugin.target import Target
+
+
+def _kernel(graph: Graph, node: Node) -> tuple[int, int]:
+    _, weights = operands(graph, node)
+    return weights[1], weights[2]
+
+
+def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+    x, weights = operands(graph, node)
+    if len(x) != 4 or len(weights) != 4:
+        return "A convolution needs an input and weights of 4 dimensions."
+    if min(prod(x), prod(weights)) < 1:
+        return "A convolution of empty tensors is not supported."
+    if x[3] % weights[3]:
+        return f"{x[3]} input channels do not divide into groups of {weights[3]}."
+    if weights[0] % (x[3] // weights[3]):
+        return f"{weights[0]} output channels do not divide into {x[3] // weights[3]} groups."
+    if refusal := refuse_bias(graph, node, weights[0]):
+        return refusal
+    return refuse_window(x, _kernel(graph, node), node.attributes)
+
+
+def _shapes(graph: Graph, node: Node) -> list[Shape]:
+    x, weights = operands(graph, node)
+    rows, columns = spans(x, _kernel(graph, node), node.attributes)
+    return [(x[0], rows.places, columns.places, weights[0])]
+
+
+def _work(graph: Graph, node: Node) -> int:
+    """Multiply-adds: one per output element and weight of a filter."""
+    return prod(_shapes(graph, node)[0]) * prod(operands(graph, node)[1][1:])
+
+
+def _lower(low: Lowering, node: Node) -> None:
+    x, filters = operands(low.graph, node)
+    rows, columns = spans(x, (filters[1], filters[2]), node.attributes)
+    groups = x[3] // filters[3]
+    taps = filters[1] * filters[2]
+    if taps == 1 and groups == 1 and x[1] == x[2] == rows.places == columns.places == 1:
+        multiply_rows(low, node, rows=x[0], places=1)
+        return
+    quads = -(-(filters[0] // groups) // 4)
+    tile = choose_tile(low.target, quads, filters[3])
+    blocks = Blocks(filters[0], taps, filters[3], groups, tile.quads)
+    extent_in, extent_out = x[1] * x[2], rows.places * columns.places
+    parameters: dict[str, object] = {
+        "batch": x[0],
+        "places": extent_out,
+        "x_batch": -(-x[3] // 4) * extent_in,
+        "y_batch": -(-filters[0] // 4) * extent_out,
+        "y_quad": extent_out,
+    }
+    point = taps == 1 and rows.stride == columns.stride == 1 and extent_in == extent_out
+    if point and rows.before == columns.before == 0:
+        parameters |= {"x_place": 1, "y_place": 1}
+    else:
+        parameters |= {
+            "tap_vectors": blocks.tap_vectors,
+            "out_w": columns.places,
+            "in_h": x[1],
+            "in_w": x[2],
+            "kernel_h": filters[1],
+            "kernel_w": filters[2],
+            "stride_h": rows.stride,
+            "stride_w": columns.stride,
+            "dilation_h": rows.dilation,
+            "dilation_w": columns.dilation,
+            "top": np.int32(rows.before),
+            "left": np.int32(columns.before),
+        }
+    convolve(
+        low,
+        node,
+        blocks,
+        tile,
+        kernel="conv",
+        taps="point" if "x_place" in parameters else "window",
+        places=extent_out,
+        planes=x[0],
+        x_quad=extent_in,
+        parameters=parameters,
+    )
+
+
+OPS = (Op("conv_2d", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True),)

@@ -1,0 +1,160 @@
+"""Fully connected: x [..., I], weights [O, I] -> [N, O].
+
+With keep_num_dims the result is x.shape[:-1] + [O].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Shape, geometry
+from tflgpu_plugin.lowering import Access, Lowering, Refused, Source, pack_stored
+from tflgpu_plugin.ops import Op, Refusal
+from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_bias
+from tflgpu_plugin.target import Target
+
+CHUNK = 1 << 15  # input quads per inner loop; a multiple of the 8 lanes that split them
+MANY_ROWS = 8  # from here on rows are treated as the places of a 1x1 convolution
+VECTOR_BYTES = 16
+
+
+def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+    x, weights = operands(graph, node)
+    if len(weights) != 2 or min(prod(x), prod(weights)) < 1:
+        return f"Weights of shape {list(weights)} are not a matrix with elements."
+    outputs, inputs = weights
+    if prod(x) % inputs:
+        return f"{prod(x)} input elements do not divide into rows of {inputs}."
+    if node.attributes.get("keep_num_dims"):
+        if not x or x[-1] != inputs:
+            return f"An input of shape {list(x)} does not end with the {inputs} inputs of a row."
+        if len(x) > 4:
+            return "keep_num_dims is supported for at most 4 dimensions."
+    return refuse_bias(graph, node, outputs)
+
+
+def _shapes(graph: Graph, node: Node) -> list[Shape]:
+    x, (outputs, inputs) = operands(graph, node)
+    if node.attributes.get("keep_num_dims"):
+        return [(*x[:-1], outputs)]
+    return [(prod(x) // inputs, outputs)]
+
+
+def _work(graph: Graph, node: Node) -> int:
+    """Multiply-adds: every input element meets one weight per output."""
+    x, weights = operands(graph, node)
+    return prod(x) * weights[0]
+
+
+def _lower(low: Lowering, node: Node) -> None:
+    x, (_, inputs) = operands(low.graph, node)
+    rows = prod(x) // inputs
+    multiply_rows(low, node, rows=rows, places=low.geometry(node.outputs[0]).spatial)
+
+
+def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
+    """The node's output = its input [rows, I] times weights [O, ..., I] transposed.
+
+    `places` is the output's extent between batch and channels (rows are batch-major over it).
+    """
+    source, weights = node.inputs[:2]
+    assert source is not None and weights is not None
+    shape = low.graph.shape(weights)
+    outputs, inputs = shape[0], shape[-1]
+    x = low.geometry(source)
+    flat = x.channels != inputs
+    if rows >= MANY_ROWS and not flat and (x.spatial == 1 or x.spatial >= MANY_ROWS):
+        _multiply_many(low, node, x, rows, places)
+        return
+    parameters: dict[str, object] = {
+        "inputs": inputs,
+        "input_quads": -(-inputs // 4),
+        "chunk": CHUNK,
+        "x_places": x.spatial,
+        "x_quads": x.quads,
+        "x_channels": x.channels,
+        "y_places": places,
+        "y_quads": -(-outputs // 4),
+    }
+    shared = low.target.shuffles
+    lanes = 8 if low.target.software else 64
+    each = lanes // 4 if shared else lanes  # output quads of a workgroup
+    for first, last, part in _row_parts(low, node, weights):
+        quads = -(-(last - first) // 4)
+        low.dispatch(
+            "fully_connected",
+            node,
+            reads={"x": Access(source, view=1 if flat else 4), "w": part},
+            writes={"y": node.outputs[0]},
+            grid=(-(-quads // each), rows, 1),
+            parameters={
+                **parameters,
+                "outputs": last - first,
+                "quads": quads,
+                "first_quad": first // 4,
+            },
+            variant={"shared": shared, "flat": flat, "lanes": lanes},
+        )
+
+
+def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: int) -> None:
+    """The same as a 1x1 convolution whose places are the rows of each plane of x's storage."""
+    _, shape = operands(low.graph, node)
+    quads = -(-shape[0] // 4)
+    tile = choose_tile(low.target, quads, shape[-1])
+    planes, plane_rows = (1, rows) if x.spatial == 1 else (x.batch, x.spatial)
+    convolve(
+        low,
+        node,
+        Blocks(shape[0], 1, shape[-1], 1, tile.quads),
+        tile,
+        kernel="conv",
+        taps="point",
+        places=plane_rows,
+        planes=planes,
+        x_quad=x.spatial,
+        parameters={
+            "batch": planes,
+            "places": plane_rows,
+            "x_batch": x.quads * x.spatial,
+            "x_place": x.quads if x.spatial == 1 else 1,
+            "y_batch": quads * plane_rows,
+            "y_quad": places,
+            "y_place": quads if places == 1 else 1,
+        },
+    )
+
+
+def _row_parts(low: Lowering, node: Node, weights: int) -> Iterator[tuple[int, int, Source]]:
+    """(first output, last output, rows of the weights in storage order), within the limit."""
+    shape = low.graph.shape(weights)
+    outputs, row = shape[0], -(-shape[-1] // 4)
+    if low.graph.constant(weights) is None:
+        yield 0, outputs, weights
+        return
+    fitting = low.target.max_binding_bytes // (row * VECTOR_BYTES) // 8 * 8
+    if fitting == 0:
+        raise Refused(
+            node.id,
+            f"8 rows of {shape[-1]} weights are over this adapter's binding limit of "
+            f"{low.target.max_binding_bytes:,} bytes.",
+        )
+    for first in range(0, outputs, fitting):
+        last = min(first + fitting, outputs)
+        yield first, last, _packed(low, weights, first, last)
+
+
+def _packed(low: Lowering, weights: int, first: int, last: int) -> Source:
+    shape = low.graph.shape(weights)
+    part = geometry((last - first, shape[-1]))
+
+    def pack(data: Array) -> Array:
+        return pack_stored(data.reshape(shape[0], shape[-1])[first:last], part)
+
+    return low.constant(weights, "rows", first, last, vectors=part.vectors, pack=pack)
+
+
+OPS = (
+    Op("fully_connected", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True),
+)

@@ -1,0 +1,191 @@
+"""Reductions over any set of axes: `mean(x, axes i32 constant): keep_dims`. A further one is a line
+in `REDUCTIONS`.
+
+Axes are negative or not, repeated or not, as in `ResolveAxis` of
+tensorflow/lite/kernels/internal/reference/reduce.h.
+"""
+
+from __future__ import annotations
+
+from math import isqrt, prod
+from typing import NamedTuple
+
+from tflgpu_plugin.graph import Graph, Node, Shape, geometry
+from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.target import Target
+
+GROUP = 64
+LOWEST = "vec4f(-0x1.fffffep+127f)"
+
+
+class Reduction(NamedTuple):
+    """WGSL of a reduction: value of an empty one, step from `a` with element `v`, and result from
+    `a`."""
+
+    start: str
+    combine: str
+    finish: str
+
+
+REDUCTIONS = {
+    "mean": Reduction("vec4f(0.0)", "a + v", "a / p.divisor"),
+}
+MAXIMUM = Reduction(LOWEST, "max(a, v)", "a")
+
+
+class _Run(NamedTuple):
+    """Neighbouring axes that are all reduced or all kept: their joint extent and row-major stride,
+    in elements."""
+
+    reduced: bool
+    extent: int
+    stride: int
+
+
+def reduced_axes(graph: Graph, node: Node) -> set[int]:
+    """The axes to reduce, from 0. Raises ValueError with a sentence when one is out of range."""
+    rank, value = len(graph.shape(_input(node))), graph.constant(node.inputs[1])
+    assert value is not None
+    if rank == 0:  # the host takes any axes of a scalar, and reduces nothing
+        return set()
+    axes = [int(axis) for axis in value.reshape(-1)]
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise ValueError(f"Axis {axis} is out of range for an input of rank {rank}.")
+    return {axis % rank for axis in axes}
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """Output shape: reduced axes become 1 (keep_dims) or go away."""
+    axes, keep = reduced_axes(graph, node), node.attributes["keep_dims"]
+    extents = enumerate(graph.shape(_input(node)))
+    return [tuple(1 if k in axes else n for k, n in extents if keep or k not in axes)]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """A sentence for axes that are not constant or out of range, and for empty or very scattered
+    shapes."""
+    if graph.constant(node.inputs[1]) is None:
+        return "The axes of a reduction must be constant."
+    shape = graph.shape(_input(node))
+    try:
+        axes = reduced_axes(graph, node)
+    except ValueError as error:
+        return str(error)
+    if prod(shape) == 0:
+        return f"An input of {list(shape)} has no elements."
+    runs = _runs(shape, axes)
+    if max(sum(run.reduced for run in runs), sum(not run.reduced for run in runs)) > 3:
+        return "Reduced and kept axes alternate more than three times."
+    return None
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch: over the image when just the middle axes go away, else element by element."""
+    reduction, source, output = REDUCTIONS[node.op], _input(node), node.outputs[0]
+    shape, axes = low.graph.shape(source), reduced_axes(low.graph, node)
+    x, out = geometry(shape), low.geometry(output)
+    image = {k for k in range(1, len(shape) - 1) if shape[k] > 1} if len(shape) <= 4 else set()
+    if {k for k in axes if shape[k] > 1} == image and (x.batch, x.quads) == (out.batch, out.quads):
+        lower_spatial(low, node, reduction)
+    else:
+        _lower_axes(low, node, reduction, _runs(shape, axes))
+
+
+def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
+    """Reduce all of [spatial] of the first input: [batch][quads][spatial] -> [batch][quads], posts
+    applied."""
+    x, out = low.geometry(_input(node)), low.geometry(node.outputs[0])
+    assert (x.batch, x.quads, 1) == (out.batch, out.quads, out.spatial)
+    low.dispatch(
+        "reduce",
+        node,
+        {"x": _input(node)},
+        {"out": node.outputs[0]},
+        _grid(out.vectors, x.spatial),
+        {**_common(out.vectors, x.spatial), "quads": out.quads, "spatial": 1},
+        {"spatial": True, **reduction._asdict()},
+    )
+
+
+def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run]) -> None:
+    x, out = low.geometry(_input(node)), low.geometry(node.outputs[0])
+    kept = _three([run for run in runs if not run.reduced])
+    gone = _three([run for run in runs if run.reduced])
+    count = prod(run.extent for run in gone)
+    parameters: dict[str, object] = {
+        **_common(out.vectors, count),
+        "quads": out.quads,
+        "spatial": out.spatial,
+        "channels": out.channels,
+        "in_quads": x.quads,
+        "in_spatial": x.spatial,
+        "in_channels": x.channels,
+    }
+    for name, three in (("kept", kept), ("gone", gone)):
+        parameters |= {f"{name}_{k}": three[k].extent for k in (1, 2)}
+        parameters |= {f"{name}_stride_{k}": three[k].stride for k in range(3)}
+    low.dispatch(
+        "reduce",
+        node,
+        {"x": Access(_input(node), 1)},
+        {"out": node.outputs[0]},
+        _grid(out.vectors, count),
+        parameters,
+        {"spatial": False, **reduction._asdict()},
+    )
+
+
+def lanes(count: int) -> int:
+    """Threads that share one result of `count` elements: alone while it is cheap, a whole workgroup
+    for long ones."""
+    return 1 if count < 16 else 8 if count < 256 else GROUP
+
+
+def _grid(vectors: int, count: int) -> tuple[int, int, int]:
+    return (-(-vectors * lanes(count) // GROUP), 1, 1)
+
+
+def _common(vectors: int, count: int) -> dict[str, object]:
+    # Blocks of the square root keep both loops short and the rounding error of sums small.
+    each = -(-count // lanes(count))
+    block = isqrt(each - 1) + 1
+    return {
+        "vectors": vectors,
+        "count": count,
+        "lanes": lanes(count),
+        "block": block,
+        "divisor": float(count),
+    }
+
+
+def _runs(shape: Shape, axes: set[int]) -> list[_Run]:
+    """The shape as runs, outermost first; axes of extent 1 do not matter."""
+    runs: list[_Run] = []
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        if shape[axis] > 1 and runs and runs[0].reduced == (axis in axes):
+            runs[0] = runs[0]._replace(extent=runs[0].extent * shape[axis])
+        elif shape[axis] > 1:
+            runs.insert(0, _Run(axis in axes, shape[axis], stride))
+        stride *= shape[axis]
+    return runs
+
+
+def _three(runs: list[_Run]) -> list[_Run]:
+    return [_Run(False, 1, 0)] * (3 - len(runs)) + runs
+
+
+def _input(node: Node) -> int:
+    assert node.inputs[0] is not None
+    return node.inputs[0]
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return prod(graph.shape(_input(node)))
+
+
+OPS = tuple(
+    Op(name, refuse, shapes, lower, "reduction", work=_work, fuses=True) for name in REDUCTIONS
+)

@@ -1,0 +1,114 @@
+"""`resize_bilinear(x, size i32[2] constant): align_corners, half_pixel_centers`.
+
+Where each output place reads is worked out on the CPU in float32, in the order of
+`ComputeInterpolationValues` of tensorflow/lite/kernels/internal/reference/resize_bilinear.h, so
+that no rounding of the GPU moves a neighbour.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.target import Target
+
+GROUP = 64
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """A sentence for another rank than 4, a size that is not two positive constants, and both
+    options at once."""
+    shape, size = graph.shape(_input(node)), graph.constant(node.inputs[1])
+    if len(shape) != 4:
+        return f"Resizing needs an input of rank 4, this one has rank {len(shape)}."
+    if prod(shape) == 0:
+        return f"An input of {list(shape)} has no elements."
+    if size is None:
+        return "The size to resize to must be constant."
+    if size.size != 2 or size.min() < 1:
+        return "The size to resize to must be two positive numbers, height and width."
+    if node.attributes["align_corners"] and node.attributes["half_pixel_centers"]:
+        return "align_corners and half_pixel_centers exclude each other."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """Output [B, size[0], size[1], C]."""
+    shape, (height, width) = graph.shape(_input(node)), _size(graph, node)
+    return [(shape[0], height, width, shape[3])]
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch with a table of places."""
+    source, size = _input(node), node.inputs[1]
+    assert size is not None
+    _, height, width, _ = low.graph.shape(source)
+    align, half = (
+        bool(node.attributes["align_corners"]),
+        bool(node.attributes["half_pixel_centers"]),
+    )
+    out, (out_height, out_width) = low.geometry(node.outputs[0]), _size(low.graph, node)
+
+    def table(_: Array) -> Array:
+        rows = places(height, out_height, align, half)
+        return np.concatenate([rows, places(width, out_width, align, half)])
+
+    key = ("bilinear", height, width, align, half)
+    low.dispatch(
+        "resize",
+        node,
+        {
+            "x": source,
+            "places": low.constant(size, *key, vectors=out_height + out_width, pack=table),
+        },
+        {"out": node.outputs[0]},
+        (-(-out.vectors // GROUP), 1, 1),
+        {
+            "vectors": out.vectors,
+            "quads": out.quads,
+            "spatial": out.spatial,
+            "height": height,
+            "width": width,
+            "out_height": out_height,
+            "out_width": out_width,
+        },
+    )
+
+
+def places(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """float32 [out, 4]: lower and upper input index, fraction between them, 0, for each output
+    index of one axis."""
+    one, half = np.float32(1), np.float32(0.5)
+    scale = np.float32(extent) / np.float32(out)
+    if align_corners and out > 1:
+        scale = np.float32(extent - 1) / np.float32(out - 1)
+    index = np.arange(out, dtype=np.float32)
+    at = (index + half) * scale - half if half_pixel_centers else index * scale
+    lower = np.maximum(np.floor(at), np.float32(0))
+    upper = np.minimum(np.ceil(at), np.float32(extent) - one)
+    # The host's lower index is not cut at the far end: rounding may put it one past the last place.
+    lower = np.minimum(lower, np.float32(extent) - one)
+    table: Array = np.stack([lower, upper, at - lower, np.zeros_like(at)], axis=1)
+    return table
+
+
+def _size(graph: Graph, node: Node) -> tuple[int, int]:
+    size = graph.constant(node.inputs[1])
+    assert size is not None
+    return int(size.reshape(-1)[0]), int(size.reshape(-1)[1])
+
+
+def _input(node: Node) -> int:
+    assert node.inputs[0] is not None
+    return node.inputs[0]
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return 4 * prod(shapes(graph, node)[0])
+
+
+OPS = (Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, fuses=True),)

@@ -1,0 +1,80 @@
+"""`softmax(x): beta`, over the last axis: exp(beta * (x - max)) / sum, as in
+tensorflow/lite/kernels/internal/reference/softmax.h.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.border import from_storage, to_storage
+from tflgpu_plugin.graph import Geometry, Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.reduce import GROUP, lanes
+from tflgpu_plugin.target import Target
+
+LONGEST = 65_535 * GROUP * 4  # channels that a workgroup takes in one loop of 65,535 rounds
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """A sentence for rank 0, an empty input, and a row too long for one loop."""
+    shape = graph.shape(_input(node))
+    if not shape:
+        return "Softmax needs an input of rank 1 at least."
+    if prod(shape) == 0:
+        return f"An input of {list(shape)} has no elements."
+    if shape[-1] > LONGEST:
+        return f"Softmax over {shape[-1]:,} channels is over the limit of {LONGEST:,}."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """The input's shape."""
+    return [graph.shape(_input(node))]
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch over rows of [batch, spatial]; ranks over 4 are row-major and pass through storage
+    of [rows][channels]."""
+    source, output = _input(node), node.outputs[0]
+    shape = low.graph.shape(source)
+    if len(shape) <= 4:
+        _launch(low, node, source, output, low.geometry(source), fused=True)
+        return
+    rows = Geometry(1, -(-shape[-1] // 4), prod(shape[:-1]), shape[-1])
+    packed, result = low.temporary(rows.vectors), low.temporary(rows.vectors)
+    to_storage(low, node, source, packed, rows)
+    _launch(low, node, packed, result, rows, fused=False)
+    from_storage(low, node, result, output, rows)
+
+
+def _launch(low: Lowering, node: Node, source: int, output: int, x: Geometry, fused: bool) -> None:
+    rows, together = x.batch * x.spatial, lanes(x.quads)
+    low.dispatch(
+        "softmax",
+        node,
+        {"x": source},
+        {"out": output},
+        (-(-rows * together // GROUP), 1, 1),
+        {
+            "rows": rows,
+            "spatial": x.spatial,
+            "quads": x.quads,
+            "channels": x.channels,
+            "lanes": together,
+            "beta": float(node.attributes["beta"]),
+        },
+        fused=fused,
+    )
+
+
+def _input(node: Node) -> int:
+    assert node.inputs[0] is not None
+    return node.inputs[0]
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return 4 * prod(graph.shape(_input(node)))
+
+
+OPS = (Op("softmax", refuse, shapes, lower, "transcendental", work=_work, fuses=True),)

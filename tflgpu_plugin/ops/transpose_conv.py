@@ -1,0 +1,103 @@
+"""Transposed convolution: x [B, H, W, I], weights [O, KH, KW, I] -> the given output shape.
+
+Gathered: an output place is reached by every stride-th tap, so places of one phase of the strides
+form an ordinary convolution of stride 1. Padding is that of a convolution from the output back to
+the input (tensorflow/lite/kernels/transpose_conv.cc).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op, Refusal
+from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_bias
+from tflgpu_plugin.target import Target
+
+
+def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+    x, weights = operands(graph, node)
+    if len(x) != 4 or len(weights) != 4:
+        return "A transposed convolution needs an input and weights of 4 dimensions."
+    value = graph.constant(node.inputs[3])
+    if value is None:
+        return "The output shape of a transposed convolution must be a constant."
+    output = tuple(int(extent) for extent in value)
+    if len(output) != 4 or min(output) < 1 or min(prod(x), prod(weights)) < 1:
+        return f"An output shape of {list(output)} is not four positive extents."
+    if output[0] != x[0] or output[3] != weights[0] or x[3] != weights[3]:
+        return f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
+    if min(node.attributes["strides"]) < 1:
+        return "Strides must be at least 1."
+    return refuse_bias(graph, node, weights[0])
+
+
+def _shapes(graph: Graph, node: Node) -> list[Shape]:
+    value = graph.constant(node.inputs[3])
+    assert value is not None
+    return [tuple(int(extent) for extent in value)]
+
+
+def _work(graph: Graph, node: Node) -> int:
+    """Multiply-adds: every input element meets every weight of its channel."""
+    x, weights = operands(graph, node)
+    return prod(x) * prod(weights[:3])
+
+
+def _before(extent: int, kernel: int, stride: int, node: Node) -> int:
+    """Padding in front along one axis of the output.
+
+    With VALID it is 0 unless the output is smaller than the kernel: then the host's division, which
+    rounds towards zero, leaves some.
+    """
+    if node.attributes["padding"] == "same":
+        places = -(-extent // stride)
+    else:
+        places = int((extent + stride - kernel) / stride)
+    return max((places - 1) * stride + kernel - extent, 0) // 2
+
+
+def _lower(low: Lowering, node: Node) -> None:
+    x, filters = operands(low.graph, node)
+    y = low.graph.shape(node.outputs[0])
+    stride_h, stride_w = node.attributes["strides"]
+    tile = choose_tile(low.target, -(-filters[0] // 4), filters[3])
+    blocks = Blocks(filters[0], filters[1] * filters[2], filters[3], 1, tile.quads)
+    phases = min(stride_h, y[1]), min(stride_w, y[2])
+    planes = x[0] * phases[0] * phases[1]
+    convolve(
+        low,
+        node,
+        blocks,
+        tile,
+        kernel="transpose_conv",
+        taps="transposed",
+        places=-(-y[1] // stride_h) * -(-y[2] // stride_w),
+        planes=planes,
+        x_quad=x[1] * x[2],
+        parameters={
+            "planes": planes,
+            "phases": phases[0] * phases[1],
+            "phases_w": phases[1],
+            "stride_h": stride_h,
+            "stride_w": stride_w,
+            "out_h": y[1],
+            "out_w": y[2],
+            "top": _before(y[1], filters[1], stride_h, node),
+            "left": _before(y[2], filters[2], stride_w, node),
+            "kernel_h": filters[1],
+            "kernel_w": filters[2],
+            "tap_vectors": blocks.tap_vectors,
+            "in_h": x[1],
+            "in_w": x[2],
+            "x_batch": -(-x[3] // 4) * x[1] * x[2],
+            "y_batch": -(-y[3] // 4) * y[1] * y[2],
+            "y_quad": y[1] * y[2],
+        },
+    )
+
+
+OPS = (
+    Op("transpose_conv", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True),
+)

@@ -1,0 +1,35 @@
+"""Rewrites of an island's graph before lowering: an ordered list of small pure `Graph -> Graph` functions, a file each.
+
+Every host node stays in exactly one node's `sources`, so reports and timings can name what was merged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+from tflgpu_plugin.graph import Graph
+from tflgpu_plugin.passes.canonical import canonical
+from tflgpu_plugin.passes.fuse_pad import fuse_pad
+from tflgpu_plugin.passes.fuse_posts import fuse_posts
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (canonical, fuse_pad, fuse_posts)
+
+
+def run(graph: Graph) -> Graph:
+    """Apply all passes in order. TFLGPU_DEBUG=2 prints the nodes around each on stderr."""
+    verbose = os.environ.get("TFLGPU_DEBUG") == "2"
+    for rewrite in PASSES:
+        before, graph = graph, rewrite(graph)
+        if verbose:
+            print(f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}", file=sys.stderr)
+    return graph
+
+
+def counts(graph: Graph) -> str:
+    """Number of nodes and how many of each op, for example `3 nodes (2 conv_2d, 1 relu)`."""
+    by_op = Counter(node.op for node in graph.nodes)
+    listed = ", ".join(f"{count} {op}" for op, count in sorted(by_op.items()))
+    return f"{len(graph.nodes)} nodes ({listed})"

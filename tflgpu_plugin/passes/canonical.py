@@ -1,0 +1,35 @@
+"""One form for what a host says in several ways: bias and fused activation become `Post` steps of their node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.graph import Graph, Node, Post
+from tflgpu_plugin.lowering import spread
+
+BIASED = ("conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected")
+BIAS = 2  # its place among the inputs
+ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6", "tanh")
+
+
+def canonical(graph: Graph) -> Graph:
+    """Bias first, then the activation; ops that apply no posts keep both as they are."""
+    return graph.with_nodes([_rewrite(graph, node) for node in graph.nodes])
+
+
+def _rewrite(graph: Graph, node: Node) -> Node:
+    if not ops.table()[node.op].fuses:
+        return node
+    posts = list(node.posts)
+    inputs, attributes = node.inputs, dict(node.attributes)
+    bias = inputs[BIAS] if node.op in BIASED and len(inputs) > BIAS else None
+    if bias is not None and spread(graph, bias, node.outputs[0]) is not None:
+        posts.append(Post("add", bias))
+        inputs = (*inputs[:BIAS], None, *inputs[BIAS + 1 :])
+        bias = None
+    # An activation must not come before a bias that could not be moved.
+    if bias is None and attributes.get("activation") in ACTIVATIONS:
+        posts.append(Post(str(attributes["activation"])))
+        attributes["activation"] = "none"
+    return replace(node, inputs=inputs, attributes=attributes, posts=tuple(posts))

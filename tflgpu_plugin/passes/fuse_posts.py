@@ -1,0 +1,98 @@
+"""Elementwise nodes become steps of the node whose result they change, applied where that result is stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.graph import Graph, Node, Post
+from tflgpu_plugin.lowering import spread
+from tflgpu_plugin.passes.merge import only_reader, sources
+
+UNARY = ("relu", "relu6", "relu_n1_to_1", "logistic", "tanh", "exp")
+# Step when the produced value is the first operand, and when it is the second (None: cannot be).
+BINARY: dict[str, tuple[str, str | None]] = {
+    "add": ("add", "add"),
+    "sub": ("sub", "reverse_sub"),
+    "mul": ("mul", "mul"),
+    "maximum": ("maximum", "maximum"),
+    "minimum": ("minimum", "minimum"),
+    "prelu": ("prelu", None),
+}
+MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adapters promise eight
+
+
+def fuse_posts(graph: Graph) -> Graph:
+    """Merge in execution order, so that a chain collapses into its first node. A residual add goes to the later of its
+    producers; a producer moves to the place of the merged node when its new operand is not there before."""
+    fusion = _Fusion(graph)
+    for node in graph.nodes:
+        for producer in fusion.candidates(node):
+            post = _step(graph, producer, node)
+            if post is not None:
+                fusion.merge(producer, node, post)
+                break
+    return graph.with_nodes([fusion.nodes[number] for number in fusion.order])
+
+
+class _Fusion:
+    """The graph while it changes: nodes by id, their order, and who writes and reads each tensor (ids of nodes)."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes = {node.id: node for node in graph.nodes}
+        self.order = [node.id for node in graph.nodes]
+        self.needed = graph.needed()
+        self.writer = {t: node.id for node in graph.nodes for t in node.outputs}
+        self.readers: dict[int, list[int]] = {}
+        for node in graph.nodes:
+            for tensor in _operands(node):
+                self.readers.setdefault(tensor, []).append(node.id)
+
+    def candidates(self, node: Node) -> list[Node]:
+        """Nodes whose only reader is `node`, once, and which may take it over; the last in order first."""
+        if node.op not in UNARY and node.op not in BINARY:
+            return []
+        made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
+        found = [self.nodes[self.writer[t]] for t in made if t not in self.needed]
+        found = [p for p in found if len(p.outputs) == 1 and ops.table()[p.op].fuses]
+        return sorted(found, key=lambda p: -self.order.index(p.id))
+
+    def merge(self, producer: Node, node: Node, post: Post) -> None:
+        posts = (*producer.posts, post, *node.posts)
+        self.nodes[producer.id] = replace(
+            producer, outputs=node.outputs, posts=posts, sources=sources(producer, node)
+        )
+        del self.nodes[node.id]
+        place, end = self.order.index(producer.id), self.order.index(node.id)
+        # In front the inputs of the producer live shorter, but every operand has to be there already.
+        added = [t for t in _operands(node) if t in self.writer and t not in producer.outputs]
+        if all(self.order.index(self.writer[t]) < place for t in added):
+            del self.order[end]
+        else:
+            self.order[end] = producer.id
+            del self.order[place]
+        for tensor in _operands(node):
+            self.readers[tensor] = [producer.id if n == node.id else n for n in self.readers[tensor]]
+        self.writer |= dict.fromkeys(node.outputs, producer.id)
+
+
+def _operands(node: Node) -> list[int]:
+    """Every tensor that a node reads, once per use."""
+    return [t for t in (*node.inputs, *(p.tensor for p in node.posts)) if t is not None]
+
+
+def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
+    """The step that does what `node` does to the producer's output, or None when there is none."""
+    made, result = producer.outputs[0], node.outputs[0]
+    if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
+        return None
+    if node.op in UNARY:
+        post = Post(node.op)
+    else:
+        place = node.inputs.index(made)
+        name, other = BINARY[node.op][place], node.inputs[1 - place]
+        if name is None or other is None or spread(graph, other, result) is None:
+            return None
+        post = Post(name, other)
+    operands = [p.tensor for p in (*producer.posts, post, *node.posts) if p.tensor is not None]
+    return post if len(operands) <= MAX_OPERANDS else None
