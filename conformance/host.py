@@ -68,13 +68,16 @@ def interpreter(
 
 
 def shapes(model: bytes, host: str | None = None) -> list[tuple[int, ...] | None]:
-    """Shapes of all tensors as the host's CPU kernels find them; empty when the host refuses the
-    model."""
+    """Shapes of all tensors as the host's CPU kernels find them.
+
+    Raises ValueError with the host's words when it refuses the model.
+    """
     try:
         cpu = interpreter(model, host)
         cpu.allocate_tensors()
-    except (ValueError, RuntimeError):
-        return []
+    except (ValueError, RuntimeError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"The host's CPU kernels refuse this model: {text}") from error
     found: dict[int, tuple[int, ...]] = {
         d["index"]: tuple(int(n) for n in d["shape"]) for d in cpu.get_tensor_details()
     }

@@ -191,8 +191,10 @@ class Model:
         return model
 
     def settle(self, host: str | None = None) -> None:
-        """Replace the shapes of computed tensors by those the host's CPU kernels find (nothing when
-        it cannot)."""
+        """Replace the shapes of computed tensors by those the host's CPU kernels find.
+
+        Raises ValueError with the host's words when it refuses the model.
+        """
         from conformance import host as hosts
 
         for tensor, shape in zip(self.tensors, hosts.shapes(self.to_bytes(), host), strict=False):

@@ -63,7 +63,7 @@ OTHERS = [
     fully("relu", (2, 8), (5, 8), activation="RELU", scale=4.0),
     fully("relu6", (2, 8), (5, 8), activation="RELU6", scale=9.0),
     fully("relu_n1_to_1", (2, 8), (5, 8), activation="RELU_N1_TO_1"),
-    fully("tanh", (2, 8), (5, 8), activation="TANH"),
+    fully("fused tanh", (2, 8), (5, 8), activation="TANH", refused=True),
     fully("runtime weights", (2, 9), (6, 9), constant_weights=False),
     fully("runtime weights, no bias", (1, 32), (40, 32), constant_weights=False, bias=False),
     fully("runtime weights, many rows", (20, 9), (6, 9), constant_weights=False),

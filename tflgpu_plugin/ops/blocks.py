@@ -41,11 +41,16 @@ def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
     return graph.shape(x), graph.shape(weights)
 
 
-def refuse_bias(graph: Graph, node: Node, outputs: int) -> str | None:
-    """The sentence for a bias (input 2) that is not one value per output channel."""
+def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
+    """The sentence for a bias (input 2) that is not one value per output, or a fused tanh.
+
+    Hosts' CPU kernels of these ops know no fused tanh and leave it out, so there is no right answer.
+    """
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None and prod(graph.shape(bias)) != outputs:
         return f"The bias has shape {list(graph.shape(bias))} for {outputs} output channels."
+    if node.attributes.get("activation") == "tanh":
+        return f"A tanh fused into {node.op} is not supported; make it an op of its own."
     return None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op, Refusal
-from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_bias
+from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.fully_connected import multiply_rows
 from tflgpu_plugin.ops.window import refuse_window, spans
 from tflgpu_plugin.target import Target
@@ -30,7 +30,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return f"{x[3]} input channels do not divide into groups of {weights[3]}."
     if weights[0] % (x[3] // weights[3]):
         return f"{weights[0]} output channels do not divide into {x[3] // weights[3]} groups."
-    if refusal := refuse_bias(graph, node, weights[0]):
+    if refusal := refuse_epilogue(graph, node, weights[0]):
         return refusal
     return refuse_window(x, _kernel(graph, node), node.attributes)
 

@@ -12,7 +12,7 @@ import numpy as np
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op, Refusal
-from tflgpu_plugin.ops.blocks import operands, refuse_bias
+from tflgpu_plugin.ops.blocks import operands, refuse_epilogue
 from tflgpu_plugin.ops.window import Span, refuse_window, spans
 from tflgpu_plugin.target import Target
 
@@ -31,7 +31,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
     multiplier = node.attributes.get("multiplier") or weights[3] // x[3]
     if weights[3] != x[3] * multiplier:
         return f"{weights[3]} filters are not {multiplier} for each of {x[3]} input channels."
-    if refusal := refuse_bias(graph, node, weights[3]):
+    if refusal := refuse_epilogue(graph, node, weights[3]):
         return refusal
     return refuse_window(x, _kernel(graph, node), node.attributes)
 

@@ -11,7 +11,7 @@ from math import prod
 from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Shape, geometry
 from tflgpu_plugin.lowering import Access, Lowering, Refused, Source, pack_stored
 from tflgpu_plugin.ops import Op, Refusal
-from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_bias
+from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_epilogue
 from tflgpu_plugin.target import Target
 
 CHUNK = 1 << 15  # input quads per inner loop; a multiple of the 8 lanes that split them
@@ -31,7 +31,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
             return f"An input of shape {list(x)} does not end with the {inputs} inputs of a row."
         if len(x) > 4:
             return "keep_num_dims is supported for at most 4 dimensions."
-    return refuse_bias(graph, node, outputs)
+    return refuse_epilogue(graph, node, outputs)
 
 
 def _shapes(graph: Graph, node: Node) -> list[Shape]:

@@ -1,10 +1,14 @@
 """Reshape (also squeeze and expand_dims): the same elements in row-major order under another shape.
 
+The shape is input 1, or attribute `shape` (either may hold one -1), or attribute `squeeze`: axes of extent 1 to remove,
+none meaning all of them.
+
 Nothing moves when both shapes have the same device storage; otherwise one gather by linear index.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from tflgpu_plugin.graph import Graph, Node, Shape
@@ -15,11 +19,22 @@ from tflgpu_plugin.target import Target
 
 
 def requested(graph: Graph, node: Node) -> Shape | None:
-    """The wanted shape as given: the value of input 1, else attribute `shape`; None when it is not constant."""
+    """The wanted shape as given, -1 included; None when it is not constant."""
+    if "squeeze" in node.attributes:
+        assert node.inputs[0] is not None
+        return squeezed(graph.shape(node.inputs[0]), node.attributes["squeeze"])
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         value = graph.constant(node.inputs[1])
         return None if value is None else tuple(int(extent) for extent in value.reshape(-1))
     return tuple(int(extent) for extent in node.attributes["shape"])
+
+
+def squeezed(shape: Shape, axes: Sequence[int]) -> Shape:
+    """`shape` without these axes (negative: from the end). Raises ValueError when one of them is not of extent 1."""
+    removed = {axis % len(shape) if shape else 0 for axis in axes}
+    if any(not -len(shape) <= axis < len(shape) or shape[axis] != 1 for axis in axes):
+        raise ValueError(f"axes {list(axes)} of shape {list(shape)} are not all of extent 1")
+    return tuple(e for k, e in enumerate(shape) if k not in removed and (axes or e != 1))
 
 
 def resolve(wanted: Shape, count: int) -> Shape:

@@ -12,7 +12,7 @@ from math import prod
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op, Refusal
-from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_bias
+from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_epilogue
 from tflgpu_plugin.target import Target
 
 
@@ -30,7 +30,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
     if min(node.attributes["strides"]) < 1:
         return "Strides must be at least 1."
-    return refuse_bias(graph, node, weights[0])
+    return refuse_epilogue(graph, node, weights[0])
 
 
 def _shapes(graph: Graph, node: Node) -> list[Shape]:

@@ -1,0 +1,120 @@
+"""Elementwise ops of two operands: every way two shapes spread over each other, constant or fed, and activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from conformance.cases import Case, Input, constant, seeded
+
+Shape = tuple[int, ...]
+OPTIONS = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
+BROADCAST_5 = {"SUB": 3, "MAXIMUM": 3, "MINIMUM": 3}  # the version that a rank over 4 came with
+
+
+def pair(op: str, name: str, first: Shape, second: Shape, activation: str = "NONE", fixed: str = "", **more: Any) -> Case:
+    """A case; `fixed` names the constant operand: "first", "second" or neither."""
+    given = [
+        constant(seeded(*shape)) if fixed == place else Input(shape, low=-9, high=9)
+        for shape, place in ((first, "first"), (second, "second"))
+    ]
+    options = {"fusedActivationFunction": activation} if op in OPTIONS else {}
+    version = BROADCAST_5.get(op, 1) if max(len(first), len(second)) > 4 else 1
+    return Case(name, op, version, tuple(given), OPTIONS.get(op), options, **more)
+
+
+SPREADS: dict[str, tuple[Shape, Shape]] = {
+    "same": ((1, 5, 7, 8), (1, 5, 7, 8)),
+    "same_odd_batch_3": ((3, 5, 7, 5), (3, 5, 7, 5)),
+    "channel": ((1, 5, 7, 5), (5,)),
+    "channel_rank_4_first": ((1, 1, 1, 17), (2, 3, 5, 17)),
+    "one_value": ((1, 5, 7, 3), (1,)),
+    "scalar_first": ((), (1, 5, 7, 3)),
+    "batch_and_channel": ((3, 5, 7, 5), (3, 1, 1, 5)),
+    "map_of_one_channel": ((1, 5, 7, 5), (1, 5, 7, 1)),
+    "both_ways": ((3, 1, 7, 1), (1, 5, 1, 5)),
+}
+
+# Once is enough for these: the way to fetch operands is the same for all ops.
+ONCE: dict[str, tuple[Shape, Shape]] = {
+    "rows": ((1, 5, 7, 5), (5, 1, 1)),
+    "columns": ((2, 5, 7, 5), (7, 1)),
+    "batch": ((3, 5, 7, 5), (3, 1, 1, 1)),
+    "rank_3_of_4": ((2, 5, 7, 5), (5, 7, 5)),
+    "rank_2_of_4": ((2, 5, 7, 4), (7, 4)),
+    "rank_3_same": ((3, 7, 5), (3, 7, 5)),
+    "rank_3_both_ways": ((3, 1, 5), (1, 7, 1)),
+    "rank_2_same": ((3, 17), (3, 17)),
+    "rank_2_both_ways": ((3, 1), (1, 5)),
+    "rank_2_of_1": ((3, 5), (5,)),
+    "rank_1": ((17,), (17,)),
+    "rank_1_one_value": ((1,), (17,)),
+    "rank_1_scalar": ((17,), ()),
+    "scalars": ((), ()),
+    "one_channel": ((1, 5, 7, 1), (1, 5, 7, 1)),
+    "one_channel_grows": ((1, 5, 7, 1), (4,)),
+    "one_element": ((1, 1, 1, 1), (1, 1, 1, 1)),
+    "one_element_grows": ((1, 1, 1, 1), (1, 3, 2, 5)),
+    "long": ((1, 70_001, 1, 1), (1, 70_001, 1, 1)),
+    "long_column": ((1, 66_000, 1, 2), (2,)),
+}
+
+RANK_5: dict[str, tuple[Shape, Shape]] = {
+    "rank_5_same": ((2, 3, 2, 2, 3), (2, 3, 2, 2, 3)),
+    "rank_5_one_value": ((2, 3, 2, 2, 3), (1,)),
+    "rank_5_scalar_first": ((), (2, 3, 2, 2, 3)),
+    "rank_5_channel": ((2, 3, 2, 2, 3), (3,)),
+    "rank_5_of_4": ((2, 3, 2, 2, 3), (3, 2, 2, 3)),
+    "rank_5_of_4_spread": ((2, 3, 2, 2, 3), (3, 1, 2, 1)),
+    "rank_5_of_4_all": ((1, 3, 2, 2, 3), (3, 2, 2, 3)),
+    "rank_5_both_ways": ((2, 1, 3, 1, 5), (1, 4, 1, 2, 1)),
+}
+
+ACTIVATIONS = ("RELU", "RELU6", "RELU_N1_TO_1", "TANH")
+
+
+def spreads(op: str, table: dict[str, tuple[Shape, Shape]]) -> list[Case]:
+    return [pair(op, name, *shapes) for name, shapes in table.items()]
+
+
+def constants(op: str) -> list[Case]:
+    return [
+        pair(op, "constant_channel", (1, 5, 7, 5), (5,), fixed="second"),
+        pair(op, "constant_value_first", (1,), (1, 5, 7, 8), fixed="first"),
+        pair(op, "constant_map", (2, 5, 7, 5), (5, 7, 5), fixed="second"),
+        pair(op, "constant_same_first", (1, 5, 7, 3), (1, 5, 7, 3), fixed="first"),
+        pair(op, "constant_grows", (1, 1, 1, 5), (1, 5, 7, 1), fixed="first"),
+    ]
+
+
+def special(op: str) -> Case:
+    """Infinities and both zeros against ordinary values."""
+    values = np.array([np.inf, -np.inf, 0.0, -0.0, 3.4e38], np.float32)
+    return Case("special_values", op, 1, (Input((1, 3, 3, 5)), constant(values)), OPTIONS.get(op),
+                {"fusedActivationFunction": "NONE"} if op in OPTIONS else {})  # fmt: skip
+
+
+def logical(name: str, first: Shape, second: Shape, fixed: bool = False) -> Case:
+    other = constant(seeded(*second) > 0, "bool") if fixed else Input(second, "bool")
+    return Case(name, "LOGICAL_AND", 1, (Input(first, "bool"), other), "LogicalAndOptions", {}, output_type="bool")
+
+
+CASES = [
+    *spreads("ADD", SPREADS | ONCE | RANK_5),
+    *spreads("SUB", SPREADS | {"rank_5_of_4_spread": ((3, 1, 2, 1), (2, 3, 2, 2, 3))}),
+    *spreads("MUL", SPREADS | {"rank_5_channel": ((3,), (2, 3, 2, 2, 3))}),
+    *spreads("MAXIMUM", SPREADS | {"rank_5_both_ways": RANK_5["rank_5_both_ways"]}),
+    *spreads("MINIMUM", SPREADS | {"rank_5_same": RANK_5["rank_5_same"]}),
+    *[case for op in (*OPTIONS, "MAXIMUM", "MINIMUM") for case in (*constants(op), special(op))],
+    *[pair(op, a.lower(), (1, 5, 7, 5), (1, 5, 7, 5), a) for op in ("ADD", "SUB", "MUL") for a in ACTIVATIONS],
+    pair("ADD", "relu_spread_rank_5", (2, 1, 3, 1, 5), (1, 4, 1, 2, 1), "RELU"),
+    pair("SUB", "relu6_spread", (1, 5, 7, 1), (5,), "RELU6"),
+    *[logical(name, *shapes) for name, shapes in SPREADS.items()],
+    logical("constant", (1, 5, 7, 5), (5,), fixed=True),
+    logical("rank_1", (17,), (17,)),
+    logical("rank_3", (3, 7, 5), (7, 1)),
+    pair("ADD", "sign_bit", (1, 2, 2, 4), (1, 2, 2, 4), "SIGN_BIT", refused=True),
+    Case("int32", "ADD", 1, (Input((1, 4, 4, 4), "i32"), Input((1, 4, 4, 4), "i32")), "AddOptions",
+         {"fusedActivationFunction": "NONE"}, output_type="i32", refused=True),
+]  # fmt: skip

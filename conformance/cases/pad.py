@@ -1,0 +1,58 @@
+"""PAD, PADV2: each axis alone, whole and broken channel quads, values, ranks 1 to 5."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from conformance.cases import Case, Input, constant
+
+Pairs = Sequence[tuple[int, int]]
+
+
+def pad(name: str, shape: tuple[int, ...], paddings: Pairs, value: float | None = None, **more: Any) -> Case:
+    """PAD, or PADV2 when there is a value."""
+    given = [Input(shape), constant(np.array(paddings, np.int32).reshape(-1, 2), "i32")]
+    version = 4 if len(shape) > 4 else 1
+    if value is None:
+        return Case(name, "PAD", version, tuple(given), "PadOptions", {}, **more)
+    given.append(constant(np.float32(value)))
+    return Case(name, "PADV2", version, tuple(given), "PadV2Options", {}, **more)
+
+
+def space(height: tuple[int, int], width: tuple[int, int]) -> Pairs:
+    return [(0, 0), height, width, (0, 0)]
+
+
+CASES = [
+    pad("space", (1, 5, 7, 8), space((1, 1), (1, 1))),
+    pad("space_odd_batch_3", (3, 5, 7, 5), space((2, 0), (0, 3))),
+    pad("space_three_channels", (1, 5, 7, 3), space((0, 1), (0, 1))),
+    pad("from_1x1", (1, 1, 1, 17), space((3, 2), (1, 4))),
+    pad("batch", (2, 3, 3, 5), [(1, 2), (0, 0), (0, 0), (0, 0)]),
+    pad("channels_after", (1, 3, 5, 5), [(0, 0), (0, 0), (0, 0), (0, 6)]),
+    pad("channels_before", (1, 3, 5, 5), [(0, 0), (0, 0), (0, 0), (3, 0)]),
+    pad("channels_before_a_quad", (1, 3, 5, 5), [(0, 0), (0, 0), (0, 0), (4, 0)]),
+    pad("channels_quads", (2, 3, 5, 8), [(0, 0), (0, 0), (0, 0), (8, 4)]),
+    pad("residual_channels", (1, 4, 4, 3), [(0, 0), (0, 0), (0, 0), (0, 5)]),
+    pad("every_axis", (2, 3, 5, 5), [(1, 1), (2, 0), (0, 2), (1, 2)]),
+    pad("every_axis_quads", (2, 3, 5, 5), [(1, 0), (2, 1), (0, 2), (4, 3)]),
+    pad("nothing", (1, 3, 5, 5), [(0, 0)] * 4),
+    pad("rank_1", (5,), [(3, 2)]),
+    pad("rank_1_quad", (8,), [(4, 4)]),
+    pad("rank_2", (3, 5), [(1, 0), (2, 3)]),
+    pad("rank_2_quad", (3, 5), [(1, 0), (4, 3)]),
+    pad("rank_3", (3, 5, 7), [(1, 0), (0, 2), (3, 3)]),
+    pad("rank_3_space", (3, 5, 7), [(0, 0), (1, 2), (0, 0)]),
+    pad("rank_5", (2, 3, 2, 2, 3), [(0, 1), (1, 0), (0, 0), (2, 1), (1, 1)]),
+    pad("long", (1, 65_537, 1, 1), space((1, 2), (0, 0))),
+    pad("value_space", (1, 5, 7, 5), space((1, 1), (2, 1)), 2.5),
+    pad("value_channels", (1, 3, 5, 5), [(0, 0), (0, 0), (0, 0), (4, 3)], -1.5),
+    pad("value_zero", (1, 3, 5, 5), [(0, 0), (0, 0), (0, 0), (4, 3)], 0.0),
+    pad("value_infinite", (1, 3, 5, 5), space((1, 1), (1, 1)), -np.inf),
+    pad("value_rank_5", (2, 3, 2, 2, 3), [(0, 1), (1, 0), (0, 0), (2, 1), (1, 1)], 7.0),
+    Case("at_run_time", "PAD", 1, (Input((1, 2, 2, 3)), Input((4, 2), "i32", low=0, high=2)), "PadOptions", {},
+         refused=True),
+]  # fmt: skip
