@@ -24,7 +24,7 @@ lint: .venv/ready-dev
 	@$(BIN)/python tools/check.py format lint types
 
 conformance: .venv/ready-dev
-	@$(BIN)/python tools/check.py conformance $(ARGS)
+	@$(BIN)/python tools/check.py conformance -- $(ARGS)
 
 bench: .venv/ready
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -39,7 +39,7 @@ docs: .venv/ready
 .venv/ready: tools/setup.sh tools/constraints.txt $(SOURCES)
 	@sh tools/setup.sh run
 
-.venv/ready-dev: .venv/ready tools/requirements-dev.txt
+.venv/ready-dev: tools/setup.sh tools/constraints.txt $(SOURCES)
 	@sh tools/setup.sh dev
 
 clean:

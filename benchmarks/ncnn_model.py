@@ -1,7 +1,7 @@
 """Writes the demo's MobileNet v1 as an ncnn model: a text file of layers and a file of weights.
 
-Format: https://github.com/Tencent/ncnn/wiki/param-and-model-file-structure (each weight block is preceded by a zero
-word that says float32; a padding of -233 means TensorFlow's SAME).
+Format: https://github.com/Tencent/ncnn/wiki/param-and-model-file-structure (each weight block is
+preceded by a zero word that says float32; a padding of -233 means TensorFlow's SAME).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _SAME = "4=-233"
 
 
 def write(network: Network, folder: Path, name: str = "mobilenet_v1") -> tuple[Path, Path]:
-    """Write NAME.param and NAME.bin; blobs are `in0` ([3, 224, 224], planar) and `out0` (1001 probabilities)."""
+    """Write NAME.param and NAME.bin; blobs are `in0` ([3, 224, 224], planar) and `out0` (1001
+    probabilities).
+    """
     lines, weights, blob = ["Input in0 0 1 in0"], bytearray(), "in0"
     for layer in network.layers:
         if layer.name == "logits":
@@ -39,7 +41,8 @@ def _describe(layer: Layer, source: str) -> str:
     if layer.name == "logits":
         return f"InnerProduct {layer.name} 1 1 {source} {layer.name} 0={CLASSES} 1=1 2={size}"
     kernel = layer.weights.shape[0]
-    common = f"1 1 {source} {layer.name} 0={width} 1={kernel} 3={layer.stride} {_SAME} 5=1 6={size} {_RELU6}"
+    window = f"0={width} 1={kernel} 3={layer.stride} {_SAME}"
+    common = f"1 1 {source} {layer.name} {window} 5=1 6={size} {_RELU6}"
     if layer.kind == "depthwise":
         return f"ConvolutionDepthWise {layer.name} {common} 7={width}"
     return f"Convolution {layer.name} {common}"

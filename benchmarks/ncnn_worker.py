@@ -1,4 +1,5 @@
-"""One engine in its own process: ncnn's Vulkan backend at float32. Speaks the protocol of `benchmarks.engine`.
+"""One engine in its own process: ncnn's Vulkan backend at float32. Speaks the protocol of
+`benchmarks.engine`.
 
 Runs under the interpreter of ncnn's own environment, so it imports nothing of ours.
 Usage: ncnn_worker.py PARAM BIN INPUT.npy OUTPUT.npy
@@ -7,16 +8,19 @@ Usage: ncnn_worker.py PARAM BIN INPUT.npy OUTPUT.npy
 import json
 import sys
 import time
+from typing import Any
 
 import ncnn
 import numpy as np
 
 
-def main(param, weights, source, result):
+def main(param: str, weights: str, source: str, result: str) -> None:
     image = np.load(source)[0].transpose(2, 0, 1).copy()
     if ncnn.get_gpu_count() == 0:
         raise SystemExit("ncnn sees no Vulkan device")
-    ncnn.get_gpu_device(0)  # the device is made here, outside the measured time, as for every engine
+    ncnn.get_gpu_device(
+        0
+    )  # the device is made here, outside the measured time, as for every engine
     start = time.perf_counter()
     net = ncnn.Net()
     net.opt.use_vulkan_compute = True
@@ -26,7 +30,7 @@ def main(param, weights, source, result):
     net.load_param(param)
     net.load_model(weights)
 
-    def run():
+    def run() -> Any:
         with net.create_extractor() as extractor:
             extractor.input("in0", ncnn.Mat(image))
             _, out = extractor.extract("out0")
@@ -36,7 +40,16 @@ def main(param, weights, source, result):
     first = time.perf_counter() - start
     np.save(result, value.reshape(1, -1))
     name = ncnn.get_gpu_info(0).device_name()
-    print(json.dumps({"engine": f"ncnn {ncnn.__version__} Vulkan f32", "device": name, "first_ms": first * 1e3}), flush=True)
+    print(
+        json.dumps(
+            {
+                "engine": f"ncnn {ncnn.__version__} Vulkan f32",
+                "device": name,
+                "first_ms": first * 1e3,
+            }
+        ),
+        flush=True,
+    )
     for line in sys.stdin:
         times = []
         for _ in range(int(line)):

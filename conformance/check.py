@@ -95,10 +95,6 @@ def judge(
 
 def delegate_works() -> bool:
     """Whether `load_delegate` can be used here."""
-    from tflgpu_plugin import native
-
-    if not hasattr(native, "load"):
-        return False
     try:
         host.load_delegate()
     except Exception:  # whatever is missing, the caller has another way
@@ -115,7 +111,8 @@ def direct(case: Case) -> Result:
     graph = reader.graph(case)
     if case.refused:
         return _must_refuse(case, graph)
-    expected = host.cached_on_cpu(models.build(case), feeds)
+    model = models.build(case)
+    expected = host.cached_on_cpu(model, feeds, *host.oracle(model))
     states = {t: np.zeros(graph.shape(t), np.float32) for t, _ in graph.states}
     fed = dict(zip(graph.inputs, feeds[0], strict=True))
     found: dict[int, Any] = harness.run_graph(graph, fed, states)
@@ -141,14 +138,16 @@ def through_host(
     """
     feeds = host.case_feeds(case)
     model = models.build(case)
-    run = host.run_on_gpu(model, feeds, name, options)
+    name, kernels = host.oracle(model, name)
+    run = host.run_on_gpu(model, feeds, name, options, kernels)
     placement = run.placement
     if case.refused:
         return _refusal(case, placement)
     if placement.on_gpu != 1 or placement.runs != (len(feeds),) or placement.failures:
         why = " ".join(placement.sentences) or str(placement)
         return Result(case, False, f"the node did not run on the GPU: {why}")
-    return judge(case, feeds, host.cached_on_cpu(model, feeds, name), run.outputs)
+    expected = host.cached_on_cpu(model, feeds, name, kernels)
+    return judge(case, feeds, expected, run.outputs)
 
 
 def _refusal(case: Case, placement: host.Placement) -> Result:

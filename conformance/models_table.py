@@ -18,7 +18,7 @@ from typing import Any
 os.environ.setdefault("LP_NUM_THREADS", "2")
 
 from conformance import host, real_models  # noqa: E402  (the driver reads its variables when it loads)
-from tests import model_inputs  # noqa: E402
+from conformance import model_inputs  # noqa: E402
 
 HEADER = ("model", "GPU / nodes", "islands", "largest error", "CPU ms", "ours ms")
 

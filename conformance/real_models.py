@@ -13,7 +13,7 @@ import numpy as np
 
 from conformance import host, models
 from conformance.host import Array, Feed, Outputs, Placement
-from tests import model_inputs
+from conformance import model_inputs
 
 RELATIVE = 1e-4  # of the output's largest magnitude
 OWN = 4.0  # times the difference between the host's optimized and reference kernels
@@ -88,7 +88,7 @@ def compare(
     content = before_final(model_inputs.path(entry).read_bytes())
     feeds = model_inputs.feeds(entry)
     arrays = list(feeds.values())
-    kernels = "reference" if host.registers(content, name, "reference") else "optimized"
+    name, kernels = host.oracle(content, name)
     expected = reference(content, arrays, name, kernels)
     own = reference(content, arrays, name, "optimized") if kernels == "reference" else expected
     run = fresh_runs(content, arrays, name, options, kernels)

@@ -15,7 +15,7 @@ import pytest
 
 from conformance import host, real_models
 from conformance.host import Outputs
-from tests import model_inputs
+from conformance import model_inputs
 
 MODELS = model_inputs.models()
 DETECTORS = {

@@ -1,0 +1,155 @@
+"""Providers: the doors through which hosts hand over graphs, found as entry points and imported
+only when needed.
+
+A provider is the object (often a module) behind an entry point of the group
+`tflgpu_plugin.providers`. The built-in doors are found in this way too, and in no other. A package
+that brings its own host imports this module and `tflgpu_plugin.graph`, nothing else of the plugin:
+
+>>> claim = providers.claim(graph)                       # doctest: +SKIP
+>>> outputs = claim.islands[0].run(inputs)               # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from tflgpu_plugin.engine import BuildError, Claim, Instance, Island
+    from tflgpu_plugin.graph import Form, Graph, Node, Quantization, Shape, Tensor
+    from tflgpu_plugin.options import OptionError, Options
+    from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
+
+GROUP = "tflgpu_plugin.providers"
+
+__all__ = [
+    "GROUP", "AdapterInfo", "BuildError", "Claim", "Form", "Graph", "Instance", "Island",
+    "NoAdapter", "Node", "OptionError", "Options", "Provider", "ProviderError", "Quantization",
+    "Shape", "Tensor", "claim", "discover", "find",
+]  # fmt: skip
+
+_HOMES = {
+    "AdapterInfo": "runtime.adapter", "NoAdapter": "runtime.adapter", "BuildError": "engine",
+    "Claim": "engine", "Instance": "engine", "Island": "engine", "OptionError": "options",
+    "Options": "options", "Form": "graph", "Graph": "graph", "Node": "graph",
+    "Quantization": "graph", "Shape": "graph", "Tensor": "graph",
+}  # fmt: skip
+
+
+class ProviderError(RuntimeError):
+    """A provider is not there or cannot be used; the text says what to do."""
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """What stands behind an entry point; a module will do. `name` is that of the entry point.
+
+    `install` says what to install when the host is missing, for example "pip install
+    tflite-runtime". A provider may have more functions; those are between it and its host.
+    """
+
+    name: str
+    description: str
+    install: str
+
+    def connect(self) -> None:
+        """Make the provider known to its host. Called when it is first needed; must be harmless
+        when repeated.
+
+        Raises ProviderError with a sentence.
+        """
+
+
+@functools.cache
+def discover() -> Mapping[str, Provider]:
+    """All providers that can be imported, by name. One that cannot is left out with a warning that
+    says what to install. `discover.cache_clear()` looks again.
+    """
+    import entrypoints
+
+    found: dict[str, Provider] = {}
+    for point in entrypoints.get_group_all(GROUP):
+        if point.name in found:
+            warnings.warn(
+                f"Two packages bring a provider {point.name!r}; the first is used.", stacklevel=2
+            )
+            continue
+        provider = _load(point)
+        if provider is not None:
+            found[point.name] = provider
+    return found
+
+
+def find(name: str) -> Provider:
+    """The provider of this name. Raises ProviderError with a sentence that lists the others."""
+    found = discover()
+    if name not in found:
+        others = ", ".join(found) or "none"
+        raise ProviderError(
+            f"There is no provider {name!r} in the entry-point group {GROUP} (found: {others}). "
+            "Reinstall tflgpu-plugin, or the package that brings the provider."
+        )
+    return found[name]
+
+
+def _load(point: Any) -> Provider | None:
+    """The object behind an entry point, or None with a warning."""
+    package = getattr(point.distro, "name", "") or point.module_name.split(".")[0]
+    try:
+        provider = point.load()
+    except Exception as error:  # whatever a third party's import raises must not hurt the others
+        _warn_unusable(point, package, _advice(error, point, package))
+        return None
+    if isinstance(provider, Provider):
+        return provider
+    lacking = "it lacks name, description, install or connect()"
+    _warn_unusable(point, package, f"{lacking}. Update {package}.")
+    return None
+
+
+def _warn_unusable(point: Any, package: str, reason: str) -> None:
+    text = f"The provider {point.name!r} of {package} cannot be used: {reason}"
+    warnings.warn(text, stacklevel=4)
+
+
+def _advice(error: Exception, point: Any, package: str) -> str:
+    extras = ",".join(point.extras or ())
+    target = f"{package}[{extras}]" if extras else package
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        module = error.name.split(".")[0]
+        return (
+            f"it needs the module {module!r}. Install that (pip install {module}), or the package "
+            f"with all it needs (pip install '{target}')."
+        )
+    return (
+        f"importing it failed ({type(error).__name__}: {error}). Reinstall it with: "
+        f"pip install --force-reinstall '{target}'"
+    )
+
+
+def claim(
+    graph: Graph,
+    options: Options | Mapping[str, object] | None = None,
+    grouping: Callable[[Sequence[int]], list[list[int]]] | None = None,
+) -> Claim:
+    """Hand over a host's graph; get back built islands and a sentence for every other node.
+
+    `options` are the plugin's options, parsed or as a host gives them. `grouping` maps node ids to
+    the groups in which the host would replace them; without it convex islands are formed. Raises
+    OptionError or NoAdapter with a sentence.
+    """
+    from tflgpu_plugin import engine
+    from tflgpu_plugin.options import Options, parse
+
+    parsed = options if isinstance(options, Options) else parse(options)
+    return engine.claim(graph, parsed, grouping)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"tflgpu_plugin.{_HOMES[name]}"), name)

@@ -45,7 +45,9 @@ class Build:
 
     def conv(self, x: int, shape: Shape = MAP, **attributes: Any) -> int:
         weights = self.constant(np.zeros((shape[-1], 3, 3, 8), np.float32))
-        return self.op("conv_2d", x, weights, None, shape=shape, **{"padding": "same", **attributes})
+        return self.op(
+            "conv_2d", x, weights, None, shape=shape, **{"padding": "same", **attributes}
+        )
 
     def graph(self, *outputs: int) -> Graph:
         graph = Graph(self.tensors, tuple(self.nodes), tuple(self.inputs), outputs)
@@ -80,7 +82,10 @@ def test_bias_and_activation_become_posts_in_that_order() -> None:
 
 def test_the_output_shape_of_a_transposed_convolution_stays() -> None:
     b = Build()
-    weights, bias = b.constant(np.zeros((8, 1, 1, 8), np.float32)), b.constant(np.ones(8, np.float32))
+    weights, bias = (
+        b.constant(np.zeros((8, 1, 1, 8), np.float32)),
+        b.constant(np.ones(8, np.float32)),
+    )
     size = b.constant(np.array(MAP, np.int32))
     y = b.op("transpose_conv", b.input(), weights, bias, size, padding="same", activation="none")
     (node,) = after(canonical, b.graph(y)).nodes
@@ -96,7 +101,10 @@ def test_an_op_that_applies_no_posts_keeps_its_activation() -> None:
 
 
 def pad_and_conv(
-    paddings: Sequence[Sequence[int]], padding: Any = "valid", value: Any = None, op: str = "conv_2d"
+    paddings: Sequence[Sequence[int]],
+    padding: Any = "valid",
+    value: Any = None,
+    op: str = "conv_2d",
 ) -> Graph:
     b = Build()
     given = [b.input(), b.constant(np.array(paddings, np.int32))]
@@ -207,7 +215,15 @@ def unfused(kind: str) -> Graph:
 
 @pytest.mark.parametrize(
     "kind",
-    ["twice the same", "output", "two readers", "grows", "spread", "prelu of something else", "reshape"],
+    [
+        "twice the same",
+        "output",
+        "two readers",
+        "grows",
+        "spread",
+        "prelu of something else",
+        "reshape",
+    ],
 )
 def test_not_fused(kind: str) -> None:
     graph = unfused(kind)
@@ -234,7 +250,9 @@ def test_a_state_is_written_by_its_own_node() -> None:
     assert after(fuse_posts, graph) == graph
 
 
-def test_run_prints_node_counts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_node_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("TFLGPU_DEBUG", "2")
     b = Build()
     passes.run(b.graph(b.op("relu", b.conv(b.input()))))

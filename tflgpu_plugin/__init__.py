@@ -1,0 +1,127 @@
+"""A GPU for TensorFlow Lite (and soon ONNX Runtime): one kernel library, and a door for each host.
+
+Importing this package loads its shared library into the process. That is its one side effect, and
+the reason why a host's own `load_delegate("tflgpu")` then finds the name. Everything else is
+imported when it is first used.
+
+>>> import tflgpu_plugin                                                                     # doctest: +SKIP
+>>> interpreter = Interpreter(path, experimental_delegates=[load_delegate("tflgpu")])        # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import atexit as _atexit
+import ctypes as _ctypes
+from typing import TYPE_CHECKING, Any
+
+from tflgpu_plugin import native as _native
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tflgpu_plugin.reports import NodeReport, Report
+
+__all__ = ["get_library_path", "last_report", "load_delegate", "on_refusal", "report"]
+
+on_refusal: Callable[[NodeReport], None] | None = None
+"""Set it to a function to hear of each node that stays on the CPU (called once per node, with a
+NodeReport).
+"""
+
+
+def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None) -> Any:
+    """A delegate for `Interpreter(..., experimental_delegates=[...])`: the `load_delegate` of the
+    TFLite host that is imported, or else installed (ai-edge-litert, tflite-runtime, TensorFlow).
+
+    Raises ValueError with a sentence for a bad option or when no adapter can be used, ImportError
+    when there is no host.
+    """
+    return _door("tflite").load_delegate(library, options)
+
+
+def report(target: Any) -> Report:
+    """What became of the graphs that were handed to this delegate, as of now. Raises TypeError for
+    anything else.
+    """
+    from tflgpu_plugin import providers
+
+    for provider in providers.discover().values():
+        ask = getattr(provider, "report", None)
+        found = ask(target) if ask else None
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+    raise TypeError(
+        f"report() takes a delegate of this plugin that is still in use, not {target!r}."
+    )
+
+
+def last_report() -> Report | None:
+    """The newest report of this thread; None when nothing was handed over on it."""
+    from tflgpu_plugin import providers
+
+    for provider in providers.discover().values():
+        ask = getattr(provider, "last_report", None)
+        found = ask() if ask else None
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+    return None
+
+
+def get_library_path() -> str:
+    """The absolute path of the shared library."""
+    return str(_native.library_path())
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tflgpu-plugin")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _door(name: str) -> Any:
+    """A connected provider. Raises ProviderError with a sentence when it is not there."""
+    from tflgpu_plugin import providers
+
+    provider = providers.find(name)
+    provider.connect()
+    return provider
+
+
+# The first delegate comes through this stub, which connects the door; native code calls the door
+# itself from then on. The three pointers are tg_tflite_callbacks of native/tflgpu.h, declared with
+# ctypes because reading the headers takes longer than everything else here.
+_CREATE = _ctypes.CFUNCTYPE(
+    _ctypes.c_int64,
+    _ctypes.c_void_p,
+    _ctypes.c_void_p,
+    _ctypes.c_size_t,
+    _ctypes.c_void_p,
+    _ctypes.c_size_t,
+)
+
+
+@_CREATE
+def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
+    try:
+        return int(_door("tflite").create(keys, values, count, err, err_size))
+    except Exception as error:
+        text = str(error).encode()[: err_size - 1] + b"\0"
+        _ctypes.memmove(err, text, len(text))
+        return 0
+
+
+def _load() -> Any:
+    """Load the library and register the stub. It has to be loaded by its absolute path: loaders
+    match bare names with the SONAMEs of what is loaded already.
+    """
+    library = _ctypes.CDLL(str(_native.library_path()))
+    stubs = (_ctypes.c_void_p * 3)(_ctypes.cast(_create, _ctypes.c_void_p).value, None, None)
+    library.tg_tflite_set_callbacks.restype = None
+    library.tg_tflite_set_callbacks(stubs)
+    _atexit.register(library.tg_tflite_set_callbacks, None)
+    return library
+
+
+_library = _load()

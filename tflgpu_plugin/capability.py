@@ -1,7 +1,8 @@
-"""support(): the one place that decides whether a node can run on a target. The answer is None or a sentence.
+"""support(): the one place that decides whether a node can run on a target. The answer is None or
+a sentence.
 
-It joins what others state as data: the provider's row (versions, documented editions), the op's row (types, constraint)
-and the quirk rows below (drivers on which an op is known to go wrong).
+It joins what others state as data: the provider's row (versions, documented editions), the op's
+row (types, constraint) and the quirk rows below (drivers on which an op is known to go wrong).
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
 MAX_RANK = 5
 TYPE_NAMES = {
-    "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8", "i16": "int16",
-    "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
+    "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
+    "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
+    "u64": "uint64",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Quirk:
-    """A known wrong result: on adapters whose name contains `adapter` (any case) and whose driver version is in
-    [`first`, `last`] (None: open end; versions compare number by number), nodes of `op` that meet `condition` are
-    refused with `reason`, a sentence that ends with where the report is."""
+    """A known wrong result: on adapters whose name contains `adapter` (any case) and whose driver
+    version is in [`first`, `last`] (None: open end; versions compare number by number), nodes of
+    `op` that meet `condition` are refused with `reason`, a sentence that ends with where the
+    report is.
+    """
 
     adapter: str
     op: str
@@ -55,8 +59,8 @@ QUIRKS: list[Quirk] = []
 def support(graph: Graph, node: Node, target: Target, edition: str = "all") -> str | None:
     """None when `node` of `graph` can run on `target`, else a sentence that says why not.
 
-    `edition` is a value of the option `capabilities`: "all", or an edition of the documentation ("documented",
-    "documented-2019"), whose version ranges then hold instead of the kernels' own.
+    `edition` is a value of the option `capabilities`: "all", or an edition of the documentation
+    ("documented", "documented-2019"), whose version ranges then hold instead of the kernels' own.
     """
     if node.refusal is not None:
         return node.refusal
@@ -84,7 +88,9 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
-    """Tensors that hold values: the outputs and the inputs, without those that hold indices (shapes, axes, sizes)."""
+    """Tensors that hold values: the outputs and the inputs, without those that hold indices
+    (shapes, axes, sizes).
+    """
     for tensor in node.outputs:
         yield graph.tensors[tensor]
     for position, index in enumerate(node.inputs):
@@ -109,7 +115,11 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
         allowed = (min(first, allowed[0]), max(last, allowed[1]))
     if allowed[0] <= node.version <= allowed[1]:
         return None
-    span = f"Version {allowed[0]}" if allowed[0] == allowed[1] else f"Versions {allowed[0]} to {allowed[1]}"
+    span = (
+        f"Version {allowed[0]}"
+        if allowed[0] == allowed[1]
+        else f"Versions {allowed[0]} to {allowed[1]}"
+    )
     verb = "is" if allowed[0] == allowed[1] else "are"
     return f"{span} of {form.host_op} {verb} supported{where}, and this node has version {node.version}."
 
@@ -122,7 +132,9 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...]) -> str | Non
         if tensor.dtype in QUANTIZED:
             return f"Tensor {tensor.name!r} holds {held} values; quantized tensors are not supported yet."
         wanted = " or ".join(TYPE_NAMES.get(name, name) for name in types)
-        return f"Tensor {tensor.name!r} holds {held} values; {_name(node)} is supported for {wanted}."
+        return (
+            f"Tensor {tensor.name!r} holds {held} values; {_name(node)} is supported for {wanted}."
+        )
     return None
 
 
@@ -138,7 +150,9 @@ def _refuse_shapes(graph: Graph, node: Node) -> str | None:
 
 
 def _refuse_unknown_output(graph: Graph, node: Node, op: ops.Op) -> str | None:
-    """The host's output shapes must be those that the inputs give; otherwise a value decides them at run time."""
+    """The host's output shapes must be those that the inputs give; otherwise a value decides them
+    at run time.
+    """
     for index, shape in zip(node.outputs, op.shapes(graph, node), strict=False):
         tensor = graph.tensors[index]
         if tensor.shape != tuple(shape):

@@ -54,10 +54,15 @@ def lower(graph: Graph, target: Target) -> Lowering:
             table[node.op].lower(low, node)
         except Refused as refused:
             raise Refused(node.id, refused.sentence) from refused
-        except Exception as error:  # a defect of ours must not take the host down: the node stays on the CPU
+        except (
+            Exception
+        ) as error:  # a defect of ours must not take the host down: the node stays on the CPU
             if os.environ.get("TFLGPU_DEBUG"):
                 raise
-            raise Refused(node.id, f"Planning {node.op} failed inside this plugin: {error!r}. Please report it.") from error
+            raise Refused(
+                node.id,
+                f"Planning {node.op} failed inside this plugin: {error!r}. Please report it.",
+            ) from error
     for tensor in graph.outputs:
         border.unpack(low, _border(tensor), tensor, Raw("output", tensor))
     for before, after in graph.states:
@@ -126,7 +131,9 @@ class _Assembly:
         written: set[int] = set()
         for launch, read, write in zip(self.low.launches, reads, writes, strict=True):
             if not written.issuperset(read):
-                raise ValueError(f"{launch.kernel} of node {launch.node.id} reads a tensor before it is written")
+                raise ValueError(
+                    f"{launch.kernel} of node {launch.node.id} reads a tensor before it is written"
+                )
             written.update(write)
 
     def _writer(self, tensor: int) -> int:
@@ -145,7 +152,9 @@ class _Assembly:
         for launch in self.low.launches:
             for _, source in launch.operands:
                 if isinstance(source, Raw) and source not in self.raw:
-                    self.raw[source] = self._buffer(source.role, self.graph.tensors[source.tensor].bytes)
+                    self.raw[source] = self._buffer(
+                        source.role, self.graph.tensors[source.tensor].bytes
+                    )
 
     def _place_weights(self) -> None:
         """Constants one after another, in a new buffer where the binding limit would be passed."""
@@ -158,7 +167,9 @@ class _Assembly:
                 size = source.vectors * VECTOR
                 if number < 0 or end + size > limit:
                     number, end = self._buffer("weights", 0), 0
-                self.weights[source.key] = Weight(source.key, number, end, size, source.pack, source.data)
+                self.weights[source.key] = Weight(
+                    source.key, number, end, size, source.pack, source.data
+                )
                 end += size
                 self.buffers[number] = Buffer("weights", end)
 
@@ -201,7 +212,9 @@ class _Assembly:
 
     def _port(self, role: str, tensor: int) -> Port:
         value = self.graph.tensors[tensor]
-        return Port(tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes)
+        return Port(
+            tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes
+        )
 
 
 class _Sizes(dict[int, int]):

@@ -1,4 +1,6 @@
-"""`tflgpu info`: which adapters and hosts this machine has, and what to install when something is missing."""
+"""`tflgpu info`: which adapters and hosts this machine has, and what to install when something is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ def examine() -> Info:
         advice.append(hosts.INSTALL)
     if adapters and all(adapter["kind"] == "software" for adapter in adapters):
         advice.append(
-            "Only a software adapter was found: answers are right, but nothing is faster than the CPU. "
-            "If this machine has a GPU, install its Vulkan driver."
+            "Only a software adapter was found: answers are right, but nothing is faster than "
+            "the CPU. If this machine has a GPU, install its Vulkan driver."
         )
     versions = {name: _version(name) for name in ("tflgpu-plugin", "wgpu", "numpy")}
     versions |= {"python": platform.python_version(), "platform": platform.platform()}
@@ -67,7 +69,9 @@ def _describe(info: Any) -> dict[str, Any]:
 
 
 def _others() -> dict[str, str]:
-    """Hosts that the plugin can serve and that the demo does not use. Importing them is not needed to know."""
+    """Hosts that the plugin can serve and that the demo does not use. Importing them is not needed
+    to know.
+    """
     found = {}
     for module, package in OTHER_HOSTS.items():
         if module not in sys.modules and importlib.util.find_spec(module) is None:

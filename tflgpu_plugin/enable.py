@@ -1,7 +1,9 @@
-"""`tflgpu enable` and `disable`: make `load_delegate("tflgpu")` work in every program without importing the plugin.
+"""`tflgpu enable` and `disable`: make `load_delegate("tflgpu")` work in every program without
+importing the plugin.
 
-A .pth file in site-packages runs one line at each Python start. That line only registers an import hook (a few
-microseconds); the plugin itself is imported when a TFLite host is, so other programs do not pay for it.
+A .pth file in site-packages runs one line at each Python start. That line only registers an import
+hook (a few microseconds); the plugin itself is imported when a TFLite host is, so other programs do
+not pay for it.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ class TflgpuHook:
                 import tflgpu_plugin
             except ImportError as error:
                 if error.name != "tflgpu_plugin":
-                    print(f"WARNING: tflgpu-plugin could not be imported: {{error}}", file=sys.stderr)
+                    print(f"WARNING: tflgpu-plugin cannot be imported: {{error}}", file=sys.stderr)
 sys.meta_path.insert(0, TflgpuHook)
 """
-LINE = f"import sys; exec({_HOOK!r})\n"
+LINE = f"import sys; exec({_HOOK!r}, {{'sys': sys}})\n"
 
 
 class EnableError(RuntimeError):
@@ -35,7 +37,9 @@ class EnableError(RuntimeError):
 
 
 def folders() -> list[Path]:
-    """Where the file may lie: this environment's site-packages, then the user's (outside virtual environments)."""
+    """Where the file may lie: this environment's site-packages, then the user's (outside virtual
+    environments).
+    """
     found = [Path(sysconfig.get_path("purelib"))]
     if site.ENABLE_USER_SITE:
         found.append(Path(site.getusersitepackages()))
@@ -67,5 +71,7 @@ def disable() -> list[Path]:
         try:
             path.unlink()
         except OSError as error:
-            raise EnableError(f"{path} cannot be removed ({error}). Run this as its owner.") from error
+            raise EnableError(
+                f"{path} cannot be removed ({error}). Run this as its owner."
+            ) from error
     return removed

@@ -1,7 +1,9 @@
-"""The options of the delegate and of the provider: one table, one parser for the strings of every host.
+"""The options of the delegate and of the provider: one table, one parser for the strings of every
+host.
 
-Hosts hand options over as text (`True` arrives as "True", 1 as "1", a list as its repr), so that is what is parsed.
-The documented keys are those of the TFLite GPU delegate's option struct; the others are this plugin's own.
+Hosts hand options over as text (`True` arrives as "True", 1 as "1", a list as its repr), so that
+is what is parsed. The documented keys are those of the TFLite GPU delegate's option struct; the
+others are this plugin's own.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ class OptionError(ValueError):
 class Options:
     """Parsed options; one attribute per row of `TABLE`.
 
-    `max_delegated_partitions` is None for "no limit", the documented editions' default of 1 being already filled in.
-    `adapter` is a part of a name, vendor or backend, or an index written in digits; None lets the plugin choose.
+    `max_delegated_partitions` is None for "no limit", the documented editions' default of 1 being
+    already filled in. `adapter` is a part of a name, vendor or backend, or an index written in
+    digits; None lets the plugin choose.
     """
 
     is_precision_loss_allowed: int = -1
@@ -47,7 +50,9 @@ class Options:
 
     @property
     def quantized(self) -> bool:
-        """Quantized models are wanted: the option if given, else the flag (whose default is on, as documented)."""
+        """Quantized models are wanted: the option if given, else the flag (whose default is on, as
+        documented).
+        """
         if self.enable_quantized_inference is not None:
             return self.enable_quantized_inference
         return bool(self.experimental_flags & ENABLE_QUANTIZATION)
@@ -55,7 +60,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Option:
-    """One row: `values` says in words what `parse` accepts (text in, value out, ValueError otherwise)."""
+    """One row: `values` says in words what `parse` accepts (text in, value out, ValueError
+    otherwise).
+    """
 
     name: str
     values: str
@@ -140,43 +147,50 @@ _PRIORITY = _choice(PRIORITIES, "tflite_gpu_inference_priority_")
 
 TABLE: tuple[Option, ...] = (
     Option("is_precision_loss_allowed", "-1 (unset), 0 or False, 1 or True",
-           "Obsolete, use the priorities: 0 asks for maximum precision, 1 allows float16. Computing is in float32 "
-           "so far.", _tristate, documented=True, effective=False),
+           "Obsolete, use the priorities: 0 asks for maximum precision, 1 allows float16. "
+           "Computing is in float32 so far.", _tristate, documented=True, effective=False),
     Option("inference_preference", _numbered(PREFERENCES), "How much time to spend on tuning.",
            _PREFERENCE, documented=True, effective=False),
-    Option("inference_priority1", _numbered(PRIORITIES), "What matters most. Computing is in float32 so far.",
-           _PRIORITY, documented=True, effective=False),
+    Option("inference_priority1", _numbered(PRIORITIES),
+           "What matters most. Computing is in float32 so far.", _PRIORITY, documented=True, effective=False),
     Option("inference_priority2", _numbered(PRIORITIES), "What matters next.",
            _PRIORITY, documented=True, effective=False),
     Option("inference_priority3", _numbered(PRIORITIES), "What matters least.",
            _PRIORITY, documented=True, effective=False),
-    Option("experimental_flags", "a sum of 1 (quantized models), 2 (OpenCL only), 4 (OpenGL only), 8 (serialization)",
+    Option("experimental_flags",
+           "a sum of 1 (quantized models), 2 (OpenCL only), 4 (OpenGL only), 8 (serialization)",
            "The documented flags. 2 and 4 name backends that this plugin does not have.",
            _flags, documented=True, effective=False),
     Option("enable_quantized_inference", "True or 1, False or 0",
            "Take quantized models; overrides flag 1. Quantized tensors are not supported yet.",
            _boolean, documented=True, effective=False),
     Option("max_delegated_partitions", "a whole number (0 and below mean 1)",
-           "Delegate only the largest N partitions. Unset means all of them, and 1 with the documented editions.",
+           "Delegate only the largest N partitions. Unset means all of them, and 1 with the "
+           "documented editions.",
            _partitions, documented=True),
-    Option("serialization_dir", "a directory", "Where compiled models will be kept between processes.",
-           _text, documented=True, effective=False),
+    Option("serialization_dir", "a directory",
+           "Where compiled models will be kept between processes.", _text, documented=True, effective=False),
     Option("model_token", "a text", "The model's name inside serialization_dir.",
            _text, documented=True, effective=False),
-    Option("adapter", "a part of an adapter's name, vendor or backend, or its index in `tflgpu info`",
+    Option("adapter",
+           "a part of an adapter's name, vendor or backend, or its index in `tflgpu info`",
            "Which adapter to use.", _text),
-    Option("exclude", "op types or node names (a node has the name of its first output), as a list or with commas",
+    Option("exclude",
+           "op types or node names (a node has the name of its first output), as a list or with "
+           "commas",
            "Leave these nodes on the CPU.", _names),
     Option("force", "True or 1, False or 0",
            "Take islands that do not pay for moving their inputs and outputs, too.", _boolean),
     Option("capabilities", ", ".join(CAPABILITIES),
-           "Claim all that the kernels support, or only what an edition of the GPU delegate documentation lists.",
+           "Claim all that the kernels support, or only what an edition of the GPU delegate "
+           "documentation lists.",
            _edition),
 )  # fmt: skip
 
 
 def parse(given: Mapping[str, object] | None = None) -> Options:
-    """Options from a host's keys and values (each value is read as `str(value)`; "None" leaves the default).
+    """Options from a host's keys and values (each value is read as `str(value)`; "None" leaves the
+    default).
 
     Raises OptionError with a sentence that lists the valid keys, or what the key accepts.
     """
@@ -192,7 +206,9 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
         try:
             found[key] = row.parse(text)
         except ValueError as error:
-            raise OptionError(f"Option {key!r} cannot be {text!r}; it takes {row.values}.") from error
+            raise OptionError(
+                f"Option {key!r} cannot be {text!r}; it takes {row.values}."
+            ) from error
     options = Options(**found)
     _check_priorities(options)
     if options.capabilities != "all" and options.max_delegated_partitions is None:
@@ -208,6 +224,7 @@ def _check_priorities(options: Options) -> None:
         return
     shown = ", ".join(PRIORITIES[p] for p in ranked)
     raise OptionError(
-        f"The inference priorities ({shown}) do not make an order. inference_priority1 must be max_precision, "
-        "min_latency or min_memory_usage; auto may only stand after all that are set, and none may stand twice."
+        f"The inference priorities ({shown}) do not make an order. inference_priority1 must be "
+        "max_precision, min_latency or min_memory_usage; auto may only stand after all that are "
+        "set, and none may stand twice."
     )

@@ -57,8 +57,10 @@ make_environment() {
     3.1[01]) ;;
     *) say "tflite-runtime has no wheel for Python $version: using ai-edge-litert alone." ;;
     esac
+    extras=tflite
+    if [ "$stage" = dev ]; then extras=tflite,dev; fi
     say "Building and installing tflgpu-plugin into .venv (Python $version) ..."
-    .venv/bin/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -e '.[tflite]' pillow
+    .venv/bin/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -e ".[$extras]" pillow
 }
 
 # `tflgpu info` ends with status 0 when some adapter can be used.
@@ -75,11 +77,7 @@ make_adapter() {
     exit 1
 }
 
-if [ "$stage" = dev ]; then
-    .venv/bin/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -r tools/requirements-dev.txt
-    touch .venv/ready-dev
-else
-    make_environment
-    make_adapter
-    touch .venv/ready
-fi
+make_environment
+make_adapter
+touch .venv/ready
+if [ "$stage" = dev ]; then touch .venv/ready-dev; fi

@@ -1,4 +1,5 @@
-"""Elementwise ops of two operands: every way two shapes spread over each other, constant or fed, and activations."""
+"""Elementwise ops of two operands: every way two shapes spread over each other, constant or fed,
+and activations."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ OPTIONS = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
 BROADCAST_5 = {"SUB": 3, "MAXIMUM": 3, "MINIMUM": 3}  # the version that a rank over 4 came with
 
 
-def pair(op: str, name: str, first: Shape, second: Shape, activation: str = "NONE", fixed: str = "", **more: Any) -> Case:
+def pair(
+    op: str,
+    name: str,
+    first: Shape,
+    second: Shape,
+    activation: str = "NONE",
+    fixed: str = "",
+    **more: Any,
+) -> Case:
     """A case; `fixed` names the constant operand: "first", "second" or neither."""
     given = [
         constant(seeded(*shape)) if fixed == place else Input(shape, low=-9, high=9)
@@ -71,7 +80,9 @@ RANK_5: dict[str, tuple[Shape, Shape]] = {
     "rank_5_both_ways": ((2, 1, 3, 1, 5), (1, 4, 1, 2, 1)),
 }
 
-ACTIVATIONS = ("RELU", "RELU6", "RELU_N1_TO_1", "TANH")
+ODD = (1, 5, 7, 5)
+# TANH is left out: the host's CPU kernels accept it and do not apply it.
+ACTIVATIONS = ("RELU", "RELU6", "RELU_N1_TO_1")
 
 
 def spreads(op: str, table: dict[str, tuple[Shape, Shape]]) -> list[Case]:
@@ -89,25 +100,36 @@ def constants(op: str) -> list[Case]:
 
 
 def special(op: str) -> Case:
-    """Infinities and both zeros against ordinary values."""
-    values = np.array([np.inf, -np.inf, 0.0, -0.0, 3.4e38], np.float32)
+    """Both zeros, very large and, where the host does not cut them to its largest number, infinite
+    values."""
+    largest = 1e37 if op in OPTIONS else np.inf
+    values = np.array([largest, -largest, 0.0, -0.0, 1e-37], np.float32)
     return Case("special_values", op, 1, (Input((1, 3, 3, 5)), constant(values)), OPTIONS.get(op),
                 {"fusedActivationFunction": "NONE"} if op in OPTIONS else {})  # fmt: skip
 
 
 def logical(name: str, first: Shape, second: Shape, fixed: bool = False) -> Case:
     other = constant(seeded(*second) > 0, "bool") if fixed else Input(second, "bool")
-    return Case(name, "LOGICAL_AND", 1, (Input(first, "bool"), other), "LogicalAndOptions", {}, output_type="bool")
+    return Case(
+        name,
+        "LOGICAL_AND",
+        1,
+        (Input(first, "bool"), other),
+        "LogicalAndOptions",
+        {},
+        output_type="bool",
+    )
 
 
 CASES = [
     *spreads("ADD", SPREADS | ONCE | RANK_5),
     *spreads("SUB", SPREADS | {"rank_5_of_4_spread": ((3, 1, 2, 1), (2, 3, 2, 2, 3))}),
-    *spreads("MUL", SPREADS | {"rank_5_channel": ((3,), (2, 3, 2, 2, 3))}),
+    # The reference MUL of tflite-runtime 2.14 aborts when it has to broadcast rank 5.
+    *spreads("MUL", SPREADS | {"rank_5_same": RANK_5["rank_5_same"]}),
     *spreads("MAXIMUM", SPREADS | {"rank_5_both_ways": RANK_5["rank_5_both_ways"]}),
     *spreads("MINIMUM", SPREADS | {"rank_5_same": RANK_5["rank_5_same"]}),
     *[case for op in (*OPTIONS, "MAXIMUM", "MINIMUM") for case in (*constants(op), special(op))],
-    *[pair(op, a.lower(), (1, 5, 7, 5), (1, 5, 7, 5), a) for op in ("ADD", "SUB", "MUL") for a in ACTIVATIONS],
+    *[pair(op, a.lower(), ODD, ODD, a) for op in ("ADD", "SUB", "MUL") for a in ACTIVATIONS],
     pair("ADD", "relu_spread_rank_5", (2, 1, 3, 1, 5), (1, 4, 1, 2, 1), "RELU"),
     pair("SUB", "relu6_spread", (1, 5, 7, 1), (5,), "RELU6"),
     *[logical(name, *shapes) for name, shapes in SPREADS.items()],

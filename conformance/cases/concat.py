@@ -1,4 +1,5 @@
-"""CONCATENATION: each axis of each rank, channel offsets on and off the quad boundaries, many inputs, constants."""
+"""CONCATENATION: each axis of each rank, channel offsets on and off the quad boundaries, many
+inputs, constants."""
 
 from __future__ import annotations
 
@@ -9,14 +10,23 @@ from conformance.cases import Case, Input, constant, seeded
 Shape = tuple[int, ...]
 
 
-def join(name: str, axis: int, *shapes: Shape, fixed: tuple[int, ...] = (), dtype: str = "f32", **more: Any) -> Case:
+def join(
+    name: str,
+    axis: int,
+    *shapes: Shape,
+    fixed: tuple[int, ...] = (),
+    dtype: str = "f32",
+    **more: Any,
+) -> Case:
     """A case; inputs at the places in `fixed` are constants."""
     given = tuple(
         constant(seeded(*shape, seed=k)) if k in fixed else Input(shape, dtype)
         for k, shape in enumerate(shapes)
     )
     options = {"axis": axis, "fusedActivationFunction": "NONE"}
-    return Case(name, "CONCATENATION", 1, given, "ConcatenationOptions", options, output_type=dtype, **more)
+    return Case(
+        name, "CONCATENATION", 1, given, "ConcatenationOptions", options, output_type=dtype, **more
+    )
 
 
 def channels(*extents: int, batch: int = 1) -> list[Shape]:
@@ -63,6 +73,5 @@ CASES = [
     join("scores", 1, (1, 1083, 7), (1, 600, 7), (1, 6, 7)),
     join("long", 1, (1, 66_000, 1, 3), (1, 5, 1, 3)),
     join("bool", 2, (2, 3, 5), (2, 3, 2), dtype="bool"),
-    Case("int32", "CONCATENATION", 1, (Input((2, 3), "i32"), Input((2, 3), "i32")), "ConcatenationOptions",
-         {"axis": 1, "fusedActivationFunction": "NONE"}, output_type="i32", refused=True),
+    join("int32", 1, (2, 3), (2, 3), dtype="i32", refused=True),
 ]  # fmt: skip

@@ -1,4 +1,7 @@
-"""CONV_2D: kernel sizes, padding, strides, dilation, groups, channel counts, activations, constant or runtime operands."""
+"""CONV_2D: channels, kernels, padding, strides, dilation, groups, activations, runtime weights.
+
+The host's kernel always wants a bias.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ def conv(
     stride: tuple[int, int] = (1, 1),
     dilation: tuple[int, int] = (1, 1),
     activation: str = "NONE",
-    bias: bool = True,
     version: int = 1,
     low: float = -1.0,
     scale: float = 1.0,
@@ -26,8 +28,8 @@ def conv(
         (
             Input(x, low=low),
             constant(seeded(*filters, scale=scale)),
-            constant(seeded(filters[0], seed=2)) if bias else None,
-        )[: 3 if bias else 2],
+            constant(seeded(filters[0], seed=2)),
+        ),
         "Conv2DOptions",
         options(padding, stride, dilation, activation),
     )
@@ -47,11 +49,11 @@ def options(
     }
 
 
-def runtime(name: str, x: tuple[int, ...], filters: tuple[int, ...], bias: bool = True) -> Case:
+def runtime(name: str, x: tuple[int, ...], filters: tuple[int, ...]) -> Case:
     """Weights and bias are inputs of the model."""
     values = (Input(x), Input(filters), Input(filters[:1]))
     parameters = options("SAME", (1, 1), (1, 1), "RELU")
-    return Case(name, "CONV_2D", 1, values[: 3 if bias else 2], "Conv2DOptions", parameters)
+    return Case(name, "CONV_2D", 1, values, "Conv2DOptions", parameters)
 
 
 POINT = [
@@ -89,9 +91,9 @@ WINDOWS = [
     conv("dilation over input", (1, 5, 5, 4), (3, 3, 3, 4), dilation=(8, 8)),
 ]
 ACTIVATIONS = [
-    conv(f"{activation.lower()}, {channels} channels", (1, 5, 5, 4), (channels, 1, 1, 4), activation=activation, scale=4.0)
-    for activation, channels in (("RELU", 3), ("RELU6", 9), ("RELU_N1_TO_1", 8))
-]  # fmt: skip
+    conv(f"{a.lower()}, {o} channels", (1, 5, 5, 4), (o, 1, 1, 4), activation=a, scale=4.0)
+    for a, o in (("RELU", 3), ("RELU6", 9), ("RELU_N1_TO_1", 8))
+]
 GROUPS = [
     conv(f"{x[3] // w[3]} groups, {x[3]} to {w[0]}", x, w, stride=stride, version=6)
     for x, w, stride in (
@@ -106,16 +108,20 @@ GROUPS = [
 ]
 RUNTIME = [
     runtime("runtime weights and bias", (1, 6, 7, 5), (9, 3, 3, 5)),
-    runtime("runtime weights, point", (1, 6, 7, 8), (40, 1, 1, 8), bias=False),
+    runtime("runtime weights, point", (1, 6, 7, 8), (40, 1, 1, 8)),
     runtime("runtime weights, one place", (2, 1, 1, 8), (5, 1, 1, 8)),
     runtime("runtime weights, groups", (1, 6, 7, 6), (9, 3, 3, 2)),
-    conv("no bias", (1, 4, 4, 4), (4, 3, 3, 4), bias=False),
     conv("large values", (1, 4, 4, 4), (4, 3, 3, 4), low=-3e37, scale=9.0, activation="RELU6"),
 ]
 REFUSED = [
     Case(
-        "fused tanh", "CONV_2D", 1, (Input((1, 3, 3, 4)), constant(seeded(4, 1, 1, 4))),
-        "Conv2DOptions", options("SAME", (1, 1), (1, 1), "TANH"), refused=True,
+        "fused tanh",
+        "CONV_2D",
+        1,
+        (Input((1, 3, 3, 4)), constant(seeded(4, 1, 1, 4)), constant(seeded(4))),
+        "Conv2DOptions",
+        options("SAME", (1, 1), (1, 1), "TANH"),
+        refused=True,
     ),
-]  # fmt: skip
+]
 CASES = POINT + PLACES + WINDOWS + ACTIVATIONS + GROUPS + RUNTIME + REFUSED

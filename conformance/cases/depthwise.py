@@ -1,4 +1,4 @@
-"""DEPTHWISE_CONV_2D: the 3x3 forms with their borders, other windows, dilation, multipliers, activations."""
+"""DEPTHWISE_CONV_2D: the 3x3 forms with their borders, other windows, dilation, multipliers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def depthwise(
     constant_weights: bool = True,
     refused: bool = False,
 ) -> Case:
-    """`x` is NHWC; weights [1, *kernel, C * multiplier], seeded constants or inputs of the model."""
+    """`x` is NHWC; weights [1, *kernel, C * multiplier], seeded constants or inputs."""
     outputs = x[3] * multiplier
     shape = (1, *kernel, outputs)
     weights = constant(seeded(*shape)) if constant_weights else Input(shape)
@@ -38,16 +38,20 @@ def depthwise(
     return Case(name, "DEPTHWISE_CONV_2D", version, inputs, kind, options, refused=refused)
 
 
-STRIDE_1 = [
-    depthwise(f"3x3, {x[3]} channels of {x[1]} x {x[2]}", x, (3, 3))
-    for x in ((1, 5, 5, 1), (1, 7, 6, 3), (1, 1, 1, 4), (3, 11, 13, 5), (1, 14, 14, 8), (1, 2, 31, 17),
-              (1, 37, 3, 4))
-]  # fmt: skip
-STRIDE_2 = [
-    depthwise(f"3x3 stride 2, {x[3]} channels of {x[1]} x {x[2]}", x, (3, 3), stride=(2, 2))
-    for x in ((1, 5, 5, 1), (1, 7, 6, 3), (1, 1, 1, 4), (3, 11, 13, 5), (1, 14, 14, 8), (1, 2, 31, 17),
-              (1, 75, 4, 4))
-]  # fmt: skip
+MAPS = (
+    (1, 5, 5, 1),
+    (1, 7, 6, 3),
+    (1, 1, 1, 4),
+    (3, 11, 13, 5),
+    (1, 14, 14, 8),
+    (1, 2, 31, 17),
+    (1, 75, 3, 4),
+)
+ROWS = [
+    depthwise(f"3x3 stride {s}, {x[3]} channels of {x[1]} x {x[2]}", x, (3, 3), stride=(s, s))
+    for x in MAPS
+    for s in (1, 2)
+]
 BORDERS = [
     depthwise("3x3 valid", (1, 9, 8, 4), (3, 3), "VALID"),
     depthwise("3x3 valid, exact", (2, 3, 3, 5), (3, 3), "VALID"),
@@ -55,7 +59,7 @@ BORDERS = [
     depthwise("3x3 stride 2 valid, odd", (1, 8, 9, 4), (3, 3), "VALID", stride=(2, 2)),
     depthwise("3x3 no bias", (1, 6, 6, 4), (3, 3), bias=False),
     depthwise("3x3 runtime weights", (1, 6, 6, 6), (3, 3), constant_weights=False),
-    depthwise("3x3 stride 2 runtime weights", (1, 6, 6, 6), (3, 3), stride=(2, 2), constant_weights=False),
+    depthwise("stride 2 runtime weights", (1, 6, 6, 6), (3, 3), "SAME", (2, 2), constant_weights=False),
     depthwise("more than 65,536 places", (1, 257, 257, 1), (3, 3)),
     depthwise("many channels", (1, 2, 2, 515), (3, 3)),
 ]  # fmt: skip
@@ -76,23 +80,21 @@ WINDOWS = [
     depthwise("3x3 stride 3", (1, 10, 10, 4), (3, 3), stride=(3, 3)),
     depthwise("stride over kernel", (1, 11, 11, 4), (2, 2), "VALID", stride=(5, 5)),
     depthwise("global window", (2, 7, 7, 8), (7, 7), "VALID"),
-    depthwise("global window, runtime weights", (1, 7, 7, 6), (7, 7), "VALID", constant_weights=False),
+    depthwise("global, runtime weights", (1, 7, 7, 6), (7, 7), "VALID", constant_weights=False),
 ]  # fmt: skip
 MULTIPLIED = [
-    depthwise(
-        f"multiplier {m}, {x[3]} channels, {k[0]}x{k[1]}", x, k, stride=stride, multiplier=m, activation="RELU"
-    )
-    for x, k, stride, m in (
+    depthwise(f"{m} filters for each of {x[3]}", x, k, "SAME", s, multiplier=m, activation="RELU")
+    for x, k, s, m in (
         ((1, 6, 5, 1), (3, 3), (1, 1), 8),
         ((1, 6, 5, 3), (3, 3), (2, 2), 2),
         ((2, 6, 5, 5), (3, 3), (1, 1), 3),
         ((1, 6, 5, 4), (5, 5), (1, 1), 4),
         ((1, 6, 5, 1), (1, 1), (1, 1), 5),
     )
-]  # fmt: skip
+]
 ACTIVATIONS = [
     depthwise(f"{a.lower()}, stride {s}", (1, 7, 7, 5), (3, 3), stride=(s, s), activation=a)
     for a, s in (("RELU", 1), ("RELU6", 1), ("RELU6", 2), ("RELU_N1_TO_1", 2))
 ]
 REFUSED = [depthwise("fused tanh", (1, 4, 4, 4), (3, 3), activation="TANH", refused=True)]
-CASES = STRIDE_1 + STRIDE_2 + BORDERS + DILATED + WINDOWS + MULTIPLIED + ACTIVATIONS + REFUSED
+CASES = ROWS + BORDERS + DILATED + WINDOWS + MULTIPLIED + ACTIVATIONS + REFUSED

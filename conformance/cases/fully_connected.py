@@ -1,4 +1,4 @@
-"""FULLY_CONNECTED: sizes, ranks of the input, rows that cross the storage, runtime weights, kept dimensions."""
+"""FULLY_CONNECTED: sizes, ranks, rows that cross the storage, runtime weights, kept dimensions."""
 
 from __future__ import annotations
 
@@ -28,9 +28,20 @@ def fully(
 
 SIZES = [
     fully(f"{rows} x {i} to {o}", (rows, i), (o, i))
-    for rows, i, o in ((1, 1, 1), (1, 3, 5), (1, 4, 8), (1, 5, 9), (3, 8, 4), (1, 33, 17), (2, 64, 21),
-                       (7, 13, 3), (8, 13, 3), (9, 40, 70), (70, 36, 5))
-]  # fmt: skip
+    for rows, i, o in (
+        (1, 1, 1),
+        (1, 3, 5),
+        (1, 4, 8),
+        (1, 5, 9),
+        (3, 8, 4),
+        (1, 33, 17),
+        (2, 64, 21),
+        (7, 13, 3),
+        (8, 13, 3),
+        (9, 40, 70),
+        (70, 36, 5),
+    )
+]
 LONG = [
     fully("long rows", (1, 1001), (10, 1001), scale=0.1),
     fully("many outputs", (1, 16), (1003, 16)),
@@ -63,7 +74,7 @@ OTHERS = [
     fully("relu", (2, 8), (5, 8), activation="RELU", scale=4.0),
     fully("relu6", (2, 8), (5, 8), activation="RELU6", scale=9.0),
     fully("relu_n1_to_1", (2, 8), (5, 8), activation="RELU_N1_TO_1"),
-    fully("fused tanh", (2, 8), (5, 8), activation="TANH", refused=True),
+    fully("kept rank 5", (1, 2, 1, 2, 8), (5, 8), keep=True, refused=True),
     fully("runtime weights", (2, 9), (6, 9), constant_weights=False),
     fully("runtime weights, no bias", (1, 32), (40, 32), constant_weights=False, bias=False),
     fully("runtime weights, many rows", (20, 9), (6, 9), constant_weights=False),

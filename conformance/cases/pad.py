@@ -12,7 +12,9 @@ from conformance.cases import Case, Input, constant
 Pairs = Sequence[tuple[int, int]]
 
 
-def pad(name: str, shape: tuple[int, ...], paddings: Pairs, value: float | None = None, **more: Any) -> Case:
+def pad(
+    name: str, shape: tuple[int, ...], paddings: Pairs, value: float | None = None, **more: Any
+) -> Case:
     """PAD, or PADV2 when there is a value."""
     given = [Input(shape), constant(np.array(paddings, np.int32).reshape(-1, 2), "i32")]
     version = 4 if len(shape) > 4 else 1
@@ -53,6 +55,6 @@ CASES = [
     pad("value_zero", (1, 3, 5, 5), [(0, 0), (0, 0), (0, 0), (4, 3)], 0.0),
     pad("value_infinite", (1, 3, 5, 5), space((1, 1), (1, 1)), -np.inf),
     pad("value_rank_5", (2, 3, 2, 2, 3), [(0, 1), (1, 0), (0, 0), (2, 1), (1, 1)], 7.0),
-    Case("at_run_time", "PAD", 1, (Input((1, 2, 2, 3)), Input((4, 2), "i32", low=0, high=2)), "PadOptions", {},
-         refused=True),
+    Case("at_run_time", "PAD", 1, (Input((1, 2, 2, 3)), Input((4, 2), "i32", low=0, high=2)),
+         "PadOptions", {}, refused=True),
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""RESHAPE, SQUEEZE: shapes whose storage agrees (nothing moves) and shapes whose storage differs, both directions."""
+"""RESHAPE, SQUEEZE: shapes whose storage agrees (nothing moves) and shapes whose storage differs,
+both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TRANSPOSE_CONV: phases of the strides, padding against the given output shape, bias, activations, channel counts."""
+"""TRANSPOSE_CONV: phases of the strides, padding against the given output shape, bias, channels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ def transposed(
     padding: str = "SAME",
     stride: tuple[int, int] = (2, 2),
     bias: bool = False,
-    activation: str = "NONE",
     constant_weights: bool = True,
 ) -> Case:
     """`x` is NHWC, `filters` [O, KH, KW, I], `output` the height and width asked for."""
@@ -28,9 +27,8 @@ def transposed(
         "padding": padding,
         "strideH": stride[0],
         "strideW": stride[1],
-        "fusedActivationFunction": activation,
     }
-    version = 4 if activation != "NONE" else 3 if bias else 1
+    version = 3 if bias else 1
     kept = inputs[: 4 if bias else 3]
     return Case(name, "TRANSPOSE_CONV", version, kept, "TransposeConvOptions", options)
 
@@ -61,8 +59,6 @@ STRIDES = [
 OTHERS = [
     transposed("one place", (1, 1, 1, 8), (6, 3, 3, 8), (2, 2)),
     transposed("three images with bias", (3, 4, 5, 6), (9, 3, 3, 6), (8, 10), bias=True),
-    transposed("bias and relu", (1, 4, 5, 6), (9, 3, 3, 6), (8, 10), bias=True, activation="RELU"),
-    transposed("bias and relu6", (1, 4, 5, 6), (3, 3, 3, 6), (8, 10), bias=True, activation="RELU6"),
     transposed("runtime weights", (1, 4, 5, 6), (9, 3, 3, 6), (8, 10), constant_weights=False),
     transposed("more than 65,536 places", (1, 129, 129, 1), (1, 2, 2, 1), (258, 258)),
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""Elementwise ops of one operand: every rank and channel boundary once, and values at which functions saturate."""
+"""Elementwise ops of one operand: every rank and channel boundary once, and values at which
+functions saturate."""
 
 from __future__ import annotations
 

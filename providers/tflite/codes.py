@@ -1,4 +1,6 @@
-"""Operator names by the number that a TFLite host uses for them (numbers are permanent; later hosts append)."""
+"""Operator names by the number that a TFLite host uses for them (numbers are permanent; later
+hosts append).
+"""
 
 from __future__ import annotations
 

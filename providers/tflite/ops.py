@@ -1,9 +1,11 @@
-"""The table of TFLite operators: what each becomes, its version ranges, and how its parameters read.
+"""The table of TFLite operators: what each becomes, its version ranges, and how its parameters
+read.
 
-`versions` is what the kernels support with float32 tensors (bool for LOGICAL_AND): a version is a superset of the ones
-before, so a range ends where the next one only adds types that nothing here can hold (int4, float8). The documented
-ranges are the two editions of the GPU delegate documentation, and "quantized": up to the version that carries int8 and
-per-channel tensors by the converter's rules ("enabling quantization allows the appropriate versions").
+`versions` is what the kernels support with float32 tensors (bool for LOGICAL_AND): a version is a
+superset of the ones before, so a range ends where the next one only adds types that nothing here
+can hold (int4, float8). The documented ranges are the two editions of the GPU delegate
+documentation, and "quantized": up to the version that carries int8 and per-channel tensors by the
+converter's rules ("enabling quantization allows the appropriate versions").
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ from tflgpu_plugin.graph import Form
 
 
 class Unreadable(Exception):
-    """Parameters that make no sense or ask for something unsupported; the text is the sentence for the user."""
+    """Parameters that make no sense or ask for something unsupported; the text is the sentence for
+    the user.
+    """
 
 
 class HostNode(Protocol):
     """What an attribute reader sees of a node."""
 
     def params(self, struct: str) -> Any:
-        """The node's parameters as this struct of abi_tflite.h. Raises Unreadable when the host has none."""
+        """The node's parameters as this struct of abi_tflite.h. Raises Unreadable when the host
+        has none.
+        """
 
     def has_input(self, position: int, rank: int | None = None) -> bool:
         """The host's input at this position is there (and has this rank)."""
@@ -53,7 +59,9 @@ def _activation(params: Any) -> str:
 
 def _positive(what: str, height: int, width: int) -> tuple[int, int]:
     if height < 1 or width < 1:
-        raise Unreadable(f"{what} must be at least 1, but height has {height} and width has {width}.")
+        raise Unreadable(
+            f"{what} must be at least 1, but height has {height} and width has {width}."
+        )
     return int(height), int(width)
 
 
@@ -75,7 +83,9 @@ def _depthwise(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_depthwise_params")
     dilations = _positive("Dilations", params.dilation_h, params.dilation_w)
     if params.depth_multiplier < 1:
-        raise Unreadable(f"The depth multiplier must be at least 1, but it is {params.depth_multiplier}.")
+        raise Unreadable(
+            f"The depth multiplier must be at least 1, but it is {params.depth_multiplier}."
+        )
     return _window(params) | {"dilations": dilations, "multiplier": int(params.depth_multiplier)}
 
 
@@ -85,7 +95,9 @@ def _transposed(node: HostNode) -> dict[str, Any]:
 
 def _pool(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_pool_params")
-    return _window(params) | {"window": _positive("Window extents", params.filter_h, params.filter_w)}
+    return _window(params) | {
+        "window": _positive("Window extents", params.filter_h, params.filter_w)
+    }
 
 
 def _fully_connected(node: HostNode) -> dict[str, Any]:
@@ -109,7 +121,9 @@ def _softmax(node: HostNode) -> dict[str, Any]:
 
 
 def _reshape(node: HostNode) -> dict[str, Any]:
-    """Input 1 counts when it is a vector (as in GetOutputShape of the host's reshape.cc), else the parameters do."""
+    """Input 1 counts when it is a vector (as in GetOutputShape of the host's reshape.cc), else the
+    parameters do.
+    """
     if node.has_input(1, rank=1):
         return {}
     params = node.params("tgl_reshape_params")
@@ -186,7 +200,15 @@ def _rows() -> tuple[Form, ...]:
         _row("AVERAGE_POOL_2D", "average_pool_2d", 3, _pool, quantized=2),
         _row("CONCATENATION", "concat", 4, _concatenation, quantized=2),
         _row("CONV_2D", "conv_2d", 6, _convolution, quantized=3),
-        _row("DEPTHWISE_CONV_2D", "depthwise_conv_2d", 6, _depthwise, edition_2019=2, current=2, quantized=3),
+        _row(
+            "DEPTHWISE_CONV_2D",
+            "depthwise_conv_2d",
+            6,
+            _depthwise,
+            edition_2019=2,
+            current=2,
+            quantized=3,
+        ),
         _row("EXP", "exp", 2, **since, quantized=2),
         _row("FULLY_CONNECTED", "fully_connected", 9, _fully_connected, quantized=4),
         _row("LOGICAL_AND", "logical_and", 1, **since),
@@ -215,8 +237,8 @@ def _rows() -> tuple[Form, ...]:
 
 FORMS: dict[str, Form] = {form.host_op: form for form in _rows()}
 
-# Host input positions in the order of the internal op, "?" marking an optional one. Ops that are not listed read all
-# of the host's inputs as they come.
+# Host input positions in the order of the internal op, "?" marking an optional one. Ops that are
+# not listed read all of the host's inputs as they come.
 _OPERANDS: dict[str, str] = {
     "CONV_2D": "0 1 2?",
     "DEPTHWISE_CONV_2D": "0 1 2?",
@@ -235,13 +257,17 @@ _UNARY = "0"
 
 
 def operands(host_op: str, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """A node's inputs in the order of the internal op. Raises Unreadable when one is absent or too many are there."""
+    """A node's inputs in the order of the internal op. Raises Unreadable when one is absent or too
+    many are there.
+    """
     if host_op == "CONCATENATION":
         wanted = " ".join(str(k) for k in range(len(inputs)))
     else:
         wanted = _OPERANDS.get(host_op, _UNARY)
     if len(inputs) > len(wanted.split()):
-        raise Unreadable(f"{len(inputs)} inputs are more than the {len(wanted.split())} that are supported.")
+        raise Unreadable(
+            f"{len(inputs)} inputs are more than the {len(wanted.split())} that are supported."
+        )
     found: list[int | None] = []
     for item in wanted.split():
         position = int(item.rstrip("?"))

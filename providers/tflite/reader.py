@@ -1,6 +1,8 @@
-"""From a TFLite host's context to a Graph. Knows the host's structs (through cffi) and its operator table, no kernels.
+"""From a TFLite host's context to a Graph. Knows the host's structs (through cffi) and its
+operator table, no kernels.
 
-Works only while the host is in the delegate's prepare: that is when it hands out nodes and partitions.
+Works only while the host is in the delegate's prepare: that is when it hands out nodes and
+partitions.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from . import codes, ops, shapes
 
 # The host's tensor types by number (the model file numbers them differently).
 DTYPES = (
-    "none", "f32", "i32", "u8", "i64", "string", "bool", "i16", "c64", "i8", "f16", "f64", "c128", "u64", "resource",
-    "variant", "u32", "u16", "i4", "bf16", "i2", "u4",
+    "none", "f32", "i32", "u8", "i64", "string", "bool", "i16", "c64", "i8", "f16", "f64", "c128",
+    "u64", "resource", "variant", "u32", "u16", "i4", "bf16", "i2", "u4",
 )  # fmt: skip
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
@@ -32,7 +34,9 @@ class HostError(RuntimeError):
 
 @dataclass(frozen=True)
 class HostNode:
-    """One node of the execution plan as the host tells it; `inputs` has None for absent optional inputs."""
+    """One node of the execution plan as the host tells it; `inputs` has None for absent optional
+    inputs.
+    """
 
     ffi: Any
     id: int
@@ -45,7 +49,9 @@ class HostNode:
     tensors: Mapping[int, Tensor]
 
     def params(self, struct: str) -> Any:
-        """The node's parameters as a struct of abi_tflite.h. Raises ops.Unreadable when there are none."""
+        """The node's parameters as a struct of abi_tflite.h. Raises ops.Unreadable when there are
+        none.
+        """
         if self.raw_params == self.ffi.NULL:
             raise ops.Unreadable("The model gives this node no parameters.")
         return self.ffi.cast(f"{struct} *", self.raw_params)
@@ -58,16 +64,23 @@ class HostNode:
 
 @dataclass(frozen=True)
 class HostGraph:
-    """A host's graph as ours, and the operator code of each node (for messages)."""
+    """A host's graph as ours, and the operator code of each node (for messages).
+
+    `fused` is False when the host would hand over every node alone (its user wants to read all
+    tensors).
+    """
 
     graph: Graph
     codes: Mapping[int, int]
+    fused: bool = True
 
 
 def read(ffi: Any, context: Any) -> HostGraph:
-    """The whole execution plan of `context` (tgl_context *). Raises HostError when the host answers with an error.
+    """The whole execution plan of `context` (tgl_context *). Raises HostError when the host
+    answers with an error.
 
-    Constants are views on the host's memory. Tensors whose shape is only known at run time get extents of -1.
+    Constants are views on the host's memory. Tensors whose shape is only known at run time get
+    extents of -1.
     """
     plan = _plan(ffi, context)
     written = _written(ffi, context, plan)
@@ -79,14 +92,15 @@ def read(ffi: Any, context: Any) -> HostGraph:
     produced = {t for node in nodes for t in node.outputs}
     read_ids = sorted({t for node in nodes for t in node.reads})
     states = tuple(pair for node in nodes for pair in state_pairs(node))
+    outputs, fused = _outputs(ffi, context, plan)
     graph = Graph(
         tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},
         nodes=tuple(nodes),
         inputs=tuple(t for t in read_ids if t not in produced and tensors[t].data is None),
-        outputs=tuple(t for t in _outputs(ffi, context, plan) if t in produced),
+        outputs=tuple(t for t in outputs if t in produced),
         states=states,
     )
-    return HostGraph(graph, {host.id: host.code for host in hosts})
+    return HostGraph(graph, {host.id: host.code for host in hosts}, fused)
 
 
 def present_shapes(context: Any, tensors: Iterable[int]) -> list[Shape]:
@@ -124,14 +138,17 @@ def _written(ffi: Any, context: Any, plan: Sequence[int]) -> set[int]:
     return {t for index in plan for t in _ints(_raw_node(ffi, context, index)[0].outputs)}
 
 
-def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> list[int]:
-    """The outputs of the host's graph. A context does not list them, but a preview of taking every node does."""
+def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bool]:
+    """The outputs of the host's graph, and whether it fuses nodes. A context does not list the
+    outputs, but a preview of taking every node does; a host that does not fuse previews them one
+    by one, with all that others read.
+    """
     partitions, count = ffi.new("tgl_partition **"), ffi.new("int32_t *")
     nodes = ints(ffi, plan)
     if context.preview_partitions(context, nodes, partitions, count):
         raise HostError("The host did not tell the outputs of its graph.")
     found = (t for k in range(count[0]) for t in _ints(partitions[0][k].outputs))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found)), count[0] == 1 or len(plan) < 2
 
 
 def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]) -> HostNode:
@@ -172,12 +189,15 @@ def _tensor(ffi: Any, raw: Any, index: int, written: bool) -> Tensor:
     if data is None:
         return tensor
     if dtype == "i64" and data.size <= SMALL and np.all(data == data.astype(np.int32)):
-        return replace(tensor, dtype="i32", data=data.astype(np.int32))  # shape-like operands may be int64
+        return replace(
+            tensor, dtype="i32", data=data.astype(np.int32)
+        )  # shape-like operands may be int64
     return replace(tensor, data=data)
 
 
 def _constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:
-    # A persistent constant that a node writes was computed from present shapes: a resize changes it.
+    # A persistent constant that a node writes was computed from present shapes: a resize changes
+    # it.
     constant = raw.allocation == IN_MODEL or (raw.allocation == PERSISTENT_CONSTANT and not written)
     if not constant or not raw.data or dtype not in NUMPY_DTYPES:
         return None
@@ -213,7 +233,9 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
             raise ops.Unreadable(f"{host.host_op} is not in the table of this plugin.")
         for tensor in host.inputs:
             if tensor in sparse:
-                raise ops.Unreadable(f"The constant {tensors[tensor].name!r} is sparse, which is not supported.")
+                raise ops.Unreadable(
+                    f"The constant {tensors[tensor].name!r} is sparse, which is not supported."
+                )
         inputs = ops.operands(host.host_op, host.inputs)
         attributes = form.attributes(host) if form.attributes else {}
         ops.check_outputs(host.host_op, len(host.outputs))
@@ -223,7 +245,9 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
         _check_state(node, tensors)
     except ops.Unreadable as reason:
         present = tuple(t for t in host.inputs)
-        return Node(host.id, form.op if form else "", present, host.outputs, refusal=str(reason), **common)
+        return Node(
+            host.id, form.op if form else "", present, host.outputs, refusal=str(reason), **common
+        )
     return node
 
 
@@ -239,17 +263,23 @@ def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
 def _check_state(node: Node, tensors: Mapping[int, Tensor]) -> None:
     for before, _ in state_pairs(node):
         if not tensors[before].variable:
-            raise ops.Unreadable(f"The state {tensors[before].name!r} is not a variable of the model.")
+            raise ops.Unreadable(
+                f"The state {tensors[before].name!r} is not a variable of the model."
+            )
 
 
 def _refuse_shared_state(nodes: Sequence[Node]) -> list[Node]:
-    """State that other nodes read too stays with the host, which updates it in the middle of a run."""
+    """State that other nodes read too stays with the host, which updates it in the middle of a
+    run.
+    """
     readers: dict[int, int] = {}
     for node in nodes:
         for tensor in node.reads:
             readers[tensor] = readers.get(tensor, 0) + 1
     shared = "Its state is read by other nodes too, which is not supported."
     return [
-        replace(node, refusal=shared) if any(readers[before] > 1 for before, _ in state_pairs(node)) else node
+        replace(node, refusal=shared)
+        if any(readers[before] > 1 for before, _ in state_pairs(node))
+        else node
         for node in nodes
     ]

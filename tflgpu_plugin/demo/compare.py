@@ -1,8 +1,10 @@
-"""Runs a model on the host's CPU kernels and through the delegate, and compares the outputs and what is in between."""
+"""Runs a model on the host's CPU kernels and through the delegate, and compares the outputs and
+what is in between.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +13,13 @@ import numpy.typing as npt
 
 from tflgpu_plugin.demo import flatbuffer
 from tflgpu_plugin.demo.hosts import Host, feed, latency, outputs
+from tflgpu_plugin.reports import Report
 
 Array = npt.NDArray[Any]
 
 TOLERANCE = 1e-4  # of the largest magnitude; float32 sums in another order differ by a few 1e-6
 SPREAD = 4.0  # times what the host's own two sets of kernels differ by, where that is more
-MAX_PROBES = 24
+MAX_PROBES = 24  # intermediate results of a model that is not ours
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,13 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome for a model. `outputs` holds the model's own outputs from the GPU; times are in milliseconds."""
+    """The outcome for a model. `outputs` holds the model's own outputs from the GPU; times are in
+    milliseconds.
+    """
 
     agreements: list[Agreement]
     outputs: list[Array]
-    report: Any
+    report: Report
     cpu_ms: float
     gpu_ms: float
 
@@ -52,19 +57,29 @@ class Comparison:
         return bool(self.agreements) and all(a.ok for a in self.agreements)
 
 
-def compare(host: Host, model: bytes, values: list[Array], options: Mapping[str, Any], runs: int = 10) -> Comparison:
-    """Outputs and a selection of intermediate results against the host's reference kernels.
+def compare(
+    host: Host,
+    model: bytes,
+    values: list[Array],
+    options: Mapping[str, Any],
+    runs: int = 10,
+    probes: Sequence[int] | None = None,
+) -> Comparison:
+    """Outputs and intermediate results (`probes`, or a selection) against reference kernels.
 
-    The difference between the host's own optimized and reference kernels widens what is allowed, so that a model that
-    amplifies rounding is not called wrong. Latency is measured on the model as it is.
+    The difference between the host's own optimized and reference kernels widens what is allowed, so
+    that a model that amplifies rounding is not called wrong. Latency is measured on the model as it
+    is.
     """
-    probed = flatbuffer.with_outputs(model, _probes(host, model))
+    probed = flatbuffer.with_outputs(model, _probes(host, model) if probes is None else probes)
     reference, names = _run(host.interpreter(probed, "BUILTIN_REF"), values)
     optimized, _ = _run(host.interpreter(probed, "BUILTIN_WITHOUT_DEFAULT_DELEGATES"), values)
     ours, _ = _run(_delegated(host, probed, options), values)
 
     plain = host.delegate(options)
-    gpu = host.interpreter(model, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", experimental_delegates=[plain])
+    gpu = host.interpreter(
+        model, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", experimental_delegates=[plain]
+    )
     results, _ = _run(gpu, values)
     own = len(results)
     agreements = _agree(names[:own], reference[:own], optimized[:own], results)
@@ -76,10 +91,12 @@ def compare(host: Host, model: bytes, values: list[Array], options: Mapping[str,
 
 def _delegated(host: Host, model: bytes, options: Mapping[str, Any]) -> Any:
     delegates = [host.delegate(options)]
-    return host.interpreter(model, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", experimental_delegates=delegates)
+    return host.interpreter(
+        model, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", experimental_delegates=delegates
+    )
 
 
-def _report(delegate: Any) -> Any:
+def _report(delegate: Any) -> Report:
     import tflgpu_plugin
 
     return tflgpu_plugin.report(delegate)
@@ -92,15 +109,20 @@ def _run(interpreter: Any, values: list[Array]) -> tuple[list[Array], list[str]]
 
 
 def _probes(host: Host, model: bytes) -> list[int]:
-    """Intermediate results to look at: every activation, thinned out evenly; what a final softmax reads is kept."""
-    results = [tensor for tensor, _ in flatbuffer.activations(model)]
+    """Intermediate results to look at: every activation, thinned out evenly; what a final softmax
+    reads is kept.
+    """
     own = {d["index"] for d in host.module.Interpreter(model_content=model).get_output_details()}
-    inner = [tensor for tensor in dict.fromkeys(results) if tensor not in own]
+    inner = [tensor for tensor in flatbuffer.activations(model) if tensor not in own]
     step = max(1, -(-len(inner) // MAX_PROBES))
-    return inner[::-step][::-1]  # counted from the end, so that the last one, the logits, is among them
+    return inner[::-step][
+        ::-1
+    ]  # counted from the end, so that the last one, the logits, is among them
 
 
-def _agree(names: list[str], reference: list[Array], optimized: list[Array], ours: list[Array]) -> list[Agreement]:
+def _agree(
+    names: list[str], reference: list[Array], optimized: list[Array], ours: list[Array]
+) -> list[Agreement]:
     found = []
     for name, expected, other, got in zip(names, reference, optimized, ours, strict=True):
         magnitude = float(np.abs(expected.astype(np.float64)).max(initial=0))

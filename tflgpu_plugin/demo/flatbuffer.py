@@ -1,8 +1,10 @@
-"""Writes TFLite models, and moves the outputs of existing ones, with no dependency beyond the standard library.
+"""Writes TFLite models, and moves the outputs of existing ones, with no dependency beyond the
+standard library.
 
-FlatBuffers in short (https://flatbuffers.dev/internals): a table starts with a signed offset back to its vtable, which
-holds one 16-bit place per field; strings, vectors and tables are reached by unsigned offsets that point forward.
-Numbers of fields are those of TFLite's public schema (schema.fbs, file identifier TFL3).
+FlatBuffers in short (https://flatbuffers.dev/internals): a table starts with a signed offset back
+to its vtable, which holds one 16-bit place per field; strings, vectors and tables are reached by
+unsigned offsets that point forward. Numbers of fields are those of TFLite's public schema
+(schema.fbs, file identifier TFL3).
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Value of a table field: a struct format with a number (a scalar), text, bytes, a tuple of ints, a table, or tables.
+# Value of a table field: a struct format with a number (a scalar), text, bytes, a tuple of ints, a
+# table, or tables.
 Scalar = tuple[str, float]
 Table = Mapping[int, Any]
 
@@ -24,14 +27,29 @@ _CODES = {
 }  # fmt: skip
 # Options table by operator: number in the union, then (field, struct format) by name.
 _OPTIONS: dict[str, tuple[int, dict[str, tuple[int, str]]]] = {
-    "CONV_2D": (1, {"padding": (0, "b"), "stride_w": (1, "i"), "stride_h": (2, "i"), "activation": (3, "b")}),
+    "CONV_2D": (
+        1,
+        {"padding": (0, "b"), "stride_w": (1, "i"), "stride_h": (2, "i"), "activation": (3, "b")},
+    ),
     "DEPTHWISE_CONV_2D": (
         2,
-        {"padding": (0, "b"), "stride_w": (1, "i"), "stride_h": (2, "i"), "multiplier": (3, "i"), "activation": (4, "b")},
+        {
+            "padding": (0, "b"),
+            "stride_w": (1, "i"),
+            "stride_h": (2, "i"),
+            "multiplier": (3, "i"),
+            "activation": (4, "b"),
+        },
     ),
     "AVERAGE_POOL_2D": (
         5,
-        {"padding": (0, "b"), "stride_w": (1, "i"), "stride_h": (2, "i"), "window_w": (3, "i"), "window_h": (4, "i")},
+        {
+            "padding": (0, "b"),
+            "stride_w": (1, "i"),
+            "stride_h": (2, "i"),
+            "window_w": (3, "i"),
+            "window_h": (4, "i"),
+        },
     ),
     "SOFTMAX": (9, {"beta": (0, "f")}),
     "RESHAPE": (17, {}),
@@ -43,7 +61,9 @@ _FLOAT32, _INT32 = 0, 2
 
 @dataclass
 class Model:
-    """A float32 TFLite model under construction; tensors are numbered in the order in which they are added."""
+    """A float32 TFLite model under construction; tensors are numbered in the order in which they
+    are added.
+    """
 
     tensors: list[Table] = field(default_factory=list)
     operators: list[Table] = field(default_factory=list)
@@ -56,12 +76,16 @@ class Model:
         buffer = 0
         if data is not None:
             buffer = len(self.buffers)
-            self.buffers.append({0: np.ascontiguousarray(data, "<i4" if integer else "<f4").tobytes()})
+            self.buffers.append(
+                {0: np.ascontiguousarray(data, "<i4" if integer else "<f4").tobytes()}
+            )
         kind = _INT32 if integer else _FLOAT32
         self.tensors.append({0: tuple(shape), 1: ("b", kind), 2: ("I", buffer), 3: name})
         return len(self.tensors) - 1
 
-    def operator(self, name: str, inputs: Sequence[int], outputs: Sequence[int], **options: float) -> None:
+    def operator(
+        self, name: str, inputs: Sequence[int], outputs: Sequence[int], **options: float
+    ) -> None:
         """Add an operator of version 1 with these options (names as in `_OPTIONS`)."""
         if name not in self.codes:
             self.codes.append(name)
@@ -84,7 +108,9 @@ class Model:
 
 
 def _write(root: Table) -> bytes:
-    """Serialize breadth first: what a table refers to is placed after it, so that every offset is positive."""
+    """Serialize breadth first: what a table refers to is placed after it, so that every offset is
+    positive.
+    """
     out = bytearray(8)
     out[4:8] = b"TFL3"
     pending: list[tuple[int, Any]] = [(0, root)]
@@ -98,7 +124,7 @@ def _write(root: Table) -> bytes:
 
 
 def _place(out: bytearray, value: Any, later: list[tuple[int, Any]]) -> int:
-    """Append one object and return where it starts; the places of its own references go to `later`."""
+    """Append one object, return where it starts; places of its references go to `later`."""
     if isinstance(value, Mapping):
         return _place_table(out, value, later)
     if isinstance(value, str):
@@ -113,7 +139,9 @@ def _place(out: bytearray, value: Any, later: list[tuple[int, Any]]) -> int:
 
 
 def _place_vector(out: bytearray, length: int, data: bytes, alignment: int) -> int:
-    out += bytes(-(len(out) + 4) % alignment)  # the elements are aligned, not the length before them
+    out += bytes(
+        -(len(out) + 4) % alignment
+    )  # the elements are aligned, not the length before them
     start = len(out)
     out += struct.pack("<I", length) + data
     return start
@@ -122,7 +150,9 @@ def _place_vector(out: bytearray, length: int, data: bytes, alignment: int) -> i
 def _place_table(out: bytearray, table: Table, later: list[tuple[int, Any]]) -> int:
     slots = max(table, default=-1) + 1
     vtable_bytes = 4 + 2 * slots
-    out += bytes(-(len(out) + vtable_bytes) % 4)  # the table starts aligned, right behind its vtable
+    out += bytes(
+        -(len(out) + vtable_bytes) % 4
+    )  # the table starts aligned, right behind its vtable
     vtable = len(out)
     start = vtable + vtable_bytes
     places, body = [0] * slots, bytearray(4)
@@ -154,32 +184,28 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
 
 
 def activations(model: bytes) -> list[int]:
-    """(tensor number, operator name or code) of every float32 result in the first subgraph, in execution order."""
+    """Tensor numbers of the float32 results in the first subgraph, in execution order."""
     _outputs_place(model)
-    root = _follow(model, 0)
-    codes = [_code(model, table) for table in _tables(model, _field(model, root, 1))]
-    graph = _tables(model, _field(model, root, 2))[0]
-    kinds = [_number(model, t, 1, "<b") for t in _tables(model, _field(model, graph, 0))]
-    found = []
-    for operator in _tables(model, _field(model, graph, 3)):
-        code = codes[_number(model, operator, 0, "<I")]
-        results = _ints(model, _field(model, operator, 2))
-        found += [(t, _NAMES.get(code, f"op {code}")) for t in results if t >= 0 and kinds[t] == _FLOAT32]
-    return found
-
-
-_NAMES = {number: name for name, number in _CODES.items()} | {14: "LOGISTIC"}
+    graph = _tables(model, _field(model, _follow(model, 0), 2))[0]
+    kinds = [_byte(model, tensor, 1) for tensor in _tables(model, _field(model, graph, 0))]
+    operators = _tables(model, _field(model, graph, 3))
+    results = [t for operator in operators for t in _ints(model, _field(model, operator, 2))]
+    return [t for t in dict.fromkeys(results) if t >= 0 and kinds[t] == _FLOAT32]
 
 
 def _outputs_place(model: bytes) -> int:
     """Where the reference to the first subgraph's outputs stands."""
     if model[4:8] != b"TFL3":
-        raise ValueError("This is not a TFLite model (the file identifier TFL3 is missing); pass a .tflite file.")
+        raise ValueError(
+            "This is not a TFLite model (the file identifier TFL3 is missing); pass a .tflite file."
+        )
     try:
         graphs = _tables(model, _field(model, _follow(model, 0), 2))
         return _field(model, graphs[0], 2)
     except (struct.error, IndexError) as error:
-        raise ValueError("The TFLite model is damaged or cut short; fetch the file again.") from error
+        raise ValueError(
+            "The TFLite model is damaged or cut short; fetch the file again."
+        ) from error
 
 
 def _follow(model: bytes, place: int) -> int:
@@ -195,14 +221,9 @@ def _field(model: bytes, table: int, slot: int) -> int:
     return table + offset if offset else 0
 
 
-def _number(model: bytes, table: int, slot: int, kind: str) -> int:
+def _byte(model: bytes, table: int, slot: int) -> int:
     place = _field(model, table, slot)
-    return int(struct.unpack_from(kind, model, place)[0]) if place else 0
-
-
-def _code(model: bytes, table: int) -> int:
-    """Builtin code: the wide field, or the byte that older files use."""
-    return max(_number(model, table, 0, "<b"), _number(model, table, 3, "<i"))
+    return model[place] if place else 0
 
 
 def _tables(model: bytes, place: int) -> list[int]:

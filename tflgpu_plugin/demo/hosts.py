@@ -38,7 +38,9 @@ class Host:
     version: str
     module: Any
 
-    def interpreter(self, model: bytes, kernels: str = "AUTO", threads: int = 2, **more: Any) -> Any:
+    def interpreter(
+        self, model: bytes, kernels: str = "AUTO", threads: int = 2, **more: Any
+    ) -> Any:
         """An allocated interpreter; `kernels` names a member of the host's OpResolverType."""
         interpreter = self.module.Interpreter(
             model_content=model,

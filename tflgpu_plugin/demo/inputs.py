@@ -1,4 +1,6 @@
-"""What the demo feeds a model: a picture scaled to the model's size and range, or seeded values; and label files."""
+"""What the demo feeds a model: a picture scaled to the model's size and range, or seeded values;
+and label files.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,12 @@ class BadInput(ValueError):
     """A file or value that cannot be used; the text says what to do."""
 
 
-def make(details: list[dict[str, Any]], image: Path | None, mean: float, std: float, seed: int = 0) -> list[Array]:
-    """One array per input of the model: the picture in the first image-shaped one, seeded values elsewhere."""
+def make(
+    details: list[dict[str, Any]], image: Path | None, mean: float, std: float, seed: int = 0
+) -> list[Array]:
+    """One array per input of the model: the picture in the first image-shaped one, seeded values
+    elsewhere.
+    """
     random = np.random.default_rng(seed)
     values, used = [], image is None
     for detail in details:
@@ -28,7 +34,9 @@ def make(details: list[dict[str, Any]], image: Path | None, mean: float, std: fl
             values.append(_seeded(random, shape, np.dtype(detail["dtype"])))
     if not used:
         shapes = ", ".join(str(list(detail["shape"])) for detail in details)
-        raise BadInput(f"The model takes no picture (its inputs are {shapes}); leave the image out.")
+        raise BadInput(
+            f"The model takes no picture (its inputs are {shapes}); leave the image out."
+        )
     return values
 
 
@@ -36,8 +44,12 @@ def is_image(shape: tuple[int, ...]) -> bool:
     return len(shape) == 4 and shape[0] == 1 and shape[3] in (1, 3)
 
 
-def picture(path: Path | None, shape: tuple[int, ...], dtype: np.dtype[Any], mean: float, std: float) -> Array:
-    """The picture at the model's size: (pixel - mean) / std for float models, the pixels themselves for others."""
+def picture(
+    path: Path | None, shape: tuple[int, ...], dtype: np.dtype[Any], mean: float, std: float
+) -> Array:
+    """The picture at the model's size: (pixel - mean) / std for float models, the pixels themselves
+    for others.
+    """
     if path is None:
         raise BadInput("Give a picture.")
     try:
@@ -47,13 +59,17 @@ def picture(path: Path | None, shape: tuple[int, ...], dtype: np.dtype[Any], mea
     try:
         with Image.open(path) as opened:
             mode = "L" if shape[3] == 1 else "RGB"
-            pixels = np.asarray(opened.convert(mode).resize((shape[2], shape[1]), Image.Resampling.BILINEAR))
+            pixels = np.asarray(
+                opened.convert(mode).resize((shape[2], shape[1]), Image.Resampling.BILINEAR)
+            )
     except (OSError, UnidentifiedImageError) as error:
         raise BadInput(f"{path} cannot be read as a picture ({error}).") from error
     pixels = pixels.reshape(shape)
     if dtype.kind == "f":
         return ((pixels.astype(np.float32) - mean) / std).astype(dtype)
-    return (pixels.astype(np.int16) - 128).astype(dtype) if dtype == np.int8 else pixels.astype(dtype)
+    return (
+        (pixels.astype(np.int16) - 128).astype(dtype) if dtype == np.int8 else pixels.astype(dtype)
+    )
 
 
 def _seeded(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -70,7 +86,9 @@ def _seeded(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype
 def labels(path: Path) -> list[str]:
     """One label per line. Raises BadInput."""
     try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [
+            line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+        ]
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"The labels {path} cannot be read ({error}).") from error
 
@@ -84,7 +102,9 @@ def model(path: Path) -> bytes:
 
 
 def top(scores: Array, names: list[str] | None, count: int = 5) -> list[tuple[str, float]]:
-    """The best classes of an output with one score per class; labels may leave out a background class at 0."""
+    """The best classes of an output with one score per class; labels may leave out a background
+    class at 0.
+    """
     flat = scores.reshape(-1).astype(np.float64)
     shift = 1 if names and len(names) == flat.size - 1 else 0
     best = np.argsort(-flat, kind="stable")[:count]

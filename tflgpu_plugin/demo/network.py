@@ -1,13 +1,16 @@
-"""MobileNet v1 1.0 224 (https://arxiv.org/abs/1704.04861, table 1) with seeded weights: the demo's own network.
+"""MobileNet v1 1.0 224 (https://arxiv.org/abs/1704.04861, table 1) with seeded weights: the demo's
+own network.
 
-Random weights usually make a deep network's signal die or explode, and then every engine agrees on nothing. Here each
-layer is scaled and shifted, channel by channel, by the statistics of its own response to the demo's picture: the same
-step as folding a batch norm, so that every block's output keeps a spread near one.
+Random weights usually make a deep network's signal die or explode, and then every engine agrees on
+nothing. Here each layer is scaled and shifted, channel by channel, by the statistics of its own
+response to the demo's picture: the same step as folding a batch norm, so that every block's output
+keeps a spread near one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +21,23 @@ from tflgpu_plugin.demo.flatbuffer import RELU6, SAME, VALID, Model
 Array = npt.NDArray[np.float32]
 
 SIZE, CLASSES = 224, 1001
-BLOCKS = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)] + [(512, 1)] * 5 + [(1024, 2), (1024, 1)]
-_MEAN, _SPREAD = 0.7, 1.7  # of the values before relu6; its result then has a standard deviation near 1.1
+BLOCKS = (
+    [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)]
+    + [(512, 1)] * 5
+    + [(1024, 2), (1024, 1)]
+)
+_MEAN, _SPREAD = (
+    0.7,
+    1.7,
+)  # of the values before relu6; its result then has a standard deviation near 1.1
 _LOGIT_SPREAD = 3.0  # one class stands out, the others stay visible in the softmax
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution: `kind` is conv or depthwise; weights are [KH, KW, I, O] or [KH, KW, C]; bias is [O]."""
+    """A convolution: `kind` is conv or depthwise; weights are [KH, KW, I, O] or [KH, KW, C]; bias
+    is [O].
+    """
 
     name: str
     kind: str
@@ -44,7 +56,9 @@ class Network:
 
 
 def picture(seed: int = 0, size: int = SIZE) -> Array:
-    """A seeded picture [1, size, size, 3] in [-1, 1]: noise at five scales, so that it has shapes and texture."""
+    """A seeded picture [1, size, size, 3] in [-1, 1]: noise at five scales, so that it has shapes
+    and texture.
+    """
     random = np.random.default_rng([seed, size])
     total = np.zeros((size, size, 3))
     for cells in (2, 4, 8, 32, size):
@@ -61,7 +75,9 @@ def build(seed: int = 1) -> Network:
     layers: list[Layer] = []
     spreads: dict[str, float] = {}
 
-    def add(name: str, kind: str, shape: tuple[int, ...], stride: int, activation: bool = True) -> None:
+    def add(
+        name: str, kind: str, shape: tuple[int, ...], stride: int, activation: bool = True
+    ) -> None:
         nonlocal x
         layer, x = _calibrated(name, kind, random.standard_normal(shape), stride, activation, x)
         layers.append(layer)
@@ -74,9 +90,12 @@ def build(seed: int = 1) -> Network:
         add(f"block{number}", "conv", (1, 1, channels, width), 1)
         spreads[f"block{number}"] = float(x.std())
         channels = width
-    # A pooled picture is one sample, so the classifier is scaled by its fan-in instead of by statistics.
+    # A pooled picture is one sample, so the classifier is scaled by its fan-in instead of by
+    # statistics.
     pooled = x.mean((0, 1))
-    weights = random.standard_normal((1, 1, channels, CLASSES)) * _LOGIT_SPREAD / np.linalg.norm(pooled)
+    weights = (
+        random.standard_normal((1, 1, channels, CLASSES)) * _LOGIT_SPREAD / np.linalg.norm(pooled)
+    )
     bias = random.standard_normal(CLASSES) * 0.1
     layers.append(Layer("logits", "conv", _f32(weights), _f32(bias), 1, activation=False))
     return Network(tuple(layers), spreads)
@@ -96,13 +115,18 @@ def _respond(kind: str, weights: Array, stride: int, x: Array) -> Array:
     """Convolution without bias, SAME padding, [H, W, C]: one shifted product per tap."""
     taps_h, taps_w = weights.shape[:2]
     height, width = -(-x.shape[0] // stride), -(-x.shape[1] // stride)
-    pads = [max((o - 1) * stride + k - i, 0) for o, k, i in ((height, taps_h, x.shape[0]), (width, taps_w, x.shape[1]))]
+    pads = [
+        max((o - 1) * stride + k - i, 0)
+        for o, k, i in ((height, taps_h, x.shape[0]), (width, taps_w, x.shape[1]))
+    ]
     padded = np.pad(x, [(p // 2, p - p // 2) for p in pads] + [(0, 0)])
     channels = weights.shape[-1]
     total = np.zeros((height, width, channels), np.float32)
     for i in range(taps_h):
         for j in range(taps_w):
-            window = padded[i : i + height * stride : stride, j : j + width * stride : stride][:height, :width]
+            window = padded[i : i + height * stride : stride, j : j + width * stride : stride][
+                :height, :width
+            ]
             total += window * weights[i, j] if kind == "depthwise" else window @ weights[i, j]
     return total
 
@@ -128,6 +152,13 @@ def to_tflite(network: Network) -> bytes:
     return model.serialize([image], [softmax], "MobileNet v1 1.0 224, seeded weights (tflgpu demo)")
 
 
+def probes(model: bytes) -> list[int]:
+    """Tensors worth comparing: the results of stem, blocks, pool and classifier."""
+    results = flatbuffer.activations(model)
+    blocks = 1 + 2 * len(BLOCKS)  # the stem, then a depthwise and a pointwise layer per block
+    return results[0:blocks:2] + results[blocks : blocks + 2]
+
+
 def _add_layer(model: Model, layer: Layer, x: int, shape: tuple[int, ...]) -> int:
     depthwise = layer.kind == "depthwise"
     weights = layer.weights[None] if depthwise else layer.weights.transpose(3, 0, 1, 2)
@@ -141,15 +172,11 @@ def _add_layer(model: Model, layer: Layer, x: int, shape: tuple[int, ...]) -> in
         options["activation"] = RELU6
     if depthwise:
         options["multiplier"] = 1
-    model.operator("DEPTHWISE_CONV_2D" if depthwise else "CONV_2D", [x, *constants], [result], **options)
+    model.operator(
+        "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D", [x, *constants], [result], **options
+    )
     return result
 
 
-def block_tensors(model: bytes) -> list[int]:
-    """Tensor numbers of the outputs of stem, blocks and classifier, in order."""
-    results = [t for t, name in flatbuffer.activations(model) if name in ("CONV_2D",)]
-    return results
-
-
-def _f32(values: npt.NDArray[np.floating]) -> Array:
+def _f32(values: npt.NDArray[Any]) -> Array:
     return np.ascontiguousarray(values, np.float32)

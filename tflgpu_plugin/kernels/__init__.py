@@ -23,20 +23,21 @@ import numpy as np
 
 UNIFORM_BYTES = 256
 
-# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one. Exact forms of the hosts' kernels.
+# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one. Exact forms of the hosts' kernels;
+# comparisons instead of max, min and clamp, because those may drop NaN (llvmpipe does) where the hosts keep it.
 POSTS: dict[str, str] = {
-    "relu": "max(v, vec4f(0.0))",
-    "relu6": "clamp(v, vec4f(0.0), vec4f(6.0))",
-    "relu_n1_to_1": "clamp(v, vec4f(-1.0), vec4f(1.0))",
+    "relu": "select(v, vec4f(0.0), v < vec4f(0.0))",
+    "relu6": "cut(v, 0.0, 6.0)",
+    "relu_n1_to_1": "cut(v, -1.0, 1.0)",
     "logistic": "logistic(v)",
     "tanh": "tanh_exact(v)",
-    "exp": "exp(v)",
+    "exp": "exp_exact(v)",
     "add": "v + e",
     "sub": "v - e",
     "reverse_sub": "e - v",
     "mul": "v * e",
-    "maximum": "max(v, e)",
-    "minimum": "min(v, e)",
+    "maximum": "select(e, v, v > e)",
+    "minimum": "select(e, v, v < e)",
     "prelu": "select(v * e, v, v >= vec4f(0.0))",
 }
 

@@ -42,7 +42,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(pixels) %}
   let m{{ j }} = min(first + {{ 8 * j }}u, places - 1u);
 {% if taps == "point" %}
-  let x{{ j }} = m{{ j }} * p.x_place;
+  let x{{ j }} = m{{ j }} * p.x_place * {{ views }}u;
   let y{{ j }} = m{{ j }} * p.y_place;
 {% elif taps == "window" %}
   let at{{ j }} = vec2i(vec2u(m{{ j }} / p.out_w * p.stride_h, m{{ j }} % p.out_w * p.stride_w)) - vec2i(p.top, p.left);
@@ -56,7 +56,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   var c{{ j }}_{{ q }} = vec4f(0.0);
 {% endfor %}
 {% endfor %}
-  let x_base = batch * p.x_batch + group * p.group_x;
+  // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
+  let steps = p.steps;
+  let x_quad = p.x_quad * {{ views }}u;
+  let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
+  let x_base = (batch * p.x_batch + group * p.group_x) * {{ views }}u + zero;
   let w_base = wi.y * p.block_vectors{% if shared %} + lane{% endif %};
 {% if taps == "point" %}
   let w_tap = w_base;
@@ -78,11 +82,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(pixels) %}
     let s{{ j }} = vec2u(at{{ j }} + offset);  // negative places wrap to large ones
     let ok{{ j }} = s{{ j }}.x < p.in_h && s{{ j }}.y < p.in_w;
-    let x{{ j }} = select(0u, s{{ j }}.x * p.in_w + s{{ j }}.y, ok{{ j }});
+    let x{{ j }} = select(0u, (s{{ j }}.x * p.in_w + s{{ j }}.y) * {{ views }}u, ok{{ j }});
 {% endfor %}
 {% endif %}
-    for (var k = 0u; k < p.steps; k++) {
-      let w_at = w_tap + k * {{ weights }}u;
+    var w_at = w_tap;
+    for (var k = 0u; k < steps; k++) {
 {% if shared %}
 {% for i in range(weights // 8) %}
       let w{{ i }} = load_w(w_at + {{ 8 * i }}u);
@@ -92,17 +96,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       let b{{ i }} = load_w(w_at + {{ i }}u);
 {% endfor %}
 {% endif %}
+      w_at += {{ weights }}u;
 {% if views > 1 %}
-      let x_at = x_base + (k / {{ views }}u) * p.x_quad;
+      let x_at = x_base + k / {{ views }}u * x_quad + k % {{ views }}u;
 {% else %}
-      let x_at = x_base + k * p.x_quad;
+      let x_at = x_base + k * x_quad;
 {% endif %}
 {% for j in range(pixels) %}
-{% set index = "x_at + x%d" % j if views == 1 else "(x_at + x%d) * %du + k %% %du" % (j, views, views) %}
 {% if taps == "point" %}
-      let a{{ j }} = load_x({{ index }});
+      let a{{ j }} = load_x(x_at + x{{ j }});
 {% else %}
-      let a{{ j }} = select({{ kind }}(0.0), load_x({{ index }}), ok{{ j }});
+      let a{{ j }} = select({{ kind }}(0.0), load_x(x_at + x{{ j }}), ok{{ j }});
 {% endif %}
 {% endfor %}
 {% for i in range(step) %}

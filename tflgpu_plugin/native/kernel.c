@@ -174,28 +174,30 @@ static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, char *err
                   tensor->name ? tensor->name : "", text);
 }
 
-/* A stale input holds old bytes on the host. The host copies those of other delegates; ours are taken from the device. */
+/* Take an input from the island that made it. Its bytes on the device are valid also when the host has copied them for
+ * another node in between. Without such an island, only an input that is not stale can be used. */
 static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *replay, size_t i, ports *p, char *err,
                         size_t err_size) {
   size_t index;
-  tg_kernel *producer_kernel;
+  tg_kernel *maker;
   tg_replay *producer = NULL;
   if (tensor->delegate == &kernel->delegate->host)
-    producer = tgi_handle_find(tensor->delegate, tensor->handle, &index, &producer_kernel);
+    producer = tgi_handle_find(tensor->delegate, tensor->handle, &index, &maker);
+  if (!producer && !tensor->is_stale) return 0;
   if (!producer)
     return tgi_fail(err, err_size, "Input tensor \"%s\" is stale: its bytes are no longer on the GPU.",
                     tensor->name ? tensor->name : "");
-  tg_kernel_release(producer_kernel);
+  tg_kernel_release(maker);
   p->producers[i] = producer;
   if (producer->outputs[index].bytes != tensor->bytes)
     return wrong_bytes(tensor, producer->outputs[index].bytes, err, err_size);
   if (producer->device == replay->device) {
-    p->inputs[i].device = producer->outputs[index].buffer;
+    p->inputs[i] = (tg_port){.device = producer->outputs[index].buffer};
     atomic_fetch_add(&kernel->device_inputs, 1);
     return 0;
   }
+  if (!tensor->is_stale) return 0;
   /* The device was replaced between the two plans: through the host. */
-  p->inputs[i].host = tensor->data;
   return tensor->data ? tg_replay_read_output(producer, index, tensor->data, tensor->bytes, err, err_size)
                       : tgi_fail(err, err_size, "An input lies on another GPU device and has no memory on the host.");
 }
@@ -206,9 +208,7 @@ static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay 
     tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
     if (tensor->bytes != replay->inputs[i].bytes) return wrong_bytes(tensor, replay->inputs[i].bytes, err, err_size);
     p->inputs[i].host = tensor->data;
-    if (!tensor->is_stale) continue;
-    p->inputs[i].host = NULL;
-    if (device_input(kernel, tensor, replay, i, p, err, err_size)) return 1;
+    if ((tensor->is_stale || tensor->handle >= 0) && device_input(kernel, tensor, replay, i, p, err, err_size)) return 1;
   }
   return 0;
 }

@@ -11,6 +11,8 @@ from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.elementwise import broadcast, broadcast_refusal, lower_pair
 from tflgpu_plugin.target import Target
 
+ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6", "tanh")
+
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     first, second = node.inputs[:2]
@@ -19,12 +21,16 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Shapes that broadcast together, to rank 5 at most (any rank when they are equal or one is a single value)."""
+    """Shapes that broadcast together, to rank 5 at most unless nothing but a value is spread."""
+    activation = node.attributes.get("activation", "none")
+    if activation not in ("none", *ACTIVATIONS):
+        known = ", ".join(ACTIVATIONS)
+        return f"The fused activation {activation} is not supported; use one of {known}."
     return broadcast_refusal(graph, node)
 
 
 def row(name: str, expression: str | None = None, types: tuple[str, ...] = ("f32",)) -> Op:
-    """An op from its WGSL for vec4 `v` (first operand) and `e` (second); default: the fused step of that name."""
+    """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name."""
     lower = partial(_lower, expression=expression or POSTS[name])
     return Op(name, refuse, shapes, lower, "elementwise", types=types, fuses=True)
 

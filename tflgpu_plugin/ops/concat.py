@@ -22,7 +22,7 @@ class Part:
 
 
 def axis_of(graph: Graph, node: Node) -> int:
-    """The concatenation axis, counted from the front. Raises ValueError when the rank does not have it."""
+    """The concatenation axis, counted from the front."""
     rank, axis = len(graph.shape(node.outputs[0])), int(node.attributes["axis"])
     return axis + rank if axis < 0 else axis
 
@@ -39,15 +39,17 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     if not 0 <= axis < len(first):
         raise ValueError(f"axis {axis} is outside a tensor of rank {len(first)}")
     for shape in given:
-        if shape[:axis] + shape[axis + 1 :] != first[:axis] + first[axis + 1 :] or len(shape) != len(first):
+        if shape[:axis] + shape[axis + 1 :] != first[:axis] + first[axis + 1 :] or len(
+            shape
+        ) != len(first):
             raise ValueError(f"shapes {list(first)} and {list(shape)} differ outside axis {axis}")
     return [(*first[:axis], sum(shape[axis] for shape in given), *first[axis + 1 :])]
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Inputs of one rank and one shape outside the axis, no fused activation (the hosts' kernels have none either)."""
+    """Inputs of one shape outside the axis, and no activation (the hosts' kernels have none)."""
     if node.attributes.get("activation", "none") != "none" or node.posts:
-        return "Concatenation with a fused activation is not supported; apply the activation to its result."
+        return "Concatenation has a fused activation; apply the activation to its result instead."
     try:
         (shape,) = shapes(graph, node)
     except ValueError as error:
@@ -81,14 +83,22 @@ def _images(low: Lowering, node: Node, parts: list[Part], axis: int) -> None:
         for part in parts:
             last = part is parts[-1]
             inside = low.geometry(part.tensor)
-            runs = Runs(stored.batch, inside.channels, stored.spatial, inside.quads * quad, stored.quads * quad)
+            runs = Runs(
+                stored.batch,
+                inside.channels,
+                stored.spatial,
+                inside.quads * quad,
+                stored.quads * quad,
+            )
             _floats(low, node, part, runs, stored.quads * 4 - stored.channels if last else 0, 0)
         return
     strides = vector_strides(shape)
     order = storage_order(len(shape))
     for part in parts:
         given = low.graph.shape(part.tensor)
-        extents = [low.geometry(part.tensor).quads if k == len(shape) - 1 else given[k] for k in order]
+        extents = [
+            low.geometry(part.tensor).quads if k == len(shape) - 1 else given[k] for k in order
+        ]
         base = part.offset // (4 if channel else 1) * strides[axis]
         _vectors(low, node, part, extents, [strides[k] for k in order], base)
 
@@ -102,7 +112,9 @@ def _rows(low: Lowering, node: Node, parts: list[Part], axis: int) -> None:
     aligned = not any(part.offset % 4 for part in parts)
     if aligned and (outer == 1 or run % 4 == 0):
         for part in parts:
-            _vectors(low, node, part, [outer, -(-part.extent // 4)], [run // 4, 1], part.offset // 4)
+            _vectors(
+                low, node, part, [outer, -(-part.extent // 4)], [run // 4, 1], part.offset // 4
+            )
         return
     for part in parts:
         runs = Runs(outer, part.extent, 1, part.extent, run)
@@ -112,12 +124,14 @@ def _rows(low: Lowering, node: Node, parts: list[Part], axis: int) -> None:
 def _vectors(
     low: Lowering, node: Node, part: Part, extents: list[int], strides: list[int], base: int
 ) -> None:
-    """Vec4 i of the part, at coordinates over `extents`, goes to `base` + coordinates * `strides`."""
+    """Vec4 i of the part has coordinates over `extents` and goes to base + these * strides."""
     stored = low.geometry(node.outputs[0])
     fill = 4 - len(extents)
     parameters: dict[str, object] = {"vectors": prod(extents), "base": base}
     parameters |= {"spatial": stored.spatial, "quads": stored.quads}
-    for k, (extent, stride) in enumerate(zip([1] * fill + extents, [0] * fill + strides, strict=True)):
+    for k, (extent, stride) in enumerate(
+        zip([1] * fill + extents, [0] * fill + strides, strict=True)
+    ):
         parameters |= {f"d{k + 1}": extent, f"k{k + 1}": stride}
     low.dispatch(
         "concat",
@@ -133,7 +147,8 @@ def _vectors(
 
 @dataclass(frozen=True)
 class Runs:
-    """A part as `outer` rows of `run` channels at `spatial` places, and floats between rows of the part and the output."""
+    """A part as `outer` rows of `run` channels at `spatial` places; `row` and `target_row` are the
+    floats between rows in the part and in the output."""
 
     outer: int
     run: int
@@ -143,7 +158,7 @@ class Runs:
 
 
 def _floats(low: Lowering, node: Node, part: Part, runs: Runs, tail: int, tail_from: int) -> None:
-    """One float after another; also zeroes `tail` pad lanes after each row from row `tail_from` on."""
+    """One float after another; also zeroes `tail` pad lanes after rows from `tail_from` on."""
     channels = runs.run + tail
     elements = runs.outer * channels * runs.spatial
     low.dispatch(

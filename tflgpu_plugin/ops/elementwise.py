@@ -1,8 +1,9 @@
-"""Shared by elementwise families: numpy broadcasting, and the launch that applies `v = f(v, e)` to two operands.
+"""Shared by elementwise families: numpy broadcasting, and the launch of `f(v, e)` on two operands.
 
-The expression f is written for one vec4; `kernels/binary.wgsl` fetches the operands. Three ways to fetch one: in place
-(same storage as the output), by quads (an affine place, lane 0 spread where the operand has one channel), or, where a
-row-major tensor of rank 5 or more is broadcast, element by element.
+The expression f is written for one vec4; `kernels/binary.wgsl` fetches the operands. Three ways to
+fetch one: in place (same storage as the output), by quads (an affine place, lane 0 spread where the
+operand has one channel), or, where a row-major tensor of rank 5 or more is broadcast, element by
+element.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from tflgpu_plugin.ops.movement import MAX_AXES, grid, row_strides, storage_orde
 
 
 def broadcast(first: Shape, second: Shape) -> Shape:
-    """The common shape, as numpy aligns them from the right. Raises ValueError when there is none."""
+    """The common shape, aligned from the right. Raises ValueError when there is none."""
     rank = max(len(first), len(second))
     found = []
     for a, b in zip(_ranked(first, rank), _ranked(second, rank), strict=True):
         if a != b and 1 not in (a, b):
-            raise ValueError(f"shapes {list(first)} and {list(second)} cannot be broadcast together")
+            raise ValueError(
+                f"shapes {list(first)} and {list(second)} cannot be broadcast together"
+            )
         found.append(b if a == 1 else a)
     return tuple(found)
 
@@ -35,14 +38,15 @@ def broadcast_refusal(graph: Graph, node: Node) -> str | None:
         return f"{node.op}: {error}."
     for tensor in (first, second):
         if _needs_elements(graph.shape(tensor), shape) and len(shape) > MAX_AXES:
-            return f"{node.op} broadcasts a tensor of rank {len(shape)}; reshape it to rank {MAX_AXES} at most."
+            rank = len(shape)
+            return f"{node.op} broadcasts rank {rank}; reshape to rank {MAX_AXES} at most."
     if not prod(shape):
         return f"The result of {node.op} is empty; give it at least one element."
     return None
 
 
 def lower_pair(low: Lowering, node: Node, expression: str) -> None:
-    """Launch `expression` (WGSL for vec4 `v` and `e`) over inputs 0 and 1, broadcast to the output."""
+    """Launch `expression` (WGSL for vec4 `v` and `e`) over inputs 0 and 1, spread to the output."""
     first, second = _operands(node)
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     given = {"a": (first, low.graph.shape(first)), "b": (second, low.graph.shape(second))}
@@ -90,11 +94,14 @@ def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:
     """Per output axis the distance between neighbours in the operand, 0 where it is broadcast."""
     lead = len(shape) - len(operand)
     own = [0] * lead + list(strides)
-    return [0 if extent == 1 else step for extent, step in zip(_ranked(operand, len(shape)), own, strict=True)]
+    return [
+        0 if extent == 1 else step
+        for extent, step in zip(_ranked(operand, len(shape)), own, strict=True)
+    ]
 
 
 def _quad_place(name: str, operand: Shape, shape: Shape) -> dict[str, object]:
-    spread = bool(shape) and (not operand or operand[-1] == 1 and shape[-1] != 1)
+    spread = bool(shape) and (not operand or (operand[-1] == 1 and shape[-1] != 1))
     if len(shape) > 4:
         steps, order = [0] * 4, tuple(range(4))
     else:

@@ -1,6 +1,7 @@
-"""Data movement by one kernel: every output element is an affine pick from the input, or a pad value. Exact.
+"""Data movement by one kernel: every output element is picked from the input, or is a pad value.
 
-Serves reshape, strided slice and pad; transpose, slice, split, tile and gather by constants fit the same form.
+Serves reshape, strided slice and pad; transpose, slice, split, tile and gather by constants fit the
+same form.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ MAX_AXES = 5
 
 @dataclass(frozen=True)
 class Axis:
-    """One output axis: coordinate x reads input coordinate `start + step * x` on axis `source` of the input.
+    """One output axis: coordinate x reads input coordinate `start + step * x` on axis `source` of
+    the input.
 
-    Outside `low <= x < high` (default: the extent) the pad value is taken. `source` None repeats along the axis.
+    Outside `low <= x < high` (default: the extent) the pad value is taken. `source` None repeats
+    along the axis.
     """
 
     extent: int
@@ -43,7 +46,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Walk:
-    """An `Axis` in memory units: extent, distance between neighbours, and the range that is not padding."""
+    """An `Axis` in memory units; `stride` is the distance between neighbours in the input."""
 
     extent: int
     stride: int
@@ -55,7 +58,7 @@ def empty_refusal(graph: Graph, node: Node, shape: Shape) -> str | None:
     """A sentence when a result has no elements."""
     if prod(shape):
         return None
-    return f"The result of {node.op} has shape {list(shape)}, which is empty; give it at least one element."
+    return f"The result of {node.op} is empty ({list(shape)}); give it at least one element."
 
 
 def row_strides(shape: Shape) -> tuple[int, ...]:
@@ -64,7 +67,8 @@ def row_strides(shape: Shape) -> tuple[int, ...]:
 
 
 def vector_strides(shape: Shape) -> tuple[int, ...]:
-    """Vec4 between neighbours on each axis in device storage, ranks 0 to 4; on the last axis, between quads."""
+    """Vec4 between neighbours on each axis in device storage, ranks 0 to 4; on the last axis,
+    between quads."""
     if len(shape) < 2:
         return (1,) * len(shape)
     stored = geometry(shape)
@@ -73,7 +77,8 @@ def vector_strides(shape: Shape) -> tuple[int, ...]:
 
 
 def storage_order(rank: int) -> tuple[int, ...]:
-    """Logical axes of a tensor of rank 0 to 4, slowest in device storage first: batch, channel quads, space."""
+    """Logical axes of a tensor of rank 0 to 4, slowest in device storage first: batch, channel
+    quads, space."""
     return tuple(range(rank)) if rank < 2 else (0, rank - 1, *range(1, rank - 1))
 
 
@@ -87,8 +92,9 @@ def move(
 ) -> None:
     """Launch the gather that makes the node's first output from its first input.
 
-    `axes` describe the output (their extents multiply to its element count; at most 5), `fixed` holds coordinates of
-    input axes that no output axis reads, `value` is the pad value. `view` is another row-major shape of the same input.
+    `axes` describe the output (their extents multiply to its element count; at most 5), `fixed`
+    holds coordinates of input axes that no output axis reads, `value` is the pad value. `view` is
+    another row-major shape of the same input.
     """
     source, output = node.inputs[0], node.outputs[0]
     assert source is not None and len(axes) <= MAX_AXES
@@ -100,7 +106,11 @@ def move(
     else:
         walks, base = _element_walks(view or shape, axes, fixed)
     inside, stored = geometry(shape), low.geometry(output)
-    parameters: dict[str, object] = {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads}
+    parameters: dict[str, object] = {
+        "vectors": stored.vectors,
+        "spatial": stored.spatial,
+        "quads": stored.quads,
+    }
     parameters |= _walk_parameters(walks) | {"base": np.int32(base), "value": float(value)}
     if not vectors:
         parameters |= {"channels": stored.channels, "in_channels": inside.channels}
@@ -134,15 +144,19 @@ def untouched(axes: Sequence[Axis], fixed: Mapping[int, int], shape: Shape) -> b
 
 
 def _whole_quads(shape: Shape, target: Shape, axes: Sequence[Axis], value: float) -> bool:
-    """Whether four neighbouring output channels are always four neighbouring, aligned input channels."""
-    if not (1 <= len(shape) <= 4 and 1 <= len(target) <= 4) or tuple(a.extent for a in axes) != target:
+    """Whether every vec4 of the output is one vec4 of the input, or all padding."""
+    if (
+        not (1 <= len(shape) <= 4 and 1 <= len(target) <= 4)
+        or tuple(a.extent for a in axes) != target
+    ):
         return False
     last, channel = axes[-1], len(shape) - 1
     if last.source != channel or last.step != 1 or last.start % 4:
         return False
     if any(a.source == channel for a in axes[:-1]):
         return False
-    # Lanes past the input's channels hold zero, so padding may begin within a quad when its value is zero, too.
+    # Lanes past the input's channels hold zero, so padding may begin within a quad when its value
+    # is zero, too.
     whole = last.low % 4 == 0 and last.start == -last.low and last.stop == last.low + shape[-1]
     return not last.padded or (value == 0.0 and whole)
 
@@ -159,7 +173,9 @@ def _vector_walks(
         unit = 4 if k == len(axes) - 1 else 1
         base += axis.start // unit * stride
         walks.append(
-            Walk(-(-axis.extent // unit), axis.step * stride, axis.low // unit, -(-axis.stop // unit))
+            Walk(
+                -(-axis.extent // unit), axis.step * stride, axis.low // unit, -(-axis.stop // unit)
+            )
         )
     return walks, base
 

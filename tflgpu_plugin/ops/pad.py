@@ -43,7 +43,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     if added is not None and added.size and added.min() < 0:
         return "Paddings must not be negative; cut the tensor with a slice instead."
     if len(shape) > MAX_AXES:
-        return f"Padding a tensor of rank {len(shape)} is not supported; reshape it to rank {MAX_AXES} at most."
+        return f"Padding takes rank {MAX_AXES} at most, not {len(shape)}; reshape the tensor."
     if pad_value(graph, node) is None:
         return "The pad value must be a constant with one element."
     assert node.inputs[0] is not None
@@ -59,9 +59,7 @@ def lower(low: Lowering, node: Node) -> None:
     if shape == target and not node.posts:
         low.alias(node.outputs[0], node.inputs[0])
         return
-    axes = [
-        Axis(target[k], k, start=-b, low=b, high=b + shape[k]) for k, b in enumerate(before)
-    ]
+    axes = [Axis(target[k], k, start=-b, low=b, high=b + shape[k]) for k, b in enumerate(before)]
     move(low, node, axes, value=value)
 
 

@@ -1,4 +1,5 @@
-"""Parametric relu: x where x >= 0, else x * alpha; alpha broadcasts to x and may be computed at run time."""
+"""Parametric relu: x where x >= 0, else x * alpha; alpha broadcasts to x and may be computed at run
+time."""
 
 from __future__ import annotations
 

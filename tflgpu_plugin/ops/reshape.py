@@ -1,7 +1,7 @@
 """Reshape (also squeeze and expand_dims): the same elements in row-major order under another shape.
 
-The shape is input 1, or attribute `shape` (either may hold one -1), or attribute `squeeze`: axes of extent 1 to remove,
-none meaning all of them.
+The shape is input 1, or attribute `shape` (either may hold one -1), or attribute `squeeze`: axes of
+extent 1 to remove, none meaning all of them.
 
 Nothing moves when both shapes have the same device storage; otherwise one gather by linear index.
 """
@@ -30,7 +30,8 @@ def requested(graph: Graph, node: Node) -> Shape | None:
 
 
 def squeezed(shape: Shape, axes: Sequence[int]) -> Shape:
-    """`shape` without these axes (negative: from the end). Raises ValueError when one of them is not of extent 1."""
+    """`shape` without these axes (negative: from the end). Raises ValueError when one of them is
+    not of extent 1."""
     removed = {axis % len(shape) if shape else 0 for axis in axes}
     if any(not -len(shape) <= axis < len(shape) or shape[axis] != 1 for axis in axes):
         raise ValueError(f"axes {list(axes)} of shape {list(shape)} are not all of extent 1")
@@ -38,11 +39,14 @@ def squeezed(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def resolve(wanted: Shape, count: int) -> Shape:
-    """`wanted` with -1 replaced so that it holds `count` elements. Raises ValueError when that cannot be."""
+    """`wanted` with -1 replaced so that it holds `count` elements. Raises ValueError when that
+    cannot be."""
     free = [axis for axis, extent in enumerate(wanted) if extent == -1]
     known = prod(extent for extent in wanted if extent != -1)
     if len(free) > 1 or min(wanted, default=1) < -1:
-        raise ValueError(f"shape {list(wanted)} may hold one -1 and otherwise extents of at least 0")
+        raise ValueError(
+            f"shape {list(wanted)} may hold one -1 and otherwise extents of at least 0"
+        )
     shape = tuple(count // max(known, 1) if extent == -1 else extent for extent in wanted)
     if prod(shape) != count:
         raise ValueError(f"{count} elements do not fit shape {list(wanted)}")

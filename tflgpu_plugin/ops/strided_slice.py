@@ -1,4 +1,5 @@
-"""Strided slice with begin, end, ellipsis, new-axis and shrink masks, the meaning being that of the TensorFlow op."""
+"""Strided slice with begin, end, ellipsis, new-axis and shrink masks, the meaning being that of the
+TensorFlow op."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tflgpu_plugin.target import Target
 
 @dataclass(frozen=True)
 class Slice:
-    """`axes` of the output over the input's axes, and the coordinate of each input axis that was shrunk away."""
+    """`axes` of the output over the input's axes, and the coordinate of each input axis that was
+    shrunk away."""
 
     axes: tuple[Axis, ...]
     fixed: dict[int, int]
@@ -41,7 +43,9 @@ def plan(graph: Graph, node: Node) -> Slice:
     for entry in _entries(node, len(begin), len(shape)):
         if entry is None or not _has(node, "new_axis_mask", entry):
             if source >= len(shape):
-                raise ValueError(f"the slice has more entries than the tensor has axes ({len(shape)})")
+                raise ValueError(
+                    f"the slice has more entries than the tensor has axes ({len(shape)})"
+                )
         if entry is None:
             axes.append(Axis(shape[source], source))
         elif _has(node, "new_axis_mask", entry):
@@ -60,7 +64,8 @@ def _has(node: Node, mask: str, entry: int) -> bool:
 
 
 def _entries(node: Node, count: int, rank: int) -> list[int | None]:
-    """Indices into begin, end, strides in order; None where a whole axis is taken (ellipsis, or left out at the end)."""
+    """Indices into begin, end, strides in order; None where a whole axis is taken (ellipsis, or
+    left out at the end)."""
     dots = [k for k in range(count) if _has(node, "ellipsis_mask", k)]
     if len(dots) > 1:
         raise ValueError("a slice may have one ellipsis")
@@ -83,7 +88,13 @@ def _shrunk(node: Node, entry: int, extent: int, begin: int, stride: int) -> int
 
 
 def _range(
-    node: Node, entry: int, source: int, extent: int, begin: list[int], end: list[int], strides: list[int]
+    node: Node,
+    entry: int,
+    source: int,
+    extent: int,
+    begin: list[int],
+    end: list[int],
+    strides: list[int],
 ) -> Axis:
     stride = strides[entry]
     if stride == 0:
@@ -94,10 +105,17 @@ def _range(
     start = min(max(start + extent * (start < 0), lowest), highest)
     if _has(node, "begin_mask", entry):
         start = 0 if stride > 0 else extent - 1
-    stop += start if node.attributes.get("offset") else 0
-    stop = min(max(stop + extent * (stop < 0), lowest), highest)
-    if _has(node, "end_mask", entry):
+    masked = _has(node, "end_mask", entry)
+    if node.attributes.get("offset"):  # the end counts from the start
+        if masked:  # the host's own shape and values disagree here: it has no right answer
+            raise ValueError("an end mask together with offset has no defined meaning")
+        stop += start
+        if not lowest <= stop <= highest:
+            raise ValueError(f"an end {stop - start} from {start} leaves an axis of {extent}")
+    elif masked:
         stop = extent if stride > 0 else -1
+    else:
+        stop = min(max(stop + extent * (stop < 0), lowest), highest)
     return Axis(max(len(range(start, stop, stride)), 0), source, start, stride)
 
 
@@ -127,6 +145,4 @@ def lower(low: Lowering, node: Node) -> None:
     move(low, node, found.axes, found.fixed)
 
 
-OPS = (
-    Op("strided_slice", refuse, shapes, lower, "exact", types=("f32", "bool"), fuses=True),
-)
+OPS = (Op("strided_slice", refuse, shapes, lower, "exact", types=("f32", "bool"), fuses=True),)

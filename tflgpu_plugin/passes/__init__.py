@@ -1,6 +1,8 @@
-"""Rewrites of an island's graph before lowering: an ordered list of small pure `Graph -> Graph` functions, a file each.
+"""Rewrites of an island's graph before lowering: an ordered list of small pure `Graph -> Graph`
+functions, a file each.
 
-Every host node stays in exactly one node's `sources`, so reports and timings can name what was merged.
+Every host node stays in exactly one node's `sources`, so reports and timings can name what was
+merged.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ def run(graph: Graph) -> Graph:
     for rewrite in PASSES:
         before, graph = graph, rewrite(graph)
         if verbose:
-            print(f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}", file=sys.stderr)
+            print(
+                f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}",
+                file=sys.stderr,
+            )
     return graph
 
 

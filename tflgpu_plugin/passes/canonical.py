@@ -1,4 +1,5 @@
-"""One form for what a host says in several ways: bias and fused activation become `Post` steps of their node."""
+"""One form for what a host says in several ways: bias and fused activation become `Post` steps of
+their node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Zero padding of height and width in front of a convolution becomes the convolution's own explicit padding."""
+"""Zero padding of height and width in front of a convolution becomes the convolution's own explicit
+padding."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Border = tuple[int, int, int, int]  # top, bottom, left, right
 
 
 def fuse_pad(graph: Graph) -> Graph:
-    """Only pads whose sole reader is a convolution without padding of its own choice ("same" depends on the size)."""
+    """Only pads whose sole reader is a convolution without padding of its own choice ("same"
+    depends on the size)."""
     replaced: dict[int, Node | None] = {}
     for node in graph.nodes:
         border = _border(graph, node)
@@ -38,7 +40,8 @@ def fuse_pad(graph: Graph) -> Graph:
 
 
 def _border(graph: Graph, node: Node) -> Border | None:
-    """The border that a pad adds, when it is constant, zero, and on height and width of [B, H, W, C] only."""
+    """The border that a pad adds, when it is constant, zero, and on height and width of [B, H, W,
+    C] only."""
     if node.op != "pad" or node.posts:
         return None
     added = graph.constant(node.inputs[1])

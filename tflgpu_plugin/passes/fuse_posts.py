@@ -1,4 +1,5 @@
-"""Elementwise nodes become steps of the node whose result they change, applied where that result is stored."""
+"""Elementwise nodes become steps of the node whose result they change, applied where that result is
+stored."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Graph, Node, Post
 from tflgpu_plugin.lowering import spread
-from tflgpu_plugin.passes.merge import only_reader, sources
+from tflgpu_plugin.passes.merge import sources
 
 UNARY = ("relu", "relu6", "relu_n1_to_1", "logistic", "tanh", "exp")
 # Step when the produced value is the first operand, and when it is the second (None: cannot be).
@@ -23,8 +24,9 @@ MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adap
 
 
 def fuse_posts(graph: Graph) -> Graph:
-    """Merge in execution order, so that a chain collapses into its first node. A residual add goes to the later of its
-    producers; a producer moves to the place of the merged node when its new operand is not there before."""
+    """Merge in execution order, so that a chain collapses into its first node. A residual add goes
+    to the later of its producers; a producer moves to the place of the merged node when its new
+    operand is not there before."""
     fusion = _Fusion(graph)
     for node in graph.nodes:
         for producer in fusion.candidates(node):
@@ -36,7 +38,8 @@ def fuse_posts(graph: Graph) -> Graph:
 
 
 class _Fusion:
-    """The graph while it changes: nodes by id, their order, and who writes and reads each tensor (ids of nodes)."""
+    """The graph while it changes: nodes by id, their order, and who writes and reads each tensor
+    (ids of nodes)."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node.id: node for node in graph.nodes}
@@ -49,7 +52,8 @@ class _Fusion:
                 self.readers.setdefault(tensor, []).append(node.id)
 
     def candidates(self, node: Node) -> list[Node]:
-        """Nodes whose only reader is `node`, once, and which may take it over; the last in order first."""
+        """Nodes whose only reader is `node`, once, and which may take it over; the last in order
+        first."""
         if node.op not in UNARY and node.op not in BINARY:
             return []
         made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
@@ -64,7 +68,8 @@ class _Fusion:
         )
         del self.nodes[node.id]
         place, end = self.order.index(producer.id), self.order.index(node.id)
-        # In front the inputs of the producer live shorter, but every operand has to be there already.
+        # In front the inputs of the producer live shorter, but every operand has to be there
+        # already.
         added = [t for t in _operands(node) if t in self.writer and t not in producer.outputs]
         if all(self.order.index(self.writer[t]) < place for t in added):
             del self.order[end]
@@ -72,7 +77,9 @@ class _Fusion:
             self.order[end] = producer.id
             del self.order[place]
         for tensor in _operands(node):
-            self.readers[tensor] = [producer.id if n == node.id else n for n in self.readers[tensor]]
+            self.readers[tensor] = [
+                producer.id if n == node.id else n for n in self.readers[tensor]
+            ]
         self.writer |= dict.fromkeys(node.outputs, producer.id)
 
 

@@ -1,4 +1,5 @@
-"""Shared by the fusing passes: which node may be merged into which, and the record of what was merged."""
+"""Shared by the fusing passes: which node may be merged into which, and the record of what was
+merged."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ def sources(*nodes: Node) -> tuple[int, ...]:
 
 
 def only_reader(graph: Graph, node: Node) -> Node | None:
-    """The one node that reads the single output of `node`, exactly once, when nothing else needs that output."""
+    """The one node that reads the single output of `node`, exactly once, when nothing else needs
+    that output."""
     if len(node.outputs) != 1 or node.outputs[0] in graph.needed():
         return None
     output = node.outputs[0]

@@ -1,0 +1,88 @@
+"""An engine under measurement: a process of its own, driven line by line, so that engines take
+turns in one run.
+
+Protocol: the worker loads the model, runs it once, saves the output, and prints one JSON object
+(engine, device, first_ms). Then, for every number N it reads, it runs N times and prints the list
+of times in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Unavailable(Exception):
+    """An engine that cannot run here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How to start a worker; `command` ends before the path of the output file."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class Worker:
+    """A started engine. `hello` is its first line. Raises Unavailable when it ends instead of
+    answering.
+    """
+
+    def __init__(self, engine: Engine, result: Path, **environment: str) -> None:
+        self.engine, self.result, self.times = engine, result, list[float]()
+        self._log = result.with_suffix(".log").open("w+")
+        self._process = subprocess.Popen(
+            [*engine.command, str(result)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | engine.environment | environment,
+        )
+        self.hello: dict[str, Any] = self._read()
+
+    def run(self, count: int) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{count}\n")
+        self._process.stdin.flush()
+        self.times += self._read()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._log.close()
+
+    def _read(self) -> Any:
+        """The next line of JSON; native libraries may print other lines before it."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line[:1] in "{[":
+                try:
+                    return json.loads(line)
+                except ValueError:
+                    continue
+        self._process.wait()
+        self._log.seek(0)
+        lines = [line.strip() for line in self._log.read().splitlines() if line.strip()]
+        raise Unavailable(lines[-1] if lines else f"ended with status {self._process.returncode}")
+
+
+def first_result(engine: Engine, result: Path, repeats: int) -> Sequence[float]:
+    """Milliseconds to the first result in fresh processes with the driver's shader cache off."""
+    found = []
+    for _ in range(repeats):
+        worker = Worker(engine, result, MESA_SHADER_CACHE_DISABLE="true")
+        found.append(float(worker.hello["first_ms"]))
+        worker.close()
+    return found

@@ -1,0 +1,71 @@
+"""The TFLite door: `load_delegate("tflgpu")` in tflite-runtime, ai-edge-litert and TensorFlow.
+
+This module is the provider; it stays light, so that finding it imports neither numpy nor a host.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from typing import Any
+
+name = "tflite"
+description = "TensorFlow Lite and LiteRT interpreters, as a delegate"
+install = "pip install ai-edge-litert (or tflite-runtime on Linux with Python before 3.12)"
+
+# Modules that have load_delegate, best first.
+HOSTS = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorflow.lite.experimental")
+
+
+def connect() -> None:
+    """Register this door's callbacks with the shared library."""
+    from . import delegate
+
+    delegate.connect()
+
+
+def create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
+    """The native create callback, its pointers as addresses: for the first delegate, which comes
+    before `connect`.
+    """
+    from . import delegate
+
+    return delegate.create_at(keys, values, count, err, err_size)
+
+
+def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None) -> Any:
+    """The `load_delegate` of whichever host is imported, else installed. Raises ImportError naming
+    what to install, and what the host raises (ValueError with a sentence when the delegate cannot
+    be made).
+    """
+    return host_module().load_delegate(library, options)
+
+
+def host_module() -> Any:
+    """The module of a host that has `load_delegate`; one that is in use already comes first."""
+    for module in HOSTS:
+        if module in sys.modules:
+            return sys.modules[module]
+    for module in HOSTS:
+        package = module.partition(".")[0]
+        if importlib.util.find_spec(package) is None:
+            continue
+        if package == "tensorflow":
+            return importlib.import_module(package).lite.experimental
+        return importlib.import_module(module)
+    raise ImportError(f"No TFLite host is installed: {install}.")
+
+
+def report(target: Any) -> Any:
+    """The Report of a host's Delegate object, None when it is not one of ours."""
+    from . import records
+
+    return records.report(target)
+
+
+def last_report() -> Any:
+    """The newest Report of this thread, None when nothing was handed over on it."""
+    from . import records
+
+    return records.last_report()

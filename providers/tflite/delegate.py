@@ -1,0 +1,234 @@
+"""The callbacks behind the native delegate: create, prepare a host graph, build for other shapes.
+
+They run with the GIL but not always on the main thread. No exception leaves them: it becomes a
+sentence for the host.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tflgpu_plugin import engine, native
+from tflgpu_plugin.engine import BuildError, Claim, Island
+from tflgpu_plugin.graph import Shape
+from tflgpu_plugin.options import OptionError, parse
+from tflgpu_plugin.reports import NodeReport
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.adapter import NoAdapter
+from tflgpu_plugin.runtime.program import Instance
+
+from . import codes, messages, reader, records
+
+SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, reader.HostError)
+
+_connected: list[Any] = []  # the callbacks that native code points to; never emptied
+
+
+def connect() -> None:
+    """Register the callbacks with the shared library, once; they are cleared before Python goes
+    down.
+    """
+    if _connected:
+        return
+    ffi, lib = native.ffi, native.lib
+    callbacks = ffi.new("tg_tflite_callbacks *")
+    functions = {"create": _on_create, "prepare": _on_prepare, "build": _on_build}
+    members = dict(ffi.typeof("tg_tflite_callbacks").fields)
+    for name, function in functions.items():
+        callback = ffi.callback(members[name].type, function, error=0)
+        setattr(callbacks, name, callback)
+        _connected.append(callback)
+    lib.tg_tflite_set_callbacks(callbacks)
+    atexit.register(lib.tg_tflite_set_callbacks, ffi.NULL)
+
+
+# ---- callbacks: text in, status out --------------------------------------------------------------
+
+
+def _on_create(keys: Any, values: Any, count: int, err: Any, err_size: int) -> int:
+    text = native.ffi.string
+    given = {text(keys[k]).decode(): text(values[k]).decode() for k in range(count)}
+    return _guarded(lambda: create(given), err, err_size)
+
+
+def _on_prepare(number: int, pointer: Any, context: Any, err: Any, err_size: int) -> int:
+    host = native.ffi.cast("tgl_context *", context)
+    return _guarded(lambda: prepare(records.delegate(number), pointer, host), err, err_size)
+
+
+def _on_build(number: int, kernel: Any, context: Any, err: Any, err_size: int) -> int:
+    host = native.ffi.cast("tgl_context *", context)
+    return _guarded(lambda: build(number, kernel, host), err, err_size)
+
+
+def _guarded(work: Callable[[], int | None], err: Any, err_size: int) -> int:
+    """1 (or what `work` returns) on success; 0 with a sentence in err otherwise."""
+    try:
+        result = work()
+        return 1 if result is None else result
+    except BaseException as error:
+        sentence = _sentence(error)
+        data = sentence.encode()[: err_size - 1]
+        native.ffi.memmove(err, data + b"\0", len(data) + 1)
+        return 0
+
+
+def _sentence(error: BaseException) -> str:
+    if os.environ.get("TFLGPU_DEBUG"):
+        traceback.print_exception(error)
+    if isinstance(error, SENTENCES):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "Interrupted."
+    return f"tflgpu failed with {error!r}. Please report this; TFLGPU_DEBUG=1 prints where it was."
+
+
+# ---- create --------------------------------------------------------------------------------------
+
+
+def create_at(keys: int, values: int, count: int, err: int, err_size: int) -> int:
+    """`create` for a caller that has the callback's pointers as addresses."""
+    ffi = native.ffi
+    names = [ffi.cast("const char *const *", address) for address in (keys, values)]
+    return _on_create(names[0], names[1], count, ffi.cast("char *", err), err_size)
+
+
+def create(given: Mapping[str, str]) -> int:
+    """A delegate's number for these options. Raises OptionError or NoAdapter with a sentence."""
+    options = parse(given)
+    info = adapter.select(options.adapter)
+    adapter.open_device(info)
+    messages.software(info)
+    return records.register(options, info).number
+
+
+# ---- prepare -------------------------------------------------------------------------------------
+
+
+def prepare(delegate: records.Delegate, pointer: Any, context: Any) -> None:
+    """Claim what can run of the host's graph. What fails here leaves the nodes on the CPU, with a
+    warning; only a host that does not keep to its own grouping makes this raise.
+    """
+    records.sweep()
+    delegate.pointer = pointer
+    rows: list[records.HostRow] = []
+    placed: list[records.Placed] = []
+    try:
+        host = reader.read(native.ffi, context)
+        rows = [
+            (node.id, node.host_op, node.name, host.codes[node.id])
+            for node in host.graph.nodes
+            if host.codes[node.id] != codes.DELEGATE
+        ]
+        claim = engine.claim(host.graph, delegate.options, lambda ids: _preview(context, ids))
+        placed = [_place(pointer, island, claim, host.fused) for island in claim.islands]
+        refusals = claim.refusals
+    except Exception as error:
+        placed, refusals = [], dict.fromkeys((row[0] for row in rows), _sentence(error))
+        messages.line(f"WARNING: nothing of this model runs on the GPU. {_sentence(error)}")
+    if placed:
+        kernels = native.ffi.new("tg_kernel *[]", [one.kernel for one in placed])
+        native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(placed))
+    records.keep(placed)
+    nodes = records.decided(rows, refusals)
+    delegate.replace(records.Prepared(int(native.ffi.cast("uintptr_t", context)), nodes, placed))
+    _tell(delegate, nodes)
+
+
+def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
+    """The host's own grouping of these nodes, in execution order."""
+    groups = native.ffi.new("int32_t[]", len(ids))
+    nodes = native.ffi.new("int32_t[]", list(ids))
+    native.call(native.lib.tg_tflite_preview, context, nodes, len(ids), groups)
+    found: dict[int, list[int]] = {}
+    for node, group in zip(ids, groups, strict=True):
+        found.setdefault(group, []).append(node)
+    return list(found.values())
+
+
+def _place(pointer: Any, island: Island, claim: Claim, fused: bool) -> records.Placed:
+    """The native kernel of an island, with its first plan."""
+    ffi, graph = native.ffi, island.graph
+    read_by_others = {
+        t for other in claim.islands if other is not island for t in other.graph.inputs
+    }
+    spec = ffi.new("tg_kernel_spec *")
+    lists = {
+        "nodes": island.nodes,
+        "inputs": graph.inputs,
+        "outputs": graph.outputs,
+        "states": [before for before, _ in graph.states],
+    }
+    alive = []
+    for name, values in lists.items():
+        array = ffi.new("int32_t[]", list(values))
+        alive.append(array)
+        setattr(spec, name, array)
+        setattr(spec, f"{name.removesuffix('s')}_count", len(values))
+    # Users who ask the host not to fuse nodes want to read every tensor, so none may stay on the
+    # device.
+    stays = ffi.new("uint8_t[]", [int(fused and t in read_by_others) for t in graph.outputs])
+    spec.stays, spec.number = stays, island.number
+    kernel = ffi.gc(
+        native.call(native.lib.tg_kernel_create, pointer, spec), native.lib.tg_kernel_release
+    )
+    _add(kernel, [graph.shape(t) for t in graph.inputs], island.instance)
+    return records.Placed(island, kernel)
+
+
+def _add(
+    kernel: Any, shapes: Sequence[Shape], instance: Instance | None, reason: str | None = None
+) -> None:
+    """Hand a kernel its plan for these input shapes, or the reason why there is none."""
+    ffi = native.ffi
+    inputs = ffi.new("int32_t[]", _flat(shapes))
+    outputs = ffi.new("int32_t[]", _flat(instance.output_shapes) if instance else [])
+    replay = instance.replay if instance else ffi.NULL
+    text = reason.encode() if reason else ffi.NULL
+    add = native.lib.tg_kernel_add
+    native.call(add, kernel, inputs, len(inputs), outputs, len(outputs), replay, text)
+
+
+def _flat(shapes: Sequence[Shape]) -> list[int]:
+    """For each shape its rank, then its extents."""
+    return [number for shape in shapes for number in (len(shape), *shape)]
+
+
+def _tell(delegate: records.Delegate, nodes: Sequence[NodeReport]) -> None:
+    """Print what was refused, unless this delegate has said the same before (hosts prepare again
+    after a resize).
+    """
+    text = messages.refusals(nodes)
+    if text and text not in delegate.told:
+        delegate.told.add(text)
+        messages.line(text)
+        messages.notify(nodes)
+
+
+# ---- build ---------------------------------------------------------------------------------------
+
+
+def build(number: int, kernel: Any, context: Any) -> None:
+    """Give a kernel a plan for the host's present input shapes, or the sentence that its runs will
+    fail with.
+    """
+    placed = records.placed(number)
+    if placed is None or placed.island is None:
+        raise BuildError(
+            (), "This part of the model was taken out of the delegate; make a new interpreter."
+        )
+    island = placed.island
+    shapes = reader.present_shapes(context, island.graph.inputs)
+    if shapes == [island.graph.shape(t) for t in island.graph.inputs]:
+        _add(kernel, shapes, island.instance)
+        return
+    try:
+        instance = island.rebuild(shapes)
+    except BuildError as error:
+        _add(kernel, shapes, None, error.sentence)
+    else:
+        _add(kernel, shapes, instance)

@@ -1,0 +1,85 @@
+"""What users read on stderr: the documented lines of the GPU delegate, each followed by the reason
+it never gave.
+
+Hosts do not show what a delegate reports unless something fails, so the lines are written here.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+
+import tflgpu_plugin
+from tflgpu_plugin.reports import CPU, GPU, NodeReport
+from tflgpu_plugin.runtime.adapter import AdapterInfo
+
+MAX_REASONS = 4  # per op code; the report has them all
+
+_told_software = False
+
+
+def line(text: str) -> None:
+    """One line on stderr; silent where there is none."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def software(adapter: AdapterInfo) -> None:
+    """Say once per process that the adapter is no GPU."""
+    global _told_software
+    if adapter.software and not _told_software:
+        _told_software = True
+        line(
+            f"WARNING: tflgpu found no GPU and uses the software adapter {adapter.name}: answers are right, but it is "
+            "slower than the CPU kernels. Install your GPU's Vulkan driver; `tflgpu info` shows what is seen."
+        )
+
+
+def refusals(nodes: Sequence[NodeReport]) -> str:
+    """The lines about refused nodes and the summary; empty when everything was taken."""
+    refused = [node for node in nodes if node.where == CPU]
+    if not refused:
+        return ""
+    lines = []
+    for code in dict.fromkeys(node.code for node in refused):
+        lines.append(f"WARNING: op code #{code} cannot be handled by this delegate.")
+        lines += _reasons([node for node in refused if node.code == code])
+    lines.append(
+        f"{sum(node.where == GPU for node in nodes)} operations will run on the GPU, and the remaining "
+        f"{len(refused)} operations will run on the CPU."
+    )
+    return "\n".join(lines)
+
+
+def _reasons(nodes: Sequence[NodeReport]) -> list[str]:
+    counted: dict[str, int] = {}
+    for node in nodes:
+        text = f"  {node.op}: {node.reason}"
+        counted[text] = counted.get(text, 0) + 1
+    shown = [
+        text if n == 1 else f"{text} ({n} nodes)" for text, n in list(counted.items())[:MAX_REASONS]
+    ]
+    if len(counted) > MAX_REASONS:
+        shown.append(
+            f"  {nodes[0].op}: {len(counted) - MAX_REASONS} more reasons are in tflgpu_plugin.last_report()."
+        )
+    return shown
+
+
+def notify(nodes: Sequence[NodeReport]) -> None:
+    """Call the user's `tflgpu_plugin.on_refusal`, if set, for each refused node; what it raises is
+    a warning.
+    """
+    callback = tflgpu_plugin.on_refusal
+    if callback is None:
+        return
+    for node in nodes:
+        if node.where != CPU:
+            continue
+        try:
+            callback(node)
+        except Exception as error:
+            warnings.warn(
+                f"tflgpu_plugin.on_refusal raised {error!r}", RuntimeWarning, stacklevel=2
+            )

@@ -1,0 +1,206 @@
+"""What this door remembers: delegates, what was claimed in each host graph, and kernels that are
+in use.
+
+The host frees kernels without telling Python; native code counts that. `sweep` then lets go of an
+island's device memory and keeps the plain numbers for the report.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tflgpu_plugin import native
+from tflgpu_plugin.engine import Island
+from tflgpu_plugin.options import Options
+from tflgpu_plugin.reports import (
+    CPU,
+    GPU,
+    REVERTED,
+    AdapterReport,
+    IslandReport,
+    NodeReport,
+    Report,
+)
+from tflgpu_plugin.runtime.adapter import AdapterInfo
+
+
+@dataclass
+class Placed:
+    """An island and the native kernel that runs it; `island` goes when the host has freed the
+    kernel.
+    """
+
+    island: Island | None
+    kernel: Any
+    number: int = field(init=False)
+    nodes: tuple[int, ...] = field(init=False)
+    weight_bytes: int = field(init=False)
+    pool_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert self.island is not None
+        plan = self.island.instance.plan
+        self.number, self.nodes = self.island.number, self.island.nodes
+        self.weight_bytes, self.pool_bytes = plan.bytes_of("weights"), plan.bytes_of("pool")
+
+    def state(self) -> Any:
+        """tg_kernel_state, counted in native code."""
+        out = native.ffi.new("tg_kernel_state *")
+        native.lib.tg_kernel_get_state(self.kernel, out)
+        return out
+
+    @property
+    def dead(self) -> bool:
+        """The host had it and has freed it."""
+        state = self.state()
+        return bool(state.times_freed) and not state.live
+
+    def report(self, graph: int) -> IslandReport:
+        state = self.state()
+        return IslandReport(
+            number=self.number,
+            nodes=self.nodes,
+            live=bool(state.live),
+            runs=int(state.runs),
+            failures=int(state.failures),
+            uploaded_bytes=int(state.uploaded_bytes),
+            downloaded_bytes=int(state.downloaded_bytes),
+            device_inputs=int(state.device_inputs),
+            milliseconds=state.last_nanoseconds / 1e6,
+            weight_bytes=self.weight_bytes,
+            pool_bytes=self.pool_bytes,
+            graph=graph,
+        )
+
+
+@dataclass
+class Prepared:
+    """One host graph after prepare; `nodes` are reported as decided then."""
+
+    context: int
+    nodes: list[NodeReport]
+    placed: list[Placed]
+
+    @property
+    def dead(self) -> bool:
+        """Something was claimed, and the host has freed all of it."""
+        return bool(self.placed) and all(placed.dead for placed in self.placed)
+
+
+@dataclass
+class Delegate:
+    """One `load_delegate`; it may serve several interpreters and subgraphs."""
+
+    number: int
+    options: Options
+    adapter: AdapterInfo
+    pointer: Any = None  # the host's, known from the first prepare on
+    prepared: list[Prepared] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)  # texts already printed
+
+    def replace(self, prepared: Prepared) -> None:
+        """Record what a host graph was given; an earlier record of the same graph, and those of
+        closed ones, go.
+        """
+        self.prepared = [p for p in self.prepared if p.context != prepared.context and not p.dead]
+        self.prepared.append(prepared)
+
+    def report(self) -> Report:
+        """As of now."""
+        info = self.adapter
+        nodes, islands = [], []
+        for graph, prepared in enumerate(self.prepared):
+            gone = {n for placed in prepared.placed if placed.dead for n in placed.nodes}
+            nodes += [_with_state(node, graph, gone) for node in prepared.nodes]
+            islands += [placed.report(graph) for placed in prepared.placed]
+        adapter = AdapterReport(
+            info.name, info.vendor, info.driver, info.backend, info.kind, info.software
+        )
+        return Report(adapter, tuple(nodes), tuple(islands))
+
+
+def _with_state(node: NodeReport, graph: int, gone: set[int]) -> NodeReport:
+    if node.where == GPU and node.id in gone:
+        reason = "The host has taken this node out of the delegate again, or has been closed."
+        return replace(node, graph=graph, where=REVERTED, reason=reason)
+    return replace(node, graph=graph)
+
+
+_delegates: dict[int, Delegate] = {}
+_kernels: dict[int, Placed] = {}
+_numbers = itertools.count(1)
+_thread = threading.local()
+
+
+def register(options: Options, adapter: AdapterInfo) -> Delegate:
+    """A new delegate."""
+    sweep()
+    made = Delegate(next(_numbers), options, adapter)
+    _delegates[made.number] = made
+    return made
+
+
+def delegate(number: int) -> Delegate:
+    """The delegate that `register` numbered so; marks it as this thread's newest."""
+    found = _delegates[number]
+    _thread.newest = found
+    return found
+
+
+def keep(placed: Sequence[Placed]) -> None:
+    """From now on the host may ask to rebuild these."""
+    _kernels.update({one.number: one for one in placed})
+
+
+def placed(number: int) -> Placed | None:
+    """The kernel of this number, None when it is gone."""
+    return _kernels.get(number)
+
+
+def sweep() -> None:
+    """Let go of the islands whose kernels the host has freed, and of delegates that the host has
+    destroyed.
+    """
+    for number, one in list(_kernels.items()):
+        if one.dead:
+            one.island = None
+            _kernels.pop(number, None)
+    for number, one_delegate in list(_delegates.items()):
+        pointer = one_delegate.pointer
+        if pointer is not None and native.lib.tg_tflite_delegate_number(pointer) != number:
+            _delegates.pop(number, None)
+
+
+def report(target: Any) -> Report | None:
+    """The report of a host's Delegate object; None when it is not one of ours."""
+    get_pointer = getattr(target, "_get_native_delegate_pointer", None)
+    if get_pointer is None:
+        return None
+    pointer = get_pointer()
+    address = getattr(pointer, "value", pointer)
+    number = native.lib.tg_tflite_delegate_number(native.ffi.cast("void *", address or 0))
+    sweep()
+    found = _delegates.get(number)
+    return found.report() if found else None
+
+
+def last_report() -> Report | None:
+    """The report of the delegate that this thread used last; None when there was none."""
+    sweep()
+    newest: Delegate | None = getattr(_thread, "newest", None)
+    return newest.report() if newest else None
+
+
+HostRow = tuple[int, str, str, int]  # id, op, name, code of a host's node
+
+
+def decided(host_nodes: Sequence[HostRow], refusals: dict[int, str]) -> list[NodeReport]:
+    """Reports of nodes after a claim."""
+    return [
+        NodeReport(i, op, name, CPU if i in refusals else GPU, refusals.get(i), code=code)
+        for i, op, name, code in host_nodes
+    ]

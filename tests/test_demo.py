@@ -1,0 +1,149 @@
+"""The demo: its network, its model writer, and that it would notice a wrong kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tflgpu_plugin import demo, kernels
+from tflgpu_plugin.demo import compare, flatbuffer, hosts, inputs, network
+
+schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+
+
+@pytest.fixture(scope="module")
+def model() -> bytes:
+    return network.to_tflite(network.build())
+
+
+def test_every_block_keeps_its_spread() -> None:
+    spreads = network.build().spreads
+    assert len(spreads) == 1 + len(network.BLOCKS)
+    assert all(0.5 < spread < 2 for spread in spreads.values()), spreads
+
+
+def test_network_is_seeded() -> None:
+    first, second = network.build().layers, network.build().layers
+    assert all(np.array_equal(a.weights, b.weights) for a, b in zip(first, second, strict=True))
+
+
+def test_model_reads_back_with_the_public_schema(model: bytes) -> None:
+    root = schema.ModelT.InitFromPackedBuf(model, 0)
+    assert root.version == 3
+    assert [code.version for code in root.operatorCodes] == [1] * 5
+    graph = root.subgraphs[0]
+    codes = [root.operatorCodes[op.opcodeIndex].builtinCode for op in graph.operators]
+    names = {number: name for name, number in vars(schema.BuiltinOperator).items()}
+    blocks = ["DEPTHWISE_CONV_2D", "CONV_2D"] * 13
+    head = ["AVERAGE_POOL_2D", "CONV_2D", "RESHAPE", "SOFTMAX"]
+    assert [names[code] for code in codes] == ["CONV_2D", *blocks, *head]
+    stem = graph.operators[0].builtinOptions
+    assert isinstance(stem, schema.Conv2DOptionsT)
+    assert (stem.padding, stem.strideW, stem.strideH) == (schema.Padding.SAME, 2, 2)
+    assert stem.fusedActivationFunction == schema.ActivationFunctionType.RELU6
+    assert list(graph.tensors[graph.inputs[0]].shape) == [1, 224, 224, 3]
+
+
+@pytest.mark.parametrize("name", hosts.installed())
+def test_host_computes_what_numpy_does(model: bytes, name: str) -> None:
+    probed = flatbuffer.with_outputs(model, network.probes(model))
+    interpreter = hosts.host(name).interpreter(probed, "BUILTIN_REF")
+    hosts.feed(interpreter, [network.picture()])
+    interpreter.invoke()
+    results = dict(
+        zip(["probabilities", *network.build().spreads], hosts.outputs(interpreter), strict=False)
+    )
+    for block, spread in network.build().spreads.items():
+        assert results[block].std() == pytest.approx(spread, rel=1e-3), block
+    assert results["probabilities"].sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_files_that_are_no_models_get_a_sentence(model: bytes) -> None:
+    for content in (b"", b"hello, this is text", model[:40], b"\xff" * 4 + b"TFL3" + b"\xff" * 64):
+        with pytest.raises(ValueError, match=r"TFLite model"):
+            flatbuffer.activations(content)
+
+
+def test_picture_is_scaled(tmp_path: Path) -> None:
+    path = tmp_path / "white.png"
+    Image.new("RGB", (7, 5), (255, 0, 0)).save(path)
+    detail: dict[str, Any] = {"shape": [1, 4, 6, 3], "dtype": np.float32}
+    (floats,) = inputs.make([detail], path, 127.5, 127.5)
+    assert floats.shape == (1, 4, 6, 3)
+    assert floats[0, 0, 0].tolist() == [1, -1, -1]
+    (whole,) = inputs.make([detail | {"dtype": np.int8}], path, 127.5, 127.5)
+    assert whole[0, 0, 0].tolist() == [127, -128, -128]
+
+
+def test_bad_inputs_get_a_sentence(tmp_path: Path) -> None:
+    text = tmp_path / "text.jpg"
+    text.write_text("no picture")
+    detail: dict[str, Any] = {"shape": [1, 4, 6, 3], "dtype": np.float32}
+    with pytest.raises(inputs.BadInput, match="cannot be read as a picture"):
+        inputs.make([detail], text, 127.5, 127.5)
+    with pytest.raises(inputs.BadInput, match="takes no picture"):
+        inputs.make([detail | {"shape": [1, 10]}], text, 127.5, 127.5)
+    with pytest.raises(inputs.BadInput, match="need a model"):
+        demo.run(demo.Request(labels=_labels(tmp_path)))
+
+
+def _labels(folder: Path) -> Path:
+    path = folder / "labels.txt"
+    path.write_text("cat\ndog\n")
+    return path
+
+
+def test_labels_may_leave_out_the_background() -> None:
+    assert inputs.top(np.array([0.1, 0.7, 0.2]), ["cat", "dog"], 2) == [("cat", 0.7), ("dog", 0.2)]
+    assert inputs.top(np.array([0.1, 0.9]), ["cat", "dog"], 1) == [("dog", 0.9)]
+    assert inputs.top(np.array([0.1, 0.9]), None, 1) == [("class 1", 0.9)]
+
+
+def test_agreement_rejects_nan_and_other_shapes() -> None:
+    one, bad = np.ones(3, np.float32), np.array([1, np.nan, 1], np.float32)
+    assert compare._agree(["x"], [one], [one], [one])[0].ok
+    assert not compare._agree(["x"], [one], [one], [bad])[0].ok
+    assert not compare._agree(["x"], [one], [one], [np.ones(4, np.float32)])[0].ok
+    assert not compare._agree(["x"], [one], [one], [one * np.float32(1.001)])[0].ok
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("name", hosts.installed())
+def test_demo_agrees(name: str) -> None:
+    result = demo.run(demo.Request(runs=1, host=name))
+    assert result.ok, result.lines()
+    assert result.as_json()["nodes_on_gpu"] == 31
+    assert result.as_json()["islands"] == 1
+
+
+KERNELS = ("conv", "depthwise", "pool", "softmax", "pack", "unpack")
+
+
+@pytest.fixture
+def damaged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """Makes one kernel's results 2 % too large; yields the names of kernels that were generated."""
+    seen, render = set[str](), kernels.render
+
+    def wrong(kernel: str, *arguments: Any, **more: Any) -> str:
+        seen.add(kernel)
+        text = render(kernel, *arguments, **more)
+        if kernel == request.param:
+            text = text.replace("var v = value;", "var v = value * 1.02;")
+            text = text.replace("_data[p.off_out + i] = v;", "_data[p.off_out + i] = v * 1.02;")
+        return text
+
+    monkeypatch.setattr(kernels, "render", wrong)
+    yield seen
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("damaged", KERNELS, indirect=True)
+def test_demo_notices_a_damaged_kernel(damaged: set[str], request: pytest.FixtureRequest) -> None:
+    result = demo.run(demo.Request(runs=1))
+    assert not result.ok, f"{request.node.callspec.params['damaged']} was damaged"
+    assert damaged <= set(KERNELS), "the demo uses a kernel that this test does not damage"

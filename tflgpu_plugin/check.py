@@ -1,0 +1,97 @@
+"""`tflgpu check MODEL.tflite`: what of a model runs on the GPU here, asked of a real interpreter,
+nothing invoked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tflgpu_plugin.demo import hosts, inputs
+from tflgpu_plugin.reports import CPU, GPU, Report
+
+
+@dataclass(frozen=True)
+class Check:
+    """The model, the host that was asked, and the delegate's report."""
+
+    model: str
+    host: str
+    report: Report
+
+    @property
+    def reasons(self) -> list[tuple[str, str, int]]:
+        """(operator, sentence, nodes) for what stays on the CPU, the commonest first."""
+        counted = Counter((n.op, n.reason or "") for n in self.report.nodes if n.where == CPU)
+        return [(op, reason, count) for (op, reason), count in counted.most_common()]
+
+    def as_json(self) -> dict[str, Any]:
+        reasons = [{"operator": op, "reason": reason, "nodes": n} for op, reason, n in self.reasons]
+        report: dict[str, Any] = json.loads(self.report.to_json())
+        return {"model": self.model, "host": self.host, "reasons": reasons, "report": report}
+
+
+def check(path: Path, options: Mapping[str, str], host_name: str | None = None) -> Check:
+    """Prepare the model with the delegate and take its report.
+
+    Raises NoHost, BadInput, or what the host raises for an unknown option or a damaged model.
+    """
+    import tflgpu_plugin
+
+    host = hosts.host(host_name)
+    model = inputs.model(path)
+    with _quiet():
+        delegate = host.delegate(options)
+        interpreter = host.interpreter(model, experimental_delegates=[delegate])
+        report = tflgpu_plugin.report(delegate)
+    del interpreter
+    return Check(path.name, f"{host.name} {host.version}", report)
+
+
+def lines(found: Check) -> list[str]:
+    """The report for a reader."""
+    report = found.report
+    text = [f"{found.model} in {found.host}"]
+    if report.adapter:
+        text.append(
+            f"adapter: {report.adapter.name}, {report.adapter.backend}, {report.adapter.kind}"
+        )
+    count, islands = report.count(GPU), _many(len(report.islands), "island")
+    text.append(f"{count} of {len(report.nodes)} nodes run on the GPU, in {islands}")
+    for island in report.islands:
+        sizes = (
+            f"weights {_megabytes(island.weight_bytes)}, tensors {_megabytes(island.pool_bytes)}"
+        )
+        text.append(f"  island {island.number}: {_many(len(island.nodes), 'node')}, {sizes}")
+    if count < len(report.nodes):
+        text.append("The rest stays on the CPU:")
+    for operator, reason, nodes in found.reasons:
+        text.append(f"  {operator} ({_many(nodes, 'node')}): {reason}")
+    return text
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence native stderr for the time of the questions: the refusals are in the report."""
+    kept, sink = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(sink)

@@ -1,0 +1,252 @@
+"""The command `tflgpu`: thin, every answer also as JSON.
+
+Exit status: 0 for yes, 1 for no (no adapter, no agreement), 2 for input that cannot be used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+T = TypeVar("T")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+console = Console(soft_wrap=True, highlight=False)
+
+
+class Sentence(click.ClickException):
+    """Input that cannot be used: the message says what to do."""
+
+    exit_code = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tflgpu-plugin")
+def main() -> None:
+    """A GPU for TensorFlow Lite: load_delegate("tflgpu")."""
+    # Without it Mesa complains on stderr about each adapter on machines that have no desktop.
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+
+
+@main.command()
+@as_json
+def info(as_json: bool) -> None:
+    """Adapters, hosts and versions, and what to install. Exit status 1 without an adapter."""
+    from tflgpu_plugin import doctor
+
+    found = doctor.examine()
+    if as_json:
+        _print_json(
+            {
+                "usable": found.usable,
+                "versions": found.versions,
+                "hosts": found.hosts,
+                "adapters": found.adapters,
+                "enabled": found.enabled,
+                "advice": found.advice,
+            }
+        )
+    else:
+        _show_info(found)
+    if not found.adapters:
+        raise SystemExit(1)
+
+
+def _show_info(found: Any) -> None:
+    for name, version in (found.versions | found.hosts).items():
+        console.print(f"{name:<16} {version}")
+    for number, adapter in enumerate(found.adapters):
+        console.print(f"\n[bold]adapter {number}[/bold]: {adapter['name']}")
+        for name in ("kind", "vendor", "backend", "driver"):
+            console.print(f"  {name:<10} {adapter[name]}")
+        console.print(f"  {'features':<10} {', '.join(adapter['features'])}")
+    state = ", ".join(found.enabled) or "no (see `tflgpu enable --help`)"
+    console.print(f"\nenabled in every program: {state}")
+    for sentence in found.advice:
+        console.print(f"[yellow]{sentence}[/yellow]")
+
+
+@main.command()
+@click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
+@as_json
+def ops(markdown: bool, as_json: bool) -> None:
+    """The operators that run on the GPU: versions per edition, types, what a node needs."""
+    from tflgpu_plugin import tables
+
+    rows = tables.op_rows()
+    if markdown or as_json:
+        return click.echo(tables.ops_markdown(), nl=False) if markdown else _print_json(rows)
+    editions = [
+        [tables.span(row["documented"].get(name)) for name in tables.EDITIONS] for row in rows
+    ]
+    cells = [
+        [
+            row["operator"],
+            tables.span(row["versions"]),
+            *spans,
+            ", ".join(row["types"]),
+            row["needs"],
+        ]
+        for row, spans in zip(rows, editions, strict=True)
+    ]
+    return _table(["operator", "versions", *tables.EDITIONS, "types", "what a node needs"], cells)
+
+
+@main.command()
+@click.option("--markdown", is_flag=True, help="Print the page docs/options.md.")
+@as_json
+def options(markdown: bool, as_json: bool) -> None:
+    """The options of load_delegate("tflgpu", {...})."""
+    from tflgpu_plugin import tables
+
+    rows = tables.option_rows()
+    if markdown or as_json:
+        return click.echo(tables.options_markdown(), nl=False) if markdown else _print_json(rows)
+    names = ("option", "values", "default", "meaning")
+    return _table(names, [[str(row[name]) for name in names] for row in rows])
+
+
+@main.command()
+@click.argument("model", type=existing)
+@click.option("--option", "-o", "given", multiple=True, metavar="KEY=VALUE", help="An option.")
+@click.option("--host", help="tflite-runtime or ai-edge-litert; the preferred one by default.")
+@as_json
+def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) -> None:
+    """What of MODEL runs on the GPU: nodes, islands, reasons for the rest, bytes."""
+    from tflgpu_plugin import check as checker
+
+    found = _or_sentence(lambda: checker.check(model, _pairs(given), host))
+    if as_json:
+        return _print_json(found.as_json())
+    for line in checker.lines(found):
+        console.print(line, markup=False)
+
+
+@main.command()
+@click.option(
+    "--model", type=existing, help="A .tflite file; without it the demo's own MobileNet v1."
+)
+@click.option("--image", type=existing, help="A picture for the model.")
+@click.option("--labels", type=existing, help="Class names, one per line.")
+@click.option("--host", help="tflite-runtime or ai-edge-litert; the preferred one by default.")
+@click.option("--adapter", help="A part of an adapter's name, or its index in `tflgpu info`.")
+@click.option(
+    "--mean", default=127.5, help="Float models get (pixel - mean) / std.", show_default=True
+)
+@click.option(
+    "--std", default=127.5, type=click.FloatRange(min=0, min_open=True), show_default=True
+)
+@click.option(
+    "--runs", default=10, type=click.IntRange(min=1), help="For the latency.", show_default=True
+)
+@as_json
+def demo(as_json: bool, **given: Any) -> None:
+    """Run a model on the CPU and on the GPU and compare. Exit status 1 when they disagree."""
+    from tflgpu_plugin import demo as demonstration
+
+    adapter = _or_sentence(lambda: demonstration.adapter(given["adapter"]))
+    if adapter.software and not as_json:
+        console.print(
+            f"{adapter.name} is a software adapter: this run proves answers, not speed.\n",
+            markup=False,
+        )
+    result = _or_sentence(lambda: demonstration.run(demonstration.Request(**given)))
+    if as_json:
+        _print_json(result.as_json())
+    else:
+        _show_demo(result)
+    raise SystemExit(0 if result.ok else 1)
+
+
+def _show_demo(result: Any) -> None:
+    comparison = result.comparison
+    cells = [
+        [
+            a.name,
+            f"{a.difference:.1e}",
+            f"{a.magnitude:.3g}",
+            f"{a.relative:.1e}",
+            "yes" if a.ok else "NO",
+        ]
+        for a in comparison.agreements
+    ]
+    console.print(f"{result.title}, {result.host.name} {result.host.version}", markup=False)
+    _table(["tensor", "largest difference", "largest value", "ratio", "agrees"], cells)
+    for label, score in result.classes:
+        console.print(f"  {score:8.4f}  {label}", markup=False)
+    for line in result.lines():
+        console.print(line, markup=False)
+
+
+@main.command()
+@as_json
+def enable(as_json: bool) -> None:
+    """Make load_delegate("tflgpu") work in every program of this environment without the import."""
+    from tflgpu_plugin import enable as switch
+
+    path = _or_sentence(switch.enable)
+    if as_json:
+        return _print_json({"enabled": [str(path)]})
+    console.print(f"Wrote {path}; `tflgpu disable` removes it.", markup=False)
+
+
+@main.command()
+@as_json
+def disable(as_json: bool) -> None:
+    """Undo `tflgpu enable`."""
+    from tflgpu_plugin import enable as switch
+
+    removed = _or_sentence(switch.disable)
+    if as_json:
+        return _print_json({"removed": [str(path) for path in removed]})
+    for path in removed:
+        console.print(f"Removed {path}.", markup=False)
+    if not removed:
+        console.print("Nothing to remove: it was not enabled.")
+
+
+def _pairs(given: Iterable[str]) -> dict[str, str]:
+    pairs = [item.partition("=") for item in given]
+    for key, separator, _ in pairs:
+        if not separator:
+            raise Sentence(
+                f"An option is written KEY=VALUE, not {key!r}; `tflgpu options` lists them."
+            )
+    return {key: value for key, _, value in pairs}
+
+
+def _or_sentence(action: Callable[[], T]) -> T:
+    """Run an action; what hosts and our own modules raise about bad input becomes one sentence."""
+    try:
+        return action()
+    except (ValueError, RuntimeError, OSError, ImportError) as error:
+        _fail(error)
+
+
+def _fail(error: Exception) -> NoReturn:
+    raise Sentence(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=1))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in head:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False).print(table)
+
+
+if __name__ == "__main__":
+    main()

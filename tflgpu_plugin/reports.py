@@ -1,0 +1,125 @@
+"""What was claimed, refused, taken back and run: plain data for `report()`, readable as text and
+as JSON.
+
+Counters come from native code, so that "ran on the GPU" means that it did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+GPU, CPU, REVERTED = "gpu", "cpu", "reverted"
+
+
+@dataclass(frozen=True)
+class AdapterReport:
+    """The adapter that islands run on; `kind` is discrete, integrated, software or other."""
+
+    name: str
+    vendor: str
+    driver: str
+    backend: str
+    kind: str
+    software: bool
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """One node of the host's graph. `where` is gpu, cpu, or reverted: claimed, but the host has
+    taken it out again (or has been closed). `reason` is the sentence for a node that is not on the
+    GPU. `graph` counts the host's subgraphs.
+    """
+
+    id: int
+    op: str
+    name: str
+    where: str
+    reason: str | None = None
+    graph: int = 0
+    code: int | None = None
+
+
+@dataclass(frozen=True)
+class IslandReport:
+    """One island: nodes that run as one step. Bytes and runs are counted since it was made;
+    `milliseconds` is the wall time of its last run; `device_inputs` counts inputs that came from
+    another island without leaving the device. `weight_bytes` and `pool_bytes` are device memory of
+    its first plan.
+    """
+
+    number: int
+    nodes: tuple[int, ...]
+    live: bool
+    runs: int
+    failures: int
+    uploaded_bytes: int
+    downloaded_bytes: int
+    device_inputs: int
+    milliseconds: float
+    weight_bytes: int
+    pool_bytes: int
+    graph: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything about one delegate or session."""
+
+    adapter: AdapterReport | None
+    nodes: tuple[NodeReport, ...] = ()
+    islands: tuple[IslandReport, ...] = ()
+
+    def count(self, where: str) -> int:
+        """How many nodes are there: gpu, cpu or reverted."""
+        return sum(node.where == where for node in self.nodes)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Device memory of all packed weights."""
+        return sum(island.weight_bytes for island in self.islands)
+
+    @property
+    def pool_bytes(self) -> int:
+        """Device memory of all tensors between kernels."""
+        return sum(island.pool_bytes for island in self.islands)
+
+    @property
+    def runs(self) -> int:
+        """Island runs that succeeded, over all islands."""
+        return sum(island.runs for island in self.islands)
+
+    def to_json(self) -> str:
+        """The same as a JSON object, sums included."""
+        totals = {name: self.count(name) for name in (GPU, CPU, REVERTED)}
+        memory = {"weight_bytes": self.weight_bytes, "pool_bytes": self.pool_bytes}
+        return json.dumps(asdict(self) | {"totals": totals} | memory, indent=2)
+
+    def __str__(self) -> str:
+        return "\n".join([self._summary(), *map(_island_line, self.islands), *self._reasons()])
+
+    def _summary(self) -> str:
+        adapter = (
+            f"{self.adapter.name} ({self.adapter.backend})" if self.adapter else "no adapter yet"
+        )
+        text = f"{self.count(GPU)} of {len(self.nodes)} nodes on the GPU in {len(self.islands)} islands, {adapter}"
+        reverted = self.count(REVERTED)
+        return f"{text}; {reverted} taken back by the host or closed with it" if reverted else text
+
+    def _reasons(self) -> list[str]:
+        """One line per operator and reason."""
+        counted = Counter((n.op, n.reason) for n in self.nodes if n.where == CPU)
+        return [
+            f"  on the CPU: {count} x {op}: {reason}" for (op, reason), count in counted.items()
+        ]
+
+
+def _island_line(island: IslandReport) -> str:
+    state = "" if island.live else ", no longer in use"
+    failures = f", {island.failures} failures" if island.failures else ""
+    return (
+        f"  island {island.number}: {len(island.nodes)} nodes, {island.runs} runs{failures}, last {island.milliseconds:.2f} ms, "
+        f"{island.weight_bytes:,} bytes of weights, {island.pool_bytes:,} of tensors, "
+        f"{island.uploaded_bytes:,} sent, {island.downloaded_bytes:,} fetched{state}"
+    )

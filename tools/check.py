@@ -1,0 +1,127 @@
+"""Everything that must be green, step by step, with a counted list at the end. `make test` runs it.
+
+Usage: python tools/check.py [STEP...] [-- PYTEST ARGUMENTS]; without steps, all of them in order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = sys.executable
+CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools")
+
+# One process per core, each with the software driver on its own thread: the quickest on small
+# machines.
+ON_ADAPTER = {"LP_NUM_THREADS": "0"}
+# No driver file: what must work without an adapter is run without one.
+NO_ADAPTER = {"VK_ICD_FILENAMES": os.devnull, "VK_DRIVER_FILES": os.devnull}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command; `counted` reads from its output how many things it checked."""
+
+    name: str
+    what: str
+    command: tuple[str, ...]
+    counted: Callable[[str], str]
+    environment: dict[str, str]
+
+
+def _python_files(_: str) -> str:
+    return f"{sum(len(list((ROOT / name).rglob('*.py'))) for name in CODE)} files"
+
+
+def _mypy(output: str) -> str:
+    found = re.search(
+        r"\((?:checked|no issues found in) (\d+) source|no issues found in (\d+)", output
+    )
+    return f"{next(n for n in found.groups() if n)} files" if found else "?"
+
+
+def _pytest_summary(output: str) -> str:
+    """pytest's closing line without its frame: "12 passed, 1 skipped in 3.21s"."""
+    lines = [line.strip(" =") for line in output.splitlines() if re.search(r" in [\d.]+s", line)]
+    return lines[-1] if lines else "no summary"
+
+
+def _pytest(name: str, what: str, *arguments: str, mark: str = "") -> Step:
+    command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    if mark:
+        command += ["-m", mark]
+    environment = NO_ADAPTER if name == "unit" else ON_ADAPTER
+    return Step(name, what, tuple(command), _pytest_summary, environment)
+
+
+def steps() -> list[Step]:
+    """All steps in order: cheap ones first."""
+    parallel = ("-n", str(os.cpu_count() or 1))
+    ruff = (PYTHON, "-m", "ruff")
+    return [
+        Step("format", "ruff format", (*ruff, "format", "--check", *CODE), _python_files, {}),
+        Step("lint", "ruff", (*ruff, "check", *CODE), _python_files, {}),
+        Step("types", "mypy --strict", (PYTHON, "tools/typecheck.py"), _mypy, {}),
+        _pytest(
+            "unit",
+            "tests that need no adapter",
+            "tests",
+            *parallel,
+            mark="not adapter and not wheel",
+        ),
+        _pytest("adapter", "tests on the adapter", "tests", *parallel, mark="adapter"),
+        _pytest("conformance", "operators and models against the CPU", "conformance", *parallel),
+        _pytest("wheel", "the wheel, built, checked, installed", "tests", mark="wheel"),
+    ]
+
+
+def run(step: Step, extra: list[str]) -> tuple[bool, str, float]:
+    """Run one step with its output shown; returns success, what was counted, seconds."""
+    print(f"\n== {step.name}: {step.what}", flush=True)
+    more = extra if "pytest" in step.command else []
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [*step.command, *more],
+        cwd=ROOT,
+        env=os.environ | step.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        lines.append(line)
+    ok = process.wait() == 0
+    return ok, step.counted("".join(lines)), time.monotonic() - start
+
+
+def main(arguments: list[str]) -> int:
+    names, extra = arguments, list[str]()
+    if "--" in arguments:
+        place = arguments.index("--")
+        names, extra = arguments[:place], arguments[place + 1 :]
+    known = {step.name: step for step in steps()}
+    if unknown := [name for name in names if name not in known]:
+        print(f"There is no step {', '.join(unknown)}. The steps are: {', '.join(known)}.")
+        return 2
+    results = {name: run(known[name], extra) for name in names or known}
+    print("\n== What ran")
+    for name, (ok, counted, seconds) in results.items():
+        state = "ok  " if ok else "FAIL"
+        print(f"{state}  {name:<12} {known[name].what:<40} {counted}  [{seconds:.0f} s]")
+    failed = [name for name, (ok, *_) in results.items() if not ok]
+    print(f"Failed: {', '.join(failed)}." if failed else f"All {len(results)} steps passed.")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
