@@ -1,31 +1,35 @@
-"""Marks: `adapter` for tests that need a GPU or a software adapter, `wheel` for those that build."""
+"""Tests that need an adapter carry the marker `adapter`; without one they are skipped, and say so."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from functools import cache
 
 import pytest
 
+# Software Vulkan: no threads of its own (tests run one process per core), and no complaint about a
+# missing runtime folder.
+os.environ.setdefault("LP_NUM_THREADS", "0")
+os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "adapter: needs a GPU or a software adapter")
-    config.addinivalue_line(
-        "markers", "wheel: builds the wheel, needs a compiler and a package index"
-    )
+    config.addinivalue_line("markers", "adapter: needs a GPU, or the software adapter lavapipe")
 
 
 @cache
-def _reason() -> str:
-    """Why there is no adapter; empty when there is one."""
+def missing_adapter() -> str | None:
+    """Why there is no adapter, None when there is one."""
     from tflgpu_plugin.runtime import adapter
 
     try:
         adapter.select(None)
     except adapter.NoAdapter as error:
         return str(error)
-    return ""
+    return None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("adapter") and _reason():
-        pytest.skip(_reason())
+    if item.get_closest_marker("adapter") and (reason := missing_adapter()):
+        pytest.skip(f"no adapter: {reason}")

@@ -4,8 +4,8 @@ Importing this package loads its shared library into the process. That is its on
 the reason why a host's own `load_delegate("tflgpu")` then finds the name. Everything else is
 imported when it is first used.
 
->>> import tflgpu_plugin                                                                     # doctest: +SKIP
->>> interpreter = Interpreter(path, experimental_delegates=[load_delegate("tflgpu")])        # doctest: +SKIP
+    import tflgpu_plugin
+    interpreter = Interpreter(path, experimental_delegates=[load_delegate("tflgpu")])
 """
 
 from __future__ import annotations
@@ -43,13 +43,10 @@ def report(target: Any) -> Report:
     """What became of the graphs that were handed to this delegate, as of now. Raises TypeError for
     anything else.
     """
-    from tflgpu_plugin import providers
-
-    for provider in providers.discover().values():
-        ask = getattr(provider, "report", None)
-        found = ask(target) if ask else None
+    for ask in _of_all_providers("report"):
+        found: Report | None = ask(target)
         if found is not None:
-            return found  # type: ignore[no-any-return]
+            return found
     raise TypeError(
         f"report() takes a delegate of this plugin that is still in use, not {target!r}."
     )
@@ -57,13 +54,10 @@ def report(target: Any) -> Report:
 
 def last_report() -> Report | None:
     """The newest report of this thread; None when nothing was handed over on it."""
-    from tflgpu_plugin import providers
-
-    for provider in providers.discover().values():
-        ask = getattr(provider, "last_report", None)
-        found = ask() if ask else None
+    for ask in _of_all_providers("last_report"):
+        found: Report | None = ask()
         if found is not None:
-            return found  # type: ignore[no-any-return]
+            return found
     return None
 
 
@@ -80,11 +74,18 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _of_all_providers(function: str) -> list[Callable[..., Report | None]]:
+    """This function of every provider that has it."""
+    from tflgpu_plugin.providers import discover
+
+    return [getattr(p, function) for p in discover().values() if hasattr(p, function)]
+
+
 def _door(name: str) -> Any:
     """A connected provider. Raises ProviderError with a sentence when it is not there."""
-    from tflgpu_plugin import providers
+    from tflgpu_plugin.providers import find
 
-    provider = providers.find(name)
+    provider: Any = find(name)
     provider.connect()
     return provider
 
@@ -102,7 +103,6 @@ _CREATE = _ctypes.CFUNCTYPE(
 )
 
 
-@_CREATE
 def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
     try:
         return int(_door("tflite").create(keys, values, count, err, err_size))
@@ -112,12 +112,15 @@ def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
         return 0
 
 
+_stub = _CREATE(_create)
+
+
 def _load() -> Any:
     """Load the library and register the stub. It has to be loaded by its absolute path: loaders
     match bare names with the SONAMEs of what is loaded already.
     """
     library = _ctypes.CDLL(str(_native.library_path()))
-    stubs = (_ctypes.c_void_p * 3)(_ctypes.cast(_create, _ctypes.c_void_p).value, None, None)
+    stubs = (_ctypes.c_void_p * 3)(_ctypes.cast(_stub, _ctypes.c_void_p).value, None, None)
     library.tg_tflite_set_callbacks.restype = None
     library.tg_tflite_set_callbacks(stubs)
     _atexit.register(library.tg_tflite_set_callbacks, None)

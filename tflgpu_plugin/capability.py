@@ -7,6 +7,7 @@ row (types, constraint) and the quirk rows below (drivers on which an op is know
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -71,8 +72,7 @@ def support(graph: Graph, node: Node, target: Target, edition: str = "all") -> s
         _refuse_version(graph, node, edition)
         or _refuse_types(graph, node, op.types)
         or _refuse_shapes(graph, node)
-        or op.refuse(graph, node, target)
-        or _refuse_unknown_output(graph, node, op)
+        or _refuse_by_op(graph, node, op, target)
         or next((q.reason for q in QUIRKS if q.applies(graph, node, target)), None)
     )
 
@@ -115,49 +115,51 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
         allowed = (min(first, allowed[0]), max(last, allowed[1]))
     if allowed[0] <= node.version <= allowed[1]:
         return None
-    span = (
-        f"Version {allowed[0]}"
-        if allowed[0] == allowed[1]
-        else f"Versions {allowed[0]} to {allowed[1]}"
-    )
-    verb = "is" if allowed[0] == allowed[1] else "are"
-    return f"{span} of {form.host_op} {verb} supported{where}, and this node has version {node.version}."
+    first, last = allowed
+    span = f"Version {first} is" if first == last else f"Versions {first} to {last} are"
+    return f"This is version {node.version} of {form.host_op}. {span} supported{where}."
 
 
 def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...]) -> str | None:
     for tensor in _values(graph, node):
         if tensor.dtype in types:
             continue
-        held = TYPE_NAMES.get(tensor.dtype, tensor.dtype)
+        held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
         if tensor.dtype in QUANTIZED:
-            return f"Tensor {tensor.name!r} holds {held} values; quantized tensors are not supported yet."
+            return f"{held}; quantized tensors are not supported yet."
         wanted = " or ".join(TYPE_NAMES.get(name, name) for name in types)
-        return (
-            f"Tensor {tensor.name!r} holds {held} values; {_name(node)} is supported for {wanted}."
-        )
+        return f"{held}; {_name(node)} is supported for {wanted}."
     return None
 
 
 def _refuse_shapes(graph: Graph, node: Node) -> str | None:
     for tensor in _values(graph, node):
+        known = f"Tensor {tensor.name!r} has"
         if len(tensor.shape) > MAX_RANK:
-            return f"Tensor {tensor.name!r} has rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
+            return f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
         if any(extent < 0 for extent in tensor.shape):
-            return f"Tensor {tensor.name!r} has a shape that is only known at run time, {list(tensor.shape)}."
+            return f"{known} a shape that is only known when the model runs."
         if 0 in tensor.shape:
-            return f"Tensor {tensor.name!r} is empty, its shape being {list(tensor.shape)}."
+            return f"{known} no elements, its shape being {list(tensor.shape)}."
     return None
 
 
-def _refuse_unknown_output(graph: Graph, node: Node, op: ops.Op) -> str | None:
-    """The host's output shapes must be those that the inputs give; otherwise a value decides them
-    at run time.
-    """
-    for index, shape in zip(node.outputs, op.shapes(graph, node), strict=False):
+def _refuse_by_op(graph: Graph, node: Node, op: ops.Op, target: Target) -> str | None:
+    """The op's own constraint. The host's output shapes must be those that the inputs give; where
+    they are not, a value decides them at run time."""
+    try:
+        if reason := op.refuse(graph, node, target):
+            return reason
+        shapes = op.shapes(graph, node)
+    except Exception as error:  # a defect of ours must not take the host down
+        if os.environ.get("TFLGPU_DEBUG"):
+            raise
+        return f"Checking {_name(node)} failed inside this plugin: {error!r}. Please report it."
+    for index, shape in zip(node.outputs, shapes, strict=False):
         tensor = graph.tensors[index]
         if tensor.shape != tuple(shape):
             return (
-                f"Tensor {tensor.name!r} has shape {list(tensor.shape)} in the model but its inputs give "
-                f"{list(shape)}; shapes that are only known at run time are not supported."
+                f"Tensor {tensor.name!r} has shape {list(tensor.shape)} in the model, but the "
+                f"inputs give {list(shape)}; shapes must be known before the model runs."
             )
     return None

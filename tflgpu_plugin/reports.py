@@ -103,7 +103,9 @@ class Report:
         adapter = (
             f"{self.adapter.name} ({self.adapter.backend})" if self.adapter else "no adapter yet"
         )
-        text = f"{self.count(GPU)} of {len(self.nodes)} nodes on the GPU in {len(self.islands)} islands, {adapter}"
+        live = sum(island.live for island in self.islands)
+        islands = "1 island" if live == 1 else f"{live} islands"
+        text = f"{self.count(GPU)} of {len(self.nodes)} nodes on the GPU in {islands}, {adapter}"
         reverted = self.count(REVERTED)
         return f"{text}; {reverted} taken back by the host or closed with it" if reverted else text
 
@@ -119,7 +121,8 @@ def _island_line(island: IslandReport) -> str:
     state = "" if island.live else ", no longer in use"
     failures = f", {island.failures} failures" if island.failures else ""
     return (
-        f"  island {island.number}: {len(island.nodes)} nodes, {island.runs} runs{failures}, last {island.milliseconds:.2f} ms, "
+        f"  island {island.number}: {len(island.nodes)} nodes, {island.runs} runs{failures}, "
+        f"last {island.milliseconds:.2f} ms, "
         f"{island.weight_bytes:,} bytes of weights, {island.pool_bytes:,} of tensors, "
         f"{island.uploaded_bytes:,} sent, {island.downloaded_bytes:,} fetched{state}"
     )

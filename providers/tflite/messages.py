@@ -31,8 +31,8 @@ def software(adapter: AdapterInfo) -> None:
     if adapter.software and not _told_software:
         _told_software = True
         line(
-            f"WARNING: tflgpu found no GPU and uses the software adapter {adapter.name}: answers are right, but it is "
-            "slower than the CPU kernels. Install your GPU's Vulkan driver; `tflgpu info` shows what is seen."
+            f"WARNING: tflgpu runs on the software adapter {adapter.name}, which is slower than "
+            "the CPU kernels. Install your GPU's Vulkan driver; `tflgpu info` shows what is seen."
         )
 
 
@@ -45,9 +45,10 @@ def refusals(nodes: Sequence[NodeReport]) -> str:
     for code in dict.fromkeys(node.code for node in refused):
         lines.append(f"WARNING: op code #{code} cannot be handled by this delegate.")
         lines += _reasons([node for node in refused if node.code == code])
+    taken = sum(node.where == GPU for node in nodes)
     lines.append(
-        f"{sum(node.where == GPU for node in nodes)} operations will run on the GPU, and the remaining "
-        f"{len(refused)} operations will run on the CPU."
+        f"{taken} operations will run on the GPU, "
+        f"and the remaining {len(refused)} operations will run on the CPU."
     )
     return "\n".join(lines)
 
@@ -55,15 +56,14 @@ def refusals(nodes: Sequence[NodeReport]) -> str:
 def _reasons(nodes: Sequence[NodeReport]) -> list[str]:
     counted: dict[str, int] = {}
     for node in nodes:
-        text = f"  {node.op}: {node.reason}"
+        reason = node.reason or ""
+        text = f"  {reason}" if node.op in reason else f"  {node.op}: {reason}"
         counted[text] = counted.get(text, 0) + 1
-    shown = [
-        text if n == 1 else f"{text} ({n} nodes)" for text, n in list(counted.items())[:MAX_REASONS]
-    ]
+    first = list(counted.items())[:MAX_REASONS]
+    shown = [text if n == 1 else f"{text} ({n} nodes)" for text, n in first]
     if len(counted) > MAX_REASONS:
-        shown.append(
-            f"  {nodes[0].op}: {len(counted) - MAX_REASONS} more reasons are in tflgpu_plugin.last_report()."
-        )
+        more = len(counted) - MAX_REASONS
+        shown.append(f"  {more} more reasons are in tflgpu_plugin.last_report().")
     return shown
 
 

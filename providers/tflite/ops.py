@@ -44,7 +44,8 @@ LSTM_OUTPUTS = 4
 def _padding(params: Any) -> str:
     if params.padding not in PADDINGS:
         raise Unreadable(
-            f"Padding must be SAME or VALID, not number {params.padding} (are the options missing from the model?)."
+            f"Padding must be SAME or VALID, not number {params.padding} "
+            "(are the options missing from the model?)."
         )
     return PADDINGS[params.padding]
 
@@ -229,6 +230,7 @@ def _rows() -> tuple[Form, ...]:
         _row("SUB", "sub", 5, add, quantized=2),
         _row("TRANSPOSE_CONV", "transpose_conv", 4, _transposed, quantized=2),
         _row("MEAN", "mean", 3, _mean, **ours),
+        _row("PADV2", "pad", 4, **ours),
         _row("RELU_N1_TO_1", "relu_n1_to_1", 1, **ours),
         _row("SQUEEZE", "reshape", 1, _squeeze, **ours),
         _row("TANH", "tanh", 3, **ours),
@@ -244,7 +246,8 @@ _OPERANDS: dict[str, str] = {
     "DEPTHWISE_CONV_2D": "0 1 2?",
     "FULLY_CONNECTED": "0 1 2?",
     "TRANSPOSE_CONV": "2 1 3? 0",
-    "PAD": "0 1 2?",
+    "PAD": "0 1",
+    "PADV2": "0 1 2",
     "RESHAPE": "0 1?",
     "SQUEEZE": "0",
     "MEAN": "0 1",

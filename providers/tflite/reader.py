@@ -158,9 +158,16 @@ def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]
     code = int(registration.builtin_code)
     inputs = tuple(None if t < 0 else t for t in _ints(node.inputs))
     return HostNode(
-        ffi, index, code, codes.name(code, name), int(registration.version), inputs, _ints(node.outputs),
-        node.params, tensors,
-    )  # fmt: skip
+        ffi=ffi,
+        id=index,
+        code=code,
+        host_op=codes.name(code, name),
+        version=int(registration.version),
+        inputs=inputs,
+        outputs=_ints(node.outputs),
+        raw_params=node.params,
+        tensors=tensors,
+    )
 
 
 def _tensors(ffi: Any, context: Any, written: set[int]) -> tuple[dict[int, Tensor], set[int]]:
@@ -252,7 +259,7 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
 
 
 def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
-    """(variable, the output whose value it takes after a run) of a node that will not be refused."""
+    """Pairs (variable, the output whose value it takes after a run); none for a refused node."""
     if node.op != "lstm_basic" or node.refusal is not None:
         return ()
     _, activation, _, _, state = node.inputs

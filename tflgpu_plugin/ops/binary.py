@@ -21,7 +21,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Shapes that broadcast together, to rank 5 at most unless nothing but a value is spread."""
+    """Shapes that broadcast together; up to rank 5 unless nothing but a value is spread."""
     activation = node.attributes.get("activation", "none")
     if activation not in ("none", *ACTIVATIONS):
         known = ", ".join(ACTIVATIONS)

@@ -6,7 +6,7 @@ Shared by the families that multiply dense weights: conv, transpose_conv, fully_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd, prod
 
 import numpy as np
@@ -17,6 +17,7 @@ from tflgpu_plugin.target import Target
 
 VECTOR_BYTES = 16
 GROUP = 8  # invocations that share weights
+BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
 
 
 @dataclass(frozen=True)
@@ -54,22 +55,29 @@ def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
     return None
 
 
-def choose_tile(target: Target, quads: int, channels: int) -> Tile:
-    """The tile for outputs of `quads` channel quads; few distinct ones, so few pipelines.
+def choose_tile(target: Target, quads: int, places: int) -> Tile:
+    """The tile for an output of `places` with `quads` channel quads; few tiles, so few pipelines.
 
-    Software adapters: the fastest of the tiles measured on lavapipe. Others: tiles in the range of
-    TFLite's GPU delegate, as registers allow.
+    Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
+    Others: the range of TFLite's GPU delegate, smaller while there are too few threads to fill one.
     """
-    lanes = GROUP if target.software else 64
-    if not target.shuffles:
-        pixels, step = (8, 1) if target.software else (4, 2)
-        return Tile(pixels, 4 if quads > 2 else 2, step, lanes, False)
-    if quads > 4:
-        wide = Tile(7, 8, 2, lanes, True) if target.software else Tile(4, 8, 2, lanes, True)
-        return replace(wide, step=1) if channels == 1 else wide
-    if quads > 2:
-        return Tile(7 if target.software else 4, 4, 2, lanes, True)
-    return Tile(7 if target.software else 4, 2, 4, lanes, True)
+    least = 8 if quads > 4 else 4 if quads > 2 else 2
+    if target.software and target.shuffles:
+        return Tile(7 if least == 8 else 4, least, _step(least), GROUP, True)
+    if target.software:
+        return Tile(8, min(least, 4), 1, GROUP, False)
+    sizes = (
+        [(4, 8), (4, 4), (2, 4), (1, 4), (1, 2)] if target.shuffles else [(4, 4), (2, 4), (1, 2)]
+    )
+    fitting = [(p, q) for p, q in sizes if q <= least]
+    busy = [(p, q) for p, q in fitting if places * quads >= BUSY_THREADS * p * q]
+    pixels, per_thread = busy[0] if busy else fitting[-1]
+    return Tile(pixels, per_thread, _step(per_thread), 32, target.shuffles)
+
+
+def _step(quads: int) -> int:
+    """Input channels per iteration, so that 8 lanes load whole weights: quads * step in eights."""
+    return 4 if quads == 2 else 2
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Inputs of one shape outside the axis, and no activation (the hosts' kernels have none)."""
+    """Inputs of one shape outside the axis; no fused activation (the hosts have none)."""
     if node.attributes.get("activation", "none") != "none" or node.posts:
         return "Concatenation has a fused activation; apply the activation to its result instead."
     try:

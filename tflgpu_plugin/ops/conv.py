@@ -21,6 +21,7 @@ def _kernel(graph: Graph, node: Node) -> tuple[int, int]:
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+    """4 dimensions; groups that divide the channels; a window that fits; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
         return "A convolution needs an input and weights of 4 dimensions."
@@ -55,9 +56,9 @@ def _lower(low: Lowering, node: Node) -> None:
         multiply_rows(low, node, rows=x[0], places=1)
         return
     quads = -(-(filters[0] // groups) // 4)
-    tile = choose_tile(low.target, quads, filters[3])
-    blocks = Blocks(filters[0], taps, filters[3], groups, tile.quads)
     extent_in, extent_out = x[1] * x[2], rows.places * columns.places
+    tile = choose_tile(low.target, quads, extent_out)
+    blocks = Blocks(filters[0], taps, filters[3], groups, tile.quads)
     parameters: dict[str, object] = {
         "batch": x[0],
         "places": extent_out,

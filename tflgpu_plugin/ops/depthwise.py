@@ -23,6 +23,7 @@ def _kernel(graph: Graph, node: Node) -> tuple[int, int]:
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+    """4 dimensions; a whole number of filters per channel; a window that fits; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
         return "A depthwise convolution needs an input and weights of 4 dimensions."

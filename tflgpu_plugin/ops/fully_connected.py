@@ -20,6 +20,7 @@ VECTOR_BYTES = 16
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+    """A weight matrix; up to 4 dimensions where they are kept; no fused tanh."""
     x, weights = operands(graph, node)
     if len(weights) != 2 or min(prod(x), prod(weights)) < 1:
         return f"Weights of shape {list(weights)} are not a matrix with elements."
@@ -102,8 +103,8 @@ def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: in
     """The same as a 1x1 convolution whose places are the rows of each plane of x's storage."""
     _, shape = operands(low.graph, node)
     quads = -(-shape[0] // 4)
-    tile = choose_tile(low.target, quads, shape[-1])
     planes, plane_rows = (1, rows) if x.spatial == 1 else (x.batch, x.spatial)
+    tile = choose_tile(low.target, quads, plane_rows)
     convolve(
         low,
         node,

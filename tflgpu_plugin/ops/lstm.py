@@ -19,8 +19,7 @@ GATES = 4
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """A sentence for clipping, another activation than tanh, weights that are not constant, shapes
-    that do not fit and scratch outputs that somebody reads."""
+    """The basic LSTM: tanh, constant weights, no clipping, scratch outputs that nothing reads."""
     if node.attributes.get("activation", "tanh") != "tanh":
         return "A basic LSTM needs the tanh activation."
     if node.attributes.get("cell_clip") or node.attributes.get("proj_clip"):

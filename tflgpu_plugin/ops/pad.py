@@ -34,7 +34,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Needs constant, non-negative paddings and a constant value; up to five axes."""
+    """Constant, non-negative paddings and a constant value; up to 5 axes."""
     try:
         (shape,) = shapes(graph, node)
     except ValueError as error:

@@ -23,8 +23,7 @@ LONGEST = 65_535  # rounds of one loop that every driver runs to the end
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """A sentence for another rank than 4, a window that does not fit, and one that meets no element
-    somewhere."""
+    """4 dimensions; every window meets at least one element of the image."""
     shape = graph.shape(_input(node))
     if len(shape) != 4:
         return f"Pooling needs an input of rank 4, this one has rank {len(shape)}."

@@ -17,7 +17,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Alpha must broadcast to the shape of x."""
+    """Alpha broadcasts to the shape of x."""
     reason = broadcast_refusal(graph, node)
     if reason:
         return reason

@@ -64,8 +64,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """A sentence for axes that are not constant or out of range, and for empty or very scattered
-    shapes."""
+    """Constant axes; kept and reduced axes may alternate three times."""
     if graph.constant(node.inputs[1]) is None:
         return "The axes of a reduction must be constant."
     shape = graph.shape(_input(node))

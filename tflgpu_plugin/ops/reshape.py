@@ -62,7 +62,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Needs a shape that is known when the model is prepared, and at least one element."""
+    """A shape that is known when the model is prepared."""
     try:
         (shape,) = shapes(graph, node)
     except ValueError as error:

@@ -20,8 +20,7 @@ GROUP = 64
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """A sentence for another rank than 4, a size that is not two positive constants, and both
-    options at once."""
+    """4 dimensions; a constant size; not align_corners and half_pixel_centers at once."""
     shape, size = graph.shape(_input(node)), graph.constant(node.inputs[1])
     if len(shape) != 4:
         return f"Resizing needs an input of rank 4, this one has rank {len(shape)}."

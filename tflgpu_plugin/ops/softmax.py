@@ -17,7 +17,7 @@ LONGEST = 65_535 * GROUP * 4  # channels that a workgroup takes in one loop of 6
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """A sentence for rank 0, an empty input, and a row too long for one loop."""
+    """Rank 1 or more, along the last axis."""
     shape = graph.shape(_input(node))
     if not shape:
         return "Softmax needs an input of rank 1 at least."

@@ -124,7 +124,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Needs constant begin, end and strides, at most five axes, and a result that is not empty."""
+    """Constant begin, end and strides; up to 5 axes; a result that is not empty."""
     assert node.inputs[0] is not None
     try:
         found = plan(graph, node)

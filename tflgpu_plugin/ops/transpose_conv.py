@@ -17,6 +17,7 @@ from tflgpu_plugin.target import Target
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+    """4 dimensions; a constant output shape; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
         return "A transposed convolution needs an input and weights of 4 dimensions."
@@ -62,7 +63,7 @@ def _lower(low: Lowering, node: Node) -> None:
     x, filters = operands(low.graph, node)
     y = low.graph.shape(node.outputs[0])
     stride_h, stride_w = node.attributes["strides"]
-    tile = choose_tile(low.target, -(-filters[0] // 4), filters[3])
+    tile = choose_tile(low.target, -(-filters[0] // 4), y[1] * y[2])
     blocks = Blocks(filters[0], filters[1] * filters[2], filters[3], 1, tile.quads)
     phases = min(stride_h, y[1]), min(stride_w, y[2])
     planes = x[0] * phases[0] * phases[1]

@@ -1,0 +1,128 @@
+"""Options as hosts give them: text in, values out, and a sentence for anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tflgpu_plugin.options import TABLE, OptionError, Options, parse
+
+# What hosts make of Python values: everything is text.
+GOOD = [
+    ("is_precision_loss_allowed", "True", 1),
+    ("is_precision_loss_allowed", "-1", -1),
+    ("is_precision_loss_allowed", "0", 0),
+    ("inference_preference", "1", 1),
+    ("inference_preference", "balanced", 2),
+    ("inference_preference", "TFLITE_GPU_INFERENCE_PREFERENCE_SUSTAINED_SPEED", 1),
+    ("inference_priority1", "2", 2),
+    ("inference_priority1", "MIN_MEMORY_USAGE", 3),
+    ("inference_priority1", "TFLITE_GPU_INFERENCE_PRIORITY_MIN_LATENCY", 2),
+    ("experimental_flags", "9", 9),
+    ("enable_quantized_inference", "False", False),
+    ("enable_quantized_inference", "1", True),
+    ("max_delegated_partitions", "3", 3),
+    ("max_delegated_partitions", "0", 1),
+    ("max_delegated_partitions", "-2", 1),
+    ("serialization_dir", "/tmp/x", "/tmp/x"),
+    ("model_token", "mobilenet", "mobilenet"),
+    ("adapter", "llvmpipe", "llvmpipe"),
+    ("adapter", "0", "0"),
+    ("exclude", "CONV_2D, scores/mul", ("CONV_2D", "scores/mul")),
+    ("exclude", "['CONV_2D', 'a,b']", ("CONV_2D", "a,b")),
+    ("exclude", "", ()),
+    ("force", "true", True),
+    ("capabilities", "documented-2019", "documented-2019"),
+    ("capabilities", "all", "all"),
+]
+BAD = [
+    ("is_precision_loss_allowed", "2"),
+    ("inference_preference", "3"),
+    ("inference_preference", "fast"),
+    ("inference_priority1", "-1"),
+    ("experimental_flags", "16"),
+    ("experimental_flags", "x"),
+    ("enable_quantized_inference", "yes"),
+    ("max_delegated_partitions", "many"),
+    ("serialization_dir", ""),
+    ("adapter", ""),
+    ("exclude", "['a'"),
+    ("exclude", "[1]"),
+    ("force", "2"),
+    ("capabilities", "documented-2020"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "value"), GOOD)
+def test_a_valid_value(name: str, text: str, value: object) -> None:
+    assert getattr(parse({name: text}), name) == value
+
+
+@pytest.mark.parametrize(("name", "text"), BAD)
+def test_a_bad_value_names_the_option_and_what_it_takes(name: str, text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse({name: text})
+    row = next(row for row in TABLE if row.name == name)
+    assert f"Option {name!r} cannot be {text!r}; it takes {row.values}." == str(caught.value)
+
+
+def test_an_unknown_key_lists_the_valid_ones() -> None:
+    with pytest.raises(OptionError, match="no option 'adaptor'") as caught:
+        parse({"adaptor": "x"})
+    assert all(row.name in str(caught.value) for row in TABLE)
+
+
+def test_python_values_are_read_as_hosts_would_write_them() -> None:
+    given = {"force": True, "max_delegated_partitions": 2, "exclude": ["ADD"], "adapter": None}
+    assert parse(given) == parse({k: str(v) for k, v in given.items()})
+
+
+def test_none_leaves_the_default() -> None:
+    assert parse({row.name: "None" for row in TABLE}) == Options() == parse(None) == parse({})
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({}, None),
+        ({"capabilities": "documented"}, 1),
+        ({"capabilities": "documented-2019"}, 1),
+        ({"capabilities": "documented", "max_delegated_partitions": "4"}, 4),
+        ({"max_delegated_partitions": "4"}, 4),
+    ],
+)
+def test_the_partition_limit(given: dict[str, str], limit: int | None) -> None:
+    """No limit by default, except the documented editions' documented default of one."""
+    assert parse(given).max_delegated_partitions == limit
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, True),
+        ({"experimental_flags": "0"}, False),
+        ({"experimental_flags": "8"}, False),
+        ({"experimental_flags": "0", "enable_quantized_inference": "True"}, True),
+        ({"enable_quantized_inference": "False"}, False),
+    ],
+)
+def test_whether_quantized_models_are_wanted(given: dict[str, str], wanted: bool) -> None:
+    assert parse(given).quantized is wanted
+
+
+@pytest.mark.parametrize("ranked", ["100", "120", "123", "200", "213", "231", "312", "321", "300"])
+def test_valid_orders_of_priorities(ranked: str) -> None:
+    parse({f"inference_priority{k}": p for k, p in enumerate(ranked, start=1)})
+
+
+@pytest.mark.parametrize("ranked", ["000", "010", "102", "110", "101", "122", "222", "012"])
+def test_invalid_orders_of_priorities(ranked: str) -> None:
+    """Auto stands only after all that are set, the first is set, and none stands twice."""
+    with pytest.raises(OptionError, match="do not make an order"):
+        parse({f"inference_priority{k}": p for k, p in enumerate(ranked, start=1)})
+
+
+def test_every_row_is_an_attribute_with_a_default() -> None:
+    assert [row.name for row in TABLE] == list(Options.__dataclass_fields__)
+    for row in TABLE:
+        assert row.default == getattr(Options(), row.name)
+        assert row.meaning.endswith(".") and row.values
