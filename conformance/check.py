@@ -6,13 +6,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
 import numpy as np
+from tflgpu_plugin.providers.tflite.ops import FORMS
 
+from conformance import direct as one_node
 from conformance import host, models, tolerance
 from conformance.cases import Case
 from conformance.host import Array, Feed, Outputs
+from tflgpu_plugin import capability, compiler, ops
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+from tflgpu_plugin.target import Target
 
 
 @dataclass(frozen=True)
@@ -33,18 +38,7 @@ def family_cases(family: str) -> list[Case]:
 
 def accuracy(host_op: str) -> str:
     """The accuracy class of the op that a TFLite operator becomes."""
-    from conformance.direct import OPS
-    from tflgpu_plugin import ops
-
-    for family in ops.FAMILIES:
-        try:
-            rows = import_module(f"tflgpu_plugin.ops.{family}").OPS
-        except ModuleNotFoundError:
-            continue
-        for row in rows:
-            if row.name == OPS[host_op]:
-                return str(row.accuracy)
-    raise KeyError(host_op)
+    return ops.table()[FORMS[host_op].op].accuracy
 
 
 def bounds(case: Case, feeds: Sequence[Feed], outputs: Outputs) -> tolerance.Bound:
@@ -104,33 +98,23 @@ def delegate_works() -> bool:
 
 def direct(case: Case) -> Result:
     """Run a case as a one-node graph on the device and compare its first run."""
-    from conformance import direct as reader
-    from conformance import wgpu_runner as harness
-
-    feeds = host.case_feeds(case, 1)
-    graph = reader.graph(case)
+    graph = one_node.graph(case)
     if case.refused:
-        return _must_refuse(case, graph)
+        sentence = capability.support(graph, graph.nodes[0], Target())
+        missing = "not refused, but the case says it must be"
+        return Result(case, sentence is not None, sentence or missing)
+    feeds = host.case_feeds(case, 1)
     model = models.build(case)
     expected = host.cached_on_cpu(model, feeds, *host.oracle(model))
-    states = {t: np.zeros(graph.shape(t), np.float32) for t, _ in graph.states}
-    fed = dict(zip(graph.inputs, feeds[0], strict=True))
-    found: dict[int, Any] = harness.run_graph(graph, fed, states)
-    return judge(case, feeds, expected, [[np.asarray(found[t]) for t in graph.outputs]])
-
-
-def _must_refuse(case: Case, graph: Any) -> Result:
-    from tflgpu_plugin import capability
-    from tflgpu_plugin.target import Target
-
-    sentence = capability.support(graph, graph.nodes[0], Target())
-    return Result(
-        case, sentence is not None, sentence or "not refused, but the case says it must be"
-    )
+    device = adapter.open_device(adapter.select(None))
+    plan = compiler.compile(graph, device.target)
+    states = [np.zeros(graph.shape(before), np.float32) for before, _ in graph.states]
+    island = Instance(Program(plan, device.handle, device.pipelines))
+    return judge(case, feeds, expected, [island.run(feeds[0], states)])
 
 
 def through_host(
-    case: Case, name: str | None = None, options: Mapping[str, Any] | None = None
+    case: Case, name: str | None = None, options: Mapping[str, object] | None = None
 ) -> Result:
     """Run a case in a host through our delegate, twice, and compare.
 

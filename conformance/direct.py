@@ -1,7 +1,8 @@
-"""A case as a one-node `Graph`, without a host's interpreter: for kernels that are tried before the
-door is open.
+"""A case as a one-node `Graph`, without a host's interpreter: for lint, shape functions and kernels
+alone.
 
-Attributes follow the op contract of `tflgpu_plugin.ops`; the real readers live in `providers`.
+Operators and the order of operands come from the provider's table; attributes are read from a
+case's options, which name the schema's fields (the provider reads the host's structs instead).
 """
 
 from __future__ import annotations
@@ -9,26 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tflgpu_plugin.providers.tflite.ops import FORMS, operands
+
 from conformance import host, models
 from conformance.cases import Case
 from tflgpu_plugin.graph import Graph, Node, Tensor
 
 Options = Mapping[str, Any]
 Attributes = dict[str, Any]
-
-OPS = {
-    "CONV_2D": "conv_2d", "DEPTHWISE_CONV_2D": "depthwise_conv_2d", "TRANSPOSE_CONV": "transpose_conv",
-    "FULLY_CONNECTED": "fully_connected", "AVERAGE_POOL_2D": "average_pool_2d", "MAX_POOL_2D": "max_pool_2d",
-    "ADD": "add", "SUB": "sub", "MUL": "mul", "MAXIMUM": "maximum", "MINIMUM": "minimum",
-    "LOGICAL_AND": "logical_and", "RELU": "relu", "RELU6": "relu6", "RELU_N1_TO_1": "relu_n1_to_1",
-    "LOGISTIC": "logistic", "TANH": "tanh", "EXP": "exp", "PRELU": "prelu", "SOFTMAX": "softmax", "MEAN": "mean",
-    "RESHAPE": "reshape", "SQUEEZE": "reshape", "EXPAND_DIMS": "reshape", "STRIDED_SLICE": "strided_slice",
-    "PAD": "pad", "PADV2": "pad", "CONCATENATION": "concat", "RESIZE_BILINEAR": "resize_bilinear",
-    "LSTM": "lstm_basic",
-}  # fmt: skip
-
-# The op contract puts the operands of a transposed convolution in another order than the host.
-ORDER = {"TRANSPOSE_CONV": (2, 1, 3, 0)}
+Reader = Callable[[Options], Attributes]
 
 
 def _activation(o: Options) -> Attributes:
@@ -40,28 +30,60 @@ def _window(o: Options) -> Attributes:
     return {"strides": strides, "padding": str(o.get("padding", "SAME")).lower(), **_activation(o)}
 
 
-def _dilations(o: Options) -> Attributes:
-    return {"dilations": (int(o.get("dilationHFactor", 1)), int(o.get("dilationWFactor", 1)))}
+def _convolution(o: Options) -> Attributes:
+    dilations = (int(o.get("dilationHFactor", 1)), int(o.get("dilationWFactor", 1)))
+    return {**_window(o), "dilations": dilations}
+
+
+def _depthwise(o: Options) -> Attributes:
+    return {**_convolution(o), "multiplier": int(o.get("depthMultiplier", 0))}
 
 
 def _pool(o: Options) -> Attributes:
-    return {**_window(o), "window": (int(o.get("filterHeight", 0)), int(o.get("filterWidth", 0)))}
+    window = (int(o.get("filterHeight", 0)), int(o.get("filterWidth", 0)))
+    return {**_window(o), "window": window}
 
 
 def _slice(o: Options) -> Attributes:
-    masks = {"begin": "beginMask", "end": "endMask", "ellipsis": "ellipsisMask", "new_axis": "newAxisMask",
-             "shrink_axis": "shrinkAxisMask"}  # fmt: skip
-    found: Attributes = {f"{name}_mask": int(o.get(key, 0)) for name, key in masks.items()}
+    masks = {
+        "begin_mask": "beginMask",
+        "end_mask": "endMask",
+        "ellipsis_mask": "ellipsisMask",
+        "new_axis_mask": "newAxisMask",
+        "shrink_axis_mask": "shrinkAxisMask",
+    }
+    found: Attributes = {name: int(o.get(field, 0)) for name, field in masks.items()}
     return {**found, "offset": bool(o.get("offset", False))}
 
 
-ATTRIBUTES: dict[str, Callable[[Options], Attributes]] = {
-    "CONV_2D": lambda o: {**_window(o), **_dilations(o)},
-    "DEPTHWISE_CONV_2D": lambda o: {
-        **_window(o), **_dilations(o), "multiplier": int(o.get("depthMultiplier", 0)),
-    },
+def _fully_connected(o: Options) -> Attributes:
+    return {**_activation(o), "keep_num_dims": bool(o.get("keepNumDims", False))}
+
+
+def _concat(o: Options) -> Attributes:
+    return {**_activation(o), "axis": int(o.get("axis", 0))}
+
+
+def _resize(o: Options) -> Attributes:
+    return {
+        "align_corners": bool(o.get("alignCorners", False)),
+        "half_pixel_centers": bool(o.get("halfPixelCenters", False)),
+    }
+
+
+def _lstm(o: Options) -> Attributes:
+    clips = {
+        "cell_clip": float(o.get("cellClip", 0.0)),
+        "proj_clip": float(o.get("projClip", 0.0)),
+    }
+    return {**clips, **_activation(o)}
+
+
+READERS: dict[str, Reader] = {
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _depthwise,
     "TRANSPOSE_CONV": _window,
-    "FULLY_CONNECTED": lambda o: {**_activation(o), "keep_num_dims": bool(o.get("keepNumDims", False))},
+    "FULLY_CONNECTED": _fully_connected,
     "AVERAGE_POOL_2D": _pool,
     "MAX_POOL_2D": _pool,
     "ADD": _activation,
@@ -70,59 +92,54 @@ ATTRIBUTES: dict[str, Callable[[Options], Attributes]] = {
     "SOFTMAX": lambda o: {"beta": float(o.get("beta", 0.0))},
     "MEAN": lambda o: {"keep_dims": bool(o.get("keepDims", False))},
     "STRIDED_SLICE": _slice,
-    "CONCATENATION": lambda o: {**_activation(o), "axis": int(o.get("axis", 0))},
-    "RESIZE_BILINEAR": lambda o: {
-        "align_corners": bool(o.get("alignCorners", False)),
-        "half_pixel_centers": bool(o.get("halfPixelCenters", False)),
-    },
-    "LSTM": lambda o: {
-        "cell_clip": float(o.get("cellClip", 0.0)), "proj_clip": float(o.get("projClip", 0.0)),
-        **_activation(o),
-    },
-}  # fmt: skip
+    "CONCATENATION": _concat,
+    "RESIZE_BILINEAR": _resize,
+    "LSTM": _lstm,
+}
 
 
 def graph(case: Case) -> Graph:
-    """The one-node graph of a case; tensor k is input k, then come the outputs. Output shapes are
-    the host's."""
+    """The one-node graph of a case; tensor k is input k, then come the outputs.
+
+    Output shapes are the host's. Raises ValueError with the host's words when it refuses the model,
+    and KeyError when no form knows the operator.
+    """
     shapes = host.shapes(models.build(case))
     tensors: dict[int, Tensor] = {}
-    ids: list[int | None] = []
     for k, value in enumerate(case.inputs):
-        if value is None:
-            ids.append(None)
-            continue
-        ids.append(k)
-        tensors[k] = Tensor(
-            f"input_{k}", value.shape, value.dtype, value.data, variable=value.variable
-        )
+        if value is not None:
+            tensors[k] = Tensor(
+                f"input_{k}", value.shape, value.dtype, value.data, variable=value.variable
+            )
     present = len(tensors)
     outputs = tuple(len(case.inputs) + k for k in range(case.outputs))
     for k, tensor in enumerate(outputs):
-        tensors[tensor] = Tensor(f"output_{k}", shapes[present + k] or (), case.output_type)
-    node = _node(case, ids, outputs, tensors)
-    fed = tuple(
-        k for k, t in tensors.items() if k not in outputs and t.data is None and not t.variable
-    )
-    variables = [k for k, t in tensors.items() if t.variable]
-    visible = outputs[: models.VISIBLE.get(case.op)]
-    return Graph(tensors, (node,), fed, visible, tuple(zip(variables, outputs, strict=False)))
+        shape = shapes[present + k] or ()
+        tensors[tensor] = Tensor(f"output_{k}", shape, case.output_type)
+    node = _node(case, outputs, tensors)
+    given = [k for k, t in tensors.items() if k not in outputs and t.data is None]
+    fed = tuple(k for k in given if not tensors[k].variable)
+    variables = [k for k in given if tensors[k].variable]
+    states = tuple(zip(variables, outputs, strict=False))
+    return Graph(tensors, (node,), fed, outputs[: models.VISIBLE.get(case.op)], states)
 
 
-def _node(
-    case: Case, ids: list[int | None], outputs: tuple[int, ...], tensors: dict[int, Tensor]
-) -> Node:
-    order = ORDER.get(case.op, range(len(ids)))
-    reads = tuple(ids[k] if k < len(ids) else None for k in order)
-    read = ATTRIBUTES.get(case.op)
+def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -> Node:
+    form = FORMS[case.op]
+    reads = operands(case.op, tuple(k if k in tensors else None for k in range(len(case.inputs))))
+    read = READERS.get(case.op)
     attributes = read(case.options) if read else {}
-    if OPS[case.op] == "reshape" and (len(ids) < 2 or case.op != "RESHAPE"):
-        reads = reads[:1]
+    if form.op == "reshape" and (len(reads) < 2 or reads[1] is None):
         attributes["shape"] = tensors[outputs[0]].shape
-    if case.op in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") and len(reads) < 3:
-        reads += (None,)
-    if OPS[case.op] == "pad" and len(reads) < 3:
-        reads += (None,)
     return Node(
-        0, OPS[case.op], reads, outputs, attributes, case.name, case.op, case.version, sources=(0,)
+        id=0,
+        op=form.op,
+        inputs=reads,
+        outputs=outputs,
+        attributes=attributes,
+        name=case.name,
+        host_op=case.op,
+        version=case.version,
+        form=form,
+        sources=(0,),
     )

@@ -68,8 +68,9 @@ def interpreter(
 
 
 def oracle(model: bytes, host: str | None = None) -> tuple[str, str]:
-    """The host and kernels that can tell the right answer: reference kernels where that host has these versions, its
-    optimized ones where its reference registry lags, else those of another host."""
+    """The host and kernels that can tell the right answer: reference kernels where that host has
+    these versions, its optimized ones where its reference registry lags, else those of another
+    host."""
     for name in [host] if host else installed():
         for kernels in ("reference", "optimized"):
             if registers(model, name, kernels):

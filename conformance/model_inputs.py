@@ -51,7 +51,9 @@ SOURCES: dict[str, Source] = {
     "movenet_single_pose_lightning_ptq": Source("grace_hopper.jpg", *BYTES),
     "palm_detection_lite": Source("hand_rock.jpg", *UNIT),
     "pose_landmark_lite": Source("grace_hopper.jpg", *UNIT),
-    "posenet_mobilenet_v1_100_257x257_multi_kpt_float_from_quant": Source("grace_hopper.jpg", *SIGNED),
+    "posenet_mobilenet_v1_100_257x257_multi_kpt_float_from_quant": Source(
+        "grace_hopper.jpg", *SIGNED
+    ),
     "resnet8_cifar_float": Source("cat_720p.jpg", *BYTES),
     "resnet8_cifar_int8": Source("cat_720p.jpg", -128.0, 127.0),
     "ssd_mobilenet_v1_coco_float_from_quant": Source("multi_objects.jpg", *SIGNED),
@@ -65,14 +67,24 @@ SOURCES: dict[str, Source] = {
     "yamnet_audio_classifier": Source("yes_1000ms.wav", *SIGNED),
     "yolox_nano_hand_dynamic_range": Source("hand_rock.jpg", *BYTES),
     "yolox_nano_with_post_float32": Source("traffic_0003.bmp", *BYTES),
-}  # fmt: skip
+}
 
 CLASSIFIERS = (
-    "mobilenet_v1_1.0_224_float_from_quant", "mobilenet_v1_0.25_224_1_default_1", "mobilenet_v1_0.25_224_quant",
-    "mobilenet_v2_1.0_224_quant", "resnet8_cifar_float", "resnet8_cifar_int8", "vww_96_float", "vww_96_int8",
-    "kws_ref_model_float32", "kws_ref_model_int8", "mnist_lstm_float", "mnist_lstm_int8", "text_classification",
+    "mobilenet_v1_1.0_224_float_from_quant",
+    "mobilenet_v1_0.25_224_1_default_1",
+    "mobilenet_v1_0.25_224_quant",
+    "mobilenet_v2_1.0_224_quant",
+    "resnet8_cifar_float",
+    "resnet8_cifar_int8",
+    "vww_96_float",
+    "vww_96_int8",
+    "kws_ref_model_float32",
+    "kws_ref_model_int8",
+    "mnist_lstm_float",
+    "mnist_lstm_int8",
+    "text_classification",
     "yamnet_audio_classifier",
-)  # fmt: skip
+)
 
 
 def models() -> list[dict[str, Any]]:

@@ -132,8 +132,16 @@ class Model:
     ) -> int:
         """Add an operator with one output and return that tensor. `op` is a BuiltinOperator name,
         or "CUSTOM:name"."""
-        results = self.multi_op(op, inputs, options_type, options, shapes=[shape], dtypes=[dtype], version=version,
-                                name=name)  # fmt: skip
+        results = self.multi_op(
+            op,
+            inputs,
+            options_type,
+            options,
+            shapes=[shape],
+            dtypes=[dtype],
+            version=version,
+            name=name,
+        )
         return results[0]
 
     def multi_op(

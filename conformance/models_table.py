@@ -17,8 +17,11 @@ from typing import Any
 
 os.environ.setdefault("LP_NUM_THREADS", "2")
 
-from conformance import host, real_models  # noqa: E402  (the driver reads its variables when it loads)
-from conformance import model_inputs  # noqa: E402
+from conformance import (
+    host,
+    model_inputs,
+    real_models,
+)
 
 HEADER = ("model", "GPU / nodes", "islands", "largest error", "CPU ms", "ours ms")
 
@@ -47,8 +50,9 @@ def _row(entry: Mapping[str, Any], chosen: argparse.Namespace) -> int:
     place = outcome.placement
     cpu, ours = _times(entry, chosen.host, options, chosen.runs)
     worst = max(outcome.comparisons, key=lambda c: c.share)
-    cells = (real_models.stem(entry), f"{place.on_gpu} / {place.total}", place.islands,
-             f"{worst.error:.1e}" + ("" if worst.share <= 1 else " FAIL"), f"{cpu:.1f}", f"{ours:.1f}")  # fmt: skip
+    error = f"{worst.error:.1e}" + ("" if worst.share <= 1 else " FAIL")
+    name, nodes = real_models.stem(entry), f"{place.on_gpu} / {place.total}"
+    cells = (name, nodes, place.islands, error, f"{cpu:.1f}", f"{ours:.1f}")
     print("| " + " | ".join(str(c) for c in cells) + " |", flush=True)
     return int(worst.share > 1)
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance import host, models
+from conformance import host, model_inputs, models
 from conformance.host import Array, Feed, Outputs, Placement
-from conformance import model_inputs
 
 RELATIVE = 1e-4  # of the output's largest magnitude
 OWN = 4.0  # times the difference between the host's optimized and reference kernels
@@ -143,7 +142,10 @@ def _output(feed: str, k: int, expected: Array, got: Array, own: Array) -> Compa
     allowed = RELATIVE * largest
     if own.shape == expected.shape:
         allowed = max(allowed, OWN * float(np.abs(wanted - own.astype(np.float64)).max()))
-    text = f"{feed}, output {k} {list(expected.shape)}: largest error {error:.3g} of {largest:.3g}, allowed {allowed:.3g}"
+    text = (
+        f"{feed}, output {k} {list(expected.shape)}: largest error {error:.3g} of {largest:.3g}, "
+        f"allowed {allowed:.3g}"
+    )
     return Comparison(feed, error / largest, error / allowed, text)
 
 

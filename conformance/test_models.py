@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import host, real_models
+from conformance import host, model_inputs, real_models
 from conformance.host import Outputs
-from conformance import model_inputs
 
 MODELS = model_inputs.models()
 DETECTORS = {

@@ -14,9 +14,9 @@ import traceback
 
 os.environ.setdefault("LP_NUM_THREADS", "0")
 
-from conformance import check  # noqa: E402  (the driver reads its variables when it loads)
-from conformance.cases import Case  # noqa: E402
-from tflgpu_plugin.ops import FAMILIES  # noqa: E402
+from conformance import check
+from conformance.cases import Case
+from tflgpu_plugin.ops import FAMILIES
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,8 +10,12 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 
 
-def run_graph(graph: Graph, values: Mapping[int, Array], states: Mapping[int, Array] | None = None) -> dict[int, Array]:
-    """Outputs by tensor id, for input values by tensor id, as one island; `states` (by tensor id) change in place."""
+def run_graph(
+    graph: Graph, values: Mapping[int, Array], states: Mapping[int, Array] | None = None
+) -> dict[int, Array]:
+    """Outputs by tensor id, for input values by tensor id, as one island; `states` (by tensor id)
+    change in place.
+    """
     device = adapter.open_device(adapter.select(None))
     program = Program(compiler.compile(graph, device.target), device.handle, device.pipelines)
     held = [(states or {})[before] for before, _ in graph.states]

@@ -25,7 +25,9 @@ class Builder:
         self.tensors[len(self.tensors)] = Tensor(f"t{len(self.tensors)}", shape, data=data)  # type: ignore[arg-type]
         return len(self.tensors) - 1
 
-    def node(self, op: str, inputs: tuple[int | None, ...], result: Shape, **attributes: object) -> int:
+    def node(
+        self, op: str, inputs: tuple[int | None, ...], result: Shape, **attributes: object
+    ) -> int:
         output = self.tensor(result)
         self.nodes.append(Node(len(self.nodes), op, inputs, (output,), attributes))
         return output
@@ -38,7 +40,13 @@ def conv(b: Builder, x: int, channels: int, **more: object) -> int:
     _, h, w, c = b.tensors[x].shape
     weights = b.tensor((channels, 3, 3, c), np.ones((channels, 3, 3, c), np.float32))
     bias = b.tensor((channels,), np.ones(channels, np.float32))
-    attributes = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "relu6", **more}
+    attributes = {
+        "strides": (1, 1),
+        "dilations": (1, 1),
+        "padding": "same",
+        "activation": "relu6",
+        **more,
+    }
     return b.node("conv_2d", (x, weights, bias), (1, h, w, channels), **attributes)
 
 
@@ -114,7 +122,9 @@ def test_a_tensor_over_the_binding_limit_is_refused_with_numbers() -> None:
 def test_a_defect_in_a_lowering_becomes_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
     graph = residual()
-    broken = graph.with_nodes([Node(0, "conv_2d", (0,), graph.nodes[0].outputs, {}), graph.nodes[1]])
+    broken = graph.with_nodes(
+        [Node(0, "conv_2d", (0,), graph.nodes[0].outputs, {}), graph.nodes[1]]
+    )
     monkeypatch.setattr(compiler.passes, "run", lambda graph: graph)
     with pytest.raises(Refused, match="failed inside this plugin"):
         compiler.compile(broken, TARGET)

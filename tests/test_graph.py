@@ -36,7 +36,12 @@ def test_stored_constant_has_zero_pad_lanes() -> None:
 
 
 def small() -> Graph:
-    tensors = {0: Tensor("x", (1, 4)), 1: Tensor("a", (1, 4)), 2: Tensor("b", (1, 4)), 3: Tensor("c", (4,), data=np.ones(4))}
+    tensors = {
+        0: Tensor("x", (1, 4)),
+        1: Tensor("a", (1, 4)),
+        2: Tensor("b", (1, 4)),
+        3: Tensor("c", (4,), data=np.ones(4)),
+    }
     nodes = (Node(0, "relu", (0,), (1,)), Node(1, "add", (1, 3), (2,)))
     return Graph(tensors, nodes, (0,), (2,))
 

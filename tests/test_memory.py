@@ -1,4 +1,6 @@
-"""The memory plan: no overlap in space and time, no buffer on both sides of a launch, close to the lower bound."""
+"""The memory plan: no overlap in space and time, no buffer on both sides of a launch, close to the
+lower bound.
+"""
 
 from __future__ import annotations
 

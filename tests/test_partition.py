@@ -1,4 +1,6 @@
-"""Islands are convex, keep execution order, and are dropped only when they merely split the graph."""
+"""Islands are convex, keep execution order, and are dropped only when they merely split the
+graph.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from tflgpu_plugin.graph import Graph, Node, Tensor, verify
 
 
 def graph_of(links: dict[int, list[int]], size: int = 4, op: str = "relu") -> Graph:
-    """Node k makes tensor k from the tensors of its list; tensor 100 is the input, the highest node is the output."""
+    """Node k makes tensor k from the tensors of its list; tensor 100 is the input, the highest
+    node is the output.
+    """
     tensors = {k: Tensor(f"t{k}", (1, size)) for k in (*links, 100)}
     nodes = tuple(Node(k, op, tuple(reads), (k,)) for k, reads in links.items())
     return Graph(tensors, nodes, (100,), (max(links),))
@@ -36,7 +40,10 @@ def test_diamond_with_a_refused_side_is_two_islands() -> None:
 def test_islands_are_convex_on_random_graphs() -> None:
     rng = np.random.default_rng(3)
     for _ in range(30):
-        links = {k: [100] if k == 0 else sorted({int(t) for t in rng.integers(max(0, k - 4), k, 2)}) for k in range(14)}
+        links = {
+            k: [100] if k == 0 else sorted({int(t) for t in rng.integers(max(0, k - 4), k, 2)})
+            for k in range(14)
+        }
         graph = graph_of(links)
         verify(graph)
         supported = {k for k in links if rng.random() < 0.6}

@@ -11,39 +11,85 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from tflgpu_plugin.providers.tflite.ops import FORMS
 
 from conformance import direct, host, models
 from conformance.cases import Case, all_cases
 from tflgpu_plugin import capability
-from tflgpu_plugin.providers.tflite.ops import FORMS
 from tflgpu_plugin.target import Target
 
 EDITION_2019 = {
-    "ADD": (1, 1), "AVERAGE_POOL_2D": (1, 1), "CONCATENATION": (1, 1), "CONV_2D": (1, 1),
-    "DEPTHWISE_CONV_2D": (1, 2), "FULLY_CONNECTED": (1, 1), "LOGISTIC": (1, 1), "MAX_POOL_2D": (1, 1),
-    "MUL": (1, 1), "PAD": (1, 1), "PRELU": (1, 1), "RELU": (1, 1), "RELU6": (1, 1), "RESHAPE": (1, 1),
-    "RESIZE_BILINEAR": (1, 1), "SOFTMAX": (1, 1), "STRIDED_SLICE": (1, 1), "SUB": (1, 1),
+    "ADD": (1, 1),
+    "AVERAGE_POOL_2D": (1, 1),
+    "CONCATENATION": (1, 1),
+    "CONV_2D": (1, 1),
+    "DEPTHWISE_CONV_2D": (1, 2),
+    "FULLY_CONNECTED": (1, 1),
+    "LOGISTIC": (1, 1),
+    "MAX_POOL_2D": (1, 1),
+    "MUL": (1, 1),
+    "PAD": (1, 1),
+    "PRELU": (1, 1),
+    "RELU": (1, 1),
+    "RELU6": (1, 1),
+    "RESHAPE": (1, 1),
+    "RESIZE_BILINEAR": (1, 1),
+    "SOFTMAX": (1, 1),
+    "STRIDED_SLICE": (1, 1),
+    "SUB": (1, 1),
     "TRANSPOSE_CONV": (1, 1),
-}  # fmt: skip
+}
 
 CURRENT = {
-    "ADD": (1, 1), "AVERAGE_POOL_2D": (1, 1), "CONCATENATION": (1, 1), "CONV_2D": (1, 1),
-    "DEPTHWISE_CONV_2D": (1, 2), "EXP": (1, 1), "FULLY_CONNECTED": (1, 1), "LOGICAL_AND": (1, 1),
-    "LOGISTIC": (1, 1), "LSTM": (2, 2), "MAX_POOL_2D": (1, 1), "MAXIMUM": (1, 1), "MINIMUM": (1, 1),
-    "MUL": (1, 1), "PAD": (1, 1), "PRELU": (1, 1), "RELU": (1, 1), "RELU6": (1, 1), "RESHAPE": (1, 1),
-    "RESIZE_BILINEAR": (1, 3), "SOFTMAX": (1, 1), "STRIDED_SLICE": (1, 1), "SUB": (1, 1),
+    "ADD": (1, 1),
+    "AVERAGE_POOL_2D": (1, 1),
+    "CONCATENATION": (1, 1),
+    "CONV_2D": (1, 1),
+    "DEPTHWISE_CONV_2D": (1, 2),
+    "EXP": (1, 1),
+    "FULLY_CONNECTED": (1, 1),
+    "LOGICAL_AND": (1, 1),
+    "LOGISTIC": (1, 1),
+    "LSTM": (2, 2),
+    "MAX_POOL_2D": (1, 1),
+    "MAXIMUM": (1, 1),
+    "MINIMUM": (1, 1),
+    "MUL": (1, 1),
+    "PAD": (1, 1),
+    "PRELU": (1, 1),
+    "RELU": (1, 1),
+    "RELU6": (1, 1),
+    "RESHAPE": (1, 1),
+    "RESIZE_BILINEAR": (1, 3),
+    "SOFTMAX": (1, 1),
+    "STRIDED_SLICE": (1, 1),
+    "SUB": (1, 1),
     "TRANSPOSE_CONV": (1, 1),
-}  # fmt: skip
+}
 
 # "Enabling quantization allows the appropriate versions": up to the one that carries int8 and
 # per-channel tensors by the converter's rules.
 QUANTIZED = CURRENT | {
-    "ADD": (1, 2), "AVERAGE_POOL_2D": (1, 2), "CONCATENATION": (1, 2), "CONV_2D": (1, 3),
-    "DEPTHWISE_CONV_2D": (1, 3), "EXP": (1, 2), "FULLY_CONNECTED": (1, 4), "LOGISTIC": (1, 2),
-    "MAX_POOL_2D": (1, 2), "MAXIMUM": (1, 2), "MINIMUM": (1, 2), "MUL": (1, 2), "PAD": (1, 2),
-    "RELU": (1, 2), "RELU6": (1, 2), "SOFTMAX": (1, 2), "STRIDED_SLICE": (1, 2), "SUB": (1, 2),
+    "ADD": (1, 2),
+    "AVERAGE_POOL_2D": (1, 2),
+    "CONCATENATION": (1, 2),
+    "CONV_2D": (1, 3),
+    "DEPTHWISE_CONV_2D": (1, 3),
+    "EXP": (1, 2),
+    "FULLY_CONNECTED": (1, 4),
+    "LOGISTIC": (1, 2),
+    "MAX_POOL_2D": (1, 2),
+    "MAXIMUM": (1, 2),
+    "MINIMUM": (1, 2),
+    "MUL": (1, 2),
+    "PAD": (1, 2),
+    "RELU": (1, 2),
+    "RELU6": (1, 2),
+    "SOFTMAX": (1, 2),
+    "STRIDED_SLICE": (1, 2),
+    "SUB": (1, 2),
     "TRANSPOSE_CONV": (1, 2),
-}  # fmt: skip
+}
 
 EDITIONS = {"documented-2019": EDITION_2019, "documented": CURRENT}
 

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tflgpu_plugin.providers.tflite.ops import FORMS
 
 from conformance.cases import Case, all_cases
 from conformance.direct import graph
@@ -18,7 +19,6 @@ from conformance.tolerance import CLASSES
 from tests.test_shader_lint import pipelines
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.graph import NUMPY_DTYPES
-from tflgpu_plugin.providers.tflite.ops import FORMS
 
 ROOT = Path(kernels.__file__).parent.parent
 ROWS = ops.table()

@@ -110,7 +110,7 @@ def options(markdown: bool, as_json: bool) -> None:
     rows = tables.option_rows()
     if markdown or as_json:
         return click.echo(tables.options_markdown(), nl=False) if markdown else _print_json(rows)
-    names = ("option", "values", "default", "meaning")
+    names = ("option", "values", "meaning")
     return _table(names, [[str(row[name]) for name in names] for row in rows])
 
 
@@ -170,7 +170,7 @@ def _show_demo(result: Any) -> None:
     comparison = result.comparison
     cells = [
         [
-            a.name,
+            _tail(a.name),
             f"{a.difference:.1e}",
             f"{a.magnitude:.3g}",
             f"{a.relative:.1e}",
@@ -233,6 +233,11 @@ def _or_sentence(action: Callable[[], T]) -> T:
 
 def _fail(error: Exception) -> NoReturn:
     raise Sentence(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _tail(name: str, width: int = 32) -> str:
+    """Names in models are paths: the end tells more than the beginning."""
+    return name if len(name) <= width else "…" + name[1 - width :]
 
 
 def _print_json(value: Any) -> None:

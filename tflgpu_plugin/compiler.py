@@ -1,4 +1,6 @@
-"""From an island's graph to a Plan, in order: passes, lowering, memory, pipelines. No device is needed."""
+"""From an island's graph to a Plan, in order: passes, lowering, memory, pipelines. No device is
+needed.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,8 @@ class _Assembly:
             if life.size * VECTOR > target.max_binding_bytes:
                 raise Refused(
                     self._writer(tensor),
-                    f"A tensor of {life.size * VECTOR:,} bytes is over this adapter's binding limit of {target.max_binding_bytes:,}.",
+                    f"A tensor of {life.size * VECTOR:,} bytes is over this adapter's "
+                    f"binding limit of {target.max_binding_bytes:,}.",
                 )
         limit = min(target.max_binding_bytes, target.max_buffer_bytes) // VECTOR
         self.places, sizes = memory.assign(alive, memory.conflicts(reads, writes), limit)
@@ -111,9 +114,16 @@ class _Assembly:
         outputs = [self._port("output", t) for t in self.graph.outputs]
         states = [self._port("state", before) for before, _ in self.graph.states]
         return Plan(
-            tuple(self.pipelines), tuple(self.buffers), tuple(self.weights.values()), bytes(blocks), tuple(dispatches),
-            tuple(inputs), tuple(outputs), tuple(states), sum(life.size for life in alive.values()) * VECTOR,
-        )  # fmt: skip
+            tuple(self.pipelines),
+            tuple(self.buffers),
+            tuple(self.weights.values()),
+            bytes(blocks),
+            tuple(dispatches),
+            tuple(inputs),
+            tuple(outputs),
+            tuple(states),
+            sum(life.size for life in alive.values()) * VECTOR,
+        )
 
     def _root(self, source: Source) -> Source:
         """Through aliases to the storage that holds a tensor; constants become packed constants."""
@@ -127,7 +137,9 @@ class _Assembly:
         return [root for source in sources if isinstance(root := self._root(source), int)]
 
     def _check_written(self, reads: list[list[int]], writes: list[list[int]]) -> None:
-        """A launch that reads what nothing wrote would give a wrong answer silently: refuse to plan it."""
+        """A launch that reads what nothing wrote would give a wrong answer silently: refuse to
+        plan it.
+        """
         written: set[int] = set()
         for launch, read, write in zip(self.low.launches, reads, writes, strict=True):
             if not written.issuperset(read):
@@ -137,7 +149,9 @@ class _Assembly:
             written.update(write)
 
     def _writer(self, tensor: int) -> int:
-        """The node to blame for a tensor: the first that writes it, else the first that reads it."""
+        """The node to blame for a tensor: the first that writes it, else the first that reads
+        it.
+        """
         for attribute in ("writes", "reads"):
             for launch in self.low.launches:
                 if launch.node.id >= 0 and tensor in self._tensors(getattr(launch, attribute)):
@@ -229,7 +243,9 @@ class _Sizes(dict[int, int]):
 
 
 def _fold(grid: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
-    """(groups in x when folded else 0, groups to dispatch): a grid over the limit becomes a two-dimensional one."""
+    """(groups in x when folded else 0, groups to dispatch): a grid over the limit becomes a
+    two-dimensional one.
+    """
     if max(grid) <= limit:
         return 0, grid
     total = grid[0] * grid[1] * grid[2]

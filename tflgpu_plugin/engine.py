@@ -1,7 +1,9 @@
-"""What providers call: hand over a graph, get back islands that run on the GPU and a sentence for every other node.
+"""What providers call: hand over a graph, get back islands that run on the GPU and a sentence for
+every other node.
 
-`claim` asks the capability table, groups, drops what does not pay, and builds. A node whose plan, memory or pipeline
-fails is refused and the rest is grouped again, so an island that is returned runs.
+`claim` asks the capability table, groups, drops what does not pay, and builds. A node whose plan,
+memory or pipeline fails is refused and the rest is grouped again, so an island that is returned
+runs.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class BuildError(RuntimeError):
 
 @dataclass
 class Island:
-    """Nodes that run as one step. `graph` is not rewritten; `instance` is built for its present shapes."""
+    """Nodes that run as one step. `graph` is not rewritten; `instance` is built for its present
+    shapes.
+    """
 
     nodes: tuple[int, ...]
     graph: Graph
@@ -49,7 +53,9 @@ class Island:
         self.instance = self._build(self.graph, None)
 
     def rebuild(self, shapes: Sequence[Shape]) -> Instance:
-        """An instance for other shapes of `graph.inputs`; weights are shared. Raises BuildError with a sentence."""
+        """An instance for other shapes of `graph.inputs`; weights are shared. Raises BuildError
+        with a sentence.
+        """
         try:
             graph = compiler.specialise(self.graph, shapes)
         except Refused as refused:
@@ -60,7 +66,9 @@ class Island:
         return self._build(graph, self.instance.program)
 
     def run(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> list[Array]:
-        """Run on host arrays in the order of `graph.inputs`; returns `graph.outputs`. `states` change in place."""
+        """Run on host arrays in the order of `graph.inputs`; returns `graph.outputs`. `states`
+        change in place.
+        """
         return self.instance.run(inputs, states)
 
     def _build(self, graph: Graph, sibling: Program | None) -> Instance:
@@ -76,12 +84,16 @@ class Island:
             nodes = {n for d in plan.dispatches if d.pipeline == error.pipeline for n in d.nodes}
             raise BuildError(sorted(nodes) or self.nodes, str(error)) from error
         except native.NativeError as error:
-            raise BuildError(self.nodes, f"The device could not build this island: {error}") from error
+            raise BuildError(
+                self.nodes, f"The device could not build this island: {error}"
+            ) from error
 
 
 @dataclass
 class Claim:
-    """The answer to a graph: islands, and for every node outside them the reason (host node id -> sentence)."""
+    """The answer to a graph: islands, and for every node outside them the reason (host node id ->
+    sentence).
+    """
 
     islands: list[Island]
     refusals: dict[int, str]
@@ -91,8 +103,8 @@ class Claim:
 def claim(graph: Graph, options: Options | None = None, grouping: Grouping | None = None) -> Claim:
     """Decide what runs on the GPU and build it.
 
-    `grouping` is the host's own way of putting nodes together (node ids -> groups in execution order); by default
-    convex islands. Raises NoAdapter with a sentence when no adapter can be used.
+    `grouping` is the host's own way of putting nodes together (node ids -> groups in execution
+    order); by default convex islands. Raises NoAdapter with a sentence when no adapter can be used.
     """
     options = options or Options()
     device = adapter.open_device(adapter.select(options.adapter))
@@ -100,7 +112,9 @@ def claim(graph: Graph, options: Options | None = None, grouping: Grouping | Non
     built: dict[tuple[int, ...], Island] = {}
     while True:
         kept = [node.id for node in graph.nodes if node.id not in refusals]
-        groups = (grouping or (lambda ids: partition.islands(graph, set(ids))))(kept) if kept else []
+        groups = (
+            (grouping or (lambda ids: partition.islands(graph, set(ids))))(kept) if kept else []
+        )
         found = _dropped(graph, groups, options) or _build_all(graph, groups, device, built)
         if not found:
             islands = [built[tuple(sorted(group))] for group in groups]
@@ -122,22 +136,31 @@ def _dropped(graph: Graph, groups: list[list[int]], options: Options) -> dict[in
     """Nodes of groups that do not pay, or that are over the wanted number of partitions."""
     found: dict[int, str] = {}
     for group in groups:
-        if not options.force and (reason := partition.loss(graph, partition.extract(graph, set(group)))):
+        if not options.force and (
+            reason := partition.loss(graph, partition.extract(graph, set(group)))
+        ):
             found |= dict.fromkeys(group, reason)
     limit = options.max_delegated_partitions
     if not found and limit is not None and len(groups) > limit:
-        reason = f"Only the largest {limit} of {len(groups)} partitions are taken (option max_delegated_partitions)."
+        reason = (
+            f"Only the largest {limit} of {len(groups)} partitions are taken "
+            "(option max_delegated_partitions)."
+        )
         for group in sorted(groups, key=len, reverse=True)[limit:]:
             found |= dict.fromkeys(group, reason)
     return found
 
 
-def _build_all(graph: Graph, groups: list[list[int]], device: Device, built: dict[tuple[int, ...], Island]) -> dict[int, str]:
+def _build_all(
+    graph: Graph, groups: list[list[int]], device: Device, built: dict[tuple[int, ...], Island]
+) -> dict[int, str]:
     for group in groups:
         key = tuple(sorted(group))
         if key not in built:
             try:
                 built[key] = Island(key, partition.extract(graph, set(group)), device)
             except BuildError as error:
-                return dict.fromkeys([n for n in error.nodes if n in group] or group, error.sentence)
+                return dict.fromkeys(
+                    [n for n in error.nodes if n in group] or group, error.sentence
+                )
     return {}

@@ -1,7 +1,9 @@
-"""The one graph that every host is read into: plain data, no behaviour beyond checks, copies and a text dump.
+"""The one graph that every host is read into: plain data, no behaviour beyond checks, copies and a
+text dump.
 
-Tensors are keyed by integers (the host's tensor indices; passes add higher ones), nodes are kept in execution order.
-Shapes are logical, channels last. Where and how a tensor lies in device memory follows from its shape, see `geometry`.
+Tensors are keyed by integers (the host's tensor indices; passes add higher ones), nodes are kept
+in execution order. Shapes are logical, channels last. Where and how a tensor lies in device memory
+follows from its shape, see `geometry`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ NUMPY_DTYPES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Quantization:
-    """Affine quantization: real = scale * (stored - zero_point); one entry, or one per index along `axis`."""
+    """Affine quantization: real = scale * (stored - zero_point); one entry, or one per index along
+    `axis`.
+    """
 
     scale: tuple[float, ...]
     zero_point: tuple[int, ...]
@@ -35,10 +39,12 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Form:
-    """One row of a host's table: a host operator, the op it becomes, and its version ranges (both ends included).
+    """One row of a host's table: a host operator, the op it becomes, and its version ranges (both
+    ends included).
 
-    `versions` is what our kernels honestly support; `documented` maps an edition of the GPU delegate documentation
-    ("2019", "current", "quantized") to the range that edition lists. `attributes` reads the host's parameters.
+    `versions` is what our kernels honestly support; `documented` maps an edition of the GPU
+    delegate documentation ("2019", "current", "quantized") to the range that edition lists.
+    `attributes` reads the host's parameters.
     """
 
     host_op: str
@@ -50,7 +56,9 @@ class Form:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value. `data` is present on constants; `variable` marks state that the host keeps between runs."""
+    """A value. `data` is present on constants; `variable` marks state that the host keeps between
+    runs.
+    """
 
     name: str
     shape: Shape
@@ -66,10 +74,12 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Post:
-    """An elementwise step applied to a node's result where it is stored: `result = op(result, operand)`.
+    """An elementwise step applied to a node's result where it is stored: `result = op(result,
+    operand)`.
 
-    `op` names a step of `kernels.posts`; `tensor` is its second operand (None for unary steps). How the operand is
-    indexed follows from shapes: the output's shape, one value per channel, or a single value.
+    `op` names a step of `kernels.posts`; `tensor` is its second operand (None for unary steps).
+    How the operand is indexed follows from shapes: the output's shape, one value per channel, or a
+    single value.
     """
 
     op: str
@@ -78,8 +88,8 @@ class Post:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. `inputs` may hold None for an absent optional input. `refusal` is the provider's own sentence
-    (for a host operator that its table does not know)."""
+    """One operation. `inputs` may hold None for an absent optional input. `refusal` is the
+    provider's own sentence (for a host operator that its table does not know)."""
 
     id: int
     op: str
@@ -92,20 +102,26 @@ class Node:
     form: Form | None = None
     refusal: str | None = None
     posts: tuple[Post, ...] = ()
-    sources: tuple[int, ...] = ()  # ids of the host's nodes that passes merged into this one, itself included
+    sources: tuple[
+        int, ...
+    ] = ()  # ids of the host's nodes that passes merged into this one, itself included
 
     @property
     def reads(self) -> tuple[int, ...]:
         """Every tensor that is read, fused operands included, in order and without repeats."""
-        ids = [t for t in self.inputs if t is not None] + [p.tensor for p in self.posts if p.tensor is not None]
+        ids = [t for t in self.inputs if t is not None] + [
+            p.tensor for p in self.posts if p.tensor is not None
+        ]
         return tuple(dict.fromkeys(ids))
 
 
 class Geometry(NamedTuple):
-    """Device storage of a tensor: `[batch][quads][spatial]` of vec4, the lanes being four neighbouring channels.
+    """Device storage of a tensor: `[batch][quads][spatial]` of vec4, the lanes being four
+    neighbouring channels.
 
-    PHWC4 for rank 2 to 4 (channels = last extent, batch = first, spatial = product of the rest); row-major for other
-    ranks, which is the same thing with batch = spatial = 1 and every element a channel. Lanes past `channels` hold zero.
+    PHWC4 for rank 2 to 4 (channels = last extent, batch = first, spatial = product of the rest);
+    row-major for other ranks, which is the same thing with batch = spatial = 1 and every element a
+    channel. Lanes past `channels` hold zero.
     """
 
     batch: int
@@ -128,7 +144,8 @@ def geometry(shape: Shape) -> Geometry:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in execution order over a tensor table; `inputs` and `outputs` are tensor ids in the host's order.
+    """Nodes in execution order over a tensor table; `inputs` and `outputs` are tensor ids in the
+    host's order.
 
     `states` pairs a variable tensor with the tensor whose value it takes after each run.
     """
@@ -169,19 +186,27 @@ class Graph:
 
 
 def verify(graph: Graph) -> None:
-    """Raise ValueError with a sentence when the graph is not well formed (every pass is checked with this in tests)."""
+    """Raise ValueError with a sentence when the graph is not well formed (every pass is checked
+    with this in tests).
+    """
     known = set(graph.inputs) | {before for before, _ in graph.states}
     known |= {t for t, tensor in graph.tensors.items() if tensor.data is not None}
     made: set[int] = set()
     for node in graph.nodes:
         for tensor in node.reads:
             if tensor not in graph.tensors:
-                raise ValueError(f"node {node.id} ({node.op}) reads tensor {tensor}, which the graph does not have")
+                raise ValueError(
+                    f"node {node.id} ({node.op}) reads tensor {tensor}, which is not in the graph"
+                )
             if tensor not in known:
-                raise ValueError(f"node {node.id} ({node.op}) reads tensor {tensor} before anything writes it")
+                raise ValueError(
+                    f"node {node.id} ({node.op}) reads tensor {tensor} before anything writes it"
+                )
         for tensor in node.outputs:
             if tensor in made:
-                raise ValueError(f"tensor {tensor} is written by two nodes, the second is {node.id} ({node.op})")
+                raise ValueError(
+                    f"tensor {tensor} is written by two nodes, the second is {node.id} ({node.op})"
+                )
             known.add(tensor)
             made.add(tensor)
     for tensor in graph.needed():
@@ -195,6 +220,10 @@ def dump(graph: Graph) -> str:
     for node in graph.nodes:
         reads = ", ".join("-" if t is None else f"%{t}{list(graph.shape(t))}" for t in node.inputs)
         writes = ", ".join(f"%{t}{list(graph.shape(t))}" for t in node.outputs)
-        posts = "".join(f" | {p.op}" + ("" if p.tensor is None else f" %{p.tensor}") for p in node.posts)
-        lines.append(f"{node.id:4d} {writes} = {node.op}({reads}) {dict(node.attributes) or ''}{posts}")
+        posts = "".join(
+            f" | {p.op}" + ("" if p.tensor is None else f" %{p.tensor}") for p in node.posts
+        )
+        lines.append(
+            f"{node.id:4d} {writes} = {node.op}({reads}) {dict(node.attributes) or ''}{posts}"
+        )
     return "\n".join(lines)

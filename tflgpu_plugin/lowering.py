@@ -1,7 +1,9 @@
-"""The lowering context: what an op family calls to turn a node into dispatches. Records, decides nothing about ops.
+"""The lowering context: what an op family calls to turn a node into dispatches. Records, decides
+nothing about ops.
 
-A family's `lower(low, node)` calls `dispatch` once or more. Tensors may be aliased (a reshape that moves nothing),
-temporaries are tensors of a given number of vec4. Offsets in memory are filled in later by `memory`.
+A family's `lower(low, node)` calls `dispatch` once or more. Tensors may be aliased (a reshape that
+moves nothing), temporaries are tensors of a given number of vec4. Offsets in memory are filled in
+later by `memory`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from tflgpu_plugin.target import Target
 
 
 class Refused(Exception):
-    """A node that cannot run on this target after all; the compiler removes it and partitions again."""
+    """A node that cannot run on this target after all; the compiler removes it and partitions
+    again.
+    """
 
     def __init__(self, node: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -25,7 +29,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Constant:
-    """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data` when the program is built."""
+    """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data`
+    when the program is built.
+    """
 
     key: tuple[object, ...]
     vectors: int
@@ -35,7 +41,9 @@ class Constant:
 
 @dataclass(frozen=True)
 class Raw:
-    """A border buffer in the host's layout: role input, output or state, and the tensor it carries."""
+    """A border buffer in the host's layout: role input, output or state, and the tensor it
+    carries.
+    """
 
     role: str
     tensor: int
@@ -76,7 +84,9 @@ class Launch:
 
 @dataclass
 class Lowering:
-    """Collects the launches of one island. `sizes` holds vec4 counts of temporaries, `aliases` output -> input."""
+    """Collects the launches of one island. `sizes` holds vec4 counts of temporaries, `aliases`
+    output -> input.
+    """
 
     graph: Graph
     target: Target
@@ -97,21 +107,33 @@ class Lowering:
         """`output` is the very storage of `source` (same geometry, nothing moves)."""
         self.aliases[output] = source
 
-    def constant(self, tensor: int, *how: object, vectors: int, pack: Callable[[Array], Array]) -> Constant:
-        """The constant `tensor` in another layout; `how` names the layout and its parameters (equal keys are shared)."""
+    def constant(
+        self, tensor: int, *how: object, vectors: int, pack: Callable[[Array], Array]
+    ) -> Constant:
+        """The constant `tensor` in another layout; `how` names the layout and its parameters
+        (equal keys are shared).
+        """
         data = self.graph.constant(tensor)
         assert data is not None
         limit = self.target.max_binding_bytes
         if vectors * 16 > limit:
-            raise Refused(-1, f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit of {limit:,}.")
+            raise Refused(
+                -1,
+                f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
+                f"of {limit:,}.",
+            )
         return Constant((tensor, *how), vectors, lambda: pack(data), data)
 
     def stored(self, tensor: int) -> Source:
-        """A tensor as a kernel operand in device storage: itself, or its value packed when it is a constant."""
+        """A tensor as a kernel operand in device storage: itself, or its value packed when it is a
+        constant.
+        """
         if self.graph.constant(tensor) is None:
             return tensor
         shape = geometry(self.graph.shape(tensor))
-        return self.constant(tensor, "stored", vectors=shape.vectors, pack=lambda data: pack_stored(data, shape))
+        return self.constant(
+            tensor, "stored", vectors=shape.vectors, pack=lambda data: pack_stored(data, shape)
+        )
 
     def dispatch(
         self,
@@ -127,12 +149,19 @@ class Lowering:
     ) -> None:
         """Record a launch of `kernels/<kernel>.wgsl`.
 
-        `grid` counts workgroups. `parameters`: int becomes u32, numpy.int32 i32, float f32. `variant` goes to the
-        template. With `fused`, the node's posts are applied where the kernel stores the node's first output; a
-        launch that writes a temporary, or part of an output that a later launch completes, passes fused=False.
+        `grid` counts workgroups. `parameters`: int becomes u32, numpy.int32 i32, float f32.
+        `variant` goes to the template. With `fused`, the node's posts are applied where the kernel
+        stores the node's first output; a launch that writes a temporary, or part of an output that
+        a later launch completes, passes fused=False.
         """
-        operands = [(kernels.Operand(name, "r", _access(a).view), _access(a).source) for name, a in reads.items()]
-        operands += [(kernels.Operand(name, "w", _access(a).view), _access(a).source) for name, a in writes.items()]
+        operands = [
+            (kernels.Operand(name, "r", _access(a).view), _access(a).source)
+            for name, a in reads.items()
+        ]
+        operands += [
+            (kernels.Operand(name, "w", _access(a).view), _access(a).source)
+            for name, a in writes.items()
+        ]
         posts: dict[str, list[kernels.FusedPost]] = {}
         if fused and node.posts:
             name = next(n for n, a in writes.items() if _access(a).source == node.outputs[0])
@@ -141,27 +170,42 @@ class Lowering:
             if operand.name == "p":
                 raise ValueError("operand name 'p' is taken by the parameters")
         if len(operands) > self.target.max_storage_buffers:
-            raise Refused(node.id, f"{len(operands)} buffers in one kernel are more than this adapter's {self.target.max_storage_buffers}.")
+            raise Refused(
+                node.id,
+                f"{len(operands)} buffers in one kernel are more than this adapter's "
+                f"{self.target.max_storage_buffers}.",
+            )
         settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
         self.launches.append(Launch(kernel, node, tuple(operands), posts, *settings, grid))
 
-    def _fuse(self, post: Post, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]) -> kernels.FusedPost:
+    def _fuse(
+        self, post: Post, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]
+    ) -> kernels.FusedPost:
         if post.tensor is None:
             return kernels.FusedPost(post.op)
         name = f"fused{k}"
         operands.append((kernels.Operand(name), self.stored(post.tensor)))
-        return kernels.FusedPost(post.op, name, spread(self.graph, post.tensor, node.outputs[0]) or "same")
+        return kernels.FusedPost(
+            post.op, name, spread(self.graph, post.tensor, node.outputs[0]) or "same"
+        )
 
 
 def spread(graph: Graph, operand: int, output: int) -> str | None:
-    """How a fused operand is indexed: "same", "channel", "scalar", or None when it cannot be fused."""
+    """How a fused operand is indexed: "same", "channel", "scalar", or None when it cannot be
+    fused.
+    """
     shape, target = graph.shape(operand), graph.shape(output)
     if prod(shape) == 1 and len(shape) <= max(len(target), 1):
         return "scalar"
     if shape == target:
         return "same"
     ranked = 2 <= len(target) <= 4
-    if ranked and len(shape) <= len(target) and shape[-1] == target[-1] and prod(shape) == shape[-1]:
+    if (
+        ranked
+        and len(shape) <= len(target)
+        and shape[-1] == target[-1]
+        and prod(shape) == shape[-1]
+    ):
         return "channel"
     return None
 
@@ -171,7 +215,9 @@ def pack_stored(data: Array, shape: Geometry) -> Array:
     import numpy as np
 
     flat = np.zeros((shape.batch, shape.spatial, shape.quads * 4), np.float32)
-    flat[:, :, : shape.channels] = np.asarray(data, np.float32).reshape(shape.batch, shape.spatial, shape.channels)
+    flat[:, :, : shape.channels] = np.asarray(data, np.float32).reshape(
+        shape.batch, shape.spatial, shape.channels
+    )
     packed = flat.reshape(shape.batch, shape.spatial, shape.quads, 4).transpose(0, 2, 1, 3)
     return np.ascontiguousarray(packed)
 

@@ -1,8 +1,9 @@
 """Gives every tensor of an island a (pool, offset): greedy by size over coloured pools.
 
-WebGPU refuses one buffer as source and destination of a dispatch, so tensors that meet in a launch, one read and one
-written, lie in different pools. Within a pool, tensors whose lives do not overlap share bytes. Largest first, lowest
-offset (after the "greedy by size" offset calculation of arXiv 2001.03288). Sizes and offsets are in vec4 (16 bytes).
+WebGPU refuses one buffer as source and destination of a dispatch, so tensors that meet in a
+launch, one read and one written, lie in different pools. Within a pool, tensors whose lives do not
+overlap share bytes. Largest first, lowest offset (after the "greedy by size" offset calculation of
+arXiv 2001.03288). Sizes and offsets are in vec4 (16 bytes).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class _Pool:
     members: list[tuple[int, int]] = field(default_factory=list)  # (offset, tensor)
 
 
-def lives(reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], sizes: Mapping[int, int]) -> dict[int, Life]:
+def lives(
+    reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], sizes: Mapping[int, int]
+) -> dict[int, Life]:
     """The life of each tensor, from what each launch reads and writes."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -43,7 +46,9 @@ def lives(reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], sizes
     return {tensor: Life(sizes[tensor], first[tensor], last[tensor]) for tensor in first}
 
 
-def conflicts(reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]]) -> dict[int, set[int]]:
+def conflicts(
+    reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]]
+) -> dict[int, set[int]]:
     """For each tensor those it must not share a buffer with."""
     found: dict[int, set[int]] = {}
     for read, write in zip(reads, writes, strict=True):
@@ -55,8 +60,12 @@ def conflicts(reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]]) -
     return found
 
 
-def assign(alive: Mapping[int, Life], apart: Mapping[int, set[int]], limit: int) -> tuple[dict[int, Place], list[int]]:
-    """Places for all tensors and the size of each pool; no pool exceeds `limit` unless one tensor alone does."""
+def assign(
+    alive: Mapping[int, Life], apart: Mapping[int, set[int]], limit: int
+) -> tuple[dict[int, Place], list[int]]:
+    """Places for all tensors and the size of each pool; no pool exceeds `limit` unless one tensor
+    alone does.
+    """
     pools: list[_Pool] = []
     places: dict[int, Place] = {}
     for tensor in sorted(alive, key=lambda t: (-alive[t].size, alive[t].first, t)):
@@ -98,4 +107,7 @@ def _lowest(pool: _Pool, life: Life, alive: Mapping[int, Life]) -> int:
 def lower_bound(alive: Mapping[int, Life]) -> int:
     """The largest sum of sizes alive at one launch: no assignment can need less."""
     steps = max((life.last for life in alive.values()), default=-1) + 1
-    return max((sum(a.size for a in alive.values() if a.first <= s <= a.last) for s in range(steps)), default=0)
+    return max(
+        (sum(a.size for a in alive.values() if a.first <= s <= a.last) for s in range(steps)),
+        default=0,
+    )

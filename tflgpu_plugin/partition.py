@@ -1,7 +1,9 @@
-"""Groups the supported nodes of a graph into convex islands, and says which islands are not worth their border.
+"""Groups the supported nodes of a graph into convex islands, and says which islands are not worth
+their border.
 
-An island is convex when no path leaves it and comes back, so that it can run as one step. The decision whether an island
-pays is structural: it compares border bytes with arithmetic on a nominal GPU and never looks at this adapter.
+An island is convex when no path leaves it and comes back, so that it can run as one step. The
+decision whether an island pays is structural: it compares border bytes with arithmetic on a
+nominal GPU and never looks at this adapter.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from math import prod
 from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Graph
 
-# The nominal GPU and CPU of the pays-off rule: a mid-range integrated GPU beside two CPU cores (2024).
+# The nominal GPU and CPU of the pays-off rule: a mid-range integrated GPU beside two CPU cores
+# (2024).
 GPU_WORK_PER_SECOND = 5e11
 CPU_WORK_PER_SECOND = 2e10
 BORDER_BYTES_PER_SECOND = 5e9
@@ -23,8 +26,9 @@ SECONDS_PER_RUN = 2e-4
 def islands(graph: Graph, supported: Collection[int]) -> list[list[int]]:
     """Node ids in convex groups, each in execution order.
 
-    Alternates between what can run on either side: all supported nodes that are ready form an island, then all others
-    that are ready run, and so on (the schedule a host with two kinds of nodes would follow).
+    Alternates between what can run on either side: all supported nodes that are ready form an
+    island, then all others that are ready run, and so on (the schedule a host with two kinds of
+    nodes would follow).
     """
     producer = graph.producers()
     waiting = list(graph.nodes)
@@ -48,18 +52,29 @@ def islands(graph: Graph, supported: Collection[int]) -> list[list[int]]:
 
 
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
-    """The island of these nodes as a graph of its own; inputs and outputs are sorted by tensor id."""
+    """The island of these nodes as a graph of its own; inputs and outputs are sorted by tensor
+    id.
+    """
     chosen = tuple(node for node in graph.nodes if node.id in ids)
     made = {t for node in chosen for t in node.outputs}
     states = tuple(pair for pair in graph.states if pair[1] in made)
     kept = {before for before, _ in states}
     read = {t for node in chosen for t in node.reads}
-    elsewhere = {t for node in graph.nodes if node.id not in ids for t in node.reads} | set(graph.outputs)
+    elsewhere = {t for node in graph.nodes if node.id not in ids for t in node.reads} | set(
+        graph.outputs
+    )
     inputs = sorted(t for t in read - made - kept if graph.tensors[t].data is None)
     outputs = sorted(t for t in made if t in elsewhere)
     used = read | made | kept
     tensors = {t: tensor for t, tensor in graph.tensors.items() if t in used}
-    return replace(graph, tensors=tensors, nodes=chosen, inputs=tuple(inputs), outputs=tuple(outputs), states=states)
+    return replace(
+        graph,
+        tensors=tensors,
+        nodes=chosen,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        states=states,
+    )
 
 
 def work(graph: Graph) -> int:
@@ -68,7 +83,9 @@ def work(graph: Graph) -> int:
     total = 0
     for node in graph.nodes:
         op = table[node.op]
-        total += op.work(graph, node) if op.work else sum(prod(graph.shape(t)) for t in node.outputs)
+        total += (
+            op.work(graph, node) if op.work else sum(prod(graph.shape(t)) for t in node.outputs)
+        )
     return total
 
 
@@ -84,12 +101,15 @@ def loss(whole: Graph, island: Graph) -> str | None:
         return None
     border = sum(island.tensors[t].bytes for t in (*island.inputs, *island.outputs))
     multiply_adds = work(island)
-    on_gpu = SECONDS_PER_RUN + border / BORDER_BYTES_PER_SECOND + multiply_adds / GPU_WORK_PER_SECOND
+    on_gpu = (
+        SECONDS_PER_RUN + border / BORDER_BYTES_PER_SECOND + multiply_adds / GPU_WORK_PER_SECOND
+    )
     on_cpu = multiply_adds / CPU_WORK_PER_SECOND
     if on_cpu > on_gpu:
         return None
     count = len(island.nodes)
     return (
-        f"This island of {count} node{'s' if count > 1 else ''} would only split the graph: {border:,} bytes cross its border "
+        f"This island of {count} node{'s' if count > 1 else ''} would only split the graph: "
+        f"{border:,} bytes cross its border "
         f"for {multiply_adds:,} multiply-adds. The option force=1 takes it all the same."
     )

@@ -1,4 +1,6 @@
-"""A Plan: everything the runtime needs to build one island, as pure data. No handles, no host, no device."""
+"""A Plan: everything the runtime needs to build one island, as pure data. No handles, no host, no
+device.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tflgpu_plugin.graph import Array, Shape
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Generated WGSL, its override constants, and one letter per binding: u(niform), r(ead), w(rite)."""
+    """Generated WGSL, its override constants, and one letter per binding: u(niform), r(ead),
+    w(rite).
+    """
 
     label: str
     wgsl: str
@@ -31,7 +35,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant in device layout: `pack` makes its bytes from `data`, and they go to `buffer` at `offset` (bytes)."""
+    """A constant in device layout: `pack` makes its bytes from `data`, and they go to `buffer` at
+    `offset` (bytes).
+    """
 
     key: tuple[object, ...]
     buffer: int
@@ -43,7 +49,9 @@ class Weight:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One kernel launch: `buffers` per binding (the uniform block among them), groups per dimension, host nodes served."""
+    """One kernel launch: `buffers` per binding (the uniform block among them), groups per
+    dimension, host nodes served.
+    """
 
     label: str
     pipeline: int
@@ -80,14 +88,24 @@ class Plan:
     tensor_bytes: int = 0
 
     def fingerprint(self) -> bytes | None:
-        """Equal for plans that would build the same program, constants' values included; None when a value is unknown."""
-        shape = (self.pipelines, self.buffers, self.weights, self.dispatches, self.inputs, self.outputs, self.states)
+        """Equal for plans that would build the same program, constants' values included; None when
+        a value is unknown.
+        """
+        shape = (
+            self.pipelines,
+            self.buffers,
+            self.weights,
+            self.dispatches,
+            self.inputs,
+            self.outputs,
+            self.states,
+        )
         digest = sha256(repr(shape).encode())
         digest.update(self.uniforms)
         for weight in self.weights:
             if weight.data is None:
                 return None
-            digest.update(memoryview(np.ascontiguousarray(weight.data)).cast("B"))
+            digest.update(np.ascontiguousarray(weight.data).data)
         return digest.digest()
 
     def bytes_of(self, role: str) -> int:

@@ -85,7 +85,13 @@ says why (`tflgpu check MODEL.tflite`).
 def options_markdown() -> str:
     """The page docs/options.md."""
     cells = [
-        [f"`{row['option']}`", row["values"], f"`{row['default']}`", _status(row), row["meaning"]]
+        [
+            f"`{row['option']}`",
+            row["values"],
+            _default(row["default"]),
+            _status(row),
+            row["meaning"],
+        ]
         for row in option_rows()
     ]
     return f"""# Options
@@ -107,6 +113,10 @@ def span(versions: Sequence[int] | None) -> str:
         return "-"
     first, last = versions
     return str(first) if first == last else f"{first}-{last}"
+
+
+def _default(value: Any) -> str:
+    return "unset" if value in (None, ()) else f"`{value}`"
 
 
 def _status(row: dict[str, Any]) -> str:

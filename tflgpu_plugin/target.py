@@ -1,4 +1,6 @@
-"""What the compiler may know of an adapter. Frozen and plain, so that a plan can be made without a device."""
+"""What the compiler may know of an adapter. Frozen and plain, so that a plan can be made without a
+device.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ from dataclasses import dataclass, field
 class Target:
     """An adapter as the compiler sees it; sizes in bytes.
 
-    `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test on this adapter.
-    `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software, unknown. `tuning` holds on-device choices.
+    `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test
+    on this adapter. `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software,
+    unknown. `tuning` holds on-device choices.
     """
 
     name: str = "nominal"

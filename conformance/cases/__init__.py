@@ -1,4 +1,5 @@
-"""Cases by op family, one file each: intentional lists of single-op models, no expected values (the host is the oracle).
+"""Cases by op family, one file each: intentional lists of single-op models, no expected values
+(the host is the oracle).
 
 A case is written in the terms of the TFLite schema; `conformance.models` builds it.
 """
@@ -18,9 +19,11 @@ from tflgpu_plugin.ops import FAMILIES
 
 @dataclass(frozen=True)
 class Input:
-    """One input tensor. `data` makes it a constant; otherwise each run feeds seeded values in [low, high).
+    """One input tensor. `data` makes it a constant; otherwise each run feeds seeded values in
+    [low, high).
 
-    `variable` marks state of the interpreter (zero at first). dtype is a name of `graph.NUMPY_DTYPES`.
+    `variable` marks state of the interpreter (zero at first). dtype is a name of
+    `graph.NUMPY_DTYPES`.
     """
 
     shape: tuple[int, ...]
@@ -33,10 +36,11 @@ class Input:
 
 @dataclass(frozen=True)
 class Case:
-    """A single-op TFLite model: `op` and `options` as the schema names them (BuiltinOperator and the options table, for
-    example "CONV_2D", "Conv2DOptions", {"padding": "SAME", "strideH": 2, "strideW": 2, "fusedActivationFunction": "RELU6"};
-    enum values are given by name). `outputs` counts output tensors (shapes come from the host). None in `inputs` is an
-    absent optional input. `refused`: the table must say no (a control case)."""
+    """A single-op TFLite model: `op` and `options` as the schema names them (BuiltinOperator and
+    the options table, for example "CONV_2D", "Conv2DOptions", {"padding": "SAME", "strideH": 2,
+    "strideW": 2, "fusedActivationFunction": "RELU6"}; enum values are given by name). `outputs`
+    counts output tensors (shapes come from the host). None in `inputs` is an absent optional
+    input. `refused`: the table must say no (a control case)."""
 
     name: str
     op: str

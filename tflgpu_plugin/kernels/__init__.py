@@ -1,13 +1,19 @@
-"""From a kernel file to complete WGSL: the preamble (uniform block, bindings, accessors, fused steps), then the body.
+"""From a kernel file to complete WGSL: the preamble (uniform block, bindings, accessors, fused
+steps), then the body.
 
 A kernel file (`kernels/<family>.wgsl`) is a Jinja2 template of the body only. What it may use:
 
-* `p.<name>`            the dispatch's parameters; every operand adds `p.off_<name>`, a written one `p.channels_<name>`
-* `load_<name>(i)`      element i of a read operand: vec4f, vec2f, f32 (or u32) by the operand's view, counted in views
-* `put_<name>(i, v)`    write element i of an operand with another view than vec4 (no fused steps, no mask)
-* `post_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel quad q: call it once per quad
+* `p.<name>`            the dispatch's parameters; every operand adds `p.off_<name>`, a written one
+`p.channels_<name>`
+* `load_<name>(i)`      element i of a read operand: vec4f, vec2f, f32 (or u32) by the operand's
+view, counted in views
+* `put_<name>(i, v)`    write element i of an operand with another view than vec4 (no fused steps,
+no mask)
+* `post_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel quad
+q: call it once per quad
 * `store_<name>(i, post, v)` apply the fused steps, zero the pad lanes, write vec4 i
-* `group_id(wid)`       the workgroup's place in the logical grid (grids over the device's limit come folded)
+* `group_id(wid)`       the workgroup's place in the logical grid (grids over the device's limit
+come folded)
 
 Nothing else touches memory, so storage types change here and nowhere else.
 """
@@ -23,8 +29,9 @@ import numpy as np
 
 UNIFORM_BYTES = 256
 
-# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one. Exact forms of the hosts' kernels;
-# comparisons instead of max, min and clamp, because those may drop NaN (llvmpipe does) where the hosts keep it.
+# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one. Exact forms of
+# the hosts' kernels; comparisons instead of max, min and clamp, because those may drop NaN
+# (llvmpipe does) where the hosts keep it.
 POSTS: dict[str, str] = {
     "relu": "select(v, vec4f(0.0), v < vec4f(0.0))",
     "relu6": "cut(v, 0.0, 6.0)",
@@ -46,7 +53,8 @@ _VIEWS = {4: "vec4f", 2: "vec2f", 1: "f32", 0: "u32"}
 
 @dataclass(frozen=True)
 class Operand:
-    """One storage binding of a kernel. `view`: lanes per element (4, 2, 1 floats; 0 means raw u32 words).
+    """One storage binding of a kernel. `view`: lanes per element (4, 2, 1 floats; 0 means raw u32
+    words).
 
     `access` is r, w, or x (read and written in place, bound once).
     """
@@ -58,8 +66,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class FusedPost:
-    """A `Post` as the preamble needs it: `operand` names a vec4 operand, `spread` says how it is indexed
-    ("same": like the output, "channel": by quad, "scalar": lane 0 of vector 0)."""
+    """A `Post` as the preamble needs it: `operand` names a vec4 operand, `spread` says how it is
+    indexed ("same": like the output, "channel": by quad, "scalar": lane 0 of vector 0)."""
 
     op: str
     operand: str | None = None
@@ -89,10 +97,13 @@ def parameter_type(value: int | float | np.int32) -> str:
 
 def parameter_words(parameters: Parameters) -> bytes:
     """The uniform block: one 32-bit word per parameter in order, padded to 256 bytes."""
-    types = {"u32": np.uint32, "i32": np.int32, "f32": np.float32}
-    block = b"".join(types[parameter_type(v)](v).tobytes() for v in parameters.values())
+    types = {"u32": "<u4", "i32": "<i4", "f32": "<f4"}
+    words = [np.array(value, types[parameter_type(value)]) for value in parameters.values()]
+    block = b"".join(word.tobytes() for word in words)
     if len(block) > UNIFORM_BYTES:
-        raise ValueError(f"a uniform block of {len(block)} bytes does not fit its slot of {UNIFORM_BYTES}")
+        raise ValueError(
+            f"a uniform block of {len(block)} bytes does not fit its slot of {UNIFORM_BYTES}"
+        )
     return block.ljust(UNIFORM_BYTES, b"\0")
 
 
@@ -103,7 +114,9 @@ def render(
     posts: Mapping[str, Sequence[FusedPost]],
     variant: Mapping[str, object],
 ) -> str:
-    """Complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and types, and fused steps."""
+    """Complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and types, and
+    fused steps.
+    """
     body = environment().get_template(f"{kernel}.wgsl").render(**variant)
     common = environment().get_template("common.wgsl").render()
     return "\n".join([_preamble(operands, parameters), common, *_stores(operands, posts), body])
@@ -115,11 +128,17 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
     for binding, operand in enumerate(operands, start=1):
         kind, name = _VIEWS[operand.view], operand.name
         access = "read" if operand.access == "r" else "read_write"
-        lines.append(f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{kind}>;")
+        lines.append(
+            f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{kind}>;"
+        )
         if operand.access != "w":
-            lines.append(f"fn load_{name}(i: u32) -> {kind} {{ return {name}_data[p.off_{name} + i]; }}")
+            lines.append(
+                f"fn load_{name}(i: u32) -> {kind} {{ return {name}_data[p.off_{name} + i]; }}"
+            )
         if operand.access != "r" and operand.view != 4:
-            lines.append(f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}")
+            lines.append(
+                f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}"
+            )
     return "\n".join(lines)
 
 
@@ -135,7 +154,11 @@ def _store(name: str, posts: Sequence[FusedPost]) -> str:
     for k, post in enumerate(posts):
         if post.operand and post.spread != "same":
             fields.append(f"e{k}: vec4f")
-            loads.append(f"load_{post.operand}(q)" if post.spread == "channel" else f"vec4f(load_{post.operand}(0u).x)")
+            loads.append(
+                f"load_{post.operand}(q)"
+                if post.spread == "channel"
+                else f"vec4f(load_{post.operand}(0u).x)"
+            )
         expression = POSTS[post.op]
         if post.operand:
             source = f"load_{post.operand}(i)" if post.spread == "same" else f"post.e{k}"

@@ -8,8 +8,8 @@
 {% set columns = pixels + 2 if form == "rows" else 2 * pixels + 1 %}
 {% set stride = 1 if form == "rows" else 2 %}
 {% macro load_row(name) %}
-      let ok_{{ name }} = u32({{ name }}) < p.in_h;  // a negative place wraps to a large one
-      let at_{{ name }} = x_base + select(0u, u32({{ name }}), ok_{{ name }}) * p.in_w;
+      let ok_{{ name }} = u32({{ name }}) < extent_in.x;  // a negative place wraps to a large one
+      let at_{{ name }} = x_base + select(0u, u32({{ name }}), ok_{{ name }}) * extent_in.y;
 {% for t in range(columns) %}
       let {{ name }}_{{ t }} = select(vec4f(0.0), load_x(at_{{ name }} + x{{ t }}), ok_{{ name }} && ok{{ t }});
 {% endfor %}
@@ -23,6 +23,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let wi = group_id(wid);
   let quad = wi.y;
   let batch = min(wi.z, p.batch - 1u);
+  // Uniforms are read before the loop, offsets by a use that is always zero: drivers then keep them in registers.
+  let rows = p.rows;
+  let extent_in = vec2u(p.in_h, p.in_w);
+  let extent_out = vec2u(p.out_h, p.out_w);
+  let dilation = vec2u(p.dilation_h, p.dilation_w);
+  let top = p.top;
+  let zero = select(0u, p.off_x ^ p.off_y, rows == 0xffffffffu);
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
 {% if shared %}
   let base = sid - sid % 8u;
@@ -39,16 +46,16 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   // Columns and rows of one thread lie `dilation` apart, so that they share their taps.
   let c = item % p.column_groups;
   let r = item / p.column_groups;
-  let out_x = c % p.dilation_w + c / p.dilation_w * ({{ pixels }}u * p.dilation_w);
-  let out_y = r % p.dilation_h + r / p.dilation_h * (p.rows * p.dilation_h);
+  let out_x = c % dilation.y + c / dilation.y * ({{ pixels }}u * dilation.y);
+  let out_y = r % dilation.x + r / dilation.x * (rows * dilation.x);
 {% for t in range(columns) %}
-  let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * p.dilation_w) - p.left;
-  let ok{{ t }} = u32(c{{ t }}) < p.in_w;
+  let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * dilation.y) - p.left;
+  let ok{{ t }} = u32(c{{ t }}) < extent_in.y;
   let x{{ t }} = select(0u, u32(c{{ t }}), ok{{ t }});
 {% endfor %}
   let post = post_y(quad);
-  let x_base = (batch * p.quads + quad) * p.in_h * p.in_w;
-  let y_base = (batch * p.quads + quad) * p.out_h * p.out_w + out_x;
+  let x_base = (batch * p.quads + quad) * extent_in.x * extent_in.y + zero;
+  let y_base = (batch * p.quads + quad) * extent_out.x * extent_out.y + out_x;
 {% for j in range(pixels) %}
   var a{{ j }} = vec4f(0.0);
 {% if form == "rows" %}
@@ -56,19 +63,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
 {% endfor %}
 {% if form == "rows" %}
-  for (var i = 0u; i < p.rows + 2u; i++) {
-    let iy = i32(out_y + i * p.dilation_h) - p.top;
-    let oy = out_y + (i - 2u) * p.dilation_h;
+  for (var i = 0u; i < rows + 2u; i++) {
+    let iy = i32(out_y + i * dilation.x) - top;
+    let oy = out_y + (i - 2u) * dilation.x;
 {{ load_row("iy") }}
 {% for j in range(pixels) %}
     let f{{ j }} = a{{ j }} + {{ dot3("iy", j, 2) }};
     a{{ j }} = b{{ j }} + {{ dot3("iy", j, 1) }};
     b{{ j }} = {{ dot3("iy", j, 0) }};
 {% endfor %}
-    if (i >= 2u && oy < p.out_h) {
+    if (i >= 2u && oy < extent_out.x) {
 {% else %}
-  for (var i = 0u; i < p.rows + 1u; i++) {
-    let even = i32((out_y + i) * 2u) - p.top;
+  for (var i = 0u; i < rows + 1u; i++) {
+    let even = i32((out_y + i) * 2u) - top;
     let odd = even + 1;
     let oy = out_y + i - 1u;
 {{ load_row("even") }}
@@ -77,11 +84,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let f{{ j }} = a{{ j }} + {{ dot3("even", j, 2) }};
     a{{ j }} = {{ dot3("even", j, 0) }} + {{ dot3("odd", j, 1) }};
 {% endfor %}
-    if (i >= 1u && oy < p.out_h) {
+    if (i >= 1u && oy < extent_out.x) {
 {% endif %}
 {% for j in range(pixels) %}
-      if (out_x + {{ j }}u * p.dilation_w < p.out_w) {
-        store_y(y_base + oy * p.out_w + {{ j }}u * p.dilation_w, post, f{{ j }});
+      if (out_x + {{ j }}u * dilation.y < extent_out.y) {
+        store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, post, f{{ j }});
       }
 {% endfor %}
     }

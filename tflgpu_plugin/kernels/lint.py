@@ -96,12 +96,11 @@ def loops_with_literal_counts(kernel: Kernel) -> Iterator[str]:
 
 
 def workgroup_size(kernel: Kernel) -> Iterator[str]:
-    """At most 256 invocations (the least that WebGPU promises), and whole groups of 8 lanes along
-    x."""
+    """At most 256 invocations, which WebGPU promises everywhere, and groups of 8 lanes along x."""
     for found in re.finditer(r"@workgroup_size\(([^)]*)\)", kernel.text):
         sizes = [_value(part.strip(), kernel) for part in found[1].split(",") if part.strip()]
         if None in sizes:
-            yield f"the workgroup size {found[1]} is neither a number nor an override constant with a value"
+            yield f"the workgroup size {found[1]} is neither a number nor a constant with a value"
             continue
         known = [int(size) for size in sizes if size is not None]
         if prod(known) > MAX_INVOCATIONS:

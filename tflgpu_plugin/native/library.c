@@ -153,15 +153,33 @@ void tg_close(void) {
   for (int i = 0; atomic_load(&in_flight) > 0 && i < 10000; i++) nanosleep(&step, NULL);
 }
 
-static void at_exit(void) {
-  if (atomic_load(&forked)) return;
+/* A driver joins its threads when a process exits, but a forked child does not have them: Mesa crashes there. So the
+ * child ends here; Python's own exit handlers have run already. */
+static void at_exit(int status) {
+  if (atomic_load(&forked)) {
+    fflush(NULL);
+    _exit(status);
+  }
   tg_close();
   atomic_store(&gate, GONE);
 }
 
+#ifdef __GLIBC__
+static void on_status(int status, void *unused) {
+  (void)unused;
+  at_exit(status);
+}
+#else
+static void on_plain_exit(void) { at_exit(0); }
+#endif
+
 void tgi_register_exit(void) {
   atomic_store(&opened, true);
-  atexit(at_exit);
+#ifdef __GLIBC__
+  on_exit(on_status, NULL);
+#else
+  atexit(on_plain_exit);
+#endif
 }
 
 static void in_child(void) {

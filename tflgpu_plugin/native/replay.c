@@ -3,13 +3,16 @@
 
 /* ---- making ------------------------------------------------------------------------------------------------------- */
 
-static int check_dispatch(const tg_replay_spec *spec, size_t index, char *err, size_t err_size) {
+static int check_dispatch(const tg_device *device, const tg_replay_spec *spec, size_t index, char *err, size_t err_size) {
   const tg_dispatch_spec *dispatch = &spec->dispatches[index];
   const tg_pipeline *pipeline = dispatch->pipeline;
   tg_buffer *const *bindings = spec->bindings + dispatch->first_binding;
   if (dispatch->first_binding + pipeline->binding_count > spec->binding_count)
     return tgi_fail(err, err_size, "Dispatch %zu names more bindings than there are.", index);
+  if (pipeline->device != device) return tgi_fail(err, err_size, "Dispatch %zu is for another device.", index);
   for (size_t i = 0; i < pipeline->binding_count; i++) {
+    if (bindings[i] && bindings[i]->device != device)
+      return tgi_fail(err, err_size, "Dispatch %zu binds a buffer of another device.", index);
     if (!bindings[i] && !(pipeline->kinds[i] == 'u' && spec->uniforms))
       return tgi_fail(err, err_size, "Dispatch %zu has no buffer at binding %zu.", index, i);
     for (size_t k = 0; k < i && pipeline->kinds[i] != 'u'; k++)
@@ -20,22 +23,29 @@ static int check_dispatch(const tg_replay_spec *spec, size_t index, char *err, s
   return 0;
 }
 
-static int check_ports(const char *what, const tg_port_spec *ports, size_t count, char *err, size_t err_size) {
-  for (size_t i = 0; i < count; i++)
+static int check_ports(const tg_device *device, const char *what, const tg_port_spec *ports, size_t count, char *err,
+                       size_t err_size) {
+  for (size_t i = 0; i < count; i++) {
+    if (ports[i].buffer->device != device)
+      return tgi_fail(err, err_size, "The buffer of %s %zu is of another device.", what, i);
     if (ports[i].buffer->bytes < ports[i].bytes)
       return tgi_fail(err, err_size, "The buffer of %s %zu is smaller than its tensor.", what, i);
+  }
   return 0;
 }
 
-static int check_spec(const tg_replay_spec *spec, char *err, size_t err_size) {
+/* wgpu-native may abort the process for a handle of another device or instance, so these are compared here. */
+static int check_spec(const tg_device *device, const tg_replay_spec *spec, char *err, size_t err_size) {
   if (spec->version != tg_abi_version())
     return tgi_fail(err, err_size, "The plan is written for version %u of the native library, which has version %u.",
                     spec->version, tg_abi_version());
+  if (spec->uniforms && spec->uniforms->device != device)
+    return tgi_fail(err, err_size, "The uniform buffer is of another device.");
   for (size_t i = 0; i < spec->dispatch_count; i++)
-    if (check_dispatch(spec, i, err, err_size)) return 1;
-  return check_ports("input", spec->inputs, spec->input_count, err, err_size) ||
-         check_ports("output", spec->outputs, spec->output_count, err, err_size) ||
-         check_ports("state", (const tg_port_spec *)spec->states, spec->state_count, err, err_size);
+    if (check_dispatch(device, spec, i, err, err_size)) return 1;
+  return check_ports(device, "input", spec->inputs, spec->input_count, err, err_size) ||
+         check_ports(device, "output", spec->outputs, spec->output_count, err, err_size) ||
+         check_ports(device, "state", (const tg_port_spec *)spec->states, spec->state_count, err, err_size);
 }
 
 /* A port and a state have the same members, so one copy serves both. */
@@ -131,7 +141,7 @@ static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, char *err,
 }
 
 tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, char *err, size_t err_size) {
-  if (check_spec(spec, err, err_size) || tgi_enter(err, err_size)) return NULL;
+  if (check_spec(device, spec, err, err_size) || tgi_enter(err, err_size)) return NULL;
   tg_replay *replay = calloc(1, sizeof *replay);
   if (replay) {
     replay->refs = 1;

@@ -1,7 +1,7 @@
 """The op table: every internal op with its constraint, shape function, lowering and accuracy class.
 
-One file per family; `conv.py` here, `kernels/conv.wgsl` and `conformance/cases/conv.py` go together. This module is the
-only list of families.
+One file per family; `conv.py` here, `kernels/conv.wgsl` and `conformance/cases/conv.py` go
+together. This module is the only list of families.
 """
 
 from __future__ import annotations
@@ -19,9 +19,23 @@ if TYPE_CHECKING:
     from tflgpu_plugin.lowering import Lowering
 
 FAMILIES = (
-    "conv", "depthwise", "transpose_conv", "fully_connected", "pool", "binary", "unary", "prelu", "softmax", "reduce",
-    "reshape", "strided_slice", "pad", "concat", "resize", "lstm",
-)  # fmt: skip
+    "conv",
+    "depthwise",
+    "transpose_conv",
+    "fully_connected",
+    "pool",
+    "binary",
+    "unary",
+    "prelu",
+    "softmax",
+    "reduce",
+    "reshape",
+    "strided_slice",
+    "pad",
+    "concat",
+    "resize",
+    "lstm",
+)
 
 Refusal = str | None
 
@@ -30,10 +44,12 @@ Refusal = str | None
 class Op:
     """One row. `refuse(graph, node, target)` returns a sentence, or None when the node can run.
 
-    `shapes(graph, node)` gives the output shapes from input shapes (and values of constant inputs). `accuracy` names a
-    class of `conformance.tolerance`: exact, elementwise, transcendental, accumulate or reduction. `types` are the
-    dtypes of the value inputs and outputs. `work` estimates multiply-adds per run for the pays-off rule (None: one per
-    output element). `fuses`: the lowering applies `node.posts` where it stores its first output, so passes may give it some.
+    `shapes(graph, node)` gives the output shapes from input shapes (and values of constant
+    inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise,
+    transcendental, accumulate or reduction. `types` are the dtypes of the value inputs and
+    outputs. `work` estimates multiply-adds per run for the pays-off rule (None: one per output
+    element). `fuses`: the lowering applies `node.posts` where it stores its first output, so
+    passes may give it some.
     """
 
     name: str
@@ -56,6 +72,8 @@ def table() -> dict[str, Op]:
     for family in FAMILIES:
         for op in import_module(f"tflgpu_plugin.ops.{family}").OPS:
             if op.name in rows:
-                raise ValueError(f"op {op.name} is in two families, {rows[op.name].family} and {family}")
+                raise ValueError(
+                    f"op {op.name} is in two families, {rows[op.name].family} and {family}"
+                )
             rows[op.name] = replace(op, family=family)
     return rows

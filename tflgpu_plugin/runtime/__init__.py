@@ -1,1 +1,3 @@
-"""From a Plan to something that runs: adapters and devices, programs (pipelines and weights), instances."""
+"""From a Plan to something that runs: adapters and devices, programs (pipelines and weights),
+instances.
+"""

@@ -1,4 +1,6 @@
-"""Adapters, and one device per adapter for the life of the process (a lost one is replaced for the next plan)."""
+"""Adapters, and one device per adapter for the life of the process (a lost one is replaced for the
+next plan).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from tflgpu_plugin.target import Target
 BACKENDS = ("Vulkan", "Metal", "D3D12")
 KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "software"}
 PREFERENCE = ("discrete", "integrated", "other", "software")
-VENDORS = {0x10DE: "nvidia", 0x1002: "amd", 0x8086: "intel", 0x106B: "apple", 0x13B5: "arm", 0x5143: "qualcomm"}
+VENDORS = {
+    0x10DE: "nvidia",
+    0x1002: "amd",
+    0x8086: "intel",
+    0x106B: "apple",
+    0x13B5: "arm",
+    0x5143: "qualcomm",
+}
 
 # Features a device asks for when the adapter has them; all are optional.
 FEATURES = {
@@ -28,7 +37,8 @@ FEATURES = {
 
 INSTALL_HINT = (
     "No usable GPU adapter was found. Install a Vulkan driver for your GPU, or the software one: "
-    "on Debian or Ubuntu `apt-get install mesa-vulkan-drivers libvulkan1`. `tflgpu info` shows what is seen."
+    "on Debian or Ubuntu `apt-get install mesa-vulkan-drivers libvulkan1`. "
+    "`tflgpu info` shows what is seen."
 )
 
 
@@ -38,7 +48,9 @@ class NoAdapter(RuntimeError):
 
 @dataclass(frozen=True)
 class AdapterInfo:
-    """What users see of an adapter. `kind` is discrete, integrated, software or other; limits in WebGPU's units."""
+    """What users see of an adapter. `kind` is discrete, integrated, software or other; limits in
+    WebGPU's units.
+    """
 
     name: str
     vendor: str
@@ -61,8 +73,8 @@ class AdapterInfo:
 
 @dataclass
 class Device:
-    """An open device: the native handle, and the target the compiler plans for. Programs share `pipelines`, and equal
-    plans share a program for as long as somebody uses it."""
+    """An open device: the native handle, and the target the compiler plans for. Programs share
+    `pipelines`, and equal plans share a program for as long as somebody uses it."""
 
     info: AdapterInfo
     handle: Any
@@ -86,7 +98,8 @@ def adapters() -> list[AdapterInfo]:
 
 
 def select(wanted: str | int | None = None) -> AdapterInfo:
-    """The adapter a user means: an index into `adapters()`, or a part of its name, vendor or backend; None: the best.
+    """The adapter a user means: an index into `adapters()`, or a part of its name, vendor or
+    backend; None: the best.
 
     Raises NoAdapter with a sentence.
     """
@@ -99,7 +112,9 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
     if text.isdigit() and int(text) < len(found):
         return found[int(text)]
     for info in found:
-        if any(text in part.lower() for part in (info.name, info.vendor, info.backend, info.driver)):
+        if any(
+            text in part.lower() for part in (info.name, info.vendor, info.backend, info.driver)
+        ):
             return info
     names = ", ".join(f"{k}: {info.name} ({info.backend})" for k, info in enumerate(found))
     raise NoAdapter(f"No adapter matches {wanted!r}. This machine has {names}.")
@@ -121,8 +136,11 @@ def _enumerate() -> list[AdapterInfo]:
         import wgpu
         from wgpu.backends.wgpu_native import extras
     except Exception as error:
-        raise NoAdapter(f"The wgpu package cannot be loaded ({error}). Install it with `pip install wgpu`.") from error
-    try:  # OpenGL is not supported here, and probing it costs time; too late when the process has an instance already
+        raise NoAdapter(
+            f"The wgpu package cannot be loaded ({error}). Install it with `pip install wgpu`."
+        ) from error
+    # OpenGL is not supported here and probing it costs time; too late when there is an instance.
+    try:
         extras.set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
     except RuntimeError:
         pass
@@ -177,7 +195,8 @@ def _open(info: AdapterInfo) -> Device:
 def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
     from tflgpu_plugin.runtime.selftest import subgroup_size
 
-    # TFLGPU_NO_SUBGROUPS=1 plans as for an adapter without subgroup shuffles (for tests and for looking at a bad driver).
+    # TFLGPU_NO_SUBGROUPS=1 plans as for an adapter without subgroup shuffles (for tests and for
+    # looking at a bad driver).
     use = "subgroup" in features and not os.environ.get("TFLGPU_NO_SUBGROUPS")
     return Target(
         name=info.name,

@@ -1,5 +1,6 @@
-"""A Program is a Plan on a device: pipelines and packed weights, shared. An Instance is one island of one interpreter or
-session: its buffers, ports and state. Both only hold references on native objects, which count for themselves."""
+"""A Program is a Plan on a device: pipelines and packed weights, shared. An Instance is one island
+of one interpreter or session: its buffers, ports and state. Both only hold references on native
+objects, which count for themselves."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ USAGE = {
     "state": STORAGE | COPY_SRC | COPY_DST,
 }
 NAN_WORD = 0x7FC0_0000
-UPLOAD_SLICE = 32 << 20  # bytes packed before they are uploaded, so that peak memory stays near the weights' size
+UPLOAD_SLICE = (
+    32 << 20
+)  # bytes packed before they are uploaded, so that peak memory stays near the weights' size
 
 
 def _owned(handle: Any, release: str) -> Any:
@@ -37,7 +40,9 @@ def _owned(handle: Any, release: str) -> Any:
 
 def create_buffer(device: Any, size: int, role: str) -> Any:
     lib = native.lib
-    return _owned(native.call(lib.tg_buffer_create, device, max(16, size), USAGE[role]), "tg_buffer_release")
+    return _owned(
+        native.call(lib.tg_buffer_create, device, max(16, size), USAGE[role]), "tg_buffer_release"
+    )
 
 
 def write_buffer(buffer: Any, offset: int, data: bytes | Array) -> None:
@@ -53,7 +58,9 @@ class PipelineError(RuntimeError):
         self.pipeline = pipeline
 
 
-def shared(plan: Plan, device: Device, warm: bool = False, sibling: Program | None = None) -> Program:
+def shared(
+    plan: Plan, device: Device, warm: bool = False, sibling: Program | None = None
+) -> Program:
     """The device's living program for an equal plan (same constants), or a new one."""
     key = plan.fingerprint()
     program = device.programs.get(key) if key else None
@@ -65,14 +72,21 @@ def shared(plan: Plan, device: Device, warm: bool = False, sibling: Program | No
 
 
 class Program:
-    """Builds a plan's pipelines (a driver compiles while weights are packed) and uploads its weights.
+    """Builds a plan's pipelines (a driver compiles while weights are packed) and uploads its
+    weights.
 
-    `pipelines` is a cache to share pipelines among programs of one device; `sibling` is a program of the same island for
-    other shapes, whose weights are used again when they are packed alike. Raises PipelineError or native.NativeError.
+    `pipelines` is a cache to share pipelines among programs of one device; `sibling` is a program
+    of the same island for other shapes, whose weights are used again when they are packed alike.
+    Raises PipelineError or native.NativeError.
     """
 
     def __init__(
-        self, plan: Plan, device: Any, pipelines: dict[Pipeline, Any] | None = None, warm: bool = False, sibling: Program | None = None
+        self,
+        plan: Plan,
+        device: Any,
+        pipelines: dict[Pipeline, Any] | None = None,
+        warm: bool = False,
+        sibling: Program | None = None,
     ) -> None:
         self.plan, self.device = plan, device
         cache = {} if pipelines is None else pipelines
@@ -82,10 +96,14 @@ class Program:
             self.pipelines = compiling.result()
 
     def _adopt(self, sibling: Program | None) -> dict[int, Any]:
-        """The sibling's weight buffers under this plan's numbers; empty when the packing differs."""
+        """The sibling's weight buffers under this plan's numbers; empty when the packing
+        differs.
+        """
         if sibling is None:
             return {}
-        layout = [[(w.key, w.offset, w.bytes) for w in plan.weights] for plan in (self.plan, sibling.plan)]
+        layout = [
+            [(w.key, w.offset, w.bytes) for w in plan.weights] for plan in (self.plan, sibling.plan)
+        ]
         mine = [index for index, buffer in enumerate(self.plan.buffers) if buffer.role == "weights"]
         if layout[0] != layout[1] or len(mine) != len(sibling.weights):
             return {}
@@ -115,7 +133,9 @@ class Program:
         for weight in self.plan.weights:
             packed = np.ascontiguousarray(weight.pack(), np.float32).reshape(-1)
             if packed.nbytes != weight.bytes:
-                raise ValueError(f"constant {weight.key} packs to {packed.nbytes} bytes instead of {weight.bytes}")
+                raise ValueError(
+                    f"constant {weight.key} packs to {packed.nbytes} bytes, not {weight.bytes}"
+                )
             write_buffer(buffers[weight.buffer], weight.offset, packed)
         return buffers
 
@@ -132,7 +152,9 @@ class Instance:
         plan, device = self.program.plan, self.program.device
         for index, buffer in enumerate(plan.buffers):
             shared = self.program.weights.get(index)
-            self.buffers.append(shared if shared is not None else create_buffer(device, buffer.bytes, buffer.role))
+            self.buffers.append(
+                shared if shared is not None else create_buffer(device, buffer.bytes, buffer.role)
+            )
             if buffer.role == "uniforms":
                 write_buffer(self.buffers[-1], 0, plan.uniforms)
             if buffer.role == "pool" and os.environ.get("TFLGPU_FILL_NAN"):
@@ -165,17 +187,26 @@ class Instance:
         spec.uniforms = self.buffers[uniforms]
         spec.dispatches, spec.dispatch_count = dispatches, len(plan.dispatches)
         spec.bindings, spec.binding_count = keep[0], len(bindings)
-        for name, kind in (("inputs", "tg_port_spec"), ("outputs", "tg_port_spec"), ("states", "tg_state_spec")):
+        for name, kind in (
+            ("inputs", "tg_port_spec"),
+            ("outputs", "tg_port_spec"),
+            ("states", "tg_state_spec"),
+        ):
             ports = getattr(plan, name)
-            array = ffi.new(f"{kind}[]", [(self.buffers[port.buffer], port.bytes) for port in ports])
+            array = ffi.new(
+                f"{kind}[]", [(self.buffers[port.buffer], port.bytes) for port in ports]
+            )
             keep.append(array)
             setattr(spec, name, array)
             setattr(spec, f"{name[:-1]}_count", len(ports))
         handle = native.call(native.lib.tg_replay_create, self.program.device, spec)
         return _owned(handle, "tg_replay_release")
 
-    def run(self, inputs: Sequence[Array], states: Sequence[Array] = (), stop_after: int = 0) -> list[Array]:
-        """One inference from Python: arrays in port order (host layout, exact shapes) in, new arrays out.
+    def run(
+        self, inputs: Sequence[Array], states: Sequence[Array] = (), stop_after: int = 0
+    ) -> list[Array]:
+        """One inference from Python: arrays in port order (host layout, exact shapes) in, new
+        arrays out.
 
         `states` are updated in place; they must be C-contiguous arrays of the ports' dtypes.
         """
@@ -198,7 +229,9 @@ class Instance:
         return ports
 
     def counters(self) -> Any:
-        """runs, failures, uploaded_bytes, downloaded_bytes, last_nanoseconds: counted in native code."""
+        """runs, failures, uploaded_bytes, downloaded_bytes, last_nanoseconds: counted in native
+        code.
+        """
         counters = native.ffi.new("tg_counters *")
         native.lib.tg_replay_counters(self.replay, counters)
         return counters
@@ -207,7 +240,10 @@ class Instance:
 def _as_port(array: Array, port: Any) -> Array:
     ready = np.ascontiguousarray(array, NUMPY_DTYPES[port.dtype])
     if ready.shape != tuple(port.shape):
-        raise ValueError(f"input {port.name or port.tensor} has shape {ready.shape}; this plan takes {tuple(port.shape)}")
+        raise ValueError(
+            f"input {port.name or port.tensor} has shape {ready.shape}; "
+            f"this plan takes {tuple(port.shape)}"
+        )
     return ready
 
 
@@ -216,6 +252,7 @@ def _create_pipeline(device: Any, pipeline: Pipeline) -> Any:
     names = [ffi.new("char[]", name.encode()) for name, _ in pipeline.constants]
     handle = native.call(
         native.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
-        ffi.new("char *[]", names), ffi.new("double[]", [value for _, value in pipeline.constants]), len(names), 0,
+        ffi.new("char *[]", names), ffi.new("double[]", [value for _, value in pipeline.constants]),
+        len(names), 0,
     )  # fmt: skip
     return _owned(handle, "tg_pipeline_release")

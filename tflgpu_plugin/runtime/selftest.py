@@ -1,4 +1,6 @@
-"""Measures the subgroup size of a device and proves that shuffles among aligned groups of 8 lanes work on it."""
+"""Measures the subgroup size of a device and proves that shuffles among aligned groups of 8 lanes
+work on it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from tflgpu_plugin import native
 from tflgpu_plugin.plan import Buffer, Dispatch, Pipeline, Plan, Port
 
 LANES = 64
-# Each lane writes its subgroup's size, what it got from the lane `base + 3` of its group of 8, and a subgroup sum of 1.
+# Each lane writes its subgroup's size, what it got from the lane `base + 3` of its group of 8, and
+# a subgroup sum of 1.
 WGSL = f"""
 @group(0) @binding(1) var<storage, read_write> result: array<vec4<u32>>;
 @compute @workgroup_size({LANES})
@@ -32,7 +35,11 @@ def subgroup_size(device: Any) -> int:
         return 0
     size, shuffled, sums, ids = (result[:, k] for k in range(4))
     lanes = np.arange(LANES)
-    right = (shuffled == (lanes - lanes % 8 + 3) * 7 + 1).all() and (sums == size).all() and (ids == lanes % size).all()
+    right = (
+        (shuffled == (lanes - lanes % 8 + 3) * 7 + 1).all()
+        and (sums == size).all()
+        and (ids == lanes % size).all()
+    )
     if not right or len(set(size.tolist())) != 1:
         return 0
     return int(size[0])

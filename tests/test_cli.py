@@ -1,0 +1,187 @@
+"""The command `tflgpu`: answers as text and as JSON, exit statuses, enable and disable."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tflgpu_plugin.providers.tflite.ops import FORMS
+
+from tflgpu_plugin import demo, enable, options
+from tflgpu_plugin.cli import main
+from tflgpu_plugin.demo import hosts, network
+from tflgpu_plugin.runtime import adapter
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def answer(*arguments: str) -> Any:
+    """The JSON of a command that succeeds."""
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused(*arguments: str) -> str:
+    """The sentence of a command that fails with status 2, without a traceback."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model") / "mobilenet.tflite"
+    path.write_bytes(network.to_tflite(network.build()))
+    return str(path)
+
+
+def test_every_command_has_json_and_help() -> None:
+    for name, command in main.commands.items():
+        assert "--json" in invoke(name, "--help").output, name
+        assert command.help, name
+
+
+def test_ops_has_every_form() -> None:
+    rows = {row["operator"]: row for row in answer("ops")}
+    assert set(rows) == set(FORMS)
+    for name, row in rows.items():
+        assert row["versions"] == list(FORMS[name].versions)
+        assert row["needs"].endswith("."), f"the function refuse of {row['op']} needs a docstring"
+    assert "CONV_2D" in invoke("ops").output
+
+
+def test_options_has_every_row() -> None:
+    assert [row["option"] for row in answer("options")] == [row.name for row in options.TABLE]
+    assert "capabilities" in invoke("options").output
+
+
+def test_info_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "adapters", lambda: [])
+    monkeypatch.setattr(hosts, "installed", lambda: {})
+    result = invoke("info", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert not found["usable"]
+    assert any("mesa-vulkan-drivers" in sentence for sentence in found["advice"])
+    assert any("pip install" in sentence for sentence in found["advice"])
+    assert invoke("info").exit_code == 1
+
+
+def test_demo_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "adapters", lambda: [])
+    assert "mesa-vulkan-drivers" in refused("demo")
+
+
+def test_bad_input_is_a_sentence(tmp_path: Path) -> None:
+    text = tmp_path / "text.tflite"
+    text.write_text("this is no model")
+    assert "does not exist" in refused("check", str(tmp_path / "absent.tflite"))
+    assert "KEY=VALUE" in refused("check", str(text), "-o", "exclude")
+    assert "not installed" in refused("check", str(text), "--host", "caffe")
+    assert "No such command" in refused("dance")
+
+
+@pytest.mark.adapter
+def test_bad_input_for_the_device_is_a_sentence(model: str, tmp_path: Path) -> None:
+    text = tmp_path / "text.tflite"
+    text.write_text("this is no model")
+    assert "TFL3" in refused("check", str(text))
+    assert "The options are: " in refused("check", model, "-o", "speed=11")
+    assert "No adapter matches" in refused("demo", "--adapter", "voodoo")
+    assert "cannot read" in refused("demo", "--model", str(text))
+
+
+@pytest.mark.adapter
+def test_info_shows_the_adapter() -> None:
+    found = answer("info")
+    assert found["usable"]
+    assert found["adapters"][0]["name"] in invoke("info").output
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("name", hosts.installed())
+def test_check_counts_nodes(model: str, name: str) -> None:
+    found = answer("check", model, "--host", name, "-o", "exclude=SOFTMAX")
+    assert found["report"]["totals"] == {"gpu": 30, "cpu": 1, "reverted": 0}
+    (reason,) = found["reasons"]
+    assert reason["operator"] == "SOFTMAX"
+    assert found["report"]["weight_bytes"] > 16e6
+    text = invoke("check", model, "-o", "exclude=SOFTMAX").output
+    assert "30 of 31 nodes run on the GPU, in 1 island" in text
+    assert "SOFTMAX (1 node): " in text
+
+
+@pytest.mark.adapter
+def test_demo_prints_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = invoke("demo", "--runs", "1")
+    assert found.exit_code == 0, found.output
+    for text in ("block13", "31 of 31 on the GPU", "latency", "tensors agree"):
+        assert text in found.output
+    if adapter.select(None).software:
+        assert "proves answers, not speed" in found.output.splitlines()[0]
+    monkeypatch.setattr(demo.Result, "ok", False)
+    assert invoke("demo", "--runs", "1").exit_code == 1
+
+
+@pytest.fixture
+def site_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(enable, "folders", lambda: [tmp_path])
+    return tmp_path
+
+
+def python(folder: Path, code: str) -> str:
+    """Run code in a fresh interpreter that treats the folder as site-packages."""
+    begin = f"import site; site.addsitedir({str(folder)!r})\n"
+    done = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_enable_costs_other_programs_nothing(site_folder: Path) -> None:
+    assert answer("enable")["enabled"] == [str(site_folder / enable.FILE)]
+    code = (
+        "import json, sys; print(sorted({'ctypes', 'tflgpu_plugin', 'numpy'} & set(sys.modules)))"
+    )
+    assert python(site_folder, code).strip() == "[]"
+    assert answer("disable")["removed"] == [str(site_folder / enable.FILE)]
+    assert answer("disable")["removed"] == []
+
+
+def test_enable_outlives_the_package(site_folder: Path) -> None:
+    enable.enable()
+    code = "import sys; sys.modules['tflgpu_plugin'] = None\nimport tflite_runtime; print('fine')"
+    if "tflite-runtime" not in hosts.installed():
+        code = code.replace("tflite_runtime", "ai_edge_litert")
+    assert python(site_folder, code).strip() == "fine"
+
+
+def test_enable_says_when_it_cannot_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setattr(enable, "folders", lambda: [blocked / "site-packages"])
+    assert "cannot be written" in refused("enable")
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("name", hosts.installed())
+def test_bare_name_works_after_enable(site_folder: Path, name: str) -> None:
+    enable.enable()
+    module = hosts.PACKAGES[name]
+    code = (
+        f"from {module}.interpreter import load_delegate\nload_delegate('tflgpu'); print('loaded')"
+    )
+    assert python(site_folder, code).strip() == "loaded"
+    enable.disable()
+    code = code.replace(
+        "load_delegate('tflgpu')", "\ntry: load_delegate('tflgpu')\nexcept OSError: pass"
+    )
+    assert python(site_folder, code).strip() == "loaded"

@@ -1,0 +1,351 @@
+"""The TFLite door through real interpreters: what is claimed, said, reported and computed.
+
+Every comparison is with the host's own reference kernels on the same model and input.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from conformance import host as hosts
+from tests import small_models
+from tests.subprocesses import run_python
+
+HOSTS = hosts.installed()
+pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
+
+
+def delegate(host: str, **options: Any) -> Any:
+    return hosts.module(host).load_delegate("tflgpu", options)
+
+
+def gpu(model: bytes, host: str, kernels: str = "reference", **options: Any) -> tuple[Any, Any]:
+    """(allocated interpreter, its delegate)."""
+    made = delegate(host, **options)
+    interpreter = hosts.interpreter(model, host, kernels, experimental_delegates=[made])
+    interpreter.allocate_tensors()
+    return interpreter, made
+
+
+def feeds(interpreter: Any, seed: int = 0) -> list[Any]:
+    random = np.random.default_rng(seed)
+    return [
+        random.uniform(-1, 1, detail["shape"]).astype(detail["dtype"])
+        for detail in interpreter.get_input_details()
+    ]
+
+
+def same(interpreter: Any, model: bytes, host: str, seed: int = 0) -> None:
+    """The interpreter's outputs are those of the host's reference kernels, at its present shapes."""
+    reference = hosts.interpreter(model, host)
+    for detail in interpreter.get_input_details():
+        reference.resize_tensor_input(detail["index"], detail["shape"])
+    reference.allocate_tensors()
+    values = feeds(interpreter, seed)
+    ours, theirs = (hosts.invoke(i, [values])[0] for i in (interpreter, reference))
+    for got, wanted in zip(ours, theirs, strict=True):
+        assert got.shape == wanted.shape
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-6 * max(1, np.abs(wanted).max()))
+
+
+def places(made: Any) -> dict[str, str]:
+    """Where each node is, by its name."""
+    return {node.name: node.where for node in tflgpu_plugin.report(made).nodes}
+
+
+# ---- what is claimed and said ---------------------------------------------------------------------
+
+
+def test_the_guides_example(host: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """CONV_2D and MEAN run on the GPU, SQUARED_DIFFERENCE does not, and stderr says so."""
+    model = small_models.guide()
+    interpreter, made = gpu(model, host)
+    lines = capfd.readouterr().err.splitlines()
+    start = lines.index("WARNING: op code #99 cannot be handled by this delegate.")
+    assert lines[start + 1].strip() == "SQUARED_DIFFERENCE is not in the table of this plugin."
+    assert lines[start + 2] == (
+        "2 operations will run on the GPU, and the remaining 1 operations will run on the CPU."
+    )
+    assert places(made) == {"features": "gpu", "mean": "gpu", "distance": "cpu"}
+    same(interpreter, model, host)
+    report = tflgpu_plugin.report(made)
+    assert [island.runs for island in report.islands] == [1]
+    assert report == tflgpu_plugin.last_report()
+
+
+def test_a_whole_model_is_one_island(host: str, capfd: pytest.CaptureFixture[str]) -> None:
+    model = small_models.one_island()
+    interpreter, made = gpu(model, host)
+    assert "operations will run" not in capfd.readouterr().err
+    ops = [op["op_name"] for op in interpreter._get_ops_details()]
+    assert ops == ["CONV_2D", "CONV_2D", "DELEGATE"]
+    for seed in range(3):
+        same(interpreter, model, host, seed)
+    (island,) = tflgpu_plugin.report(made).islands
+    assert (island.runs, island.failures, island.live) == (3, 0, True)
+    assert island.uploaded_bytes == 3 * 8 * 8 * 3 * 4
+    assert island.downloaded_bytes == 3 * 8 * 8 * 4 * 4
+
+
+def test_refusals_are_told_to_the_callback(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+    monkeypatch.setattr(tflgpu_plugin, "on_refusal", heard.append)
+    gpu(small_models.guide(), host)
+    assert [(node.op, node.name, node.where) for node in heard] == [
+        ("SQUARED_DIFFERENCE", "distance", "cpu")
+    ]
+
+
+def test_a_callback_that_raises_is_a_warning(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tflgpu_plugin, "on_refusal", lambda node: 1 / 0)
+    with pytest.warns(RuntimeWarning, match="on_refusal raised ZeroDivisionError"):
+        gpu(small_models.guide(), host)
+
+
+def test_a_second_prepare_is_quiet(host: str, capfd: pytest.CaptureFixture[str]) -> None:
+    made = delegate(host)
+    for _ in range(2):
+        hosts.interpreter(small_models.guide(), host, experimental_delegates=[made])
+    assert capfd.readouterr().err.count("op code #99") == 1
+
+
+# ---- options --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("excluded", ["MEAN", "mean", "1"])
+def test_exclude(host: str, excluded: str) -> None:
+    model = small_models.guide()
+    interpreter, made = gpu(model, host, exclude=excluded)
+    assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "cpu"}
+    assert "exclude" in tflgpu_plugin.report(made).nodes[1].reason
+    same(interpreter, model, host)
+
+
+@pytest.mark.parametrize(("limit", "count"), [(1, 1), (2, 2), (None, 2)])
+def test_max_delegated_partitions(host: str, limit: int | None, count: int) -> None:
+    model = small_models.two_islands()
+    interpreter, made = gpu(model, host, max_delegated_partitions=limit)
+    assert len(tflgpu_plugin.report(made).islands) == count
+    assert places(made)["p"] == "gpu"  # the larger island stays
+    same(interpreter, model, host)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"adaptor": 1}, "There is no option 'adaptor'. The options are: is_precision_loss"),
+        ({"force": "perhaps"}, "Option 'force' cannot be 'perhaps'; it takes True or 1"),
+        ({"adapter": "no such thing"}, "No adapter matches 'no such thing'. This machine has"),
+    ],
+)
+def test_bad_options_are_a_value_error(host: str, options: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match="Failed to load delegate from tflgpu") as caught:
+        delegate(host, **options)
+    assert sentence in str(caught.value)
+
+
+def test_the_adapter_by_name(host: str) -> None:
+    name = tflgpu_plugin.report(delegate_in_use := gpu(small_models.guide(), host)[1]).adapter.name
+    assert delegate_in_use is not None
+    assert tflgpu_plugin.report(gpu(small_models.guide(), host, adapter=name[:6])[1]).islands
+
+
+# ---- islands --------------------------------------------------------------------------------------
+
+
+def test_tensors_between_islands_stay_on_the_device(host: str) -> None:
+    model = small_models.two_islands()
+    interpreter, made = gpu(model, host)
+    same(interpreter, model, host)
+    first, second = tflgpu_plugin.report(made).islands
+    tensor = 6 * 5 * 4 * 4  # bytes of each of p, q, d and the sum
+    assert first.downloaded_bytes == tensor  # q, not p
+    assert (second.uploaded_bytes, second.device_inputs) == (tensor, 1)  # d, and p
+
+
+def test_an_island_that_the_cpu_and_another_island_read(host: str) -> None:
+    model = small_models.two_islands(read_by_both=True)
+    interpreter, made = gpu(model, host)
+    for seed in range(3):
+        same(interpreter, model, host, seed)
+    assert len(tflgpu_plugin.report(made).islands) >= 2
+    assert sum(island.device_inputs for island in tflgpu_plugin.report(made).islands) == 3
+
+
+@pytest.mark.parametrize("model", [small_models.shared_output, small_models.two_islands])
+def test_outputs_from_the_middle(host: str, model: Any) -> None:
+    interpreter, _ = gpu(model(), host)
+    same(interpreter, model(), host)
+
+
+def test_every_tensor_can_be_read_when_the_host_preserves_them(host: str) -> None:
+    if host == "tflite_runtime":
+        pytest.skip("tflite-runtime keeps no tensors inside a delegate's islands")
+    model = small_models.two_islands()
+    made = delegate(host)
+    ours = hosts.interpreter(
+        model, host, experimental_delegates=[made], experimental_preserve_all_tensors=True
+    )
+    theirs = hosts.interpreter(model, host, experimental_preserve_all_tensors=True)
+    for interpreter in (ours, theirs):
+        interpreter.allocate_tensors()
+        hosts.invoke(interpreter, [feeds(interpreter)])
+    for name in ("p", "q", "d", "sum"):
+        index = next(t["index"] for t in theirs.get_tensor_details() if t["name"] == name)
+        np.testing.assert_allclose(ours.get_tensor(index), theirs.get_tensor(index), atol=1e-5)
+
+
+# ---- shapes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernels", ["reference", "default"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        small_models.one_island,
+        small_models.two_islands,
+        small_models.resized_between_islands,
+        lambda: small_models.two_islands(read_by_both=True),
+    ],
+)
+def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """New shapes, also twice and back again, give the CPU's answers and stay on the GPU."""
+    model = build()
+    interpreter, made = gpu(model, host, kernels)
+    before = places(made)
+    for shape in [(1, 9, 7, 3), (3, 4, 4, 3), (1, 9, 7, 3), (1, 6, 5, 3)]:
+        index = interpreter.get_input_details()[0]["index"]
+        interpreter.resize_tensor_input(index, shape)
+        interpreter.allocate_tensors()
+        same(interpreter, model, host)
+        assert places(made) == before
+    assert all(island.runs for island in tflgpu_plugin.report(made).islands if island.live)
+
+
+def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
+    interpreter, made = gpu(small_models.one_island(), host)
+    interpreter.resize_tensor_input(0, (0, 8, 8, 3))
+    interpreter.allocate_tensors()
+    with pytest.raises(RuntimeError, match="These input shapes cannot run on the GPU: .*no elem"):
+        interpreter.invoke()
+    interpreter.resize_tensor_input(0, (1, 8, 8, 3))
+    interpreter.allocate_tensors()
+    same(interpreter, small_models.one_island(), host)
+    assert tflgpu_plugin.report(made).islands[-1].failures == 1
+
+
+def test_nodes_behind_a_shape_from_run_time_stay_on_the_cpu(host: str) -> None:
+    model = small_models.shape_at_run_time()
+    interpreter, made = gpu(model, host)
+    assert places(made) == {"again": "cpu", "dynamic": "cpu", "static": "gpu"}
+    reasons = [node.reason for node in tflgpu_plugin.report(made).nodes]
+    assert "shape that is only known when the model runs" in reasons[1]
+    feed = feeds(interpreter)
+    feed[1] = np.array([1, 9, 4, 3], np.int32)
+    reference = hosts.interpreter(model, host)
+    reference.allocate_tensors()
+    for got, wanted in zip(*(hosts.invoke(i, [feed])[0] for i in (interpreter, reference)), strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+# ---- state, branches ------------------------------------------------------------------------------
+
+
+def test_lstm_state_is_kept_and_reset(host: str) -> None:
+    model = small_models.lstm()
+    interpreter, made = gpu(model, host)
+    reference = hosts.interpreter(model, host)
+    reference.allocate_tensors()
+    assert set(places(made).values()) == {"gpu"}
+    for reset in (False, True):
+        if reset:
+            interpreter.reset_all_variables()
+            reference.reset_all_variables()
+        for seed in range(4):
+            values = feeds(interpreter, seed)
+            ours, theirs = (hosts.invoke(i, [values])[0][0] for i in (interpreter, reference))
+            np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+def test_branches_are_prepared_one_by_one(host: str) -> None:
+    model = small_models.branches()
+    interpreter, made = gpu(model, host)
+    reference = hosts.interpreter(model, host)
+    reference.allocate_tensors()
+    values = np.random.default_rng(0).uniform(-1, 1, (1, 5, 5, 3)).astype(np.float32)
+    for which in (True, False):
+        feed = [np.array(which), values]
+        ours, theirs = (hosts.invoke(i, [feed])[0][0] for i in (interpreter, reference))
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert {node.op for node in tflgpu_plugin.report(made).nodes} == {"IF", "CONV_2D"}
+
+
+# ---- report ---------------------------------------------------------------------------------------
+
+
+def test_what_the_host_takes_back_is_reported(host: str) -> None:
+    interpreter, made = gpu(small_models.one_island(), host)
+    assert tflgpu_plugin.report(made).count("reverted") == 0
+    del interpreter
+    gc.collect()
+    report = tflgpu_plugin.report(made)
+    assert (report.count("gpu"), report.count("reverted")) == (0, 2)
+    assert [island.live for island in report.islands] == [False]
+    assert "taken back" in str(report)
+
+
+def test_report_wants_a_delegate(host: str) -> None:
+    with pytest.raises(TypeError, match="takes a delegate of this plugin"):
+        tflgpu_plugin.report(object())
+
+
+# ---- the line, in fresh processes -----------------------------------------------------------------
+
+LINE = """
+import numpy as np
+from conformance import host as hosts
+from tests import small_models
+import tflgpu_plugin
+model = small_models.guide()
+for host in {hosts}:
+    api = hosts.module(host)
+    cpu = hosts.interpreter(model, host); cpu.allocate_tensors()
+    gpu = api.Interpreter(model_content=model, experimental_delegates=[{call}("tflgpu")])
+    gpu.allocate_tensors()
+    x = [np.ones((1, 8, 8, 3), np.float32)]
+    a, b = (hosts.invoke(i, [x])[0][0] for i in (cpu, gpu))
+    np.testing.assert_allclose(a, b, atol=1e-5)
+    assert tflgpu_plugin.last_report().runs == 1
+"""
+
+
+@pytest.mark.parametrize("call", ["api.load_delegate", "tflgpu_plugin.load_delegate"])
+def test_the_line_in_one_host(host: str, call: str) -> None:
+    run_python(LINE.format(hosts=[host], call=call))
+
+
+def test_the_line_in_both_hosts(host: str) -> None:
+    """In one process, in either import order."""
+    others = [other for other in HOSTS if other != host]
+    if not others:
+        pytest.skip("one host is installed")
+    run_python(LINE.format(hosts=[host, *others], call="api.load_delegate"))
+
+
+def test_without_an_adapter_load_delegate_says_what_to_install(host: str) -> None:
+    code = f"""
+import tflgpu_plugin
+from {host}.interpreter import load_delegate
+try:
+    load_delegate("tflgpu")
+except ValueError as error:
+    assert "No usable GPU adapter was found. Install a Vulkan driver" in str(error), error
+else:
+    raise SystemExit("no error")
+"""
+    run_python(code, VK_ICD_FILENAMES="/nonexistent", VK_DRIVER_FILES="/nonexistent")
