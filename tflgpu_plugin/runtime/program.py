@@ -29,9 +29,6 @@ USAGE = {
     "state": STORAGE | COPY_SRC | COPY_DST,
 }
 NAN_WORD = 0x7FC0_0000
-UPLOAD_SLICE = (
-    32 << 20
-)  # bytes packed before they are uploaded, so that peak memory stays near the weights' size
 
 
 def _owned(handle: Any, release: str) -> Any:
