@@ -3,7 +3,7 @@
 #   make demo        run MobileNet v1 on the CPU kernels and on the GPU, compare (MODEL= IMAGE= LABELS= for your own)
 #   make test        everything that must be green, with a counted list at the end
 #   make lint        formatting, lint, types
-#   make conformance the operator cases against the host's reference kernels (ARGS= goes to pytest)
+#   make conformance operators and real models against the CPU kernels (ARGS= goes to pytest)
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make docs        write the generated pages anew
@@ -24,7 +24,7 @@ lint: .venv/ready-dev
 	@$(BIN)/python tools/check.py format lint types
 
 conformance: .venv/ready-dev
-	@$(BIN)/python tools/check.py conformance -- $(ARGS)
+	@$(BIN)/python tools/check.py operators models -- $(ARGS)
 
 bench: .venv/ready
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -31,6 +31,10 @@ class Result:
     share: float = 0.0
 
 
+class HostRefuses(Exception):
+    """The host's own CPU kernels do not take this model; the text is a sentence."""
+
+
 def family_cases(family: str) -> list[Case]:
     """Cases of one family. Raises ModuleNotFoundError when it has no file."""
     return list(import_module(f"conformance.cases.{family}").CASES)
@@ -42,30 +46,23 @@ def accuracy(host_op: str) -> str:
 
 
 def bounds(case: Case, feeds: Sequence[Feed], outputs: Outputs) -> tolerance.Bound:
-    """The tolerance of a case: its op's class, accumulation length, and the magnitudes of these
-    inputs."""
+    """The tolerance of a case: its op's class, how many terms are summed, and their magnitude."""
     shapes = [None if i is None else i.shape for i in case.inputs]
     window = (int(case.options.get("filterHeight", 1)), int(case.options.get("filterWidth", 1)))
     terms = tolerance.accumulation(case.op, shapes, [o.shape for o in outputs], window)
-    constants = [i.data for i in case.inputs if i is not None and i.data is not None]
-    runtime = [_largest([feed[k] for feed in feeds]) for k in range(len(feeds[0]) if feeds else 0)]
-    fixed = [_largest([c]) for c in constants if c.dtype.kind == "f"]
-    term = float(np.prod([max(v, 1e-30) for v in (*runtime[:1], *(runtime[1:] + fixed)[:1])]))
-    largest = max([*runtime, *fixed], default=1.0)
-    if case.op not in ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "LSTM"):
-        term = largest  # sums of inputs, not of products
-    if case.op in ("SOFTMAX", "LOGISTIC", "TANH", "LSTM"):
-        term = max(1.0, term) if case.op == "LSTM" else 0.0
-    return tolerance.bound(accuracy(case.op), terms, term, largest)
+    runtime = [_largest([feed[k] for feed in feeds]) for k in range(len(feeds[0]))]
+    fixed = [_largest([i.data]) for i in case.inputs if i is not None and i.data is not None]
+    operands = [value for value in (*runtime, *fixed) if value is not None]
+    term = tolerance.magnitude(case.op, operands, terms)
+    return tolerance.bound(accuracy(case.op), terms, term, max(operands, default=1.0))
 
 
-def _largest(arrays: Sequence[Array]) -> float:
-    values = [
-        np.abs(a[np.isfinite(a)]).max()
-        for a in arrays
-        if a.dtype.kind == "f" and np.isfinite(a).any()
-    ]
-    return float(max(values, default=1.0))
+def _largest(arrays: Sequence[Array]) -> float | None:
+    """The largest finite magnitude; None when the arrays hold no floats."""
+    if arrays[0].dtype.kind != "f":
+        return None
+    finite = [np.abs(a[np.isfinite(a)]) for a in arrays]
+    return float(max((a.max() for a in finite if a.size), default=1.0))
 
 
 def judge(
@@ -119,10 +116,15 @@ def through_host(
     """Run a case in a host through our delegate, twice, and compare.
 
     The node must have run on the device both times, or must have been refused if the case says so.
+    Raises HostRefuses when this host cannot run the model at all.
     """
     feeds = host.case_feeds(case)
     model = models.build(case)
     name, kernels = host.oracle(model, name)
+    try:
+        expected = host.cached_on_cpu(model, feeds, name, kernels)
+    except (RuntimeError, ValueError) as error:
+        raise HostRefuses(f"{name} refuses this model: {' '.join(str(error).split())}") from error
     run = host.run_on_gpu(model, feeds, name, options, kernels)
     placement = run.placement
     if case.refused:
@@ -130,7 +132,6 @@ def through_host(
     if placement.on_gpu != 1 or placement.runs != (len(feeds),) or placement.failures:
         why = " ".join(placement.sentences) or str(placement)
         return Result(case, False, f"the node did not run on the GPU: {why}")
-    expected = host.cached_on_cpu(model, feeds, name, kernels)
     return judge(case, feeds, expected, run.outputs)
 
 

@@ -15,6 +15,7 @@ os.environ.setdefault("TFLGPU_FILL_NAN", "1")
 import pytest
 
 from conformance import host
+from tflgpu_plugin.runtime import adapter
 
 HOSTS = {"tflite": None, "tflite_runtime": "tflite_runtime", "ai_edge_litert": "ai_edge_litert"}
 
@@ -27,6 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "adapter: needs a GPU or a software adapter")
+    wanted = str(config.getoption("--host"))
+    if wanted not in HOSTS:
+        raise pytest.UsageError(f"--host cannot be {wanted}; it is one of {', '.join(HOSTS)}")
+    try:
+        adapter.select(config.getoption("--adapter"))
+    except adapter.NoAdapter as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -38,8 +46,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def host_name(pytestconfig: pytest.Config) -> str:
     """The host to test in, as a module name."""
     wanted = str(pytestconfig.getoption("--host"))
-    if wanted not in HOSTS:
-        raise pytest.UsageError(f"--host cannot be {wanted}; it is one of {', '.join(HOSTS)}")
     return HOSTS[wanted] or host.installed()[0]
 
 

@@ -25,11 +25,12 @@ SUBNORMAL = 2.0**-125  # arithmetic on a device may flush values below 2**-126 t
 
 @dataclass(frozen=True)
 class Accuracy:
-    """One class. ULP allowed: `ulp + per_term * accumulation + per_magnitude * largest input`.
+    """One class. ULP allowed: `ulp + per_term * n + per_magnitude * largest input`, n terms being
+    summed.
 
-    Floor: `floor * UNIT * accumulation * magnitude`, the magnitude being that of one summed term.
-    Rounding errors of n random terms add up to about n * UNIT * term in each of the two sums
-    compared.
+    Floor: `floor * UNIT * (n + 4) * term`, for terms of that magnitude: rounding errors of a
+    running sum of n terms with random signs add up to a fraction of n * UNIT * term. Terms of one
+    sign give a result of n terms' magnitude, whose error the ULP part bounds.
     """
 
     ulp: float
@@ -41,9 +42,9 @@ class Accuracy:
 CLASSES: dict[str, Accuracy] = {
     "exact": Accuracy(0),
     "elementwise": Accuracy(1),
-    "transcendental": Accuracy(34, per_term=3, per_magnitude=2, floor=2),
-    "accumulate": Accuracy(2, per_term=2, floor=4),
-    "reduction": Accuracy(2, per_term=1, floor=4),
+    "transcendental": Accuracy(34, per_term=0.5, per_magnitude=2),
+    "accumulate": Accuracy(8, per_term=0.5, floor=3),
+    "reduction": Accuracy(8, per_term=0.5, floor=3),
 }
 
 
@@ -78,17 +79,15 @@ class Verdict:
         )
 
 
-def bound(accuracy: str, accumulation: int = 1, term: float = 1.0, largest: float = 1.0) -> Bound:
-    """The bound of a class for this accumulation length, magnitude of one term and largest input
-    magnitude."""
+def bound(accuracy: str, terms: int = 1, term: float = 1.0, largest: float = 1.0) -> Bound:
+    """The bound of a class for sums of `terms` values of magnitude `term`, and this largest
+    input."""
     row = CLASSES[accuracy]
-    ulp = (
-        row.ulp
-        + row.per_term * (accumulation if accumulation > 1 else 0)
-        + row.per_magnitude * largest
-    )
-    smallest = 0.0 if accuracy == "exact" else SUBNORMAL
-    return Bound(ulp, max(smallest, row.floor * UNIT * accumulation * term))
+    if accuracy == "exact":
+        return Bound(0.0, 0.0)
+    summed = terms if terms > 1 else 0
+    ulp = row.ulp + row.per_term * summed + row.per_magnitude * largest
+    return Bound(ulp, max(SUBNORMAL, row.floor * UNIT * (terms + 4) * term))
 
 
 def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:
@@ -138,15 +137,20 @@ def _floats(expected: Array, got: Array, allowed: Bound) -> Verdict:
     return Verdict(largest <= 1.0, largest, index, float(wanted[worst]), float(found[worst]), ulp)
 
 
+PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "LSTM")
+MEANS = ("AVERAGE_POOL_2D", "MEAN")
+
+
 def accumulation(
     host_op: str, inputs: Sequence[Shape | None], outputs: Sequence[Shape], window: Shape = ()
 ) -> int:
-    """How many terms one output element sums, by TFLite operator. `window` is the filter of a
-    pooling."""
-    weights = next((s for s in inputs[1:] if s is not None), ())
-    if host_op in ("CONV_2D", "TRANSPOSE_CONV"):
-        return prod(_weights(host_op, inputs)[1:])
-    if host_op == "DEPTHWISE_CONV_2D":
+    """How many terms one output element sums, by TFLite operator. `window` is a pooling's
+    filter."""
+    first = inputs[0] or (1,)
+    weights = (inputs[1] if len(inputs) > 1 else None) or (1,)
+    if host_op in ("CONV_2D", "TRANSPOSE_CONV"):  # [O, H, W, I]
+        return prod(weights[1:])
+    if host_op == "DEPTHWISE_CONV_2D":  # [1, H, W, O]
         return prod(weights[:-1])
     if host_op == "FULLY_CONNECTED":
         return int(weights[-1])
@@ -154,16 +158,19 @@ def accumulation(
         return int((inputs[2] or (1,))[-1])
     if host_op == "AVERAGE_POOL_2D":
         return prod(window)
-    if host_op in ("MEAN", "SUM"):
-        return max(1, prod(inputs[0] or ()) // max(1, prod(outputs[0])))
+    if host_op == "MEAN":
+        return max(1, prod(first) // max(1, prod(outputs[0])))
     if host_op == "SOFTMAX":
-        return int((inputs[0] or (1,))[-1])
-    if (
-        host_op == "RESIZE_BILINEAR"
-    ):  # the place is index * scale, so its rounding grows with the extent
-        return max((inputs[0] or (1,))[1:3] or (1,))
+        return int(first[-1])
+    if host_op == "RESIZE_BILINEAR":  # a place is index * scale: its rounding grows with the extent
+        return max(*first[1:3], *outputs[0][1:3])
     return 1
 
 
-def _weights(host_op: str, inputs: Sequence[Shape | None]) -> Shape:
-    return inputs[1] or (1,)
+def magnitude(host_op: str, operands: Sequence[float], terms: int) -> float:
+    """Magnitude of one summed term, given the largest value of each float operand, runtime ones
+    first."""
+    largest = max(operands, default=1.0)
+    if host_op in PRODUCTS and len(operands) > 1:
+        return operands[0] * operands[1]
+    return largest / terms if host_op in MEANS else largest

@@ -16,6 +16,7 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "adapter: needs a GPU, or the software adapter lavapipe")
+    config.addinivalue_line("markers", "wheel: builds and installs the wheel")
 
 
 @cache

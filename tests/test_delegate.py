@@ -58,7 +58,7 @@ def places(made: Any) -> dict[str, str]:
     return {node.name: node.where for node in tflgpu_plugin.report(made).nodes}
 
 
-# ---- what is claimed and said ---------------------------------------------------------------------
+# ---- what is claimed and said -------------------------------------------------------------------
 
 
 def test_the_guides_example(host: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +114,7 @@ def test_a_second_prepare_is_quiet(host: str, capfd: pytest.CaptureFixture[str])
     assert capfd.readouterr().err.count("op code #99") == 1
 
 
-# ---- options --------------------------------------------------------------------------------------
+# ---- options ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("excluded", ["MEAN", "mean", "1"])
@@ -155,7 +155,7 @@ def test_the_adapter_by_name(host: str) -> None:
     assert tflgpu_plugin.report(gpu(small_models.guide(), host, adapter=name[:6])[1]).islands
 
 
-# ---- islands --------------------------------------------------------------------------------------
+# ---- islands ------------------------------------------------------------------------------------
 
 
 def test_tensors_between_islands_stay_on_the_device(host: str) -> None:
@@ -200,7 +200,7 @@ def test_every_tensor_can_be_read_when_the_host_preserves_them(host: str) -> Non
         np.testing.assert_allclose(ours.get_tensor(index), theirs.get_tensor(index), atol=1e-5)
 
 
-# ---- shapes ---------------------------------------------------------------------------------------
+# ---- shapes -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernels", ["reference", "default"])
@@ -249,11 +249,13 @@ def test_nodes_behind_a_shape_from_run_time_stay_on_the_cpu(host: str) -> None:
     feed[1] = np.array([1, 9, 4, 3], np.int32)
     reference = hosts.interpreter(model, host)
     reference.allocate_tensors()
-    for got, wanted in zip(*(hosts.invoke(i, [feed])[0] for i in (interpreter, reference)), strict=True):
+    for got, wanted in zip(
+        *(hosts.invoke(i, [feed])[0] for i in (interpreter, reference)), strict=True
+    ):
         np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
-# ---- state, branches ------------------------------------------------------------------------------
+# ---- state, branches ----------------------------------------------------------------------------
 
 
 def test_lstm_state_is_kept_and_reset(host: str) -> None:
@@ -285,7 +287,7 @@ def test_branches_are_prepared_one_by_one(host: str) -> None:
     assert {node.op for node in tflgpu_plugin.report(made).nodes} == {"IF", "CONV_2D"}
 
 
-# ---- report ---------------------------------------------------------------------------------------
+# ---- report -------------------------------------------------------------------------------------
 
 
 def test_what_the_host_takes_back_is_reported(host: str) -> None:
@@ -304,7 +306,7 @@ def test_report_wants_a_delegate(host: str) -> None:
         tflgpu_plugin.report(object())
 
 
-# ---- the line, in fresh processes -----------------------------------------------------------------
+# ---- the line, in fresh processes ---------------------------------------------------------------
 
 LINE = """
 import numpy as np

@@ -16,6 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
+SHADERS, TOTALITY = "tests/test_shader_lint.py", "tests/test_totality.py"
+OPERATORS, MODELS = "conformance/test_ops.py", "conformance/test_models.py"
 CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools")
 
 # One process per core, each with the software driver on its own thread: the quickest on small
@@ -41,10 +43,8 @@ def _python_files(_: str) -> str:
 
 
 def _mypy(output: str) -> str:
-    found = re.search(
-        r"\((?:checked|no issues found in) (\d+) source|no issues found in (\d+)", output
-    )
-    return f"{next(n for n in found.groups() if n)} files" if found else "?"
+    found = re.search(r"(\d+) source files", output)
+    return f"{found[1]} files" if found else "?"
 
 
 def _pytest_summary(output: str) -> str:
@@ -57,7 +57,7 @@ def _pytest(name: str, what: str, *arguments: str, mark: str = "") -> Step:
     command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     if mark:
         command += ["-m", mark]
-    environment = NO_ADAPTER if name == "unit" else ON_ADAPTER
+    environment = NO_ADAPTER if name in ("shaders", "totality", "unit") else ON_ADAPTER
     return Step(name, what, tuple(command), _pytest_summary, environment)
 
 
@@ -65,20 +65,18 @@ def steps() -> list[Step]:
     """All steps in order: cheap ones first."""
     parallel = ("-n", str(os.cpu_count() or 1))
     ruff = (PYTHON, "-m", "ruff")
+    others = ("tests", f"--ignore={SHADERS}", f"--ignore={TOTALITY}", *parallel)
     return [
         Step("format", "ruff format", (*ruff, "format", "--check", *CODE), _python_files, {}),
         Step("lint", "ruff", (*ruff, "check", *CODE), _python_files, {}),
         Step("types", "mypy --strict", (PYTHON, "tools/typecheck.py"), _mypy, {}),
-        _pytest(
-            "unit",
-            "tests that need no adapter",
-            "tests",
-            *parallel,
-            mark="not adapter and not wheel",
-        ),
-        _pytest("adapter", "tests on the adapter", "tests", *parallel, mark="adapter"),
-        _pytest("conformance", "operators and models against the CPU", "conformance", *parallel),
-        _pytest("wheel", "the wheel, built, checked, installed", "tests", mark="wheel"),
+        _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel),
+        _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel),
+        _pytest("unit", "other tests, no adapter", *others, mark="not adapter and not wheel"),
+        _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
+        _pytest("operators", "operators against the CPU, case by case", OPERATORS, *parallel),
+        _pytest("models", "real models against the CPU", MODELS, *parallel),
+        _pytest("wheel", "the wheel: built, checked, installed", "tests", mark="wheel"),
     ]
 
 
@@ -117,7 +115,7 @@ def main(arguments: list[str]) -> int:
     print("\n== What ran")
     for name, (ok, counted, seconds) in results.items():
         state = "ok  " if ok else "FAIL"
-        print(f"{state}  {name:<12} {known[name].what:<40} {counted}  [{seconds:.0f} s]")
+        print(f"{state}  {name:<12} {known[name].what:<48} {counted}  [{seconds:.0f} s]")
     failed = [name for name, (ok, *_) in results.items() if not ok]
     print(f"Failed: {', '.join(failed)}." if failed else f"All {len(results)} steps passed.")
     return bool(failed)

@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 stage=${1:-run}
+VULKAN="mesa-vulkan-drivers libvulkan1"
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -26,8 +27,8 @@ install_system() {
         exit 1
     fi
     say "$reason Installing: $*"
-    $as_root apt-get update -qq >&2
-    $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+    $as_root apt-get update -qq >/dev/null
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 # The interpreter: PYTHON if given; 3.11 and 3.10 first, since tflite-runtime has wheels for them only.
@@ -43,15 +44,28 @@ find_python() {
     exit 1
 }
 
-make_environment() {
-    python=$(find_python)
-    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+# What the system lacks, all asked for at once. The adapter itself is looked for later, with the package.
+make_system() {
+    reason=
+    missing=
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-        install_system "Python $version cannot make virtual environments." "python$version-venv"
+        reason="Python $version cannot make virtual environments."
+        missing="python$version-venv"
     fi
     if ! command -v cc >/dev/null 2>&1 && ! command -v gcc >/dev/null 2>&1; then
-        install_system "There is no C compiler." gcc libc6-dev
+        reason="$reason There is no C compiler."
+        missing="$missing gcc libc6-dev"
     fi
+    if [ "$(uname -s)" = Linux ] &&
+        ! "$python" -c 'import ctypes; ctypes.CDLL("libvulkan.so.1")' 2>/dev/null; then
+        reason="$reason There is no Vulkan loader."
+        missing="$missing $VULKAN"
+    fi
+    # shellcheck disable=SC2086  # a list of words
+    if [ -n "$missing" ]; then install_system "${reason# }" $missing; fi
+}
+
+make_environment() {
     .venv/bin/python -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear .venv
     case $version in
     3.1[01]) ;;
@@ -69,7 +83,8 @@ adapter_found() { .venv/bin/tflgpu info >/dev/null 2>&1; }
 make_adapter() {
     adapter_found && return
     if [ "$(uname -s)" = Linux ]; then
-        install_system "No GPU adapter was found." mesa-vulkan-drivers libvulkan1
+        # shellcheck disable=SC2086
+        install_system "No GPU adapter was found." $VULKAN
     fi
     adapter_found && return
     .venv/bin/tflgpu info >&2
@@ -77,6 +92,9 @@ make_adapter() {
     exit 1
 }
 
+python=$(find_python)
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+make_system
 make_environment
 make_adapter
 touch .venv/ready

@@ -58,11 +58,11 @@ BORDERS = [
     depthwise("3x3 stride 2 valid", (1, 9, 8, 4), (3, 3), "VALID", stride=(2, 2)),
     depthwise("3x3 stride 2 valid, odd", (1, 8, 9, 4), (3, 3), "VALID", stride=(2, 2)),
     depthwise("3x3 no bias", (1, 6, 6, 4), (3, 3), bias=False),
-    depthwise("3x3 runtime weights", (1, 6, 6, 6), (3, 3), constant_weights=False),
-    depthwise("stride 2 runtime weights", (1, 6, 6, 6), (3, 3), "SAME", (2, 2), constant_weights=False),
+    depthwise("runtime", (1, 6, 6, 6), (3, 3), constant_weights=False),
+    depthwise("runtime, stride 2", (1, 6, 6, 6), (3, 3), "SAME", (2, 2), constant_weights=False),
     depthwise("more than 65,536 places", (1, 257, 257, 1), (3, 3)),
     depthwise("many channels", (1, 2, 2, 515), (3, 3)),
-]  # fmt: skip
+]
 DILATED = [
     depthwise("3x3 dilation 2", (1, 9, 10, 4), (3, 3), dilation=(2, 2)),
     depthwise("3x3 dilation 2 by 4", (1, 17, 15, 5), (3, 3), dilation=(2, 4)),
@@ -81,7 +81,7 @@ WINDOWS = [
     depthwise("stride over kernel", (1, 11, 11, 4), (2, 2), "VALID", stride=(5, 5)),
     depthwise("global window", (2, 7, 7, 8), (7, 7), "VALID"),
     depthwise("global, runtime weights", (1, 7, 7, 6), (7, 7), "VALID", constant_weights=False),
-]  # fmt: skip
+]
 MULTIPLIED = [
     depthwise(f"{m} filters for each of {x[3]}", x, k, "SAME", s, multiplier=m, activation="RELU")
     for x, k, s, m in (

@@ -46,6 +46,7 @@ LONG = [
     fully("long rows", (1, 1001), (10, 1001), scale=0.1),
     fully("many outputs", (1, 16), (1003, 16)),
     fully("more than 65,536 inputs", (1, 65_540), (2, 65_540), scale=0.02),
+    fully("nine rows of more than 65,536", (9, 65_540), (2, 65_540), scale=0.02),
     fully("more than 65,536 rows", (65_540, 4), (1, 4)),
 ]
 RANKS = [

@@ -1,4 +1,7 @@
-"""TRANSPOSE_CONV: phases of the strides, padding against the given output shape, bias, channels."""
+"""TRANSPOSE_CONV: phases of the strides, padding against the given output shape, bias, channels.
+
+The output shapes are those that every host takes; older ones take any.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +44,6 @@ PADDING = [
     transposed("same, odd output", (1, 4, 5, 4), (4, 3, 3, 4), (7, 9)),
     transposed("valid", (1, 4, 5, 4), (4, 3, 3, 4), (9, 11), "VALID"),
     transposed("valid, longer output", (1, 4, 5, 4), (4, 3, 3, 4), (10, 12), "VALID"),
-    transposed("valid, shorter output", (1, 4, 5, 4), (4, 3, 3, 4), (6, 7), "VALID"),
-    transposed("same, output of another size", (1, 4, 5, 4), (4, 3, 3, 4), (11, 6)),
-    transposed("valid, output below kernel", (1, 2, 2, 4), (4, 8, 7, 4), (1, 2), "VALID", (4, 3)),
 ]
 STRIDES = [
     transposed("stride 1", (1, 4, 5, 4), (4, 3, 3, 4), (4, 5), stride=(1, 1)),
@@ -51,7 +51,6 @@ STRIDES = [
     transposed("stride 3 by 2", (1, 4, 5, 4), (4, 3, 3, 4), (12, 10), stride=(3, 2)),
     transposed("stride over kernel", (1, 3, 4, 4), (5, 2, 2, 4), (15, 12), stride=(5, 3)),
     transposed("stride over kernel, valid", (1, 3, 4, 4), (5, 2, 2, 4), (12, 11), "VALID", (5, 3)),
-    transposed("stride over output", (1, 1, 1, 4), (5, 3, 3, 4), (3, 2), "VALID", (4, 4)),
     transposed("8 times up", (1, 3, 3, 5), (5, 16, 16, 5), (24, 24), stride=(8, 8)),
     transposed("2x2 stride 2", (1, 7, 6, 8), (4, 2, 2, 8), (14, 12), "VALID"),
     transposed("4x4 stride 2", (3, 7, 6, 8), (4, 4, 4, 8), (14, 12)),
@@ -61,12 +60,16 @@ OTHERS = [
     transposed("three images with bias", (3, 4, 5, 6), (9, 3, 3, 6), (8, 10), bias=True),
     transposed("runtime weights", (1, 4, 5, 6), (9, 3, 3, 6), (8, 10), constant_weights=False),
     transposed("more than 65,536 places", (1, 129, 129, 1), (1, 2, 2, 1), (258, 258)),
-]  # fmt: skip
+]
 REFUSED = [
     Case(
-        "runtime output shape", "TRANSPOSE_CONV", 1,
-        (Input((4,), "i32", low=4, high=4), constant(seeded(4, 3, 3, 4)), Input((1, 2, 2, 4))),
-        "TransposeConvOptions", {"padding": "SAME", "strideH": 2, "strideW": 2}, refused=True,
+        "runtime output shape",
+        "TRANSPOSE_CONV",
+        1,
+        (Input((4,), "i32", low=4, high=4), constant(seeded(4, 3, 3, 4)), Input((4, 2, 2, 4))),
+        "TransposeConvOptions",
+        {"padding": "SAME", "strideH": 2, "strideW": 2},
+        refused=True,
     ),
-]  # fmt: skip
+]
 CASES = CHANNELS + PADDING + STRIDES + OTHERS + REFUSED

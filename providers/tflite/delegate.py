@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin import engine, native
-from tflgpu_plugin.engine import BuildError, Claim, Island
+from tflgpu_plugin.engine import BuildError, Island
 from tflgpu_plugin.graph import Shape
 from tflgpu_plugin.options import OptionError, parse
-from tflgpu_plugin.reports import NodeReport
+from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import NoAdapter
 from tflgpu_plugin.runtime.program import Instance
@@ -26,14 +29,19 @@ from . import codes, messages, reader, records
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, reader.HostError)
 
 _connected: list[Any] = []  # the callbacks that native code points to; never emptied
+_connecting = threading.Lock()
 
 
 def connect() -> None:
     """Register the callbacks with the shared library, once; they are cleared before Python goes
     down.
     """
-    if _connected:
-        return
+    with _connecting:
+        if not _connected:
+            _connect()
+
+
+def _connect() -> None:
     ffi, lib = native.ffi, native.lib
     callbacks = ffi.new("tg_tflite_callbacks *")
     functions = {"create": _on_create, "prepare": _on_prepare, "build": _on_build}
@@ -113,30 +121,79 @@ def prepare(delegate: records.Delegate, pointer: Any, context: Any) -> None:
     """Claim what can run of the host's graph. What fails here leaves the nodes on the CPU, with a
     warning; only a host that does not keep to its own grouping makes this raise.
     """
-    records.sweep()
     delegate.pointer = pointer
-    rows: list[records.HostRow] = []
-    placed: list[records.Placed] = []
+    address = int(native.ffi.cast("uintptr_t", context))
+    prepared = records.Prepared(address, [], [])
     try:
         host = reader.read(native.ffi, context)
-        rows = [
-            (node.id, node.host_op, node.name, host.codes[node.id])
-            for node in host.graph.nodes
-            if host.codes[node.id] != codes.DELEGATE
-        ]
-        claim = engine.claim(host.graph, delegate.options, lambda ids: _preview(context, ids))
-        placed = [_place(pointer, island, claim, host.fused) for island in claim.islands]
-        refusals = claim.refusals
+        prepared.nodes = _unclaimed(host)
+        earlier = delegate.earlier(address) if reader.had(context, pointer) else None
+        if earlier is not None and earlier.same_nodes(prepared):
+            _place_again(prepared, earlier, delegate)
+        else:
+            _place_new(prepared, host, delegate, pointer, context)
     except Exception as error:
-        placed, refusals = [], dict.fromkeys((row[0] for row in rows), _sentence(error))
+        prepared.placed, prepared.nodes = [], _refused(prepared.nodes, _sentence(error))
         messages.line(f"WARNING: nothing of this model runs on the GPU. {_sentence(error)}")
-    if placed:
-        kernels = native.ffi.new("tg_kernel *[]", [one.kernel for one in placed])
-        native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(placed))
-    records.keep(placed)
-    nodes = records.decided(rows, refusals)
-    delegate.replace(records.Prepared(int(native.ffi.cast("uintptr_t", context)), nodes, placed))
-    _tell(delegate, nodes)
+    if prepared.placed:
+        kernels = native.ffi.new("tg_kernel *[]", [one.kernel for one in prepared.placed])
+        native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(prepared.placed))
+    delegate.replace(prepared)
+    records.sweep()
+    _tell(delegate, prepared.nodes)
+
+
+def _unclaimed(host: reader.HostGraph) -> list[NodeReport]:
+    """The host's nodes, less those of other delegates."""
+    return [
+        NodeReport(node.id, node.host_op, node.name, CPU, code=host.codes[node.id])
+        for node in host.graph.nodes
+        if host.codes[node.id] != codes.DELEGATE
+    ]
+
+
+def _refused(nodes: Sequence[NodeReport], sentence: str) -> list[NodeReport]:
+    return [replace(node, where=CPU, reason=sentence) for node in nodes]
+
+
+def _place_new(
+    prepared: records.Prepared,
+    host: reader.HostGraph,
+    delegate: records.Delegate,
+    pointer: Any,
+    context: Any,
+) -> None:
+    claim = engine.claim(host.graph, delegate.options, lambda ids: _preview(context, ids))
+    for island in claim.islands:
+        others = (other.graph.inputs for other in claim.islands if other is not island)
+        # Users who ask the host not to fuse nodes want to read every tensor: none may stay on the
+        # device.
+        stays = {t for inputs in others for t in inputs} if host.fused else set()
+        prepared.placed.append(_place(pointer, island, stays))
+    prepared.nodes = [
+        replace(
+            node,
+            where=CPU if node.id in claim.refusals else GPU,
+            reason=claim.refusals.get(node.id),
+        )
+        for node in prepared.nodes
+    ]
+
+
+def _place_again(
+    prepared: records.Prepared, earlier: records.Prepared, delegate: records.Delegate
+) -> None:
+    """The same islands as before. A host that undoes delegation for a resize prepares again while
+    its inner shapes are still the old ones, and breaks when the nodes differ (tflite-runtime 2.14
+    with XNNPACK beside us); kernels are built for the new shapes when it has worked them out.
+    """
+    for old in earlier.placed:
+        island = old.island
+        if island is None or native.lib.tg_device_is_lost(island.device.handle):
+            island = Island(old.nodes, old.graph, adapter.open_device(delegate.adapter))
+        prepared.placed.append(_place(delegate.pointer, island, old.stays))
+        prepared.placed[-1].recent = old.recent
+    prepared.nodes = earlier.nodes
 
 
 def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
@@ -150,34 +207,28 @@ def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
     return list(found.values())
 
 
-def _place(pointer: Any, island: Island, claim: Claim, fused: bool) -> records.Placed:
-    """The native kernel of an island, with its first plan."""
+def _place(pointer: Any, island: Island, stays: AbstractSet[int]) -> records.Placed:
+    """The native kernel of an island, with its first plan. Outputs in `stays` are left on the
+    device until the host asks for them.
+    """
     ffi, graph = native.ffi, island.graph
-    read_by_others = {
-        t for other in claim.islands if other is not island for t in other.graph.inputs
-    }
     spec = ffi.new("tg_kernel_spec *")
     lists = {
-        "nodes": island.nodes,
-        "inputs": graph.inputs,
-        "outputs": graph.outputs,
-        "states": [before for before, _ in graph.states],
+        "node": island.nodes,
+        "input": graph.inputs,
+        "output": graph.outputs,
+        "state": [before for before, _ in graph.states],
     }
-    alive = []
-    for name, values in lists.items():
-        array = ffi.new("int32_t[]", list(values))
-        alive.append(array)
-        setattr(spec, name, array)
-        setattr(spec, f"{name.removesuffix('s')}_count", len(values))
-    # Users who ask the host not to fuse nodes want to read every tensor, so none may stay on the
-    # device.
-    stays = ffi.new("uint8_t[]", [int(fused and t in read_by_others) for t in graph.outputs])
-    spec.stays, spec.number = stays, island.number
-    kernel = ffi.gc(
-        native.call(native.lib.tg_kernel_create, pointer, spec), native.lib.tg_kernel_release
-    )
+    arrays = {name: ffi.new("int32_t[]", list(values)) for name, values in lists.items()}
+    for name, array in arrays.items():
+        setattr(spec, f"{name}s", array)
+        setattr(spec, f"{name}_count", len(array))
+    flags = ffi.new("uint8_t[]", [int(t in stays) for t in graph.outputs])
+    spec.stays, spec.number = flags, island.number
+    made = native.call(native.lib.tg_kernel_create, pointer, spec)
+    kernel = ffi.gc(made, native.lib.tg_kernel_release)
     _add(kernel, [graph.shape(t) for t in graph.inputs], island.instance)
-    return records.Placed(island, kernel)
+    return records.Placed(island, kernel, stays)
 
 
 def _add(
@@ -221,13 +272,9 @@ def build(number: int, kernel: Any, context: Any) -> None:
         raise BuildError(
             (), "This part of the model was taken out of the delegate; make a new interpreter."
         )
-    island = placed.island
-    shapes = reader.present_shapes(context, island.graph.inputs)
-    if shapes == [island.graph.shape(t) for t in island.graph.inputs]:
-        _add(kernel, shapes, island.instance)
-        return
+    shapes = tuple(reader.present_shapes(context, placed.graph.inputs))
     try:
-        instance = island.rebuild(shapes)
+        instance = placed.instance(shapes)
     except BuildError as error:
         _add(kernel, shapes, None, error.sentence)
     else:

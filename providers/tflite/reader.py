@@ -108,6 +108,14 @@ def present_shapes(context: Any, tensors: Iterable[int]) -> list[Shape]:
     return [_ints(context.tensors[t].dims) for t in tensors]
 
 
+def had(context: Any, delegate: Any) -> bool:
+    """This delegate has been in this graph before: hosts leave its mark on tensors when they undo
+    delegation, and new graphs have none.
+    """
+    tensors = (context.tensors[k] for k in range(context.tensor_count))
+    return any(tensor.delegate == delegate for tensor in tensors)
+
+
 def ints(ffi: Any, values: Sequence[int]) -> Any:
     """A tgl_ints of these values, owned by Python."""
     made = ffi.new("tgl_ints *", {"data": list(values)})

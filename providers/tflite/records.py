@@ -9,46 +9,67 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tflgpu_plugin import native
-from tflgpu_plugin.engine import Island
+from tflgpu_plugin.engine import BuildError, Instance, Island
+from tflgpu_plugin.graph import Graph, Shape
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.reports import (
-    CPU,
-    GPU,
-    REVERTED,
-    AdapterReport,
-    IslandReport,
-    NodeReport,
-    Report,
-)
+from tflgpu_plugin.reports import GPU, REVERTED, AdapterReport, IslandReport, NodeReport, Report
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
+RECENT = 8  # plans that native code keeps for a kernel
 
-@dataclass
+
+@dataclass(repr=False)
 class Placed:
-    """An island and the native kernel that runs it; `island` goes when the host has freed the
-    kernel.
+    """An island and the native kernel that runs it. `island` and `recent` (instances by input
+    shapes) hold device memory; they go when the host has freed the kernel, `graph` stays.
     """
 
     island: Island | None
     kernel: Any
+    stays: AbstractSet[int]
+    graph: Graph = field(init=False)
     number: int = field(init=False)
     nodes: tuple[int, ...] = field(init=False)
     weight_bytes: int = field(init=False)
     pool_bytes: int = field(init=False)
+    recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
+    final: Any = None  # the state when the kernel was let go
 
     def __post_init__(self) -> None:
         assert self.island is not None
         plan = self.island.instance.plan
+        self.graph = self.island.graph
         self.number, self.nodes = self.island.number, self.island.nodes
         self.weight_bytes, self.pool_bytes = plan.bytes_of("weights"), plan.bytes_of("pool")
 
+    def instance(self, shapes: tuple[Shape, ...]) -> Instance:
+        """What runs the island for these input shapes. Raises BuildError with a sentence."""
+        if self.island is None:
+            raise BuildError((), "This part of the model is closed; make a new interpreter.")
+        if shapes == tuple(self.graph.shape(t) for t in self.graph.inputs):
+            return self.island.instance
+        found = self.recent.pop(shapes, None) or self.island.rebuild(shapes)
+        self.recent[shapes] = found
+        while len(self.recent) > RECENT:
+            self.recent.popitem(last=False)
+        return found
+
+    def let_go(self) -> None:
+        """Free the device memory that Python holds, and the kernel, which holds the delegate."""
+        self.final = self.state()
+        self.island, self.kernel = None, None
+        self.recent = OrderedDict()
+
     def state(self) -> Any:
         """tg_kernel_state, counted in native code."""
+        if self.final is not None:
+            return self.final
         out = native.ffi.new("tg_kernel_state *")
         native.lib.tg_kernel_get_state(self.kernel, out)
         return out
@@ -85,6 +106,11 @@ class Prepared:
     nodes: list[NodeReport]
     placed: list[Placed]
 
+    def same_nodes(self, other: Prepared) -> bool:
+        """Both have the same nodes of the host, wherever these run."""
+        mine, theirs = ([(n.id, n.op, n.name) for n in p.nodes] for p in (self, other))
+        return mine == theirs
+
     @property
     def dead(self) -> bool:
         """Something was claimed, and the host has freed all of it."""
@@ -102,12 +128,17 @@ class Delegate:
     prepared: list[Prepared] = field(default_factory=list)
     told: set[str] = field(default_factory=set)  # texts already printed
 
+    def earlier(self, context: int) -> Prepared | None:
+        """What the host graph of this context was given last."""
+        return next((p for p in self.prepared if p.context == context), None)
+
     def replace(self, prepared: Prepared) -> None:
         """Record what a host graph was given; an earlier record of the same graph, and those of
         closed ones, go.
         """
         self.prepared = [p for p in self.prepared if p.context != prepared.context and not p.dead]
         self.prepared.append(prepared)
+        _kernels.update({one.number: one for one in prepared.placed})
 
     def report(self) -> Report:
         """As of now."""
@@ -151,11 +182,6 @@ def delegate(number: int) -> Delegate:
     return found
 
 
-def keep(placed: Sequence[Placed]) -> None:
-    """From now on the host may ask to rebuild these."""
-    _kernels.update({one.number: one for one in placed})
-
-
 def placed(number: int) -> Placed | None:
     """The kernel of this number, None when it is gone."""
     return _kernels.get(number)
@@ -167,7 +193,7 @@ def sweep() -> None:
     """
     for number, one in list(_kernels.items()):
         if one.dead:
-            one.island = None
+            one.let_go()
             _kernels.pop(number, None)
     for number, one_delegate in list(_delegates.items()):
         pointer = one_delegate.pointer
@@ -193,14 +219,3 @@ def last_report() -> Report | None:
     sweep()
     newest: Delegate | None = getattr(_thread, "newest", None)
     return newest.report() if newest else None
-
-
-HostRow = tuple[int, str, str, int]  # id, op, name, code of a host's node
-
-
-def decided(host_nodes: Sequence[HostRow], refusals: dict[int, str]) -> list[NodeReport]:
-    """Reports of nodes after a claim."""
-    return [
-        NodeReport(i, op, name, CPU if i in refusals else GPU, refusals.get(i), code=code)
-        for i, op, name, code in host_nodes
-    ]

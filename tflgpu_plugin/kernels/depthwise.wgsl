@@ -1,12 +1,12 @@
 // Depthwise convolution. Weights lie as [quad][tap] of vec4 over output channels; lanes are neighbouring places.
 //
 // Variant `form`: "rows" (3x3, stride 1, any dilation) and "rows2" (3x3, stride 2) walk down `pixels` columns and keep
-// partial sums of the open output rows, so that each input row is read once per thread; "taps" is any window, `pixels`
-// places per thread; "multiplied" is "taps" where output channel o reads input channel o / multiplier.
-// `shared`: the weights of a quad are loaded once per group of 8 invocations (row forms only).
+// partial sums of the open output rows, so that each input row is read once per thread; "span" makes `pixels` places of
+// one row with a window `width` wide, so that neighbours share what they read; "taps" is any window, `pixels` places per
+// thread; "multiplied" is "taps" where output channel o reads input channel o / multiplier.
+// `shared`: weights are loaded once per group of 8 invocations (not with "taps").
+{% set columns = (pixels - 1) * stride + width %}
 {% if form in ("rows", "rows2") %}
-{% set columns = pixels + 2 if form == "rows" else 2 * pixels + 1 %}
-{% set stride = 1 if form == "rows" else 2 %}
 {% macro load_row(name) %}
       let ok_{{ name }} = u32({{ name }}) < extent_in.x;  // a negative place wraps to a large one
       let at_{{ name }} = x_base + select(0u, u32({{ name }}), ok_{{ name }}) * extent_in.y;
@@ -93,6 +93,62 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
     }
   }
+}
+{% elif form == "span" %}
+@compute @workgroup_size({{ lanes }})
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
+{%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
+  let wi = group_id(wid);
+  let quad = wi.y;
+  let batch = min(wi.z, p.batch - 1u);
+  let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
+{% if shared %}
+  let base = sid - sid % 8u;
+  let tap = min(lid % 8u, {{ width - 1 }}u);
+{% endif %}
+  // Columns of one thread lie `dilation` apart (1 with a stride), so that they share their taps.
+  let extent_in = vec2u(p.in_h, p.in_w);
+  let kernel_h = p.kernel_h;
+  let dilation = vec2u(p.dilation_h, p.dilation_w);
+  let zero = select(0u, p.off_x ^ p.off_w, kernel_h == 0xffffffffu);  // keeps both offsets in registers
+  let c = item % p.column_groups;
+  let oy = item / p.column_groups;
+  let out_x = c % dilation.y + c / dilation.y * ({{ pixels }}u * dilation.y);
+  let first = i32(oy * p.stride_h) - p.top;
+{% for t in range(columns) %}
+  let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * dilation.y) - p.left;
+  let ok{{ t }} = u32(c{{ t }}) < extent_in.y;
+  let x{{ t }} = select(0u, u32(c{{ t }}), ok{{ t }});
+{% endfor %}
+  let x_base = (batch * p.quads + quad) * extent_in.x * extent_in.y + zero;
+{% for j in range(pixels) %}
+  var s{{ j }} = vec4f(0.0);
+{% endfor %}
+  for (var ky = 0u; ky < kernel_h; ky++) {
+    let iy = u32(first + i32(ky * dilation.x));  // a negative place wraps to a large one
+    let ok = iy < extent_in.x;
+    let at = x_base + select(0u, iy, ok) * extent_in.y;
+    let w_at = (quad * kernel_h + ky) * {{ width }}u;
+{% if shared %}
+    let taps = load_w(w_at + tap);
+{% endif %}
+{% for t in range(columns) %}
+    let v{{ t }} = select(vec4f(0.0), load_x(at + x{{ t }}), ok && ok{{ t }});
+{% endfor %}
+{% for k in range(width) %}
+    let w{{ k }} = {{ "subgroupShuffle(taps, base + %du)" % k if shared else "load_w(w_at + %du)" % k }};
+{% for j in range(pixels) %}
+    s{{ j }} = fma(v{{ j * stride + k }}, w{{ k }}, s{{ j }});
+{% endfor %}
+{% endfor %}
+  }
+  let post = post_y(quad);
+  let y_base = ((batch * p.quads + quad) * p.out_h + oy) * p.out_w + out_x;
+{% for j in range(pixels) %}
+  if (out_x + {{ j }}u * dilation.y < p.out_w) {
+    store_y(y_base + {{ j }}u * dilation.y, post, s{{ j }});
+  }
+{% endfor %}
 }
 {% else %}
 @compute @workgroup_size({{ lanes }})

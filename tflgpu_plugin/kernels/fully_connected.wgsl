@@ -16,10 +16,6 @@ fn input(n: u32, quad: u32) -> vec4f {
   let e = first + min(vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u), vec4u(p.inputs - 1u));
   return select(vec4f(0.0), vec4f(element(e.x), element(e.y), element(e.z), element(e.w)), ok);
 }
-{% else %}
-fn input(n: u32, quad: u32) -> vec4f {
-  return load_x((n / p.x_places * p.input_quads + quad) * p.x_places + n % p.x_places);
-}
 {% endif %}
 @compute @workgroup_size({{ lanes }})
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
@@ -35,15 +31,23 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let row{{ r }} = min(quad * 4u + {{ r }}u, p.outputs - 1u) * p.input_quads;
   var sum{{ r }} = vec4f(0.0);
 {% endfor %}
-  for (var start = 0u; start < p.input_quads; start += p.chunk) {
-    let end = min(start + p.chunk, p.input_quads);
+  // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
+  let input_quads = p.input_quads;
+  let zero = select(0u, p.off_x ^ p.off_w, input_quads == 0xffffffffu);
+{% if not flat %}
+  let x_places = p.x_places;
+  let x_base = n / x_places * input_quads * x_places + n % x_places + zero;
+{% endif %}
+{% set x = "input(n, at)" if flat else "load_x(x_base + at * x_places)" %}
+  for (var start = zero; start < input_quads; start += p.chunk) {
+    let end = min(start + p.chunk, input_quads);
 {% if shared %}
     for (var k = start; k < end; k += 8u) {
       let at = min(k + lane, end - 1u);
-      let x = select(vec4f(0.0), input(n, at), k + lane < end);
+      let x = select(vec4f(0.0), {{ x }}, k + lane < end);
 {% else %}
     for (var at = start; at < end; at++) {
-      let x = input(n, at);
+      let x = {{ x }};
 {% endif %}
 {% for r in range(outputs) %}
       sum{{ r }} = fma(x, load_w(row{{ r }} + at), sum{{ r }});

@@ -1,6 +1,7 @@
 """The shared library: finding it, loading it, and calling it through cffi.
 
-Nothing is loaded until `load()` (or `ffi`, `lib`) is asked for. The declarations are the header files that C includes.
+Nothing is loaded until `load()` (or `ffi`, `lib`) is asked for. The declarations are the very
+header files that C includes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib.metadata
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +39,30 @@ def library_path() -> Path:
     raise NativeError(f"{_FILE} is not installed; it should be {beside}. Reinstall tflgpu-plugin.")
 
 
-@functools.cache
 def declarations() -> Any:
     """A cffi parser that knows both headers, without the library."""
+    return _once("declarations", _parse)
+
+
+def load() -> Any:
+    """The library, loaded once for the life of the process."""
+    return _once("library", _open)
+
+
+_made: dict[str, Any] = {}
+_lock = threading.RLock()
+
+
+def _once(name: str, make: Callable[[], Any]) -> Any:
+    """Two threads must not parse the headers both: types of one parser are foreign to the other."""
+    if name not in _made:
+        with _lock:
+            if name not in _made:
+                _made[name] = make()
+    return _made[name]
+
+
+def _parse() -> Any:
     from cffi import FFI
 
     parser: Any = FFI()
@@ -47,9 +71,7 @@ def declarations() -> Any:
     return parser
 
 
-@functools.cache
-def load() -> Any:
-    """The library, loaded once for the life of the process."""
+def _open() -> Any:
     library: Any = declarations().dlopen(str(library_path()))
     atexit.register(library.tg_close)
     return library
@@ -64,16 +86,19 @@ def __getattr__(name: str) -> Any:
 
 
 def call(function: Any, *args: Any) -> Any:
-    """Call a function whose last parameters are err and err_size; raise NativeError with its sentence when it fails.
+    """Call a function that ends in (err, err_size); raise NativeError with its sentence.
 
-    A function that returns a pointer fails with NULL, a status with anything but 0, a count with less than 0.
+    A function that returns a pointer fails with NULL, a status with anything but 0, a count with
+    less than 0.
     """
     ffi = declarations()
     err = ffi.new("char[]", _ERROR_BYTES)
     result = function(*args, err, _ERROR_BYTES)
     failed = result == ffi.NULL if isinstance(result, ffi.CData) else _is_failure(function, result)
     if failed:
-        raise NativeError(ffi.string(err).decode(errors="replace") or "The native library gave no reason.")
+        raise NativeError(
+            ffi.string(err).decode(errors="replace") or "The native library gave no reason."
+        )
     return result
 
 

@@ -50,21 +50,22 @@ static void on_device(WGPURequestDeviceStatus status, WGPUDevice device, WGPUStr
   else tgi_readable(message, answer->text, sizeof answer->text);
 }
 
-static WGPUDevice request_device(WGPUAdapter adapter, const WGPUFeatureName *features, size_t feature_count, tgi_fate *fate,
-                                 char *err, size_t err_size) {
+/* Fills in the device's handle and limits. */
+static void request_device(tg_device *device, WGPUAdapter adapter, const uint32_t *features, size_t feature_count, char *err,
+                           size_t err_size) {
   WGPUNativeLimits native = {.chain = {.sType = (WGPUSType)WGPUSType_NativeLimits}};
   WGPULimits limits = {.nextInChain = &native.chain};
   if (W(AdapterGetLimits)(adapter, &limits) != WGPUStatus_Success) {
     tgi_fail(err, err_size, "The adapter does not tell its limits.");
-    return NULL;
+    return;
   }
   WGPUDeviceDescriptor descriptor = {
       .label = {"tflgpu", 6},
       .requiredFeatureCount = feature_count,
-      .requiredFeatures = features,
+      .requiredFeatures = (const WGPUFeatureName *)features,
       .requiredLimits = &limits,
-      .deviceLostCallbackInfo = {.mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_lost, .userdata1 = fate},
-      .uncapturedErrorCallbackInfo = {.callback = on_uncaptured, .userdata1 = fate},
+      .deviceLostCallbackInfo = {.mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_lost, .userdata1 = device->fate},
+      .uncapturedErrorCallbackInfo = {.callback = on_uncaptured, .userdata1 = device->fate},
   };
   request answer = {0};
   W(AdapterRequestDevice)
@@ -72,7 +73,8 @@ static WGPUDevice request_device(WGPUAdapter adapter, const WGPUFeatureName *fea
    (WGPURequestDeviceCallbackInfo){
        .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_device, .userdata1 = &answer});
   if (!answer.device) tgi_fail(err, err_size, "The adapter gives no device: %s", answer.text);
-  return answer.device;
+  device->wgpu = answer.device;
+  device->max_groups = limits.maxComputeWorkgroupsPerDimension;
 }
 
 static bool has_feature(const uint32_t *features, size_t count, uint32_t feature) {
@@ -89,7 +91,7 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
   if (tgi_enter(err, err_size)) return NULL;
   tg_device *device = calloc(1, sizeof *device);
   if (device && (device->fate = fate_create()))
-    device->wgpu = request_device(adapter, (const WGPUFeatureName *)features, feature_count, device->fate, err, err_size);
+    request_device(device, adapter, features, feature_count, err, err_size);
   else tgi_fail(err, err_size, "Not enough memory for a device.");
   if (device && device->wgpu) {
     device->refs = 1;

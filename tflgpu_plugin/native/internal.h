@@ -84,6 +84,7 @@ struct tg_device {
   WGPUDevice wgpu;
   WGPUQueue queue;
   tgi_fate *fate;
+  uint32_t max_groups;             /* workgroups in each direction */
   bool timestamps;                 /* both timestamp features were required */
   /* Held around every create call and from a run's first write to its submit: error scopes belong to the device, not to
    * the thread, so nobody else may work in between. */

@@ -7,6 +7,9 @@ static int check_dispatch(const tg_device *device, const tg_replay_spec *spec, s
   const tg_dispatch_spec *dispatch = &spec->dispatches[index];
   const tg_pipeline *pipeline = dispatch->pipeline;
   tg_buffer *const *bindings = spec->bindings + dispatch->first_binding;
+  if (dispatch->x > device->max_groups || dispatch->y > device->max_groups || dispatch->z > device->max_groups)
+    return tgi_fail(err, err_size, "Dispatch %zu has %u x %u x %u workgroups; this adapter takes %u in each direction.",
+                    index, dispatch->x, dispatch->y, dispatch->z, device->max_groups);
   if (dispatch->first_binding + pipeline->binding_count > spec->binding_count)
     return tgi_fail(err, err_size, "Dispatch %zu names more bindings than there are.", index);
   if (pipeline->device != device) return tgi_fail(err, err_size, "Dispatch %zu is for another device.", index);
@@ -99,30 +102,41 @@ void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size
   }
 }
 
-/* Make the bind groups, and encode everything once without submitting: what wgpu refuses in a plan is refused here,
- * before a host has handed over its nodes. */
-static int bind_steps(tg_replay *replay, const tg_replay_spec *spec, char *err, size_t err_size) {
-  tg_device *device = replay->device;
-  pthread_mutex_lock(&device->lock);
-  unsigned mark = tgi_scope_begin(device);
+static void bind_steps(tg_replay *replay, const tg_replay_spec *spec) {
   for (size_t i = 0; i < spec->dispatch_count; i++) {
     const tg_dispatch_spec *dispatch = &spec->dispatches[i];
-    tgi_step *step = &replay->steps[i];
-    *step = (tgi_step){dispatch->pipeline->wgpu, NULL, dispatch->x, dispatch->y, dispatch->z};
-    if (step->x && step->y && step->z)
-      step->group = tgi_bind(dispatch->pipeline, spec->bindings + dispatch->first_binding, spec->uniforms,
-                             dispatch->uniform_offset);
+    replay->steps[i].pipeline = dispatch->pipeline->wgpu;
+    if (dispatch->x && dispatch->y && dispatch->z)
+      replay->steps[i].group = tgi_bind(dispatch->pipeline, spec->bindings + dispatch->first_binding, spec->uniforms,
+                                        dispatch->uniform_offset);
   }
+}
+
+static void set_sizes(tg_replay *replay, const tg_replay_spec *spec) {
+  for (size_t i = 0; i < spec->dispatch_count; i++) {
+    const tg_dispatch_spec *dispatch = &spec->dispatches[i];
+    replay->steps[i].x = dispatch->x;
+    replay->steps[i].y = dispatch->y;
+    replay->steps[i].z = dispatch->z;
+  }
+}
+
+/* Make the bind groups and run everything once with zero workgroups: what wgpu refuses in a plan is refused here, before
+ * a host has handed over its nodes. (It is submitted because wgpu-native leaks command buffers that are not.) */
+static int rehearse(tg_replay *replay, const tg_replay_spec *spec, char *err, size_t err_size) {
+  tg_device *device = replay->device;
+  tgi_ticket ticket;
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  bind_steps(replay, spec);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
   tgi_encode_steps(replay, pass, replay->step_count, NULL);
   W(ComputePassEncoderEnd)(pass);
   W(ComputePassEncoderRelease)(pass);
-  WGPUCommandBuffer commands = W(CommandEncoderFinish)(encoder, NULL);
-  W(CommandEncoderRelease)(encoder);
-  if (commands) W(CommandBufferRelease)(commands);
-  int failed = tgi_scope_end(device, mark, "Checking a plan", err, err_size);
+  int failed = tgi_submit(device, encoder, mark, NULL, 0, &ticket, err, err_size);
   pthread_mutex_unlock(&device->lock);
+  set_sizes(replay, spec);
   return failed;
 }
 
@@ -135,7 +149,7 @@ static tg_buffer *make_readback(tg_replay *replay, char *err, size_t err_size) {
 
 static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, char *err, size_t err_size) {
   if (!copy_spec(replay, spec)) return tgi_fail(err, err_size, "Not enough memory for a plan.");
-  if (bind_steps(replay, spec, err, err_size)) return 1;
+  if (rehearse(replay, spec, err, err_size)) return 1;
   replay->readback = make_readback(replay, err, err_size);
   return !replay->readback;
 }

@@ -54,7 +54,7 @@ static const char no_python[] = "tflgpu: its Python side is gone (the process is
 int tgi_build(tg_kernel *kernel, tgl_context *context, char *err, size_t err_size) {
   tg_tflite_callbacks functions;
   if (!enter_python(&functions)) return tgi_fail(err, err_size, "%s", no_python);
-  int built = functions.build(kernel->number, kernel, context, err, err_size);
+  int built = functions.build && functions.build(kernel->number, kernel, context, err, err_size);
   leave_python();
   return !built;
 }
@@ -100,7 +100,8 @@ static int32_t delegate_prepare(tgl_context *context, tgl_delegate *host) {
   char err[TEXT_BYTES] = "";
   tg_tflite_callbacks functions;
   if (!enter_python(&functions)) return tgi_report(context, no_python);
-  int done = functions.prepare(((tgi_delegate *)host)->number, host, context, err, sizeof err);
+  int done = functions.prepare &&
+             functions.prepare(((tgi_delegate *)host)->number, host, context, err, sizeof err);
   leave_python();
   return done ? TGL_OK : tgi_report(context, err[0] ? err : "tflgpu: preparing the graph failed.");
 }

@@ -17,6 +17,7 @@ from tflgpu_plugin.target import Target
 
 VECTOR_BYTES = 16
 GROUP = 8  # invocations that share weights
+LONGEST = 65_535  # rounds of one loop that every driver runs to the end
 BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
 
 
@@ -45,7 +46,7 @@ def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
 def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
     """The sentence for a bias (input 2) that is not one value per output, or a fused tanh.
 
-    Hosts' CPU kernels of these ops know no fused tanh and leave it out, so there is no right answer.
+    Hosts' CPU kernels of these ops leave a fused tanh out, so there is no right answer.
     """
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None and prod(graph.shape(bias)) != outputs:
@@ -85,7 +86,8 @@ class Blocks:
     """Weights [outputs, taps, depth] in the order [block][tap][channel][quad] of vec4 over outputs.
 
     `depth` counts input channels of one group. `merged` neighbouring groups form one dense group,
-    zeros between them, so that every dense group starts at a whole quad on both sides.
+    zeros between them, so that every dense group starts at a whole quad on both sides (an infinite
+    input then spoils the merged groups too).
     """
 
     outputs: int
@@ -232,6 +234,9 @@ def convolve(
     lanes_places = tile.lanes * tile.pixels
     x, weights = node.inputs[:2]
     assert x is not None and weights is not None
+    steps = -(-blocks.depth * blocks.merged // tile.step)
+    if max(steps, blocks.taps) > LONGEST:
+        raise Refused(node.id, f"{blocks.depth} channels or {blocks.taps} taps are too many.")
     for first, last, source in weight_parts(low, node, weights, blocks):
         low.dispatch(
             kernel,
@@ -247,7 +252,7 @@ def convolve(
                 "x_quad": x_quad,
                 "tile_quads": tile.quads,
                 "block_vectors": blocks.block_vectors,
-                "steps": -(-blocks.depth * blocks.merged // tile.step),
+                "steps": steps,
                 **parameters,
             },
             variant={

@@ -49,76 +49,74 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def _lower(low: Lowering, node: Node) -> None:
-    graph = low.graph
-    x, weights = operands(graph, node)
-    rows, columns = spans(x, _kernel(graph, node), node.attributes)
-    multiplied = weights[3] != x[3]
-    form = "multiplied" if multiplied else _form(rows, columns)
+    x, weights = operands(low.graph, node)
+    rows, columns = spans(x, _kernel(low.graph, node), node.attributes)
+    form, pixels = _form(low.target, rows, columns)
+    if weights[3] != x[3]:
+        form, pixels = "multiplied", 2
     parameters: dict[str, object] = {
         "batch": x[0],
         "quads": -(-weights[3] // 4),
         "in_h": x[1],
         "in_w": x[2],
-        "out_h": rows.places,
         "out_w": columns.places,
         "dilation_h": rows.dilation,
         "dilation_w": columns.dilation,
         "top": np.int32(rows.before),
         "left": np.int32(columns.before),
     }
-    if form in ("rows", "rows2"):
-        _walk_rows(low, node, form, rows, columns, parameters)
-        return
-    parameters |= {
-        "places": rows.places * columns.places,
-        "kernel_h": rows.kernel,
-        "kernel_w": columns.kernel,
-        "stride_h": rows.stride,
-        "stride_w": columns.stride,
-    }
-    if multiplied:
+    if form in ("rows", "rows2", "span"):
+        column_groups = _groups(columns, pixels)
+        height = _height(low.target, form, rows, column_groups)
+        items = column_groups * (rows.places if form == "span" else _groups(rows, height))
+        parameters |= {"out_h": rows.places, "column_groups": column_groups, "items": items}
+        parameters |= {} if form == "span" else {"rows": height}
+    else:
+        items = -(-rows.places * columns.places // pixels)
+        parameters |= {"places": rows.places * columns.places}
+        parameters |= {"kernel_w": columns.kernel, "stride_w": columns.stride}
+    if form not in ("rows", "rows2"):
+        parameters |= {"kernel_h": rows.kernel, "stride_h": rows.stride}
+    if form == "multiplied":
         multiplier = weights[3] // x[3]
         parameters |= {"multiplier": multiplier, "channels": x[3], "x_quads": -(-x[3] // 4)}
-    pixels = 2 if multiplied else 4
-    lanes = 8 if low.target.software else 32
-    _dispatch(low, node, form, pixels, lanes, rows.places * columns.places, parameters)
+    _dispatch(low, node, form, pixels, columns, items, parameters)
 
 
-def _form(rows: Span, columns: Span) -> str:
-    """The kernel form of a window without multiplier."""
+def _form(target: Target, rows: Span, columns: Span) -> tuple[str, int]:
+    """The kernel's form for a window, and places (columns in the row forms) per thread."""
     if rows.kernel == columns.kernel == 3:
         if rows.stride == columns.stride == 1:
-            return "rows"
+            return "rows", 2
         if rows.stride == columns.stride == 2 and rows.dilation == columns.dilation == 1:
-            return "rows2"
-    return "taps"
+            return "rows2", 1
+    # The span form has a load per tap and column, one for all taps where weights are shared.
+    if 2 <= columns.kernel <= (7 if target.shuffles else 4):
+        if columns.stride == 1:
+            return "span", 4
+        if columns.stride == 2 and columns.dilation == 1:
+            return "span", 2
+    return "taps", 4
 
 
-def _walk_rows(
-    low: Lowering,
-    node: Node,
-    form: str,
-    rows: Span,
-    columns: Span,
-    parameters: dict[str, object],
-) -> None:
-    """One thread per `pixels` columns and as many rows as keep groups of 8 threads busiest."""
-    software = low.target.software
-    pixels = 2 if form == "rows" else 1
-    column_groups = _groups(columns, pixels)
-    lanes = 8 if software else 32
-    # Input rows read per output row fall with the height; threads, which other GPUs need, too.
+def _height(target: Target, form: str, rows: Span, column_groups: int) -> int:
+    """Output rows per thread of the row forms, so that groups of threads are busiest.
+
+    The higher, the fewer input rows are read per output row; other GPUs need more threads instead.
+    """
+    lanes = _lanes(target)
     extra = 2 if form == "rows" else 1
-    heights = range(1, min(-(-rows.places // rows.dilation), 16 if software else 4) + 1)
+    highest = min(-(-rows.places // rows.dilation), 16 if target.software else 4)
 
     def cost(height: int) -> tuple[int, int]:
         items = column_groups * _groups(rows, height)
         return -(-items // lanes) * (height + extra), height
 
-    height = min(heights, key=cost)
-    items = column_groups * _groups(rows, height)
-    parameters |= {"rows": height, "column_groups": column_groups, "items": items}
-    _dispatch(low, node, form, pixels, lanes, items * pixels, parameters)
+    return min(range(1, highest + 1), key=cost)
+
+
+def _lanes(target: Target) -> int:
+    return 8 if target.software else 32
 
 
 def _groups(along: Span, size: int) -> int:
@@ -131,27 +129,31 @@ def _dispatch(
     node: Node,
     form: str,
     pixels: int,
-    lanes: int,
-    places: int,
+    columns: Span,
+    items: int,
     parameters: dict[str, object],
 ) -> None:
-    weights, (batch, quads, _, _) = node.inputs[1], low.geometry(node.outputs[0])
-    assert weights is not None and node.inputs[0] is not None
+    source, weights = node.inputs[:2]
+    assert source is not None and weights is not None
+    batch, quads, _, _ = low.geometry(node.outputs[0])
+    lanes = _lanes(low.target)
     low.dispatch(
         "depthwise",
         node,
         reads={
-            "x": Access(node.inputs[0], view=1 if form == "multiplied" else 4),
+            "x": Access(source, view=1 if form == "multiplied" else 4),
             "w": low.stored(weights),
         },
         writes={"y": node.outputs[0]},
-        grid=(-(-places // (lanes * pixels)), quads, batch),
+        grid=(-(-items // lanes), quads, batch),
         parameters=parameters,
         variant={
             "form": form,
             "pixels": pixels,
             "lanes": lanes,
-            "shared": low.target.shuffles and form in ("rows", "rows2"),
+            "shared": low.target.shuffles,
+            "width": columns.kernel if form in ("rows", "rows2", "span") else 1,
+            "stride": columns.stride if form in ("rows", "rows2", "span") else 1,
         },
     )
 

@@ -11,7 +11,14 @@ from math import prod
 from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Shape, geometry
 from tflgpu_plugin.lowering import Access, Lowering, Refused, Source, pack_stored
 from tflgpu_plugin.ops import Op, Refusal
-from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.blocks import (
+    LONGEST,
+    Blocks,
+    choose_tile,
+    convolve,
+    operands,
+    refuse_epilogue,
+)
 from tflgpu_plugin.target import Target
 
 CHUNK = 1 << 15  # input quads per inner loop; a multiple of the 8 lanes that split them
@@ -65,7 +72,8 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
     outputs, inputs = shape[0], shape[-1]
     x = low.geometry(source)
     flat = x.channels != inputs
-    if rows >= MANY_ROWS and not flat and (x.spatial == 1 or x.spatial >= MANY_ROWS):
+    many = rows >= MANY_ROWS and (x.spatial == 1 or x.spatial >= MANY_ROWS)
+    if many and not flat and inputs <= LONGEST:
         _multiply_many(low, node, x, rows, places)
         return
     parameters: dict[str, object] = {

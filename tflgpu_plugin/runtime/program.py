@@ -235,7 +235,7 @@ class Instance:
 
 
 def _as_port(array: Array, port: Any) -> Array:
-    ready = np.ascontiguousarray(array, NUMPY_DTYPES[port.dtype])
+    ready = np.asarray(array, NUMPY_DTYPES[port.dtype], order="C")  # keeps a scalar a scalar
     if ready.shape != tuple(port.shape):
         raise ValueError(
             f"input {port.name or port.tensor} has shape {ready.shape}; "

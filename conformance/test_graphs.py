@@ -1,0 +1,44 @@
+"""Random graphs through the delegate against the host's reference kernels, each twice with other
+data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import host, random_graphs
+from conformance.models import Model
+
+SEEDS = range(60)
+RELATIVE = 3e-5  # of the output's largest magnitude: up to 20 operators, each keeping unit spread
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_graph(seed: int, host_name: str, options: Mapping[str, Any]) -> None:
+    model, feeds = random_graphs.build(seed)
+    content = model.to_bytes()
+    expected = host.cached_on_cpu(content, feeds, host_name)
+    run = host.run_on_gpu(content, feeds, host_name, {**options, "force": True})
+    place = run.placement
+    foreign = sum(o.op in ("NEG", "ABS", "SQUARE") for o in model.operators)
+    assert place.on_gpu == place.total - foreign, place.sentences
+    assert place.failures == 0 and set(place.runs) <= {len(feeds)}
+    for wanted, got in zip(expected, run.outputs, strict=True):
+        for tensor, a, b in zip(model.outputs, wanted, got, strict=True):
+            assert a.shape == b.shape
+            error, largest = float(np.abs(a - b).max()), max(1e-3, float(np.abs(a).max()))
+            assert error <= RELATIVE * largest, f"tensor {tensor} of\n{_listing(model)}"
+
+
+def _listing(model: Model) -> str:
+    def shown(tensor: int) -> str:
+        return f"%{tensor}{list(model.tensors[tensor].shape)}"
+
+    return "\n".join(
+        f"{shown(o.outputs[0])} = {o.op}({', '.join(map(shown, o.inputs))}) {dict(o.options)}"
+        for o in model.operators
+    )
