@@ -11,11 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance import host, model_inputs, models
+from conformance import host, model_inputs, models, tolerance
 from conformance.host import Array, Feed, Outputs, Placement
-
-RELATIVE = 1e-4  # of the output's largest magnitude
-OWN = 4.0  # times the difference between the host's optimized and reference kernels
 
 DOCUMENTED = (
     "deeplabv3_257_mv_gpu",
@@ -139,9 +136,11 @@ def _output(feed: str, k: int, expected: Array, got: Array, own: Array) -> Compa
         np.isnan(difference) & ~(np.isnan(wanted) & np.isnan(found)), np.inf, difference
     )
     error = float(np.nanmax(difference))
-    allowed = RELATIVE * largest
+    allowed = tolerance.MODEL * largest
     if own.shape == expected.shape:
-        allowed = max(allowed, OWN * float(np.abs(wanted - own.astype(np.float64)).max()))
+        allowed = max(
+            allowed, tolerance.MODEL_OWN * float(np.abs(wanted - own.astype(np.float64)).max())
+        )
     text = (
         f"{feed}, output {k} {list(expected.shape)}: largest error {error:.3g} of {largest:.3g}, "
         f"allowed {allowed:.3g}"

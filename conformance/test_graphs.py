@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import host, random_graphs
+from conformance import host, random_graphs, tolerance
 from conformance.models import Model
 
 SEEDS = range(60)
-RELATIVE = 3e-5  # of the output's largest magnitude: up to 20 operators, each keeping unit spread
 
 
 @pytest.mark.adapter
@@ -31,7 +30,7 @@ def test_random_graph(seed: int, host_name: str, options: Mapping[str, Any]) -> 
         for tensor, a, b in zip(model.outputs, wanted, got, strict=True):
             assert a.shape == b.shape
             error, largest = float(np.abs(a - b).max()), max(1e-3, float(np.abs(a).max()))
-            assert error <= RELATIVE * largest, f"tensor {tensor} of\n{_listing(model)}"
+            assert error <= tolerance.GRAPH * largest, f"tensor {tensor} of\n{_listing(model)}"
 
 
 def _listing(model: Model) -> str:

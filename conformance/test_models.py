@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import host, model_inputs, real_models
+from conformance import host, model_inputs, real_models, tolerance
 from conformance.host import Outputs
 
 MODELS = model_inputs.models()
@@ -57,10 +57,10 @@ def test_agrees_with_the_cpu(
 
 
 def _same_boxes(wanted: Outputs, got: Outputs) -> None:
-    """Classes and counts are equal, box corners within a thousandth of the picture."""
+    """Classes and counts are equal, box corners nearly."""
     np.testing.assert_array_equal(wanted[1], got[1])
     np.testing.assert_array_equal(wanted[3], got[3])
-    np.testing.assert_allclose(wanted[0], got[0], atol=1e-3)
+    np.testing.assert_allclose(wanted[0], got[0], atol=tolerance.BOX)
 
 
 @pytest.mark.parametrize("name", host.installed())

@@ -22,6 +22,12 @@ Shape = Sequence[int]
 UNIT = 2.0**-24  # unit roundoff of f32: half an ULP of 1.0
 SUBNORMAL = 2.0**-125  # arithmetic on a device may flush values below 2**-126 to zero
 
+# Whole models and graphs, of each output's largest magnitude.
+MODEL = 1e-4
+MODEL_OWN = 4.0  # or times the host's own difference between optimized and reference kernels
+GRAPH = 3e-5  # up to 20 operators that each keep unit spread
+BOX = 1e-3  # corners of a detector's boxes, of the picture
+
 
 @dataclass(frozen=True)
 class Accuracy:

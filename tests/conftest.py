@@ -1,4 +1,4 @@
-"""Tests that need an adapter carry the marker `adapter`; without one they are skipped, and say so."""
+"""Tests that need an adapter carry the marker `adapter`; without one they skip, and say so."""
 
 from __future__ import annotations
 

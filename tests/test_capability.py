@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflgpu_plugin.providers.tflite import codes, ops
+from tflgpu_plugin.providers.tflite.reader import HostNode
+from tflgpu_plugin.providers.tflite.shapes import mark_unknown
 
 from tflgpu_plugin import capability, native
 from tflgpu_plugin.capability import Quirk, support
 from tflgpu_plugin.graph import Array, Graph, Node, Shape, Tensor
-from tflgpu_plugin.providers.tflite import codes, ops
-from tflgpu_plugin.providers.tflite.reader import HostNode
-from tflgpu_plugin.providers.tflite.shapes import mark_unknown
 from tflgpu_plugin.target import Target
 
 TARGET = Target()

@@ -231,7 +231,7 @@ def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
     interpreter, made = gpu(small_models.one_island(), host)
     interpreter.resize_tensor_input(0, (0, 8, 8, 3))
     interpreter.allocate_tensors()
-    with pytest.raises(RuntimeError, match="These input shapes cannot run on the GPU: .*no elem"):
+    with pytest.raises(RuntimeError, match=r"shapes cannot run on the GPU: .*no elements"):
         interpreter.invoke()
     interpreter.resize_tensor_input(0, (1, 8, 8, 3))
     interpreter.allocate_tensors()

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "too
 # One process per core, each with the software driver on its own thread: the quickest on small
 # machines.
 ON_ADAPTER = {"LP_NUM_THREADS": "0"}
+# Without it software drivers complain on machines that have no desktop.
+os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 # No driver file: what must work without an adapter is run without one.
 NO_ADAPTER = {"VK_ICD_FILENAMES": os.devnull, "VK_DRIVER_FILES": os.devnull}
 

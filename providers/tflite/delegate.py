@@ -28,30 +28,28 @@ from . import codes, messages, reader, records
 
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, reader.HostError)
 
-_connected: list[Any] = []  # the callbacks that native code points to; never emptied
+_callbacks: dict[str, Any] = {}  # what native code points to; never emptied
 _connecting = threading.Lock()
 
 
 def connect() -> None:
-    """Register the callbacks with the shared library, once; they are cleared before Python goes
-    down.
-    """
+    """Register the callbacks with the shared library; they are cleared before Python goes down."""
     with _connecting:
-        if not _connected:
-            _connect()
+        if not _callbacks:
+            _make_callbacks()
+            atexit.register(native.lib.tg_tflite_set_callbacks, native.ffi.NULL)
+        native.lib.tg_tflite_set_callbacks(_callbacks["all"])
 
 
-def _connect() -> None:
-    ffi, lib = native.ffi, native.lib
-    callbacks = ffi.new("tg_tflite_callbacks *")
+def _make_callbacks() -> None:
+    ffi = native.ffi
+    table = ffi.new("tg_tflite_callbacks *")
+    types = {name: member.type for name, member in ffi.typeof("tg_tflite_callbacks").fields}
     functions = {"create": _on_create, "prepare": _on_prepare, "build": _on_build}
-    members = dict(ffi.typeof("tg_tflite_callbacks").fields)
     for name, function in functions.items():
-        callback = ffi.callback(members[name].type, function, error=0)
-        setattr(callbacks, name, callback)
-        _connected.append(callback)
-    lib.tg_tflite_set_callbacks(callbacks)
-    atexit.register(lib.tg_tflite_set_callbacks, ffi.NULL)
+        _callbacks[name] = ffi.callback(types[name], function, error=0)
+        setattr(table, name, _callbacks[name])
+    _callbacks["all"] = table
 
 
 # ---- callbacks: text in, status out --------------------------------------------------------------

@@ -3,6 +3,7 @@
 #define TFLGPU_INTERNAL_TFLITE_H
 
 #include "internal.h"
+#include "internal_plans.h"
 
 #include "abi_tflite.h"
 
@@ -15,18 +16,6 @@ typedef struct tgi_delegate {
   struct tgi_delegate *next;       /* all that live; under tgi_lock */
 } tgi_delegate;
 
-/* One plan of a kernel. Immutable, so that it can be used after the kernel has dropped it. */
-typedef struct tgi_entry {
-  atomic_size_t refs;
-  int32_t *shapes, *output_shapes; /* for each tensor its rank, then its extents */
-  size_t shape_count, output_shape_count;
-  tg_replay *replay;               /* NULL: cannot be built */
-  char *reason;
-  uint64_t used;                   /* under tgi_lock */
-} tgi_entry;
-
-enum { TGI_MAX_ENTRIES = 8 };
-
 struct tg_kernel {
   atomic_size_t refs;
   tgi_delegate *delegate;
@@ -34,10 +23,8 @@ struct tg_kernel {
   int32_t *nodes, *inputs, *outputs, *states;      /* nodes are sorted */
   uint8_t *stays;
   size_t node_count, input_count, output_count, state_count;
-  tgi_entry *entries[TGI_MAX_ENTRIES];             /* under tgi_lock, like the next four */
-  size_t entry_count;
-  uint64_t clock;
-  tg_replay *newest;               /* of the last run: its buffers hold the outputs that stay */
+  tgi_plans plans;
+  tg_replay *newest;               /* of the last run: its buffers hold the outputs that stay; under tgi_lock */
   int32_t *handles;                /* of each output, or TGL_NO_HANDLE */
   atomic_uint live, times_freed;
   atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
@@ -55,7 +42,6 @@ tg_kernel *tgi_take_claimed(const tgl_context *context, const tgl_partition *par
 
 /* ---- entry.c: the plans of a kernel ------------------------------------------------------------------------------------ */
 
-void tgi_entry_release(tgi_entry *entry);
 /* The entry for the present shapes of the inputs, retained, or NULL. */
 tgi_entry *tgi_entry_find(tg_kernel *kernel, const tgl_context *context);
 /* Keep these shapes as one that cannot be built. */
@@ -63,7 +49,6 @@ void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char 
 void tgi_entries_drop(tg_kernel *kernel);
 /* Ranks and extents of tensors, one after the other; NULL without memory. The caller frees it. */
 int32_t *tgi_shapes_of(const tgl_context *context, const int32_t *tensors, size_t tensor_count, size_t *count);
-void tgi_shape_text(const int32_t *shape, char *text, size_t size);
 
 /* ---- kernel.c: the registration ---------------------------------------------------------------------------------------- */
 

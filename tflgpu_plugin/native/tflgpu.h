@@ -176,3 +176,69 @@ int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, si
 
 /* A host delegate's number (what create returned), 0 when the pointer is not one of ours. Never dereferences blindly. */
 int64_t tg_tflite_delegate_number(void *delegate);
+
+/* ---- ort_*.c: the onnxruntime door --------------------------------------------------------------------------------- */
+
+typedef struct tg_ort_island tg_ort_island;
+
+/* What the factory tells onnxruntime about adapters: a copy that is read without Python. Best adapter first. Texts: name,
+ * vendor, driver, backend, and type (discrete, integrated, software, other). offered 0: not shown to automatic policies
+ * as far as the host lets us. */
+typedef struct tg_ort_adapter {
+  const char *name, *vendor, *driver, *backend, *type;
+  uint32_t vendor_id, device_id;
+  uint32_t software, offered;
+} tg_ort_adapter;
+
+int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, char *err, size_t err_size);
+
+/* Python's side of the door. The library calls these with or without the GIL held; cffi takes it. Each returns 0 and
+ * writes a sentence to err on failure, else 1 (create: the session's number, above 0). */
+typedef struct tg_ort_callbacks {
+  /* adapters: the numbers of those the user or a policy chose, in the order of tg_ort_set_adapters. */
+  int64_t (*create)(const char *const *keys, const char *const *values, size_t count, const uint32_t *adapters,
+                    size_t adapter_count, char *err, size_t err_size);
+  /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (abi_ort.h). */
+  int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, char *err,
+              size_t err_size);
+  /* The island has no plan for these input shapes: compile one and hand it over with tg_ort_island_add. */
+  int (*build)(int64_t island_number, tg_ort_island *island, const int32_t *shapes, size_t shape_count, char *err,
+               size_t err_size);
+} tg_ort_callbacks;
+
+/* NULL clears them: waits for callbacks in flight; afterwards sessions are refused with a sentence. */
+void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks);
+
+/* nodes: onnxruntime's ids. inputs: names of all values whose shape matters; the first port_count are the replay's
+ * inputs in order. outputs: names in the replay's order. */
+typedef struct tg_ort_island_spec {
+  int64_t number;
+  const uint64_t *nodes; size_t node_count;
+  const char *const *inputs; size_t input_count, port_count;
+  const char *const *outputs; size_t output_count;
+} tg_ort_island_spec;
+
+tg_ort_island *tg_ort_island_create(const tg_ort_island_spec *spec, char *err, size_t err_size);
+void tg_ort_island_release(tg_ort_island *island);
+/* As tg_kernel_add: a replay for these shapes of all inputs, or the reason why there is none. */
+int tg_ort_island_add(tg_ort_island *island, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
+                      size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size);
+
+typedef struct tg_ort_island_state {
+  uint32_t live;                   /* a session has compiled it and is not gone */
+  uint32_t times_freed;
+  uint64_t runs, failures;
+  uint64_t uploaded_bytes, downloaded_bytes;
+  uint64_t last_nanoseconds;
+} tg_ort_island_state;
+void tg_ort_island_get_state(tg_ort_island *island, tg_ort_island_state *out);
+
+/* Claim these islands; ep, graph and support as the plan callback got them, and only inside it. */
+int tg_ort_claim(void *ep, const void *graph, void *support, tg_ort_island *const *islands, size_t count, char *err,
+                 size_t err_size);
+/* A line for the log of the session; level 0 is verbose, 1 information, 2 a warning. Only inside the plan callback. */
+void tg_ort_log(void *ep, int level, const char *text);
+
+int tg_ort_session_is_live(int64_t session_number);
+/* The session whose dynamic option "tflgpu.identify" this thread has set last, 0 for none; forgets it. */
+int64_t tg_ort_identified(void);

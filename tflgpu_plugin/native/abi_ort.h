@@ -1,0 +1,211 @@
+/* The binary interface between onnxruntime and a plugin execution provider, in our own words: slot numbers as observed
+ * on 1.24 to 1.31, LP64. The host's tables only ever grow, so a slot means the same in every version; those newer than
+ * the minimum (1.24) carry their version. C includes this file and cffi reads it as it is: no preprocessor lines.
+ * abi_ort_check.c checks every slot. Members that start with unused are never read or called.
+ *
+ * Text is UTF-8. A status is NULL for success; others go back with release_status. */
+
+typedef struct tgo_api tgo_api;
+typedef struct tgo_ep_api tgo_ep_api;
+
+/* Objects of the host. */
+typedef struct tgo_attribute tgo_attribute;
+typedef struct tgo_context tgo_context;                   /* of one Compute */
+typedef struct tgo_ep_device tgo_ep_device;
+typedef struct tgo_graph tgo_graph;
+typedef struct tgo_hardware tgo_hardware;
+typedef struct tgo_logger tgo_logger;
+typedef struct tgo_node tgo_node;
+typedef struct tgo_pairs tgo_pairs;                       /* keys and values */
+typedef struct tgo_session_options tgo_session_options;
+typedef struct tgo_status tgo_status;
+typedef struct tgo_support tgo_support;                   /* collects what GetCapability claims */
+typedef struct tgo_tensor_info tgo_tensor_info;           /* element kind and shape */
+typedef struct tgo_type tgo_type;
+typedef struct tgo_value tgo_value;                       /* a tensor with its data */
+typedef struct tgo_value_info tgo_value_info;             /* an edge of a graph */
+
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
+
+enum { TGO_OLDEST = 24, TGO_NEWEST = 29 };                /* minor versions: needed, and known */
+enum { TGO_FAIL = 1, TGO_EP_FAIL = 11 };                  /* codes of create_status */
+enum { TGO_VERBOSE = 0, TGO_INFO = 1, TGO_WARNING = 2 };  /* log levels */
+enum { TGO_CPU = 0, TGO_GPU = 1, TGO_NPU = 2 };           /* kinds of hardware */
+enum { TGO_TENSOR = 1 };                                  /* the kind of type that tensors have */
+
+/* Kinds of elements. */
+enum {
+  TGO_F32 = 1, TGO_U8 = 2, TGO_I8 = 3, TGO_U16 = 4, TGO_I16 = 5, TGO_I32 = 6, TGO_I64 = 7, TGO_STRING = 8, TGO_BOOL = 9,
+  TGO_F16 = 10, TGO_F64 = 11, TGO_U32 = 12, TGO_U64 = 13
+};
+
+/* Kinds of attributes. Numbers are read as int64 and float, lengths count bytes. */
+enum { TGO_INT = 1, TGO_INTS = 2, TGO_FLOAT = 3, TGO_FLOATS = 4, TGO_TEXT = 5, TGO_TEXTS = 6, TGO_GRAPH = 7, TGO_DATA = 8 };
+
+/* ---- what we fill in ------------------------------------------------------------------------------------------------ */
+
+/* Every struct starts with the version it was written for; members that the host's version does not know are not read.
+ * Zeros after the last member stand for what newer hosts append. */
+
+typedef struct tgo_factory tgo_factory;
+typedef struct tgo_ep tgo_ep;
+typedef struct tgo_compute tgo_compute;
+
+typedef struct tgo_fusion {
+  uint32_t version;
+  _Bool drop_constants;            /* constants are not inputs of the fused node, and the host may free them */
+} tgo_fusion;
+
+struct tgo_factory {
+  uint32_t version;
+  const char *(*get_name)(const tgo_factory *factory);
+  const char *(*get_vendor)(const tgo_factory *factory);
+  tgo_status *(*get_devices)(tgo_factory *factory, const tgo_hardware *const *hardware, size_t count,
+                             tgo_ep_device **devices, size_t capacity, size_t *written);
+  tgo_status *(*create_ep)(tgo_factory *factory, const tgo_hardware *const *hardware, const tgo_pairs *const *metadata,
+                           size_t count, const tgo_session_options *options, const tgo_logger *logger, tgo_ep **ep);
+  void (*release_ep)(tgo_factory *factory, tgo_ep *ep);
+  uint32_t (*get_vendor_id)(const tgo_factory *factory);
+  const char *(*get_version)(const tgo_factory *factory);      /* a semantic version, three numbers */
+  void *unused_validate_compiled;
+  void *unused_create_allocator;
+  void *unused_release_allocator;
+  tgo_status *(*create_transfer)(tgo_factory *factory, void **transfer);   /* called unasked; may give NULL */
+  _Bool (*is_stream_aware)(const tgo_factory *factory);
+  void *unused_after[48];
+};
+
+struct tgo_ep {
+  uint32_t version;
+  const char *(*get_name)(const tgo_ep *ep);
+  tgo_status *(*get_capability)(tgo_ep *ep, const tgo_graph *graph, tgo_support *support);
+  tgo_status *(*compile)(tgo_ep *ep, const tgo_graph **graphs, const tgo_node **fused, size_t count,
+                         tgo_compute **computes, tgo_node **context_nodes);
+  void (*release_computes)(tgo_ep *ep, tgo_compute **computes, size_t count);
+  void *unused_layout[2];
+  tgo_status *(*set_dynamic_options)(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count);
+  void *unused_after[60];
+};
+
+struct tgo_compute {
+  uint32_t version;
+  tgo_status *(*create_state)(tgo_compute *compute, void *context, void **state);
+  tgo_status *(*compute)(tgo_compute *compute, void *state, tgo_context *context);
+  void (*release_state)(tgo_compute *compute, void *state);
+};
+
+/* ---- what the host has ---------------------------------------------------------------------------------------------- */
+
+/* Handed to CreateEpFactories. */
+typedef struct tgo_base {
+  const tgo_api *(*get_api)(uint32_t version);
+  const char *(*get_version)(void);                       /* "1.31.1" */
+} tgo_base;
+
+struct tgo_api {
+  tgo_status *(*create_status)(int code, const char *message); /* 0 */
+  void *unused_1[1];
+  const char *(*get_error_message)(const tgo_status *status); /* 2 */
+  void *unused_3[48];
+  tgo_status *(*get_tensor_data)(tgo_value *value, void **data); /* 51 */
+  void *unused_52[3];
+  tgo_status *(*cast_to_tensor_info)(const tgo_type *type, const tgo_tensor_info **info); /* 55 */
+  tgo_status *(*get_type_kind)(const tgo_type *type, int *kind); /* 56 */
+  void *unused_57[3];
+  tgo_status *(*get_element_kind)(const tgo_tensor_info *info, int *kind); /* 60 */
+  tgo_status *(*get_rank)(const tgo_tensor_info *info, size_t *rank); /* 61 */
+  tgo_status *(*get_dims)(const tgo_tensor_info *info, int64_t *dims, size_t rank); /* 62 */
+  tgo_status *(*get_symbols)(const tgo_tensor_info *info, const char **symbols, size_t rank); /* 63 */
+  void *unused_64[1];
+  tgo_status *(*get_value_info)(const tgo_value *value, tgo_tensor_info **info); /* 65 */
+  void *unused_66[22];
+  tgo_status *(*get_input_count)(const tgo_context *context, size_t *count); /* 88 */
+  tgo_status *(*get_output_count)(const tgo_context *context, size_t *count); /* 89 */
+  tgo_status *(*get_input)(const tgo_context *context, size_t index, const tgo_value **value); /* 90 */
+  tgo_status *(*get_output)(tgo_context *context, size_t index, const int64_t *dims, size_t rank,
+                            tgo_value **value); /* 91 */
+  void *unused_92[1];
+  void (*release_status)(tgo_status *status); /* 93 */
+  void *unused_94[2];
+  void (*release_value)(tgo_value *value); /* 96 */
+  void *unused_97[2];
+  void (*release_tensor_info)(tgo_tensor_info *info); /* 99 */
+  void *unused_100[147];
+  tgo_status *(*log)(const tgo_logger *logger, int level, const char *message, const char *file, int line,
+                     const char *function); /* 247 */
+  tgo_status *(*get_log_level)(const tgo_logger *logger, int *level); /* 248 */
+  void *unused_249[5];
+  const char *(*get_build_info)(void); /* 254 */
+  void *unused_255[17];
+  tgo_status *(*read_attribute)(const tgo_attribute *attribute, int kind, void *data, size_t bytes,
+                                size_t *needed); /* 272 */
+  void *unused_273[16];
+  tgo_status *(*get_name)(const tgo_value_info *value, const char **name); /* 289 */
+  tgo_status *(*get_type)(const tgo_value_info *value, const tgo_type **type); /* 290 */
+  void *unused_291[4];
+  void (*create_pairs)(tgo_pairs **pairs); /* 295 */
+  void (*add_pair)(tgo_pairs *pairs, const char *key, const char *value); /* 296 */
+  const char *(*get_pair)(const tgo_pairs *pairs, const char *key); /* 297 */
+  void (*get_pairs)(const tgo_pairs *pairs, const char *const **keys, const char *const **values,
+                    size_t *count); /* 298 */
+  void *unused_299[1];
+  void (*release_pairs)(tgo_pairs *pairs); /* 300 */
+  void *unused_301[6];
+  int (*get_device_kind)(const tgo_hardware *hardware); /* 307 */
+  uint32_t (*get_device_vendor_id)(const tgo_hardware *hardware); /* 308 */
+  void *unused_309[1];
+  uint32_t (*get_device_id)(const tgo_hardware *hardware); /* 310 */
+  void *unused_311[6];
+  const tgo_ep_api *(*get_ep_api)(void); /* 317 */
+  tgo_status *(*get_byte_count)(const tgo_value *value, size_t *bytes); /* 318 */
+  void *unused_319[7];
+  tgo_status *(*get_initializer)(const tgo_value_info *value, const tgo_value **data); /* 326 */
+  void *unused_327[4];
+  tgo_status *(*is_constant)(const tgo_value_info *value, _Bool *is); /* 331 */
+  void *unused_332[2];
+  tgo_status *(*get_model_path)(const tgo_graph *graph, const char **path); /* 334 */
+  void *unused_335[3];
+  tgo_status *(*get_graph_input_count)(const tgo_graph *graph, size_t *count); /* 338 */
+  tgo_status *(*get_graph_inputs)(const tgo_graph *graph, const tgo_value_info **values, size_t count); /* 339 */
+  tgo_status *(*get_graph_output_count)(const tgo_graph *graph, size_t *count); /* 340 */
+  tgo_status *(*get_graph_outputs)(const tgo_graph *graph, const tgo_value_info **values, size_t count); /* 341 */
+  void *unused_342[2];
+  tgo_status *(*get_node_count)(const tgo_graph *graph, size_t *count); /* 344 */
+  tgo_status *(*get_nodes)(const tgo_graph *graph, const tgo_node **nodes, size_t count); /* 345 */
+  void *unused_346[2];
+  tgo_status *(*get_node_id)(const tgo_node *node, size_t *id); /* 348 */
+  tgo_status *(*get_node_name)(const tgo_node *node, const char **name); /* 349 */
+  tgo_status *(*get_op_type)(const tgo_node *node, const char **type); /* 350 */
+  tgo_status *(*get_domain)(const tgo_node *node, const char **domain); /* 351 */
+  tgo_status *(*get_since_version)(const tgo_node *node, int *version); /* 352 */
+  tgo_status *(*get_node_input_count)(const tgo_node *node, size_t *count); /* 353 */
+  tgo_status *(*get_node_inputs)(const tgo_node *node, const tgo_value_info **values, size_t count); /* 354 */
+  tgo_status *(*get_node_output_count)(const tgo_node *node, size_t *count); /* 355 */
+  tgo_status *(*get_node_outputs)(const tgo_node *node, const tgo_value_info **values, size_t count); /* 356 */
+  tgo_status *(*get_implicit_input_count)(const tgo_node *node, size_t *count); /* 357 */
+  tgo_status *(*get_implicit_inputs)(const tgo_node *node, const tgo_value_info **values, size_t count); /* 358 */
+  tgo_status *(*get_attribute_count)(const tgo_node *node, size_t *count); /* 359 */
+  tgo_status *(*get_attributes)(const tgo_node *node, const tgo_attribute **attributes, size_t count); /* 360 */
+  void *unused_361[1];
+  tgo_status *(*get_attribute_tensor)(const tgo_attribute *attribute, tgo_value **value); /* 362 */
+  tgo_status *(*get_attribute_kind)(const tgo_attribute *attribute, int *kind); /* 363 */
+  tgo_status *(*get_attribute_name)(const tgo_attribute *attribute, const char **name); /* 364 */
+  void *unused_365[14];
+  tgo_status *(*get_config)(const tgo_session_options *options, tgo_pairs **pairs); /* 379 */
+  void *unused_380[10];
+  _Bool (*has_shape)(const tgo_tensor_info *info); /* 390, 1.24 */
+  void *unused_391[23];
+  tgo_status *(*get_kind_and_dims)(const tgo_value *value, int *kind, const int64_t **dims, size_t *rank); /* 414, 1.24 */
+};
+
+struct tgo_ep_api {
+  tgo_status *(*create_ep_device)(tgo_factory *factory, const tgo_hardware *hardware,
+                                  const tgo_pairs *metadata, const tgo_pairs *defaults, tgo_ep_device **device); /* 0 */
+  void (*release_ep_device)(tgo_ep_device *device); /* 1 */
+  tgo_status *(*add_nodes_to_fuse)(tgo_support *support, const tgo_node *const *nodes, size_t count,
+                                   const tgo_fusion *fusion); /* 2 */
+  void *unused_3[13];
+  tgo_status *(*create_hardware)(int kind, uint32_t vendor_id, uint32_t device_id, const char *vendor,
+                                 const tgo_pairs *metadata, tgo_hardware **hardware); /* 16, 1.24 */
+  void (*release_hardware)(tgo_hardware *hardware); /* 17, 1.24 */
+};

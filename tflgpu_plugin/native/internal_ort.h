@@ -1,0 +1,78 @@
+/* What the ort_*.c files share. */
+#ifndef TFLGPU_INTERNAL_ORT_H
+#define TFLGPU_INTERNAL_ORT_H
+
+#include "internal.h"
+#include "internal_plans.h"
+
+#include "abi_ort.h"
+
+#define TGI_EP_NAME "TflGpuExecutionProvider"
+
+/* One registration of the library. Never freed: a session may outlive it, and calls through it when it ends. */
+typedef struct tgi_factory {
+  tgo_factory host;                /* first, so that the host's pointer is ours */
+  const tgo_api *api;
+  const tgo_ep_api *ep_api;
+} tgi_factory;
+
+/* One session. The host owns it. */
+typedef struct tgi_ep {
+  tgo_ep host;
+  const tgi_factory *factory;
+  const tgo_logger *logger;
+  int64_t number;
+  tg_ort_island **claimed;         /* one reference each: what the newest claim has asked for */
+  size_t claimed_count;
+  struct tgi_ep *next;             /* all that live; under tgi_lock */
+} tgi_ep;
+
+struct tg_ort_island {
+  atomic_size_t refs;
+  int64_t number;
+  uint64_t *nodes;                 /* sorted */
+  size_t node_count;
+  char **inputs, **outputs;
+  tgi_arity arity;
+  tgi_plans plans;
+  atomic_uint live, times_freed;
+  atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds;
+};
+
+/* One fused node: an island inside a session. */
+typedef struct tgi_compute {
+  tgo_compute host;
+  const tgo_api *api;
+  tg_ort_island *island;
+  size_t *inputs, *outputs;        /* the fused node's positions of the island's inputs and outputs */
+} tgi_compute;
+
+/* ---- ort_factory.c --------------------------------------------------------------------------------------------------- */
+
+/* A status of the host with this sentence, after "tflgpu: ". */
+tgo_status *tgi_status(const tgo_api *api, const char *text);
+/* A status of the host as a sentence; releases it. Returns 1 when there was one. */
+int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t err_size);
+/* Python's callbacks, between enter and leave; false when they are gone. */
+bool tgi_ort_enter(tg_ort_callbacks *functions);
+void tgi_ort_leave(void);
+int tgi_ort_no_python(char *err, size_t err_size);
+bool tgi_ep_is_ours(const void *ep);
+
+/* ---- ort_devices.c --------------------------------------------------------------------------------------------------- */
+
+tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardware, size_t count, tgo_ep_device **devices,
+                            size_t capacity, size_t *written);
+
+/* ---- ort_ep.c -------------------------------------------------------------------------------------------------------- */
+
+/* Fills in the callbacks of a session. */
+void tgi_ep_init(tgi_ep *ep);
+void tgi_ep_drop_claimed(tgi_ep *ep);
+void tgi_island_retain(tg_ort_island *island);
+
+/* ---- ort_run.c ------------------------------------------------------------------------------------------------------- */
+
+tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context);
+
+#endif

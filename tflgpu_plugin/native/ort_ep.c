@@ -1,0 +1,325 @@
+/* A session of onnxruntime: islands, GetCapability and Compile. */
+#include "internal_ort.h"
+
+enum { TEXT_BYTES = 4096 };
+
+/* ---- islands ------------------------------------------------------------------------------------------------------------ */
+
+static int compare(const void *a, const void *b) {
+  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+  return (left > right) - (left < right);
+}
+
+static char **copy_names(const char *const *names, size_t count) {
+  char **list = calloc(count + 1, sizeof *list);
+  for (size_t i = 0; list && i < count; i++)
+    if (!(list[i] = strdup(names[i]))) {
+      while (i--) free(list[i]);
+      free(list);
+      return NULL;
+    }
+  return list;
+}
+
+static void free_names(char **names, size_t count) {
+  for (size_t i = 0; names && i < count; i++) free(names[i]);
+  free(names);
+}
+
+static void free_island(tg_ort_island *island) {
+  free_names(island->inputs, island->arity.inputs);
+  free_names(island->outputs, island->arity.outputs);
+  free(island->nodes);
+  free(island);
+}
+
+static bool copy_spec(tg_ort_island *island, const tg_ort_island_spec *spec) {
+  island->refs = 1;
+  island->number = spec->number;
+  island->node_count = spec->node_count;
+  island->arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .outputs = spec->output_count};
+  island->nodes = malloc((spec->node_count + 1) * sizeof *island->nodes);
+  island->inputs = copy_names(spec->inputs, spec->input_count);
+  island->outputs = copy_names(spec->outputs, spec->output_count);
+  if (!island->nodes || !island->inputs || !island->outputs) return false;
+  memcpy(island->nodes, spec->nodes, spec->node_count * sizeof *island->nodes);
+  qsort(island->nodes, island->node_count, sizeof *island->nodes, compare);
+  return true;
+}
+
+tg_ort_island *tg_ort_island_create(const tg_ort_island_spec *spec, char *err, size_t err_size) {
+  tg_ort_island *island = calloc(1, sizeof *island);
+  if (island && copy_spec(island, spec)) return island;
+  if (island) free_island(island);
+  tgi_fail(err, err_size, "Not enough memory for an island.");
+  return NULL;
+}
+
+void tgi_island_retain(tg_ort_island *island) { atomic_fetch_add(&island->refs, 1); }
+
+void tg_ort_island_release(tg_ort_island *island) {
+  if (!island || atomic_fetch_sub(&island->refs, 1) != 1) return;
+  tgi_plans_drop(&island->plans);
+  free_island(island);
+}
+
+int tg_ort_island_add(tg_ort_island *island, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
+                      size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size) {
+  return tgi_plans_add(&island->plans, island->arity, shapes, shape_count, output_shapes, output_shape_count, replay, reason,
+                       err, err_size);
+}
+
+void tg_ort_island_get_state(tg_ort_island *island, tg_ort_island_state *out) {
+  *out = (tg_ort_island_state){.live = island->live,
+                               .times_freed = island->times_freed,
+                               .runs = island->runs,
+                               .failures = island->failures,
+                               .uploaded_bytes = island->uploaded,
+                               .downloaded_bytes = island->downloaded,
+                               .last_nanoseconds = island->last_nanoseconds};
+}
+
+/* ---- the nodes of a graph ------------------------------------------------------------------------------------------------ */
+
+typedef struct nodes {
+  size_t count;
+  const tgo_node **handles;
+  uint64_t *ids;                   /* in the order of handles */
+} nodes;
+
+static void free_nodes(nodes *list) {
+  free(list->handles);
+  free(list->ids);
+}
+
+static int read_nodes(const tgo_api *api, const tgo_graph *graph, nodes *list, char *err, size_t err_size) {
+  *list = (nodes){0};
+  if (tgi_take_status(api, api->get_node_count(graph, &list->count), err, err_size)) return 1;
+  list->handles = calloc(list->count + 1, sizeof *list->handles);
+  list->ids = calloc(list->count + 1, sizeof *list->ids);
+  if (!list->handles || !list->ids) return tgi_fail(err, err_size, "Not enough memory for a graph.");
+  if (tgi_take_status(api, api->get_nodes(graph, list->handles, list->count), err, err_size)) return 1;
+  for (size_t i = 0; i < list->count; i++) {
+    size_t id;
+    if (tgi_take_status(api, api->get_node_id(list->handles[i], &id), err, err_size)) return 1;
+    list->ids[i] = id;
+  }
+  return 0;
+}
+
+/* ---- GetCapability ------------------------------------------------------------------------------------------------------- */
+
+void tgi_ep_drop_claimed(tgi_ep *ep) {
+  for (size_t i = 0; i < ep->claimed_count; i++) tg_ort_island_release(ep->claimed[i]);
+  free(ep->claimed);
+  ep->claimed = NULL;
+  ep->claimed_count = 0;
+}
+
+static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const tg_ort_island *island, char *err,
+                size_t err_size) {
+  const tgo_fusion fusion = {.version = ep->host.version, .drop_constants = true};
+  const tgo_node **group = calloc(island->node_count + 1, sizeof *group);
+  size_t found = 0;
+  for (size_t i = 0; group && i < all->count; i++)
+    if (bsearch(&all->ids[i], island->nodes, island->node_count, sizeof *island->nodes, compare))
+      group[found++] = all->handles[i];
+  const tgo_api *api = ep->factory->api;
+  int failed = found != island->node_count
+                   ? tgi_fail(err, err_size, "The graph does not have all nodes of the island.")
+                   : tgi_take_status(api, ep->factory->ep_api->add_nodes_to_fuse(support, group, found, &fusion), err, err_size);
+  free(group);
+  return failed;
+}
+
+static int remember(tgi_ep *ep, tg_ort_island *const *islands, size_t count, char *err, size_t err_size) {
+  tgi_ep_drop_claimed(ep);
+  ep->claimed = calloc(count + 1, sizeof *ep->claimed);
+  if (!ep->claimed) return tgi_fail(err, err_size, "Not enough memory for islands.");
+  for (size_t i = 0; i < count; i++) tgi_island_retain(ep->claimed[ep->claimed_count++] = islands[i]);
+  return 0;
+}
+
+int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_island *const *islands, size_t count, char *err,
+                 size_t err_size) {
+  if (!tgi_ep_is_ours(host)) return tgi_fail(err, err_size, "This is not a session of tflgpu.");
+  tgi_ep *ep = host;
+  nodes all;
+  int failed = remember(ep, islands, count, err, err_size) || read_nodes(ep->factory->api, graph, &all, err, err_size);
+  for (size_t i = 0; !failed && i < count; i++) failed = fuse(ep, &all, support, islands[i], err, err_size);
+  free_nodes(&all);
+  return failed;
+}
+
+void tg_ort_log(void *host, int level, const char *text) {
+  if (!tgi_ep_is_ours(host)) return;
+  const tgi_ep *ep = host;
+  const tgo_api *api = ep->factory->api;
+  tgo_status *status = api->log(ep->logger, level, text, "tflgpu", 0, "GetCapability");
+  if (status) api->release_status(status);
+}
+
+static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_support *support) {
+  tgi_ep *ep = (tgi_ep *)host;
+  char err[TEXT_BYTES] = "";
+  tg_ort_callbacks functions;
+  tgi_ep_drop_claimed(ep);
+  if (tgi_ort_enter(&functions)) {
+    int done = functions.plan(ep->number, ep, ep->factory->api, graph, support, err, sizeof err);
+    tgi_ort_leave();
+    if (done) return NULL;
+  } else {
+    tgi_ort_no_python(err, sizeof err);
+  }
+  return tgi_status(ep->factory->api, err[0] ? err : "the model could not be planned.");
+}
+
+/* ---- Compile -------------------------------------------------------------------------------------------------------------- */
+
+static tgo_status *create_state(tgo_compute *compute, void *context, void **state) {
+  (void)compute;
+  (void)context;
+  *state = NULL;
+  return NULL;
+}
+
+static void release_state(tgo_compute *compute, void *state) {
+  (void)compute;
+  (void)state;
+}
+
+typedef tgo_status *(*count_values)(const tgo_node *node, size_t *count);
+typedef tgo_status *(*list_values)(const tgo_node *node, const tgo_value_info **values, size_t count);
+
+static size_t position_of(const tgo_api *api, const char *wanted, const tgo_value_info *const *values, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    const char *name = NULL;
+    tgo_status *status = values[i] ? api->get_name(values[i], &name) : NULL;
+    if (status) api->release_status(status);
+    if (name && !strcmp(name, wanted)) return i;
+  }
+  return count;
+}
+
+/* Where the fused node has these names among its values. */
+static size_t *find_positions(const tgo_api *api, const tgo_node *node, count_values count_of, list_values list_of,
+                              char *const *names, size_t name_count, char *err, size_t err_size) {
+  size_t count = 0;
+  if (tgi_take_status(api, count_of(node, &count), err, err_size)) return NULL;
+  const tgo_value_info **values = calloc(count + 1, sizeof *values);
+  size_t *positions = calloc(name_count + 1, sizeof *positions);
+  bool found = values && positions && !tgi_take_status(api, list_of(node, values, count), err, err_size);
+  for (size_t i = 0; found && i < name_count; i++) {
+    positions[i] = position_of(api, names[i], values, count);
+    if (positions[i] < count) continue;
+    found = false;
+    tgi_fail(err, err_size, "The fused node lacks the value \"%s\".", names[i]);
+  }
+  free(values);
+  if (found) return positions;
+  free(positions);
+  return NULL;
+}
+
+static void free_compute(tgi_compute *compute) {
+  free(compute->inputs);
+  free(compute->outputs);
+  free(compute);
+}
+
+static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_island *island, const tgo_node *fused, char *err, size_t err_size) {
+  const tgo_api *api = ep->factory->api;
+  tgi_compute *compute = calloc(1, sizeof *compute);
+  if (!compute) return NULL;
+  compute->host = (tgo_compute){ep->host.version, create_state, tgi_compute_run, release_state};
+  compute->api = api;
+  compute->island = island;
+  compute->inputs = find_positions(api, fused, api->get_node_input_count, api->get_node_inputs, island->inputs,
+                                   island->arity.inputs, err, err_size);
+  compute->outputs = !compute->inputs ? NULL
+                                      : find_positions(api, fused, api->get_node_output_count, api->get_node_outputs,
+                                                       island->outputs, island->arity.outputs, err, err_size);
+  if (compute->outputs) {
+    tgi_island_retain(island);
+    atomic_store(&island->live, 1);
+    return compute;
+  }
+  free_compute(compute);
+  return NULL;
+}
+
+static tg_ort_island *find_claimed(const tgi_ep *ep, nodes *all) {
+  qsort(all->ids, all->count, sizeof *all->ids, compare);
+  for (size_t i = 0; i < ep->claimed_count; i++) {
+    tg_ort_island *island = ep->claimed[i];
+    if (island->node_count == all->count && !memcmp(island->nodes, all->ids, all->count * sizeof *all->ids)) return island;
+  }
+  return NULL;
+}
+
+static tgo_compute *compile_one(const tgi_ep *ep, const tgo_graph *graph, const tgo_node *fused, char *err, size_t err_size) {
+  nodes all;
+  tgi_compute *compute = NULL;
+  if (!read_nodes(ep->factory->api, graph, &all, err, err_size)) {
+    tg_ort_island *island = find_claimed(ep, &all);
+    if (island) compute = make_compute(ep, island, fused, err, err_size);
+    else tgi_fail(err, err_size, "onnxruntime compiles nodes that were not claimed together.");
+  }
+  free_nodes(&all);
+  return compute ? &compute->host : NULL;
+}
+
+static void release_computes(tgo_ep *ep, tgo_compute **computes, size_t count) {
+  (void)ep;
+  for (size_t i = 0; i < count; i++) {
+    tgi_compute *compute = (tgi_compute *)computes[i];
+    if (!compute) continue;
+    tg_ort_island *island = compute->island;
+    atomic_store(&island->live, 0);
+    atomic_fetch_add(&island->times_freed, 1);
+    tgi_plans_drop(&island->plans);   /* Python may keep the island for its report; the GPU memory goes now */
+    tg_ort_island_release(island);
+    free_compute(compute);
+  }
+}
+
+/* All was decided in GetCapability; what can fail here is memory. */
+static tgo_status *compile(tgo_ep *host, const tgo_graph **graphs, const tgo_node **fused, size_t count,
+                           tgo_compute **computes, tgo_node **context_nodes) {
+  (void)context_nodes;
+  const tgi_ep *ep = (const tgi_ep *)host;
+  char err[TEXT_BYTES] = "";
+  for (size_t i = 0; i < count; i++) {
+    computes[i] = compile_one(ep, graphs[i], fused[i], err, sizeof err);
+    if (computes[i]) continue;
+    release_computes(host, computes, i);
+    memset(computes, 0, count * sizeof *computes);
+    return tgi_status(ep->factory->api, err[0] ? err : "not enough memory to compile a model.");
+  }
+  return NULL;
+}
+
+/* ---- the session ----------------------------------------------------------------------------------------------------------- */
+
+static _Thread_local int64_t identified;
+
+/* How report() finds out which session of ours belongs to a Python object. */
+static tgo_status *set_dynamic_options(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count) {
+  (void)values;
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(keys[i], "tflgpu.identify")) identified = ((const tgi_ep *)ep)->number;
+  return NULL;
+}
+
+int64_t tg_ort_identified(void) {
+  int64_t number = identified;
+  identified = 0;
+  return number;
+}
+
+void tgi_ep_init(tgi_ep *ep) {
+  ep->host.get_capability = get_capability;
+  ep->host.compile = compile;
+  ep->host.release_computes = release_computes;
+  ep->host.set_dynamic_options = set_dynamic_options;
+}

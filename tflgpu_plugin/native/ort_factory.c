@@ -1,0 +1,271 @@
+/* The onnxruntime door: the library's two entry points, the factory, sessions, Python's callbacks. */
+#include <time.h>
+
+#include "internal_ort.h"
+
+#define EXPORT __attribute__((visibility("default")))
+enum { TEXT_BYTES = 4096, MAX_DEVICES = 8 };
+static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* of our options among the session's; the host's spelling */
+
+/* ---- text and status ---------------------------------------------------------------------------------------------------- */
+
+tgo_status *tgi_status(const tgo_api *api, const char *text) {
+  char line[TEXT_BYTES];
+  snprintf(line, sizeof line, "tflgpu: %s", text);
+  return api->create_status(TGO_EP_FAIL, line);
+}
+
+int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t err_size) {
+  if (!status) return 0;
+  tgi_fail(err, err_size, "onnxruntime said: %s", api->get_error_message(status));
+  api->release_status(status);
+  return 1;
+}
+
+/* ---- callbacks ---------------------------------------------------------------------------------------------------------- */
+
+static struct {                    /* under tgi_lock */
+  tg_ort_callbacks functions;
+  bool set;
+  int in_flight;
+} python;
+
+bool tgi_ort_enter(tg_ort_callbacks *functions) {
+  tgi_lock();
+  bool set = python.set;
+  if (set) {
+    *functions = python.functions;
+    python.in_flight++;
+  }
+  tgi_unlock();
+  return set;
+}
+
+void tgi_ort_leave(void) {
+  tgi_lock();
+  python.in_flight--;
+  tgi_unlock();
+}
+
+int tgi_ort_no_python(char *err, size_t err_size) {
+  return tgi_fail(err, err_size, "its Python side is not there (call tflgpu_plugin.register(); or the process is exiting).");
+}
+
+static bool is_python_busy(void) {
+  tgi_lock();
+  bool busy = python.in_flight > 0;
+  tgi_unlock();
+  return busy;
+}
+
+void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks) {
+  const struct timespec step = {0, 1000000};
+  tgi_lock();
+  python.set = callbacks != NULL;
+  if (callbacks) python.functions = *callbacks;
+  tgi_unlock();
+  /* Once the gate is closed, or in a forked child, those in flight may never come back. */
+  while (!callbacks && is_python_busy() && tgi_is_open()) nanosleep(&step, NULL);
+}
+
+/* ---- sessions ----------------------------------------------------------------------------------------------------------- */
+
+static tgi_ep *sessions;
+
+bool tgi_ep_is_ours(const void *ep) {
+  tgi_lock();
+  const tgi_ep *at = sessions;
+  while (at && at != ep) at = at->next;
+  tgi_unlock();
+  return at != NULL;
+}
+
+int tg_ort_session_is_live(int64_t number) {
+  tgi_lock();
+  const tgi_ep *at = sessions;
+  while (at && at->number != number) at = at->next;
+  tgi_unlock();
+  return at != NULL;
+}
+
+/* The numbers of the chosen adapters, from the metadata that ort_devices.c gave them. */
+static size_t read_adapters(const tgo_api *api, const tgo_pairs *const *metadata, size_t count, uint32_t *adapters) {
+  size_t found = 0;
+  for (size_t i = 0; i < count && found < MAX_DEVICES; i++) {
+    const char *index = metadata && metadata[i] ? api->get_pair(metadata[i], "adapter_index") : NULL;
+    if (index) adapters[found++] = (uint32_t)strtoul(index, NULL, 10);
+  }
+  return found;
+}
+
+/* Call Python's create with those of the session's settings that are ours, prefix removed. */
+static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const uint32_t *adapters, size_t adapter_count,
+                           char *err, size_t err_size) {
+  const char *const *keys = NULL, *const *values = NULL;
+  size_t count = 0, used = 0, skip = sizeof prefix - 1;
+  api->get_pairs(config, &keys, &values, &count);
+  const char **ours = malloc((2 * count + 1) * sizeof *ours);
+  if (!ours) return !tgi_fail(err, err_size, "not enough memory for a session.");
+  for (size_t i = 0; i < count; i++)
+    if (!strncmp(keys[i], prefix, skip)) {
+      ours[used] = keys[i] + skip;
+      ours[count + used++] = values[i];
+    }
+  tg_ort_callbacks functions;
+  int64_t number = 0;
+  if (tgi_ort_enter(&functions)) {
+    number = functions.create(ours, ours + count, used, adapters, adapter_count, err, err_size);
+    tgi_ort_leave();
+  } else {
+    tgi_ort_no_python(err, err_size);
+  }
+  free(ours);
+  return number;
+}
+
+static const char *ep_name(const tgo_ep *ep) {
+  (void)ep;
+  return TGI_EP_NAME;
+}
+
+static tgo_ep *make_session(const tgi_factory *factory, const tgo_logger *logger, int64_t number) {
+  tgi_ep *ep = calloc(1, sizeof *ep);
+  if (!ep) return NULL;
+  ep->host.version = factory->host.version;
+  ep->host.get_name = ep_name;
+  ep->factory = factory;
+  ep->logger = logger;
+  ep->number = number;
+  tgi_ep_init(ep);
+  tgi_lock();
+  ep->next = sessions;
+  sessions = ep;
+  tgi_unlock();
+  return &ep->host;
+}
+
+static tgo_status *create_ep(tgo_factory *host, const tgo_hardware *const *hardware, const tgo_pairs *const *metadata,
+                             size_t count, const tgo_session_options *options, const tgo_logger *logger, tgo_ep **ep) {
+  (void)hardware;
+  const tgi_factory *factory = (const tgi_factory *)host;
+  char err[TEXT_BYTES] = "";
+  uint32_t adapters[MAX_DEVICES];
+  tgo_pairs *config = NULL;
+  tgo_status *status = factory->api->get_config(options, &config);
+  if (status) return status;
+  size_t found = read_adapters(factory->api, metadata, count, adapters);
+  int64_t number = call_create(factory->api, config, adapters, found, err, sizeof err);
+  factory->api->release_pairs(config);
+  if (number <= 0) return tgi_status(factory->api, err[0] ? err : "the session could not be made.");
+  *ep = make_session(factory, logger, number);
+  return *ep ? NULL : tgi_status(factory->api, "not enough memory for a session.");
+}
+
+static void release_ep(tgo_factory *factory, tgo_ep *host) {
+  (void)factory;
+  tgi_ep *ep = (tgi_ep *)host;
+  if (!ep) return;
+  tgi_lock();
+  for (tgi_ep **at = &sessions; *at; at = &(*at)->next)
+    if (*at == ep) {
+      *at = ep->next;
+      break;
+    }
+  tgi_unlock();
+  tgi_ep_drop_claimed(ep);
+  free(ep);
+}
+
+/* ---- the factory -------------------------------------------------------------------------------------------------------- */
+
+static const char *factory_name(const tgo_factory *factory) {
+  (void)factory;
+  return TGI_EP_NAME;
+}
+
+static const char *factory_vendor(const tgo_factory *factory) {
+  (void)factory;
+  return "tflgpu";
+}
+
+static uint32_t factory_vendor_id(const tgo_factory *factory) {
+  (void)factory;
+  return 0;
+}
+
+static const char *factory_version(const tgo_factory *factory) {
+  (void)factory;
+  return TFLGPU_VERSION;
+}
+
+/* The host asks for it although no memory of ours was announced. */
+static tgo_status *create_transfer(tgo_factory *factory, void **transfer) {
+  (void)factory;
+  *transfer = NULL;
+  return NULL;
+}
+
+static bool is_stream_aware(const tgo_factory *factory) {
+  (void)factory;
+  return false;
+}
+
+static const tgo_factory functions = {
+    .get_name = factory_name,
+    .get_vendor = factory_vendor,
+    .get_devices = tgi_get_devices,
+    .create_ep = create_ep,
+    .release_ep = release_ep,
+    .get_vendor_id = factory_vendor_id,
+    .get_version = factory_version,
+    .create_transfer = create_transfer,
+    .is_stream_aware = is_stream_aware,
+};
+
+/* The second number of "1.31.1". */
+static unsigned minor_of(const char *version) {
+  const char *dot = version ? strchr(version, '.') : NULL;
+  return dot ? (unsigned)strtoul(dot + 1, NULL, 10) : 0;
+}
+
+static tgo_status *too_old(const tgo_base *base) {
+  const tgo_api *first = base->get_api(1);   /* every version has it, and all are the start of one table */
+  char text[256];
+  snprintf(text, sizeof text, "tflgpu needs onnxruntime 1.24.4 or newer, and this is %s. Run: pip install -U onnxruntime",
+           base->get_version());
+  return first ? first->create_status(TGO_FAIL, text) : NULL;
+}
+
+/* Wrong slot numbers would crash later; these three calls show that the table is the known one. */
+static bool is_known_table(const tgo_api *api) {
+  static const char start[] = "ORT Build Info";
+  const char *info = api->get_build_info();
+  return info && !strncmp(info, start, sizeof start - 1) && api->get_ep_api();
+}
+
+EXPORT tgo_status *CreateEpFactories(const char *name, const tgo_base *base, const tgo_logger *logger, tgo_factory **factories,
+                                     size_t capacity, size_t *written) {
+  (void)name;
+  (void)logger;
+  *written = 0;
+  unsigned minor = minor_of(base->get_version());
+  if (minor < TGO_OLDEST) return too_old(base);
+  uint32_t version = minor < TGO_NEWEST ? minor : TGO_NEWEST;
+  const tgo_api *api = base->get_api(version);
+  if (!api) return too_old(base);
+  if (!is_known_table(api)) return tgi_status(api, "this onnxruntime has another interface than is known; update tflgpu-plugin.");
+  if (!capacity) return tgi_status(api, "onnxruntime has no room for a factory.");
+  tgi_factory *factory = calloc(1, sizeof *factory);
+  if (!factory) return tgi_status(api, "not enough memory for a factory.");
+  factory->host = functions;
+  factory->host.version = version;
+  factory->api = api;
+  factory->ep_api = api->get_ep_api();
+  factories[(*written)++] = &factory->host;
+  return NULL;
+}
+
+EXPORT tgo_status *ReleaseEpFactory(tgo_factory *factory) {
+  (void)factory;                   /* see tgi_factory */
+  return NULL;
+}

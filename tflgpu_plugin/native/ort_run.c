@@ -1,0 +1,127 @@
+/* Compute: one run of an island. No Python, but for shapes that have no plan yet. */
+#include "internal_ort.h"
+
+enum { TEXT_BYTES = 2048 };
+
+typedef struct call {
+  const tgi_compute *compute;
+  tg_ort_island *island;
+  const tgo_api *api;
+  tgo_context *context;
+  tg_port *inputs, *outputs;
+  int32_t *shapes;                 /* of all inputs: rank, then extents */
+  size_t shape_count, shape_room;
+} call;
+
+static bool append(call *c, int64_t number) {
+  if (number < 0 || number > INT32_MAX) return false;
+  if (c->shape_count == c->shape_room) {
+    size_t room = 2 * c->shape_room + 32;
+    int32_t *larger = realloc(c->shapes, room * sizeof *larger);
+    if (!larger) return false;
+    c->shapes = larger;
+    c->shape_room = room;
+  }
+  c->shapes[c->shape_count++] = (int32_t)number;
+  return true;
+}
+
+static int read_input(call *c, size_t i, char *err, size_t err_size) {
+  const tgo_api *api = c->api;
+  const tgo_value *value = NULL;
+  const int64_t *dims = NULL;
+  size_t rank = 0;
+  int kind = 0;
+  if (tgi_take_status(api, api->get_input(c->context, c->compute->inputs[i], &value), err, err_size)) return 1;
+  if (!value) return tgi_fail(err, err_size, "Input \"%s\" is absent.", c->island->inputs[i]);
+  if (tgi_take_status(api, api->get_kind_and_dims(value, &kind, &dims, &rank), err, err_size)) return 1;
+  bool fits = append(c, (int64_t)rank);
+  for (size_t k = 0; fits && k < rank; k++) fits = append(c, dims[k]);
+  if (!fits) return tgi_fail(err, err_size, "The shape of input \"%s\" is too large.", c->island->inputs[i]);
+  if (i >= c->island->arity.ports) return 0;
+  return tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &c->inputs[i].host), err, err_size);
+}
+
+static int read_inputs(call *c, char *err, size_t err_size) {
+  for (size_t i = 0; i < c->island->arity.inputs; i++)
+    if (read_input(c, i, err, err_size)) return 1;
+  return 0;
+}
+
+static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes, char *err, size_t err_size) {
+  const tgo_api *api = c->api;
+  int64_t dims[8];
+  size_t rank = (size_t)shape[0], held = 0;
+  tgo_value *value = NULL;
+  if (rank > 8) return tgi_fail(err, err_size, "Output \"%s\" has rank %zu.", c->island->outputs[i], rank);
+  for (size_t k = 0; k < rank; k++) dims[k] = shape[k + 1];
+  if (tgi_take_status(api, api->get_output(c->context, c->compute->outputs[i], dims, rank, &value), err, err_size)) return 1;
+  if (!value) return 0;            /* nobody wants it: it stays on the device */
+  if (tgi_take_status(api, api->get_byte_count(value, &held), err, err_size)) return 1;
+  if (held != bytes)
+    return tgi_fail(err, err_size, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->island->outputs[i], held,
+                    (unsigned long long)bytes);
+  return tgi_take_status(api, api->get_tensor_data(value, &c->outputs[i].host), err, err_size);
+}
+
+static int read_outputs(call *c, const tgi_entry *entry, char *err, size_t err_size) {
+  const int32_t *shape = entry->output_shapes;
+  for (size_t i = 0; i < c->island->arity.outputs; i++, shape += 1 + shape[0])
+    if (read_output(c, i, shape, entry->replay->outputs[i].bytes, err, err_size)) return 1;
+  return 0;
+}
+
+static int build(call *c, char *err, size_t err_size) {
+  tg_ort_callbacks functions;
+  if (!tgi_ort_enter(&functions)) return tgi_ort_no_python(err, err_size);
+  int built = functions.build(c->island->number, c->island, c->shapes, c->shape_count, err, err_size);
+  tgi_ort_leave();
+  return !built;
+}
+
+static tgi_entry *find_entry(call *c, char *err, size_t err_size) {
+  tgi_plans *plans = &c->island->plans;
+  tgi_entry *entry = tgi_plans_find(plans, c->shapes, c->shape_count);
+  if (!entry && !build(c, err, err_size)) entry = tgi_plans_find(plans, c->shapes, c->shape_count);
+  return entry;
+}
+
+static int run_entry(call *c, const tgi_entry *entry, char *err, size_t err_size) {
+  tgi_traffic traffic = {0};
+  if (!entry->replay) return tgi_fail(err, err_size, "these input shapes cannot run on the GPU: %s", entry->reason);
+  if (read_outputs(c, entry, err, err_size) ||
+      tgi_replay_run(entry->replay, c->inputs, c->outputs, NULL, NULL, &traffic, err, err_size))
+    return 1;
+  atomic_fetch_add(&c->island->uploaded, traffic.uploaded);
+  atomic_fetch_add(&c->island->downloaded, traffic.downloaded);
+  atomic_store(&c->island->last_nanoseconds, traffic.nanoseconds);
+  return 0;
+}
+
+static int run(call *c, char *err, size_t err_size) {
+  tgi_arity arity = c->island->arity;
+  c->inputs = calloc(arity.inputs + arity.outputs + 1, sizeof *c->inputs);
+  if (!c->inputs) return tgi_fail(err, err_size, "not enough memory for a run.");
+  c->outputs = c->inputs + arity.inputs;
+  if (tgi_is_forked()) {           /* Python's threads are gone here */
+    tgi_enter(err, err_size);
+    return 1;
+  }
+  if (read_inputs(c, err, err_size)) return 1;
+  tgi_entry *entry = find_entry(c, err, err_size);
+  int failed = !entry || run_entry(c, entry, err, err_size);
+  tgi_entry_release(entry);
+  return failed;
+}
+
+tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context) {
+  (void)state;
+  const tgi_compute *compute = (const tgi_compute *)host;
+  call c = {.compute = compute, .island = compute->island, .api = compute->api, .context = context};
+  char err[TEXT_BYTES] = "";
+  int failed = run(&c, err, sizeof err);
+  free(c.inputs);
+  free(c.shapes);
+  atomic_fetch_add(failed ? &c.island->failures : &c.island->runs, 1);
+  return failed ? tgi_status(c.api, err[0] ? err : "this run failed without a reason.") : NULL;
+}

@@ -1,0 +1,130 @@
+/* The 8 most recently used plans of an island, by input shapes. */
+#include "internal_plans.h"
+
+/* ---- shapes ------------------------------------------------------------------------------------------------------------- */
+
+void tgi_shape_text(const int32_t *shape, char *text, size_t size) {
+  size_t used = (size_t)snprintf(text, size, "[");
+  for (int32_t i = 0; i < shape[0] && used + 16 < size; i++)
+    used += (size_t)snprintf(text + used, size - used, i ? ", %d" : "%d", shape[i + 1]);
+  snprintf(text + used, size - used, "]");
+}
+
+/* The flat list must describe as many tensors as the kernel has. */
+static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count) {
+  size_t at = 0;
+  for (size_t i = 0; i < tensor_count; i++) {
+    if (at >= count || shapes[at] < 0) return false;
+    at += 1 + (size_t)shapes[at];
+  }
+  return at == count;
+}
+
+/* ---- one entry ---------------------------------------------------------------------------------------------------------- */
+
+void tgi_entry_release(tgi_entry *entry) {
+  if (!entry || atomic_fetch_sub(&entry->refs, 1) != 1) return;
+  tg_replay_release(entry->replay);
+  free(entry->shapes);
+  free(entry->output_shapes);
+  free(entry->reason);
+  free(entry);
+}
+
+static int32_t *copy(const int32_t *values, size_t count) {
+  int32_t *list = malloc((count + 1) * sizeof *list);
+  if (list && count) memcpy(list, values, count * sizeof *list);
+  return list;
+}
+
+static tgi_entry *make_entry(const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
+                             size_t output_shape_count, tg_replay *replay, const char *reason) {
+  tgi_entry *entry = calloc(1, sizeof *entry);
+  if (!entry) return NULL;
+  entry->refs = 1;
+  entry->shapes = copy(shapes, shape_count);
+  entry->shape_count = shape_count;
+  entry->output_shapes = copy(output_shapes, output_shape_count);
+  entry->output_shape_count = output_shape_count;
+  entry->reason = strdup(reason ? reason : "no reason was given");
+  if ((entry->replay = replay)) tg_replay_retain(replay);
+  if (entry->shapes && entry->output_shapes && entry->reason) return entry;
+  tgi_entry_release(entry);
+  return NULL;
+}
+
+/* ---- the list ----------------------------------------------------------------------------------------------------------- */
+
+static size_t index_of(const tgi_plans *plans, const int32_t *shapes, size_t count) {
+  size_t i = 0;
+  for (; i < plans->count; i++) {
+    const tgi_entry *entry = plans->entries[i];
+    if (entry->shape_count == count && !memcmp(entry->shapes, shapes, count * sizeof *shapes)) break;
+  }
+  return i;
+}
+
+tgi_entry *tgi_plans_find(tgi_plans *plans, const int32_t *shapes, size_t count) {
+  tgi_entry *entry = NULL;
+  tgi_lock();
+  size_t i = index_of(plans, shapes, count);
+  if (i < plans->count) {
+    entry = plans->entries[i];
+    entry->used = ++plans->clock;
+    atomic_fetch_add(&entry->refs, 1);
+  }
+  tgi_unlock();
+  return entry;
+}
+
+static size_t oldest(const tgi_plans *plans) {
+  size_t found = 0;
+  for (size_t i = 1; i < plans->count; i++)
+    if (plans->entries[i]->used < plans->entries[found]->used) found = i;
+  return found;
+}
+
+/* Takes over the caller's reference. */
+static void insert(tgi_plans *plans, tgi_entry *entry) {
+  tgi_entry *dropped = NULL;
+  tgi_lock();
+  size_t i = index_of(plans, entry->shapes, entry->shape_count);
+  if (i == plans->count && i == TGI_MAX_ENTRIES) i = oldest(plans);
+  if (i == plans->count) plans->count++;
+  else dropped = plans->entries[i];
+  plans->entries[i] = entry;
+  entry->used = ++plans->clock;
+  tgi_unlock();
+  tgi_entry_release(dropped);
+}
+
+void tgi_plans_drop(tgi_plans *plans) {
+  tgi_entry *dropped[TGI_MAX_ENTRIES];
+  tgi_lock();
+  size_t count = plans->count;
+  memcpy(dropped, plans->entries, count * sizeof *dropped);
+  plans->count = 0;
+  tgi_unlock();
+  for (size_t i = 0; i < count; i++) tgi_entry_release(dropped[i]);
+}
+
+static int check_replay(tgi_arity arity, const tg_replay *replay, char *err, size_t err_size) {
+  if (replay->input_count == arity.ports && replay->output_count == arity.outputs && replay->state_count == arity.states)
+    return 0;
+  return tgi_fail(err, err_size,
+                  "The plan has %zu inputs, %zu outputs and %zu states, but its island has %zu, %zu and %zu.",
+                  replay->input_count, replay->output_count, replay->state_count, arity.ports, arity.outputs, arity.states);
+}
+
+int tgi_plans_add(tgi_plans *plans, tgi_arity arity, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
+                  size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size) {
+  if (!well_formed(shapes, shape_count, arity.inputs))
+    return tgi_fail(err, err_size, "The list of input shapes does not describe %zu tensors.", arity.inputs);
+  if (replay && !well_formed(output_shapes, output_shape_count, arity.outputs))
+    return tgi_fail(err, err_size, "The list of output shapes does not describe %zu tensors.", arity.outputs);
+  if (replay && check_replay(arity, replay, err, err_size)) return 1;
+  tgi_entry *entry = make_entry(shapes, shape_count, output_shapes, replay ? output_shape_count : 0, replay, reason);
+  if (!entry) return tgi_fail(err, err_size, "Not enough memory to keep a plan.");
+  insert(plans, entry);
+  return 0;
+}
