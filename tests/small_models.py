@@ -90,6 +90,17 @@ def resized_between_islands() -> bytes:
     return model.to_bytes()
 
 
+def squeezed() -> bytes:
+    """Convolution, its batch squeezed away, a second squeeze of whatever is 1, RELU."""
+    model, shape = Model(), (1, 6, 5, 3)
+    x = conv(model, model.input("x", shape, signature=(1, -1, -1, 3)), shape, "features")
+    axes = {"squeezeDims": [0]}
+    flat = model.op("SQUEEZE", [x], "SqueezeOptions", axes, shape=(6, 5, FEATURES), name="flat")
+    again = model.op("SQUEEZE", [flat], "SqueezeOptions", {}, shape=(6, 5, FEATURES), name="again")
+    model.output(model.op("RELU", [again], shape=(6, 5, FEATURES), name="relu"))
+    return model.to_bytes()
+
+
 def shared_output() -> bytes:
     """Both a tensor inside the island and the end of it are outputs of the model."""
     model, shape = Model(), (1, 8, 8, 3)

@@ -120,8 +120,7 @@ def test_no_host_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
     from tflgpu_plugin.providers import tflite
 
-    for name in tflite.HOSTS:
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(tflite, "HOSTS", ("no_such_host",))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="No TFLite host is installed: pip install ai-edge-lit"):
         tflite.load_delegate()

@@ -14,8 +14,8 @@ name = "tflite"
 description = "TensorFlow Lite and LiteRT interpreters, as a delegate"
 install = "pip install ai-edge-litert (or tflite-runtime on Linux with Python before 3.12)"
 
-# Modules that have load_delegate, best first.
-HOSTS = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorflow.lite.experimental")
+# Packages of hosts, best first.
+HOSTS = ("ai_edge_litert", "tflite_runtime", "tensorflow")
 
 
 def connect() -> None:
@@ -44,17 +44,14 @@ def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None
 
 def host_module() -> Any:
     """The module of a host that has `load_delegate`; one that is in use already comes first."""
-    for module in HOSTS:
-        if module in sys.modules:
-            return sys.modules[module]
-    for module in HOSTS:
-        package = module.partition(".")[0]
-        if importlib.util.find_spec(package) is None:
-            continue
-        if package == "tensorflow":
-            return importlib.import_module(package).lite.experimental
-        return importlib.import_module(module)
-    raise ImportError(f"No TFLite host is installed: {install}.")
+    package = next((host for host in HOSTS if host in sys.modules), None)
+    if package is None:
+        package = next((host for host in HOSTS if importlib.util.find_spec(host)), None)
+    if package is None:
+        raise ImportError(f"No TFLite host is installed: {install}.")
+    if package == "tensorflow":
+        return importlib.import_module(package).lite.experimental
+    return importlib.import_module(f"{package}.interpreter")
 
 
 def report(target: Any) -> Any:

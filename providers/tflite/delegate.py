@@ -57,8 +57,11 @@ def _make_callbacks() -> None:
 
 def _on_create(keys: Any, values: Any, count: int, err: Any, err_size: int) -> int:
     text = native.ffi.string
-    given = {text(keys[k]).decode(): text(values[k]).decode() for k in range(count)}
-    return _guarded(lambda: create(given), err, err_size)
+    return _guarded(
+        lambda: create({text(keys[k]).decode(): text(values[k]).decode() for k in range(count)}),
+        err,
+        err_size,
+    )
 
 
 def _on_prepare(number: int, pointer: Any, context: Any, err: Any, err_size: int) -> int:

@@ -6,6 +6,7 @@ Hosts do not show what a delegate reports unless something fails, so the lines a
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -54,17 +55,21 @@ def refusals(nodes: Sequence[NodeReport]) -> str:
 
 
 def _reasons(nodes: Sequence[NodeReport]) -> list[str]:
-    counted: dict[str, int] = {}
+    """One line per reason; reasons that differ in a quoted name count as one, told by example."""
+    alike: dict[str, list[NodeReport]] = {}
     for node in nodes:
-        reason = node.reason or ""
-        text = f"  {reason}" if node.op in reason else f"  {node.op}: {reason}"
-        counted[text] = counted.get(text, 0) + 1
-    first = list(counted.items())[:MAX_REASONS]
-    shown = [text if n == 1 else f"{text} ({n} nodes)" for text, n in first]
-    if len(counted) > MAX_REASONS:
-        more = len(counted) - MAX_REASONS
-        shown.append(f"  {more} more reasons are in tflgpu_plugin.last_report().")
-    return shown
+        alike.setdefault(re.sub(r"'[^']*'", "''", node.reason or ""), []).append(node)
+    lines = [_reason(group) for group in list(alike.values())[:MAX_REASONS]]
+    if len(alike) > MAX_REASONS:
+        lines.append(f"  {len(alike) - MAX_REASONS} more: see tflgpu_plugin.last_report().")
+    return lines
+
+
+def _reason(alike: Sequence[NodeReport]) -> str:
+    first = alike[0]
+    reason = first.reason or ""
+    text = reason if first.op in reason else f"{first.op}: {reason}"
+    return f"  {text}" if len(alike) == 1 else f"  {text} ({len(alike)} nodes)"
 
 
 def notify(nodes: Sequence[NodeReport]) -> None:

@@ -22,6 +22,7 @@ from tflgpu_plugin.reports import GPU, REVERTED, AdapterReport, IslandReport, No
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 RECENT = 8  # plans that native code keeps for a kernel
+GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 
 @dataclass(repr=False)
@@ -68,10 +69,11 @@ class Placed:
 
     def state(self) -> Any:
         """tg_kernel_state, counted in native code."""
+        kernel = self.kernel  # another thread may let go of it now
         if self.final is not None:
             return self.final
         out = native.ffi.new("tg_kernel_state *")
-        native.lib.tg_kernel_get_state(self.kernel, out)
+        native.lib.tg_kernel_get_state(kernel, out)
         return out
 
     @property
@@ -136,8 +138,8 @@ class Delegate:
         """Record what a host graph was given; an earlier record of the same graph, and those of
         closed ones, go.
         """
-        self.prepared = [p for p in self.prepared if p.context != prepared.context and not p.dead]
-        self.prepared.append(prepared)
+        others = [p for p in self.prepared if p.context != prepared.context and not p.dead]
+        self.prepared = [*others[-GRAPHS:], prepared]
         _kernels.update({one.number: one for one in prepared.placed})
 
     def report(self) -> Report:

@@ -62,7 +62,7 @@ int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, char *err,
 
 static tgo_pairs *describe(const tgo_api *api, const device *from, size_t index) {
   static const char *const keys[5] = {"adapter", "adapter_vendor", "driver", "backend", "type"};
-  char number[16];
+  char number[24];
   tgo_pairs *pairs = NULL;
   api->create_pairs(&pairs);
   for (size_t k = 0; pairs && k < 5; k++) api->add_pair(pairs, keys[k], from->texts[k]);

@@ -1,0 +1,159 @@
+"""Calls into onnxruntime through the tables that it hands to plugins (native/abi_ort.h), with its
+statuses as exceptions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tflgpu_plugin.native
+from tflgpu_plugin.graph import NUMPY_DTYPES, Array
+
+TENSOR = 1
+INT, INTS, FLOAT, FLOATS, TEXT = 1, 2, 3, 4, 5
+TENSOR_ATTRIBUTE = 8
+# Kinds of elements by number; the others have no numpy type.
+DTYPES = {
+    1: "f32", 2: "u8", 3: "i8", 4: "u16", 5: "i16", 6: "i32", 7: "i64", 9: "bool", 10: "f16",
+    11: "f64", 12: "u32", 13: "u64",
+}  # fmt: skip
+STRING = 8
+
+
+class HostError(RuntimeError):
+    """onnxruntime answered with an error; the text is its own."""
+
+
+@functools.cache
+def interface() -> Any:
+    """A cffi parser that knows abi_ort.h."""
+    from cffi import FFI
+
+    parser: Any = FFI()
+    parser.cdef(Path(tflgpu_plugin.native.__file__).with_name("abi_ort.h").read_text())
+    return parser
+
+
+class Host:
+    """The table of one onnxruntime. Handles are cffi pointers that live as long as the callback
+    that got them."""
+
+    def __init__(self, address: int) -> None:
+        self.ffi = interface()
+        self.api = self.ffi.cast("const tgo_api *", address)
+
+    def cast(self, kind: str, address: int) -> Any:
+        """An address as a handle, for example `cast("tgo_graph", address)`."""
+        return self.ffi.cast(f"{kind} *", address)
+
+    def check(self, status: Any) -> None:
+        """Raise HostError for a status that is not success."""
+        if status == self.ffi.NULL:
+            return
+        text = self.ffi.string(self.api.get_error_message(status)).decode(errors="replace")
+        self.api.release_status(status)
+        raise HostError(text)
+
+    def get(self, function: Any, subject: Any, kind: str) -> Any:
+        """What `function(subject, out)` writes; `kind` is the type of what out points to."""
+        out = self.ffi.new(f"{kind} *")
+        self.check(function(subject, out))
+        return out[0]
+
+    def text(self, function: Any, subject: Any) -> str:
+        """The text that `function(subject, out)` gives."""
+        found = self.get(function, subject, "const char *")
+        return self.ffi.string(found).decode(errors="replace") if found else ""
+
+    def list(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
+        """The handles that a pair of functions gives; NULL ones are kept."""
+        length = self.get(count, subject, "size_t")
+        out = self.ffi.new(f"const {kind} *[]", max(1, length))
+        self.check(function(subject, out, length))
+        return list(out)[:length]
+
+    def attributes(self, node: Any) -> dict[str, Any]:
+        """A node's attributes as Python values (int, float, str, tuples, arrays); graphs and lists
+        of texts are left out."""
+        api = self.api
+        handles = self.list(api.get_attribute_count, api.get_attributes, node, "tgo_attribute")
+        found = ((self.text(api.get_attribute_name, h), self._attribute(h)) for h in handles if h)
+        return {name: value for name, value in found if value is not None}
+
+    def _attribute(self, handle: Any) -> Any:
+        kind = self.get(self.api.get_attribute_kind, handle, "int")
+        if kind == INT:
+            return self._numbers(handle, kind, "int64_t", 1)[0]
+        if kind == FLOAT:
+            return float(self._numbers(handle, kind, "float", 1)[0])
+        if kind in (INTS, FLOATS):
+            item = "int64_t" if kind == INTS else "float"
+            count = self._size(handle, kind) // self.ffi.sizeof(item)
+            return tuple(self._numbers(handle, kind, item, count))
+        if kind == TEXT:
+            return bytes(self._numbers(handle, kind, "char", self._size(handle, kind), raw=True))
+        if kind == TENSOR_ATTRIBUTE:
+            return self._tensor_attribute(handle)
+        return None
+
+    def _size(self, handle: Any, kind: int) -> int:
+        """Bytes of an attribute's value: reading into nothing fails, and tells."""
+        needed = self.ffi.new("size_t *")
+        status = self.api.read_attribute(handle, kind, self.ffi.NULL, 0, needed)
+        if status != self.ffi.NULL:
+            self.api.release_status(status)
+        return int(needed[0])
+
+    def _numbers(self, handle: Any, kind: int, item: str, count: int, raw: bool = False) -> Any:
+        if not count:
+            return b"" if raw else []
+        out, needed = self.ffi.new(f"{item}[]", count), self.ffi.new("size_t *")
+        size = self.ffi.sizeof(item) * count
+        self.check(self.api.read_attribute(handle, kind, out, size, needed))
+        return self.ffi.buffer(out, size)[:] if raw else list(out)
+
+    def _tensor_attribute(self, handle: Any) -> Array | None:
+        value = self.get(self.api.get_attribute_tensor, handle, "tgo_value *")
+        try:
+            data = self.data(value)
+            return None if data is None else data.copy()
+        finally:
+            self.api.release_value(value)
+
+    def data(self, value: Any) -> Array | None:
+        """A tensor's bytes as a read-only view; None for elements without a numpy type."""
+        info = self.get(self.api.get_value_info, value, "tgo_tensor_info *")
+        try:
+            dtype = DTYPES.get(self.get(self.api.get_element_kind, info, "int"))
+            shape = tuple(self.dims(info))
+        finally:
+            self.api.release_tensor_info(info)
+        if dtype is None:
+            return None
+        kind = np.dtype(NUMPY_DTYPES[dtype])
+        count = int(np.prod(shape, dtype=np.int64))
+        if not count:
+            return np.zeros(shape, kind)
+        address = self.get(self.api.get_tensor_data, value, "void *")
+        view = np.frombuffer(self.ffi.buffer(address, count * kind.itemsize), kind)
+        view.flags.writeable = False
+        return view.reshape(shape)
+
+    def dims(self, info: Any) -> Iterator[int]:
+        """The extents of a tensor; -1 for one that has a name or is not known."""
+        rank = self.get(self.api.get_rank, info, "size_t")
+        out = self.ffi.new("int64_t[]", max(1, rank))
+        self.check(self.api.get_dims(info, out, rank))
+        return (int(out[k]) for k in range(rank))
+
+    def symbols(self, info: Any) -> list[str]:
+        """The names of the extents, "" where one has a value or no name."""
+        rank = self.get(self.api.get_rank, info, "size_t")
+        out = self.ffi.new("const char *[]", max(1, rank))
+        self.check(self.api.get_symbols(info, out, rank))
+        return [self.ffi.string(out[k]).decode() if out[k] else "" for k in range(rank)]

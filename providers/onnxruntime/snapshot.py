@@ -1,0 +1,183 @@
+"""One level of a model as onnxruntime shows it, copied into plain data: nodes, values, names.
+
+Constants are views on the host's memory, which is there as long as the callback that read them;
+`Snapshot.part` copies what outlives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tflgpu_plugin.graph import Array, Shape
+
+from .host import DTYPES, STRING, TENSOR, Host
+
+Extent = int | str
+DEFAULT_DOMAINS = ("", "ai.onnx")
+# Names that exporters give to every open extent, so that two of them need not be the same.
+ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
+
+
+@dataclass(frozen=True)
+class Value:
+    """An edge. `shape` holds a name for an extent that is not known (one of its own where the model
+    gives none); None means that not even the rank is known. `dtype` is "" for what is no tensor.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Extent, ...] | None
+    data: Array | None = None
+
+    @property
+    def static(self) -> Shape | None:
+        """The shape when every extent is a number."""
+        shape = self.shape
+        if shape is None or not all(isinstance(extent, int) for extent in shape):
+            return None
+        return tuple(int(extent) for extent in shape)
+
+
+@dataclass(frozen=True)
+class HostNode:
+    """A node. Absent inputs and outputs are None. `implicit`: values that its bodies read."""
+
+    id: int
+    op: str
+    domain: str
+    version: int
+    name: str
+    inputs: tuple[str | None, ...]
+    outputs: tuple[str | None, ...]
+    implicit: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every value that must exist before the node runs."""
+        given = [name for name in (*self.inputs, *self.implicit) if name is not None]
+        return tuple(dict.fromkeys(given))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(name for name in self.outputs if name is not None)
+
+    @property
+    def title(self) -> str:
+        """The operator with its domain, if that is not ONNX's own."""
+        return self.op if self.domain in DEFAULT_DOMAINS else f"{self.domain}:{self.op}"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Nodes in the host's order of execution, all values by name, and the names of the outputs."""
+
+    nodes: tuple[HostNode, ...]
+    values: Mapping[str, Value]
+    outputs: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Values that come from outside, constants not among them."""
+        made = {name for node in self.nodes for name in node.writes}
+        read = dict.fromkeys(name for node in self.nodes for name in node.reads)
+        return tuple(n for n in read if n not in made and self.values[n].data is None)
+
+    def part(self, ids: Collection[int], outputs: tuple[str, ...]) -> Snapshot:
+        """The same of these nodes alone, with copies of their constants."""
+        nodes = tuple(node for node in self.nodes if node.id in ids)
+        used = {name for node in nodes for name in (*node.reads, *node.writes)}
+        values = {name: _own(self.values[name]) for name in used}
+        return Snapshot(nodes, values, outputs)
+
+
+def _own(value: Value) -> Value:
+    return value if value.data is None else replace(value, data=value.data.copy())
+
+
+def take(host: Host, graph: Any) -> Snapshot:
+    """Read a graph (tgo_graph *). Raises HostError."""
+    reader = _Reader(host)
+    api = host.api
+    nodes = [
+        reader.node(h) for h in host.list(api.get_node_count, api.get_nodes, graph, "tgo_node")
+    ]
+    outputs = host.list(
+        api.get_graph_output_count, api.get_graph_outputs, graph, "tgo_value_info"
+    )
+    names = tuple(reader.value(handle) for handle in outputs)
+    return Snapshot(tuple(nodes), reader.values, tuple(name for name in names if name is not None))
+
+
+class _Reader:
+    """Collects values while nodes are read."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.values: dict[str, Value] = {}
+
+    def node(self, handle: Any) -> HostNode:
+        host, api = self.host, self.host.api
+        implicit = host.list(
+            api.get_implicit_input_count, api.get_implicit_inputs, handle, "tgo_value_info"
+        )
+        return HostNode(
+            id=int(host.get(api.get_node_id, handle, "size_t")),
+            op=host.text(api.get_op_type, handle),
+            domain=host.text(api.get_domain, handle),
+            version=int(host.get(api.get_since_version, handle, "int")),
+            name=host.text(api.get_node_name, handle),
+            inputs=self._names(api.get_node_input_count, api.get_node_inputs, handle),
+            outputs=self._names(api.get_node_output_count, api.get_node_outputs, handle),
+            implicit=tuple(name for name in map(self.value, implicit) if name is not None),
+            attributes=host.attributes(handle),
+        )
+
+    def _names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:
+        handles = self.host.list(count, function, handle, "tgo_value_info")
+        return tuple(self.value(value) for value in handles)
+
+    def value(self, handle: Any) -> str | None:
+        """The name of a value, which is read when it is met for the first time."""
+        host = self.host
+        if not handle:
+            return None
+        name = host.text(host.api.get_name, handle)
+        if not name:
+            return None
+        if name not in self.values:
+            self.values[name] = self._read(name, handle)
+        return name
+
+    def _read(self, name: str, handle: Any) -> Value:
+        host, api = self.host, self.host.api
+        data = None
+        if host.get(api.is_constant, handle, "_Bool"):
+            tensor = host.get(api.get_initializer, handle, "const tgo_value *")
+            data = host.data(tensor) if tensor else None
+        kind = host.get(api.get_type, handle, "const tgo_type *")
+        if not kind or host.get(api.get_type_kind, kind, "int") != TENSOR:
+            return Value(name, "", None)
+        info = host.get(api.cast_to_tensor_info, kind, "const tgo_tensor_info *")
+        element = host.get(api.get_element_kind, info, "int")
+        dtype = DTYPES.get(element, "string" if element == STRING else f"type {element}")
+        if not api.has_shape(info):
+            return Value(name, dtype, None if data is None else data.shape, data)
+        return Value(name, dtype, self._shape(name, info), data)
+
+    def _shape(self, name: str, info: Any) -> tuple[Extent, ...]:
+        dims = list(self.host.dims(info))
+        if min(dims, default=0) >= 0:
+            return tuple(dims)
+        symbols = self.host.symbols(info)
+        return tuple(
+            extent if extent >= 0 else _symbol(symbol, name, axis)
+            for axis, (extent, symbol) in enumerate(zip(dims, symbols, strict=True))
+        )
+
+
+def _symbol(symbol: str, name: str, axis: int) -> str:
+    """The name of an open extent; one of its own (with a zero byte) where the model gives none."""
+    return symbol if symbol.lower() not in ANONYMOUS else f"{name}\0{axis}"
