@@ -119,7 +119,7 @@ class Geometry(NamedTuple):
     """Device storage of a tensor: `[batch][quads][spatial]` of vec4, the lanes being four
     neighbouring channels.
 
-    PHWC4 for rank 2 to 4 (channels = last extent, batch = first, spatial = product of the rest);
+    PHWC4 for rank 2 to 5 (channels = last extent, batch = first, spatial = product of the rest);
     row-major for other ranks, which is the same thing with batch = spatial = 1 and every element a
     channel. Lanes past `channels` hold zero.
     """
@@ -134,9 +134,14 @@ class Geometry(NamedTuple):
         return self.batch * self.quads * self.spatial
 
 
+def planar(shape: Shape) -> bool:
+    """Whether a tensor of this shape is stored by channel planes (PHWC4), not row-major."""
+    return 2 <= len(shape) <= 5
+
+
 def geometry(shape: Shape) -> Geometry:
     """The storage of a tensor of this logical shape."""
-    if 2 <= len(shape) <= 4:
+    if planar(shape):
         return Geometry(shape[0], -(-shape[-1] // 4), prod(shape[1:-1]), shape[-1])
     count = prod(shape)
     return Geometry(1, -(-count // 4), 1, count)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Post, geometry
+from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Post, geometry, planar
 from tflgpu_plugin.target import Target
 
 
@@ -199,9 +199,8 @@ def spread(graph: Graph, operand: int, output: int) -> str | None:
         return "scalar"
     if shape == target:
         return "same"
-    ranked = 2 <= len(target) <= 4
     if (
-        ranked
+        planar(target)
         and len(shape) <= len(target)
         and shape[-1] == target[-1]
         and prod(shape) == shape[-1]

@@ -183,6 +183,11 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
     return bytes(out)
 
 
+def require_model(model: bytes) -> None:
+    """Raise ValueError with a sentence for bytes that are not a TFLite model."""
+    _outputs_place(model)
+
+
 def activations(model: bytes) -> list[int]:
     """Tensor numbers of the float32 results in the first subgraph, in execution order."""
     _outputs_place(model)

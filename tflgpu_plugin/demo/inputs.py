@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflgpu_plugin.demo import flatbuffer
+
 Array = npt.NDArray[Any]
 
 
@@ -96,9 +98,13 @@ def labels(path: Path) -> list[str]:
 def model(path: Path) -> bytes:
     """The bytes of a model file. Raises BadInput."""
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
+        flatbuffer.require_model(content)
     except OSError as error:
         raise BadInput(f"The model {path} cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise BadInput(f"{path}: {error}") from error
+    return content
 
 
 def top(scores: Array, names: list[str] | None, count: int = 5) -> list[tuple[str, float]]:

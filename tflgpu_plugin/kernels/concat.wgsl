@@ -7,7 +7,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if vectors %}
   if (i >= p.vectors) { return; }
 {{ at.split("i") }}
-  let o = p.base + c0 * 0u + c1 * p.k1 + c2 * p.k2 + c3 * p.k3 + c4 * p.k4;
+  let o = p.base + c0 * p.k0 + c1 * p.k1 + c2 * p.k2 + c3 * p.k3 + c4 * p.k4;
   store_y(o, post_y((o / p.spatial) % p.quads), load_x(i));
 {% else %}
   if (i >= p.elements) { return; }

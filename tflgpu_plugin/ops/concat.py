@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.movement import empty_refusal, grid, storage_order, vector_strides
+from tflgpu_plugin.ops.movement import (
+    MAX_AXES,
+    empty_refusal,
+    grid,
+    storage_order,
+    vector_strides,
+)
 from tflgpu_plugin.target import Target
 
 
@@ -68,7 +74,7 @@ def lower(low: Lowering, node: Node) -> None:
         offset += extent
     if len(parts) == 1:
         low.alias(output, parts[0].tensor)
-    elif 2 <= len(low.graph.shape(output)) <= 4:
+    elif planar(low.graph.shape(output)):
         _images(low, node, parts, axis)
     else:
         _rows(low, node, parts, axis)
@@ -126,13 +132,13 @@ def _vectors(
 ) -> None:
     """Vec4 i of the part has coordinates over `extents` and goes to base + these * strides."""
     stored = low.geometry(node.outputs[0])
-    fill = 4 - len(extents)
+    fill = MAX_AXES - len(extents)
     parameters: dict[str, object] = {"vectors": prod(extents), "base": base}
     parameters |= {"spatial": stored.spatial, "quads": stored.quads}
     for k, (extent, stride) in enumerate(
         zip([1] * fill + extents, [0] * fill + strides, strict=True)
     ):
-        parameters |= {f"d{k + 1}": extent, f"k{k + 1}": stride}
+        parameters |= {f"d{k}": extent, f"k{k}": stride}
     low.dispatch(
         "concat",
         node,

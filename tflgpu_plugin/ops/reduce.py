@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import isqrt, prod
 from typing import NamedTuple
 
-from tflgpu_plugin.graph import Graph, Node, Shape, geometry
+from tflgpu_plugin.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.target import Target
@@ -85,7 +85,7 @@ def lower(low: Lowering, node: Node) -> None:
     reduction, source, output = REDUCTIONS[node.op], _input(node), node.outputs[0]
     shape, axes = low.graph.shape(source), reduced_axes(low.graph, node)
     x, out = geometry(shape), low.geometry(output)
-    image = {k for k in range(1, len(shape) - 1) if shape[k] > 1} if len(shape) <= 4 else set()
+    image = {k for k in range(1, len(shape) - 1) if shape[k] > 1} if planar(shape) else set()
     if {k for k in axes if shape[k] > 1} == image and (x.batch, x.quads) == (out.batch, out.quads):
         lower_spatial(low, node, reduction)
     else:

@@ -1,0 +1,212 @@
+"""What a row of the table sees of one ONNX node, and how it turns the node into nodes of the op
+contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.graph import Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.target import Target
+
+from .snapshot import HostNode
+
+NUMPY_NAMES = {"float32": "f32", "int32": "i32", "bool": "bool"}
+
+
+class Unreadable(Exception):
+    """A node that makes no sense or asks for something unsupported; the text is the sentence for
+    the user.
+    """
+
+
+@dataclass
+class Tensors:
+    """The tensors of a graph that is being read; `graph` shows them to the ops' functions."""
+
+    graph: Graph = field(default_factory=lambda: Graph({}, (), (), ()))
+    shared: dict[Any, int] = field(default_factory=dict)
+
+    @property
+    def table(self) -> dict[int, Tensor]:
+        assert isinstance(self.graph.tensors, dict)
+        return self.graph.tensors
+
+    def add(self, tensor: Tensor) -> int:
+        """The id of a new tensor."""
+        number = len(self.table)
+        self.table[number] = tensor
+        return number
+
+    def constant(self, key: Any, name: str, make: Callable[[], Array]) -> int:
+        """A constant that is made once per key."""
+        if key not in self.shared:
+            data = make()
+            dtype = NUMPY_NAMES[data.dtype.name]
+            self.shared[key] = self.add(Tensor(name, data.shape, dtype, data))
+        return self.shared[key]
+
+
+@dataclass
+class Expansion:
+    """One ONNX node. `inputs` are tensor ids (None: absent). Rows call `add` and return the ids of
+    the node's outputs; every shape is worked out on the way.
+    """
+
+    host: HostNode
+    tensors: Tensors
+    inputs: Sequence[int | None]
+    nodes: list[Node] = field(default_factory=list)
+
+    # ---- reading ------------------------------------------------------------------------------
+
+    def has(self, position: int) -> bool:
+        """The input is present."""
+        return position < len(self.inputs) and self.inputs[position] is not None
+
+    def x(self, position: int = 0) -> int:
+        """An input that must be there."""
+        if not self.has(position):
+            raise Unreadable(f"Input {position} of {self.host.title} is absent.")
+        found = self.inputs[position]
+        assert found is not None
+        return found
+
+    def shape(self, tensor: int) -> Shape:
+        """The shape of a tensor, which must be known."""
+        found = self.tensors.table[tensor]
+        if min(found.shape, default=0) < 0:
+            raise Unreadable(
+                f"Tensor {found.name!r} has a shape that is only known when the model runs."
+            )
+        return found.shape
+
+    def rank(self, tensor: int) -> int:
+        return len(self.shape(tensor))
+
+    def constant(self, tensor: int) -> Array | None:
+        """The value of a tensor, when it is known before the model runs."""
+        return self.tensors.table[tensor].data
+
+    def value(self, position: int, what: str) -> Array:
+        """The value of an input that must be known before the model runs."""
+        found = self.constant(self.x(position))
+        if found is None:
+            raise Unreadable(f"{what} of {self.host.title} must be a constant of the model.")
+        return found
+
+    def optional(self, position: int, what: str) -> Array | None:
+        """Like `value`, None when the input is absent."""
+        return self.value(position, what) if self.has(position) else None
+
+    def int(self, name: str, default: int = 0) -> int:
+        return int(self.host.attributes.get(name, default))
+
+    def float(self, name: str, default: float) -> float:
+        return float(self.host.attributes.get(name, default))
+
+    def ints(self, name: str) -> tuple[int, ...] | None:
+        found = self.host.attributes.get(name)
+        return None if found is None else tuple(int(n) for n in found)
+
+    def text(self, name: str, default: str) -> str:
+        found = self.host.attributes.get(name)
+        return default if found is None else bytes(found).decode(errors="replace")
+
+    def axis(self, value: int, rank: int) -> int:
+        """An axis from the front. Raises Unreadable when it is out of range."""
+        if not -rank <= value < max(rank, 1):
+            raise Unreadable(f"Axis {value} is out of range for rank {rank}.")
+        return value % rank if rank else 0
+
+    @property
+    def version(self) -> int:
+        return self.host.version
+
+    def wants(self, position: int) -> bool:
+        """Somebody asks for this output."""
+        return position < len(self.host.outputs) and self.host.outputs[position] is not None
+
+    # ---- writing ------------------------------------------------------------------------------
+
+    def const(self, data: Array | Sequence[Any], dtype: Any = None) -> int:
+        """A constant tensor; indices are "i32", values "f32"."""
+        array = np.asarray(data, dtype or np.float32)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        return self.tensors.constant(key, "constant", lambda: array)
+
+    def index(self, data: Array | Sequence[Any]) -> int:
+        """A constant list of indices; what does not fit int32 becomes the nearest that does."""
+        limits = np.iinfo(np.int32)
+        wide = np.asarray(data, np.int64)
+        return self.const(np.clip(wide, limits.min, limits.max).astype(np.int32), np.int32)
+
+    def derived(self, tensor: int, *how: Any, make: Callable[[Array], Array]) -> int:
+        """A constant made from the constant `tensor`; `how` names what is done to it."""
+        data = self.constant(tensor)
+        assert data is not None
+        name = self.tensors.table[tensor].name
+        return self.tensors.constant((tensor, *how), name, lambda: make(data))
+
+    def add(self, op: str, *inputs: int | None, dtype: str | None = None, **attributes: Any) -> int:
+        """A node with one output; its id is returned."""
+        return self.add_many(op, *inputs, dtype=dtype, **attributes)[0]
+
+    def add_many(
+        self, op: str, *inputs: int | None, dtype: str | None = None, **attributes: Any
+    ) -> list[int]:
+        """A node; the ids of its outputs are returned. Raises Unreadable when it cannot be."""
+        row = ops.table().get(op)
+        if row is None:
+            raise Unreadable(f"{self.host.title} is not supported.")
+        for tensor in inputs:
+            if tensor is not None:
+                self.shape(tensor)
+        node = Node(-1, op, inputs, (), attributes)
+        shapes = self._shapes(row, node)
+        first = next(tensor for tensor in inputs if tensor is not None)
+        kind = dtype or self.tensors.table[first].dtype
+        outputs = tuple(self.tensors.add(Tensor("", tuple(s), kind)) for s in shapes)
+        self.nodes.append(Node(-1, op, inputs, outputs, attributes))
+        return list(outputs)
+
+    def _shapes(self, row: ops.Op, node: Node) -> list[Shape]:
+        try:
+            return row.shapes(self.tensors.graph, node)
+        except Exception as error:
+            raise Unreadable(self._reason(row, node) or f"{self.host.title}: {error}.") from error
+
+    def _reason(self, row: ops.Op, node: Node) -> str | None:
+        """The op's own sentence for what it cannot take."""
+        try:
+            return row.refuse(self.tensors.graph, node, Target())
+        except Exception:
+            return None
+
+    def transpose(self, tensor: int, perm: Sequence[int]) -> int:
+        """The tensor with its axes in another order; constants are transposed here."""
+        order = tuple(perm)
+        if order == tuple(range(len(order))):
+            return tensor
+        if self.constant(tensor) is not None:
+            return self.derived(tensor, "transpose", order, make=lambda d: d.transpose(order))
+        return self.add("transpose", tensor, perm=order)
+
+    def channels_last(self, tensor: int) -> int:
+        """[N, C, spatial...] as [N, spatial..., C]."""
+        rank = self.rank(tensor)
+        return self.transpose(tensor, (0, *range(2, rank), 1))
+
+    def channels_first(self, tensor: int) -> int:
+        """[N, spatial..., C] as [N, C, spatial...]."""
+        rank = self.rank(tensor)
+        return self.transpose(tensor, (0, rank - 1, *range(1, rank - 1)))
+
+    def reshape(self, tensor: int, shape: Sequence[int]) -> int:
+        """The same elements under another shape (-1 allowed)."""
+        return self.add("reshape", tensor, shape=tuple(int(n) for n in shape))

@@ -1,0 +1,198 @@
+"""Shape arithmetic: small values that follow from shapes and constants, worked out with numpy while
+a graph is read (Shape -> Gather -> Concat -> Reshape, and the like).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Shape
+
+from .host import DTYPES
+from .snapshot import DEFAULT_DOMAINS, HostNode
+
+LARGEST = 4096  # elements; what is larger is no shape arithmetic
+Inputs = Sequence[Array | None]
+Attributes = Mapping[str, Any]
+
+
+def evaluate(
+    node: HostNode, inputs: Inputs, shapes: Sequence[Shape | None]
+) -> tuple[Array, ...] | None:
+    """The node's outputs when they follow from known inputs (None: not known) and input shapes;
+    None when they do not, or when the node is no shape arithmetic.
+    """
+    if node.domain not in DEFAULT_DOMAINS:
+        return None
+    try:
+        if node.op in ("Shape", "Size"):
+            found = _of_shape(node, shapes[0] if shapes else None)
+        elif node.op in _TABLE and _are_known(node, inputs):
+            found = _TABLE[node.op](inputs, node.attributes, node.version)
+        else:
+            return None
+    except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, OverflowError):
+        return None  # whoever runs the node will say what is wrong with it
+    if found is None:
+        return None
+    arrays = tuple(np.asarray(array) for array in (found if isinstance(found, list) else [found]))
+    return arrays if all(array.size <= LARGEST for array in arrays) else None
+
+
+def _are_known(node: HostNode, inputs: Inputs) -> bool:
+    given = [array for name, array in zip(node.inputs, inputs, strict=True) if name is not None]
+    small = all(array is not None and array.size <= LARGEST for array in given)
+    return bool(given) and small
+
+
+def _of_shape(node: HostNode, shape: Shape | None) -> Array | None:
+    if shape is None:
+        return None
+    if node.op == "Size":
+        return np.array(np.prod(shape, dtype=np.int64))
+    first, last = int(node.attributes.get("start", 0)), node.attributes.get("end")
+    return np.array(shape[first : None if last is None else int(last)], np.int64)
+
+
+def _need(array: Array | None) -> Array:
+    if array is None:
+        raise ValueError("an input is absent")
+    return array
+
+
+def _axes(inputs: Inputs, attributes: Attributes) -> tuple[int, ...] | None:
+    """Axes as the second input (from opset 13 on) or as an attribute."""
+    if len(inputs) > 1 and inputs[1] is not None:
+        return tuple(int(axis) for axis in inputs[1].reshape(-1))
+    return tuple(attributes["axes"]) if "axes" in attributes else None
+
+
+def _unsqueeze(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    axes = _axes(inputs, attributes)
+    assert axes is not None
+    return np.expand_dims(_need(inputs[0]), axes)
+
+
+def _squeeze(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    return np.squeeze(_need(inputs[0]), _axes(inputs, attributes))
+
+
+def _gather(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    axis = int(attributes.get("axis", 0))
+    return np.take(_need(inputs[0]), _need(inputs[1]).astype(np.int64), axis=axis)
+
+
+def _concat(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    return np.concatenate([_need(array) for array in inputs], axis=int(attributes["axis"]))
+
+
+def _slice(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    data = _need(inputs[0])
+    if version < 10:
+        starts, ends = attributes["starts"], attributes["ends"]
+        axes, steps = attributes.get("axes", range(len(starts))), [1] * len(starts)
+    else:
+        given = [None if array is None else array.reshape(-1) for array in inputs[1:]]
+        given += [None] * (4 - len(given))
+        starts, ends = given[0], given[1]
+        axes = range(len(starts)) if given[2] is None else given[2]
+        steps = [1] * len(starts) if given[3] is None else given[3]
+    index = [slice(None)] * data.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        bound = int(end)
+        stop = None if step < 0 and bound < -data.shape[int(axis)] else bound
+        index[int(axis)] = slice(int(start), stop, int(step))
+    return data[tuple(index)]
+
+
+def _cast(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+    dtype = DTYPES.get(int(attributes["to"]))
+    return None if dtype is None else _need(inputs[0]).astype(NUMPY_DTYPES[dtype])
+
+
+def _reshape(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    data, wanted = _need(inputs[0]), [int(extent) for extent in _need(inputs[1])]
+    if not attributes.get("allowzero", 0):
+        wanted = [data.shape[k] if extent == 0 else extent for k, extent in enumerate(wanted)]
+    return data.reshape(wanted)
+
+
+def _divide(a: Array, b: Array) -> Array:
+    """Integers are divided towards zero, as the host does."""
+    if a.dtype.kind == "f":
+        return a / b
+    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+
+
+def _constant_of_shape(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+    shape = tuple(int(extent) for extent in _need(inputs[0]).reshape(-1))
+    if np.prod(shape, dtype=np.float64) > LARGEST:
+        return None
+    value = attributes.get("value")
+    fill = np.zeros(1, np.float32) if value is None else value.reshape(-1)
+    return np.full(shape, fill[0], fill.dtype)
+
+
+def _range(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+    start, limit, delta = (_need(array).reshape(())[()] for array in inputs[:3])
+    if delta == 0 or (limit - start) / delta > LARGEST:
+        return None
+    return np.arange(start, limit, delta, dtype=_need(inputs[0]).dtype)
+
+
+def _split(inputs: Inputs, attributes: Attributes, version: int) -> list[Array] | None:
+    given = inputs[1] if len(inputs) > 1 else attributes.get("split")
+    if given is None:
+        return None
+    cuts = np.cumsum([int(extent) for extent in given])[:-1]
+    return list(np.split(_need(inputs[0]), cuts, axis=int(attributes.get("axis", 0))))
+
+
+def _reduced(function: Callable[..., Any]) -> Callable[[Inputs, Attributes, int], Array]:
+    def run(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+        axes, keep = _axes(inputs, attributes), bool(attributes.get("keepdims", 1))
+        data = _need(inputs[0])
+        return np.asarray(function(data, axis=axes, keepdims=keep)).astype(data.dtype)
+
+    return run
+
+
+def _unary(function: Callable[[Array], Array]) -> Callable[[Inputs, Attributes, int], Array]:
+    return lambda inputs, attributes, version: function(_need(inputs[0]))
+
+
+def _binary(
+    function: Callable[[Array, Array], Array],
+) -> Callable[[Inputs, Attributes, int], Array]:
+    return lambda inputs, attributes, version: function(_need(inputs[0]), _need(inputs[1]))
+
+
+def _transpose(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    return np.transpose(_need(inputs[0]), attributes.get("perm"))
+
+
+def _expand(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    data, shape = _need(inputs[0]), tuple(int(extent) for extent in _need(inputs[1]))
+    return np.broadcast_to(data, np.broadcast_shapes(data.shape, shape))
+
+
+def _where(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    return np.where(_need(inputs[0]), _need(inputs[1]), _need(inputs[2]))
+
+
+_TABLE: dict[str, Callable[[Inputs, Attributes, int], Array | list[Array] | None]] = {
+    "Add": _binary(np.add), "Sub": _binary(np.subtract), "Mul": _binary(np.multiply),
+    "Div": _binary(_divide), "Equal": _binary(np.equal), "Less": _binary(np.less),
+    "Greater": _binary(np.greater), "And": _binary(np.logical_and), "Or": _binary(np.logical_or),
+    "Min": _binary(np.minimum), "Max": _binary(np.maximum), "Not": _unary(np.logical_not),
+    "Neg": _unary(np.negative), "Abs": _unary(np.abs), "Floor": _unary(np.floor),
+    "Ceil": _unary(np.ceil), "Sqrt": _unary(np.sqrt), "Identity": _unary(np.asarray),
+    "Unsqueeze": _unsqueeze, "Squeeze": _squeeze, "Gather": _gather, "Concat": _concat,
+    "Slice": _slice, "Cast": _cast, "Reshape": _reshape, "ConstantOfShape": _constant_of_shape,
+    "Range": _range, "Split": _split, "Transpose": _transpose, "Expand": _expand,
+    "Where": _where, "ReduceProd": _reduced(np.prod), "ReduceSum": _reduced(np.sum),
+    "ReduceMax": _reduced(np.max), "ReduceMin": _reduced(np.min),
+}  # fmt: skip

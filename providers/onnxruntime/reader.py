@@ -1,0 +1,211 @@
+"""From a snapshot of an ONNX graph, with a shape for each input, to a Graph of the op contract.
+
+Every shape is worked out anew from the inputs' shapes, small integer values included, so that one
+snapshot can be read for any shapes. ONNX shapes are kept as they are: layout-sensitive ops get
+transposes around them, which a pass cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
+
+from . import folding, ops
+from .expansion import Expansion, Tensors, Unreadable
+from .snapshot import DEFAULT_DOMAINS, HostNode, Snapshot, Value
+
+FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
+UNKNOWN = (-1,)
+
+
+@dataclass
+class Reading:
+    """`graph` holds what needs a kernel; `arithmetic` are the ids of nodes whose results are known
+    and which are therefore not in it. `ids` gives the tensor of a value. A node of the host that
+    became several has its own id on the last of them, and in `sources` of all.
+    """
+
+    graph: Graph
+    ids: dict[str, int]
+    arithmetic: frozenset[int]
+    contradictions: int = 0
+
+    @property
+    def refused(self) -> dict[int, str]:
+        """Host nodes that could not be read, with the sentence."""
+        return {node.id: node.refusal for node in self.graph.nodes if node.refusal is not None}
+
+
+def read(
+    snapshot: Snapshot, shapes: Mapping[str, Shape], symbols: Mapping[str, int] | None = None
+) -> Reading:
+    """Read the snapshot. `shapes` are those of its inputs where the model leaves them open;
+    `symbols` gives numbers for named extents of what cannot be worked out.
+    """
+    reader = _Reader(snapshot, shapes, symbols or {})
+    for node in snapshot.nodes:
+        reader.visit(node)
+    return reader.finish()
+
+
+@dataclass
+class _Reader:
+    snapshot: Snapshot
+    shapes: Mapping[str, Shape]
+    symbols: Mapping[str, int]
+    tensors: Tensors = field(default_factory=Tensors)
+    ids: dict[str, int] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    arithmetic: set[int] = field(default_factory=set)
+    contradictions: int = 0
+
+    def visit(self, host: HostNode) -> None:
+        """Add one node, in one of three ways: its result is known, it has kernels, or it is
+        refused."""
+        inputs = [None if name is None else self.tensor(name) for name in host.inputs]
+        if self._fold(host, inputs):
+            return
+        try:
+            self._expand(host, inputs)
+        except Unreadable as reason:
+            self._refuse(host, inputs, str(reason))
+
+    def tensor(self, name: str) -> int:
+        """The tensor of a value; one that nothing has made yet is an input or a constant."""
+        if name not in self.ids:
+            self.ids[name] = self.tensors.add(self._outside(self.snapshot.values[name]))
+        return self.ids[name]
+
+    def _outside(self, value: Value) -> Tensor:
+        if value.data is not None:
+            return Tensor(value.name, value.data.shape, value.dtype, value.data)
+        shape = self.shapes.get(value.name, self._host_shape(value))
+        return Tensor(value.name, UNKNOWN if shape is None else shape, value.dtype)
+
+    def _host_shape(self, value: Value) -> Shape | None:
+        """The shape as the host tells it, open extents from `symbols`."""
+        if value.shape is None:
+            return None
+        found = [e if isinstance(e, int) else self.symbols.get(e, -1) for e in value.shape]
+        return None if min(found, default=0) < 0 else tuple(found)
+
+    def _fold(self, host: HostNode, inputs: list[int | None]) -> bool:
+        table = self.tensors.table
+        known = [None if t is None else table[t].data for t in inputs]
+        shapes = [None if t is None or -1 in table[t].shape else table[t].shape for t in inputs]
+        results = folding.evaluate(host, known, shapes)
+        if results is None or len(results) < len(host.outputs):
+            return False
+        for name, array in zip(host.outputs, results, strict=False):
+            if name is not None:
+                self.ids[name] = self.tensors.add(_constant(name, array, self.snapshot.values))
+        self.arithmetic.add(host.id)
+        return True
+
+    def _expand(self, host: HostNode, inputs: list[int | None]) -> None:
+        form = ops.FORMS.get(host.op) if host.domain in DEFAULT_DOMAINS else None
+        if form is None:
+            raise Unreadable(f"{host.title} is not in the table of this plugin.")
+        if not form.versions[0] <= host.version <= form.versions[1]:
+            raise Unreadable(
+                f"This is {host.title} of opset {host.version}; "
+                f"opsets {form.versions[0]} to {form.versions[1]} are supported."
+            )
+        if host.implicit:
+            raise Unreadable(f"{host.title} with a body is not supported.")
+        assert form.attributes is not None
+        expansion = Expansion(host, self.tensors, inputs)
+        made = form.attributes(expansion)
+        outputs = _fresh(expansion, list(made) if isinstance(made, list | tuple) else [made])
+        named = [(name, t) for name, t in zip(host.outputs, outputs, strict=False) if name]
+        if len(named) < len(host.writes):
+            raise Unreadable(f"{len(host.writes)} outputs of {host.title} are not supported.")
+        self._check(named)
+        for name, tensor in named:
+            dtype = self.snapshot.values[name].dtype
+            table = self.tensors.table
+            table[tensor] = replace(table[tensor], name=name, dtype=dtype)
+            self.ids[name] = tensor
+        self._append(host, expansion)
+
+    def _check(self, named: list[tuple[str, int]]) -> None:
+        """The host's own shapes, where it knows them, must be those that were worked out."""
+        for name, tensor in named:
+            told, found = self.snapshot.values[name].shape, self.tensors.table[tensor].shape
+            if told is None:
+                continue
+            fits = len(told) == len(found) and all(
+                not isinstance(a, int) or a == b for a, b in zip(told, found, strict=True)
+            )
+            if not fits:
+                self.contradictions += 1
+                raise Unreadable(
+                    f"Tensor {name!r} has shape {_written(told)} in the model, but the inputs give "
+                    f"{list(found)}."
+                )
+
+    def _append(self, host: HostNode, expansion: Expansion) -> None:
+        common = {
+            "name": host.name or next(iter(host.writes), ""),
+            "host_op": host.title,
+            "version": host.version,
+            "form": None,
+            "sources": (host.id,),
+        }
+        first = FIRST_EXTRA + len(self.nodes)
+        for k, node in enumerate(expansion.nodes):
+            last = k == len(expansion.nodes) - 1
+            self.nodes.append(replace(node, id=host.id if last else first + k, **common))
+
+    def _refuse(self, host: HostNode, inputs: list[int | None], sentence: str) -> None:
+        outputs = []
+        for name in host.writes:
+            value = self.snapshot.values[name]
+            shape = self._host_shape(value)
+            tensor = Tensor(name, UNKNOWN if shape is None else shape, value.dtype)
+            self.ids[name] = self.tensors.add(tensor)
+            outputs.append(self.ids[name])
+        reads = [t for t in inputs if t is not None] + [self.tensor(n) for n in host.implicit]
+        node = Node(
+            host.id, "", tuple(reads), tuple(outputs), name=host.name or host.op,
+            host_op=host.title, version=host.version, refusal=sentence, sources=(host.id,),
+        )  # fmt: skip
+        self.nodes.append(node)
+
+    def finish(self) -> Reading:
+        made = {t for node in self.nodes for t in node.outputs}
+        read_ids = {t for node in self.nodes for t in node.reads}
+        table = self.tensors.table
+        outputs = [self.ids[name] for name in self.snapshot.outputs if name in self.ids]
+        graph = Graph(
+            tensors={t: table[t] for t in sorted(made | read_ids)},
+            nodes=tuple(self.nodes),
+            inputs=tuple(sorted(t for t in read_ids - made if table[t].data is None)),
+            outputs=tuple(dict.fromkeys(t for t in outputs if t in made)),
+        )
+        return Reading(graph, self.ids, frozenset(self.arithmetic), self.contradictions)
+
+
+def _fresh(expansion: Expansion, outputs: list[int]) -> list[int]:
+    """Outputs that are a node's own: one that is an input, a constant or another output as it
+    stands becomes a copy."""
+    made = {t for node in expansion.nodes for t in node.outputs}
+    found: list[int] = []
+    for tensor in outputs:
+        own = tensor in made and tensor not in found
+        copy = tensor if own else expansion.reshape(tensor, expansion.shape(tensor))
+        found.append(copy)
+    return found
+
+
+def _constant(name: str, array: Array, values: Mapping[str, Value]) -> Tensor:
+    """A known result, in the type that the model gives it."""
+    dtype = values[name].dtype
+    data = array.astype(NUMPY_DTYPES[dtype]) if dtype in NUMPY_DTYPES else array
+    return Tensor(name, data.shape, dtype, data)
+
+
+def _written(shape: tuple[int | str, ...]) -> str:
+    return "[" + ", ".join(str(e) if isinstance(e, int) else "?" for e in shape) + "]"
