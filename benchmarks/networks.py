@@ -1,4 +1,4 @@
-"""Three networks with seeded weights, described once for every engine: MobileNet v1, ResNet-18 and a
+"""Three networks with seeded weights, described once for all engines: MobileNet v1, ResNet-18, a
 U-Net.
 
 569, 1814 and 2679 million multiply-adds. Batch norms are folded into the biases, so that every

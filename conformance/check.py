@@ -14,6 +14,7 @@ from conformance import direct as one_node
 from conformance import host, models, tolerance
 from conformance.cases import Case
 from conformance.host import Array, Feed, Outputs
+from conformance.record import FAIL, PASS, REFUSED
 from tflgpu_plugin import capability, compiler, ops
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -23,12 +24,21 @@ from tflgpu_plugin.target import Target
 @dataclass(frozen=True)
 class Result:
     """Whether the case is as it must be, and a line of explanation. `share`: worst error over
-    tolerance."""
+    tolerance, `ulp`: that error in units in the last place, `sentence`: why the plugin refused."""
 
     case: Case
     passed: bool
     text: str
     share: float = 0.0
+    ulp: float = 0.0
+    sentence: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """PASS, FAIL or REFUSED, whether or not the case asks for a refusal."""
+        if self.sentence:
+            return REFUSED
+        return PASS if self.passed else FAIL
 
 
 class HostRefuses(Exception):
@@ -66,9 +76,13 @@ def _largest(arrays: Sequence[Array]) -> float | None:
 
 
 def judge(
-    case: Case, feeds: Sequence[Feed], expected: Sequence[Outputs], got: Sequence[Outputs]
+    case: Case,
+    feeds: Sequence[Feed],
+    expected: Sequence[Outputs],
+    got: Sequence[Outputs],
+    allowance: float = 1.0,
 ) -> Result:
-    """Compare the outputs of every run."""
+    """Compare the outputs of every run; errors up to `allowance` times the tolerance pass."""
     worst = tolerance.Verdict(True, 0.0)
     text = ""
     for run, (wanted, found) in enumerate(zip(expected, got, strict=True)):
@@ -77,11 +91,10 @@ def judge(
             verdict = tolerance.compare(a, b, allowed)
             if verdict.share >= worst.share:
                 worst, text = verdict, f"run {run} output {k} {verdict}"
-            if not verdict.passed:
-                return Result(
-                    case, False, f"run {run} output {k} {list(a.shape)}: {verdict}", verdict.share
-                )
-    return Result(case, True, text, worst.share)
+            if not verdict.passed and not verdict.share <= allowance:
+                where = f"run {run} output {k} {list(a.shape)}: {verdict}"
+                return Result(case, False, where, verdict.share, verdict.ulp)
+    return Result(case, True, text, worst.share, worst.ulp)
 
 
 def delegate_works() -> bool:
@@ -106,7 +119,7 @@ def direct(
     if case.refused:
         sentence = capability.support(graph, graph.nodes[0], device.target)
         missing = "not refused, but the case says it must be"
-        return Result(case, sentence is not None, sentence or missing)
+        return Result(case, sentence is not None, sentence or missing, sentence=sentence or "")
     feeds = host.case_feeds(case, 1)
     model = models.build(case)
     expected = host.cached_on_cpu(model, feeds, *host.oracle(model))
@@ -128,15 +141,20 @@ def direct(
 
 
 def through_host(
-    case: Case, name: str | None = None, options: Mapping[str, object] | None = None
+    case: Case,
+    name: str | None = None,
+    options: Mapping[str, object] | None = None,
+    allowance: float = 1.0,
+    version: int | None = None,
 ) -> Result:
     """Run a case in a host through our delegate, twice, and compare.
 
     The node must have run on the device both times, or must have been refused if the case says so.
-    Raises HostRefuses when this host cannot run the model at all.
+    `version` writes another op version into the model. Raises HostRefuses when this host cannot
+    run the model at all.
     """
     feeds = host.case_feeds(case)
-    model = models.build(case)
+    model = models.build(case, version=version)
     name, kernels = host.oracle(model, name)
     try:
         expected = host.cached_on_cpu(model, feeds, name, kernels)
@@ -147,9 +165,10 @@ def through_host(
     if case.refused:
         return _refusal(case, placement)
     if placement.on_gpu != 1 or placement.runs != (len(feeds),) or placement.failures:
-        why = " ".join(placement.sentences) or str(placement)
-        return Result(case, False, f"the node did not run on the GPU: {why}")
-    return judge(case, feeds, expected, run.outputs)
+        why = " ".join(placement.sentences)
+        text = f"the node did not run on the GPU: {why or placement}"
+        return Result(case, False, text, sentence="" if placement.on_gpu else why)
+    return judge(case, feeds, expected, run.outputs, allowance)
 
 
 def _refusal(case: Case, placement: host.Placement) -> Result:
@@ -157,4 +176,5 @@ def _refusal(case: Case, placement: host.Placement) -> Result:
         return Result(case, False, "not refused, but the case says it must be")
     if len(placement.sentences) != 1 or not placement.sentences[0].endswith("."):
         return Result(case, False, f"refused without a sentence: {placement.sentences}")
-    return Result(case, True, f"refused: {placement.sentences[0]}")
+    sentence = placement.sentences[0]
+    return Result(case, True, f"refused: {sentence}", sentence=sentence)

@@ -1,56 +1,113 @@
-"""Options and environment of the conformance suite: `pytest conformance/ --adapter NAME --host
-tflite`."""
+"""The command `pytest conformance/`: options, header, selection, and the report at the end.
+
+`pytest conformance/ --adapter NAME --host tflite,onnxruntime --op CONV_2D,add --dtype f32
+--report DIR --strict`. docs/conformance.md explains how to read the results.
+"""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 # Read by drivers and by our runtime when they load: one thread per worker of a software adapter,
 # and pools that start as NaN, so that a kernel which reads what nothing wrote is seen.
 os.environ.setdefault("LP_NUM_THREADS", "0")
 os.environ.setdefault("TFLGPU_FILL_NAN", "1")
+os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import pytest
 
-from conformance import host
+from conformance import expect, record, select
+from conformance.book import Book
+from conformance.session import Session
 from tflgpu_plugin.runtime import adapter
 
-HOSTS = {"tflite": None, "tflite_runtime": "tflite_runtime", "ai_edge_litert": "ai_edge_litert"}
+MARKERS = (
+    "adapter: needs a GPU or a software adapter",
+    "quick: the part that runs in every `make test`",
+    "onnxruntime: runs in ONNX Runtime",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    # pytest has --strict; here it means, too, that a stale entry of expect/ fails the run.
     group = parser.getgroup("conformance")
-    group.addoption("--adapter", default=None, help="part of an adapter's name, or its index")
-    group.addoption("--host", default="tflite", help=f"one of {', '.join(HOSTS)}")
+    group.addoption("--adapter", help="part of an adapter's name, vendor or backend, or its index")
+    group.addoption(
+        "--host",
+        default=None,
+        help=f"comma-separated, of {', '.join(select.HOSTS)}; default: what is installed",
+    )
+    group.addoption("--op", default="", help="comma-separated host operators, ops or families")
+    group.addoption("--dtype", default="", help="comma-separated, as f32 or float32, bool")
+    group.addoption("--report", default=None, metavar="DIR", help="write report.json, .md, .html")
+    group.addoption(
+        "--driver-package", default=os.environ.get("TFLGPU_DRIVER_PACKAGE", ""),
+        help="package and version of the driver, for drivers that do not tell",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "adapter: needs a GPU or a software adapter")
-    wanted = str(config.getoption("--host"))
-    if wanted not in HOSTS:
-        raise pytest.UsageError(f"--host cannot be {wanted}; it is one of {', '.join(HOSTS)}")
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
     try:
-        adapter.select(config.getoption("--adapter"))
-    except adapter.NoAdapter as error:
+        config.stash[select.CHOICE] = select.choose(config)
+        config.stash[select.HEADER] = record.header(
+            config.getoption("--adapter"), str(config.getoption("--driver-package"))
+        )
+        entries = expect.load(expect.slug(config.stash[select.HEADER]))
+    except (adapter.NoAdapter, expect.BadExpectation, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
+    config.stash[select.ENTRIES] = entries
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Session(config), "conformance-session")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    hosts = ", ".join(f"{name} {host.version(name)}" for name in host.installed())
-    return [f"hosts: {hosts or 'none'}; adapter wanted: {config.getoption('--adapter') or 'any'}"]
+    hosts = ", ".join(config.stash[select.CHOICE].names)
+    return [*config.stash[select.HEADER].lines(), f"hosts: {hosts}"]
 
 
-@pytest.fixture(scope="session")
-def host_name(pytestconfig: pytest.Config) -> str:
-    """The host to test in, as a module name."""
-    wanted = str(pytestconfig.getoption("--host"))
-    return HOSTS[wanted] or host.installed()[0]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests with an argument `host_name` run in each chosen TFLite host."""
+    if "host_name" in metafunc.fixturenames:
+        names = metafunc.config.stash[select.CHOICE].tflite or ["none"]
+        metafunc.parametrize("host_name", names, scope="session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    select.mark_quick(items)
+    left, out = select.split(items, config.stash[select.CHOICE])
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = left
 
 
 @pytest.fixture(scope="session")
 def options(pytestconfig: pytest.Config) -> Mapping[str, Any]:
     """Delegate options that choose the adapter."""
-    adapter = pytestconfig.getoption("--adapter")
-    return {"adapter": adapter} if adapter else {}
+    wanted = pytestconfig.getoption("--adapter")
+    return {"adapter": wanted} if wanted else {}
+
+
+@pytest.fixture
+def book(request: pytest.FixtureRequest) -> Book:
+    """Where the test records its outcome."""
+    config = request.config
+    return Book(
+        config.stash[select.ENTRIES],
+        report_folder(config),
+        config.getoption("--adapter"),
+        request.node.user_properties,
+        request.node.nodeid,
+    )
+
+
+def report_folder(config: pytest.Config) -> Path:
+    """--report, or a temporary folder for the models of failures."""
+    given = config.getoption("--report")
+    return Path(given) if given else Path(tempfile.gettempdir()) / "tflgpu-conformance"

@@ -1,9 +1,8 @@
-"""Every case of every family, through the delegate in one host, against that host's reference
-kernels.
+"""Every case of every family, through the delegate in each chosen host, against that host's
+reference kernels.
 
 A case passes when its node ran on the adapter (counted by native code) and every value is within
-tolerance; a case marked `refused` passes when the node stayed on the CPU with a sentence that says
-why.
+tolerance; a control case is refused: its node stayed on the CPU with a sentence that says why.
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from conformance import check, host
+from conformance import check, host, models, select
+from conformance.book import Book
 from conformance.cases import Case, all_cases
+from conformance.record import NOT_CONVERTIBLE, Record
 
 CASES = [
     pytest.param(family, case, id=f"{family}-{case.op}-{case.name}")
@@ -25,12 +26,48 @@ CASES = [
 
 @pytest.mark.adapter
 @pytest.mark.parametrize(("family", "case"), CASES)
-def test_case(family: str, case: Case, host_name: str, options: Mapping[str, Any]) -> None:
+def test_case(
+    family: str, case: Case, host_name: str, options: Mapping[str, Any], book: Book
+) -> None:
+    kind = "control" if case.refused else "op"
+    who = describe(kind, family, case, host_name)
+    allowance = book.allowance(case.op, case.name)
     try:
-        result = check.through_host(case, host_name, options)
+        result = check.through_host(case, host_name, options, allowance)
     except check.HostRefuses as refusal:
         if host_name == host.installed()[0]:
             raise  # a case has to be a model that some host runs
-        pytest.skip(str(refusal))
-    again = f"python -m conformance.try_case {family} {case.name}"
-    assert result.passed, f"{case.op} {dict(case.options)}: {result.text}\nagain: {again}"
+        return book.close(Record(**who, outcome=NOT_CONVERTIBLE, text=str(refusal)))
+    again = f"python -m conformance.try_case {family} '{case.name}' --host {host_name}"
+    book.close(record_of(result, who, allowance), models.build(case), again)
+
+
+def describe(kind: str, family: str, case: Case, host_name: str) -> dict[str, Any]:
+    """The fields of a record that say what is tested, and where."""
+    return {
+        "test": "",
+        "kind": kind,
+        "family": family,
+        "op": case.op,
+        "case": case.name,
+        "dtype": select.dtype(case),
+        "version": case.version,
+        "host": f"{host_name} {host.version(host_name)}",
+    }
+
+
+def record_of(result: check.Result, who: Mapping[str, Any], allowance: float = 1.0) -> Record:
+    """The record of a result; a failure names the attributes and shapes, too."""
+    case, text = result.case, result.text
+    if not result.passed:
+        shapes = [None if i is None else list(i.shape) for i in case.inputs]
+        text = f"{text}; attributes {dict(case.options)}, inputs {shapes}"
+    return Record(
+        **who,
+        outcome=result.outcome,
+        text=text,
+        share=result.share,
+        ulp=result.ulp,
+        expected_refusal=case.refused and bool(result.sentence),
+        allowed=allowance,
+    )

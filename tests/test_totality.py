@@ -27,7 +27,7 @@ ROWS = ops.table()
 KERNELS_OF: dict[str, set[str]] = {}
 
 # Kernel files that families do not launch by themselves: the border, and templates for import.
-SUPPORT_KERNELS = {"common", "pack", "unpack"}
+SUPPORT_KERNELS = {"common", "math", "pack", "unpack"}
 
 
 @cache

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from tflgpu_plugin.reports import NodeReport, Report
 
-__all__ = ["get_library_path", "last_report", "load_delegate", "on_refusal", "report"]
+__all__ = [
+    "assert_used", "get_ep_name", "get_ep_names", "get_library_path", "last_report",
+    "load_delegate", "on_refusal", "register", "report",
+]  # fmt: skip
 
 on_refusal: Callable[[NodeReport], None] | None = None
 """Set it to a function to hear of each node that stays on the CPU (called once per node, with a
@@ -61,9 +64,41 @@ def last_report() -> Report | None:
     return None
 
 
+def register() -> None:
+    """Make `TflGpuExecutionProvider` known to onnxruntime, under the library name "tflgpu";
+    harmless when repeated.
+
+    Raises ImportError or RuntimeError with a sentence when onnxruntime is missing or too old.
+    """
+    _door("onnxruntime").register()
+
+
+def assert_used(session: Any) -> None:
+    """Raise AssertionError, with the reasons, when no node of this onnxruntime.InferenceSession
+    runs on the GPU: onnxruntime falls back to the CPU without an error.
+    """
+    _door("onnxruntime").assert_used(session)
+
+
 def get_library_path() -> str:
-    """The absolute path of the shared library."""
+    """The absolute path of the shared library, for `register_execution_provider_library` of
+    onnxruntime and loaders of plugins.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("onnxruntime"):
+        _door("onnxruntime")  # so that the library knows the adapters when it is registered
     return str(_native.library_path())
+
+
+def get_ep_name() -> str:
+    """The name of the execution provider for onnxruntime."""
+    return get_ep_names()[0]
+
+
+def get_ep_names() -> list[str]:
+    """The names of all execution providers in the library."""
+    return ["TflGpuExecutionProvider"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,6 @@ from tflgpu_plugin.target import Target
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
-MAX_RANK = 5
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
@@ -71,7 +70,7 @@ def support(graph: Graph, node: Node, target: Target, edition: str = "all") -> s
     return (
         _refuse_version(graph, node, edition)
         or _refuse_types(graph, node, op.types)
-        or _refuse_shapes(graph, node)
+        or _refuse_shapes(graph, node, op.max_rank)
         or _refuse_by_op(graph, node, op, target)
         or next((q.reason for q in QUIRKS if q.applies(graph, node, target)), None)
     )
@@ -132,11 +131,11 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...]) -> str | Non
     return None
 
 
-def _refuse_shapes(graph: Graph, node: Node) -> str | None:
+def _refuse_shapes(graph: Graph, node: Node, max_rank: int) -> str | None:
     for tensor in _values(graph, node):
         known = f"Tensor {tensor.name!r} has"
-        if len(tensor.shape) > MAX_RANK:
-            return f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
+        if len(tensor.shape) > max_rank:
+            return f"{known} rank {len(tensor.shape)}; ranks up to {max_rank} are supported."
         if any(extent < 0 for extent in tensor.shape):
             return f"{known} a shape that is only known when the model runs."
         if 0 in tensor.shape:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from tflgpu_plugin import capability, compiler, native, partition
@@ -24,6 +24,7 @@ from tflgpu_plugin.runtime.program import Instance, PipelineError, Program, shar
 __all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter", "claim"]
 
 Grouping = Callable[[Sequence[int]], list[list[int]]]
+Extraction = Callable[[Graph, Collection[int]], Graph]
 
 _numbers = itertools.count(1)
 
@@ -60,6 +61,12 @@ class Island:
             graph = compiler.specialise(self.graph, shapes)
         except Refused as refused:
             raise BuildError((refused.node,), refused.sentence) from refused
+        return self.build(graph)
+
+    def build(self, graph: Graph) -> Instance:
+        """An instance of this island as its provider has read it again for other shapes; weights
+        are shared. Raises BuildError with a sentence.
+        """
         for node in graph.nodes:
             if reason := capability.support(graph, node, self.device.target):
                 raise BuildError((node.id,), reason)
@@ -100,26 +107,33 @@ class Claim:
     adapter: AdapterInfo
 
 
-def claim(graph: Graph, options: Options | None = None, grouping: Grouping | None = None) -> Claim:
-    """Decide what runs on the GPU and build it.
+def claim(
+    graph: Graph,
+    options: Options | None = None,
+    grouping: Grouping | None = None,
+    extraction: Extraction = partition.extract,
+) -> Claim:
+    """Decide what runs on the GPU and build it. Nodes that share a source are claimed together or
+    not at all.
 
     `grouping` is the host's own way of putting nodes together (node ids -> groups in execution
-    order); by default convex islands. Raises NoAdapter with a sentence when no adapter can be used.
+    order); by default convex islands. `extraction` makes a graph of its own of some nodes. Raises
+    NoAdapter with a sentence when no adapter can be used.
     """
     options = options or Options()
     device = adapter.open_device(adapter.select(options.adapter))
-    refusals = _refusals(graph, options, device)
+    refusals = _together(graph, _refusals(graph, options, device))
     built: dict[tuple[int, ...], Island] = {}
     while True:
         kept = [node.id for node in graph.nodes if node.id not in refusals]
         groups = (
             (grouping or (lambda ids: partition.islands(graph, set(ids))))(kept) if kept else []
         )
-        found = _dropped(graph, groups, options) or _build_all(graph, groups, device, built)
+        parts = {tuple(sorted(group)): extraction(graph, set(group)) for group in groups}
+        found = _dropped(graph, parts, options) or _build_all(parts, device, built)
         if not found:
-            islands = [built[tuple(sorted(group))] for group in groups]
-            return Claim(islands, refusals, device.info)
-        refusals |= found
+            return Claim([built[key] for key in parts], refusals, device.info)
+        refusals = _together(graph, refusals | found)
 
 
 def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
@@ -132,35 +146,47 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
     return found
 
 
-def _dropped(graph: Graph, groups: list[list[int]], options: Options) -> dict[int, str]:
-    """Nodes of groups that do not pay, or that are over the wanted number of partitions."""
+def _together(graph: Graph, found: dict[int, str]) -> dict[int, str]:
+    """Also every node that shares a source with one of these, for the same reason."""
+    sources = {s: found[node.id] for node in graph.nodes if node.id in found for s in node.sources}
+    whole = dict(found)
+    for node in graph.nodes:
+        reason = next((sources[source] for source in node.sources if source in sources), None)
+        if reason is not None:
+            whole.setdefault(node.id, reason)
+    return whole
+
+
+def _dropped(graph: Graph, parts: dict[tuple[int, ...], Graph], options: Options) -> dict[int, str]:
+    """Nodes of parts that do not pay, or that are over the wanted number of partitions."""
     found: dict[int, str] = {}
-    for group in groups:
-        if not options.force and (
-            reason := partition.loss(graph, partition.extract(graph, set(group)))
-        ):
+    for group, part in parts.items():
+        if not options.force and (reason := partition.loss(graph, part)):
             found |= dict.fromkeys(group, reason)
     limit = options.max_delegated_partitions
-    if not found and limit is not None and len(groups) > limit:
+    if not found and limit is not None and len(parts) > limit:
         reason = (
-            f"Only the largest {limit} of {len(groups)} partitions are taken "
+            f"Only the largest {limit} of {len(parts)} partitions are taken "
             "(option max_delegated_partitions)."
         )
-        for group in sorted(groups, key=len, reverse=True)[limit:]:
+        for group in sorted(parts, key=len, reverse=True)[limit:]:
             found |= dict.fromkeys(group, reason)
     return found
 
 
 def _build_all(
-    graph: Graph, groups: list[list[int]], device: Device, built: dict[tuple[int, ...], Island]
+    parts: dict[tuple[int, ...], Graph], device: Device, built: dict[tuple[int, ...], Island]
 ) -> dict[int, str]:
-    for group in groups:
-        key = tuple(sorted(group))
-        if key not in built:
+    for group, part in parts.items():
+        if group not in built or built[group].graph.outputs != part.outputs:
             try:
-                built[key] = Island(key, partition.extract(graph, set(group)), device)
+                built[group] = Island(group, part, device)
             except BuildError as error:
-                return dict.fromkeys(
-                    [n for n in error.nodes if n in group] or group, error.sentence
-                )
+                return dict.fromkeys(_blamed(part, error) or group, error.sentence)
     return {}
+
+
+def _blamed(part: Graph, error: BuildError) -> list[int]:
+    """Nodes of the part that the error names, itself or as a source."""
+    names = set(error.nodes)
+    return [node.id for node in part.nodes if names & {node.id, *node.sources}]

@@ -77,13 +77,15 @@ class Post:
     """An elementwise step applied to a node's result where it is stored: `result = op(result,
     operand)`.
 
-    `op` names a step of `kernels.posts`; `tensor` is its second operand (None for unary steps).
+    `op` names a step of `kernels.POSTS`; `tensor` is its second operand (None for unary steps).
     How the operand is indexed follows from shapes: the output's shape, one value per channel, or a
-    single value.
+    single value. `parameters` are the numbers of a step that takes some (slope, limits); a step of
+    two operands without a tensor has its second operand, one value, as the only parameter.
     """
 
     op: str
     tensor: int | None = None
+    parameters: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,8 @@ def dump(graph: Graph) -> str:
         reads = ", ".join("-" if t is None else f"%{t}{list(graph.shape(t))}" for t in node.inputs)
         writes = ", ".join(f"%{t}{list(graph.shape(t))}" for t in node.outputs)
         posts = "".join(
-            f" | {p.op}" + ("" if p.tensor is None else f" %{p.tensor}") for p in node.posts
+            f" | {p.op}{p.parameters or ''}" + ("" if p.tensor is None else f" %{p.tensor}")
+            for p in node.posts
         )
         lines.append(
             f"{node.id:4d} {writes} = {node.op}({reads}) {dict(node.attributes) or ''}{posts}"

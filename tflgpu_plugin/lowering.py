@@ -166,6 +166,9 @@ class Lowering:
         if fused and node.posts:
             name = next(n for n, a in writes.items() if _access(a).source == node.outputs[0])
             posts[name] = [self._fuse(post, k, node, operands) for k, post in enumerate(node.posts)]
+            for post, step in zip(node.posts, posts[name], strict=True):
+                values = zip(step.fields, post.parameters, strict=True)
+                parameters = {**(parameters or {}), **{n: float(value) for n, value in values}}
         for operand, _ in operands:
             if operand.name == "p":
                 raise ValueError("operand name 'p' is taken by the parameters")
@@ -182,7 +185,8 @@ class Lowering:
         self, post: Post, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]
     ) -> kernels.FusedPost:
         if post.tensor is None:
-            return kernels.FusedPost(post.op)
+            fields = tuple(f"post{k}_{i}" for i in range(len(post.parameters)))
+            return kernels.FusedPost(post.op, fields=fields)
         name = f"fused{k}"
         operands.append((kernels.Operand(name), self.stored(post.tensor)))
         return kernels.FusedPost(

@@ -90,6 +90,12 @@ WINDOWS = [
     conv("dilation 3 by 1, valid", (1, 11, 12, 5), (8, 3, 3, 5), "VALID", dilation=(3, 1)),
     conv("dilation over input", (1, 5, 5, 4), (3, 3, 3, 4), dilation=(8, 8)),
 ]
+WINOGRAD = [  # large enough for transformed products to pay
+    conv("3x3 over whole patches", (1, 12, 16, 64), (64, 3, 3, 64), scale=0.1),
+    conv("3x3 over broken patches", (3, 13, 15, 41), (70, 3, 3, 41), "VALID", scale=0.1),
+    conv("3x3 with relu6", (1, 14, 14, 64), (64, 3, 3, 64), scale=0.2, activation="RELU6"),
+    conv("3x3 of large values", (1, 14, 15, 64), (64, 3, 3, 64), low=-90.0, scale=0.1),
+]
 ACTIVATIONS = [
     conv(f"{a.lower()}, {o} channels", (1, 5, 5, 4), (o, 1, 1, 4), activation=a, scale=4.0)
     for a, o in (("RELU", 3), ("RELU6", 9), ("RELU_N1_TO_1", 8))
@@ -124,4 +130,4 @@ REFUSED = [
         refused=True,
     ),
 ]
-CASES = POINT + PLACES + WINDOWS + ACTIVATIONS + GROUPS + RUNTIME + REFUSED
+CASES = POINT + PLACES + WINDOWS + WINOGRAD + ACTIVATIONS + GROUPS + RUNTIME + REFUSED

@@ -20,6 +20,7 @@ Nothing else touches memory, so storage types change here and nowhere else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,7 +30,8 @@ import numpy as np
 
 UNIFORM_BYTES = 256
 
-# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one. Exact forms of
+# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one, `$0`, `$1` ... its
+# parameters (f32, from the uniform block, so that all values share a pipeline). Exact forms of
 # the hosts' kernels; comparisons instead of max, min and clamp, because those may drop NaN
 # (llvmpipe does) where the hosts keep it.
 POSTS: dict[str, str] = {
@@ -46,7 +48,60 @@ POSTS: dict[str, str] = {
     "maximum": "select(e, v, v > e)",
     "minimum": "select(e, v, v < e)",
     "prelu": "select(v * e, v, v >= vec4f(0.0))",
+    "div": "v / e",
+    "reverse_div": "e / v",
+    "pow": "pow_exact(v, e)",
+    "reverse_pow": "pow_exact(e, v)",
+    "squared_difference": "(v - e) * (v - e)",
+    "abs": "abs(v)",
+    "neg": "-v",
+    "ceil": "ceil(v)",
+    "floor": "floor(v)",
+    "round": "round(v)",  # halves to the even neighbour
+    "sign": "sign(v)",
+    "sqrt": "sqrt(v)",
+    "rsqrt": "1.0 / sqrt(v)",
+    "square": "v * v",
+    "cube": "v * v * v",
+    "reciprocal": "1.0 / v",
+    "log": "log_exact(v)",
+    "sin": "sine(v, 0)",
+    "cos": "sine(v, 1)",
+    "tan": "sine(v, 0) / sine(v, 1)",
+    "asin": "asin_exact(v)",
+    "acos": "acos_exact(v)",
+    "atan": "atan_exact(v)",
+    "sinh": "sinh_exact(v)",
+    "cosh": "cosh_exact(v)",
+    "asinh": "asinh_exact(v)",
+    "acosh": "acosh_exact(v)",
+    "atanh": "atanh_exact(v)",
+    "erf": "erf_exact(v)",
+    "gelu": "gelu_exact(v)",
+    "gelu_tanh": "gelu_by_tanh(v)",
+    "elu": "select($0 * expm1_exact(v), v, v >= vec4f(0.0))",
+    "selu": "$1 * select($0 * expm1_exact(v), v, v >= vec4f(0.0))",
+    "celu": "select($0 * expm1_exact(v / $0), v, v >= vec4f(0.0))",
+    "leaky_relu": "select(v * $0, v, v >= vec4f(0.0))",
+    "thresholded_relu": "select(vec4f(0.0), v, v > vec4f($0))",
+    "clip": "cut(v, $0, $1)",
+    "hard_sigmoid": "cut($0 * v + $1, 0.0, 1.0)",
+    "hard_swish": "v * (cut(v + 3.0, 0.0, 6.0) / 6.0)",
+    "swish": "v * logistic($0 * v)",
+    "softplus": "softplus_exact(v)",
+    "softsign": "v / (1.0 + abs(v))",
+    "mish": "mish_exact(v)",
+    "shrink": "select(select(vec4f(0.0), v - $1, v > vec4f($0)), v + $1, v < vec4f(-$0))",
+    "is_nan": "truth(is_nan(v))",
+    "is_infinite": "truth(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
+    "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
+    "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
 }
+
+_FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
+_CALL = re.compile(r"\b(\w+)\(")
+_COMMENT = re.compile(r"//[^\n]*\n")
+_PARAMETER = re.compile(r"\$(\d)")
 
 _VIEWS = {4: "vec4f", 2: "vec2f", 1: "f32", 0: "u32"}
 
@@ -67,11 +122,14 @@ class Operand:
 @dataclass(frozen=True)
 class FusedPost:
     """A `Post` as the preamble needs it: `operand` names a vec4 operand, `spread` says how it is
-    indexed ("same": like the output, "channel": by quad, "scalar": lane 0 of vector 0)."""
+    indexed ("same": like the output, "channel": by quad, "scalar": lane 0 of vector 0). `fields`
+    are the dispatch's parameters that hold the step's own (for a step of two operands without an
+    operand: the second one)."""
 
     op: str
     operand: str | None = None
     spread: str = "same"
+    fields: tuple[str, ...] = ()
 
 
 @cache
@@ -119,7 +177,41 @@ def render(
     """
     body = environment().get_template(f"{kernel}.wgsl").render(**variant)
     common = environment().get_template("common.wgsl").render()
-    return "\n".join([_preamble(operands, parameters), common, *_stores(operands, posts), body])
+    own = "\n".join([*_stores(operands, posts), body])
+    return "\n".join([_preamble(operands, parameters), common, *_called(own), own])
+
+
+def expression(step: str, fields: Sequence[str] = ()) -> str:
+    """WGSL of a step of `POSTS` whose parameters are in these fields of the uniform block."""
+    return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", POSTS[step])
+
+
+def pairwise(step: str) -> bool:
+    """Whether a step of `POSTS` has a second operand."""
+    return re.search(r"\be\b", POSTS[step]) is not None
+
+
+@cache
+def _library() -> dict[str, str]:
+    """The functions of math.wgsl by name, each with the comment in front of it."""
+    text = environment().get_template("math.wgsl").render()
+    starts = [(found.start(), found[1]) for found in _FUNCTION.finditer(text)]
+    ends = [start for start, _ in starts[1:]] + [len(text)]
+    whole = zip(starts, ends, strict=True)
+    return {name: _COMMENT.sub("", text[start:end]) for (start, name), end in whole}
+
+
+def _called(text: str) -> list[str]:
+    """The functions of the library that the text calls, and those that they call."""
+    library = _library()
+    found: dict[str, str] = {}
+    waiting = [text]
+    while waiting:
+        part = waiting.pop()
+        for name in set(_CALL.findall(part)) & set(library) - set(found):
+            found[name] = library[name]
+            waiting.append(library[name])
+    return [library[name] for name in library if name in found]
 
 
 def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
@@ -159,12 +251,12 @@ def _store(name: str, posts: Sequence[FusedPost]) -> str:
                 if post.spread == "channel"
                 else f"vec4f(load_{post.operand}(0u).x)"
             )
-        expression = POSTS[post.op]
-        if post.operand:
+        if pairwise(post.op):
             source = f"load_{post.operand}(i)" if post.spread == "same" else f"post.e{k}"
-            steps.append(f"  {{ let e = {source}; v = {expression}; }}")
+            source = source if post.operand else f"vec4f(p.{post.fields[0]})"
+            steps.append(f"  {{ let e = {source}; v = {POSTS[post.op]}; }}")
         else:
-            steps.append(f"  v = {expression};")
+            steps.append(f"  v = {expression(post.op, post.fields)};")
     return "\n".join(
         [
             f"struct Post_{name} {{ {', '.join(fields)} }}",

@@ -61,7 +61,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let x_quad = p.x_quad * {{ views }}u;
   let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
   let x_base = (batch * p.x_batch + group * p.group_x) * {{ views }}u + zero;
-  let w_base = wi.y * p.block_vectors{% if shared %} + lane{% endif %};
+  let w_base = wi.y * p.block_vectors{% if taps == "point" %} + batch * p.w_batch{% endif %}{% if shared %} + lane{% endif %};
 {% if taps == "point" %}
   let w_tap = w_base;
 {% else %}

@@ -1,13 +1,18 @@
 // Every output element picks input element base + sum of coordinate * stride, or the pad value outside the ranges.
-// variant vectors: elements are whole vec4 in storage order (batch, quad, space); otherwise single floats, row-major.
+// variant form: vectors (whole vec4 in storage order: batch, quad, space), lanes (the output in storage order, four
+// floats per thread, the input's channel kept apart because four neighbours share a vec4), elements (row-major floats).
+// variant lookup: the coordinate that is first mapped by a table, or -1.
 {% import "coordinates.wgsl" as at %}
-{% macro inside() %}
-{% for k in range(5) %}(c{{ k }} - p.low{{ k }} < p.span{{ k }}){{ " && " if k < 4 }}{% endfor %}
+{% macro inside(first, last) %}
+{% for k in range(first, last + 1) %}(c{{ k }} - p.low{{ k }} < p.span{{ k }}){{ " && " if k < last }}{% endfor %}
+{% endmacro %}
+{% macro coordinate(k) %}
+{{ "i32(load_table(c%d))" % k if k == lookup else "i32(c%d)" % k }}
 {% endmacro %}
 {% macro source() %}
-p.base{% for k in range(5) %} + i32(c{{ k }}) * p.k{{ k }}{% endfor %}
+p.base{% for k in range(5) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}
 {% endmacro %}
-{% if not vectors %}
+{% if form == "elements" %}
 {{ at.storage("place", "in_") }}
 {% endif %}
 @compute @workgroup_size(64)
@@ -16,14 +21,29 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   if (i >= p.vectors) { return; }
   let q = (i / p.spatial) % p.quads;
   var v = vec4f(p.value);
-{% if vectors %}
+{% if form == "vectors" %}
 {{ at.split("i") }}
-  if ({{ inside() }}) { v = load_x(u32({{ source() }})); }
+  if ({{ inside(0, 4) }}) { v = load_x(u32({{ source() }})); }
+{% elif form == "lanes" %}
+{{ at.split("i") }}
+  if ((c0 - p.low0 < p.span0) && {{ inside(2, 4) }}) {
+    let first = p.base{% for k in [0, 2, 3, 4] %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %};
+    let channel = p.channel{% for k in [0, 2, 3, 4] %} + {{ coordinate(k) }} * p.c{{ k }}{% endfor %};
+    let begin = 4u * c1;
+{% for lane in range(4) %}
+    c1 = begin + {{ lane }}u;
+    if ({{ inside(1, 1) }}) {
+      let x1 = {{ coordinate(1) }};
+      let c = channel + x1 * p.c1;
+      v[{{ lane }}] = load_x(u32(first + x1 * p.k1 + (c >> 2u) * p.in_plane + (c & 3)));
+    }
+{% endfor %}
+  }
 {% else %}
   let b = i / (p.spatial * p.quads);
 {{ at.split("(b * p.spatial + i % p.spatial) * p.channels + 4u * q") }}
 {% for lane in range(4) %}
-  if ({{ inside() }}) { v[{{ lane }}] = load_x(place(u32({{ source() }}))); }
+  if ({{ inside(0, 4) }}) { v[{{ lane }}] = load_x(place(u32({{ source() }}))); }
 {% if lane < 3 %}
 {{ at.advance() }}
 {% endif %}

@@ -84,7 +84,7 @@ static const tgo_hardware *match(const tgo_api *api, const device *wanted, const
  * is made here is never released: sessions may outlive the registration. */
 static tgo_status *make_hardware(const tgi_factory *factory, const device *from, const tgo_hardware **made) {
   tgo_hardware *hardware = NULL;
-  int kind = from->offered ? TGO_GPU : TGO_NPU;
+  int kind = from->offered ? TGO_GPU : 0;
   tgo_status *status =
       factory->ep_api->create_hardware(kind, from->vendor_id, from->device_id, from->texts[1], NULL, &hardware);
   *made = hardware;

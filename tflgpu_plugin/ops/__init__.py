@@ -47,7 +47,7 @@ class Op:
     `shapes(graph, node)` gives the output shapes from input shapes (and values of constant
     inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise,
     transcendental, accumulate or reduction. `types` are the dtypes of the value inputs and
-    outputs. `work` estimates multiply-adds per run for the pays-off rule (None: one per output
+    outputs; `max_rank` is the highest rank of one. `work` estimates multiply-adds per run for the pays-off rule (None: one per output
     element). `fuses`: the lowering applies `node.posts` where it stores its first output, so
     passes may give it some.
     """
@@ -60,6 +60,7 @@ class Op:
     types: tuple[str, ...] = ("f32",)
     work: Callable[[Graph, Node], int] | None = None
     fuses: bool = False
+    max_rank: int = 5
     family: str = ""
 
 

@@ -18,6 +18,8 @@ from tflgpu_plugin.target import Target
 VECTOR_BYTES = 16
 GROUP = 8  # invocations that share weights
 LONGEST = 65_535  # rounds of one loop that every driver runs to the end
+MANY, FEW = 7, 2  # places per thread on software adapters, for maps of any size and for small ones
+FEW_PAY = 1.3  # a pipeline more must save this much
 BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
 
 
@@ -64,7 +66,8 @@ def choose_tile(target: Target, quads: int, places: int) -> Tile:
     """
     least = 8 if quads > 4 else 4 if quads > 2 else 2
     if target.software and target.shuffles:
-        return Tile(7 if least == 8 else 4, least, _step(least), GROUP, True)
+        small = rounds(places, FEW) * FEW_PAY < rounds(places, MANY)
+        return Tile(FEW if small else MANY, least, _step(least), GROUP, True)
     if target.software:
         return Tile(8, min(least, 4), 1, GROUP, False)
     sizes = (
@@ -74,6 +77,13 @@ def choose_tile(target: Target, quads: int, places: int) -> Tile:
     busy = [(p, q) for p, q in fitting if places * quads >= BUSY_THREADS * p * q]
     pixels, per_thread = busy[0] if busy else fitting[-1]
     return Tile(pixels, per_thread, _step(per_thread), 32, target.shuffles)
+
+
+def rounds(places: int, pixels: int) -> int:
+    """Work of one group of 8 lanes over `places`, in units of one place per lane: what a thread
+    does besides its places (weights, shuffles) takes as long as one more.
+    """
+    return -(-places // (GROUP * pixels)) * (pixels + 1)
 
 
 def _step(quads: int) -> int:
@@ -225,24 +235,30 @@ def convolve(
     planes: int,
     x_quad: int,
     parameters: Mapping[str, object],
+    between: tuple[int, int, Source] | None = None,
 ) -> None:
     """Launch `kernel` once per part of the weights: `places` output places in each of `planes`.
 
     `x_quad` is the distance of channel quads of x in vec4; `parameters` adds those of the `taps`
-    variant and the other distances.
+    variant and the other distances. `between` names other tensors than the node's own: temporaries
+    to read and to write, and packed weights; then no posts are applied.
     """
     lanes_places = tile.lanes * tile.pixels
     x, weights = node.inputs[:2]
+    y = node.outputs[0]
     assert x is not None and weights is not None
+    parts = [(0, blocks.count, between[2])] if between else weight_parts(low, node, weights, blocks)
+    if between:
+        x, y, _ = between
     steps = -(-blocks.depth * blocks.merged // tile.step)
     if max(steps, blocks.taps) > LONGEST:
         raise Refused(node.id, f"{blocks.depth} channels or {blocks.taps} taps are too many.")
-    for first, last, source in weight_parts(low, node, weights, blocks):
+    for first, last, source in parts:
         low.dispatch(
             kernel,
             node,
             reads={"x": Access(x, view=tile.step), "w": source},
-            writes={"y": node.outputs[0]},
+            writes={"y": y},
             grid=(-(-places // lanes_places), last - first, planes),
             parameters={
                 "first_block": first,
@@ -263,4 +279,5 @@ def convolve(
                 "shared": tile.shared,
                 "taps": taps,
             },
+            fused=between is None,
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
-from tflgpu_plugin.ops import Op, Refusal
+from tflgpu_plugin.ops import Op, Refusal, winograd
 from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.fully_connected import multiply_rows
 from tflgpu_plugin.ops.window import refuse_window, spans
@@ -55,6 +55,9 @@ def _lower(low: Lowering, node: Node) -> None:
     if taps == 1 and groups == 1 and x[1] == x[2] == rows.places == columns.places == 1:
         multiply_rows(low, node, rows=x[0], places=1)
         return
+    if winograd.pays(low, node, x, filters, rows, columns):
+        winograd.lower(low, node, x, filters, rows, columns)
+        return
     quads = -(-(filters[0] // groups) // 4)
     extent_in, extent_out = x[1] * x[2], rows.places * columns.places
     tile = choose_tile(low.target, quads, extent_out)
@@ -68,7 +71,7 @@ def _lower(low: Lowering, node: Node) -> None:
     }
     point = taps == 1 and rows.stride == columns.stride == 1 and extent_in == extent_out
     if point and rows.before == columns.before == 0:
-        parameters |= {"x_place": 1, "y_place": 1}
+        parameters |= {"x_place": 1, "y_place": 1, "w_batch": 0}
     else:
         parameters |= {
             "tap_vectors": blocks.tap_vectors,

@@ -1,9 +1,9 @@
-"""Shared by elementwise families: numpy broadcasting, and the launch of `f(v, e)` on two operands.
+"""Shared by elementwise families: numpy broadcasting, and the launch of a function of two or three
+operands.
 
-The expression f is written for one vec4; `kernels/binary.wgsl` fetches the operands. Three ways to
-fetch one: in place (same storage as the output), by quads (an affine place, lane 0 spread where the
-operand has one channel), or, where a row-major tensor of rank 5 or more is broadcast, element by
-element.
+The expression is written for one vec4 of each operand; `kernels/binary.wgsl` fetches them. Two ways
+to fetch one: in place (same storage as the output), or by quads (an affine place, lane 0 spread
+where the operand has one channel).
 """
 
 from __future__ import annotations
@@ -13,76 +13,75 @@ from math import prod
 
 from tflgpu_plugin.graph import Graph, Node, Shape, geometry
 from tflgpu_plugin.lowering import Access, Lowering
-from tflgpu_plugin.ops.movement import MAX_AXES, grid, row_strides, storage_order, vector_strides
+from tflgpu_plugin.ops.movement import MAX_AXES, grid, storage_order, vector_strides
+
+NAMES = "abc"  # operands in the kernel
+VALUES = "vew"  # their values in an expression
 
 
-def broadcast(first: Shape, second: Shape) -> Shape:
+def broadcast(*shapes: Shape) -> Shape:
     """The common shape, aligned from the right. Raises ValueError when there is none."""
-    rank = max(len(first), len(second))
+    rank = max(map(len, shapes))
     found = []
-    for a, b in zip(_ranked(first, rank), _ranked(second, rank), strict=True):
-        if a != b and 1 not in (a, b):
-            raise ValueError(
-                f"shapes {list(first)} and {list(second)} cannot be broadcast together"
-            )
-        found.append(b if a == 1 else a)
+    for extents in zip(*(_ranked(shape, rank) for shape in shapes), strict=True):
+        longer = {extent for extent in extents if extent != 1}
+        if len(longer) > 1:
+            listed = " and ".join(str(list(shape)) for shape in shapes)
+            raise ValueError(f"shapes {listed} cannot be broadcast together")
+        found.append(longer.pop() if longer else 1)
     return tuple(found)
 
 
 def broadcast_refusal(graph: Graph, node: Node) -> str | None:
-    """A sentence when the two inputs cannot be combined by `lower_pair`."""
-    first, second = _operands(node)
+    """A sentence when the inputs cannot be combined by `lower_pair`."""
+    shapes = [graph.shape(tensor) for tensor in operands(node)]
     try:
-        shape = broadcast(graph.shape(first), graph.shape(second))
+        shape = broadcast(*shapes)
     except ValueError as error:
         return f"{node.op}: {error}."
-    for tensor in (first, second):
-        if _needs_elements(graph.shape(tensor), shape) and len(shape) > MAX_AXES:
-            rank = len(shape)
-            return f"{node.op} broadcasts rank {rank}; reshape to rank {MAX_AXES} at most."
+    spread = any(prod(s) != 1 and not _in_place(s, shape) for s in shapes)
+    if spread and len(shape) > MAX_AXES:
+        return f"{node.op} broadcasts rank {len(shape)}; reshape to rank {MAX_AXES} at most."
     if not prod(shape):
         return f"The result of {node.op} is empty; give it at least one element."
     return None
 
 
 def lower_pair(low: Lowering, node: Node, expression: str) -> None:
-    """Launch `expression` (WGSL for vec4 `v` and `e`) over inputs 0 and 1, spread to the output."""
-    first, second = _operands(node)
+    """Launch `expression` (WGSL for vec4 `v`, `e` and, with three inputs, `w`) over the inputs,
+    spread to the output."""
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
-    given = {"a": (first, low.graph.shape(first)), "b": (second, low.graph.shape(second))}
-    slow = any(_needs_elements(s, shape) for _, s in given.values())
     reads: dict[str, Access] = {}
-    modes: dict[str, str] = {}
+    modes: list[str] = []
     parameters: dict[str, object] = {}
-    for name, (tensor, operand) in given.items():
-        modes[name] = "element" if slow else "same" if _in_place(operand, shape) else "quad"
-        reads[name] = Access(low.stored(tensor), 1 if slow else 4)
-        if modes[name] == "quad":
+    for name, tensor in zip(NAMES, operands(node), strict=False):
+        operand = low.graph.shape(tensor)
+        modes.append("same" if _in_place(operand, shape) else "quad")
+        reads[name] = Access(low.stored(tensor))
+        if modes[-1] == "quad":
             parameters |= _quad_place(name, operand, shape)
-        elif slow:
-            parameters |= _element_place(name, operand, shape)
     parameters |= {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads}
-    if set(modes.values()) != {"same"}:
-        parameters |= _extents(shape, slow)
-    variant = {"mode_a": modes["a"], "mode_b": modes["b"], "expression": expression}
+    if "quad" in modes:
+        parameters |= _extents(shape)
+    variant = {
+        "operands": list(zip(NAMES, VALUES, modes, strict=False)),
+        "expression": expression,
+    }
     low.dispatch(
         "binary", node, reads, {"y": node.outputs[0]}, grid(stored.vectors), parameters, variant
     )
 
 
-def _operands(node: Node) -> tuple[int, int]:
-    first, second = node.inputs[:2]
-    assert first is not None and second is not None
-    return first, second
+def operands(node: Node) -> list[int]:
+    """The inputs of an elementwise node. Raises ValueError when one is absent."""
+    found = [tensor for tensor in node.inputs if tensor is not None]
+    if len(found) != len(node.inputs) or len(found) > len(NAMES):
+        raise ValueError(f"node {node.id} ({node.op}) has {len(found)} operands")
+    return found
 
 
 def _ranked(shape: Shape, rank: int) -> Shape:
     return (1,) * (rank - len(shape)) + shape
-
-
-def _needs_elements(operand: Shape, shape: Shape) -> bool:
-    """Whether an operand of a row-major output is neither the output's shape nor a single value."""
-    return len(shape) > 4 and prod(operand) != 1 and not _in_place(operand, shape)
 
 
 def _in_place(operand: Shape, shape: Shape) -> bool:
@@ -101,26 +100,16 @@ def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:
 
 
 def _quad_place(name: str, operand: Shape, shape: Shape) -> dict[str, object]:
+    if len(shape) > MAX_AXES:  # row-major: only a single value is spread
+        return _numbered(f"{name}_k", [], 0) | {f"{name}_spread": 1}
+    steps, order = _steps(operand, shape, vector_strides(operand)), storage_order(len(shape))
     spread = bool(shape) and (not operand or (operand[-1] == 1 and shape[-1] != 1))
-    if len(shape) > 4:
-        steps, order = [0] * 4, tuple(range(4))
-    else:
-        steps, order = _steps(operand, shape, vector_strides(operand)), storage_order(len(shape))
     found = _numbered(f"{name}_k", [steps[k] for k in order], 0)
-    return found | {f"{name}_spread": int(spread or (len(shape) > 4))}
+    return found | {f"{name}_spread": int(spread)}
 
 
-def _element_place(name: str, operand: Shape, shape: Shape) -> dict[str, object]:
-    stored = geometry(operand)
-    found = _numbered(f"{name}_k", _steps(operand, shape, row_strides(operand)), 0)
-    found |= {f"{name}_channels": stored.channels, f"{name}_quads": stored.quads}
-    return found | {f"{name}_spatial": stored.spatial}
-
-
-def _extents(shape: Shape, slow: bool) -> dict[str, object]:
-    if slow:
-        return _numbered("d", list(shape), 1)
-    if len(shape) > 4:
+def _extents(shape: Shape) -> dict[str, object]:
+    if len(shape) > MAX_AXES:
         return _numbered("d", [], 1)
     quads = -(-shape[-1] // 4) if shape else 1
     extents = [quads if k == len(shape) - 1 else shape[k] for k in storage_order(len(shape))]

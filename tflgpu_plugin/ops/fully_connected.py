@@ -131,6 +131,7 @@ def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: in
             "y_batch": quads * plane_rows,
             "y_quad": places,
             "y_place": quads if places == 1 else 1,
+            "w_batch": 0,
         },
     )
 

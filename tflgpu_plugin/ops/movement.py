@@ -1,7 +1,8 @@
 """Data movement by one kernel: every output element is picked from the input, or is a pad value.
 
-Serves reshape, strided slice and pad; transpose, slice, split, tile and gather by constants fit the
-same form.
+Serves reshape, strided slice, pad, transpose, tile, expand and gather by constant indices. Three
+forms of gather.wgsl, the first that fits: `vectors` (whole vec4), `lanes` (the output in storage
+order, four single floats each), `elements` (both sides as flat row-major lists).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Graph, Node, Shape, geometry
-from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.graph import Array, Graph, Node, Shape, geometry
+from tflgpu_plugin.lowering import Access, Constant, Lowering, Source
 
 WORKGROUP = 64
 MAX_AXES = 5
@@ -25,7 +26,8 @@ class Axis:
     the input.
 
     Outside `low <= x < high` (default: the extent) the pad value is taken. `source` None repeats
-    along the axis.
+    along the axis. With `lookup`, an int array of one entry per place, coordinate x reads input
+    coordinate `lookup[x]` instead (one axis of a `move` may have one).
     """
 
     extent: int
@@ -34,6 +36,7 @@ class Axis:
     step: int = 1
     low: int = 0
     high: int | None = None
+    lookup: Array | None = None
 
     @property
     def stop(self) -> int:
@@ -46,12 +49,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class Walk:
-    """An `Axis` in memory units; `stride` is the distance between neighbours in the input."""
+    """An `Axis` in memory units: `stride` is the distance between neighbours in the input,
+    `channel` the step of the input's channel where the axis runs over it (form `lanes`)."""
 
-    extent: int
-    stride: int
-    low: int
-    stop: int
+    extent: int = 1
+    stride: int = 0
+    low: int = 0
+    stop: int = 1
+    channel: int = 0
 
 
 def empty_refusal(graph: Graph, node: Node, shape: Shape) -> str | None:
@@ -67,7 +72,7 @@ def row_strides(shape: Shape) -> tuple[int, ...]:
 
 
 def vector_strides(shape: Shape) -> tuple[int, ...]:
-    """Vec4 between neighbours on each axis in device storage, ranks 0 to 4; on the last axis,
+    """Vec4 between neighbours on each axis in device storage, ranks 0 to 5; on the last axis,
     between quads."""
     if len(shape) < 2:
         return (1,) * len(shape)
@@ -77,7 +82,7 @@ def vector_strides(shape: Shape) -> tuple[int, ...]:
 
 
 def storage_order(rank: int) -> tuple[int, ...]:
-    """Logical axes of a tensor of rank 0 to 4, slowest in device storage first: batch, channel
+    """Logical axes of a tensor of rank 0 to 5, slowest in device storage first: batch, channel
     quads, space."""
     return tuple(range(rank)) if rank < 2 else (0, rank - 1, *range(1, rank - 1))
 
@@ -89,41 +94,65 @@ def move(
     fixed: Mapping[int, int] | None = None,
     value: float = 0.0,
     view: Shape | None = None,
+    source: Source | None = None,
 ) -> None:
     """Launch the gather that makes the node's first output from its first input.
 
     `axes` describe the output (their extents multiply to its element count; at most 5), `fixed`
     holds coordinates of input axes that no output axis reads, `value` is the pad value. `view` is
-    another row-major shape of the same input.
+    another row-major shape of the same input; then the axes may be those of a view of the output,
+    too. `source` is a row-major buffer to read instead of the input's storage (`view` must be
+    given).
     """
-    source, output = node.inputs[0], node.outputs[0]
-    assert source is not None and len(axes) <= MAX_AXES
-    shape, target = low.graph.shape(source), low.graph.shape(output)
-    fixed = fixed or {}
-    vectors = view is None and _whole_quads(shape, target, axes, value)
-    if vectors:
-        walks, base = _vector_walks(shape, axes, fixed)
+    given, output = node.inputs[0], node.outputs[0]
+    assert given is not None and len(axes) <= MAX_AXES
+    shape, target = low.graph.shape(given), low.graph.shape(output)
+    fixed, stored = fixed or {}, low.geometry(output)
+    inside = geometry(shape)
+    parameters: dict[str, object] = {"vectors": stored.vectors, "value": float(value)}
+    parameters |= {"spatial": stored.spatial, "quads": stored.quads}
+    table = next((axis.lookup for axis in axes if axis.lookup is not None), None)
+    direct = view is None and tuple(axis.extent for axis in axes) == target
+    if direct and table is None and _whole_quads(shape, target, axes, value):
+        form, (walks, base) = "vectors", _vector_walks(shape, axes, fixed)
+        parameters |= {"base": np.int32(base)}
+    elif direct and max(len(shape), len(target)) <= MAX_AXES:
+        form = "lanes"
+        walks, base, channel = _lane_walks(shape, axes, fixed)
+        parameters |= {"base": np.int32(base), "channel": np.int32(channel)}
+        parameters |= {"in_plane": np.int32(4 * inside.spatial)}
     else:
-        walks, base = _element_walks(view or shape, axes, fixed)
-    inside, stored = geometry(shape), low.geometry(output)
-    parameters: dict[str, object] = {
-        "vectors": stored.vectors,
-        "spatial": stored.spatial,
-        "quads": stored.quads,
-    }
-    parameters |= _walk_parameters(walks) | {"base": np.int32(base), "value": float(value)}
-    if not vectors:
-        parameters |= {"channels": stored.channels, "in_channels": inside.channels}
+        form, (walks, base) = "elements", _element_walks(view or shape, axes, fixed)
+        parameters |= {"base": np.int32(base), "channels": stored.channels}
+        parameters |= {"in_channels": inside.channels if source is None else prod(shape)}
         parameters |= {"in_quads": inside.quads, "in_spatial": inside.spatial}
+        if source is not None:
+            parameters |= {"in_quads": -(-prod(shape) // 4), "in_spatial": 1}
+    parameters |= _walk_parameters(walks, form)
+    reads: dict[str, Source | Access] = {
+        "x": Access(low.stored(given) if source is None else source, 4 if form == "vectors" else 1)
+    }
+    lookup = -1
+    if table is not None:
+        lookup = next(k for k, walk in enumerate(_slots(axes, form)) if walk.lookup is not None)
+        reads["table"] = Access(_table(low, node, table), 1)
     low.dispatch(
         "gather",
         node,
-        {"x": Access(low.stored(source), 4 if vectors else 1)},
+        reads,
         {"y": output},
         grid(stored.vectors),
         parameters,
-        {"vectors": vectors},
+        {"form": form, "lookup": lookup},
     )
+
+
+def _table(low: Lowering, node: Node, lookup: Array) -> Constant:
+    """Indices as float32 (exact below 2**24)."""
+    entries = np.asarray(lookup, np.float32).reshape(-1)
+    key = ("lookup", entries.tobytes())
+    padded = np.pad(entries, (0, -entries.size % 4))
+    return Constant(key, padded.size // 4, lambda: padded, padded)
 
 
 def grid(threads: int) -> tuple[int, int, int]:
@@ -138,17 +167,25 @@ def untouched(axes: Sequence[Axis], fixed: Mapping[int, int], shape: Shape) -> b
     return (
         all(shape[axis] == 1 for axis in fixed)
         and all(axis.extent == 1 for axis in axes if axis.source is None)
-        and not any(axis.padded for axis in axes)
+        and not any(axis.padded or axis.lookup is not None for axis in axes)
         and [(axis.extent, axis.source, axis.start, axis.step) for axis in read] == wanted
     )
 
 
+def in_place(shape: Shape, target: Shape, axes: Sequence[Axis]) -> bool:
+    """Whether the output's storage, read by these axes, is the input's storage as it is."""
+    if geometry(shape) != geometry(target) or not _whole_quads(shape, target, axes, 0.0):
+        return False
+    walks, base = _vector_walks(shape, axes, {})
+    extents = [walk.extent for walk in walks]
+    wanted = row_strides(tuple(extents))
+    same = all(w.extent == 1 or w.stride == s for w, s in zip(walks, wanted, strict=True))
+    return base == 0 and same and not any(axis.padded for axis in axes)
+
+
 def _whole_quads(shape: Shape, target: Shape, axes: Sequence[Axis], value: float) -> bool:
     """Whether every vec4 of the output is one vec4 of the input, or all padding."""
-    if (
-        not (1 <= len(shape) <= 4 and 1 <= len(target) <= 4)
-        or tuple(a.extent for a in axes) != target
-    ):
+    if not (1 <= len(shape) <= MAX_AXES and 1 <= len(target) <= MAX_AXES):
         return False
     last, channel = axes[-1], len(shape) - 1
     if last.source != channel or last.step != 1 or last.start % 4:
@@ -180,6 +217,40 @@ def _vector_walks(
     return walks, base
 
 
+def _slots(axes: Sequence[Axis], form: str) -> list[Axis]:
+    """The axes in the kernel's five places: form `lanes` has batch, channels, and space last."""
+    unit = Axis(1)
+    if form != "lanes":
+        return [unit] * (MAX_AXES - len(axes)) + list(axes)
+    rank = len(axes)
+    batch = axes[0] if rank > 1 else unit
+    channels = axes[-1] if rank else unit
+    space = list(axes[1:-1])
+    return [batch, channels, *[unit] * (MAX_AXES - 2 - len(space)), *space]
+
+
+def _lane_walks(
+    shape: Shape, axes: Sequence[Axis], fixed: Mapping[int, int]
+) -> tuple[list[Walk], int, int]:
+    """Walks in floats, with the input's place and channel at the origin."""
+    last = len(shape) - 1
+    strides = [4 * stride for stride in vector_strides(shape)]
+    base = sum(strides[axis] * at for axis, at in fixed.items() if axis != last)
+    channel = fixed.get(last, 0)
+    walks = []
+    for axis in _slots(axes, "lanes"):
+        step, start = (1, 0) if axis.lookup is not None else (axis.step, axis.start)
+        if axis.source is None:
+            walks.append(Walk(axis.extent, 0, axis.low, axis.stop))
+        elif axis.source == last:
+            channel += start
+            walks.append(Walk(axis.extent, 0, axis.low, axis.stop, step))
+        else:
+            base += start * strides[axis.source]
+            walks.append(Walk(axis.extent, step * strides[axis.source], axis.low, axis.stop))
+    return walks, base, channel
+
+
 def _element_walks(
     shape: Shape, axes: Sequence[Axis], fixed: Mapping[int, int]
 ) -> tuple[list[Walk], int]:
@@ -187,16 +258,21 @@ def _element_walks(
     base = sum(strides[axis] * at for axis, at in fixed.items())
     walks = []
     for axis in axes:
+        step, start = (1, 0) if axis.lookup is not None else (axis.step, axis.start)
         stride = 0 if axis.source is None else strides[axis.source]
-        base += axis.start * stride
-        walks.append(Walk(axis.extent, axis.step * stride, axis.low, axis.stop))
+        base += start * stride
+        walks.append(Walk(axis.extent, step * stride, axis.low, axis.stop))
     return walks, base
 
 
-def _walk_parameters(walks: Sequence[Walk]) -> dict[str, object]:
-    padded = [Walk(1, 0, 0, 1)] * (MAX_AXES - len(walks)) + list(walks)
+def _walk_parameters(walks: Sequence[Walk], form: str) -> dict[str, object]:
+    padded = [Walk()] * (MAX_AXES - len(walks)) + list(walks)
     found: dict[str, object] = {}
     for k, walk in enumerate(padded):
-        found |= {f"d{k}": walk.extent, f"k{k}": np.int32(walk.stride)}
+        quads = form == "lanes" and k == 1
+        found |= {f"d{k}": -(-walk.extent // 4) if quads else walk.extent}
+        found |= {f"k{k}": np.int32(walk.stride)}
         found |= {f"low{k}": walk.low, f"span{k}": max(walk.stop - walk.low, 0)}
+        if form == "lanes":
+            found |= {f"c{k}": np.int32(walk.channel)}
     return found

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.border import from_storage, to_storage
-from tflgpu_plugin.graph import Geometry, Graph, Node, Shape
+from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.reduce import GROUP, lanes
@@ -34,27 +33,14 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch over rows of [batch, spatial]; ranks over 4 are row-major and pass through storage
-    of [rows][channels]."""
-    source, output = _input(node), node.outputs[0]
-    shape = low.graph.shape(source)
-    if len(shape) <= 4:
-        _launch(low, node, source, output, low.geometry(source), fused=True)
-        return
-    rows = Geometry(1, -(-shape[-1] // 4), prod(shape[:-1]), shape[-1])
-    packed, result = low.temporary(rows.vectors), low.temporary(rows.vectors)
-    to_storage(low, node, source, packed, rows)
-    _launch(low, node, packed, result, rows, fused=False)
-    from_storage(low, node, result, output, rows)
-
-
-def _launch(low: Lowering, node: Node, source: int, output: int, x: Geometry, fused: bool) -> None:
+    """One launch over rows of [batch, spatial]."""
+    x = low.geometry(_input(node))
     rows, together = x.batch * x.spatial, lanes(x.quads)
     low.dispatch(
         "softmax",
         node,
-        {"x": source},
-        {"out": output},
+        {"x": _input(node)},
+        {"out": node.outputs[0]},
         (-(-rows * together // GROUP), 1, 1),
         {
             "rows": rows,
@@ -64,7 +50,6 @@ def _launch(low: Lowering, node: Node, source: int, output: int, x: Geometry, fu
             "lanes": together,
             "beta": float(node.attributes["beta"]),
         },
-        fused=fused,
     )
 
 

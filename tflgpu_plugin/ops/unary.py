@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
-from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.kernels import POSTS
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from tflgpu_plugin.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.movement import empty_refusal, grid
 from tflgpu_plugin.target import Target
+
+# Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
+# open.
+PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
+    "elu": (("alpha", 1.0),),
+    "selu": (("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875)),
+    "celu": (("alpha", 1.0),),
+    "leaky_relu": (("alpha", 0.01),),
+    "thresholded_relu": (("alpha", 1.0),),
+    "clip": (("low", -inf), ("high", inf)),
+    "hard_sigmoid": (("alpha", 0.2), ("beta", 0.5)),
+    "swish": (("alpha", 1.0),),
+    "shrink": (("lambd", 0.5), ("bias", 0.0)),
+    "is_infinite": (("negative", 1.0), ("positive", 1.0)),
+}
+
+
+def step(op: str, attributes: Mapping[str, Any]) -> Post:
+    """The fused step that does what an op of this family with these attributes does."""
+    values = [
+        default if attributes.get(name) is None else float(attributes[name])
+        for name, default in PARAMETERS.get(op, ())
+    ]
+    return Post(op, None, tuple(values))
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -25,25 +53,36 @@ def lower(low: Lowering, node: Node) -> None:
     stored = low.geometry(node.outputs[0])
     low.dispatch(
         "unary",
-        node,
+        replace(node, posts=(step(node.op, node.attributes), *node.posts)),
         {"x": low.stored(node.inputs[0])},
         {"y": node.outputs[0]},
         grid(stored.vectors),
         {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads},
-        {"expression": POSTS[node.op]},
     )
 
 
-def row(name: str, accuracy: str = "transcendental") -> Op:
+def row(name: str, accuracy: str = "transcendental", types: tuple[str, ...] = ("f32",)) -> Op:
     """An op from the fused step of its name."""
-    return Op(name, refuse, shapes, lower, accuracy, fuses=True)
+    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8)
 
+
+EXACT = (
+    *("relu", "relu6", "relu_n1_to_1", "clip", "thresholded_relu"),
+    *("abs", "neg", "ceil", "floor", "round", "sign"),
+)
+ELEMENTWISE = ("square", "cube", "leaky_relu", "hard_sigmoid", "hard_swish", "softsign", "shrink")
+TRANSCENDENTAL = (
+    *("logistic", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "erf"),
+    *("sin", "cos", "tan", "asin", "acos", "atan"),
+    *("sinh", "cosh", "asinh", "acosh", "atanh"),
+    *("gelu", "gelu_tanh", "elu", "selu", "celu", "swish", "softplus", "mish"),
+)
 
 OPS = (
-    row("relu", "exact"),
-    row("relu6", "exact"),
-    row("relu_n1_to_1", "exact"),
-    row("logistic"),
-    row("tanh"),
-    row("exp"),
+    *(row(name, "exact") for name in EXACT),
+    *(row(name, "elementwise") for name in ELEMENTWISE),
+    *(row(name) for name in TRANSCENDENTAL),
+    row("is_nan", "exact", ("f32", "bool")),
+    row("is_infinite", "exact", ("f32", "bool")),
+    row("logical_not", "exact", ("bool",)),
 )

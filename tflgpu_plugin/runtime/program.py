@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +55,10 @@ class PipelineError(RuntimeError):
         self.pipeline = pipeline
 
 
+def _forgotten() -> Array:
+    raise ValueError("the values of this program's constants were dropped after their upload")
+
+
 def shared(
     plan: Plan, device: Device, warm: bool = False, sibling: Program | None = None
 ) -> Program:
@@ -91,6 +95,11 @@ class Program:
             compiling = pool.submit(self._compile, cache, warm)
             self.weights = self._adopt(sibling) or self._upload()
             self.pipelines = compiling.result()
+
+    def forget_constants(self) -> None:
+        """Let go of the constants' values on the host; the device has them."""
+        weights = tuple(replace(w, pack=_forgotten, data=None) for w in self.plan.weights)
+        self.plan = replace(self.plan, weights=weights)
 
     def _adopt(self, sibling: Program | None) -> dict[int, Any]:
         """The sibling's weight buffers under this plan's numbers; empty when the packing

@@ -1,0 +1,181 @@
+"""Which tests a run takes: hosts, operators, types, and the quick part."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from conformance import expect, host
+from conformance.record import Header
+from tflgpu_plugin import ops
+from tflgpu_plugin.capability import TYPE_NAMES
+
+HOSTS = ("tflite", "tflite_runtime", "ai_edge_litert", "onnxruntime")
+DTYPES = {**{name: name for name in (*TYPE_NAMES, "bool")}, **{v: k for k, v in TYPE_NAMES.items()}}
+
+# Modules whose tests all belong to the quick part, and how many of a longer list do.
+QUICK = {"test_ops": None, "test_graph_cases": None, "test_suite": None, "test_graphs": 12}
+QUICK |= {"test_onnx_twins": None, "test_versions": None}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the options ask for; empty sets mean everything."""
+
+    tflite: tuple[str, ...]
+    onnxruntime: bool
+    ops: frozenset[str] = frozenset()
+    dtypes: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.tflite, *(["onnxruntime"] if self.onnxruntime else [])]
+
+    @property
+    def narrowed(self) -> bool:
+        """Not all operators and types are tested."""
+        return bool(self.ops or self.dtypes)
+
+
+CHOICE: pytest.StashKey[Choice] = pytest.StashKey()
+HEADER: pytest.StashKey[Header] = pytest.StashKey()
+ENTRIES: pytest.StashKey[Sequence[expect.Entry]] = pytest.StashKey()
+
+
+def onnxruntime_usable() -> bool:
+    """ONNX Runtime is installed and the plugin has a provider for it."""
+    import entrypoints
+
+    points = entrypoints.get_group_all("tflgpu_plugin.providers")
+    return importlib.util.find_spec("onnxruntime") is not None and any(
+        point.name == "onnxruntime" for point in points
+    )
+
+
+def choose(config: pytest.Config) -> Choice:
+    """The options of a run. Raises ValueError with a sentence."""
+    given = _words(config.getoption("--host"))
+    wanted = given or (["tflite"] + (["onnxruntime"] if onnxruntime_usable() else []))
+    if unknown := [name for name in wanted if name not in HOSTS]:
+        raise ValueError(f"--host cannot be {unknown[0]}; it is of {', '.join(HOSTS)}.")
+    tflite = [_tflite(name) for name in wanted if name != "onnxruntime"]
+    if "onnxruntime" in given and not onnxruntime_usable():
+        raise ValueError("--host onnxruntime: install it with pip install 'onnxruntime>=1.24.4'.")
+    dtypes = _words(config.getoption("--dtype"))
+    if unknown := [name for name in dtypes if name not in DTYPES]:
+        raise ValueError(f"--dtype cannot be {unknown[0]}; write {', '.join(DTYPES)}.")
+    return Choice(
+        tuple(dict.fromkeys(tflite)),
+        "onnxruntime" in wanted,
+        frozenset(_known_ops(_words(config.getoption("--op")))),
+        frozenset(DTYPES[name] for name in dtypes),
+    )
+
+
+def _words(text: Any) -> list[str]:
+    return [word.strip() for word in str(text or "").split(",") if word.strip()]
+
+
+def _tflite(name: str) -> str:
+    found = host.installed()
+    if name == "tflite" and found:
+        return found[0]
+    if name not in found:
+        raise ValueError(f"--host {name} is not installed: pip install tflite-runtime.")
+    return name
+
+
+def _known_ops(words: list[str]) -> list[str]:
+    """Lower-case names. Raises ValueError when one is no operator, op or family."""
+    known = all_names()
+    if unknown := [word for word in words if word.lower() not in known]:
+        raise ValueError(
+            f"--op cannot be {unknown[0]}; operators are in `tflgpu ops`, families are "
+            f"{', '.join(ops.FAMILIES)}."
+        )
+    return [word.lower() for word in words]
+
+
+def all_names() -> set[str]:
+    """Every name that --op takes, in lower case."""
+    from tflgpu_plugin.providers.tflite.ops import FORMS
+
+    names = {*ops.FAMILIES, *ops.table(), *FORMS}
+    if onnxruntime_usable():
+        try:
+            from tflgpu_plugin.providers.onnxruntime import ops as onnx_ops
+
+            names |= set(getattr(onnx_ops, "FORMS", ()))
+        except ImportError:
+            pass
+    return {name.lower() for name in names}
+
+
+def split(
+    items: Sequence[pytest.Item], choice: Choice
+) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Tests that run, and tests that do not."""
+    left: list[pytest.Item] = []
+    out: list[pytest.Item] = []
+    for item in items:
+        (left if _wanted(item, choice) else out).append(item)
+    return left, out
+
+
+def _wanted(item: pytest.Item, choice: Choice) -> bool:
+    if item.get_closest_marker("onnxruntime"):
+        if not choice.onnxruntime:
+            return False
+    elif item.get_closest_marker("adapter") and not choice.tflite:
+        return False
+    if not choice.narrowed:
+        return True
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    case, family = parameters.get("case"), parameters.get("family")
+    if case is None and family is None:
+        return False  # graphs and models are no test of one operator
+    return _op_wanted(case, family, choice) and _dtype_wanted(case, choice)
+
+
+def _op_wanted(case: Any, family: Any, choice: Choice) -> bool:
+    if not choice.ops:
+        return True
+    if case is None:
+        return family in choice.ops or any(
+            op in ops.table() and ops.table()[op].family == family for op in choice.ops
+        )
+    return bool({str(name).lower() for name in (family, *names(case))} & choice.ops)
+
+
+def _dtype_wanted(case: Any, choice: Choice) -> bool:
+    return not choice.dtypes or case is None or dtype(case) in choice.dtypes
+
+
+def names(case: Any) -> tuple[str, ...]:
+    """The host's operator of a case, and the op that it becomes."""
+    from tflgpu_plugin.providers.tflite.ops import FORMS
+
+    form = FORMS.get(case.op)
+    return (case.op, form.op) if form else (case.op,)
+
+
+def dtype(case: Any) -> str:
+    """The type of the values that a case computes."""
+    return str(getattr(case, "output_type", "f32"))
+
+
+def mark_quick(items: Sequence[pytest.Item]) -> None:
+    """Put the marker `quick` where it belongs."""
+    seen: dict[str, int] = {}
+    for item in items:
+        module = item.path.stem
+        if module not in QUICK:
+            continue
+        seen[module] = seen.get(module, 0) + 1
+        limit = QUICK[module]
+        if limit is None or seen[module] <= limit:
+            item.add_marker("quick")

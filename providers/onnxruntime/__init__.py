@@ -1,0 +1,59 @@
+"""The onnxruntime door: `providers=["TflGpuExecutionProvider"]` after `tflgpu_plugin.register()`.
+
+This module is the provider; it stays light, so that finding it imports neither numpy nor a host.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+name = "onnxruntime"
+description = "ONNX Runtime sessions, as an execution provider"
+install = "pip install 'onnxruntime>=1.24.4'"
+
+EP_NAME = "TflGpuExecutionProvider"
+LIBRARY_NAME = "tflgpu"
+
+
+def connect() -> None:
+    """Register this door's callbacks with the shared library, and tell it the adapters."""
+    from . import devices, ep
+
+    ep.connect()
+    devices.tell()
+
+
+def register() -> None:
+    """Make the provider known to onnxruntime; harmless when repeated. Raises ImportError or
+    RuntimeError with a sentence when onnxruntime is missing or too old.
+    """
+    from . import registration
+
+    connect()
+    registration.register()
+
+
+def assert_used(session: Any) -> None:
+    """Raise AssertionError with the reasons when no node of this InferenceSession is on the GPU."""
+    from . import registration
+
+    registration.assert_used(session)
+
+
+def report(target: Any) -> Any:
+    """The Report of an InferenceSession, None when it is not one of ours."""
+    if "onnxruntime" not in sys.modules:
+        return None
+    from . import records
+
+    return records.report(target)
+
+
+def last_report() -> Any:
+    """The newest Report of this thread, None when no session was made on it."""
+    if f"{__name__}.records" not in sys.modules:
+        return None
+    from . import records
+
+    return records.last_report()

@@ -1,0 +1,129 @@
+"""Rows for elementwise operators, softmax and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from .expansion import Expansion, Unreadable
+
+Row = Callable[[Expansion], int]
+
+
+def unary(op: str, **attributes: tuple[str, float]) -> Row:
+    """A row of one input; `attributes` maps the op's names to the node's name and default."""
+
+    def row(e: Expansion) -> int:
+        given = {name: e.float(*source) for name, source in attributes.items()}
+        return e.add(op, e.x(), **given)
+
+    return row
+
+
+def binary(op: str, dtype: str | None = None) -> Row:
+    """A row of two inputs that are broadcast."""
+    settings: Mapping[str, Any] = {} if dtype or op.startswith("logical") else {"activation": "none"}
+    return lambda e: e.add(op, e.x(0), e.x(1), dtype=dtype, **settings)
+
+
+def variadic(op: str) -> Row:
+    """Any number of inputs, two at a time."""
+
+    def row(e: Expansion) -> int:
+        result = e.x(0)
+        for position in range(1, len(e.inputs)):
+            result = e.add(op, result, e.x(position), activation="none")
+        return result
+
+    return row
+
+
+def average(e: Expansion) -> int:
+    """The mean of all inputs."""
+    total = variadic("add")(e)
+    return e.add("mul", total, e.const(1 / len(e.inputs)), activation="none")
+
+
+def clip(e: Expansion) -> int:
+    """Clip; the usual bounds are ops of their own."""
+    if e.version < 11:
+        low, high = e.float("min", -inf), e.float("max", inf)
+    else:
+        bounds = (e.optional(1, "The lower bound"), e.optional(2, "The upper bound"))
+        low, high = (
+            default if bound is None or not bound.size else float(bound.reshape(-1)[0])
+            for bound, default in zip(bounds, (-inf, inf), strict=True)
+        )
+    largest = float(np.finfo(np.float32).max)
+    low, high = (-inf if low <= -largest else low), (inf if high >= largest else high)
+    named = {(0.0, 6.0): "relu6", (0.0, inf): "relu", (-1.0, 1.0): "relu_n1_to_1"}
+    if (low, high) in named:
+        return e.add(named[low, high], e.x())
+    result = e.x()
+    if low > -inf:
+        result = e.add("maximum", result, e.const(low), activation="none")
+    if high < inf:
+        result = e.add("minimum", result, e.const(high), activation="none")
+    return result
+
+
+def prelu(e: Expansion) -> int:
+    return e.add("prelu", e.x(0), e.x(1))
+
+
+def softmax(e: Expansion) -> int:
+    """Over one axis; before opset 13 over all from the axis on."""
+    x = e.x()
+    shape = e.shape(x)
+    if e.version < 13:
+        axis = e.axis(e.int("axis", 1), len(shape))
+        rows = int(np.prod(shape[:axis], dtype=np.int64))
+        flat = x if axis == len(shape) - 1 else e.reshape(x, (rows, -1))
+        y = e.add("softmax", flat, beta=1.0)
+        return y if flat == x else e.reshape(y, shape)
+    axis = e.axis(e.int("axis", -1), len(shape))
+    order = [k for k in range(len(shape)) if k != axis] + [axis]
+    y = e.add("softmax", e.transpose(x, order), beta=1.0)
+    return e.transpose(y, np.argsort(order).tolist())
+
+
+def reduction(op: str, axes_are_input_since: int = 18) -> Row:
+    """A reduction over some axes, or over all."""
+
+    def row(e: Expansion) -> int:
+        x, given = e.x(), e.ints("axes")
+        rank = e.rank(x)
+        if e.version >= axes_are_input_since:
+            value = e.optional(1, "axes")
+            given = None if value is None else tuple(int(axis) for axis in value.reshape(-1))
+        if not given and e.int("noop_with_empty_axes"):
+            return x
+        axes = sorted({e.axis(axis, rank) for axis in given or range(rank)})
+        return e.add(op, x, e.index(axes), keep_dims=bool(e.int("keepdims", 1)))
+
+    return row
+
+
+def pool_all(op: str) -> Row:
+    """A reduction over all spatial axes, which stay as extents of 1."""
+
+    def row(e: Expansion) -> int:
+        rank = e.rank(e.x())
+        if rank < 3:
+            raise Unreadable(f"{e.host.title} needs an input of rank 3 at least, not {rank}.")
+        return e.add(op, e.x(), e.index(range(2, rank)), keep_dims=True)
+
+    return row
+
+
+def cast(e: Expansion) -> int:
+    """Between float32 and bool (which is held as 0.0 and 1.0), and to the same type."""
+    names = {1: "f32", 9: "bool"}
+    x, wanted = e.x(), names.get(e.int("to"))
+    held = e.tensors.table[x].dtype
+    if wanted is None or held not in names.values() or (held, wanted) == ("f32", "bool"):
+        raise Unreadable(f"Casting {held} to element type {e.int('to')} is not supported.")
+    return e.add("reshape", x, dtype=wanted, shape=e.shape(x))

@@ -1,0 +1,296 @@
+"""The callbacks behind the native execution provider: make a session, plan a graph, build for other
+shapes.
+
+They take the GIL themselves and run on whichever thread onnxruntime uses. No exception leaves them:
+it becomes a sentence for the host.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tflgpu_plugin import engine, native
+from tflgpu_plugin.engine import BuildError, Instance, Island
+from tflgpu_plugin.graph import Graph, Shape
+from tflgpu_plugin.options import OptionError, parse
+from tflgpu_plugin.providers.tflite import messages
+from tflgpu_plugin.reports import CPU, GPU, NodeReport
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.adapter import NoAdapter
+
+from . import extents, records, snapshot
+from .grouping import Grouping
+from .host import Host, HostError
+from .reader import Reading, read
+from .snapshot import HostNode, Snapshot
+
+SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
+VERBOSE, INFO = 0, 1
+ARITHMETIC = "Shape arithmetic stays on the CPU where its result is needed there."
+SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
+
+_connected: list[Any] = []  # the callbacks that native code points to; never emptied
+
+
+def connect() -> None:
+    """Register the callbacks with the shared library, once; they are cleared before Python goes
+    down.
+    """
+    if _connected:
+        return
+    ffi, lib = native.ffi, native.lib
+    callbacks = ffi.new("tg_ort_callbacks *")
+    functions = {"create": _on_create, "plan": _on_plan, "build": _on_build}
+    members = dict(ffi.typeof("tg_ort_callbacks").fields)
+    for name, function in functions.items():
+        callback = ffi.callback(members[name].type, function, error=0)
+        setattr(callbacks, name, callback)
+        _connected.append(callback)
+    lib.tg_ort_set_callbacks(callbacks)
+    atexit.register(lib.tg_ort_set_callbacks, ffi.NULL)
+
+
+# ---- callbacks: text in, status out --------------------------------------------------------------
+
+
+def _on_create(
+    keys: Any, values: Any, count: int, adapters: Any, adapter_count: int, err: Any, err_size: int
+) -> int:
+    text = native.ffi.string
+    given = {text(keys[k]).decode(): text(values[k]).decode() for k in range(count)}
+    chosen = [int(adapters[k]) for k in range(adapter_count)]
+    return _guarded(lambda: create(given, chosen), err, err_size)
+
+
+def _on_plan(
+    number: int, ep: Any, api: Any, graph: Any, support: Any, err: Any, err_size: int
+) -> int:
+    address = native.ffi.cast("uintptr_t", api)
+    return _guarded(lambda: plan(number, ep, Host(int(address)), graph, support), err, err_size)
+
+
+def _on_build(
+    number: int, island: Any, shapes: Any, count: int, err: Any, err_size: int
+) -> int:
+    flat = [int(shapes[k]) for k in range(count)]
+    return _guarded(lambda: build(number, island, flat), err, err_size)
+
+
+def _guarded(work: Callable[[], int | None], err: Any, err_size: int) -> int:
+    """1 (or what `work` returns) on success; 0 with a sentence in err otherwise."""
+    try:
+        result = work()
+        return 1 if result is None else result
+    except BaseException as error:
+        data = _sentence(error).encode()[: err_size - 1]
+        native.ffi.memmove(err, data + b"\0", len(data) + 1)
+        return 0
+
+
+def _sentence(error: BaseException) -> str:
+    if os.environ.get("TFLGPU_DEBUG"):
+        traceback.print_exception(error)
+    if isinstance(error, SENTENCES):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "Interrupted."
+    return f"tflgpu failed with {error!r}. Please report this; TFLGPU_DEBUG=1 prints where it was."
+
+
+# ---- create --------------------------------------------------------------------------------------
+
+
+def create(given: Mapping[str, str], chosen: Sequence[int]) -> int:
+    """A session's number for these options and adapters (numbers of `adapter.adapters()`; the first
+    counts, unless an option names one). Raises OptionError or NoAdapter with a sentence.
+    """
+    options = parse(given)
+    if options.adapter is None and chosen:
+        options = replace(options, adapter=str(chosen[0]))
+    info = adapter.select(options.adapter)
+    adapter.open_device(info)
+    messages.software(info)
+    return records.register(options, info).number
+
+
+# ---- plan ----------------------------------------------------------------------------------------
+
+
+def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
+    """Claim what can run of one level of the model. What fails here leaves the nodes on the CPU,
+    with a warning."""
+    session = records.session(number)
+    if session is None:
+        raise BuildError((), "This session is closed.")
+    level = records.Level([], [])
+    taken = None
+    try:
+        taken = snapshot.take(host, host.cast("tgo_graph", int(native.ffi.cast("uintptr_t", graph))))
+        _place(level, taken, session)
+        handles = native.ffi.new("tg_ort_island *[]", [one.handle for one in level.placed])
+        native.call(native.lib.tg_ort_claim, ep, graph, support, handles, len(level.placed))
+    except Exception as error:
+        sentence = _sentence(error)
+        level.placed = []
+        level.nodes = [_unclaimed(node, sentence) for node in (taken.nodes if taken else ())]
+        messages.line(f"WARNING: nothing of this model runs on the GPU. {sentence}")
+    session.levels.append(level)
+    for one in level.placed:
+        records.keep(one)
+    _log(ep, level)
+    messages.notify(level.nodes)
+
+
+def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:
+    """Fill in the level: islands that are built, and a report for every node."""
+    reading, dynamic = extents.read_open(taken)
+    grouping = Grouping(taken, reading, dynamic)
+    claim = engine.claim(reading.graph, session.options, grouping.group, grouping.extract)
+    for island in claim.islands:
+        level.placed.append(_placed(island, taken, reading, grouping, dynamic))
+    reasons = _reasons(reading, claim.refusals)
+    inside = {node for one in level.placed for node in one.nodes}
+    for node in taken.nodes:
+        if node.id in inside:
+            level.nodes.append(replace(_unclaimed(node, ""), where=GPU, reason=None))
+        else:
+            other = ARITHMETIC if node.id in reading.arithmetic else SPLIT
+            level.nodes.append(_unclaimed(node, reasons.get(node.id, other)))
+
+
+def _reasons(reading: Reading, refusals: Mapping[int, str]) -> dict[int, str]:
+    """By the host's node ids."""
+    found: dict[int, str] = {}
+    for node in reading.graph.nodes:
+        if node.id in refusals:
+            found.setdefault(node.sources[0], refusals[node.id])
+    return found
+
+
+def _unclaimed(node: HostNode, reason: str) -> NodeReport:
+    name = node.name or next(iter(node.writes), "")
+    return NodeReport(node.id, node.title, name, CPU, reason)
+
+
+def _placed(
+    island: Island, taken: Snapshot, reading: Reading, grouping: Grouping, dynamic: bool
+) -> records.Placed:
+    """The native object of an island, with its first plan."""
+    hosts = grouping.members[frozenset(island.nodes)]
+    names = {tensor: name for name, tensor in reading.ids.items()}
+    ports = tuple(names[t] for t in island.graph.inputs)
+    outputs = tuple(names[t] for t in island.graph.outputs)
+    inputs = ports
+    if dynamic:
+        inputs += tuple(name for name in grouping.inputs(hosts) if name not in ports)
+    handle = _create(island.number, sorted(hosts), inputs, len(ports), outputs)
+    part = taken.part(hosts, outputs) if dynamic else None
+    shapes = [_shape(reading, name) for name in inputs]
+    _add(handle, shapes, island.instance)
+    placed = records.Placed(island, handle, tuple(sorted(hosts)), ports, inputs, outputs, part)
+    if not dynamic:  # the native object holds all that a run needs
+        placed.island = None
+        placed.program.forget_constants()
+    return placed
+
+
+def _shape(reading: Reading, name: str) -> Shape:
+    """The shape that an input was planned for; (0,) where only a run tells, which no run has."""
+    tensor = reading.graph.tensors.get(reading.ids.get(name, -1))
+    shape = None if tensor is None else tensor.shape
+    return (0,) if shape is None or min(shape, default=0) < 0 else shape
+
+
+def _create(
+    number: int, nodes: Sequence[int], inputs: Sequence[str], ports: int, outputs: Sequence[str]
+) -> Any:
+    ffi = native.ffi
+    spec = ffi.new("tg_ort_island_spec *")
+    ids = ffi.new("uint64_t[]", list(nodes))
+    texts = {name: [ffi.new("char[]", n.encode()) for n in names]
+             for name, names in (("inputs", inputs), ("outputs", outputs))}
+    arrays = {name: ffi.new("char *[]", made) for name, made in texts.items()}
+    spec.number, spec.nodes, spec.node_count = number, ids, len(ids)
+    spec.inputs, spec.input_count, spec.port_count = arrays["inputs"], len(inputs), ports
+    spec.outputs, spec.output_count = arrays["outputs"], len(outputs)
+    made = native.call(native.lib.tg_ort_island_create, spec)
+    return ffi.gc(made, native.lib.tg_ort_island_release)
+
+
+def _add(
+    handle: Any, shapes: Sequence[Shape], instance: Instance | None, reason: str | None = None
+) -> None:
+    """Hand an island its plan for these input shapes, or the reason why there is none."""
+    ffi = native.ffi
+    inputs = ffi.new("int32_t[]", _flat(shapes))
+    outputs = ffi.new("int32_t[]", _flat(instance.output_shapes) if instance else [])
+    replay = instance.replay if instance else ffi.NULL
+    text = reason.encode() if reason else ffi.NULL
+    add = native.lib.tg_ort_island_add
+    native.call(add, handle, inputs, len(inputs), outputs, len(outputs), replay, text)
+
+
+def _flat(shapes: Sequence[Shape]) -> list[int]:
+    """For each shape its rank, then its extents."""
+    return [number for shape in shapes for number in (len(shape), *shape)]
+
+
+def _log(ep: Any, level: records.Level) -> None:
+    """A line per refused node for the verbose log, and a summary."""
+    for node in level.nodes:
+        if node.where == CPU:
+            text = f"{node.op} {node.name!r} stays on the CPU: {node.reason}"
+            native.lib.tg_ort_log(ep, VERBOSE, text.encode())
+    taken = sum(node.where == GPU for node in level.nodes)
+    text = f"tflgpu takes {taken} of {len(level.nodes)} nodes in {len(level.placed)} islands."
+    native.lib.tg_ort_log(ep, INFO, text.encode())
+
+
+# ---- build ---------------------------------------------------------------------------------------
+
+
+def build(number: int, handle: Any, flat: list[int]) -> None:
+    """Give an island a plan for these input shapes, or the sentence that its runs will fail with."""
+    placed = records.placed(number)
+    if placed is None or placed.island is None or placed.part is None:
+        raise BuildError((), "The model gives shapes for which nothing was planned.")
+    shapes = placed.shapes(flat)
+    ordered = list(shapes.values())
+    try:
+        instance = placed.island.build(_read_again(placed, shapes))
+    except BuildError as error:
+        _add(handle, ordered, None, error.sentence)
+    else:
+        _add(handle, ordered, instance)
+
+
+def _read_again(placed: records.Placed, shapes: Mapping[str, Shape]) -> Graph:
+    """The island's graph for other shapes, its ports in the order of the first. Raises BuildError
+    with a sentence."""
+    assert placed.part is not None
+    reading = read(placed.part, shapes)
+    for node, reason in reading.refused.items():
+        raise BuildError((node,), reason)
+    ids, tensors = reading.ids, dict(reading.graph.tensors)
+    missing = [name for name in placed.outputs if ids[name] not in tensors]
+    if missing:
+        raise BuildError((), f"The result {missing[0]!r} does not depend on its inputs' values.")
+    for name in placed.ports:
+        tensors.setdefault(ids[name], _port(reading, placed.part, name, shapes))
+    return replace(
+        reading.graph,
+        tensors=tensors,
+        inputs=tuple(ids[name] for name in placed.ports),
+        outputs=tuple(ids[name] for name in placed.outputs),
+    )
+
+
+def _port(reading: Reading, part: Snapshot, name: str, shapes: Mapping[str, Shape]) -> Any:
+    from tflgpu_plugin.graph import Tensor
+
+    return Tensor(name, shapes[name], part.values[name].dtype)

@@ -1,0 +1,119 @@
+"""Which nodes of onnxruntime go together: convex islands of what was read, shape arithmetic with
+those that need it, and each island as a graph of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from tflgpu_plugin import partition
+from tflgpu_plugin.graph import Graph, Node, Tensor
+
+from .reader import Reading
+from .snapshot import Snapshot
+
+
+class Grouping:
+    """Groups for one reading. `members` gives the host's nodes of an island, by its nodes' ids."""
+
+    def __init__(self, snapshot: Snapshot, reading: Reading, dynamic: bool) -> None:
+        self.snapshot, self.reading, self.dynamic = snapshot, reading, dynamic
+        self.members: dict[frozenset[int], frozenset[int]] = {}
+        self._writer = {name: node.id for node in snapshot.nodes for name in node.writes}
+        self._readers: dict[str, set[int]] = {}
+        for node in snapshot.nodes:
+            for name in node.reads:
+                self._readers.setdefault(name, set()).add(node.id)
+        self._hosts = self._host_graph()
+
+    def group(self, ids: Sequence[int]) -> list[list[int]]:
+        """These nodes in convex groups, in execution order. Nodes that need a value which cannot be
+        in their group are in none."""
+        wanted = set(ids)
+        nodes = [node for node in self.reading.graph.nodes if node.id in wanted]
+        found = self._convex({node.sources[0] for node in nodes} | self.reading.arithmetic)
+        groups = []
+        for hosts in found:
+            group = [node.id for node in nodes if node.sources[0] in hosts]
+            if group:
+                self.members[frozenset(group)] = frozenset(hosts)
+                groups.append(group)
+        return groups
+
+    def extract(self, graph: Graph, ids: Collection[int]) -> Graph:
+        """The island of these nodes (a group that `group` made). Its outputs are those of the
+        host's fused node."""
+        hosts = self.members[frozenset(ids)]
+        chosen = tuple(node for node in graph.nodes if node.id in ids)
+        made = {t for node in chosen for t in node.outputs}
+        read = {t for node in chosen for t in node.reads}
+        outside = {self.reading.ids[name] for name in self.outputs(hosts)}
+        return replace(
+            graph,
+            tensors={t: tensor for t, tensor in graph.tensors.items() if t in read | made},
+            nodes=chosen,
+            inputs=tuple(sorted(t for t in read - made if graph.tensors[t].data is None)),
+            outputs=tuple(sorted(outside & made)),
+        )
+
+    def outputs(self, hosts: Collection[int]) -> tuple[str, ...]:
+        """The values that these nodes of the host make for others or for the model's user."""
+        return tuple(
+            name
+            for node in self.snapshot.nodes
+            if node.id in hosts
+            for name in node.writes
+            if name in self.snapshot.outputs or not self._readers.get(name, set()) <= set(hosts)
+        )
+
+    def inputs(self, hosts: Collection[int]) -> tuple[str, ...]:
+        """The values that these nodes of the host take from others, constants not among them."""
+        read = [name for node in self.snapshot.nodes if node.id in hosts for name in node.reads]
+        return tuple(
+            name
+            for name in dict.fromkeys(read)
+            if self._writer.get(name) not in hosts and self.snapshot.values[name].data is None
+        )
+
+    def _convex(self, supported: set[int]) -> list[set[int]]:
+        """Islands of the host's nodes, made again until shape arithmetic is where it can be."""
+        while True:
+            groups = [set(group) for group in partition.islands(self._hosts, supported)]
+            misplaced = {node for group in groups for node in self._misplaced(group)}
+            if not misplaced:
+                return groups
+            supported = supported - misplaced
+
+    def _misplaced(self, group: set[int]) -> set[int]:
+        """Arithmetic whose result others need too, and what needs a result from elsewhere that may
+        change with the shapes."""
+        arithmetic = self.reading.arithmetic
+        if group <= arithmetic:
+            return group
+        found = set()
+        for node in self.snapshot.nodes:
+            if node.id not in group:
+                continue
+            sources = {self._writer.get(name) for name in node.reads} & arithmetic
+            shared = node.id in arithmetic and not all(
+                name not in self.snapshot.outputs and self._readers.get(name, set()) <= group
+                for name in node.writes
+            )
+            if shared or (self.dynamic and not sources <= group):
+                found.add(node.id)
+        return found
+
+    def _host_graph(self) -> Graph:
+        numbers = {name: k for k, name in enumerate(self.snapshot.values)}
+        tensors = {k: Tensor(name, ()) for name, k in numbers.items()}
+        nodes = [
+            Node(
+                node.id,
+                node.op,
+                tuple(numbers[name] for name in node.reads),
+                tuple(numbers[name] for name in node.writes),
+            )
+            for node in self.snapshot.nodes
+        ]
+        return Graph(tensors, tuple(nodes), (), ())

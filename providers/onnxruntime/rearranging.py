@@ -1,0 +1,173 @@
+"""Rows that move elements without computing: shapes, slices, joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .expansion import Expansion, Unreadable
+
+
+def same(e: Expansion) -> int:
+    """The input under another name."""
+    return e.reshape(e.x(), e.shape(e.x()))
+
+
+def dropout(e: Expansion) -> int:
+    """Inference: the input as it is."""
+    if e.wants(1):
+        raise Unreadable("The mask of a Dropout is not supported.")
+    if e.has(2) and bool(e.value(2, "training_mode").any()):
+        raise Unreadable("Dropout in training mode is not supported.")
+    return same(e)
+
+
+def reshape(e: Expansion) -> int:
+    """0 keeps an extent unless allowzero is set."""
+    shape, wanted = e.shape(e.x()), [int(n) for n in e.value(1, "The shape").reshape(-1)]
+    if not e.int("allowzero"):
+        if any(n == 0 and k >= len(shape) for k, n in enumerate(wanted)):
+            raise Unreadable(f"Shape {wanted} keeps an extent that {list(shape)} does not have.")
+        wanted = [shape[k] if n == 0 else n for k, n in enumerate(wanted)]
+    return e.reshape(e.x(), wanted)
+
+
+def flatten(e: Expansion) -> int:
+    shape = e.shape(e.x())
+    axis = e.int("axis", 1)
+    axis += len(shape) if axis < 0 else 0
+    rows = int(np.prod(shape[:axis], dtype=np.int64))
+    return e.reshape(e.x(), (rows, int(np.prod(shape[axis:], dtype=np.int64))))
+
+
+def _axes(e: Expansion, since: int) -> tuple[int, ...] | None:
+    """Axes as the second input from opset `since` on, before that as an attribute."""
+    if e.version < since:
+        return e.ints("axes")
+    given = e.optional(1, "axes")
+    return None if given is None else tuple(int(axis) for axis in given.reshape(-1))
+
+
+def squeeze(e: Expansion) -> int:
+    shape, axes = e.shape(e.x()), _axes(e, 13)
+    if axes is None:
+        axes = tuple(k for k, extent in enumerate(shape) if extent == 1)
+    gone = {e.axis(axis, len(shape)) for axis in axes}
+    if any(shape[axis] != 1 for axis in gone):
+        raise Unreadable(f"Axes {sorted(gone)} of shape {list(shape)} are not all of extent 1.")
+    return e.reshape(e.x(), [n for k, n in enumerate(shape) if k not in gone])
+
+
+def unsqueeze(e: Expansion) -> int:
+    shape, axes = e.shape(e.x()), _axes(e, 13)
+    if axes is None:
+        raise Unreadable("axes is missing.")
+    rank = len(shape) + len(axes)
+    new = {e.axis(axis, rank) for axis in axes}
+    old = iter(shape)
+    return e.reshape(e.x(), [1 if k in new else next(old) for k in range(rank)])
+
+
+def transpose(e: Expansion) -> int:
+    rank = e.rank(e.x())
+    perm = e.ints("perm") or tuple(range(rank))[::-1]
+    if sorted(perm) != list(range(rank)):
+        raise Unreadable(f"perm {list(perm)} does not order {rank} axes.")
+    return e.add("transpose", e.x(), perm=perm)
+
+
+def concat(e: Expansion) -> int:
+    given = [e.x(k) for k in range(len(e.inputs))]
+    axis = e.axis(e.int("axis"), e.rank(given[0]))
+    return e.add("concat", *given, axis=axis, activation="none")
+
+
+def cut(e: Expansion, x: int, ranges: Sequence[slice]) -> int:
+    """A slice of every axis, with the meaning of Python's slices."""
+    shape = e.shape(x)
+    begin, end, step, mask = [], [], [], 0
+    for axis, (wanted, extent) in enumerate(zip(ranges, shape, strict=True)):
+        start, stop, stride = wanted.indices(extent)
+        if stop < 0:  # before the first element: counted from the end it would mean another
+            mask |= 1 << axis
+        begin.append(start)
+        end.append(stop)
+        step.append(stride)
+    return e.add("strided_slice", x, *map(e.index, (begin, end, step)), end_mask=mask)
+
+
+def slices(e: Expansion) -> int:
+    """Slice, with starts and the like as attributes (before opset 10) or constant inputs."""
+    x = e.x()
+    rank = e.rank(x)
+    if e.version < 10:
+        starts, ends = e.ints("starts") or (), e.ints("ends") or ()
+        axes, steps = e.ints("axes"), None
+    else:
+        starts, ends = (_ints(e, k, w) or () for k, w in ((1, "starts"), (2, "ends")))
+        axes, steps = _ints(e, 3, "axes"), _ints(e, 4, "steps")
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise Unreadable("starts, ends, axes and steps must have one length, and no step is 0.")
+    ranges = [slice(None)] * rank
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = e.axis(axis, rank)
+        extent = e.shape(x)[at]
+        # Below the first element a Python slice needs None, a number would count from the end.
+        stop = None if step < 0 and end < -extent else end
+        ranges[at] = slice(start, stop, step)
+    return cut(e, x, ranges)
+
+
+def _ints(e: Expansion, position: int, what: str) -> tuple[int, ...] | None:
+    found = e.optional(position, what)
+    return None if found is None else tuple(int(n) for n in found.reshape(-1))
+
+
+def split(e: Expansion) -> list[int]:
+    """Parts of given or of equal extents, each a slice."""
+    x, count = e.x(), len(e.host.outputs)
+    shape = e.shape(x)
+    axis = e.axis(e.int("axis"), len(shape))
+    sizes = e.ints("split") if e.version < 13 else _ints(e, 1, "split")
+    if sizes is None:
+        part = -(-shape[axis] // count)
+        sizes = tuple(max(0, min(part, shape[axis] - k * part)) for k in range(count))
+    if len(sizes) != count or sum(sizes) != shape[axis] or min(sizes) < 1:
+        raise Unreadable(f"Parts of {list(sizes)} do not make up an extent of {shape[axis]}.")
+    found, start = [], 0
+    for size in sizes:
+        ranges = [slice(None)] * len(shape)
+        ranges[axis] = slice(start, start + size)
+        found.append(cut(e, x, ranges))
+        start += size
+    return found
+
+
+def pad(e: Expansion) -> int:
+    """Padding with a constant; negative amounts cut first."""
+    mode = e.text("mode", "constant")
+    if mode != "constant":
+        raise Unreadable(f"Padding of mode {mode} is not supported.")
+    x = e.x()
+    rank = e.rank(x)
+    if e.version < 11:
+        amounts, value = e.ints("pads") or (), e.float("value", 0.0)
+    else:
+        amounts = _ints(e, 1, "pads") or ()
+        given = e.optional(2, "The value")
+        value = 0.0 if given is None or not given.size else float(given.reshape(-1)[0])
+    axes = _ints(e, 3, "axes") if e.version >= 18 else None
+    axes = tuple(range(rank)) if axes is None else axes
+    if len(amounts) != 2 * len(axes):
+        raise Unreadable(f"pads must be {2 * len(axes)} numbers.")
+    table = np.zeros((rank, 2), np.int64)
+    for k, axis in enumerate(axes):
+        table[e.axis(axis, rank)] = amounts[k], amounts[k + len(axes)]
+    if table.min(initial=0) < 0:
+        shape = e.shape(x)
+        ranges = [slice(max(0, -b), n - max(0, -a)) for (b, a), n in zip(table, shape, strict=True)]
+        x, table = cut(e, x, ranges), np.maximum(table, 0)
+    return e.add("pad", x, e.index(table), e.const(value))

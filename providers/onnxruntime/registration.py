@@ -1,0 +1,87 @@
+"""register() and assert_used(): what users call beside onnxruntime's own functions."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tflgpu_plugin import native
+from tflgpu_plugin.providers.tflite import messages
+from tflgpu_plugin.reports import CPU, GPU, Report
+
+from . import EP_NAME, LIBRARY_NAME, install, records
+
+OLDEST = (1, 24, 4)
+BY_NAME = (1, 25)  # from here on providers=[...] reaches plugins
+REASONS = 8
+
+_lock = threading.Lock()
+_told: set[str] = set()
+
+
+def register() -> None:
+    """Register the library under its name unless that is done."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ImportError(f"onnxruntime is not installed: {install}.") from error
+    found = version(onnxruntime)
+    if found < OLDEST:
+        raise RuntimeError(
+            f"tflgpu needs onnxruntime 1.24.4 or newer, and this is {onnxruntime.__version__}. "
+            "Run: pip install -U onnxruntime"
+        )
+    with _lock:
+        if not any(device.ep_name == EP_NAME for device in onnxruntime.get_ep_devices()):
+            _register(onnxruntime)
+    if found < BY_NAME and "by name" not in _told:
+        _told.add("by name")
+        messages.line(
+            f"tflgpu: onnxruntime {onnxruntime.__version__} ignores providers=[{EP_NAME!r}]; use "
+            "SessionOptions.add_provider_for_devices, or onnxruntime 1.25 and newer."
+        )
+
+
+def _register(onnxruntime: Any) -> None:
+    path = str(native.library_path())
+    try:
+        onnxruntime.register_execution_provider_library(LIBRARY_NAME, path)
+    except Exception as error:  # onnxruntime's exceptions have no common class
+        # No adapter was there when it was registered: there is a library, but no device.
+        if "already registered" not in str(error):
+            raise
+        onnxruntime.unregister_execution_provider_library(LIBRARY_NAME)
+        onnxruntime.register_execution_provider_library(LIBRARY_NAME, path)
+
+
+def version(onnxruntime: Any) -> tuple[int, ...]:
+    """(1, 31, 1); suffixes are left out."""
+    parts = str(onnxruntime.__version__).split("+")[0].split(".")
+    return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in parts[:3])
+
+
+def assert_used(session: Any) -> None:
+    """Raise AssertionError with the reasons when no node of the session is on the GPU."""
+    found = records.report(session)
+    if found is not None and found.count(GPU):
+        return
+    raise AssertionError(_unregistered(session) if found is None else _unused(found))
+
+
+def _unregistered(session: Any) -> str:
+    listed = ", ".join(session.get_providers())
+    return (
+        f"This session does not use {EP_NAME}; its providers are {listed}. Call "
+        "tflgpu_plugin.register() before making it, and name the provider: "
+        f"providers=[{EP_NAME!r}] (onnxruntime 1.25 and newer) or "
+        "SessionOptions.add_provider_for_devices. An error while it was made is printed as "
+        '"EP Error".'
+    )
+
+
+def _unused(found: Report) -> str:
+    reasons = dict.fromkeys(f"{n.op}: {n.reason}" for n in found.nodes if n.where == CPU)
+    lines = list(reasons)[:REASONS]
+    if len(reasons) > REASONS:
+        lines.append(f"... and {len(reasons) - REASONS} more reasons in tflgpu_plugin.report().")
+    return "\n  ".join([f"No node of this session runs on the GPU ({len(found.nodes)} nodes).", *lines])

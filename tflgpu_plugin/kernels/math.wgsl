@@ -1,0 +1,225 @@
+// Functions of vec4: a kernel gets those that it calls. Those named _exact are right to a few ulp of f32, where a
+// driver's own may be far less (Vulkan allows sin an absolute error of 2^-11).
+// The range [low, high]; NaN stays NaN.
+fn cut(v: vec4f, low: f32, high: f32) -> vec4f {
+  let w = select(v, vec4f(high), v > vec4f(high));
+  return select(w, vec4f(low), v < vec4f(low));
+}
+// 2^n for whole n from -126 to 127.
+fn power_of_two(n: vec4f) -> vec4f {
+  return bitcast<vec4f>((vec4i(n) + vec4i(127)) << vec4u(23u));
+}
+// exp with a relative error that does not grow with |v| (a driver's own may have 3 + 2 |v| ulp): v = n ln 2 + r, with
+// ln 2 in two parts after Cody and Waite, and 2^n in two factors so that results near the ends of f32 are right.
+fn exp_exact(v: vec4f) -> vec4f {
+  let x = cut(v, -104.0, 89.0);
+  let n = round(x * 1.44269504);
+  let r = (x - n * 0.693359375) + n * 2.12194440e-4;
+  let half = floor(n * 0.5);
+  return exp(r) * power_of_two(half) * power_of_two(n - half);
+}
+// Stable for every finite argument: exp never overflows.
+fn logistic(v: vec4f) -> vec4f {
+  let e = exp(-abs(v));
+  return select(e, vec4f(1.0), v >= vec4f(0.0)) / (1.0 + e);
+}
+// tanh by exp, with the Taylor form near zero where the difference would cancel (relative error below 2 ulp of f32).
+fn tanh_exact(v: vec4f) -> vec4f {
+  let a = abs(v);
+  let e = exp(-2.0 * a);
+  let s = v * v;
+  let near = v * (1.0 + s * (-0.33333333 + s * (0.13333333 + s * (-0.053968254 + s * 0.021869488))));
+  return select(sign(v) * (1.0 - e) / (1.0 + e), near, a < vec4f(0.25));
+}
+// A NaN that no compiler folds away.
+fn not_a_number(v: vec4f) -> vec4f {
+  return bitcast<vec4f>(vec4u(0x7fc00000u) | (bitcast<vec4u>(v) & vec4u(1u)));
+}
+fn is_nan(v: vec4f) -> vec4<bool> {
+  return (bitcast<vec4u>(v) & vec4u(0x7fffffffu)) > vec4u(0x7f800000u);
+}
+fn is_infinite(v: vec4f) -> vec4<bool> {
+  return (bitcast<vec4u>(v) & vec4u(0x7fffffffu)) == vec4u(0x7f800000u);
+}
+// Natural logarithm as a sum of two floats, for positive finite v: v = m 2^n with m around 1, and log m by the
+// polynomial of Cephes' logf.
+struct Parts { high: vec4f, low: vec4f }
+fn log_parts(v: vec4f) -> Parts {
+  let tiny = v < vec4f(1.17549435e-38);
+  let bits = bitcast<vec4u>(select(v, v * 8388608.0, tiny));
+  let m = bitcast<vec4f>((bits & vec4u(0x7fffffu)) | vec4u(0x3f000000u));
+  let below = m < vec4f(0.70710678);
+  let n = vec4f(vec4i(bits >> vec4u(23u)) - vec4i(126)) - select(vec4f(0.0), vec4f(1.0), below)
+    - select(vec4f(0.0), vec4f(23.0), tiny);
+  let x = select(m, m + m, below) - 1.0;
+  let z = x * x;
+  var y = 7.0376836292e-2 * x - 1.1514610310e-1;
+  y = y * x + 1.1676998740e-1;
+  y = y * x - 1.2420140846e-1;
+  y = y * x + 1.4249322787e-1;
+  y = y * x - 1.6668057665e-1;
+  y = y * x + 2.0000714765e-1;
+  y = y * x - 2.4999993993e-1;
+  y = y * x + 3.3333331174e-1;
+  y = y * x * z - 2.12194440e-4 * n - 0.5 * z;
+  let near = x + y;
+  let whole = n * 0.693359375;
+  let high = whole + near;
+  let rest = select((whole - high) + near, vec4f(0.0), n == vec4f(0.0));
+  return Parts(high, rest + ((x - near) + y));
+}
+fn log_exact(v: vec4f) -> vec4f {
+  let parts = log_parts(v);
+  let positive = v > vec4f(0.0) & v < vec4f(0x1.fffffep+127f);
+  return select(select(log(v), not_a_number(v), v < vec4f(0.0)), parts.high + parts.low, positive);
+}
+// log(1 + t) for t from 0 to 1, after Kahan.
+fn log1p_exact(t: vec4f) -> vec4f {
+  let u = 1.0 + t;
+  return select(log_exact(u) * t / (u - 1.0), t, u == vec4f(1.0));
+}
+fn expm1_exact(v: vec4f) -> vec4f {
+  let t = tanh_exact(0.5 * v);
+  return select(exp_exact(v) - 1.0, 2.0 * t / (1.0 - t), abs(v) < vec4f(1.0));
+}
+// |v|^e for 0 < |v| finite: e log|v| in two parts, the products of the leading 12 bits being exact.
+fn power_of_magnitude(v: vec4f, e: vec4f) -> vec4f {
+  let parts = log_parts(v);
+  let head = bitcast<vec4f>(bitcast<vec4u>(parts.high) & vec4u(0xfffff000u));
+  let tail = (parts.high - head) + parts.low;
+  let e_head = bitcast<vec4f>(bitcast<vec4u>(e) & vec4u(0xfffff000u));
+  let e_tail = e - e_head;
+  let leading = e_head * head;
+  let rest = e_head * tail + e_tail * head + e_tail * tail;
+  return exp_exact(leading) * exp_exact(rest);
+}
+// v^e with the special values of C's pow: a negative base takes whole exponents only.
+fn pow_exact(v: vec4f, e: vec4f) -> vec4f {
+  let whole = e == trunc(e);
+  let odd = whole & (e - 2.0 * floor(e * 0.5) == vec4f(1.0));
+  let a = abs(v);
+  let ends = a == vec4f(0.0) | is_infinite(v);
+  let grows = (a == vec4f(0.0)) == (e < vec4f(0.0));
+  let infinite = bitcast<vec4f>(vec4u(0x7f800000u) | (bitcast<vec4u>(v) & vec4u(0u)));
+  let size = select(power_of_magnitude(a, e), select(vec4f(0.0), infinite, grows), ends);
+  let signed = select(size, -size, v < vec4f(0.0) & odd);
+  let known = select(signed, not_a_number(v), v < vec4f(0.0) & !whole & !is_infinite(v) & !is_infinite(e));
+  let nan = select(known, not_a_number(v), is_nan(v) | is_nan(e));
+  let far = select(vec4f(0.0), infinite, (a > vec4f(1.0)) == (e > vec4f(0.0)));
+  let limit = select(nan, select(far, vec4f(1.0), a == vec4f(1.0)), is_infinite(e) & !is_nan(v));
+  return select(limit, vec4f(1.0), e == vec4f(0.0) | v == vec4f(1.0));
+}
+// v - e trunc(v / e), the remainder of C's fmod.
+fn remainder_of(v: vec4f, e: vec4f) -> vec4f {
+  var r = v - e * trunc(v / e);
+  r = select(r, r - sign(r) * abs(e), abs(r) >= abs(e));
+  r = select(r, r + sign(v) * abs(e), r * v < vec4f(0.0));
+  return select(r, v, is_infinite(e) & !is_infinite(v));
+}
+// sin(v + quarter pi / 2): reduction by three parts of pi / 2 (right up to |v| of some 10^5), polynomials of Cephes.
+fn sine(v: vec4f, quarter: i32) -> vec4f {
+  let n = round(v * 0.63661977);
+  let x = ((v - n * 1.5703125) - n * 4.837512969970703e-4) - n * 7.549789954891882e-8;
+  let z = x * x;
+  let s = x + x * z * ((-1.9515295891e-4 * z + 8.3321608736e-3) * z - 1.6666654611e-1);
+  let c = 1.0 - 0.5 * z + z * z * ((2.443315711809948e-5 * z - 1.388731625493765e-3) * z + 4.166664568298827e-2);
+  let k = vec4i(n) + vec4i(quarter);
+  let w = select(s, c, (k & vec4i(1)) != vec4i(0));
+  return select(w, -w, (k & vec4i(2)) != vec4i(0));
+}
+fn sinh_exact(v: vec4f) -> vec4f {
+  let z = v * v;
+  let near = v + v * z * ((2.03721912945e-4 * z + 8.33028376239e-3) * z + 1.66667160211e-1);
+  let h = exp_exact(0.5 * abs(v));
+  return select(sign(v) * (0.5 * h * h - 0.5 / h / h), near, abs(v) < vec4f(1.0));
+}
+fn cosh_exact(v: vec4f) -> vec4f {
+  let h = exp_exact(0.5 * abs(v));
+  return 0.5 * h * h + 0.5 / h / h;
+}
+fn atan_exact(v: vec4f) -> vec4f {
+  let a = abs(v);
+  let large = a > vec4f(2.41421356);
+  let middle = a > vec4f(0.41421356);
+  let x = select(select(a, (a - 1.0) / (a + 1.0), middle), -1.0 / a, large);
+  let start = select(select(vec4f(0.0), vec4f(0.78539816), middle), vec4f(1.57079633), large);
+  let z = x * x;
+  let y = ((8.05374449538e-2 * z - 1.38776856032e-1) * z + 1.99777106478e-1) * z - 3.33329491539e-1;
+  let size = start + (x + x * z * y);
+  return select(size, -size, v < vec4f(0.0));
+}
+// asin for 0 <= a <= 0.5.
+fn asin_near(a: vec4f) -> vec4f {
+  let z = a * a;
+  let y = (((4.2163199048e-2 * z + 2.4181311049e-2) * z + 4.5470025998e-2) * z + 7.4953002686e-2) * z + 1.6666752422e-1;
+  return a + a * z * y;
+}
+fn asin_exact(v: vec4f) -> vec4f {
+  let a = abs(v);
+  let far = 1.57079633 - 2.0 * asin_near(sqrt(0.5 * (1.0 - a)));
+  let size = select(far, asin_near(a), a <= vec4f(0.5));
+  return select(select(size, -size, v < vec4f(0.0)), not_a_number(v), a > vec4f(1.0));
+}
+fn acos_exact(v: vec4f) -> vec4f {
+  let a = abs(v);
+  let far = 2.0 * asin_near(sqrt(0.5 * (1.0 - a)));
+  let outer = select(far, 3.14159265 - far, v < vec4f(0.0));
+  let near = asin_near(a);
+  let inner = 1.57079633 - select(near, -near, v < vec4f(0.0));
+  return select(select(outer, inner, a <= vec4f(0.5)), not_a_number(v), a > vec4f(1.0));
+}
+fn asinh_exact(v: vec4f) -> vec4f {
+  let a = abs(v);
+  let z = a * a;
+  let y = ((2.0122003309e-2 * z - 4.2699340972e-2) * z + 7.4847586088e-2) * z - 1.6666288134e-1;
+  let near = a + a * z * y;
+  let huge = a > vec4f(1500.0);
+  let far = log_exact(select(a + sqrt(z + 1.0), a, huge)) + select(vec4f(0.0), vec4f(0.69314718), huge);
+  let size = select(far, near, a < vec4f(0.5));
+  return select(size, -size, v < vec4f(0.0));
+}
+fn acosh_exact(v: vec4f) -> vec4f {
+  let z = v - 1.0;
+  let y = (((1.7596881071e-3 * z - 7.5272886713e-3) * z + 2.6454905019e-2) * z - 1.1784741703e-1) * z + 1.4142135263;
+  let huge = v > vec4f(1500.0);
+  let far = log_exact(select(v + sqrt(z * (v + 1.0)), v, huge)) + select(vec4f(0.0), vec4f(0.69314718), huge);
+  return select(select(far, y * sqrt(z), z < vec4f(0.5)), not_a_number(v), v < vec4f(1.0));
+}
+fn atanh_exact(v: vec4f) -> vec4f {
+  let z = v * v;
+  let y = (((1.81740078349e-1 * z + 8.24370301058e-2) * z + 1.46691431730e-1) * z + 1.99782164500e-1) * z
+    + 3.33337300303e-1;
+  return select(0.5 * log_exact((1.0 + v) / (1.0 - v)), v + v * z * y, abs(v) < vec4f(0.5));
+}
+// erf within about 1 ulp: odd polynomial near zero, 1 - exp(polynomial) beyond.
+fn erf_exact(v: vec4f) -> vec4f {
+  let a = abs(v);
+  let s = v * v;
+  let t = cut(a, 0.0, 4.0);
+  var far = -1.72853470e-5 * t + 3.83197126e-4;
+  far = far * (t * t) + (-3.88396438e-3 * t + 2.42546219e-2);
+  far = far * t - 1.06777877e-1;
+  far = far * t - 6.34846687e-1;
+  far = far * t - 1.28717512e-1;
+  far = 1.0 - exp_exact(far * t - t);
+  var near = -5.96761703e-4 * s + 4.99119423e-3;
+  near = near * s - 2.67681349e-2;
+  near = near * s + 1.12819925e-1;
+  near = near * s - 3.76125336e-1;
+  near = near * s + 1.28379166e-1;
+  return select(select(far, -far, v < vec4f(0.0)), near * v + v, a <= vec4f(0.927734375));
+}
+fn gelu_exact(v: vec4f) -> vec4f { return 0.5 * v * (1.0 + erf_exact(v * 0.70710678)); }
+fn gelu_by_tanh(v: vec4f) -> vec4f {
+  return 0.5 * v * (1.0 + tanh_exact(0.79788456 * (v + 0.044715 * v * v * v)));
+}
+fn softplus_exact(v: vec4f) -> vec4f {
+  return select(v, vec4f(0.0), v < vec4f(0.0)) + log1p_exact(exp_exact(-abs(v)));
+}
+fn mish_exact(v: vec4f) -> vec4f {
+  let e = exp_exact(cut(v, -104.0, 20.0));
+  let n = e * (e + 2.0);
+  return select(v * n / (n + 2.0), v, v > vec4f(20.0));
+}
+// 1.0 where true, as bool tensors are stored.
+fn truth(v: vec4<bool>) -> vec4f { return select(vec4f(0.0), vec4f(1.0), v); }

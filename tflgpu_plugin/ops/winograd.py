@@ -1,0 +1,209 @@
+"""3x3 convolution of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 places, not 144.
+
+Three steps after Lavin and Gray (arXiv 1509.09308), with the points 0, 2^-1/2,
+-2^-1/2, 2^1/2, -2^1/2 and infinity: the input's 6x6 patches are transformed, 36 matrix products run through the 1x1 convolution kernel, one
+per plane with weights of its own, and the results are transformed back. Weights are transformed
+here, in float64. An infinite or NaN input spoils the whole patch instead of 3x3 places.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.graph import Array, Node, Shape
+from tflgpu_plugin.lowering import Constant, Lowering
+from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, Tile, choose_tile, convolve, pack, rounds
+from tflgpu_plugin.ops.window import Span
+from tflgpu_plugin.target import Target
+
+SIDE = 4  # places of one patch along an axis
+PLANES = 36
+DEEP = 32  # input channels; with fewer terms the rounding of the transforms would show
+EPILOGUE = 4  # what a thread does once, as so many input quads
+INPUT, OUTPUT = 45, 40  # the transforms of 8 patches of one quad
+GAIN = 1.25  # three pipelines more must save this much
+SLICE = 64  # outputs whose weights are transformed at a time, so that float64 copies stay small
+
+# Rows: the kernel's polynomial at each point. The points lie around 1 on a logarithmic scale, which
+# keeps rounding errors 3 to 4 times smaller than with 1, -1, 2, -2.
+ROOT = 2.0**0.5
+G = np.array(
+    [
+        [1, 0, 0],
+        [-2 / 3, -ROOT / 3, -1 / 3],
+        [-2 / 3, ROOT / 3, -1 / 3],
+        [1 / 6, ROOT / 6, 1 / 3],
+        [1 / 6, -ROOT / 6, 1 / 3],
+        [0, 0, 1],
+    ]
+)
+
+
+def patches(rows: Span, columns: Span) -> tuple[int, int]:
+    """Patches along height and width."""
+    return -(-rows.places // SIDE), -(-columns.places // SIDE)
+
+
+def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> bool:
+    """Whether this convolution can run in this form, and is faster so."""
+    if x[3] < DEEP:
+        return False
+    plain = rows.stride == columns.stride == rows.dilation == columns.dilation == 1
+    if filters[1:3] != (3, 3) or filters[3] != x[3] or not plain:
+        return False
+    weights = node.inputs[1]
+    if low.graph.constant(weights) is None:
+        return False
+    count = x[0] * prod(patches(rows, columns))
+    quads = -(-x[3] // 4), -(-filters[0] // 4)
+    if max(_bytes(count, quads, choose_tile(low.target, quads[1], count))) > _limit(low.target):
+        return False
+    if forced := low.target.tuning.get("winograd"):
+        return forced == "always"
+    return _faster(low.target, count, (x[0], rows.places * columns.places), quads)
+
+
+def _faster(target: Target, count: int, maps: tuple[int, int], quads: tuple[int, int]) -> bool:
+    """For `count` patches, `maps` (how many, places of each) and quads of input and output.
+
+    GPUs: the rule of TFLite's GPU delegate. Software adapters: work of 8 lanes as measured on
+    lavapipe, in units of one place and input quad for all the quads that one thread makes.
+    """
+    depth, outputs = quads
+    if not target.software:
+        return count >= 32 and min(quads) >= 16
+    direct, tile = _products(target, maps[1], outputs)
+    products, small = _products(target, count, outputs)
+    share = tile.quads / 8  # a thread that makes fewer quads has less to do per place
+    plain = maps[0] * direct * (9 * depth + EPILOGUE) * share
+    ours = PLANES * products * (depth + EPILOGUE) * small.quads / 8
+    ours += -(-count // 8) * (INPUT * depth + OUTPUT * outputs)
+    return ours * GAIN < plain
+
+
+def _products(target: Target, places: int, outputs: int) -> tuple[int, Tile]:
+    tile = choose_tile(target, outputs, places)
+    return rounds(places, tile.pixels) * -(-outputs // tile.quads), tile
+
+
+def _bytes(count: int, quads: tuple[int, int], tile: Tile) -> tuple[int, int, int]:
+    """Of transformed input, products and weights."""
+    blocks = -(-quads[1] // tile.quads)
+    vectors = quads[0] * count, quads[1] * count, blocks * tile.quads * quads[0] * 4
+    inputs, products, weights = (PLANES * n * VECTOR_BYTES for n in vectors)
+    return inputs, products, weights
+
+
+def _limit(target: Target) -> int:
+    return min(target.max_binding_bytes, target.max_buffer_bytes)
+
+
+def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> None:
+    """Three launches; both intermediate tensors lie as [plane][quad][patch]."""
+    high, wide = patches(rows, columns)
+    count = x[0] * high * wide
+    depth, outputs = -(-x[3] // 4), -(-filters[0] // 4)
+    transformed = low.temporary(PLANES * depth * count)
+    products = low.temporary(PLANES * outputs * count)
+    lanes = 8 if low.target.software else 32
+    shared: dict[str, object] = {
+        "patches": count,
+        "patches_per_map": high * wide,
+        "patches_w": wide,
+        "six": 6,
+    }
+    source = node.inputs[0]
+    assert source is not None
+    low.dispatch(
+        "winograd_input",
+        node,
+        reads={"x": source},
+        writes={"y": transformed},
+        grid=(-(-count // lanes), depth, 1),
+        parameters={
+            **shared,
+            "quads": depth,
+            "in_h": x[1],
+            "in_w": x[2],
+            "top": np.int32(rows.before),
+            "left": np.int32(columns.before),
+        },
+        variant={"lanes": lanes},
+        fused=False,
+    )
+    _multiply(low, node, (transformed, products), filters, count)
+    low.dispatch(
+        "winograd_output",
+        node,
+        reads={"x": products},
+        writes={"y": node.outputs[0]},
+        grid=(-(-count // lanes), outputs, 1),
+        parameters={
+            **shared,
+            "four": SIDE,
+            "quads": outputs,
+            "out_h": rows.places,
+            "out_w": columns.places,
+        },
+        variant={"lanes": lanes},
+    )
+
+
+def _multiply(
+    low: Lowering, node: Node, tensors: tuple[int, int], filters: Shape, count: int
+) -> None:
+    """The 36 products, as the batch of one 1x1 convolution."""
+    depth, outputs = -(-filters[3] // 4), -(-filters[0] // 4)
+    tile = choose_tile(low.target, outputs, count)
+    blocks = Blocks(filters[0], 1, filters[3], 1, tile.quads)
+    convolve(
+        low,
+        node,
+        blocks,
+        tile,
+        kernel="conv",
+        taps="point",
+        places=count,
+        planes=PLANES,
+        x_quad=count,
+        parameters={
+            "batch": PLANES,
+            "places": count,
+            "x_batch": depth * count,
+            "x_place": 1,
+            "y_batch": outputs * count,
+            "y_quad": count,
+            "y_place": 1,
+            "w_batch": blocks.count * blocks.block_vectors,
+        },
+        between=(*tensors, _weights(low, node, blocks)),
+    )
+
+
+def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:
+    """[plane][block][channel][quad] of vec4 over outputs."""
+    weights = node.inputs[1]
+    assert weights is not None
+    each = blocks.count * blocks.block_vectors
+
+    def packed(data: Array) -> Array:
+        planes = np.empty((PLANES, each * 4), np.float32)
+        for plane, values in enumerate(transform(data)):
+            planes[plane] = pack(values, blocks, 0, blocks.count).reshape(-1)
+        return planes
+
+    return low.constant(weights, "winograd", blocks, vectors=PLANES * each, pack=packed)
+
+
+def transform(data: Array) -> Array:
+    """G w G^T of weights [O, 3, 3, I], as [36, O, I] float32; float64 in between."""
+    outputs, depth = data.shape[0], data.shape[3]
+    found = np.empty((PLANES, outputs, depth), np.float32)
+    for first in range(0, outputs, SLICE):
+        part = np.asarray(data[first : first + SLICE], np.float64)
+        rows = np.matmul(G, part.transpose(2, 1, 0, 3).reshape(3, 3, -1))  # [KW, 6, O * I]
+        both = np.matmul(G, rows.reshape(3, -1)).reshape(6, 6, len(part), depth)  # [6w, 6h, O, I]
+        found[:, first : first + SLICE] = both.swapaxes(0, 1).reshape(PLANES, len(part), depth)
+    return found

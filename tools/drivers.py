@@ -1,0 +1,220 @@
+"""Software Vulkan drivers for the conformance suite, unpacked beside the system, never into it.
+
+Usage: python tools/drivers.py [NAME...]   makes what is missing and prints how to choose each;
+       python tools/drivers.py --run NAME -- COMMAND...   runs a command with one of them.
+
+The packages come from Debian's archive, with signatures checked, through an apt of its own
+(`apt-get` is needed, no root). Stock lavapipe is that of the system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+RELEASE = "bookworm"
+ARCHIVE = "http://deb.debian.org/debian"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+STOCK_FILES = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d")
+
+
+class Unavailable(Exception):
+    """A driver that cannot be had here; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """How one driver is chosen: variables of the environment, and the package it came in."""
+
+    name: str
+    variables: dict[str, str]
+    package: str
+
+    def environment(self) -> dict[str, str]:
+        """The whole environment of a command that is to use this driver."""
+        return {**os.environ, **self.variables, "TFLGPU_DRIVER_PACKAGE": self.package}
+
+
+def folder() -> Path:
+    """Where drivers are unpacked: $TFLGPU_DRIVERS, or a folder of the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    return Path(os.environ.get("TFLGPU_DRIVERS", f"{base}/tflgpu-plugin/drivers"))
+
+
+def system() -> Driver:
+    """Whatever the system offers, a GPU first."""
+    return Driver("system", {}, "")
+
+
+def lavapipe() -> Driver:
+    """Mesa's software driver as the system has it. Raises Unavailable."""
+    for place in STOCK_FILES:
+        for path in sorted(Path(place).glob("lvp_icd*.json")):
+            return Driver("lavapipe", _chosen(path), _installed("mesa-vulkan-drivers"))
+    raise Unavailable("Stock lavapipe is missing: apt-get install mesa-vulkan-drivers libvulkan1")
+
+
+def lavapipe_backports() -> Driver:
+    """The newer Mesa of Debian's backports. Raises Unavailable."""
+    place = folder() / "lavapipe-backports"
+    package = _unpacked(place, f"{RELEASE}-backports", "mesa-vulkan-drivers")
+    library = next(iter(place.glob("usr/lib/*/libvulkan_lvp.so")), None)
+    if library is None:
+        raise Unavailable(f"{package} holds no libvulkan_lvp.so.")
+    icd = _write_icd(place, library, "1.4.0")
+    return Driver(
+        "lavapipe-backports", _chosen(icd) | {"LD_LIBRARY_PATH": str(library.parent)}, package
+    )
+
+
+def swiftshader() -> Driver:
+    """SwiftShader as Chromium brings it. Raises Unavailable."""
+    place = folder() / "swiftshader"
+    package = _unpacked(place, RELEASE, "chromium-common", alone=True)
+    library = next(iter(place.glob("usr/lib/chromium/libvk_swiftshader.so")), None)
+    if library is None:
+        raise Unavailable(f"{package} holds no libvk_swiftshader.so.")
+    return Driver("swiftshader", _chosen(_write_icd(place, library, "1.3.0")), package)
+
+
+DRIVERS = {
+    "system": system,
+    "lavapipe": lavapipe,
+    "lavapipe-backports": lavapipe_backports,
+    "swiftshader": swiftshader,
+}
+SOFTWARE = ("lavapipe", "lavapipe-backports", "swiftshader")
+
+
+def _chosen(icd: Path) -> dict[str, str]:
+    """The loader's variable in its older and its newer spelling."""
+    return {"VK_ICD_FILENAMES": str(icd), "VK_DRIVER_FILES": str(icd)}
+
+
+def _write_icd(place: Path, library: Path, version: str) -> Path:
+    """An ICD file with the library's full path: those in the packages name the system's place."""
+    icd = place / "icd.json"
+    content = {
+        "file_format_version": "1.0.0",
+        "ICD": {"library_path": str(library), "api_version": version},
+    }
+    icd.write_text(json.dumps(content))
+    return icd
+
+
+def _installed(package: str) -> str:
+    """A package of the system with its version, "" when dpkg does not know it."""
+    query = ["dpkg-query", "-W", "-f", "${Package} ${Version}", package]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _unpacked(place: Path, suite: str, package: str, alone: bool = False) -> str:
+    """Fetch a package of a suite with what it needs (or alone) and unpack it into `place`, once.
+
+    Returns the package with its version.
+    """
+    stamp = place / "package.txt"
+    if stamp.exists():
+        return stamp.read_text()
+    for tool in ("apt-get", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise Unavailable(f"{tool} is missing; this driver is fetched from Debian's archive.")
+    if not Path(KEYRING).exists():
+        raise Unavailable(f"{KEYRING} is missing: apt-get install debian-archive-keyring")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as work:
+        files = _fetch(Path(work), suite, package, alone)
+        made = Path(work) / "root"
+        for file in files:
+            subprocess.run(["dpkg-deb", "-x", str(file), str(made)], check=True)
+        main = next(file for file in files if file.name.startswith(f"{package}_"))
+        shown = subprocess.run(
+            ["dpkg-deb", "--showformat=${Package} ${Version}", "-W", str(main)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        (made / "package.txt").write_text(shown.stdout)
+        shutil.rmtree(place, ignore_errors=True)
+        made.replace(place)
+        return shown.stdout
+
+
+def _fetch(work: Path, suite: str, package: str, alone: bool) -> list[Path]:
+    """The .deb files, through an apt whose lists and settings lie in `work`."""
+    suites = dict.fromkeys((RELEASE, suite))
+    sources = work / "sources.list"
+    sources.write_text(
+        "".join(f"deb [signed-by={KEYRING}] {ARCHIVE} {name} main\n" for name in suites)
+    )
+    for name in ("lists/partial", "archives/partial"):
+        (work / name).mkdir(parents=True)
+    settings = {
+        "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": "-",
+        "Dir::State::Lists": work / "lists",
+        "Dir::Cache": work,
+        "Dir::Cache::archives": work / "archives",
+        "APT::Sandbox::User": "",
+        "Debug::NoLocking": "1",
+    }
+    apt = ["apt-get", "-qq", *(f"-o{key}={value}" for key, value in settings.items())]
+    _apt([*apt, "update"], work)
+    wanted = [f"{package}/{suite}"]
+    if not alone:
+        wanted += _needs(apt, suite, package)
+    _apt([*apt, "download", *wanted], work)
+    return sorted(work.glob("*.deb"))
+
+
+def _needs(apt: list[str], suite: str, package: str) -> list[str]:
+    """What the system would have to install or replace for the package, but for headers."""
+    command = [*apt, "-s", "-y", "--no-install-recommends", "-t", suite, "install", package]
+    listing = subprocess.run(command, capture_output=True, text=True)
+    if listing.returncode:
+        raise Unavailable(f"apt cannot place {package} of {suite} here: {listing.stderr.strip()}")
+    found = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", listing.stdout, flags=re.MULTILINE)
+    return [f"{name}={v}" for name, v in found if name != package and not name.endswith("-dev")]
+
+
+def _apt(command: list[str], work: Path) -> None:
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True)
+    if done.returncode:
+        raise Unavailable(f"{' '.join(command[:1])} failed: {done.stderr.strip()}")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=", ".join(DRIVERS))
+    parser.add_argument("--run", choices=list(DRIVERS), help="run the command after -- with it")
+    chosen, command = arguments, list[str]()
+    if "--" in arguments:
+        place = arguments.index("--")
+        chosen, command = arguments[:place], arguments[place + 1 :]
+    options = parser.parse_args(chosen)
+    try:
+        if options.run:
+            return subprocess.run(command, env=DRIVERS[options.run]().environment()).returncode
+        for name in options.names or SOFTWARE:
+            driver = DRIVERS[name]()
+            variables = " ".join(f"{k}={v}" for k, v in driver.variables.items())
+            print(f"{name} ({driver.package or 'of the system'}): {variables}")
+    except KeyError as error:
+        parser.error(f"there is no driver {error}; the drivers are {', '.join(DRIVERS)}")
+    except Unavailable as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
