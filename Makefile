@@ -3,7 +3,8 @@
 #   make demo        run MobileNet v1 on the CPU kernels and on the GPU, compare (MODEL= IMAGE= LABELS= for your own)
 #   make test        everything that must be green, with a counted list at the end
 #   make lint        formatting, lint, types
-#   make conformance operators and real models against the CPU kernels (ARGS= goes to pytest)
+#   make conformance the whole suite on every driver that can be had, a report for each (DRIVERS= chooses some,
+#                    ARGS= goes to pytest)
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make docs        write the generated pages anew
@@ -24,7 +25,7 @@ lint: .venv/ready-dev
 	@$(BIN)/python tools/check.py format lint types
 
 conformance: .venv/ready-dev
-	@$(BIN)/python tools/check.py operators models -- $(ARGS)
+	@$(BIN)/python tools/conformance.py $(if $(DRIVERS),--drivers $(DRIVERS)) $(ARGS)
 
 bench: .venv/ready
 	@$(BIN)/python -m benchmarks $(ARGS)

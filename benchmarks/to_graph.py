@@ -70,5 +70,9 @@ class _Builder:
         if layer.op == "resize":
             size = self.constant(f"{layer.name}/size", np.array(layer.shape[:2], np.int32))
             return "resize_bilinear", (size,), {"align_corners": False, "half_pixel_centers": True}
-        more = {"concat": {"axis": 3, "activation": "none"}, "softmax": {"beta": 1.0}}
-        return layer.op, (), more.get(layer.op, {"activation": "none"} if layer.op == "add" else {})
+        more: dict[str, dict[str, Any]] = {
+            "add": {"activation": "none"},
+            "concat": {"axis": 3, "activation": "none"},
+            "softmax": {"beta": 1.0},
+        }
+        return layer.op, (), more.get(layer.op, {})

@@ -49,6 +49,7 @@ CLASSES: dict[str, Accuracy] = {
     "exact": Accuracy(0),
     "elementwise": Accuracy(1),
     "transcendental": Accuracy(34, per_term=0.5, per_magnitude=2),
+    "cancelling": Accuracy(34, per_term=0.5, per_magnitude=2, floor=1),
     "accumulate": Accuracy(8, per_term=0.5, floor=3),
     "reduction": Accuracy(8, per_term=0.5, floor=3),
 }

@@ -51,7 +51,8 @@ def report(target: Any) -> Report:
         if found is not None:
             return found
     raise TypeError(
-        f"report() takes a delegate of this plugin that is still in use, not {target!r}."
+        "report() takes a delegate of this plugin that is still in use, or an onnxruntime session that "
+        f"uses it, not {target!r}."
     )
 
 

@@ -41,16 +41,18 @@ class Quirk:
     last: str | None = None
     condition: Callable[[Graph, Node], bool] = lambda graph, node: True
 
-    def applies(self, graph: Graph, node: Node, target: Target) -> bool:
-        """This node would go wrong on this target."""
-        if node.op != self.op or self.adapter.lower() not in target.name.lower():
+    def on(self, target: Target) -> bool:
+        """The adapter and its driver are the ones meant."""
+        if self.adapter.lower() not in target.name.lower():
             return False
         driver = _version(target.driver)
         if self.first is not None and driver < _version(self.first):
             return False
-        if self.last is not None and driver > _version(self.last):
-            return False
-        return self.condition(graph, node)
+        return self.last is None or driver <= _version(self.last)
+
+    def applies(self, graph: Graph, node: Node, target: Target) -> bool:
+        """This node would go wrong on this target."""
+        return node.op == self.op and self.on(target) and self.condition(graph, node)
 
 
 QUIRKS: list[Quirk] = []

@@ -76,12 +76,14 @@ def _show_info(found: Any) -> None:
 
 @main.command()
 @click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
+@click.option("--adapter", help="Show, too, what is refused on this adapter and its driver.")
 @as_json
-def ops(markdown: bool, as_json: bool) -> None:
+def ops(markdown: bool, adapter: str | None, as_json: bool) -> None:
     """The operators that run on the GPU: versions per edition, types, what a node needs."""
     from tflgpu_plugin import tables
 
-    rows = tables.op_rows()
+    target = None if adapter is None else _or_sentence(lambda: _target(adapter))
+    rows = tables.op_rows(target)
     if markdown or as_json:
         return click.echo(tables.ops_markdown(), nl=False) if markdown else _print_json(rows)
     editions = [
@@ -97,7 +99,26 @@ def ops(markdown: bool, as_json: bool) -> None:
         ]
         for row, spans in zip(rows, editions, strict=True)
     ]
-    return _table(["operator", "versions", *tables.EDITIONS, "types", "what a node needs"], cells)
+    _table(["operator", "versions", *tables.EDITIONS, "types", "what a node needs"], cells)
+    if target is not None:
+        _show_quirks(target, rows)
+
+
+def _target(wanted: str) -> Any:
+    from tflgpu_plugin.runtime import adapter
+
+    return adapter.open_device(adapter.select(wanted)).target
+
+
+def _show_quirks(target: Any, rows: Sequence[dict[str, Any]]) -> None:
+    where = f"{target.name}, {target.driver}".rstrip(", ")
+    found = [f"{row['operator']}: {reason}" for row in rows for reason in row["quirks"]]
+    if not found:
+        console.print(f"\nNothing is known to go wrong on {where}.", markup=False)
+        return
+    console.print(f"\nRefused on {where}:", markup=False)
+    for line in found:
+        console.print(f"  {line}", markup=False)
 
 
 @main.command()

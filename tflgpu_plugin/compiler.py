@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tflgpu_plugin import border, kernels, memory, ops, passes
+from tflgpu_plugin import border, copies, kernels, memory, ops, passes
 from tflgpu_plugin.graph import Graph, Node, Shape, geometry
 from tflgpu_plugin.lowering import Constant, Launch, Lowering, Raw, Refused, Source
 from tflgpu_plugin.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
@@ -86,13 +86,16 @@ class _Assembly:
     raw: dict[Raw, int] = field(default_factory=dict)
     weights: dict[tuple[object, ...], Weight] = field(default_factory=dict)
     pipelines: dict[Pipeline, int] = field(default_factory=dict)
+    views: copies.Views = field(default_factory=copies.Views)
 
     def plan(self) -> Plan:
         target = self.low.target
+        sizes = _Sizes(self.graph, self.low)
+        self.low.launches, self.views = copies.elide(self.low.launches, self._root, sizes)
         reads = [self._tensors(launch.reads) for launch in self.low.launches]
         writes = [self._tensors(launch.writes) for launch in self.low.launches]
         self._check_written(reads, writes)
-        alive = memory.lives(reads, writes, _Sizes(self.graph, self.low))
+        alive = memory.lives(reads, writes, sizes)
         for tensor, life in alive.items():
             if life.size * VECTOR > target.max_binding_bytes:
                 raise Refused(
@@ -101,9 +104,9 @@ class _Assembly:
                     f"binding limit of {target.max_binding_bytes:,}.",
                 )
         limit = min(target.max_binding_bytes, target.max_buffer_bytes) // VECTOR
-        self.places, sizes = memory.assign(alive, memory.conflicts(reads, writes), limit)
+        self.places, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
         uniforms = self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
-        self.pools = [self._buffer("pool", size * VECTOR) for size in sizes]
+        self.pools = [self._buffer("pool", size * VECTOR) for size in pools]
         self._place_raw()
         self._place_weights()
         blocks, dispatches = bytearray(), []
@@ -134,7 +137,8 @@ class _Assembly:
         return source
 
     def _tensors(self, sources: Sequence[Source]) -> list[int]:
-        return [root for source in sources if isinstance(root := self._root(source), int)]
+        roots = [root for source in sources if isinstance(root := self._root(source), int)]
+        return [self.views.find(root)[0] for root in roots]
 
     def _check_written(self, reads: list[list[int]], writes: list[list[int]]) -> None:
         """A launch that reads what nothing wrote would give a wrong answer silently: refuse to
@@ -195,8 +199,9 @@ class _Assembly:
         if isinstance(source, Constant):
             weight = self.weights[source.key]
             return weight.buffer, weight.offset // VECTOR
-        place = self.places[source]
-        return self.pools[place.pool], place.offset
+        outer, inside = self.views.find(source)
+        place = self.places[outer]
+        return self.pools[place.pool], place.offset + inside
 
     def _dispatch(self, launch: Launch, uniforms: int, offset: int) -> Dispatch:
         located = [self._locate(source) for _, source in launch.operands]

@@ -72,6 +72,7 @@ class Launch:
     variant: Mapping[str, object]
     constants: tuple[tuple[str, float], ...]
     grid: tuple[int, int, int]
+    copies: int | None = None  # it copies its whole operand, in order, to this vec4 of its result
 
     @property
     def reads(self) -> list[Source]:
@@ -146,13 +147,15 @@ class Lowering:
         variant: Mapping[str, object] | None = None,
         constants: Mapping[str, float] | None = None,
         fused: bool = True,
+        copies: int | None = None,
     ) -> None:
         """Record a launch of `kernels/<kernel>.wgsl`.
 
         `grid` counts workgroups. `parameters`: int becomes u32, numpy.int32 i32, float f32.
         `variant` goes to the template. With `fused`, the node's posts are applied where the kernel
         stores the node's first output; a launch that writes a temporary, or part of an output that
-        a later launch completes, passes fused=False.
+        a later launch completes, passes fused=False. `copies` says that this copies its operand
+        as it lies to that vec4 of the result, so that the operand may be put there from the start.
         """
         operands = [
             (kernels.Operand(name, "r", _access(a).view), _access(a).source)
@@ -179,7 +182,7 @@ class Lowering:
                 f"{self.target.max_storage_buffers}.",
             )
         settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
-        self.launches.append(Launch(kernel, node, tuple(operands), posts, *settings, grid))
+        self.launches.append(Launch(kernel, node, tuple(operands), posts, *settings, grid, copies))
 
     def _fuse(
         self, post: Post, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]

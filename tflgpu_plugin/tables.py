@@ -9,15 +9,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tflgpu_plugin import ops, options
-from tflgpu_plugin.capability import TYPE_NAMES
+from tflgpu_plugin.capability import QUIRKS, TYPE_NAMES
 from tflgpu_plugin.providers.tflite.ops import FORMS
+from tflgpu_plugin.target import Target
 
 EDITIONS = ("2019", "current", "quantized")
 
 
-def op_rows() -> list[dict[str, Any]]:
+def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
     """One row per TFLite operator, by name: versions (of our kernels and per edition), types, what
-    a node needs.
+    a node needs; with a target, also what is refused there because it would go wrong ("quirks").
     """
     rows = []
     for form in sorted(FORMS.values(), key=lambda form: form.host_op):
@@ -36,7 +37,14 @@ def op_rows() -> list[dict[str, Any]]:
                 "needs": " ".join((inspect.getdoc(op.refuse) or "").split()),
             }
         )
+        if target is not None:
+            rows[-1]["quirks"] = quirks(op.name, target)
     return rows
+
+
+def quirks(op: str, target: Target) -> list[str]:
+    """Why nodes of an internal op, or some of them, are refused on this adapter and driver."""
+    return [row.reason for row in QUIRKS if row.op == op and row.on(target)]
 
 
 def option_rows() -> list[dict[str, Any]]:

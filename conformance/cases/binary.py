@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import Case, Input, constant, seeded
+from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
 OPTIONS = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
@@ -139,4 +140,64 @@ CASES = [
     pair("ADD", "sign_bit", (1, 2, 2, 4), (1, 2, 2, 4), "SIGN_BIT", refused=True),
     Case("int32", "ADD", 1, (Input((1, 4, 4, 4), "i32"), Input((1, 4, 4, 4), "i32")), "AddOptions",
          {"fusedActivationFunction": "NONE"}, output_type="i32", refused=True),
+]  # fmt: skip
+
+RELATIONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+SMALL = np.random.default_rng(5).integers(-2, 3, (2, 3, 5, 5))
+
+
+def away_from_zero(*shape: int) -> Input:
+    """A constant of magnitudes from 0.5 to 4 of both signs."""
+    values = np.random.default_rng(7).uniform(0.5, 4, shape)
+    return constant(values * np.resize([1, -1, -1], shape))
+
+
+def spread(op: str, second: Shape, **more: Any) -> NodeCase:
+    """A node case of a map and a divisor of another shape."""
+    name = f"spread_{len(second)}_{'_'.join(map(str, second))}"
+    return NodeCase(
+        name, op, (Input((2, 3, 5, 5), low=-9, high=9), away_from_zero(*second)), **more
+    )
+
+
+def powers(name: str, low: float, high: float, exponent: Any) -> NodeCase:
+    """A power of a map of this range."""
+    return NodeCase(name, "pow", (Input((2, 3, 5, 5), low=low, high=high), constant(exponent)))
+
+
+ENDS = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, np.inf, -np.inf, np.nan, 3.0, -3.0])
+NODES = [
+    *(
+        spread(op, shape)
+        for op in ("div", "squared_difference", "floor_div", "floor_mod", "fmod")
+        for shape in ((), (5,), (2, 3, 5, 5), (3, 1, 1))
+    ),
+    powers("square", -4, 4, 2.0),
+    powers("root", 0, 9, 0.5),
+    powers("cube", -4, 4, 3.0),
+    powers("inverse", 0.1, 4, -1.7),
+    powers("tenth", -9, 9, 10.0),
+    powers("thirtieth", 0.5, 9, 30.3),
+    powers("near_one", 0.99, 1.01, 800.0),
+    powers("exponents", 0.1, 4, seeded(5, scale=4.0)),
+    NodeCase("spread_first", "pow", (constant(2.5), Input((2, 3, 5, 5), low=-9, high=9))),
+    NodeCase("special", "pow", (constant(ENDS[:, None]), constant(ENDS[None, :]))),
+    NodeCase("by_zero", "div", (constant(ENDS[:, None]), constant(ENDS[None, :]))),
+    *(
+        NodeCase(name, op, (constant(SMALL), constant(SMALL[:, :, :1] if "spread" in name else
+                 SMALL[::-1])), output_type="bool")
+        for op in RELATIONS
+        for name in ("same", "spread")
+    ),
+    NodeCase("of_bools", "equal", (Input((3, 5), "bool"), Input((5,), "bool")), output_type="bool"),
+    *(
+        NodeCase("rows", op, (Input((3, 5), "bool"), Input((5,), "bool")), output_type="bool")
+        for op in ("logical_or", "logical_xor")
+    ),
+    NodeCase("same", "where", (Input((2, 3, 5), "bool"), Input((2, 3, 5)), Input((2, 3, 5)))),
+    NodeCase("spread", "where", (Input((5, 1), "bool"), Input((3, 1, 7)), Input(()))),
+    NodeCase("channel", "where", (Input((7,), "bool"), constant(seeded(1, 4, 4, 7)), Input((7,)))),
+    NodeCase("rank_6", "div", (Input((2, 1, 3, 1, 2, 5)), constant(3.0))),
+    NodeCase("rank_6", "where", (Input((2, 1, 2, 1, 2, 1), "bool"), Input((2, 1, 2, 1, 2, 3)),
+             Input(())), refused=True),
 ]  # fmt: skip

@@ -21,8 +21,11 @@ def by_options(name: str, shape: Shape, wanted: Shape) -> Case:
     return Case(name, "RESHAPE", 1, (Input(shape),), "ReshapeOptions", {"newShape": list(wanted)})
 
 
-def squeeze(name: str, shape: Shape, axes: Shape) -> Case:
-    return Case(name, "SQUEEZE", 1, (Input(shape),), "SqueezeOptions", {"squeezeDims": list(axes)})
+def squeeze(name: str, shape: Shape, axes: Shape, dtype: str = "f32") -> Case:
+    options = {"squeezeDims": list(axes)}
+    return Case(
+        name, "SQUEEZE", 1, (Input(shape, dtype),), "SqueezeOptions", options, output_type=dtype
+    )
 
 
 CASES = [
@@ -60,5 +63,6 @@ CASES = [
     squeeze("two", (1, 1, 1, 17), (1, 2)),
     squeeze("negative", (3, 5, 1, 7, 1), (-1,)),
     squeeze("to_rank_1", (1, 1, 13), (0, 1)),
+    squeeze("bool", (1, 5, 1, 3), (0, 2), "bool"),
     reshape("int32", (2, 6), (3, 4), "i32", refused=True),
 ]

@@ -3,7 +3,10 @@ functions saturate."""
 
 from __future__ import annotations
 
-from conformance.cases import Case, Input
+import numpy as np
+
+from conformance.cases import Case, Input, constant
+from conformance.node_cases import NodeCase
 
 SHAPES = {
     "scalar": (),
@@ -53,3 +56,67 @@ CASES = [
     unary("EXP", "large_results", (1, 8, 8, 8), 70.0, 88.0),
     unary("EXP", "infinite_results", (1, 8, 8, 5), 89.0, 1000.0),
 ]
+
+
+def node(op: str, name: str, least: float, most: float, shape: tuple[int, ...] = (2, 5, 7, 6),
+         **attributes: float) -> NodeCase:  # fmt: skip
+    """A node case with inputs uniform in [least, most)."""
+    return NodeCase(name, op, (Input(shape, low=least, high=most),), attributes)
+
+
+def special(op: str, **more: object) -> NodeCase:
+    """Infinities, NaN and zeros, as a constant."""
+    values = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 3e38, -3e38]
+    return NodeCase("special", op, (constant(np.array(values)),), **more)  # type: ignore[arg-type]
+
+
+# The range in which each function is interesting, and where its result is not a number.
+RANGES: dict[str, tuple[float, float]] = {
+    "sqrt": (0.0, 9.0), "rsqrt": (1e-3, 9.0), "log": (1e-3, 9.0), "asin": (-1.0, 1.0),
+    "acos": (-1.0, 1.0), "acosh": (1.0, 9.0), "atanh": (-1.0, 1.0), "reciprocal": (0.1, 9.0),
+}  # fmt: skip
+WIDE = ("sin", "cos", "tan", "atan", "asinh", "erf", "gelu", "gelu_tanh", "softplus", "mish")
+PLAIN = (
+    *("abs", "neg", "ceil", "floor", "round", "sign", "square", "cube", "sinh", "cosh"),
+    *("elu", "selu", "celu", "leaky_relu", "hard_sigmoid", "hard_swish", "swish", "softsign"),
+    *("thresholded_relu", "shrink", "clip"),
+)
+NODES = [
+    *(node(op, "interesting", *RANGES.get(op, (-4.0, 4.0))) for op in (*RANGES, *WIDE, *PLAIN)),
+    *(node(op, "around_zero", -1e-3, 1e-3) for op in ("sin", "tan", "asin", "atan", "sinh", "asinh",
+      "atanh", "erf", "gelu", "gelu_tanh", "elu", "selu", "celu", "softsign", "swish", "mish")),
+    *(node(op, "wide", -100.0, 100.0) for op in WIDE),
+    node("sin", "thousands", -9e3, 9e3),
+    node("cos", "thousands", -9e3, 9e3),
+    node("log", "around_one", 0.9, 1.1),
+    node("log", "large", 1e30, 3e38),
+    node("log", "small", 1e-37, 1e-30),
+    node("acosh", "around_one", 1.0, 1.0001),
+    node("acosh", "huge", 1e18, 3e38),
+    node("asinh", "huge", -3e38, 3e38),
+    node("sinh", "large", -89.0, 89.0),
+    node("cosh", "large", -89.0, 89.0),
+    node("softplus", "saturated", -90.0, 90.0),
+    node("round", "halves", -8.0, 8.0, (3, 1)),
+    NodeCase("ties", "round", (constant(np.arange(-4.5, 5.0)),)),
+    node("clip", "both", -4.0, 4.0, low=-1.5, high=0.25),
+    node("clip", "low_only", -4.0, 4.0, low=-1.5),
+    node("clip", "high_only", -4.0, 4.0, high=0.25),
+    node("elu", "alpha", -4.0, 4.0, alpha=0.3),
+    node("celu", "alpha", -4.0, 4.0, alpha=0.3),
+    node("selu", "both", -4.0, 4.0, alpha=2.0, gamma=3.0),
+    node("leaky_relu", "alpha", -4.0, 4.0, alpha=0.3),
+    node("hard_sigmoid", "both", -4.0, 4.0, alpha=0.7, beta=0.1),
+    node("swish", "alpha", -4.0, 4.0, alpha=1.7),
+    node("shrink", "both", -4.0, 4.0, lambd=1.5, bias=0.4),
+    node("thresholded_relu", "alpha", -4.0, 4.0, alpha=2.0),
+    *(node(op, "scalar", 0.5, 0.6, ()) for op in ("erf", "clip")),
+    *(node("erf", name, -2.0, 2.0, shape) for name, shape in SHAPES.items()),
+    *(special(op) for op in ("log", "atan", "erf", "clip", "leaky_relu", "abs")),
+    special("is_nan", output_type="bool"),
+    special("is_infinite", output_type="bool"),
+    NodeCase("rank_6", "erf", (Input((2, 1, 3, 1, 2, 5)),)),
+    NodeCase("positive_only", "is_infinite", (constant(np.array([np.inf, -np.inf, 1.0])),),
+             {"negative": 0.0}, output_type="bool"),
+    NodeCase("bool", "logical_not", (Input((2, 3, 5), "bool"),), output_type="bool"),
+]  # fmt: skip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
-from typing import Any
 
 import numpy as np
 
@@ -23,10 +22,14 @@ def unary(op: str, **attributes: tuple[str, float]) -> Row:
     return row
 
 
-def binary(op: str, dtype: str | None = None) -> Row:
+def binary(op: str) -> Row:
     """A row of two inputs that are broadcast."""
-    settings: Mapping[str, Any] = {} if dtype or op.startswith("logical") else {"activation": "none"}
-    return lambda e: e.add(op, e.x(0), e.x(1), dtype=dtype, **settings)
+    return lambda e: e.add(op, e.x(0), e.x(1))
+
+
+def relation(op: str) -> Row:
+    """A row of two inputs, or one, whose result is a bool."""
+    return lambda e: e.add(op, *(e.x(k) for k in range(len(e.inputs))), dtype="bool")
 
 
 def variadic(op: str) -> Row:
@@ -35,7 +38,7 @@ def variadic(op: str) -> Row:
     def row(e: Expansion) -> int:
         result = e.x(0)
         for position in range(1, len(e.inputs)):
-            result = e.add(op, result, e.x(position), activation="none")
+            result = e.add(op, result, e.x(position))
         return result
 
     return row
@@ -44,7 +47,7 @@ def variadic(op: str) -> Row:
 def average(e: Expansion) -> int:
     """The mean of all inputs."""
     total = variadic("add")(e)
-    return e.add("mul", total, e.const(1 / len(e.inputs)), activation="none")
+    return e.add("mul", total, e.const(1 / len(e.inputs)))
 
 
 def clip(e: Expansion) -> int:
@@ -62,12 +65,7 @@ def clip(e: Expansion) -> int:
     named = {(0.0, 6.0): "relu6", (0.0, inf): "relu", (-1.0, 1.0): "relu_n1_to_1"}
     if (low, high) in named:
         return e.add(named[low, high], e.x())
-    result = e.x()
-    if low > -inf:
-        result = e.add("maximum", result, e.const(low), activation="none")
-    if high < inf:
-        result = e.add("minimum", result, e.const(high), activation="none")
-    return result
+    return e.add("clip", e.x(), low=low, high=high)
 
 
 def prelu(e: Expansion) -> int:
@@ -124,6 +122,44 @@ def cast(e: Expansion) -> int:
     names = {1: "f32", 9: "bool"}
     x, wanted = e.x(), names.get(e.int("to"))
     held = e.tensors.table[x].dtype
-    if wanted is None or held not in names.values() or (held, wanted) == ("f32", "bool"):
+    if wanted is None or held not in names.values():
         raise Unreadable(f"Casting {held} to element type {e.int('to')} is not supported.")
+    if (held, wanted) == ("f32", "bool"):
+        return e.add("not_equal", x, e.const(0.0), dtype="bool")
     return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
+
+
+def gelu(e: Expansion) -> int:
+    return e.add("gelu_tanh" if e.text("approximate", "none") == "tanh" else "gelu", e.x())
+
+
+def infinite(e: Expansion) -> int:
+    """IsInf, for one sign or both."""
+    signs = {n: float(e.int(f"detect_{n}", 1)) for n in ("negative", "positive")}
+    return e.add("is_infinite", e.x(), dtype="bool", **signs)
+
+
+def modulo(e: Expansion) -> int:
+    """The remainder with the sign of the dividend (fmod); the other is for integers."""
+    if not e.int("fmod"):
+        raise Unreadable("Mod of integers is not supported.")
+    return e.add("fmod", e.x(0), e.x(1))
+
+
+_POWERS = {1.0: None, 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal", -0.5: "rsqrt"}
+
+
+def power(e: Expansion) -> int:
+    """Pow; usual constant exponents are ops of their own, as in onnxruntime's kernels."""
+    exponent = e.constant(e.x(1))
+    if exponent is None:
+        return e.add("pow", e.x(0), e.x(1))
+    value = float(exponent.reshape(-1)[0]) if exponent.size == 1 else None
+    if value in _POWERS and exponent.ndim <= e.rank(e.x()):
+        op = _POWERS[value]
+        return e.add(op, e.x()) if op else e.x()
+    return e.add("pow", e.x(0), e.const(exponent))
+
+
+def where(e: Expansion) -> int:
+    return e.add("where", e.x(0), e.x(1), e.x(2), dtype=e.tensors.table[e.x(1)].dtype)

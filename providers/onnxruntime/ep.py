@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tflgpu_plugin.providers.tflite import messages
+
 from tflgpu_plugin import engine, native
 from tflgpu_plugin.engine import BuildError, Instance, Island
 from tflgpu_plugin.graph import Graph, Shape
 from tflgpu_plugin.options import OptionError, parse
-from tflgpu_plugin.providers.tflite import messages
 from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import NoAdapter
@@ -74,9 +75,7 @@ def _on_plan(
     return _guarded(lambda: plan(number, ep, Host(int(address)), graph, support), err, err_size)
 
 
-def _on_build(
-    number: int, island: Any, shapes: Any, count: int, err: Any, err_size: int
-) -> int:
+def _on_build(number: int, island: Any, shapes: Any, count: int, err: Any, err_size: int) -> int:
     flat = [int(shapes[k]) for k in range(count)]
     return _guarded(lambda: build(number, island, flat), err, err_size)
 
@@ -130,7 +129,9 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
     level = records.Level([], [])
     taken = None
     try:
-        taken = snapshot.take(host, host.cast("tgo_graph", int(native.ffi.cast("uintptr_t", graph))))
+        taken = snapshot.take(
+            host, host.cast("tgo_graph", int(native.ffi.cast("uintptr_t", graph)))
+        )
         _place(level, taken, session)
         handles = native.ffi.new("tg_ort_island *[]", [one.handle for one in level.placed])
         native.call(native.lib.tg_ort_claim, ep, graph, support, handles, len(level.placed))
@@ -212,8 +213,10 @@ def _create(
     ffi = native.ffi
     spec = ffi.new("tg_ort_island_spec *")
     ids = ffi.new("uint64_t[]", list(nodes))
-    texts = {name: [ffi.new("char[]", n.encode()) for n in names]
-             for name, names in (("inputs", inputs), ("outputs", outputs))}
+    texts = {
+        name: [ffi.new("char[]", n.encode()) for n in names]
+        for name, names in (("inputs", inputs), ("outputs", outputs))
+    }
     arrays = {name: ffi.new("char *[]", made) for name, made in texts.items()}
     spec.number, spec.nodes, spec.node_count = number, ids, len(ids)
     spec.inputs, spec.input_count, spec.port_count = arrays["inputs"], len(inputs), ports
@@ -255,7 +258,7 @@ def _log(ep: Any, level: records.Level) -> None:
 
 
 def build(number: int, handle: Any, flat: list[int]) -> None:
-    """Give an island a plan for these input shapes, or the sentence that its runs will fail with."""
+    """Give an island a plan for these input shapes, or the sentence that its runs fail with."""
     placed = records.placed(number)
     if placed is None or placed.island is None or placed.part is None:
         raise BuildError((), "The model gives shapes for which nothing was planned.")

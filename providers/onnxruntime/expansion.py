@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.capability import TYPE_NAMES
 from tflgpu_plugin.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.target import Target
 
@@ -167,6 +168,7 @@ class Expansion:
         for tensor in inputs:
             if tensor is not None:
                 self.shape(tensor)
+                self._check_type(row, self.tensors.table[tensor])
         node = Node(-1, op, inputs, (), attributes)
         shapes = self._shapes(row, node)
         first = next(tensor for tensor in inputs if tensor is not None)
@@ -174,6 +176,15 @@ class Expansion:
         outputs = tuple(self.tensors.add(Tensor("", tuple(s), kind)) for s in shapes)
         self.nodes.append(Node(-1, op, inputs, outputs, attributes))
         return list(outputs)
+
+    def _check_type(self, row: ops.Op, tensor: Tensor) -> None:
+        """What is computed must have a type of the op; constants may be indices, too."""
+        if tensor.data is None and tensor.dtype not in row.types:
+            wanted = " or ".join(TYPE_NAMES.get(name, name) for name in row.types)
+            raise Unreadable(
+                f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values;"
+                f" {self.host.title} is supported for {wanted}."
+            )
 
     def _shapes(self, row: ops.Op, node: Node) -> list[Shape]:
         try:

@@ -86,7 +86,10 @@ class Host:
         return {name: value for name, value in found if value is not None}
 
     def _attribute(self, handle: Any) -> Any:
-        kind = self.get(self.api.get_attribute_kind, handle, "int")
+        try:
+            kind = self.get(self.api.get_attribute_kind, handle, "int")
+        except HostError:  # a kind that the host itself cannot name, such as a type
+            return None
         if kind == INT:
             return self._numbers(handle, kind, "int64_t", 1)[0]
         if kind == FLOAT:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from tflgpu_plugin import native
 from tflgpu_plugin.providers.tflite import messages
+
+from tflgpu_plugin import native
 from tflgpu_plugin.reports import CPU, GPU, Report
 
 from . import EP_NAME, LIBRARY_NAME, install, records
@@ -84,4 +85,6 @@ def _unused(found: Report) -> str:
     lines = list(reasons)[:REASONS]
     if len(reasons) > REASONS:
         lines.append(f"... and {len(reasons) - REASONS} more reasons in tflgpu_plugin.report().")
-    return "\n  ".join([f"No node of this session runs on the GPU ({len(found.nodes)} nodes).", *lines])
+    return "\n  ".join(
+        [f"No node of this session runs on the GPU ({len(found.nodes)} nodes).", *lines]
+    )

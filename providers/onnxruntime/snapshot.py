@@ -104,9 +104,7 @@ def take(host: Host, graph: Any) -> Snapshot:
     nodes = [
         reader.node(h) for h in host.list(api.get_node_count, api.get_nodes, graph, "tgo_node")
     ]
-    outputs = host.list(
-        api.get_graph_output_count, api.get_graph_outputs, graph, "tgo_value_info"
-    )
+    outputs = host.list(api.get_graph_output_count, api.get_graph_outputs, graph, "tgo_value_info")
     names = tuple(reader.value(handle) for handle in outputs)
     return Snapshot(tuple(nodes), reader.values, tuple(name for name in names if name is not None))
 

@@ -31,7 +31,11 @@ def _window(e: Expansion, spatial: Sequence[int], kernel: Sequence[int]) -> Wind
     """The node's window over an input of these spatial extents."""
     ones = (1,) * len(spatial)
     strides, dilations = e.ints("strides") or ones, e.ints("dilations") or ones
-    for what, numbers in {"kernel_shape": kernel, "strides": strides, "dilations": dilations}.items():
+    for what, numbers in {
+        "kernel_shape": kernel,
+        "strides": strides,
+        "dilations": dilations,
+    }.items():
         if len(numbers) != len(spatial) or min(numbers) < 1:
             raise Unreadable(f"{what} must be {len(spatial)} numbers of at least 1.")
     window = Window(tuple(kernel), strides, dilations, ())
@@ -153,9 +157,8 @@ def conv_transpose(e: Expansion) -> int:
     if min(extents) < 1 or any(sum(p) and min(p) < 0 for p in pads):
         raise Unreadable("The padding of this transposed convolution leaves nothing of its result.")
     weights, bias = _weights(e, (1, 2, 3, 0), len(shape)), e.x(2) if e.has(2) else None
-    same = all(
-        _same_before(*axis) for axis in zip(shape[2:], extents, window.strides, full, pads)
-    )
+    sizes = zip(shape[2:], extents, window.strides, full, pads, strict=True)
+    same = all(_same_before(*axis) for axis in sizes)
     rows, columns = _pair(extents if same else [f + a for f, a in zip(full, added, strict=True)])
     size = e.index([shape[0], rows, columns, filters[1]])
     y = e.add(

@@ -41,10 +41,9 @@ fn is_nan(v: vec4f) -> vec4<bool> {
 fn is_infinite(v: vec4f) -> vec4<bool> {
   return (bitcast<vec4u>(v) & vec4u(0x7fffffffu)) == vec4u(0x7f800000u);
 }
-// Natural logarithm as a sum of two floats, for positive finite v: v = m 2^n with m around 1, and log m by the
-// polynomial of Cephes' logf.
-struct Parts { high: vec4f, low: vec4f }
-fn log_parts(v: vec4f) -> Parts {
+// Natural logarithm as the sum of two columns, for positive finite v: v = m 2^n with m around 1, and log m by the
+// polynomial of Cephes' logf. The first column has 12 bits: cut off as bits, because drivers simplify a + b - a.
+fn log_parts(v: vec4f) -> mat2x4f {
   let tiny = v < vec4f(1.17549435e-38);
   let bits = bitcast<vec4u>(select(v, v * 8388608.0, tiny));
   let m = bitcast<vec4f>((bits & vec4u(0x7fffffu)) | vec4u(0x3f000000u));
@@ -62,21 +61,26 @@ fn log_parts(v: vec4f) -> Parts {
   y = y * x - 2.4999993993e-1;
   y = y * x + 3.3333331174e-1;
   y = y * x * z - 2.12194440e-4 * n - 0.5 * z;
-  let near = x + y;
   let whole = n * 0.693359375;
-  let high = whole + near;
-  let rest = select((whole - high) + near, vec4f(0.0), n == vec4f(0.0));
-  return Parts(high, rest + ((x - near) + y));
+  let head = bitcast<vec4f>(bitcast<vec4u>(whole + (x + y)) & vec4u(0xfffff000u));
+  return mat2x4f(head, (whole - head) + x + y);
 }
 fn log_exact(v: vec4f) -> vec4f {
   let parts = log_parts(v);
   let positive = v > vec4f(0.0) & v < vec4f(0x1.fffffep+127f);
-  return select(select(log(v), not_a_number(v), v < vec4f(0.0)), parts.high + parts.low, positive);
+  return select(select(log(v), not_a_number(v), v < vec4f(0.0)), parts[0] + parts[1], positive);
 }
-// log(1 + t) for t from 0 to 1, after Kahan.
+// log(1 + t) for t from 0 to 1: twice the series of artanh(t / (2 + t)), where nothing cancels.
 fn log1p_exact(t: vec4f) -> vec4f {
-  let u = 1.0 + t;
-  return select(log_exact(u) * t / (u - 1.0), t, u == vec4f(1.0));
+  let s = t / (2.0 + t);
+  let z = s * s;
+  var y = z / 15.0 + 1.0 / 13.0;
+  y = y * z + 1.0 / 11.0;
+  y = y * z + 1.0 / 9.0;
+  y = y * z + 1.0 / 7.0;
+  y = y * z + 1.0 / 5.0;
+  y = y * z + 1.0 / 3.0;
+  return 2.0 * (s + s * z * y);
 }
 fn expm1_exact(v: vec4f) -> vec4f {
   let t = tanh_exact(0.5 * v);
@@ -85,8 +89,8 @@ fn expm1_exact(v: vec4f) -> vec4f {
 // |v|^e for 0 < |v| finite: e log|v| in two parts, the products of the leading 12 bits being exact.
 fn power_of_magnitude(v: vec4f, e: vec4f) -> vec4f {
   let parts = log_parts(v);
-  let head = bitcast<vec4f>(bitcast<vec4u>(parts.high) & vec4u(0xfffff000u));
-  let tail = (parts.high - head) + parts.low;
+  let head = parts[0];
+  let tail = parts[1];
   let e_head = bitcast<vec4f>(bitcast<vec4u>(e) & vec4u(0xfffff000u));
   let e_tail = e - e_head;
   let leading = e_head * head;
@@ -124,7 +128,7 @@ fn sine(v: vec4f, quarter: i32) -> vec4f {
   let s = x + x * z * ((-1.9515295891e-4 * z + 8.3321608736e-3) * z - 1.6666654611e-1);
   let c = 1.0 - 0.5 * z + z * z * ((2.443315711809948e-5 * z - 1.388731625493765e-3) * z + 4.166664568298827e-2);
   let k = vec4i(n) + vec4i(quarter);
-  let w = select(s, c, (k & vec4i(1)) != vec4i(0));
+  let w = cut(select(s, c, (k & vec4i(1)) != vec4i(0)), -1.0, 1.0);
   return select(w, -w, (k & vec4i(2)) != vec4i(0));
 }
 fn sinh_exact(v: vec4f) -> vec4f {
@@ -223,3 +227,12 @@ fn mish_exact(v: vec4f) -> vec4f {
 }
 // 1.0 where true, as bool tensors are stored.
 fn truth(v: vec4<bool>) -> vec4f { return select(vec4f(0.0), vec4f(1.0), v); }
+// floor(v / e) of the exact quotient: a rounded quotient may reach the next whole number.
+fn floor_quotient(v: vec4f, e: vec4f) -> vec4f {
+  return round((v - floor_remainder(v, e)) / e);
+}
+// The remainder with the sign of the divisor.
+fn floor_remainder(v: vec4f, e: vec4f) -> vec4f {
+  let r = remainder_of(v, e);
+  return select(r, r + e, r != vec4f(0.0) & ((r < vec4f(0.0)) != (e < vec4f(0.0))));
+}

@@ -1,21 +1,26 @@
-// Bilinear resize: one thread per output vec4. `places` holds (lower, upper, fraction) per output
-// row, then per column.
+// Bilinear resize: one thread per output place, over `chunk` channel quads, so that what a place
+// needs is worked out once. `places` holds (lower, upper, fraction) per output row, then per column.
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = group_id(wid).x * 64u + lane;
-  if (i >= p.vectors) { return; }
-  let s = i % p.spatial;
-  let plane = i / p.spatial;
+  let wi = group_id(wid);
+  let s = wi.x * 64u + lane;
+  if (s >= p.spatial) { return; }
+  let first = min(wi.y * p.chunk, p.quads);
+  let last = min(first + p.chunk, p.quads);
   let y = load_places(s / p.out_width);
   let x = load_places(p.out_height + s % p.out_width);
-  let image = plane * p.height * p.width;
-  let upper = image + u32(y.x) * p.width;
-  let lower = image + u32(y.y) * p.width;
+  let upper = u32(y.x) * p.width;
+  let lower = u32(y.y) * p.width;
   let left = u32(x.x);
   let right = u32(x.y);
-  let v = load_x(upper + left) * (1.0 - y.z) * (1.0 - x.z)
-    + load_x(lower + left) * y.z * (1.0 - x.z)
-    + load_x(upper + right) * (1.0 - y.z) * x.z
-    + load_x(lower + right) * y.z * x.z;
-  store_out(i, post_out(plane % p.quads), v);
+  let image = p.height * p.width;
+  for (var q = first; q < last; q++) {
+    let plane = min(wi.z, p.batch - 1u) * p.quads + q;
+    let at = plane * image;
+    let v = load_x(at + upper + left) * (1.0 - y.z) * (1.0 - x.z)
+      + load_x(at + lower + left) * y.z * (1.0 - x.z)
+      + load_x(at + upper + right) * (1.0 - y.z) * x.z
+      + load_x(at + lower + right) * y.z * x.z;
+    store_out(plane * p.spatial + s, post_out(q), v);
+  }
 }

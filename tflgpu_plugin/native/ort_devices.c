@@ -80,11 +80,14 @@ static const tgo_hardware *match(const tgo_api *api, const device *wanted, const
   return NULL;
 }
 
-/* Containers, WSL and boards without PCI have GPUs that the host does not find, and it never lists software adapters. What
+/* No kind of hardware is left alone by every automatic policy. A GPU would be taken by those that look for speed, a CPU by
+ * all of them; an NPU is taken only by those that look for one, or for efficiency.
+ *
+ * Containers, WSL and boards without PCI have GPUs that the host does not find, and it never lists software adapters. What
  * is made here is never released: sessions may outlive the registration. */
 static tgo_status *make_hardware(const tgi_factory *factory, const device *from, const tgo_hardware **made) {
   tgo_hardware *hardware = NULL;
-  int kind = from->offered ? TGO_GPU : 0;
+  int kind = from->offered ? TGO_GPU : TGO_NPU;
   tgo_status *status =
       factory->ep_api->create_hardware(kind, from->vendor_id, from->device_id, from->texts[1], NULL, &hardware);
   *made = hardware;

@@ -30,6 +30,7 @@ FAMILIES = (
     "softmax",
     "reduce",
     "reshape",
+    "transpose",
     "strided_slice",
     "pad",
     "concat",
@@ -45,7 +46,7 @@ class Op:
     """One row. `refuse(graph, node, target)` returns a sentence, or None when the node can run.
 
     `shapes(graph, node)` gives the output shapes from input shapes (and values of constant
-    inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise,
+    inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise, cancelling, cancelling,
     transcendental, accumulate or reduction. `types` are the dtypes of the value inputs and
     outputs; `max_rank` is the highest rank of one. `work` estimates multiply-adds per run for the pays-off rule (None: one per output
     element). `fuses`: the lowering applies `node.posts` where it stores its first output, so

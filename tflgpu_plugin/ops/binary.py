@@ -1,4 +1,5 @@
-"""Elementwise ops of two operands with numpy broadcasting. One more op is one more row in `OPS`."""
+"""Elementwise ops of two operands (`where`: of three) with numpy broadcasting. One more op is one
+more row in `OPS`."""
 
 from __future__ import annotations
 
@@ -8,16 +9,14 @@ from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.kernels import POSTS
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.elementwise import broadcast, broadcast_refusal, lower_pair
+from tflgpu_plugin.ops.elementwise import broadcast, broadcast_refusal, lower_pair, operands
 from tflgpu_plugin.target import Target
 
 ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6", "tanh")
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    first, second = node.inputs[:2]
-    assert first is not None and second is not None
-    return [broadcast(graph.shape(first), graph.shape(second))]
+    return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -29,10 +28,20 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     return broadcast_refusal(graph, node)
 
 
-def row(name: str, expression: str | None = None, types: tuple[str, ...] = ("f32",)) -> Op:
+def row(
+    name: str,
+    expression: str | None = None,
+    types: tuple[str, ...] = ("f32",),
+    accuracy: str = "elementwise",
+) -> Op:
     """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name."""
     lower = partial(_lower, expression=expression or POSTS[name])
-    return Op(name, refuse, shapes, lower, "elementwise", types=types, fuses=True)
+    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8)
+
+
+def relation(name: str, expression: str) -> Op:
+    """An op whose result is a bool, from its WGSL for vec4 `v` and `e`."""
+    return row(name, f"truth({expression})", ("f32", "bool"), "exact")
 
 
 def _lower(low: Lowering, node: Node, expression: str) -> None:
@@ -45,5 +54,21 @@ OPS = (
     row("mul"),
     row("maximum"),
     row("minimum"),
-    row("logical_and", "v * e", types=("bool",)),  # stored as 0.0 and 1.0
+    row("div", accuracy="transcendental"),
+    row("pow", accuracy="transcendental"),
+    row("squared_difference", accuracy="transcendental"),
+    row("floor_div", "floor_quotient(v, e)"),
+    row("floor_mod", "floor_remainder(v, e)", accuracy="cancelling"),
+    row("fmod", "remainder_of(v, e)", accuracy="cancelling"),
+    # Bool tensors are stored as 0.0 and 1.0.
+    row("logical_and", "v * e", types=("bool",), accuracy="exact"),
+    row("logical_or", "max(v, e)", types=("bool",), accuracy="exact"),
+    row("logical_xor", "abs(v - e)", types=("bool",), accuracy="exact"),
+    relation("equal", "v == e"),
+    relation("not_equal", "v != e"),
+    relation("less", "v < e"),
+    relation("less_equal", "v <= e"),
+    relation("greater", "v > e"),
+    relation("greater_equal", "v >= e"),
+    row("where", "select(w, e, v != vec4f(0.0))", types=("f32", "bool"), accuracy="exact"),
 )

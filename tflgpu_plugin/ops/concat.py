@@ -148,7 +148,14 @@ def _vectors(
         parameters,
         {"vectors": True},
         fused=False,
+        copies=base if _neighbours(extents, strides) else None,
     )
+
+
+def _neighbours(extents: list[int], strides: list[int]) -> bool:
+    """Whether the part is one block of the output."""
+    steps = [prod(extents[k + 1 :]) for k in range(len(extents))]
+    return all(e == 1 or a == b for e, a, b in zip(extents, strides, steps, strict=True))
 
 
 @dataclass(frozen=True)

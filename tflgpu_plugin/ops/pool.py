@@ -14,7 +14,7 @@ from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.reduce import LOWEST, MAXIMUM, REDUCTIONS, lower_spatial
-from tflgpu_plugin.ops.window import Span, refuse_window, spans
+from tflgpu_plugin.ops.window import Span, quads_per_thread, refuse_window, spans
 from tflgpu_plugin.target import Target
 
 GROUP = 64
@@ -57,15 +57,17 @@ def lower(low: Lowering, node: Node) -> None:
         lower_spatial(low, node, REDUCTIONS["mean"] if average else MAXIMUM)
         return
     out = low.geometry(node.outputs[0])
+    chunk = quads_per_thread(low.target, out)
     low.dispatch(
         "pool",
         node,
         {"x": _input(node)},
         {"out": node.outputs[0]},
-        (-(-out.vectors // GROUP), 1, 1),
+        (-(-out.spatial // GROUP), -(-out.quads // chunk), out.batch),
         {
-            "vectors": out.vectors,
+            "batch": out.batch,
             "quads": out.quads,
+            "chunk": chunk,
             "spatial": out.spatial,
             "out_width": columns.places,
             "height": np.int32(rows.extent),

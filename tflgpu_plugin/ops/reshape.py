@@ -80,4 +80,4 @@ def lower(low: Lowering, node: Node) -> None:
     move(low, node, [Axis(count, 0)], view=(count,))
 
 
-OPS = (Op("reshape", refuse, shapes, lower, "exact", types=("f32", "bool")),)
+OPS = (Op("reshape", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=8),)

@@ -14,6 +14,7 @@ import numpy as np
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.window import quads_per_thread
 from tflgpu_plugin.target import Target
 
 GROUP = 64
@@ -51,6 +52,7 @@ def lower(low: Lowering, node: Node) -> None:
         bool(node.attributes["half_pixel_centers"]),
     )
     out, (out_height, out_width) = low.geometry(node.outputs[0]), _size(low.graph, node)
+    chunk = quads_per_thread(low.target, out)
 
     def table(_: Array) -> Array:
         rows = places(height, out_height, align, half)
@@ -65,10 +67,11 @@ def lower(low: Lowering, node: Node) -> None:
             "places": low.constant(size, *key, vectors=out_height + out_width, pack=table),
         },
         {"out": node.outputs[0]},
-        (-(-out.vectors // GROUP), 1, 1),
+        (-(-out.spatial // GROUP), -(-out.quads // chunk), out.batch),
         {
-            "vectors": out.vectors,
+            "batch": out.batch,
             "quads": out.quads,
+            "chunk": chunk,
             "spatial": out.spatial,
             "height": height,
             "width": width,

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tflgpu_plugin.graph import Shape
+from tflgpu_plugin.graph import Geometry, Shape
+from tflgpu_plugin.target import Target
+
+BUSY_THREADS = 1 << 15  # that fill a large GPU
 
 Padding = str | tuple[int, int, int, int]
 
@@ -84,3 +87,10 @@ def refuse_window(
     if min(s.places for s in spans(shape, kernel, attributes)) < 1:
         return f"A window of {kernel[0]} x {kernel[1]} does not fit an input of {list(shape)}."
     return None
+
+
+def quads_per_thread(target: Target, stored: Geometry) -> int:
+    """Channel quads that a thread of one place goes through: index arithmetic is done once, but a
+    GPU wants many threads."""
+    few = 8 if target.software else max(1, stored.vectors // BUSY_THREADS)
+    return min(few, 8, stored.quads)

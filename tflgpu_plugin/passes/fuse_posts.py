@@ -8,9 +8,10 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Graph, Node, Post
 from tflgpu_plugin.lowering import spread
+from tflgpu_plugin.ops import unary
 from tflgpu_plugin.passes.merge import sources
 
-UNARY = ("relu", "relu6", "relu_n1_to_1", "logistic", "tanh", "exp")
+UNARY = {row.name for row in unary.OPS} - {"is_nan", "is_infinite"}  # those change the type
 # Step when the produced value is the first operand, and when it is the second (None: cannot be).
 BINARY: dict[str, tuple[str, str | None]] = {
     "add": ("add", "add"),
@@ -18,6 +19,9 @@ BINARY: dict[str, tuple[str, str | None]] = {
     "mul": ("mul", "mul"),
     "maximum": ("maximum", "maximum"),
     "minimum": ("minimum", "minimum"),
+    "div": ("div", "reverse_div"),
+    "pow": ("pow", "reverse_pow"),
+    "squared_difference": ("squared_difference", "squared_difference"),
     "prelu": ("prelu", None),
 }
 MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adapters promise eight
@@ -94,12 +98,21 @@ def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
     if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
         return None
     if node.op in UNARY:
-        post = Post(node.op)
+        post = unary.step(node.op, node.attributes)
     else:
         place = node.inputs.index(made)
         name, other = BINARY[node.op][place], node.inputs[1 - place]
         if name is None or other is None or spread(graph, other, result) is None:
             return None
-        post = Post(name, other)
+        post = _with_operand(graph, name, other)
     operands = [p.tensor for p in (*producer.posts, post, *node.posts) if p.tensor is not None]
     return post if len(operands) <= MAX_OPERANDS else None
+
+
+def _with_operand(graph: Graph, name: str, other: int) -> Post:
+    """A step of two operands; a single constant value goes to the uniform block, not to a
+    buffer."""
+    value = graph.constant(other)
+    if value is None or value.size != 1:
+        return Post(name, other)
+    return Post(name, None, (float(value.reshape(-1)[0]),))

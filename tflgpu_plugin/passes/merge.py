@@ -8,7 +8,7 @@ from tflgpu_plugin.graph import Graph, Node
 
 def sources(*nodes: Node) -> tuple[int, ...]:
     """Host nodes behind these nodes, ascending."""
-    return tuple(sorted(source for node in nodes for source in (node.sources or (node.id,))))
+    return tuple(sorted({source for node in nodes for source in (node.sources or (node.id,))}))
 
 
 def only_reader(graph: Graph, node: Node) -> Node | None:

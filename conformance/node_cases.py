@@ -1,0 +1,120 @@
+"""Cases of internal ops that no TFLite operator becomes: one node, run as a graph of its own and
+compared with numpy in float64.
+
+A family's case file lists them as `NODES`; `conformance.references` holds what each op means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from conformance import host, references, tolerance
+from conformance.cases import Input
+from tflgpu_plugin import capability, compiler, ops
+from tflgpu_plugin.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+from tflgpu_plugin.target import Target
+
+
+@dataclass(frozen=True)
+class NodeCase:
+    """One node: internal `op`, its `inputs` (None: absent) and `attributes`.
+
+    `terms` is how many products or summands an output element has (for the tolerance), `refused`
+    says that the table must say no.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[Input | None, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    output_type: str = "f32"
+    terms: int = 1
+    refused: bool = False
+
+
+def family_nodes(family: str) -> list[NodeCase]:
+    """Node cases of one family; none when its file lists none."""
+    return list(getattr(import_module(f"conformance.cases.{family}"), "NODES", ()))
+
+
+def graph(case: NodeCase) -> Graph:
+    """The one-node graph of a case; tensor k is input k, then come the outputs."""
+    tensors = {
+        k: Tensor(f"input_{k}", value.shape, value.dtype, value.data)
+        for k, value in enumerate(case.inputs)
+        if value is not None
+    }
+    reads = tuple(k if k in tensors else None for k in range(len(case.inputs)))
+    outputs = tuple(len(case.inputs) + k for k in range(case.outputs))
+    tensors |= {t: Tensor(f"output_{t}", (), case.output_type) for t in outputs}
+    node = Node(0, case.op, reads, outputs, case.attributes, case.name, sources=(0,))
+    fed = tuple(
+        k for k, value in enumerate(case.inputs) if value is not None and value.data is None
+    )
+    bare = Graph(tensors, (node,), fed, outputs)
+    if case.refused:
+        return bare
+    shapes = ops.table()[case.op].shapes(bare, node)
+    made = {
+        t: Tensor(f"output_{t}", tuple(shape), case.output_type)
+        for t, shape in zip(outputs, shapes, strict=True)
+    }
+    return Graph({**tensors, **made}, (node,), fed, outputs)
+
+
+def feeds(case: NodeCase) -> list[Array]:
+    """Values of the inputs that are not constant, seeded from the case's name."""
+    given = [i for i in case.inputs if i is not None and i.data is None]
+    seed = int.from_bytes(f"{case.op} {case.name}".encode(), "little") % 2**32
+    return [host.random_array(value, [seed, k]) for k, value in enumerate(given)]
+
+
+def expected(case: NodeCase, values: list[Array]) -> list[Array]:
+    """What numpy makes of it, in float64, rounded to the output's type at the end."""
+    waiting = iter(values)
+    given = [
+        None if i is None else (next(waiting) if i.data is None else i.data) for i in case.inputs
+    ]
+    wide = [a.astype(np.float64) if a is not None and a.dtype == np.float32 else a for a in given]
+    with np.errstate(all="ignore"):
+        found = references.REFERENCES[case.op](*wide, **case.attributes)
+        results = found if isinstance(found, tuple) else (found,)
+        dtype = {"f32": np.float32, "bool": np.bool_}[case.output_type]
+        return [np.asarray(result).astype(dtype) for result in results]
+
+
+def check(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = None) -> str | None:
+    """A sentence when the case is not as it must be, on the plan of any of the targets."""
+    island = graph(case)
+    device = adapter.open_device(adapter.select(wanted))
+    refusal = capability.support(island, island.nodes[0], device.target)
+    if case.refused:
+        return None if refusal else "not refused, but the case says it must be"
+    if refusal:
+        return f"refused: {refusal}"
+    values = feeds(case)
+    largest = max((float(np.abs(v[np.isfinite(v)]).max()) for v in values if v.dtype.kind == "f"),
+                  default=1.0)  # fmt: skip
+    allowed = tolerance.bound(ops.table()[case.op].accuracy, case.terms, largest, largest)
+    answers = expected(case, values)
+    seen = set()
+    for name, target in targets.items():
+        plan = compiler.compile(island, target)
+        key = (plan.pipelines, plan.dispatches, plan.uniforms)
+        if key in seen:
+            continue
+        seen.add(key)
+        got = Instance(Program(plan, device.handle, device.pipelines)).run(values, [])
+        for k, (answer, found) in enumerate(zip(answers, got, strict=True)):
+            verdict = tolerance.compare(answer, found, allowed)
+            if not verdict.passed:
+                return f"{name} output {k} {list(answer.shape)}: {verdict}"
+    return None

@@ -1,0 +1,178 @@
+"""ONNX's own node tests (onnx.backend.test, opset 26 with onnx 1.21.0) through the provider.
+
+    python -m conformance.onnx_node_tests [--filter TEXT] [--json FILE] [--show]
+
+Nothing is forced: the provider takes what it supports, the CPU provider the rest. PASS and FAIL
+count only cases of which at least one node ran on ours; CPU PASS and CPU FAIL the others; NOLOAD is
+what onnxruntime itself cannot load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VERDICTS = ("PASS", "FAIL", "CPU PASS", "CPU FAIL", "NOLOAD")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case: its verdict, how many of its nodes were ours, and why it is not PASS (the error, or
+    the reasons of refusal)."""
+
+    case: str
+    verdict: str
+    taken: int
+    nodes: int
+    reason: str = ""
+
+
+def cases(wanted: str = "") -> list[Any]:
+    """The node tests whose name contains `wanted`."""
+    import warnings
+
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the generators divide by zero on purpose
+        found = load_model_tests(kind="node")
+    return [case for case in found if wanted in case.name]
+
+
+def _load(case: Any) -> tuple[bytes, list[tuple[list[Any], list[Any]]]]:
+    """The model, and pairs of inputs and outputs: kept in the case, or in files of the package."""
+    if case.model is not None:
+        return case.model.SerializeToString(), case.data_sets
+    import onnx
+
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    sets = sorted(folder.glob("test_data_set_*"))
+    given, made = model.graph.input, model.graph.output
+    data = [(_read(path, "input", given), _read(path, "output", made)) for path in sets]
+    return (folder / "model.onnx").read_bytes(), data
+
+
+def _read(folder: Path, role: str, infos: Any) -> list[Any]:
+    """The values of one role in order; infos tell which are sequences or optionals."""
+    count = len(list(folder.glob(f"{role}_*.pb")))
+    files = [(folder / f"{role}_{k}.pb").read_bytes() for k in range(count)]
+    return [_value(data, info) for data, info in zip(files, infos, strict=False)]
+
+
+def _value(data: bytes, info: Any) -> Any:
+    import onnx
+    from onnx import numpy_helper
+
+    kinds: dict[str, tuple[Any, Any]] = {
+        "sequence_type": (onnx.SequenceProto, numpy_helper.to_list),
+        "optional_type": (onnx.OptionalProto, numpy_helper.to_optional),
+    }
+    kind = info.type.WhichOneof("value")
+    make, convert = kinds.get(kind, (onnx.TensorProto, numpy_helper.to_array))
+    proto = make()
+    proto.ParseFromString(data)
+    return convert(proto)
+
+
+def run_case(case: Any, **options: Any) -> Outcome:
+    """Run one case on a fresh session."""
+    import tflgpu_plugin
+
+    try:
+        model, sets = _load(case)
+        session = make_session(model, **options)
+    except Exception as error:
+        return Outcome(case.name, "NOLOAD", 0, 0, _line(error))
+    report = tflgpu_plugin.report(session)
+    taken = report.count("gpu")
+    reasons = "; ".join(dict.fromkeys(f"{n.op}: {n.reason}" for n in report.nodes if n.reason))
+    ours = "" if taken else "CPU "
+    try:
+        for inputs, outputs in sets:
+            names = [value.name for value in session.get_inputs()]
+            feeds = {name: _array(value) for name, value in zip(names, inputs, strict=False)}
+            results = session.run(None, feeds)
+            for result, expected in zip(results, outputs, strict=True):
+                _compare(result, expected, case.rtol, case.atol)
+    except Exception as error:  # wrong results, and all that onnxruntime raises
+        return Outcome(case.name, f"{ours}FAIL", taken, len(report.nodes), _line(error))
+    finally:
+        del session
+    return Outcome(case.name, f"{ours}PASS", taken, len(report.nodes), reasons)
+
+
+def make_session(model: bytes, **options: Any) -> Any:
+    """A session that does not optimize (constants would be folded away) and does not fall back."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    settings.log_severity_level = 4
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == "TflGpuExecutionProvider"]
+    settings.add_provider_for_devices(devices[:1], {k: str(v) for k, v in options.items()})
+    session = onnxruntime.InferenceSession(model, settings, enable_fallback=0)
+    session.disable_fallback()
+    return session
+
+
+def _array(value: Any) -> Any:
+    """Scalars as arrays; sequences as they are."""
+    return np.asarray(value) if isinstance(value, np.generic | float | int) else value
+
+
+def _compare(result: Any, expected: Any, rtol: float, atol: float) -> None:
+    if isinstance(expected, list):
+        for one, other in zip(result, expected, strict=True):
+            _compare(one, other, rtol, atol)
+        return
+    wanted = np.asarray(expected)
+    assert result.dtype == wanted.dtype, f"type {result.dtype} instead of {wanted.dtype}"
+    assert result.shape == wanted.shape, f"shape {result.shape} instead of {wanted.shape}"
+    if wanted.dtype.kind in "OU":
+        np.testing.assert_array_equal(result, wanted)
+    else:
+        np.testing.assert_allclose(result, wanted, rtol=rtol, atol=atol)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def run(wanted: str = "", **options: Any) -> Iterator[Outcome]:
+    """All cases, one after the other."""
+    import tflgpu_plugin
+
+    tflgpu_plugin.register()
+    for case in cases(wanted):
+        yield run_case(case, **options)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--filter", default="", help="only cases whose name contains this")
+    parser.add_argument("--json", type=Path, help="write the outcomes to this file")
+    parser.add_argument("--show", action="store_true", help="show the cases that are not PASS")
+    given = parser.parse_args(arguments)
+    outcomes = []
+    for outcome in run(given.filter):
+        outcomes.append(outcome)
+        if outcome.verdict == "FAIL" or (given.show and outcome.verdict != "PASS"):
+            print(f"{outcome.verdict}: {outcome.case}: {outcome.reason}", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1))
+    counted = Counter(outcome.verdict for outcome in outcomes)
+    print(", ".join(f"{counted[verdict]} {verdict}" for verdict in VERDICTS), f"of {len(outcomes)}")
+    return 1 if counted["FAIL"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

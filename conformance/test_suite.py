@@ -1,0 +1,60 @@
+"""The suite tests itself: kernels made wrong on purpose must be caught, in every family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import check, host, random_graphs, tolerance
+from conformance.book import Book
+from conformance.record import FAIL, PASS, Record
+from conformance.sabotage import DEFECTS, PAD_LANES, hunt, injected
+from tflgpu_plugin.ops import FAMILIES
+
+pytestmark = pytest.mark.adapter
+SEEDS = range(20)  # of random graphs, for what no operator shows alone
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_wrong_kernels_are_caught(family: str, options: Mapping[str, Any], book: Book) -> None:
+    """Each defect that touches a kernel of the family makes some case of it fail."""
+    missed, touched = [], 0
+    for defect in DEFECTS:
+        found = hunt(family, defect, options.get("adapter"))
+        touched += found.touched
+        if not found.touched:
+            continue
+        text = f"caught by {found.first}" if found.caught else "no case of the family fails"
+        outcome = PASS if found.caught else FAIL
+        book.add(Record(book.test, "wrong kernel", outcome, family=family, case=defect.name,
+                        text=text))  # fmt: skip
+        missed += [] if found.caught else [defect.name]
+    assert touched, f"no defect touches a kernel of {family}"
+    assert not missed, f"{family} does not notice: {', '.join(missed)}"
+
+
+def test_a_wrong_kernel_fails_through_a_host(host_name: str, options: Mapping[str, Any]) -> None:
+    """The way that `test_ops` goes sees the defect, too, and passes without it."""
+    case = check.family_cases("conv")[0]
+    with injected(DEFECTS[0]):
+        wrong = check.through_host(case, host_name, options)
+    assert not wrong.passed and wrong.share > 1.0, wrong.text
+    assert check.through_host(case, host_name, options).passed
+
+
+def test_lanes_beyond_the_last_channel(host_name: str, options: Mapping[str, Any]) -> None:
+    """Pad lanes that are not zero are caught by some graph: the next node sums them."""
+    for seed in SEEDS:
+        model, feeds = random_graphs.build(seed)
+        content = model.to_bytes()
+        expected = host.cached_on_cpu(content, feeds, host_name)
+        with injected(PAD_LANES):
+            run = host.run_on_gpu(content, feeds, host_name, {**options, "force": True})
+        for a, b in zip(expected[0], run.outputs[0], strict=True):
+            limit = tolerance.GRAPH * max(1e-3, float(np.abs(a).max(initial=0.0)))
+            if not float(np.abs(a - b).max(initial=0.0)) <= limit:
+                return
+    pytest.fail("no random graph notices pad lanes that are not zero")

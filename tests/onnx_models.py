@@ -1,0 +1,99 @@
+"""Small ONNX models for tests, and sessions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Shape = Sequence[int | str | None]
+EP = "TflGpuExecutionProvider"
+
+
+def node(op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
+    """A node of the model."""
+    from onnx import helper
+
+    return helper.make_node(op, inputs, outputs, **attributes)
+
+
+def model(
+    nodes: Sequence[Any],
+    inputs: Mapping[str, Shape],
+    outputs: Mapping[str, Shape | None],
+    constants: Mapping[str, Array] | None = None,
+    opset: int = 17,
+) -> bytes:
+    """A model of float32 inputs and outputs; a shape may hold names, and None means unknown."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def info(name: str, shape: Shape | None) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [info(name, shape) for name, shape in inputs.items()],
+        [info(name, shape) for name, shape in outputs.items()],
+        [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+def add_relu(shape: Shape = (2, 3, 5)) -> bytes:
+    """y = relu(x + c)."""
+    nodes = [node("Add", ["x", "c"], ["a"]), node("Relu", ["a"], ["y"])]
+    constant = np.linspace(-1, 1, 5).astype(np.float32)
+    return model(nodes, {"x": shape}, {"y": shape}, {"c": constant})
+
+
+def session(data: bytes, *, optimize: bool = True, **options: Any) -> Any:
+    """A session on our provider that does not fall back."""
+    import onnxruntime
+
+    import tflgpu_plugin
+
+    tflgpu_plugin.register()
+    settings = quiet(optimize)
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == EP]
+    settings.add_provider_for_devices(devices[:1], {k: str(v) for k, v in options.items()})
+    made = onnxruntime.InferenceSession(data, settings, enable_fallback=0)
+    made.disable_fallback()
+    return made
+
+
+def cpu(data: bytes, optimize: bool = True) -> Any:
+    """A session on the CPU provider."""
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(data, quiet(optimize), providers=["CPUExecutionProvider"])
+
+
+def quiet(optimize: bool = True) -> Any:
+    """Session options that log nothing but fatal errors."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 4
+    if not optimize:
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return settings
+
+
+def assert_same(data: bytes, feeds: Mapping[str, Array], tolerance: float = 1e-5) -> Any:
+    """Our session gives what the CPU provider gives; returns our session."""
+    ours, theirs = session(data), cpu(data)
+    compare(ours, theirs, feeds, tolerance)
+    return ours
+
+
+def compare(ours: Any, theirs: Any, feeds: Mapping[str, Array], tolerance: float = 1e-5) -> None:
+    """Both sessions give the same, within a part of the largest magnitude."""
+    for got, wanted in zip(ours.run(None, feeds), theirs.run(None, feeds), strict=True):
+        assert got.shape == wanted.shape and got.dtype == wanted.dtype
+        largest = max(float(np.abs(wanted).max(initial=0)), 1e-30)
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance * largest)

@@ -1,0 +1,84 @@
+"""`transpose(x): perm`, axis k of the result being axis perm[k] of x (negative: from the end).
+
+Nothing moves when the device storage stays as it is. Otherwise one gather: neighbouring axes that
+stay together count as one, so that any order of up to 5 such groups runs, of rank 8 at most.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.movement import MAX_AXES, Axis, empty_refusal, in_place, move
+from tflgpu_plugin.target import Target
+
+
+def order(graph: Graph, node: Node) -> tuple[int, ...]:
+    """The permutation, counted from 0. Raises ValueError when it is none of this rank."""
+    assert node.inputs[0] is not None
+    rank = len(graph.shape(node.inputs[0]))
+    given = [int(axis) for axis in node.attributes["perm"]]
+    perm = tuple(axis + rank if axis < 0 else axis for axis in given)
+    if sorted(perm) != list(range(rank)):
+        raise ValueError(f"perm {given} does not order the axes of a tensor of rank {rank}")
+    return perm
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    assert node.inputs[0] is not None
+    shape = graph.shape(node.inputs[0])
+    return [tuple(shape[axis] for axis in order(graph, node))]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """A permutation of the axes that falls into 5 groups of neighbours at most."""
+    try:
+        (result,) = shapes(graph, node)
+    except ValueError as error:
+        return f"A transpose cannot be planned: {error}."
+    assert node.inputs[0] is not None
+    _, perm = grouped(graph.shape(node.inputs[0]), order(graph, node))
+    if len(perm) > MAX_AXES:
+        return f"The transpose moves {len(perm)} groups of axes; {MAX_AXES} are supported."
+    return empty_refusal(graph, node, result)
+
+
+def grouped(shape: Shape, perm: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
+    """The same movement with axes of extent 1 left out and neighbours that stay together joined."""
+    runs: list[list[int]] = []  # axes of the input, in the order of the output
+    previous = None
+    present = [axis for axis in range(len(shape)) if shape[axis] != 1]
+    following = dict(zip(present, present[1:], strict=False))
+    for axis in perm:
+        if shape[axis] == 1:
+            continue
+        if previous is not None and following.get(previous) == axis:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+        previous = axis
+    starts = sorted(run[0] for run in runs)
+    extents = {run[0]: prod(shape[axis] for axis in run) for run in runs}
+    return tuple(extents[start] for start in starts), tuple(starts.index(r[0]) for r in runs)
+
+
+def lower(low: Lowering, node: Node) -> None:
+    assert node.inputs[0] is not None
+    shape, perm = low.graph.shape(node.inputs[0]), order(low.graph, node)
+    target = low.graph.shape(node.outputs[0])
+    if len(shape) <= MAX_AXES:
+        axes = [Axis(shape[axis], axis) for axis in perm]
+        if in_place(shape, target, axes) and not node.posts:
+            low.alias(node.outputs[0], node.inputs[0])
+        else:
+            move(low, node, axes)
+        return
+    view, joined = grouped(shape, perm)
+    move(low, node, [Axis(view[axis], axis) for axis in joined], view=view)
+
+
+OPS = (
+    Op("transpose", refuse, shapes, lower, "exact", types=("f32", "bool"), fuses=True, max_rank=8),
+)
