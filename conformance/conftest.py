@@ -20,7 +20,7 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import pytest
 
-from conformance import expect, record, select
+from conformance import expect, record, selection
 from conformance.book import Book
 from conformance.session import Session
 from tflgpu_plugin.runtime import adapter
@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--host",
         default=None,
-        help=f"comma-separated, of {', '.join(select.HOSTS)}; default: what is installed",
+        help=f"comma-separated, of {', '.join(selection.HOSTS)}; default: what is installed",
     )
     group.addoption("--op", default="", help="comma-separated host operators, ops or families")
     group.addoption("--dtype", default="", help="comma-separated, as f32 or float32, bool")
@@ -54,34 +54,34 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     try:
-        config.stash[select.CHOICE] = select.choose(config)
-        config.stash[select.HEADER] = record.header(
+        config.stash[selection.CHOICE] = selection.choose(config)
+        config.stash[selection.HEADER] = record.header(
             config.getoption("--adapter"), str(config.getoption("--driver-package"))
         )
-        entries = expect.load(expect.slug(config.stash[select.HEADER]))
+        entries = expect.load(expect.slug(config.stash[selection.HEADER]))
     except (adapter.NoAdapter, expect.BadExpectation, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
-    config.stash[select.ENTRIES] = entries
+    config.stash[selection.ENTRIES] = entries
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Session(config), "conformance-session")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    hosts = ", ".join(config.stash[select.CHOICE].names)
-    return [*config.stash[select.HEADER].lines(), f"hosts: {hosts}"]
+    hosts = ", ".join(config.stash[selection.CHOICE].names)
+    return [*config.stash[selection.HEADER].lines(), f"hosts: {hosts}"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests with an argument `host_name` run in each chosen TFLite host."""
     if "host_name" in metafunc.fixturenames:
-        names = metafunc.config.stash[select.CHOICE].tflite or ["none"]
+        names = metafunc.config.stash[selection.CHOICE].tflite or ["none"]
         metafunc.parametrize("host_name", names, scope="session")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    select.mark_quick(items)
-    left, out = select.split(items, config.stash[select.CHOICE])
+    selection.mark_quick(items)
+    left, out = selection.split(items, config.stash[selection.CHOICE])
     if out:
         config.hook.pytest_deselected(items=out)
         items[:] = left
@@ -99,7 +99,7 @@ def book(request: pytest.FixtureRequest) -> Book:
     """Where the test records its outcome."""
     config = request.config
     return Book(
-        config.stash[select.ENTRIES],
+        config.stash[selection.ENTRIES],
         report_folder(config),
         config.getoption("--adapter"),
         request.node.user_properties,

@@ -95,6 +95,7 @@ READERS: dict[str, Reader] = {
     "CONCATENATION": _concat,
     "RESIZE_BILINEAR": _resize,
     "LSTM": _lstm,
+    "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
 
 
@@ -109,13 +110,15 @@ def graph(case: Case) -> Graph:
     for k, value in enumerate(case.inputs):
         if value is not None:
             tensors[k] = Tensor(
-                f"input_{k}", value.shape, value.dtype, value.data, variable=value.variable
-            )
+                f"input_{k}", value.shape, value.dtype, value.data, value.quantization,
+                variable=value.variable,
+            )  # fmt: skip
     present = len(tensors)
     outputs = tuple(len(case.inputs) + k for k in range(case.outputs))
     for k, tensor in enumerate(outputs):
         shape = shapes[present + k] or ()
-        tensors[tensor] = Tensor(f"output_{k}", shape, case.output_type)
+        quantization = case.output_quantization
+        tensors[tensor] = Tensor(f"output_{k}", shape, case.output_type, quantization=quantization)
     node = _node(case, outputs, tensors)
     given = [k for k, t in tensors.items() if k not in outputs and t.data is None]
     fed = tuple(k for k in given if not tensors[k].variable)
@@ -131,6 +134,10 @@ def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -
     attributes = read(case.options) if read else {}
     if form.op == "reshape" and (len(reads) < 2 or reads[1] is None):
         attributes["shape"] = tensors[outputs[0]].shape
+    if form.op == "transpose":
+        perm = tensors[1].data
+        assert perm is not None
+        attributes["perm"], reads = tuple(int(axis) for axis in perm), reads[:1]
     return Node(
         id=0,
         op=form.op,

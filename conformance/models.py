@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.cases import Case, Input
-from tflgpu_plugin.graph import NUMPY_DTYPES
+from tflgpu_plugin.graph import NUMPY_DTYPES, Quantization
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -71,6 +71,7 @@ class _Tensor:
     variable: bool = False
     signature: Shape | None = None
     computed: bool = False
+    quantization: Quantization | None = None
 
 
 @dataclass
@@ -232,6 +233,11 @@ def _single(case: Case, shapes: Sequence[Shape] | None) -> Model:
         case.op, tensors, case.options_type, case.options, version=case.version, name="output",
         shapes=shapes or [()] * case.outputs, dtypes=[case.output_type] * case.outputs,
     )  # fmt: skip
+    for k, value in zip(tensors, case.inputs, strict=True):
+        if k is not None and value is not None:
+            model.tensors[k].quantization = value.quantization
+    for k in results:
+        model.tensors[k].quantization = case.output_quantization
     model.output(*results[: VISIBLE.get(case.op)])
     return model
 
@@ -257,11 +263,20 @@ def _pack_tensor(tensor: _Tensor, buffers: list[Any]) -> Any:
     packed.hasRank, packed.isVariable = True, tensor.variable
     if tensor.signature is not None:
         packed.shapeSignature = list(tensor.signature)
+    if tensor.quantization is not None:
+        packed.quantization = _pack_quantization(tensor.quantization)
     if tensor.data is not None:
         buffer = s.BufferT()
         buffer.data = np.frombuffer(tensor.data.tobytes(), np.uint8)
         packed.buffer = len(buffers)
         buffers.append(buffer)
+    return packed
+
+
+def _pack_quantization(quantization: Quantization) -> Any:
+    packed = schema().QuantizationParametersT()
+    packed.scale, packed.zeroPoint = list(quantization.scale), list(quantization.zero_point)
+    packed.quantizedDimension = quantization.axis
     return packed
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from conformance import host, references, tolerance
-from conformance.cases import Input
+from conformance.cases import Input, listed
 from tflgpu_plugin import capability, compiler, ops
 from tflgpu_plugin.graph import Array, Graph, Node, Tensor
 from tflgpu_plugin.runtime import adapter
@@ -42,7 +41,7 @@ class NodeCase:
 
 def family_nodes(family: str) -> list[NodeCase]:
     """Node cases of one family; none when its file lists none."""
-    return list(getattr(import_module(f"conformance.cases.{family}"), "NODES", ()))
+    return listed(family, "NODES")
 
 
 def graph(case: NodeCase) -> Graph:

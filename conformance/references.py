@@ -69,4 +69,66 @@ MOVEMENT: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, perm: np.transpose(x, perm),
 }
 
-REFERENCES: dict[str, Callable[..., Any]] = {**UNARY, **BINARY, **MOVEMENT}
+
+def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
+    def reduced(x: Array, axes: Array, keep_dims: bool) -> Any:
+        where = {"axis": tuple(int(a) for a in axes.reshape(-1)), "keepdims": keep_dims}
+        return function(x, **where)
+
+    return reduced
+
+
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "reduce_sum": np.sum, "reduce_prod": np.prod, "reduce_max": np.max, "reduce_min": np.min,
+    "reduce_l1": lambda x, **w: np.sum(np.abs(x), **w),
+    "reduce_l2": lambda x, **w: np.sqrt(np.sum(x * x, **w)),
+    "reduce_sum_square": lambda x, **w: np.sum(x * x, **w),
+    "reduce_mean_square": lambda x, **w: np.mean(x * x, **w),
+    "reduce_log_sum": lambda x, **w: np.log(np.sum(x, **w)),
+    "reduce_log_sum_exp": lambda x, **w: np.log(np.sum(np.exp(x), **w)),
+}  # fmt: skip
+
+
+def _softmax(x: Array, beta: float = 1.0, axis: int = -1) -> Array:
+    e = np.exp(beta * (x - x.max(axis, keepdims=True)))
+    return np.asarray(e / e.sum(axis, keepdims=True))
+
+
+def _log_softmax(x: Array, axis: int = -1) -> Array:
+    below = x - x.max(axis, keepdims=True)
+    return np.asarray(below - np.log(np.exp(below).sum(axis, keepdims=True)))
+
+
+def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
+    a = a.swapaxes(-1, -2) if transpose_a else a
+    return np.matmul(a, b.swapaxes(-1, -2) if transpose_b else b)
+
+
+def _normalized(x: Array, scale: Array | None, bias: Array | None, axes: tuple[int, ...],
+                epsilon: float) -> Array:  # fmt: skip
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    y = (x - mean) / np.sqrt(variance + epsilon)
+    return np.asarray(y * (1 if scale is None else scale) + (0 if bias is None else bias))
+
+
+def _instance(x: Array, scale: Array | None = None, bias: Array | None = None,
+              epsilon: float = 1e-5) -> Array:  # fmt: skip
+    return _normalized(x, scale, bias, tuple(range(1, x.ndim - 1)), epsilon)
+
+
+def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis: int = -1,
+           epsilon: float = 1e-5) -> Array:  # fmt: skip
+    return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
+
+
+NORMALIZATIONS: dict[str, Callable[..., Any]] = {
+    "softmax": _softmax, "log_softmax": _log_softmax,
+    "instance_normalization": _instance, "layer_normalization": _layer,
+}  # fmt: skip
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    **NORMALIZATIONS,
+    "matmul": _matmul,
+    **UNARY, **BINARY, **MOVEMENT,
+    **{name: _reduction(function) for name, function in REDUCTIONS.items()},
+}  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance import expect, select
+from conformance import expect, selection
 from conformance import report as reports
 from conformance.book import of_item
 from conformance.record import FAIL, NOT_CONVERTIBLE, OUTCOMES, PASS, Record, from_json
@@ -53,13 +53,13 @@ class Session:
         if session.config.getoption("collectonly", False):
             return
         complete = not self._filtered()
-        self.stale = expect.stale(self.config.stash[select.ENTRIES], self.records, complete)
+        self.stale = expect.stale(self.config.stash[selection.ENTRIES], self.records, complete)
         if self.stale and self.config.getoption("strict", False) and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         folder = self.config.getoption("--report")
         if folder and self.records:
             made = reports.Report(
-                self.config.stash[select.HEADER], self.records, time.monotonic() - self.start,
+                self.config.stash[selection.HEADER], self.records, time.monotonic() - self.start,
                 [f"{e.place}: {e.what} {e.op} {e.case}" for e in self.stale],
             )  # fmt: skip
             reports.write(made, Path(str(folder)))
@@ -69,7 +69,7 @@ class Session:
         option = self.config.getoption
         return bool(
             option("keyword", "") or option("markexpr", "")
-            or self.config.stash[select.CHOICE].narrowed
+            or self.config.stash[selection.CHOICE].narrowed
             or any("::" in a or a.endswith(".py") for a in self.config.args)
         )  # fmt: skip
 

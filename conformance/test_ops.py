@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conformance import check, host, models, select
+from conformance import check, host, models, selection
 from conformance.book import Book
 from conformance.cases import Case, all_cases
 from conformance.record import NOT_CONVERTIBLE, Record
@@ -50,7 +50,7 @@ def describe(kind: str, family: str, case: Case, host_name: str) -> dict[str, An
         "family": family,
         "op": case.op,
         "case": case.name,
-        "dtype": select.dtype(case),
+        "dtype": selection.dtype(case),
         "version": case.version,
         "host": f"{host_name} {host.version(host_name)}",
     }

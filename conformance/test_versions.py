@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tflgpu_plugin.providers.tflite.ops import FORMS
 
-from conformance import check, direct, host, models, tolerance
+from conformance import check, direct, host, models, node_cases, tolerance
 from conformance.book import Book
 from conformance.cases import Case, all_cases
 from conformance.direct import graph
@@ -132,3 +132,12 @@ def test_row_is_complete(host_op: str) -> None:
     assert found >= set(row.types), f"{host_op} has cases for {found}, its row has {row.types}"
     assert row.accuracy in tolerance.CLASSES
     assert callable(row.shapes) and callable(row.lower)
+
+
+@pytest.mark.parametrize("family", ops.FAMILIES)
+def test_family_has_cases(family: str) -> None:
+    """Every op of a family is the subject of a case that must run."""
+    found = {FORMS[c.op].op for c in all_cases()[family] if not c.refused}
+    found |= {c.op for c in node_cases.family_nodes(family) if not c.refused}
+    missing = {name for name, row in ops.table().items() if row.family == family} - found
+    assert not missing, f"no case of {', '.join(sorted(missing))} in conformance/cases/{family}.py"

@@ -354,6 +354,17 @@ def test_two_of_our_delegates_in_one_interpreter(host: str) -> None:
     assert places(second) == {"d": "cpu", "sum": "gpu"}
 
 
+def test_one_delegate_twice_in_one_interpreter(host: str) -> None:
+    """The second turn finds the first's nodes taken; the report tells of both."""
+    model = small_models.two_islands()
+    made = delegate(host)
+    interpreter = hosts.interpreter(model, host, experimental_delegates=[made, made])
+    interpreter.allocate_tensors()
+    same(interpreter, model, host)
+    assert places(made) == {"p": "gpu", "q": "gpu", "d": "cpu", "sum": "gpu"}
+    assert [island.runs for island in tflgpu_plugin.report(made).islands] == [1, 1]
+
+
 def test_a_delegate_from_one_host_in_another(host: str) -> None:
     """What `tflgpu_plugin.load_delegate` makes works whatever interpreter it is given to."""
     made = hosts.module(HOSTS[0]).load_delegate("tflgpu")

@@ -99,6 +99,26 @@ i.resize_tensor_input(0, (1, 7, 5, 3)); other = load_delegate("tflgpu")
 i.allocate_tensors(); check(i, np.ones((1, 7, 5, 3), np.float32))
 assert tflgpu_plugin.report(d).count("gpu") == 3
 """,
+    "delegates that are never used are forgotten": """
+for _ in range(20):
+    load_delegate("tflgpu"); gc.collect()
+from tflgpu_plugin.providers.tflite import records
+load_delegate("tflgpu")
+assert len(records._delegates) <= 2, records._delegates
+""",
+    "a second prepare that fails leaves right answers": """
+from tflgpu_plugin.providers.tflite import delegate as door
+default = hosts.interpreter(MODEL, "{host}", "default", experimental_delegates=[load_delegate("tflgpu")])
+default.allocate_tensors(); check(default)
+def fail(*_): raise RuntimeError("no")
+door._place = fail                         # tflite-runtime prepares again beside XNNPACK
+default.resize_tensor_input(0, (1, 7, 5, 3))
+try:
+    default.allocate_tensors()
+except RuntimeError as error:
+    assert "delegate == nullptr" in str(error)     # the host's own, and it works all the same
+check(default, np.ones((1, 7, 5, 3), np.float32))
+""",
     "invoke from another thread": """
 d = load_delegate("tflgpu"); i = make(d); check(i); done = []
 t = threading.Thread(target=lambda: done.append(run(i))); t.start(); t.join()
@@ -200,7 +220,8 @@ assert resident() - before < 4 << 20, resident() - before
 # What does not depend on the host is run with one.
 ONCE = {
     "destroy of nothing", "a delegate that is never used", "many interpreters one after the other",
-    "built, run and collected on three threads", "an exception in the middle of a model",
+    "built, run and collected on three threads", "delegates that are never used are forgotten",
+    "an exception in the middle of a model",
     "os._exit", "a fork before first use", "no memory is lost",
 }  # fmt: skip
 PAIRS = [(case, h) for case in CASES for h in hosts.installed()[: 1 if case in ONCE else None]]

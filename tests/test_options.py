@@ -47,6 +47,7 @@ BAD = [
     ("adapter", ""),
     ("exclude", "['a'"),
     ("exclude", "[1]"),
+    ("exclude", "('a')"),
     ("force", "2"),
     ("capabilities", "documented-2020"),
 ]

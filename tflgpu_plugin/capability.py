@@ -7,6 +7,7 @@ row (types, constraint) and the quirk rows below (drivers on which an op is know
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin.passes.dequantize import folded
+from tflgpu_plugin.quantization import SAME_GRID, STORED, alike, quantized
 from tflgpu_plugin.target import Target
 
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
@@ -58,11 +61,14 @@ class Quirk:
 QUIRKS: list[Quirk] = []
 
 
-def support(graph: Graph, node: Node, target: Target, edition: str = "all") -> str | None:
+def support(
+    graph: Graph, node: Node, target: Target, edition: str = "all", quantized: bool = True
+) -> str | None:
     """None when `node` of `graph` can run on `target`, else a sentence that says why not.
 
     `edition` is a value of the option `capabilities`: "all", or an edition of the documentation
     ("documented", "documented-2019"), whose version ranges then hold instead of the kernels' own.
+    `quantized` is false when the user does not want 8-bit tensors on the GPU.
     """
     if node.refusal is not None:
         return node.refusal
@@ -71,7 +77,8 @@ def support(graph: Graph, node: Node, target: Target, edition: str = "all") -> s
         return f"{_name(node)} is not supported."
     return (
         _refuse_version(graph, node, edition)
-        or _refuse_types(graph, node, op.types)
+        or _refuse_types(graph, node, op.types, quantized)
+        or _refuse_grids(graph, node)
         or _refuse_shapes(graph, node, op.max_rank)
         or _refuse_by_op(graph, node, op, target)
         or next((q.reason for q in QUIRKS if q.applies(graph, node, target)), None)
@@ -101,7 +108,7 @@ def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
 
 def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
     form = node.form
-    if form is None:
+    if form is None or folded(graph, node):  # a constant is no operation
         return None
     allowed: tuple[int, int] | None = form.versions
     where = ""
@@ -111,7 +118,8 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
         if allowed is None:
             return f"{form.host_op} is not listed{where}."
     assert allowed is not None
-    if any(tensor.dtype in QUANTIZED for tensor in _values(graph, node)):
+    # Constants that were dequantized keep their quantization.
+    if any(t.dtype in QUANTIZED or t.quantization is not None for t in _values(graph, node)):
         first, last = form.documented.get("quantized", allowed)
         allowed = (min(first, allowed[0]), max(last, allowed[1]))
     if allowed[0] <= node.version <= allowed[1]:
@@ -121,15 +129,50 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
     return f"This is version {node.version} of {form.host_op}. {span} supported{where}."
 
 
-def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...]) -> str | None:
+def _refuse_types(
+    graph: Graph, node: Node, types: tuple[str, ...], quantized: bool
+) -> str | None:
     for tensor in _values(graph, node):
+        held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
+        if tensor.dtype in STORED and "f32" in types and not folded(graph, node):
+            if reason := _refuse_quantized(tensor, quantized):
+                return f"{held}{reason}"
+            continue
         if tensor.dtype in types:
             continue
-        held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
-        if tensor.dtype in QUANTIZED:
-            return f"{held}; quantized tensors are not supported yet."
+        if tensor.dtype in QUANTIZED and "f32" in types:
+            return f"{held}; quantized tensors must be int8 or uint8."
         wanted = " or ".join(TYPE_NAMES.get(name, name) for name in types)
         return f"{held}; {_name(node)} is supported for {wanted}."
+    return None
+
+
+def _refuse_quantized(tensor: Tensor, wanted: bool) -> str | None:
+    """The end of a sentence about an 8-bit tensor."""
+    if not wanted:
+        return " and the option enable_quantized_inference is off."
+    if tensor.quantization is None:
+        return " that are not quantized: it has no scale."
+    if tensor.data is None and len(tensor.quantization.scale) > 1:
+        return " computed at run time with a scale per channel; only constants may have that."
+    if not all(0.0 < scale < math.inf for scale in tensor.quantization.scale):
+        return f" with the scale {tensor.quantization.scale[0]}, which must be positive."
+    return None
+
+
+def _refuse_grids(graph: Graph, node: Node) -> str | None:
+    """Hosts compute these ops on the stored numbers, so both sides must mean the same by them."""
+    if node.op not in SAME_GRID:
+        return None
+    result = graph.tensors[node.outputs[0]]
+    if node.op == "concat" and result.dtype == "u8":
+        return None  # hosts rescale these
+    for tensor in _values(graph, node) if quantized(result) else ():
+        if tensor.quantization is not None and not alike(tensor, result):
+            return (
+                f"Tensors {tensor.name!r} and {result.name!r} are quantized differently, which "
+                f"{_name(node)} does not provide for."
+            )
     return None
 
 

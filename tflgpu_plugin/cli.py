@@ -5,8 +5,10 @@ Exit status: 0 for yes, 1 for no (no adapter, no agreement), 2 for input that ca
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -32,6 +34,9 @@ class Sentence(click.ClickException):
 @click.version_option(package_name="tflgpu-plugin")
 def main() -> None:
     """A GPU for TensorFlow Lite: load_delegate("tflgpu")."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a sign that a table has
+            stream.reconfigure(errors="replace")
     # Without it Mesa complains on stderr about each adapter on machines that have no desktop.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 

@@ -213,7 +213,8 @@ class _Assembly:
                 parameters[f"channels_{operand.name}"] = self._channels(source)
         gx, gy, gz = launch.grid
         parameters |= {"folded": folded, "grid_x": gx, "grid_y": gy, "grid_total": gx * gy * gz}
-        parameters |= dict(launch.parameters)
+        # In one order, so that launches that differ in nothing else share a pipeline.
+        parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)
         operands = [operand for operand, _ in launch.operands]
         wgsl = kernels.render(launch.kernel, operands, parameters, launch.posts, launch.variant)

@@ -17,14 +17,18 @@ from tflgpu_plugin import capability, compiler, native, partition
 from tflgpu_plugin.graph import Array, Graph, Shape
 from tflgpu_plugin.lowering import Refused
 from tflgpu_plugin.options import Options
+from tflgpu_plugin.passes.dequantize import folded, widen
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
-from tflgpu_plugin.runtime.program import Instance, PipelineError, Program, shared
+from tflgpu_plugin.runtime.pipelines import PipelineError
+from tflgpu_plugin.runtime.program import Instance, Program, shared
 
 __all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter", "claim"]
 
 Grouping = Callable[[Sequence[int]], list[list[int]]]
 Extraction = Callable[[Graph, Collection[int]], Graph]
+
+SHARED = "A node on the CPU reads this constant; nodes on the GPU have a copy of their own."
 
 _numbers = itertools.count(1)
 
@@ -67,6 +71,7 @@ class Island:
         """An instance of this island as its provider has read it again for other shapes; weights
         are shared. Raises BuildError with a sentence.
         """
+        graph = widen(graph)  # of nodes that were claimed: what the user did not want is not here
         for node in graph.nodes:
             if reason := capability.support(graph, node, self.device.target):
                 raise BuildError((node.id,), reason)
@@ -88,7 +93,8 @@ class Island:
         try:
             return Instance(shared(plan, device, warm, sibling))
         except PipelineError as error:
-            nodes = {n for d in plan.dispatches if d.pipeline == error.pipeline for n in d.nodes}
+            index = plan.pipelines.index(error.pipeline)
+            nodes = {n for d in plan.dispatches if d.pipeline == index for n in d.nodes}
             raise BuildError(sorted(nodes) or self.nodes, str(error)) from error
         except native.NativeError as error:
             raise BuildError(
@@ -121,6 +127,7 @@ def claim(
     NoAdapter with a sentence when no adapter can be used.
     """
     options = options or Options()
+    graph = widen(graph, options.quantized)
     device = adapter.open_device(adapter.select(options.adapter))
     refusals = _together(graph, _refusals(graph, options, device))
     built: dict[tuple[int, ...], Island] = {}
@@ -141,19 +148,27 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
     for node in graph.nodes:
         if {node.name, node.host_op} & set(options.exclude) or str(node.id) in options.exclude:
             found[node.id] = f"{node.host_op or node.op} is left out by the option exclude."
-        elif reason := capability.support(graph, node, device.target, options.capabilities):
+        elif reason := capability.support(
+            graph, node, device.target, options.capabilities, options.quantized
+        ):
             found[node.id] = reason
     return found
 
 
 def _together(graph: Graph, found: dict[int, str]) -> dict[int, str]:
-    """Also every node that shares a source with one of these, for the same reason."""
+    """Also every node that shares a source with one of these, for the same reason, and every
+    dequantized constant that the CPU needs.
+    """
     sources = {s: found[node.id] for node in graph.nodes if node.id in found for s in node.sources}
     whole = dict(found)
     for node in graph.nodes:
         reason = next((sources[source] for source in node.sources if source in sources), None)
         if reason is not None:
             whole.setdefault(node.id, reason)
+    needed = {t for node in graph.nodes if node.id in whole for t in node.reads}
+    for node in graph.nodes:
+        if folded(graph, node) and needed.intersection(node.outputs):
+            whole.setdefault(node.id, SHARED)
     return whole
 
 

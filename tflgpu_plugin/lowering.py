@@ -187,13 +187,13 @@ class Lowering:
     def _fuse(
         self, post: Post, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]
     ) -> kernels.FusedPost:
+        fields = tuple(f"post{k}_{i}" for i in range(len(post.parameters)))
         if post.tensor is None:
-            fields = tuple(f"post{k}_{i}" for i in range(len(post.parameters)))
             return kernels.FusedPost(post.op, fields=fields)
         name = f"fused{k}"
         operands.append((kernels.Operand(name), self.stored(post.tensor)))
         return kernels.FusedPost(
-            post.op, name, spread(self.graph, post.tensor, node.outputs[0]) or "same"
+            post.op, name, spread(self.graph, post.tensor, node.outputs[0]) or "same", fields
         )
 
 

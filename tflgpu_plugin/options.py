@@ -126,7 +126,7 @@ def _names(text: str) -> tuple[str, ...]:
             found = ast.literal_eval(text)
         except SyntaxError as error:
             raise ValueError(text) from error
-        if not all(isinstance(name, str) for name in found):
+        if not isinstance(found, (list, tuple)) or not all(isinstance(n, str) for n in found):
             raise ValueError(text)
         return tuple(found)
     return tuple(name.strip() for name in text.split(",") if name.strip())
@@ -163,8 +163,9 @@ TABLE: tuple[Option, ...] = (
            "The documented flags. 2 and 4 name backends that this plugin does not have.",
            _flags, documented=True, effective=False),
     Option("enable_quantized_inference", "True or 1, False or 0",
-           "Take quantized models; overrides flag 1. Quantized tensors are not supported yet.",
-           _boolean, documented=True, effective=False),
+           "Take quantized models (on unless flag 1 is cleared, which this overrides): computed as "
+           "float32 on the grids of the model's tensors.",
+           _boolean, documented=True),
     Option("max_delegated_partitions", "a whole number (0 and below mean 1)",
            "Delegate only the largest N partitions. Unset means all of them, and 1 with the "
            "documented editions.",

@@ -60,9 +60,9 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
     states = tuple(pair for pair in graph.states if pair[1] in made)
     kept = {before for before, _ in states}
     read = {t for node in chosen for t in node.reads}
-    elsewhere = {t for node in graph.nodes if node.id not in ids for t in node.reads} | set(
-        graph.outputs
-    )
+    # What is a constant besides being written has a copy wherever it is read.
+    others = (t for node in graph.nodes if node.id not in ids for t in node.reads)
+    elsewhere = {t for t in others if graph.tensors[t].data is None} | set(graph.outputs)
     inputs = sorted(t for t in read - made - kept if graph.tensors[t].data is None)
     outputs = sorted(t for t in made if t in elsewhere)
     used = read | made | kept

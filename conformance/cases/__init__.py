@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflgpu_plugin.graph import Quantization
 from tflgpu_plugin.ops import FAMILIES
 
 
@@ -32,6 +33,7 @@ class Input:
     low: float = -1.0
     high: float = 1.0
     variable: bool = False
+    quantization: Quantization | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Case:
     outputs: int = 1
     output_type: str = "f32"
     refused: bool = False
+    output_quantization: Quantization | None = None
 
 
 def seeded(*shape: int, seed: int = 1, scale: float = 1.0) -> npt.NDArray[np.float32]:
@@ -66,6 +69,18 @@ def constant(array: Any, dtype: str = "f32") -> Input:
     return Input(data.shape, dtype, data)
 
 
+def listed(family: str, name: str) -> list[Any]:
+    """The list `name` in a family's file; empty when there is no such list or file, which is for
+    `test_versions` to tell."""
+    try:
+        module = import_module(f"{__name__}.{family}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{family}":
+            raise
+        return []
+    return list(getattr(module, name, ()))
+
+
 def all_cases() -> dict[str, list[Case]]:
-    """Cases by family; every family module has a list `CASES`."""
-    return {family: list(import_module(f"conformance.cases.{family}").CASES) for family in FAMILIES}
+    """Cases by family; every family module has a list `CASES` or `NODES`."""
+    return {family: listed(family, "CASES") for family in FAMILIES}

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from conformance.cases import Case, Input, constant
+from conformance.node_cases import NodeCase
 
 
 def mean(
@@ -84,3 +87,39 @@ CASES = [
         refused=True,
     ),
 ]
+
+
+def reduction(op: str, name: str, shape: tuple[int, ...], axes: tuple[int, ...],
+              keep: bool = False, low: float = -1.5, high: float = 1.5) -> NodeCase:  # fmt: skip
+    """A node case with constant axes."""
+    terms = int(np.prod([shape[axis] for axis in axes], dtype=np.int64))
+    return NodeCase(name, op, (Input(shape, low=low, high=high), constant(axes, "i32")),
+                    {"keep_dims": keep}, terms=terms)  # fmt: skip
+
+
+SUMS = ("reduce_sum", "reduce_l1", "reduce_l2", "reduce_sum_square", "reduce_mean_square")
+ENDS = ("reduce_max", "reduce_min")
+NODES = [
+    *(
+        case
+        for op in (*SUMS, *ENDS, "reduce_prod")
+        for case in (
+            reduction(op, "image", (2, 3, 5, 6), (1, 2), True),
+            reduction(op, "channels", (2, 3, 5, 6), (3,)),
+            reduction(op, "rank_5", (2, 3, 2, 2, 5), (0, 2, 4)),
+            reduction(op, "all", (3, 7), (0, 1)),
+        )
+    ),
+    *(reduction(op, "long", (1, 300, 3, 3), (1,)) for op in (*SUMS, *ENDS)),
+    *(reduction("reduce_log_sum_exp", name, (2, 3, 5, 6), axes, keep, low, high)
+      for name, axes, keep, low, high in (
+          ("image", (1, 2), True, -2, 2), ("channels", (3,), False, -2, 2),
+          ("large", (1,), False, 90, 99), ("all", (0, 1, 2, 3), False, -99, -90))),
+    NodeCase("infinite", "reduce_log_sum_exp", (constant(np.array([[-np.inf, -np.inf], [1, np.inf],
+             [0, -np.inf]])), constant((1,), "i32")), {"keep_dims": False}),
+    reduction("reduce_log_sum", "image", (2, 3, 5, 6), (1, 2), low=0.1),
+    *(NodeCase("special", op, (constant(np.array([[1, np.inf, 3, -np.inf], [2, 1, np.nan, 2]])),
+               constant((1,), "i32")), {"keep_dims": False}) for op in ENDS),
+    NodeCase("infinite", "reduce_max", (constant(np.full((2, 3), -np.inf)), constant((1,), "i32")),
+             {"keep_dims": True}),
+]  # fmt: skip

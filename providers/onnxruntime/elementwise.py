@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ def unary(op: str, **attributes: tuple[str, float]) -> Row:
     """A row of one input; `attributes` maps the op's names to the node's name and default."""
 
     def row(e: Expansion) -> int:
-        given = {name: e.float(*source) for name, source in attributes.items()}
+        given: dict[str, Any] = {name: e.number(*source) for name, source in attributes.items()}
         return e.add(op, e.x(), **given)
 
     return row
@@ -53,7 +54,7 @@ def average(e: Expansion) -> int:
 def clip(e: Expansion) -> int:
     """Clip; the usual bounds are ops of their own."""
     if e.version < 11:
-        low, high = e.float("min", -inf), e.float("max", inf)
+        low, high = e.number("min", -inf), e.number("max", inf)
     else:
         bounds = (e.optional(1, "The lower bound"), e.optional(2, "The upper bound"))
         low, high = (
@@ -77,12 +78,12 @@ def softmax(e: Expansion) -> int:
     x = e.x()
     shape = e.shape(x)
     if e.version < 13:
-        axis = e.axis(e.int("axis", 1), len(shape))
+        axis = e.axis(e.integer("axis", 1), len(shape))
         rows = int(np.prod(shape[:axis], dtype=np.int64))
         flat = x if axis == len(shape) - 1 else e.reshape(x, (rows, -1))
         y = e.add("softmax", flat, beta=1.0)
         return y if flat == x else e.reshape(y, shape)
-    axis = e.axis(e.int("axis", -1), len(shape))
+    axis = e.axis(e.integer("axis", -1), len(shape))
     order = [k for k in range(len(shape)) if k != axis] + [axis]
     y = e.add("softmax", e.transpose(x, order), beta=1.0)
     return e.transpose(y, np.argsort(order).tolist())
@@ -92,15 +93,15 @@ def reduction(op: str, axes_are_input_since: int = 18) -> Row:
     """A reduction over some axes, or over all."""
 
     def row(e: Expansion) -> int:
-        x, given = e.x(), e.ints("axes")
+        x, given = e.x(), e.integers("axes")
         rank = e.rank(x)
         if e.version >= axes_are_input_since:
             value = e.optional(1, "axes")
             given = None if value is None else tuple(int(axis) for axis in value.reshape(-1))
-        if not given and e.int("noop_with_empty_axes"):
+        if not given and e.integer("noop_with_empty_axes"):
             return x
         axes = sorted({e.axis(axis, rank) for axis in given or range(rank)})
-        return e.add(op, x, e.index(axes), keep_dims=bool(e.int("keepdims", 1)))
+        return e.add(op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)))
 
     return row
 
@@ -120,10 +121,10 @@ def pool_all(op: str) -> Row:
 def cast(e: Expansion) -> int:
     """Between float32 and bool (which is held as 0.0 and 1.0), and to the same type."""
     names = {1: "f32", 9: "bool"}
-    x, wanted = e.x(), names.get(e.int("to"))
+    x, wanted = e.x(), names.get(e.integer("to"))
     held = e.tensors.table[x].dtype
     if wanted is None or held not in names.values():
-        raise Unreadable(f"Casting {held} to element type {e.int('to')} is not supported.")
+        raise Unreadable(f"Casting {held} to element type {e.integer('to')} is not supported.")
     if (held, wanted) == ("f32", "bool"):
         return e.add("not_equal", x, e.const(0.0), dtype="bool")
     return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
@@ -135,13 +136,15 @@ def gelu(e: Expansion) -> int:
 
 def infinite(e: Expansion) -> int:
     """IsInf, for one sign or both."""
-    signs = {n: float(e.int(f"detect_{n}", 1)) for n in ("negative", "positive")}
+    signs: dict[str, Any] = {
+        n: float(e.integer(f"detect_{n}", 1)) for n in ("negative", "positive")
+    }
     return e.add("is_infinite", e.x(), dtype="bool", **signs)
 
 
 def modulo(e: Expansion) -> int:
     """The remainder with the sign of the dividend (fmod); the other is for integers."""
-    if not e.int("fmod"):
+    if not e.integer("fmod"):
         raise Unreadable("Mod of integers is not supported.")
     return e.add("fmod", e.x(0), e.x(1))
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import atexit
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from tflgpu_plugin.providers.tflite import messages
 
 from tflgpu_plugin import engine, native
@@ -189,7 +190,8 @@ def _placed(
     inputs = ports
     if dynamic:
         inputs += tuple(name for name in grouping.inputs(hosts) if name not in ports)
-    handle = _create(island.number, sorted(hosts), inputs, len(ports), outputs)
+    guards = {name: taken.values[name].data for name in grouping.guards(hosts)}
+    handle = _create(island.number, sorted(hosts), inputs, len(ports), outputs, guards)
     part = taken.part(hosts, outputs) if dynamic else None
     shapes = [_shape(reading, name) for name in inputs]
     _add(handle, shapes, island.instance)
@@ -208,19 +210,31 @@ def _shape(reading: Reading, name: str) -> Shape:
 
 
 def _create(
-    number: int, nodes: Sequence[int], inputs: Sequence[str], ports: int, outputs: Sequence[str]
+    number: int,
+    nodes: Sequence[int],
+    inputs: Sequence[str],
+    ports: int,
+    outputs: Sequence[str],
+    guards: Mapping[str, Any],
 ) -> Any:
     ffi = native.ffi
+    keep: list[Any] = []
+
+    def array(kind: str, values: Any) -> Any:
+        keep.append(ffi.new(f"{kind}[]", values or 1))
+        return keep[-1]
+
+    def texts(names: Iterable[str]) -> Any:
+        return array("char *", [array("char", name.encode()) for name in names])
+
     spec = ffi.new("tg_ort_island_spec *")
-    ids = ffi.new("uint64_t[]", list(nodes))
-    texts = {
-        name: [ffi.new("char[]", n.encode()) for n in names]
-        for name, names in (("inputs", inputs), ("outputs", outputs))
-    }
-    arrays = {name: ffi.new("char *[]", made) for name, made in texts.items()}
-    spec.number, spec.nodes, spec.node_count = number, ids, len(ids)
-    spec.inputs, spec.input_count, spec.port_count = arrays["inputs"], len(inputs), ports
-    spec.outputs, spec.output_count = arrays["outputs"], len(outputs)
+    spec.number, spec.nodes, spec.node_count = number, array("uint64_t", list(nodes)), len(nodes)
+    spec.inputs, spec.input_count, spec.port_count = texts(inputs), len(inputs), ports
+    spec.outputs, spec.output_count = texts(outputs), len(outputs)
+    held = [np.ascontiguousarray(data) for data in guards.values()]
+    spec.guards, spec.guard_count = texts(guards), len(guards)
+    spec.guard_data = array("void *", [ffi.cast("void *", data.ctypes.data) for data in held])
+    spec.guard_bytes = array("uint64_t", [data.nbytes for data in held])
     made = native.call(native.lib.tg_ort_island_create, spec)
     return ffi.gc(made, native.lib.tg_ort_island_release)
 

@@ -105,13 +105,13 @@ class Expansion:
         """Like `value`, None when the input is absent."""
         return self.value(position, what) if self.has(position) else None
 
-    def int(self, name: str, default: int = 0) -> int:
+    def integer(self, name: str, default: int = 0) -> int:
         return int(self.host.attributes.get(name, default))
 
-    def float(self, name: str, default: float) -> float:
+    def number(self, name: str, default: float) -> float:
         return float(self.host.attributes.get(name, default))
 
-    def ints(self, name: str) -> tuple[int, ...] | None:
+    def integers(self, name: str) -> tuple[int, ...] | None:
         found = self.host.attributes.get(name)
         return None if found is None else tuple(int(n) for n in found)
 
@@ -135,7 +135,7 @@ class Expansion:
 
     # ---- writing ------------------------------------------------------------------------------
 
-    def const(self, data: Array | Sequence[Any], dtype: Any = None) -> int:
+    def const(self, data: Array | Sequence[Any] | float, dtype: Any = None) -> int:
         """A constant tensor; indices are "i32", values "f32"."""
         array = np.asarray(data, dtype or np.float32)
         key = (array.dtype.str, array.shape, array.tobytes())

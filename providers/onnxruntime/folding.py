@@ -28,6 +28,7 @@ def evaluate(
     if node.domain not in DEFAULT_DOMAINS:
         return None
     try:
+        found: Array | list[Array] | None
         if node.op in ("Shape", "Size"):
             found = _of_shape(node, shapes[0] if shapes else None)
         elif node.op in _TABLE and _are_known(node, inputs):
@@ -92,14 +93,14 @@ def _concat(inputs: Inputs, attributes: Attributes, version: int) -> Array:
 def _slice(inputs: Inputs, attributes: Attributes, version: int) -> Array:
     data = _need(inputs[0])
     if version < 10:
-        starts, ends = attributes["starts"], attributes["ends"]
-        axes, steps = attributes.get("axes", range(len(starts))), [1] * len(starts)
+        names = ("starts", "ends", "axes", "steps")
+        given = [None if n not in attributes else list(attributes[n]) for n in names]
     else:
-        given = [None if array is None else array.reshape(-1) for array in inputs[1:]]
+        given = [None if array is None else array.reshape(-1).tolist() for array in inputs[1:]]
         given += [None] * (4 - len(given))
-        starts, ends = given[0], given[1]
-        axes = range(len(starts)) if given[2] is None else given[2]
-        steps = [1] * len(starts) if given[3] is None else given[3]
+    starts, ends = given[0] or [], given[1] or []
+    axes = list(range(len(starts))) if given[2] is None else given[2]
+    steps = [1] * len(starts) if given[3] is None else given[3]
     index = [slice(None)] * data.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         bound = int(end)
@@ -123,8 +124,9 @@ def _reshape(inputs: Inputs, attributes: Attributes, version: int) -> Array:
 def _divide(a: Array, b: Array) -> Array:
     """Integers are divided towards zero, as the host does."""
     if a.dtype.kind == "f":
-        return a / b
-    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+        return np.asarray(a / b)
+    quotient = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+    return np.asarray(quotient, a.dtype)
 
 
 def _constant_of_shape(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:

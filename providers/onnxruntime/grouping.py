@@ -76,6 +76,11 @@ class Grouping:
             if self._writer.get(name) not in hosts and self.snapshot.values[name].data is None
         )
 
+    def guards(self, hosts: Collection[int]) -> tuple[str, ...]:
+        """Defaults of the model's inputs that these nodes were read with, as constants."""
+        read = [name for node in self.snapshot.nodes if node.id in hosts for name in node.reads]
+        return tuple(name for name in dict.fromkeys(read) if self.snapshot.values[name].default)
+
     def _convex(self, supported: set[int]) -> list[set[int]]:
         """Islands of the host's nodes, made again until shape arithmetic is where it can be."""
         while True:

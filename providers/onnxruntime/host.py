@@ -70,7 +70,7 @@ class Host:
         found = self.get(function, subject, "const char *")
         return self.ffi.string(found).decode(errors="replace") if found else ""
 
-    def list(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
+    def handles(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
         """The handles that a pair of functions gives; NULL ones are kept."""
         length = self.get(count, subject, "size_t")
         out = self.ffi.new(f"const {kind} *[]", max(1, length))
@@ -81,9 +81,9 @@ class Host:
         """A node's attributes as Python values (int, float, str, tuples, arrays); graphs and lists
         of texts are left out."""
         api = self.api
-        handles = self.list(api.get_attribute_count, api.get_attributes, node, "tgo_attribute")
-        found = ((self.text(api.get_attribute_name, h), self._attribute(h)) for h in handles if h)
-        return {name: value for name, value in found if value is not None}
+        found = self.handles(api.get_attribute_count, api.get_attributes, node, "tgo_attribute")
+        pairs = ((self.text(api.get_attribute_name, h), self._attribute(h)) for h in found if h)
+        return {name: value for name, value in pairs if value is not None}
 
     def _attribute(self, handle: Any) -> Any:
         try:

@@ -14,15 +14,15 @@ def gemm(e: Expansion) -> int:
     a, b = e.x(0), e.x(1)
     if e.rank(a) != 2 or e.rank(b) != 2:
         raise Unreadable("Gemm takes matrices.")
-    alpha, beta = e.float("alpha", 1.0), e.float("beta", 1.0)
-    if e.int("transA"):
+    alpha, beta = e.number("alpha", 1.0), e.number("beta", 1.0)
+    if e.integer("transA"):
         a = e.transpose(a, (1, 0))
     c = e.x(2) if e.has(2) and beta else None
     if e.constant(b) is None:
-        y = e.add("matmul", a, b, transpose_a=False, transpose_b=bool(e.int("transB")))
+        y = e.add("matmul", a, b, transpose_a=False, transpose_b=bool(e.integer("transB")))
         y = y if alpha == 1 else e.add("mul", y, e.const(alpha))
         return y if c is None else e.add("add", y, _scaled(e, c, beta))
-    straight = bool(e.int("transB"))
+    straight = bool(e.integer("transB"))
     weights = e.derived(
         b, "gemm", straight, alpha, make=lambda data: _gemm_weights(data, straight, alpha)
     )
@@ -81,13 +81,13 @@ def _vector_product(e: Expansion, a: int, b: int) -> int:
 def batch_normalization(e: Expansion) -> int:
     """Inference: x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s."""
     x = e.x()
-    if e.int("training_mode") or any(e.wants(k) for k in range(1, len(e.host.outputs))):
+    if e.integer("training_mode") or any(e.wants(k) for k in range(1, len(e.host.outputs))):
         raise Unreadable("BatchNormalization in training mode is not supported.")
     scale, bias, mean, variance = (
         e.value(k, name).astype(np.float64)
         for k, name in enumerate(("The scale", "The bias", "The mean", "The variance"), 1)
     )
-    factor = scale / np.sqrt(variance + e.float("epsilon", 1e-5))
+    factor = scale / np.sqrt(variance + e.number("epsilon", 1e-5))
     shape = (-1, *(1,) * (e.rank(x) - 2))
     y = e.add("mul", x, e.const(factor.reshape(shape)))
     return e.add("add", y, e.const((bias - mean * factor).reshape(shape)))

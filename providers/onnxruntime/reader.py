@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
@@ -60,6 +61,14 @@ class _Reader:
     nodes: list[Node] = field(default_factory=list)
     arithmetic: set[int] = field(default_factory=set)
     contradictions: int = 0
+
+    def __post_init__(self) -> None:
+        self._dequantized = {
+            name
+            for node in self.snapshot.nodes
+            if node.op == "DequantizeLinear" and self.snapshot.values[node.reads[0]].data is None
+            for name in node.writes
+        }
 
     def visit(self, host: HostNode) -> None:
         """Add one node, in one of three ways: its result is known, it has kernels, or it is
@@ -115,10 +124,15 @@ class _Reader:
             )
         if host.implicit:
             raise Unreadable(f"{host.title} with a body is not supported.")
+        if self._dequantized.intersection(host.reads):
+            raise Unreadable(
+                "Its input comes from a DequantizeLinear: onnxruntime runs both as one integer "
+                "operator on the CPU."
+            )
         assert form.attributes is not None
         expansion = Expansion(host, self.tensors, inputs)
-        made = form.attributes(expansion)
-        outputs = _fresh(expansion, list(made) if isinstance(made, list | tuple) else [made])
+        made: Any = form.attributes(expansion)
+        outputs = _fresh(expansion, made if isinstance(made, list) else [made])
         named = [(name, t) for name, t in zip(host.outputs, outputs, strict=False) if name]
         if len(named) < len(host.writes):
             raise Unreadable(f"{len(host.writes)} outputs of {host.title} are not supported.")
@@ -134,6 +148,8 @@ class _Reader:
         """The host's own shapes, where it knows them, must be those that were worked out."""
         for name, tensor in named:
             told, found = self.snapshot.values[name].shape, self.tensors.table[tensor].shape
+            if 0 in found:
+                raise Unreadable(f"Tensor {name!r} has no elements, its shape being {list(found)}.")
             if told is None:
                 continue
             fits = len(told) == len(found) and all(
@@ -147,7 +163,7 @@ class _Reader:
                 )
 
     def _append(self, host: HostNode, expansion: Expansion) -> None:
-        common = {
+        common: dict[str, Any] = {
             "name": host.name or next(iter(host.writes), ""),
             "host_op": host.title,
             "version": host.version,

@@ -26,7 +26,7 @@ def dropout(e: Expansion) -> int:
 def reshape(e: Expansion) -> int:
     """0 keeps an extent unless allowzero is set."""
     shape, wanted = e.shape(e.x()), [int(n) for n in e.value(1, "The shape").reshape(-1)]
-    if not e.int("allowzero"):
+    if not e.integer("allowzero"):
         if any(n == 0 and k >= len(shape) for k, n in enumerate(wanted)):
             raise Unreadable(f"Shape {wanted} keeps an extent that {list(shape)} does not have.")
         wanted = [shape[k] if n == 0 else n for k, n in enumerate(wanted)]
@@ -35,7 +35,7 @@ def reshape(e: Expansion) -> int:
 
 def flatten(e: Expansion) -> int:
     shape = e.shape(e.x())
-    axis = e.int("axis", 1)
+    axis = e.integer("axis", 1)
     axis += len(shape) if axis < 0 else 0
     rows = int(np.prod(shape[:axis], dtype=np.int64))
     return e.reshape(e.x(), (rows, int(np.prod(shape[axis:], dtype=np.int64))))
@@ -44,7 +44,7 @@ def flatten(e: Expansion) -> int:
 def _axes(e: Expansion, since: int) -> tuple[int, ...] | None:
     """Axes as the second input from opset `since` on, before that as an attribute."""
     if e.version < since:
-        return e.ints("axes")
+        return e.integers("axes")
     given = e.optional(1, "axes")
     return None if given is None else tuple(int(axis) for axis in given.reshape(-1))
 
@@ -71,7 +71,7 @@ def unsqueeze(e: Expansion) -> int:
 
 def transpose(e: Expansion) -> int:
     rank = e.rank(e.x())
-    perm = e.ints("perm") or tuple(range(rank))[::-1]
+    perm = e.integers("perm") or tuple(range(rank))[::-1]
     if sorted(perm) != list(range(rank)):
         raise Unreadable(f"perm {list(perm)} does not order {rank} axes.")
     return e.add("transpose", e.x(), perm=perm)
@@ -79,7 +79,7 @@ def transpose(e: Expansion) -> int:
 
 def concat(e: Expansion) -> int:
     given = [e.x(k) for k in range(len(e.inputs))]
-    axis = e.axis(e.int("axis"), e.rank(given[0]))
+    axis = e.axis(e.integer("axis"), e.rank(given[0]))
     return e.add("concat", *given, axis=axis, activation="none")
 
 
@@ -102,8 +102,8 @@ def slices(e: Expansion) -> int:
     x = e.x()
     rank = e.rank(x)
     if e.version < 10:
-        starts, ends = e.ints("starts") or (), e.ints("ends") or ()
-        axes, steps = e.ints("axes"), None
+        starts, ends = e.integers("starts") or (), e.integers("ends") or ()
+        axes, steps = e.integers("axes"), None
     else:
         starts, ends = (_ints(e, k, w) or () for k, w in ((1, "starts"), (2, "ends")))
         axes, steps = _ints(e, 3, "axes"), _ints(e, 4, "steps")
@@ -130,8 +130,8 @@ def split(e: Expansion) -> list[int]:
     """Parts of given or of equal extents, each a slice."""
     x, count = e.x(), len(e.host.outputs)
     shape = e.shape(x)
-    axis = e.axis(e.int("axis"), len(shape))
-    sizes = e.ints("split") if e.version < 13 else _ints(e, 1, "split")
+    axis = e.axis(e.integer("axis"), len(shape))
+    sizes = e.integers("split") if e.version < 13 else _ints(e, 1, "split")
     if sizes is None:
         part = -(-shape[axis] // count)
         sizes = tuple(max(0, min(part, shape[axis] - k * part)) for k in range(count))
@@ -154,7 +154,7 @@ def pad(e: Expansion) -> int:
     x = e.x()
     rank = e.rank(x)
     if e.version < 11:
-        amounts, value = e.ints("pads") or (), e.float("value", 0.0)
+        amounts, value = e.integers("pads") or (), e.number("value", 0.0)
     else:
         amounts = _ints(e, 1, "pads") or ()
         given = e.optional(2, "The value")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tflgpu_plugin.graph import Array, Shape
+from tflgpu_plugin.graph import Array
 
 from .host import DTYPES, STRING, TENSOR, Host
 
@@ -24,20 +24,14 @@ ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
 class Value:
     """An edge. `shape` holds a name for an extent that is not known (one of its own where the model
     gives none); None means that not even the rank is known. `dtype` is "" for what is no tensor.
+    With `default`, an input of the model has this data unless the user gives other.
     """
 
     name: str
     dtype: str
     shape: tuple[Extent, ...] | None
     data: Array | None = None
-
-    @property
-    def static(self) -> Shape | None:
-        """The shape when every extent is a number."""
-        shape = self.shape
-        if shape is None or not all(isinstance(extent, int) for extent in shape):
-            return None
-        return tuple(int(extent) for extent in shape)
+    default: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,9 +96,11 @@ def take(host: Host, graph: Any) -> Snapshot:
     reader = _Reader(host)
     api = host.api
     nodes = [
-        reader.node(h) for h in host.list(api.get_node_count, api.get_nodes, graph, "tgo_node")
+        reader.node(h) for h in host.handles(api.get_node_count, api.get_nodes, graph, "tgo_node")
     ]
-    outputs = host.list(api.get_graph_output_count, api.get_graph_outputs, graph, "tgo_value_info")
+    outputs = host.handles(
+        api.get_graph_output_count, api.get_graph_outputs, graph, "tgo_value_info"
+    )
     names = tuple(reader.value(handle) for handle in outputs)
     return Snapshot(tuple(nodes), reader.values, tuple(name for name in names if name is not None))
 
@@ -118,7 +114,7 @@ class _Reader:
 
     def node(self, handle: Any) -> HostNode:
         host, api = self.host, self.host.api
-        implicit = host.list(
+        implicit = host.handles(
             api.get_implicit_input_count, api.get_implicit_inputs, handle, "tgo_value_info"
         )
         return HostNode(
@@ -134,7 +130,7 @@ class _Reader:
         )
 
     def _names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:
-        handles = self.host.list(count, function, handle, "tgo_value_info")
+        handles = self.host.handles(count, function, handle, "tgo_value_info")
         return tuple(self.value(value) for value in handles)
 
     def value(self, handle: Any) -> str | None:
@@ -151,8 +147,8 @@ class _Reader:
 
     def _read(self, name: str, handle: Any) -> Value:
         host, api = self.host, self.host.api
-        data = None
-        if host.get(api.is_constant, handle, "_Bool"):
+        data, default = None, bool(host.get(api.is_optional_input, handle, "_Bool"))
+        if default or host.get(api.is_constant, handle, "_Bool"):
             tensor = host.get(api.get_initializer, handle, "const tgo_value *")
             data = host.data(tensor) if tensor else None
         kind = host.get(api.get_type, handle, "const tgo_type *")
@@ -162,14 +158,14 @@ class _Reader:
         element = host.get(api.get_element_kind, info, "int")
         dtype = DTYPES.get(element, "string" if element == STRING else f"type {element}")
         if not api.has_shape(info):
-            return Value(name, dtype, None if data is None else data.shape, data)
-        return Value(name, dtype, self._shape(name, info), data)
+            return Value(name, dtype, None if data is None else data.shape, data, default)
+        return Value(name, dtype, self._shape(name, info), data, default)
 
     def _shape(self, name: str, info: Any) -> tuple[Extent, ...]:
         dims = list(self.host.dims(info))
         if min(dims, default=0) >= 0:
             return tuple(dims)
-        symbols = self.host.symbols(info)
+        symbols: list[str] = self.host.symbols(info)
         return tuple(
             extent if extent >= 0 else _symbol(symbol, name, axis)
             for axis, (extent, symbol) in enumerate(zip(dims, symbols, strict=True))

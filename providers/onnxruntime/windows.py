@@ -7,7 +7,7 @@ operator documentation (Conv-22, ConvTranspose-22, AveragePool-22, MaxPool-22).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .expansion import Expansion, Unreadable
 
@@ -30,7 +30,7 @@ class Window(NamedTuple):
 def _window(e: Expansion, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
     """The node's window over an input of these spatial extents."""
     ones = (1,) * len(spatial)
-    strides, dilations = e.ints("strides") or ones, e.ints("dilations") or ones
+    strides, dilations = e.integers("strides") or ones, e.integers("dilations") or ones
     for what, numbers in {
         "kernel_shape": kernel,
         "strides": strides,
@@ -52,7 +52,7 @@ def _pads(e: Expansion, spatial: Sequence[int], window: Window) -> tuple[tuple[i
         return tuple(_halves(total, auto == "SAME_UPPER") for total in totals)
     if auto == "VALID":
         return ((0, 0),) * count
-    given = e.ints("pads") or (0,) * (2 * count)
+    given = e.integers("pads") or (0,) * (2 * count)
     if len(given) != 2 * count or min(given) < 0:
         raise Unreadable(f"pads must be {2 * count} numbers of at least 0.")
     return tuple(zip(given[:count], given[count:], strict=True))
@@ -116,13 +116,13 @@ def conv(e: Expansion) -> int:
     image = _image(e, x)
     filters = e.shape(e.x(1))
     window = _window(e, shape[2:], filters[2:])
-    groups = e.int("group", 1)
+    groups = e.integer("group", 1)
     if groups < 1 or shape[1] != groups * filters[1] or filters[0] % groups:
         raise Unreadable(
             f"{shape[1]} channels and filters of {list(filters)} do not make {groups} groups."
         )
     bias = e.x(2) if e.has(2) else None
-    settings = {
+    settings: dict[str, Any] = {
         "strides": _pair(window.strides),
         "dilations": _pair(window.dilations),
         "padding": _sides(window.pads),
@@ -142,12 +142,12 @@ def conv_transpose(e: Expansion) -> int:
     x = e.x()
     shape, filters = e.shape(x), e.shape(e.x(1))
     image = _image(e, x)
-    if e.int("group", 1) != 1:
+    if e.integer("group", 1) != 1:
         raise Unreadable("A transposed convolution with groups is not supported.")
     window = _window(e, shape[2:], filters[2:])
     if max(window.dilations) > 1:
         raise Unreadable("A dilated transposed convolution is not supported.")
-    added = e.ints("output_padding") or (0,) * len(window.kernel)
+    added = e.integers("output_padding") or (0,) * len(window.kernel)
     full = [
         (extent - 1) * stride + reach
         for extent, stride, reach in zip(shape[2:], window.strides, window.reach, strict=True)
@@ -177,7 +177,7 @@ def _cut(
     e: Expansion, spatial: Sequence[int], window: Window, full: Sequence[int], added: Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
     """What is cut from the full result at the (start, end) of each axis."""
-    auto, wanted = e.text("auto_pad", "NOTSET"), e.ints("output_shape")
+    auto, wanted = e.text("auto_pad", "NOTSET"), e.integers("output_shape")
     if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
         wanted = tuple(n * s for n, s in zip(spatial, window.strides, strict=True))
     if wanted is None:
@@ -196,13 +196,13 @@ def _same_before(extent: int, out: int, stride: int, full: int, pads: tuple[int,
 
 def _pooled(e: Expansion, spatial: Sequence[int]) -> tuple[Window, bool]:
     """The window of a pooling node, with what ceil_mode adds at the ends; and whether it added."""
-    kernel = e.ints("kernel_shape")
+    kernel = e.integers("kernel_shape")
     if kernel is None:
         raise Unreadable("kernel_shape is missing.")
     window = _window(e, spatial, kernel)
     if max(window.dilations) > 1:
         raise Unreadable("A dilated pooling window is not supported.")
-    if not e.int("ceil_mode"):
+    if not e.integer("ceil_mode"):
         return window, False
     pads = []
     for extent, size, stride, (before, after) in zip(
@@ -222,7 +222,7 @@ def average_pool(e: Expansion) -> int:
     shape = e.shape(x)
     window, rounded = _pooled(e, shape[2:])
     image, padding = _image(e, x), _sides(window.pads)
-    if e.int("count_include_pad") and any(padding):
+    if e.integer("count_include_pad") and any(padding):
         if rounded:
             raise Unreadable("count_include_pad together with ceil_mode is not supported.")
         top, bottom, left, right = padding

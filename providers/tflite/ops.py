@@ -33,6 +33,9 @@ class HostNode(Protocol):
     def has_input(self, position: int, rank: int | None = None) -> bool:
         """The host's input at this position is there (and has this rank)."""
 
+    def constant(self, position: int) -> Any:
+        """The value of the host's input at this position, None when it is absent or computed."""
+
 
 PADDINGS = {1: "same", 2: "valid"}
 ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh"}
@@ -159,6 +162,17 @@ def _mean(node: HostNode) -> dict[str, Any]:
     return {"keep_dims": bool(node.params("tgl_reduce_params").keep_dims)}
 
 
+def _leaky_relu(node: HostNode) -> dict[str, Any]:
+    return {"alpha": float(node.params("tgl_leaky_relu_params").alpha)}
+
+
+def _transpose(node: HostNode) -> dict[str, Any]:
+    perm = node.constant(1)
+    if perm is None:
+        raise Unreadable("The order of the axes must be constant.")
+    return {"perm": tuple(int(axis) for axis in perm.reshape(-1))}
+
+
 def _lstm(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_lstm_params")
     if params.kernel == LSTM_FULL:
@@ -234,6 +248,16 @@ def _rows() -> tuple[Form, ...]:
         _row("RELU_N1_TO_1", "relu_n1_to_1", 1, **ours),
         _row("SQUEEZE", "reshape", 1, _squeeze, **ours),
         _row("TANH", "tanh", 3, **ours),
+        _row("ABS", "abs", 2, **ours),
+        _row("DEQUANTIZE", "dequantize", 5, **ours),
+        _row("ELU", "elu", 1, **ours),
+        _row("HARD_SWISH", "hard_swish", 1, **ours),
+        _row("LEAKY_RELU", "leaky_relu", 2, _leaky_relu, **ours),
+        _row("LOG", "log", 2, **ours),
+        _row("QUANTIZE", "quantize", 3, **ours),
+        _row("RSQRT", "rsqrt", 2, **ours),
+        _row("SQRT", "sqrt", 1, **ours),
+        _row("TRANSPOSE", "transpose", 6, _transpose, **ours),
     )
 
 
@@ -254,6 +278,7 @@ _OPERANDS: dict[str, str] = {
     "RESIZE_BILINEAR": "0 1",
     "STRIDED_SLICE": "0 1 2 3",
     "PRELU": "0 1",
+    "TRANSPOSE": "0 1",
     "LSTM": "0 1 2 3 4",
 } | dict.fromkeys(("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "LOGICAL_AND"), "0 1")
 _UNARY = "0"

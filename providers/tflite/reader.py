@@ -61,6 +61,11 @@ class HostNode:
         tensor = self.inputs[position] if position < len(self.inputs) else None
         return tensor is not None and (rank is None or len(self.tensors[tensor].shape) == rank)
 
+    def constant(self, position: int) -> Array | None:
+        """The value of an input that is a constant."""
+        tensor = self.inputs[position] if position < len(self.inputs) else None
+        return None if tensor is None else self.tensors[tensor].data
+
 
 @dataclass(frozen=True)
 class HostGraph:
@@ -254,7 +259,7 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
         inputs = ops.operands(host.host_op, host.inputs)
         attributes = form.attributes(host) if form.attributes else {}
         ops.check_outputs(host.host_op, len(host.outputs))
-        if host.host_op == "RESHAPE" and "shape" in attributes:
+        if {"shape", "perm"} & set(attributes):  # read from input 1 where that has them
             inputs = inputs[:1]
         node = Node(host.id, form.op, inputs, host.outputs, attributes, form=form, **common)
         _check_state(node, tensors)

@@ -113,6 +113,11 @@ class Prepared:
         mine, theirs = ([(n.id, n.op, n.name) for n in p.nodes] for p in (self, other))
         return mine == theirs
 
+    def joined(self, later: Prepared) -> Prepared:
+        """Both as one record; about a node that both tell of, the later one is right."""
+        nodes = {node.id: node for node in (*self.nodes, *later.nodes)}
+        return Prepared(self.context, list(nodes.values()), [*self.placed, *later.placed])
+
     @property
     def dead(self) -> bool:
         """Something was claimed, and the host has freed all of it."""
@@ -136,8 +141,11 @@ class Delegate:
 
     def replace(self, prepared: Prepared) -> None:
         """Record what a host graph was given; an earlier record of the same graph, and those of
-        closed ones, go.
+        closed ones, go. A graph that still has its earlier kernels was given this delegate twice.
         """
+        earlier = self.earlier(prepared.context)
+        if earlier is not None and earlier.placed and not earlier.dead:
+            prepared = earlier.joined(prepared)
         others = [p for p in self.prepared if p.context != prepared.context and not p.dead]
         self.prepared = [*others[-GRAPHS:], prepared]
         _kernels.update({one.number: one for one in prepared.placed})
@@ -167,12 +175,14 @@ _delegates: dict[int, Delegate] = {}
 _kernels: dict[int, Placed] = {}
 _numbers = itertools.count(1)
 _thread = threading.local()
+_made: dict[int, int] = {}  # each thread's newest; native code knows it only after `create`
 
 
 def register(options: Options, adapter: AdapterInfo) -> Delegate:
     """A new delegate."""
     sweep()
     made = Delegate(next(_numbers), options, adapter)
+    _made[threading.get_ident()] = made.number
     _delegates[made.number] = made
     return made
 
@@ -197,9 +207,9 @@ def sweep() -> None:
         if one.dead:
             one.let_go()
             _kernels.pop(number, None)
-    for number, one_delegate in list(_delegates.items()):
-        pointer = one_delegate.pointer
-        if pointer is not None and native.lib.tg_tflite_delegate_number(pointer) != number:
+    newest = set(_made.values())
+    for number in list(_delegates):
+        if number not in newest and not native.lib.tg_tflite_delegate_is_live(number):
             _delegates.pop(number, None)
 
 

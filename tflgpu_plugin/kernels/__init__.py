@@ -28,10 +28,12 @@ from functools import cache
 import jinja2
 import numpy as np
 
+from tflgpu_plugin import folders
+
 UNIFORM_BYTES = 256
 
-# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one, `$0`, `$1` ... its
-# parameters (f32, from the uniform block, so that all values share a pipeline). Exact forms of
+# A fused step: WGSL for `v` (vec4f), `e` being the second operand where it has one, `$0`, `$1` ...
+# its parameters (f32, from the uniform block, so that all values share a pipeline). Exact forms of
 # the hosts' kernels; comparisons instead of max, min and clamp, because those may drop NaN
 # (llvmpipe does) where the hosts keep it.
 POSTS: dict[str, str] = {
@@ -95,6 +97,8 @@ POSTS: dict[str, str] = {
     "is_nan": "truth(is_nan(v))",
     "is_infinite": "truth(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
     "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
+    "fake_quant": "on_grid(v, vec4f($3), $0, $1, $2, $4)",
+    "fake_quant_channels": "on_grid(v, e, $0, $1, $2, 0.0)",
     "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
 }
 
@@ -140,7 +144,14 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=_compiled_templates(),
     )
+
+
+def _compiled_templates() -> jinja2.BytecodeCache | None:
+    """Templates compiled by an earlier process: they are half of the time to plan a network."""
+    folder = folders.cache()
+    return jinja2.FileSystemBytecodeCache(str(folder), "template-%s.cache") if folder else None
 
 
 Parameters = Mapping[str, int | float | np.int32]
@@ -175,10 +186,15 @@ def render(
     """Complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and types, and
     fused steps.
     """
-    body = environment().get_template(f"{kernel}.wgsl").render(**variant)
-    common = environment().get_template("common.wgsl").render()
+    body = _body(kernel, tuple(variant.items()))
+    common = _body("common", ())
     own = "\n".join([*_stores(operands, posts), body])
     return "\n".join([_preamble(operands, parameters), common, *_called(own), own])
+
+
+@cache
+def _body(kernel: str, variant: tuple[tuple[str, object], ...]) -> str:
+    return environment().get_template(f"{kernel}.wgsl").render(**dict(variant))
 
 
 def expression(step: str, fields: Sequence[str] = ()) -> str:
@@ -254,7 +270,7 @@ def _store(name: str, posts: Sequence[FusedPost]) -> str:
         if pairwise(post.op):
             source = f"load_{post.operand}(i)" if post.spread == "same" else f"post.e{k}"
             source = source if post.operand else f"vec4f(p.{post.fields[0]})"
-            steps.append(f"  {{ let e = {source}; v = {POSTS[post.op]}; }}")
+            steps.append(f"  {{ let e = {source}; v = {expression(post.op, post.fields)}; }}")
         else:
             steps.append(f"  v = {expression(post.op, post.fields)};")
     return "\n".join(

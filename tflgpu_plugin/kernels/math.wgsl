@@ -5,6 +5,19 @@ fn cut(v: vec4f, low: f32, high: f32) -> vec4f {
   let w = select(v, vec4f(high), v > vec4f(high));
   return select(w, vec4f(low), v < vec4f(low));
 }
+// The nearest whole number, halves away from zero (round() takes halves to the even neighbour).
+fn nearest_away(v: vec4f) -> vec4f {
+  let whole = trunc(v);
+  return whole + select(vec4f(0.0), sign(v), abs(v - whole) >= vec4f(0.5));
+}
+// The nearest value scale * n, n whole in [least, most]. Hosts come to n by rounding twice: first to a multiple of
+// 1 / parts (a power of two, or a count), then to a whole number, both with halves away from zero; `zero` is added
+// before and taken away after. The quarter keeps halves of that fraction where they are, however division rounds.
+fn on_grid(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32) -> vec4f {
+  let fine = nearest_away((v / scale + zero) * parts);
+  let n = nearest_away((fine + 0.25 * sign(fine)) / parts) - zero;
+  return cut(n, least, most) * scale;
+}
 // 2^n for whole n from -126 to 127.
 fn power_of_two(n: vec4f) -> vec4f {
   return bitcast<vec4f>((vec4i(n) + vec4i(127)) << vec4u(23u));

@@ -1,7 +1,16 @@
 // Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
 // are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
-// word), i32 (bits kept: no float touches them).
+// word), i8 and u8 (four per word, real value scale * (stored - zero)), i32 (bits kept: no float touches them).
 {% set indices = range(4) %}
+{% if form in ("i8", "u8") %}
+fn real(bytes: vec4u) -> vec4f {
+{% if form == "i8" %}
+  return (vec4f(vec4i(bytes << vec4u(24u)) >> vec4u(24u)) - p.zero) * p.scale;
+{% else %}
+  return (vec4f(bytes) - p.zero) * p.scale;
+{% endif %}
+}
+{% endif %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = group_id(wid).x * 64u + lane;
@@ -13,20 +22,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let at = (b * p.spatial + s) * p.quads + q;
 {% if form == "f32" %}
   let v = load_raw(at);
-{% elif form == "bool" %}
+{% elif form != "i32" %}
   let bytes = (vec4u(load_raw(at)) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u);
-  let v = select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u));
+  let v = {{ "select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u))" if form == "bool" else "real(bytes)" }};
 {% endif %}
 {% else %}
   let row = (b * p.spatial + s) * p.channels;
   let at = vec4u(row) + min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(p.channels - 1u));
 {% if form == "f32" %}
   let v = vec4f(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
-{% elif form == "bool" %}
+{% elif form != "i32" %}
   let word = at / 4u;
   let words = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));
   let bytes = (words >> (8u * (at % vec4u(4u)))) & vec4u(255u);
-  let v = select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u));
+  let v = {{ "select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u))" if form == "bool" else "real(bytes)" }};
 {% else %}
   let inside = lanes_below(q, p.channels);
 {% for k in indices %}

@@ -1,11 +1,12 @@
 // Reduction: `p.lanes` threads (a power of two up to 64) share one output vec4, each taking every
 // lanes-th element in blocks of `p.block`, so that sums stay balanced and no loop is long; then a
-// tree in workgroup memory. `start`, `combine` (of a and v) and `finish` (of a) come from the
-// table. `spatial`: all of [spatial] is reduced and the output is [batch][quads]; otherwise any set
+// tree in workgroup memory. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a) come
+// from the table. `spatial`: all of [spatial] is reduced and the output is [batch][quads]; otherwise any set
 // of axes, by flat row-major element indices.
 var<workgroup> partial: array<vec4f, 64>;
 
 fn combined(a: vec4f, v: vec4f) -> vec4f { return {{ combine }}; }
+fn each(v: vec4f) -> vec4f { return {{ each }}; }
 
 {% if spatial %}
 fn origin(i: u32) -> u32 { return i * p.count; }
@@ -48,7 +49,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   for (var o = lane; o < p.count; o += stretch) {
     let end = min(o + stretch, p.count);
     var block = {{ start }};
-    for (var r = o; r < end; r += p.lanes) { block = combined(block, element(start, r)); }
+    for (var r = o; r < end; r += p.lanes) { block = combined(block, each(element(start, r))); }
     a = combined(a, block);
   }
   partial[thread] = a;

@@ -1,6 +1,7 @@
 // Device storage to the host's layout (row-major): one thread per four neighbouring elements of the
 // host's buffer. `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four
-// bytes per word), i32 (bits kept).
+// bytes per word), i8 and u8 (four per word, to the nearest step of the grid, saturating), i32 (bits
+// kept).
 {% if not whole %}
 // Lane of element e in device storage, counted in scalars; elements past the end repeat the last
 // one.
@@ -29,6 +30,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   store_raw(t, post_raw(t), v);
 {% elif form == "bool" %}
   let bytes = select(vec4u(0u), vec4u(1u), v != vec4f(0.0)) << vec4u(0u, 8u, 16u, 24u);
+  put_raw(t, bytes.x | bytes.y | bytes.z | bytes.w);
+{% elif form in ("i8", "u8") %}
+  let steps = vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most));
+  let bytes = (vec4u(steps) & vec4u(255u)) << vec4u(0u, 8u, 16u, 24u);
   put_raw(t, bytes.x | bytes.y | bytes.z | bytes.w);
 {% else %}
 {% for k in range(4) %}

@@ -160,7 +160,9 @@ struct tgo_api {
   tgo_status *(*get_byte_count)(const tgo_value *value, size_t *bytes); /* 318 */
   void *unused_319[7];
   tgo_status *(*get_initializer)(const tgo_value_info *value, const tgo_value **data); /* 326 */
-  void *unused_327[4];
+  void *unused_327[2];
+  tgo_status *(*is_optional_input)(const tgo_value_info *value, _Bool *is); /* 329 */
+  void *unused_330[1];
   tgo_status *(*is_constant)(const tgo_value_info *value, _Bool *is); /* 331 */
   void *unused_332[2];
   tgo_status *(*get_model_path)(const tgo_graph *graph, const char **path); /* 334 */

@@ -56,6 +56,7 @@ SLOT(tgo_api, get_device_id, 310);
 SLOT(tgo_api, get_ep_api, 317);
 SLOT(tgo_api, get_byte_count, 318);
 SLOT(tgo_api, get_initializer, 326);
+SLOT(tgo_api, is_optional_input, 329);
 SLOT(tgo_api, is_constant, 331);
 SLOT(tgo_api, get_model_path, 334);
 SLOT(tgo_api, get_graph_input_count, 338);

@@ -1,12 +1,10 @@
 /* Outputs that stay on the device: the host sees a number and asks for the bytes when somebody else reads the tensor. */
 #include "internal_tflite.h"
 
-/* A number is never used twice, so an old one on a tensor leads nowhere instead of to other bytes. A record whose kernel
- * is gone stays until the host frees the handle, because it still calls through the delegate then. */
+/* A number is never used twice, so an old one leads nowhere instead of to other bytes. */
 typedef struct record {
   int32_t handle;
-  tgi_delegate *delegate;          /* one reference */
-  tg_kernel *kernel;               /* NULL: dead. Not a reference: a kernel kills its handles before it dies */
+  tg_kernel *kernel;               /* not a reference: a kernel withdraws its handles before it dies */
   size_t index;
 } record;
 
@@ -38,40 +36,35 @@ static bool has_room(void) {
 
 static int32_t add(tg_kernel *kernel, size_t index) {
   if (table.last == INT32_MAX || !has_room()) return TGL_NO_HANDLE;
-  tgi_delegate_retain(kernel->delegate);
-  table.records[table.count++] = (record){++table.last, kernel->delegate, kernel, index};
+  table.records[table.count++] = (record){++table.last, kernel, index};
   return table.last;
 }
 
-/* Returns the delegate whose reference the record held. */
-static tgi_delegate *take_out(record *old) {
-  tgi_delegate *delegate = old->delegate;
-  if (old->kernel) old->kernel->handles[old->index] = TGL_NO_HANDLE;
+static void take_out(record *old) {
+  old->kernel->handles[old->index] = TGL_NO_HANDLE;
   memmove(old, old + 1, (size_t)(table.records + table.count - (old + 1)) * sizeof *old);
   table.count--;
-  return delegate;
 }
 
 void tgi_handle_publish(tg_kernel *kernel, size_t index, tgl_tensor *tensor) {
-  tgi_delegate *forgotten = NULL;
   tgi_lock();
   if (kernel->handles[index] == TGL_NO_HANDLE) kernel->handles[index] = add(kernel, index);
-  int32_t handle = kernel->handles[index];
-  /* After an undo the tensor may carry the number of a kernel that is gone; the host will never free that one. */
-  record *old = tensor->handle != handle && tensor->handle >= 0 ? find(tensor->handle) : NULL;
-  if (old && !old->kernel) forgotten = take_out(old);
+  tensor->handle = kernel->handles[index];
   tgi_unlock();
-  tensor->handle = handle;
   tensor->is_stale = true;
-  if (forgotten) tgi_delegate_release(forgotten);
 }
 
-void tgi_handles_kill(tg_kernel *kernel) {
+void tgi_handles_withdraw(tg_kernel *kernel, tgl_context *context) {
   tgi_lock();
   for (size_t i = 0; i < kernel->output_count; i++) {
-    record *mine = kernel->handles[i] == TGL_NO_HANDLE ? NULL : find(kernel->handles[i]);
-    if (mine) mine->kernel = NULL;
-    kernel->handles[i] = TGL_NO_HANDLE;
+    int32_t handle = kernel->handles[i];
+    record *mine = handle == TGL_NO_HANDLE ? NULL : find(handle);
+    if (!mine) continue;
+    take_out(mine);
+    tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
+    if (tensor->handle != handle) continue;
+    tensor->handle = TGL_NO_HANDLE;
+    tensor->is_stale = false;
   }
   tgi_unlock();
 }
@@ -80,7 +73,7 @@ tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t 
   tg_replay *replay = NULL;
   tgi_lock();
   record *found = handle < 0 ? NULL : find(handle);
-  if (found && found->kernel && &found->delegate->host == delegate && (replay = found->kernel->newest)) {
+  if (found && &found->kernel->delegate->host == delegate && (replay = found->kernel->newest)) {
     tg_replay_retain(replay);
     tg_kernel_retain(found->kernel);
     *index = found->index;
@@ -111,8 +104,7 @@ void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *hand
   (void)context, (void)delegate;
   tgi_lock();
   record *old = *handle < 0 ? NULL : find(*handle);
-  tgi_delegate *released = old ? take_out(old) : NULL;
+  if (old) take_out(old);
   tgi_unlock();
   *handle = TGL_NO_HANDLE;
-  if (released) tgi_delegate_release(released);
 }

@@ -32,7 +32,9 @@ struct tg_ort_island {
   int64_t number;
   uint64_t *nodes;                 /* sorted */
   size_t node_count;
-  char **inputs, **outputs;
+  char **inputs, **outputs, **guards;
+  void **guard_data;               /* what the guards must hold */
+  size_t *guard_bytes, guard_count;
   tgi_arity arity;
   tgi_plans plans;
   atomic_uint live, times_freed;
@@ -44,7 +46,7 @@ typedef struct tgi_compute {
   tgo_compute host;
   const tgo_api *api;
   tg_ort_island *island;
-  size_t *inputs, *outputs;        /* the fused node's positions of the island's inputs and outputs */
+  size_t *inputs, *outputs, *guards;   /* the fused node's positions of the island's values */
 } tgi_compute;
 
 /* ---- ort_factory.c --------------------------------------------------------------------------------------------------- */

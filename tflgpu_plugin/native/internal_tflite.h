@@ -7,8 +7,8 @@
 
 #include "abi_tflite.h"
 
-/* References: the host's (create to destroy), one per kernel, one per handle that a tensor carries. Hosts may destroy the
- * delegate before they free kernels and handles. */
+/* References: the host's (create to destroy), and one per kernel. Hosts may destroy the delegate before they free
+ * kernels; handles go with their kernel. */
 typedef struct tgi_delegate {
   tgl_delegate host;               /* first, so that the host's pointer is ours */
   atomic_size_t refs;
@@ -58,8 +58,8 @@ extern const tgl_registration tgi_registration;
 
 /* Make the tensor carry output index of the kernel. */
 void tgi_handle_publish(tg_kernel *kernel, size_t index, tgl_tensor *tensor);
-/* The kernel's handles lead nowhere from now on. */
-void tgi_handles_kill(tg_kernel *kernel);
+/* The kernel leaves the graph: its handles go, and tensors that carry them are the host's again. */
+void tgi_handles_withdraw(tg_kernel *kernel, tgl_context *context);
 /* Where the bytes behind a handle are: a retained replay and its output index, or NULL. */
 tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t *index, tg_kernel **kernel);
 int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32_t handle, tgl_tensor *tensor);

@@ -59,7 +59,6 @@ void tg_kernel_retain(tg_kernel *kernel) { atomic_fetch_add(&kernel->refs, 1); }
 
 void tg_kernel_release(tg_kernel *kernel) {
   if (!kernel || atomic_fetch_sub(&kernel->refs, 1) != 1) return;
-  tgi_handles_kill(kernel);
   tgi_entries_drop(kernel);
   tgi_delegate_release(kernel->delegate);
   free_kernel(kernel);
@@ -87,12 +86,11 @@ static void *kernel_init(tgl_context *context, const char *buffer, size_t length
 
 /* Python may keep the kernel for its report; the GPU memory goes now. */
 static void kernel_free(tgl_context *context, void *data) {
-  (void)context;
   tg_kernel *kernel = data;
   if (!kernel) return;
   atomic_store(&kernel->live, 0);
   atomic_fetch_add(&kernel->times_freed, 1);
-  tgi_handles_kill(kernel);
+  tgi_handles_withdraw(kernel, context);
   tgi_entries_drop(kernel);
   tg_kernel_release(kernel);
 }
@@ -167,6 +165,10 @@ static int wrong_bytes(const tgl_tensor *tensor, uint64_t bytes, char *err, size
                   tensor->bytes, (unsigned long long)bytes);
 }
 
+static int no_memory(const char *what, const tgl_tensor *tensor, char *err, size_t err_size) {
+  return tgi_fail(err, err_size, "%s tensor \"%s\" has no memory.", what, tensor->name ? tensor->name : "");
+}
+
 static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, char *err, size_t err_size) {
   char text[128];
   tgi_shape_text(shape, text, sizeof text);
@@ -209,6 +211,7 @@ static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay 
     if (tensor->bytes != replay->inputs[i].bytes) return wrong_bytes(tensor, replay->inputs[i].bytes, err, err_size);
     p->inputs[i].host = tensor->data;
     if ((tensor->is_stale || tensor->handle >= 0) && device_input(kernel, tensor, replay, i, p, err, err_size)) return 1;
+    if (!p->inputs[i].device && !tensor->data && tensor->bytes) return no_memory("Input", tensor, err, err_size);
   }
   return 0;
 }
@@ -222,8 +225,7 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
     if (tensor->bytes != entry->replay->outputs[i].bytes)
       return wrong_bytes(tensor, entry->replay->outputs[i].bytes, err, err_size);
     if (!kernel->stays[i]) p->outputs[i].host = tensor->data;
-    if (!kernel->stays[i] && !tensor->data && tensor->bytes)
-      return tgi_fail(err, err_size, "Output tensor \"%s\" has no memory.", tensor->name ? tensor->name : "");
+    if (!kernel->stays[i] && !tensor->data && tensor->bytes) return no_memory("Output", tensor, err, err_size);
   }
   return 0;
 }
@@ -233,8 +235,7 @@ static int fill_states(const tg_kernel *kernel, tgl_context *context, const tg_r
   for (size_t i = 0; i < kernel->state_count; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->states[i]];
     if (tensor->bytes != replay->states[i].bytes) return wrong_bytes(tensor, replay->states[i].bytes, err, err_size);
-    if (!(p->states[i].host = tensor->data))
-      return tgi_fail(err, err_size, "Variable tensor \"%s\" has no memory.", tensor->name ? tensor->name : "");
+    if (!(p->states[i].host = tensor->data)) return no_memory("Variable", tensor, err, err_size);
   }
   return 0;
 }

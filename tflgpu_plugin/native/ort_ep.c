@@ -29,8 +29,26 @@ static void free_names(char **names, size_t count) {
 static void free_island(tg_ort_island *island) {
   free_names(island->inputs, island->arity.inputs);
   free_names(island->outputs, island->arity.outputs);
+  free_names(island->guards, island->guard_count);
+  for (size_t i = 0; island->guard_data && i < island->guard_count; i++) free(island->guard_data[i]);
+  free(island->guard_data);
+  free(island->guard_bytes);
   free(island->nodes);
   free(island);
+}
+
+static bool copy_guards(tg_ort_island *island, const tg_ort_island_spec *spec) {
+  island->guard_count = spec->guard_count;
+  island->guards = copy_names(spec->guards, spec->guard_count);
+  island->guard_data = calloc(spec->guard_count + 1, sizeof *island->guard_data);
+  island->guard_bytes = calloc(spec->guard_count + 1, sizeof *island->guard_bytes);
+  if (!island->guards || !island->guard_data || !island->guard_bytes) return false;
+  for (size_t i = 0; i < spec->guard_count; i++) {
+    island->guard_bytes[i] = spec->guard_bytes[i];
+    if (!(island->guard_data[i] = malloc(spec->guard_bytes[i] + 1))) return false;
+    memcpy(island->guard_data[i], spec->guard_data[i], spec->guard_bytes[i]);
+  }
+  return true;
 }
 
 static bool copy_spec(tg_ort_island *island, const tg_ort_island_spec *spec) {
@@ -44,7 +62,7 @@ static bool copy_spec(tg_ort_island *island, const tg_ort_island_spec *spec) {
   if (!island->nodes || !island->inputs || !island->outputs) return false;
   memcpy(island->nodes, spec->nodes, spec->node_count * sizeof *island->nodes);
   qsort(island->nodes, island->node_count, sizeof *island->nodes, compare);
-  return true;
+  return copy_guards(island, spec);
 }
 
 tg_ort_island *tg_ort_island_create(const tg_ort_island_spec *spec, char *err, size_t err_size) {
@@ -224,6 +242,7 @@ static size_t *find_positions(const tgo_api *api, const tgo_node *node, count_va
 static void free_compute(tgi_compute *compute) {
   free(compute->inputs);
   free(compute->outputs);
+  free(compute->guards);
   free(compute);
 }
 
@@ -234,12 +253,15 @@ static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_island *island, const 
   compute->host = (tgo_compute){ep->host.version, create_state, tgi_compute_run, release_state};
   compute->api = api;
   compute->island = island;
-  compute->inputs = find_positions(api, fused, api->get_node_input_count, api->get_node_inputs, island->inputs,
-                                   island->arity.inputs, err, err_size);
-  compute->outputs = !compute->inputs ? NULL
-                                      : find_positions(api, fused, api->get_node_output_count, api->get_node_outputs,
-                                                       island->outputs, island->arity.outputs, err, err_size);
-  if (compute->outputs) {
+  count_values inputs = api->get_node_input_count, outputs = api->get_node_output_count;
+  bool found =
+      (compute->inputs = find_positions(api, fused, inputs, api->get_node_inputs, island->inputs, island->arity.inputs, err,
+                                        err_size)) &&
+      (compute->outputs = find_positions(api, fused, outputs, api->get_node_outputs, island->outputs,
+                                         island->arity.outputs, err, err_size)) &&
+      (compute->guards = find_positions(api, fused, inputs, api->get_node_inputs, island->guards, island->guard_count, err,
+                                        err_size));
+  if (found) {
     tgi_island_retain(island);
     atomic_store(&island->live, 1);
     return compute;

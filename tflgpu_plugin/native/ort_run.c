@@ -48,6 +48,30 @@ static int read_inputs(call *c, char *err, size_t err_size) {
   return 0;
 }
 
+/* A default that the user has replaced would make what was planned with it wrong. */
+static int check_guard(const call *c, size_t i, char *err, size_t err_size) {
+  const tgo_api *api = c->api;
+  const tgo_value *value = NULL;
+  size_t bytes = 0;
+  void *data = NULL;
+  if (tgi_take_status(api, api->get_input(c->context, c->compute->guards[i], &value), err, err_size)) return 1;
+  if (!value) return tgi_fail(err, err_size, "Input \"%s\" is absent.", c->island->guards[i]);
+  if (tgi_take_status(api, api->get_byte_count(value, &bytes), err, err_size) ||
+      tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &data), err, err_size))
+    return 1;
+  if (bytes == c->island->guard_bytes[i] && !memcmp(data, c->island->guard_data[i], bytes)) return 0;
+  return tgi_fail(err, err_size,
+                  "Input \"%s\" was given another value than the default in the model, which was planned as a constant. "
+                  "Remove the default from the model, or leave the nodes that use it to the CPU with the option exclude.",
+                  c->island->guards[i]);
+}
+
+static int check_guards(const call *c, char *err, size_t err_size) {
+  for (size_t i = 0; i < c->island->guard_count; i++)
+    if (check_guard(c, i, err, err_size)) return 1;
+  return 0;
+}
+
 static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes, char *err, size_t err_size) {
   const tgo_api *api = c->api;
   int64_t dims[8];
@@ -107,7 +131,7 @@ static int run(call *c, char *err, size_t err_size) {
     tgi_enter(err, err_size);
     return 1;
   }
-  if (read_inputs(c, err, err_size)) return 1;
+  if (read_inputs(c, err, err_size) || check_guards(c, err, err_size)) return 1;
   tgi_entry *entry = find_entry(c, err, err_size);
   int failed = !entry || run_entry(c, entry, err, err_size);
   tgi_entry_release(entry);

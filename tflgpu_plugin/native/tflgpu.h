@@ -176,6 +176,7 @@ int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, si
 
 /* A host delegate's number (what create returned), 0 when the pointer is not one of ours. Never dereferences blindly. */
 int64_t tg_tflite_delegate_number(void *delegate);
+int tg_tflite_delegate_is_live(int64_t number);
 
 /* ---- ort_*.c: the onnxruntime door --------------------------------------------------------------------------------- */
 
@@ -216,6 +217,8 @@ typedef struct tg_ort_island_spec {
   const uint64_t *nodes; size_t node_count;
   const char *const *inputs; size_t input_count, port_count;
   const char *const *outputs; size_t output_count;
+  /* Inputs that have a default which was planned as a constant, and its bytes (copied): a run with others fails. */
+  const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes; size_t guard_count;
 } tg_ort_island_spec;
 
 tg_ort_island *tg_ort_island_create(const tg_ort_island_spec *spec, char *err, size_t err_size);

@@ -91,6 +91,14 @@ int64_t tg_tflite_delegate_number(void *delegate) {
   return number;
 }
 
+int tg_tflite_delegate_is_live(int64_t number) {
+  tgi_lock();
+  const tgi_delegate *at = delegates;
+  while (at && at->number != number) at = at->next;
+  tgi_unlock();
+  return at != NULL;
+}
+
 int tgi_report(tgl_context *context, const char *text) {
   if (context->report_error) context->report_error(context, "%s\n", text);
   return TGL_ERROR;

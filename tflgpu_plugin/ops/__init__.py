@@ -17,6 +17,7 @@ from tflgpu_plugin.target import Target
 
 if TYPE_CHECKING:
     from tflgpu_plugin.lowering import Lowering
+    from tflgpu_plugin.ops.steps import Steps
 
 FAMILIES = (
     "conv",
@@ -36,6 +37,9 @@ FAMILIES = (
     "concat",
     "resize",
     "lstm",
+    "normalization",
+    "matmul",
+    "quantization",
 )
 
 Refusal = str | None
@@ -46,11 +50,12 @@ class Op:
     """One row. `refuse(graph, node, target)` returns a sentence, or None when the node can run.
 
     `shapes(graph, node)` gives the output shapes from input shapes (and values of constant
-    inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise, cancelling, cancelling,
-    transcendental, accumulate or reduction. `types` are the dtypes of the value inputs and
-    outputs; `max_rank` is the highest rank of one. `work` estimates multiply-adds per run for the pays-off rule (None: one per output
-    element). `fuses`: the lowering applies `node.posts` where it stores its first output, so
-    passes may give it some.
+    inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise,
+    cancelling, transcendental, accumulate or reduction. `types` are the dtypes of the value inputs
+    and outputs; `max_rank` is the highest rank of one. `work` estimates multiply-adds per run for
+    the pays-off rule (None: one per output element). `fuses`: the lowering applies `node.posts` where it stores its first output, so
+    passes may give it some. `expand` replaces the node by others before it is lowered (see
+    `ops.steps`); it returns whether it did.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Op:
     work: Callable[[Graph, Node], int] | None = None
     fuses: bool = False
     max_rank: int = 5
+    expand: Callable[[Steps, Node], bool] | None = None
     family: str = ""
 
 

@@ -235,29 +235,30 @@ def convolve(
     planes: int,
     x_quad: int,
     parameters: Mapping[str, object],
-    between: tuple[int, int, Source] | None = None,
+    source: int | None = None,
+    packed: Source | None = None,
+    target: int | None = None,
 ) -> None:
     """Launch `kernel` once per part of the weights: `places` output places in each of `planes`.
 
     `x_quad` is the distance of channel quads of x in vec4; `parameters` adds those of the `taps`
-    variant and the other distances. `between` names other tensors than the node's own: temporaries
-    to read and to write, and packed weights; then no posts are applied.
+    variant and the other distances. `source`, `packed` and `target` stand for the node's own input,
+    weights and output; no posts are applied to another target.
     """
     lanes_places = tile.lanes * tile.pixels
     x, weights = node.inputs[:2]
-    y = node.outputs[0]
     assert x is not None and weights is not None
-    parts = [(0, blocks.count, between[2])] if between else weight_parts(low, node, weights, blocks)
-    if between:
-        x, y, _ = between
+    x = x if source is None else source
+    y = node.outputs[0] if target is None else target
+    whole = [(0, blocks.count, packed)] if packed else weight_parts(low, node, weights, blocks)
     steps = -(-blocks.depth * blocks.merged // tile.step)
     if max(steps, blocks.taps) > LONGEST:
         raise Refused(node.id, f"{blocks.depth} channels or {blocks.taps} taps are too many.")
-    for first, last, source in parts:
+    for first, last, part in whole:
         low.dispatch(
             kernel,
             node,
-            reads={"x": Access(x, view=tile.step), "w": source},
+            reads={"x": Access(x, view=tile.step), "w": part},
             writes={"y": y},
             grid=(-(-places // lanes_places), last - first, planes),
             parameters={
@@ -279,5 +280,5 @@ def convolve(
                 "shared": tile.shared,
                 "taps": taps,
             },
-            fused=between is None,
+            fused=target is None,
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
-from tflgpu_plugin.ops import Op, Refusal, winograd
+from tflgpu_plugin.ops import Op, Refusal, patches, winograd
 from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.fully_connected import multiply_rows
 from tflgpu_plugin.ops.window import refuse_window, spans
@@ -57,6 +57,9 @@ def _lower(low: Lowering, node: Node) -> None:
         return
     if winograd.pays(low, node, x, filters, rows, columns):
         winograd.lower(low, node, x, filters, rows, columns)
+        return
+    if groups == 1 and patches.pays(low, node, x, filters, rows, columns):
+        patches.lower(low, node, x, filters, rows, columns)
         return
     quads = -(-(filters[0] // groups) // 4)
     extent_in, extent_out = x[1] * x[2], rows.places * columns.places

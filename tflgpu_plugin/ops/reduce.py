@@ -1,5 +1,5 @@
-"""Reductions over any set of axes: `mean(x, axes i32 constant): keep_dims`. A further one is a line
-in `REDUCTIONS`.
+"""Reductions over any set of axes: `mean(x, axes i32 constant): keep_dims`, and the like under the
+names of `REDUCTIONS`. A further one is a line there.
 
 Axes are negative or not, repeated or not, as in `ResolveAxis` of
 tensorflow/lite/kernels/internal/reference/reduce.h.
@@ -7,31 +7,46 @@ tensorflow/lite/kernels/internal/reference/reduce.h.
 
 from __future__ import annotations
 
-from math import isqrt, prod
+from math import inf, isqrt, prod
 from typing import NamedTuple
 
 from tflgpu_plugin.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.target import Target
 
 GROUP = 64
+LARGEST = 3.4028234663852886e38
+ZERO, SUM = "vec4f(0.0)", "a + v"
+INFINITE = "vec4f(p.infinity)"
 LOWEST = "vec4f(-0x1.fffffep+127f)"
 
 
 class Reduction(NamedTuple):
-    """WGSL of a reduction: value of an empty one, step from `a` with element `v`, and result from
-    `a`."""
+    """WGSL of a reduction: value of an empty one, step from `a` with element `v`, result from `a`,
+    and what is made of an element `v` before."""
 
     start: str
     combine: str
-    finish: str
+    finish: str = "a"
+    each: str = "v"
 
 
 REDUCTIONS = {
-    "mean": Reduction("vec4f(0.0)", "a + v", "a / p.divisor"),
+    "mean": Reduction(ZERO, SUM, "a / p.divisor"),
+    "reduce_sum": Reduction(ZERO, SUM),
+    "reduce_prod": Reduction("vec4f(1.0)", "a * v"),
+    "reduce_max": Reduction(f"-{INFINITE}", "select(a, v, (v > a) | is_nan(v))"),
+    "reduce_min": Reduction(INFINITE, "select(a, v, (v < a) | is_nan(v))"),
+    "reduce_l1": Reduction(ZERO, SUM, each="abs(v)"),
+    "reduce_l2": Reduction(ZERO, SUM, "sqrt(a)", "v * v"),
+    "reduce_sum_square": Reduction(ZERO, SUM, each="v * v"),
+    "reduce_mean_square": Reduction(ZERO, SUM, "a / p.divisor", "v * v"),
+    "reduce_log_sum": Reduction(ZERO, SUM, "log_exact(a)"),
 }
-MAXIMUM = Reduction(LOWEST, "max(a, v)", "a")
+MAXIMUM = Reduction(LOWEST, "max(a, v)")
+ACCURACY = {"reduce_max": "exact", "reduce_min": "exact", "reduce_log_sum": "cancelling"}
 
 
 class _Run(NamedTuple):
@@ -156,6 +171,7 @@ def _common(vectors: int, count: int) -> dict[str, object]:
         "lanes": lanes(count),
         "block": block,
         "divisor": float(count),
+        "infinity": inf,
     }
 
 
@@ -185,6 +201,26 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(graph.shape(_input(node)))
 
 
-OPS = tuple(
-    Op(name, refuse, shapes, lower, "reduction", work=_work, fuses=True) for name in REDUCTIONS
-)
+def _expand_log_sum_exp(steps: Steps, node: Node) -> bool:
+    """max + log(sum(exp(x - max))), the maximum being cut to finite values."""
+    x, axes = node.inputs[:2]
+    assert x is not None
+    top = steps.add("reduce_max", x, axes, keep_dims=True)
+    top = steps.add("clip", top, low=-LARGEST, high=LARGEST)
+    powers = steps.add("exp", steps.add("sub", x, top))
+    total = steps.add("reduce_log_sum", powers, axes, keep_dims=True)
+    if node.attributes["keep_dims"]:
+        steps.last("add", total, top)
+    else:
+        shape = steps.shape(node.outputs[0])
+        steps.last("reshape", steps.add("add", total, top), None, shape=shape)
+    return True
+
+
+OPS = (*(
+    Op(name, refuse, shapes, lower, ACCURACY.get(name, "reduction"), work=_work, fuses=True)
+    for name in REDUCTIONS
+), Op(
+    "reduce_log_sum_exp", refuse, shapes, lower_expanded, "cancelling", work=_work,
+    expand=_expand_log_sum_exp,
+))  # fmt: skip

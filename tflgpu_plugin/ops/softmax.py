@@ -1,4 +1,4 @@
-"""`softmax(x): beta`, over the last axis: exp(beta * (x - max)) / sum, as in
+"""`softmax(x): beta, axis` (default: the last): exp(beta * (x - max)) / sum, as in
 tensorflow/lite/kernels/internal/reference/softmax.h.
 """
 
@@ -10,20 +10,24 @@ from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.reduce import GROUP, lanes
+from tflgpu_plugin.ops.steps import Steps
 from tflgpu_plugin.target import Target
 
 LONGEST = 65_535 * GROUP * 4  # channels that a workgroup takes in one loop of 65,535 rounds
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Rank 1 or more, along the last axis."""
+    """Rank 1 or more."""
     shape = graph.shape(_input(node))
     if not shape:
         return "Softmax needs an input of rank 1 at least."
     if prod(shape) == 0:
         return f"An input of {list(shape)} has no elements."
-    if shape[-1] > LONGEST:
-        return f"Softmax over {shape[-1]:,} channels is over the limit of {LONGEST:,}."
+    axis = int(node.attributes.get("axis", -1))
+    if not -len(shape) <= axis < len(shape):
+        return f"Axis {axis} is out of range for an input of rank {len(shape)}."
+    if shape[axis] > LONGEST:
+        return f"Softmax over {shape[axis]:,} channels is over the limit of {LONGEST:,}."
     return None
 
 
@@ -53,6 +57,20 @@ def lower(low: Lowering, node: Node) -> None:
     )
 
 
+def expand(steps: Steps, node: Node) -> bool:
+    """Another axis than the last is moved there and back."""
+    rank = len(steps.shape(_input(node)))
+    axis = int(node.attributes.get("axis", -1)) % rank
+    if axis == rank - 1:
+        return False
+    perm = (*(k for k in range(rank) if k != axis), axis)
+    back = tuple(sorted(range(rank), key=perm.__getitem__))
+    moved = steps.add("transpose", _input(node), perm=perm)
+    made = steps.add("softmax", moved, beta=node.attributes["beta"])
+    steps.last("transpose", made, perm=back)
+    return True
+
+
 def _input(node: Node) -> int:
     assert node.inputs[0] is not None
     return node.inputs[0]
@@ -62,4 +80,8 @@ def _work(graph: Graph, node: Node) -> int:
     return 4 * prod(graph.shape(_input(node)))
 
 
-OPS = (Op("softmax", refuse, shapes, lower, "transcendental", work=_work, fuses=True),)
+OPS = (
+    Op(
+        "softmax", refuse, shapes, lower, "transcendental", work=_work, fuses=True, expand=expand
+    ),
+)  # fmt: skip

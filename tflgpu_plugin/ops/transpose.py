@@ -6,6 +6,7 @@ stay together count as one, so that any order of up to 5 such groups runs, of ra
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 from tflgpu_plugin.graph import Graph, Node, Shape
@@ -50,7 +51,7 @@ def grouped(shape: Shape, perm: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]
     runs: list[list[int]] = []  # axes of the input, in the order of the output
     previous = None
     present = [axis for axis in range(len(shape)) if shape[axis] != 1]
-    following = dict(zip(present, present[1:], strict=False))
+    following = dict(pairwise(present))
     for axis in perm:
         if shape[axis] == 1:
             continue

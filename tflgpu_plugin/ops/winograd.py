@@ -180,7 +180,9 @@ def _multiply(
             "y_place": 1,
             "w_batch": blocks.count * blocks.block_vectors,
         },
-        between=(*tensors, _weights(low, node, blocks)),
+        source=tensors[0],
+        packed=_weights(low, node, blocks),
+        target=tensors[1],
     )
 
 

@@ -14,10 +14,22 @@ from collections.abc import Callable
 
 from tflgpu_plugin.graph import Graph
 from tflgpu_plugin.passes.canonical import canonical
+from tflgpu_plugin.passes.dequantize import dequantize
+from tflgpu_plugin.passes.expand import expand
 from tflgpu_plugin.passes.fuse_pad import fuse_pad
 from tflgpu_plugin.passes.fuse_posts import fuse_posts
+from tflgpu_plugin.passes.simulate import simulate
+from tflgpu_plugin.passes.transposes import transposes
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (canonical, fuse_pad, fuse_posts)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    dequantize,
+    expand,
+    transposes,
+    canonical,
+    simulate,
+    fuse_pad,
+    fuse_posts,
+)
 
 
 def run(graph: Graph) -> Graph:

@@ -36,8 +36,13 @@ class Editor:
         """A new tensor of this shape, with the name and type of another."""
         self._tensor += 1
         model = self.tensors[like]
-        self.tensors[self._tensor - 1] = Tensor(model.name, tuple(shape), model.dtype, data)
+        made = replace(model, shape=tuple(shape), data=data, variable=False)
+        self.tensors[self._tensor - 1] = made
         return self._tensor - 1
+
+    def reshaped(self, tensor: int, shape: Shape) -> None:
+        """Give a tensor another shape."""
+        self.tensors[tensor] = replace(self.tensors[tensor], shape=shape)
 
     def constant(self, data: Any, like: int | None = None, dtype: str = "f32") -> int:
         """A new constant; its type is that of `like`, or `dtype`."""
@@ -94,12 +99,11 @@ class Editor:
         neighbour."""
         while True:
             read = {t for node in self.nodes for t in node.reads} | self.needed
-            unused = [n for n in self.nodes if not read & set(n.outputs)]
-            if not unused:
+            unused = next((n for n in reversed(self.nodes) if not read & set(n.outputs)), None)
+            if unused is None:
                 return
-            for node in unused:
-                self.nodes.remove(node)
-                self.credit(node)
+            self.nodes = [node for node in self.nodes if node.id != unused.id]
+            self.credit(unused)
 
     def credit(self, gone: Node) -> None:
         """Keep the host's nodes behind a removed node: with its producer, else any neighbour."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Graph, Node, Post
 from tflgpu_plugin.lowering import spread
-from tflgpu_plugin.ops import unary
+from tflgpu_plugin.ops import quantization, unary
 from tflgpu_plugin.passes.merge import sources
 
 UNARY = {row.name for row in unary.OPS} - {"is_nan", "is_infinite"}  # those change the type
@@ -58,7 +58,7 @@ class _Fusion:
     def candidates(self, node: Node) -> list[Node]:
         """Nodes whose only reader is `node`, once, and which may take it over; the last in order
         first."""
-        if node.op not in UNARY and node.op not in BINARY:
+        if node.op not in UNARY and node.op not in BINARY and node.op != "quantize":
             return []
         made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
         found = [self.nodes[self.writer[t]] for t in made if t not in self.needed]
@@ -97,7 +97,9 @@ def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
     made, result = producer.outputs[0], node.outputs[0]
     if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
         return None
-    if node.op in UNARY:
+    if node.op == "quantize":
+        post = quantization.step(graph, node)
+    elif node.op in UNARY:
         post = unary.step(node.op, node.attributes)
     else:
         place = node.inputs.index(made)

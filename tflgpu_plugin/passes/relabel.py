@@ -22,7 +22,7 @@ from tflgpu_plugin.passes.editor import Editor, Perm
 Held = dict[int, Perm]
 
 ELEMENTWISE = {row.name for row in (*unary.OPS, *binary.OPS, *prelu.OPS)}
-REDUCTIONS = {row.name for row in reduce.OPS}
+REDUCTIONS = set(reduce.REDUCTIONS)
 
 
 def inverse(perm: Perm) -> Perm:
@@ -109,7 +109,7 @@ def _elementwise(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     for operand in node.inputs:
         if operand is None:
             return None
-        if e.data(operand) is not None or prod(e.shape(operand)) == 1 and operand != tensor:
+        if e.data(operand) is not None or (prod(e.shape(operand)) == 1 and operand != tensor):
             continue
         if len(e.shape(operand)) != rank:
             return None

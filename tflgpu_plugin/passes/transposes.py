@@ -8,11 +8,11 @@ is left over is composed, deduplicated, and dropped where nothing changes place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 
 from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.passes.cleanup import clean, keeps_order
+from tflgpu_plugin.passes.cleanup import clean, keeps_order, reshapes_for_transposes
 from tflgpu_plugin.passes.editor import Editor, Perm
 from tflgpu_plugin.passes.relabel import (
     Held,
@@ -37,33 +37,50 @@ class _Region:
 
 def transposes(graph: Graph) -> Graph:
     """Move, merge and drop transposes; the shapes of inputs and outputs of the graph stay."""
+    if not any(node.op == "transpose" for node in graph.nodes):
+        return graph
     e = Editor(graph)
     clean(e)
     for _ in range(MAX_ROUNDS):
         if not _improve(e):
             break
         clean(e)
+    reshapes_for_transposes(e)
+    clean(e)
     return e.finish()
 
 
 def _improve(e: Editor) -> bool:
-    """Apply the region that saves most; False when none saves anything."""
+    """Apply the regions that save most and do not touch each other; False when none saves
+    anything."""
     producers, readers = e.producers(), e.readers()
-    best: tuple[float, _Region] | None = None
-    seen: set[frozenset[tuple[int, Perm]]] = set()
+    found: dict[frozenset[tuple[int, Perm]], tuple[float, _Region]] = {}
     for tensor, perm in _seeds(e):
         region = _grow(e, tensor, perm, producers, readers)
         key = frozenset(region.held.items())
-        if key in seen:
-            continue
-        seen.add(key)
-        gain = _gain(e, region, producers, readers)
-        if gain > 0 and (best is None or gain > best[0]):
-            best = gain, region
-    if best is None:
-        return False
-    _apply(e, best[1])
-    return True
+        if key not in found:
+            found[key] = _gain(e, region, producers, readers), region
+    touched: set[int] = set()
+    chosen = []
+    for gain, region in sorted(found.values(), key=lambda pair: -pair[0]):
+        near = _near(region, producers, readers)
+        if gain > 0 and not near & touched:
+            touched |= near
+            chosen.append(region)
+    for region in chosen:
+        _apply(e, region)
+    return bool(chosen)
+
+
+def _near(region: _Region, producers: dict[int, Node], readers: dict[int, list[Node]]) -> set[int]:
+    """Tensors of a region, and those on the other side of transposes at its border."""
+    found = set(region.held)
+    for tensor in region.held:
+        turns = [n for n in readers.get(tensor, ()) if n.op == "transpose"]
+        if tensor in producers:
+            turns.append(producers[tensor])
+        found |= {t for n in turns if n.op == "transpose" for t in (*n.reads, *n.outputs)}
+    return found
 
 
 def _seeds(e: Editor) -> Iterator[tuple[int, Perm]]:
@@ -156,43 +173,26 @@ def _turned_in(shape: Shape, perm: Perm, turns: list[Node]) -> float:
 
 
 def _apply(e: Editor, region: _Region) -> None:
-    """Rewrite: held tensors get ids of their own, transposes stand at the border."""
-    producers, readers = e.producers(), e.readers()
-    names = {t: e.tensor(permuted(e.shape(t), p), like=t) for t, p in region.held.items()}
+    """Rewrite: held tensors get ids of their own. A transpose brings each in that nodes of the
+    region do not make, and one brings each made one back; `clean` drops those nobody needs."""
+    inside = {t for n in e.nodes if n.id in region.nodes for t in (*n.reads, *n.outputs)}
+    names = {
+        t: e.tensor(permuted(e.shape(t), p), like=t) for t, p in region.held.items() if t in inside
+    }
     there: set[int] = set()  # held tensors that have been made
     result: list[Node] = []
     for node in e.nodes:
-        if node.id in region.nodes:
-            for tensor in node.reads:
-                if tensor in names and tensor not in there:
-                    result.append(_brought_in(e, tensor, region.held[tensor], names, node))
-                    there.add(tensor)
-            result.append(relabelled(e, node, region.held, names))
-            for tensor in node.outputs:
-                there.add(tensor)
-                back = e.node("transpose", (names[tensor],), (tensor,), [node],
-                              perm=inverse(region.held[tensor]))  # fmt: skip
-                result.append(back)
-        else:
+        if node.id not in region.nodes:
             result.append(node)
-    _ = producers, readers
+            continue
+        for tensor in node.reads:
+            if tensor in names and tensor not in there:
+                perm = region.held[tensor]
+                result.append(e.node("transpose", (tensor,), (names[tensor],), [node], perm=perm))
+                there.add(tensor)
+        result.append(relabelled(e, node, region.held, names))
+        for tensor in node.outputs:
+            perm = inverse(region.held[tensor])
+            result.append(e.node("transpose", (names[tensor],), (tensor,), [node], perm=perm))
+            there.add(tensor)
     e.nodes = result
-    lonely = [t for t in names if t not in there]
-    for tensor in lonely:
-        _hold_alone(e, tensor, region.held[tensor], names[tensor])
-
-
-def _brought_in(
-    e: Editor, tensor: int, perm: Perm, names: dict[int, int], reader: Node
-) -> Node:
-    """The transpose that makes the held form of a tensor from its logical form."""
-    return e.node("transpose", (tensor,), (names[tensor],), [reader], perm=perm)
-
-
-def _hold_alone(e: Editor, tensor: int, perm: Perm, name: int) -> None:
-    """A region of one tensor without nodes changes nothing."""
-    del e.tensors[name]
-
-
-__all__ = ["transposes"]
-_ = replace

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -81,6 +82,15 @@ class Device:
     target: Target
     pipelines: dict[Any, Any] = field(default_factory=dict)
     programs: WeakValueDictionary[bytes, Any] = field(default_factory=WeakValueDictionary)
+
+    def helper(self) -> Callable[[], Any] | None:
+        """What opens a second device to compile on, where that helps: its driver generates code
+        one kernel at a time per device and has a disk cache, through which the first device gets
+        it."""
+        off = ("MESA_SHADER_CACHE_DISABLE", "MESA_GLSL_CACHE_DISABLE")
+        if "llvmpipe" not in self.info.name or any(os.environ.get(name) == "true" for name in off):
+            return None
+        return lambda: _create(self.info, sorted(self.target.features))
 
 
 _lock = threading.RLock()
@@ -172,12 +182,18 @@ def _describe(handle: Any) -> AdapterInfo:
 
 
 def _open(info: AdapterInfo) -> Device:
+    native.open_wgpu()
+    wanted = [name for name in FEATURES if name in info.features]
+    handle = _create(info, wanted)
+    return Device(info, handle, _target(info, handle, frozenset(wanted)))
+
+
+def _create(info: AdapterInfo, features: Sequence[str]) -> Any:
+    """A native device, released with its handle. Raises NoAdapter."""
     from wgpu.backends.wgpu_native import ffi as wgpu_ffi
     from wgpu.backends.wgpu_native import lib as wgpu_lib
 
-    native.open_wgpu()
-    wanted = [name for name in FEATURES if name in info.features]
-    numbers = [int(getattr(wgpu_lib, FEATURES[name])) for name in wanted]
+    numbers = [int(getattr(wgpu_lib, FEATURES[name])) for name in features]
     address = int(wgpu_ffi.cast("uintptr_t", info.handle._internal))
     try:
         handle = native.call(
@@ -188,8 +204,7 @@ def _open(info: AdapterInfo) -> Device:
         )
     except native.NativeError as error:
         raise NoAdapter(f"The adapter {info.name} cannot be opened: {error}") from error
-    handle = native.ffi.gc(handle, native.lib.tg_device_release)
-    return Device(info, handle, _target(info, handle, frozenset(wanted)))
+    return native.ffi.gc(handle, native.lib.tg_device_release)
 
 
 def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:

@@ -5,7 +5,7 @@ objects, which count for themselves."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import numpy as np
 from tflgpu_plugin import native
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array
 from tflgpu_plugin.plan import Pipeline, Plan
+from tflgpu_plugin.runtime import pipelines
 
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import Device
@@ -47,14 +48,6 @@ def write_buffer(buffer: Any, offset: int, data: bytes | Array) -> None:
     native.call(native.lib.tg_buffer_write, buffer, offset, view, len(view))
 
 
-class PipelineError(RuntimeError):
-    """The driver refused a generated kernel; `pipeline` is its index in the plan."""
-
-    def __init__(self, pipeline: int, label: str, sentence: str) -> None:
-        super().__init__(f"The driver refused the kernel {label}: {sentence}")
-        self.pipeline = pipeline
-
-
 def _forgotten() -> Array:
     raise ValueError("the values of this program's constants were dropped after their upload")
 
@@ -66,7 +59,7 @@ def shared(
     key = plan.fingerprint()
     program = device.programs.get(key) if key else None
     if program is None:
-        program = Program(plan, device.handle, device.pipelines, warm, sibling)
+        program = Program(plan, device.handle, device.pipelines, warm, sibling, device.helper())
         if key:
             device.programs[key] = program
     return program
@@ -76,7 +69,8 @@ class Program:
     """Builds a plan's pipelines (a driver compiles while weights are packed) and uploads its
     weights.
 
-    `pipelines` is a cache to share pipelines among programs of one device; `sibling` is a program
+    `shared_pipelines` is a cache for the programs of one device; `helper` is that of
+    `pipelines.make`; `sibling` is a program
     of the same island for other shapes, whose weights are used again when they are packed alike.
     Raises PipelineError or native.NativeError.
     """
@@ -85,14 +79,15 @@ class Program:
         self,
         plan: Plan,
         device: Any,
-        pipelines: dict[Pipeline, Any] | None = None,
+        shared_pipelines: dict[Pipeline, Any] | None = None,
         warm: bool = False,
         sibling: Program | None = None,
+        helper: Callable[[], Any] | None = None,
     ) -> None:
         self.plan, self.device = plan, device
-        cache = {} if pipelines is None else pipelines
+        cache = {} if shared_pipelines is None else shared_pipelines
         with ThreadPoolExecutor(1, thread_name_prefix="tflgpu-compile") as pool:
-            compiling = pool.submit(self._compile, cache, warm)
+            compiling = pool.submit(pipelines.make, plan.pipelines, device, cache, warm, helper)
             self.weights = self._adopt(sibling) or self._upload()
             self.pipelines = compiling.result()
 
@@ -114,21 +109,6 @@ class Program:
         if layout[0] != layout[1] or len(mine) != len(sibling.weights):
             return {}
         return dict(zip(mine, sibling.weights.values(), strict=True))
-
-    def _compile(self, cache: dict[Pipeline, Any], warm: bool) -> list[Any]:
-        made = []
-        for index, pipeline in enumerate(self.plan.pipelines):
-            handle = cache.get(pipeline)
-            if handle is None:
-                try:
-                    handle = _create_pipeline(self.device, pipeline)
-                    if warm:
-                        native.call(native.lib.tg_pipeline_warm_up, handle)
-                except native.NativeError as error:
-                    raise PipelineError(index, pipeline.label, str(error)) from error
-                cache[pipeline] = handle
-            made.append(handle)
-        return made
 
     def _upload(self) -> dict[int, Any]:
         buffers = {
@@ -251,14 +231,3 @@ def _as_port(array: Array, port: Any) -> Array:
             f"this plan takes {tuple(port.shape)}"
         )
     return ready
-
-
-def _create_pipeline(device: Any, pipeline: Pipeline) -> Any:
-    ffi = native.ffi
-    names = [ffi.new("char[]", name.encode()) for name, _ in pipeline.constants]
-    handle = native.call(
-        native.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
-        ffi.new("char *[]", names), ffi.new("double[]", [value for _, value in pipeline.constants]),
-        len(names), 0,
-    )  # fmt: skip
-    return _owned(handle, "tg_pipeline_release")

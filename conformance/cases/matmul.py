@@ -1,0 +1,45 @@
+"""Matrix products: every remainder of 4 in rows, depth and columns, ranks, broadcasting, and each
+transposition, with fed and constant factors."""
+
+from __future__ import annotations
+
+from conformance.cases import Case, Input, constant, seeded
+from conformance.node_cases import NodeCase
+
+CASES: list[Case] = []
+Shape = tuple[int, ...]
+
+
+def product(name: str, a: Shape, b: Shape, fixed: str = "", **attributes: bool) -> NodeCase:
+    """A node case; `fixed` names the constant factors ("a", "b")."""
+    inputs = [
+        constant(seeded(*shape)) if factor in fixed else Input(shape)
+        for factor, shape in (("a", a), ("b", b))
+    ]
+    depth = a[-2] if attributes.get("transpose_a") else a[-1]
+    return NodeCase(name, "matmul", tuple(inputs), attributes, terms=depth)
+
+
+NODES = [
+    *(product(f"remainder_{n}", (4 + n, 8 + n), (8 + n, 12 + n)) for n in range(4)),
+    product("one_row", (1, 17), (17, 9)),
+    product("one_column", (9, 17), (17, 1)),
+    product("depth_1", (9, 1), (1, 7)),
+    product("depth_5000", (3, 5000), (5000, 2)),
+    product("rank_3", (2, 5, 7), (2, 7, 6)),
+    product("rank_4", (2, 3, 5, 7), (2, 3, 7, 6)),
+    product("rank_5", (2, 2, 3, 5, 7), (2, 2, 3, 7, 6)),
+    product("matrix_for_all", (2, 3, 5, 7), (7, 6)),
+    product("first_matrix_for_all", (5, 7), (2, 3, 7, 6)),
+    product("broadcast_both", (2, 1, 5, 7), (3, 7, 6)),
+    product("transpose_b", (2, 5, 7), (2, 6, 7), transpose_b=True),
+    *(product(f"transpose_b_{n}", (3, 8 + n), (4 + n, 8 + n), transpose_b=True) for n in range(4)),
+    product("transpose_a", (2, 7, 5), (2, 7, 6), transpose_a=True),
+    product("transpose_both", (2, 7, 5), (2, 6, 7), transpose_a=True, transpose_b=True),
+    product("constant_matrix", (2, 3, 5, 7), (7, 6), "b"),
+    product("constant_matrix_transposed", (9, 7), (6, 7), "b", transpose_b=True),
+    product("constant_batch", (2, 5, 7), (2, 7, 6), "b"),
+    product("constant_first", (5, 7), (2, 7, 6), "a"),
+    product("many_rows", (300, 20), (20, 9)),
+    NodeCase("no_fit", "matmul", (Input((2, 3)), Input((4, 5))), refused=True),
+]  # fmt: skip

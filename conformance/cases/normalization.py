@@ -1,0 +1,43 @@
+"""Normalizations over images, channels and several axes, with and without scale and bias, and with
+a mean that is large beside the spread."""
+
+from __future__ import annotations
+
+from conformance.cases import Case, Input, constant, seeded
+from conformance.node_cases import NodeCase
+
+CASES: list[Case] = []
+Shape = tuple[int, ...]
+
+
+def instance(name: str, shape: Shape, low: float = -2.0, high: float = 3.0) -> NodeCase:
+    """A node case with scale and bias per channel."""
+    scales = constant(seeded(shape[-1])), constant(seeded(shape[-1], seed=2))
+    return NodeCase(name, "instance_normalization", (Input(shape, low=low, high=high), *scales),
+                    {"epsilon": 1e-3}, terms=8)  # fmt: skip
+
+
+def layer(name: str, shape: Shape, axis: int, given: int = 2) -> NodeCase:
+    """A node case with `given` of scale and bias."""
+    scales = [Input(shape[axis:], low=0.5, high=2.0), Input(shape[axis:])][:given]
+    return NodeCase(name, "layer_normalization", (Input(shape, low=-2, high=3), *scales),
+                    {"axis": axis, "epsilon": 1e-5}, terms=8)  # fmt: skip
+
+
+NODES = [
+    *(instance(f"image_channels_{c}", (2, 5, 7, c)) for c in (1, 3, 4, 17)),
+    instance("rank_3", (2, 9, 5)),
+    instance("rank_5", (2, 3, 2, 4, 5)),
+    instance("large_mean", (1, 16, 16, 5), 100.0, 101.0),
+    layer("channels", (2, 3, 5, 12), -1),
+    layer("two_axes", (2, 3, 5, 12), 2),
+    layer("all_but_batch", (2, 3, 5, 12), 1),
+    layer("rank_2", (3, 77), -1),
+    layer("scale_only", (2, 5, 9), -1, 1),
+    layer("bare", (2, 5, 9), -1, 0),
+    *(NodeCase(f"axis_{axis}", "log_softmax", (Input((2, 5, 3, 6), low=-5, high=5),),
+               {"axis": axis}) for axis in (-1, 0, 1)),
+    NodeCase("large", "log_softmax", (Input((3, 17), low=-500, high=500),), {"axis": 1}),
+    NodeCase("no_fit", "layer_normalization", (Input((2, 5, 9)), Input((5,))), {"axis": -1},
+             refused=True),
+]  # fmt: skip

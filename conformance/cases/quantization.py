@@ -1,0 +1,65 @@
+"""DEQUANTIZE and QUANTIZE: both 8-bit types, odd and empty-free shapes, values that saturate, ties,
+requantization, and what is refused. Values lie on both sides of zero points at the ends."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conformance.cases import Case, Input
+from tflgpu_plugin.graph import Quantization
+
+Shape = tuple[int, ...]
+LIMITS = {"i8": (-128, 127), "u8": (0, 255)}
+
+
+def grid(scale: float, zero: int) -> Quantization:
+    """A tensor quantized as a whole; the scale is that of a float32."""
+    return Quantization((float(np.float32(scale)),), (zero,))
+
+
+def stored(shape: Shape, dtype: str, scale: float, zero: int) -> Input:
+    """A fed 8-bit tensor with all values."""
+    low, high = LIMITS[dtype]
+    return Input(shape, dtype, low=low, high=high + 1, quantization=grid(scale, zero))
+
+
+def dequantize(name: str, shape: Shape, dtype: str, scale: float = 0.037, zero: int = -7) -> Case:
+    version = 2 if dtype == "i8" else 1
+    return Case(name, "DEQUANTIZE", version, (stored(shape, dtype, scale, zero),))
+
+
+def quantize(name: str, shape: Shape, dtype: str, scale: float, zero: int, **ends: float) -> Case:
+    given = Input(shape, low=ends.get("low", -3.0), high=ends.get("high", 3.0))
+    return Case(
+        name, "QUANTIZE", 1, (given,), output_type=dtype, output_quantization=grid(scale, zero)
+    )
+
+
+def again(name: str, source: Input, dtype: str, scale: float, zero: int) -> Case:
+    return Case(
+        name, "QUANTIZE", 1, (source,), output_type=dtype, output_quantization=grid(scale, zero)
+    )
+
+
+SHAPES: tuple[Shape, ...] = ((7,), (1, 1), (3, 5), (1, 4, 6, 3), (3, 5, 7, 8), (2, 3, 2, 3, 5))
+CASES = [
+    *(dequantize(f"int8_rank_{len(s)}_{s[-1]}", s, "i8") for s in SHAPES),
+    *(dequantize(f"uint8_rank_{len(s)}_{s[-1]}", s, "u8", 0.5, 255) for s in SHAPES),
+    dequantize("scalar", (), "i8"),
+    dequantize("long", (1, 66_000, 1, 1), "i8", 1e-4, 127),
+    *(quantize(f"int8_rank_{len(s)}_{s[-1]}", s, "i8", 0.03, 5) for s in SHAPES),
+    *(quantize(f"uint8_rank_{len(s)}_{s[-1]}", s, "u8", 0.03, 100) for s in SHAPES),
+    quantize("scalar", (), "i8", 0.03, 5),
+    quantize("saturates", (1, 9, 9, 4), "i8", 0.01, -128),
+    quantize("saturates_below", (1, 9, 9, 4), "u8", 0.5, 0, low=-300.0, high=300.0),
+    quantize("steps_of_one", (1, 9, 9, 4), "u8", 1.0, 128, low=-130.0, high=130.0),
+    again("int8_to_uint8", stored((1, 5, 5, 3), "i8", 0.1, 0), "u8", 0.1, 128),
+    again("uint8_to_int8", stored((1, 5, 5, 3), "u8", 0.1, 128), "i8", 0.1, 0),
+    again("to_coarser", stored((1, 5, 5, 3), "i8", 0.1, 3), "i8", 0.37, -9),
+    again("to_finer", stored((1, 5, 5, 3), "u8", 0.1, 3), "u8", 0.037, 90),
+    Case("int16", "QUANTIZE", 2, (Input((1, 5, 5, 3)),), output_type="i16",
+         output_quantization=grid(1e-3, 0), refused=True),
+    Case("int16", "DEQUANTIZE", 3,
+         (Input((1, 5, 5, 3), "i16", low=-999, high=999, quantization=grid(1e-3, 0)),),
+         refused=True),
+]  # fmt: skip

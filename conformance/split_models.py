@@ -1,0 +1,99 @@
+"""Every node of a real model as a model of its own, with the inputs that it gets in a run: tells
+apart an operator that is wrong and rounding errors that add up over a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from conformance import host, models
+from conformance.host import Array, Feed
+
+
+@dataclass(frozen=True)
+class Part:
+    """One node: its operator, a model with nothing else, and an input for each of its inputs."""
+
+    op: str
+    content: bytes
+    feed: Feed
+
+
+def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]:
+    """The nodes of a model in order, but those without computed inputs; values are those of the
+    reference kernels."""
+    schema = models.schema()
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    graph = model.subgraphs[0]
+    values = _values(content, feed, name)
+    names = {v: k for k, v in vars(schema.BuiltinOperator).items() if k.isupper()}
+    for operator in graph.operators:
+        code = model.operatorCodes[operator.opcodeIndex]
+        op = names[max(code.builtinCode, code.deprecatedBuiltinCode)]
+        fed = [int(t) for t in operator.inputs if t >= 0 and t in values]
+        fed = list(dict.fromkeys(fed))
+        if fed and op != "CUSTOM" and not any(graph.tensors[t].isVariable for t in fed):
+            shapes = {
+                t: values[t].shape for t in (*fed, *map(int, operator.outputs)) if t in values
+            }
+            alone = _alone(schema, model, operator, code, fed, shapes)
+            yield Part(op, alone, [values[t] for t in fed])
+
+
+def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
+    """Value of every tensor that is not constant after a run."""
+    cpu = host.interpreter(content, name, experimental_preserve_all_tensors=True)
+    cpu.allocate_tensors()
+    for detail, array in zip(cpu.get_input_details(), feed, strict=True):
+        cpu.set_tensor(detail["index"], array)
+    cpu.invoke()
+    model = models.schema().ModelT.InitFromPackedBuf(content, 0)
+    found = {}
+    for index, tensor in enumerate(model.subgraphs[0].tensors):
+        data = model.buffers[tensor.buffer].data
+        if data is None or len(data) == 0:
+            try:
+                found[index] = np.array(cpu.get_tensor(index))
+            except ValueError:
+                continue  # no value, for example scratch of a node
+    return found
+
+
+def _alone(
+    schema: Any, model: Any, operator: Any, code: Any, fed: list[int], shapes: dict[int, Any]
+) -> bytes:
+    graph = model.subgraphs[0]
+    used = list(dict.fromkeys([*map(int, operator.inputs), *map(int, operator.outputs)]))
+    used = [t for t in used if t >= 0]
+    place = {t: k for k, t in enumerate(used)} | {-1: -1}
+    single, alone = schema.ModelT(), schema.SubGraphT()
+    single.version, single.buffers = 3, [schema.BufferT()]
+    alone.tensors = []
+    for t in used:
+        tensor, kept = graph.tensors[t], schema.TensorT()
+        vars(kept).update(vars(tensor))
+        kept.buffer, kept.shapeSignature = 0, None
+        if t in shapes:
+            kept.shape = list(shapes[t])
+        data = model.buffers[tensor.buffer].data
+        if data is not None and len(data):
+            kept.buffer = len(single.buffers)
+            single.buffers.append(model.buffers[tensor.buffer])
+        alone.tensors.append(kept)
+    own = schema.OperatorT()
+    vars(own).update(vars(operator))
+    own.opcodeIndex = 0
+    own.inputs = [place[int(t)] for t in operator.inputs]
+    own.outputs = [place[int(t)] for t in operator.outputs]
+    own.intermediates = None
+    alone.operators, alone.name = [own], b"main"
+    alone.inputs = [place[t] for t in fed]
+    alone.outputs = list(own.outputs)
+    single.operatorCodes, single.subgraphs = [code], [alone]
+    builder = import_module("flatbuffers").Builder(1 << 16)
+    builder.Finish(single.Pack(builder), b"TFL3")
+    return bytes(builder.Output())

@@ -1,0 +1,88 @@
+"""The cases of the TFLite table as ONNX models (converted by tf2onnx, or a hand-built twin) through
+our provider, against onnxruntime's CPU provider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+
+from conformance import check, converted, host, models, onnx_host, onnx_twins
+from conformance.book import Book
+from conformance.cases import Case
+from conformance.host import Outputs
+from conformance.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
+from conformance.test_ops import record_of
+from tflgpu_plugin.ops import FAMILIES
+
+pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
+
+CASES = [
+    pytest.param(family, case, id=f"{family}-{case.op}-{case.name}")
+    for family in FAMILIES
+    for case in check.family_cases(family)
+    if not case.refused
+]
+
+
+def _name(case: Case) -> str:
+    return f"{case.op} {case.name}"
+
+
+@cache
+def _family(family: str) -> dict[str, bytes | str]:
+    """All cases of a family as ONNX, or why not; converted in one batch."""
+    cases = [c for c in check.family_cases(family) if not c.refused]
+    try:
+        return converted.convert({_name(c): models.build(c) for c in cases})
+    except converted.NoConverter as error:
+        return {_name(c): str(error) for c in cases}
+
+
+@pytest.mark.parametrize(("family", "case"), CASES)
+def test_converted(family: str, case: Case, book: Book, pytestconfig: pytest.Config) -> None:
+    model = _family(family)[_name(case)]
+    close(book, "converted", family, case, model, pytestconfig.getoption("--adapter"))
+
+
+def close(
+    book: Book, kind: str, family: str, case: Case, model: bytes | str, wanted: str | None
+) -> None:
+    """Run an ONNX model with a case's inputs and record it; a text says why there is none."""
+    who = {
+        "test": "", "kind": kind, "family": family, "op": case.op, "case": case.name,
+        "dtype": case.output_type, "version": case.version, "host": onnx_host.label(),
+    }  # fmt: skip
+    if isinstance(model, str):
+        twin = " (a hand-built twin runs)" if onnx_twins.build(case) is not None else ""
+        return book.close(Record(**who, outcome=NOT_CONVERTIBLE, text=f"{model}{twin}"))
+    feeds = host.case_feeds(case)
+    try:
+        expected = onnx_host.run_on_cpu(model, feeds)
+    except Exception as error:  # onnxruntime has no common class for what it raises
+        text = f"onnxruntime's CPU provider refuses the model: {' '.join(str(error).split())[:300]}"
+        return book.close(Record(**who, outcome=NOT_CONVERTIBLE, text=text), model)
+    if kind == "converted" and (text := _unfaithful(case, expected)):
+        return book.close(Record(**who, outcome=NOT_CONVERTIBLE, text=text), model)
+    run = onnx_host.run_on_gpu(model, feeds, wanted)
+    place = run.placement
+    if place.on_gpu != place.total or place.failures:
+        text = " ".join(place.sentences) or str(place)
+        outcome = REFUSED if place.sentences and not place.failures else FAIL
+        return book.close(Record(**who, outcome=outcome, text=text), model)
+    if place.total and set(place.runs) != {len(feeds)}:
+        return book.close(Record(**who, outcome=FAIL, text=f"did not run twice: {place}"), model)
+    allowance = book.allowance(case.op, case.name)
+    result = check.judge(case, feeds, expected, run.outputs, allowance, onnx_host.NAME)
+    book.close(record_of(result, who, allowance), model)
+
+
+def _unfaithful(case: Case, outputs: Sequence[Outputs]) -> str:
+    """A sentence when the converted model has another result shape than the case."""
+    content = models.build(case)
+    wanted = host.cached_on_cpu(content, host.case_feeds(case), *host.oracle(content))[0]
+    found = [list(a.shape) for a in outputs[0]]
+    if found == [list(a.shape) for a in wanted]:
+        return ""
+    return f"tf2onnx gives another shape: {found}, not {[list(a.shape) for a in wanted]}"

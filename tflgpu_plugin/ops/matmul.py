@@ -1,0 +1,133 @@
+"""`matmul(a [..., M, K], b [..., K, N]): transpose_a, transpose_b` -> [..., M, N], the leading axes
+being broadcast, ranks 2 to 5.
+
+A constant matrix b makes it a fully connected layer; transpose_b runs as it is.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
+from tflgpu_plugin.ops.steps import Steps
+from tflgpu_plugin.target import Target
+
+GROUP = 64
+ROWS = 4  # of one thread
+CHUNK = 1 << 15  # rounds of the inner loop
+
+
+def _operands(node: Node) -> tuple[int, int]:
+    a, b = node.inputs[:2]
+    assert a is not None and b is not None
+    return a, b
+
+
+def _swapped(shape: Shape, swap: object) -> Shape:
+    return (*shape[:-2], shape[-1], shape[-2]) if swap else shape
+
+
+def _matrices(graph: Graph, node: Node) -> tuple[Shape, Shape]:
+    """Shapes of the factors as [..., M, K] and [..., K, N]."""
+    a, b = (graph.shape(tensor) for tensor in _operands(node))
+    if min(len(a), len(b)) < 2:
+        raise ValueError(f"shapes {list(a)} and {list(b)} are not matrices")
+    return (
+        _swapped(a, node.attributes.get("transpose_a")),
+        _swapped(b, node.attributes.get("transpose_b")),
+    )
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    a, b = _matrices(graph, node)
+    if a[-1] != b[-2]:
+        raise ValueError(f"matrices of {list(a)} and {list(b)} cannot be multiplied")
+    return [(*broadcast(a[:-2], b[:-2]), a[-2], b[-1])]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Matrices that fit, of rank 5 at most."""
+    try:
+        (shape,) = shapes(graph, node)
+    except ValueError as error:
+        return f"A matrix product cannot be planned: {error}."
+    if len(shape) > MAX_AXES:
+        return f"A matrix product of rank {len(shape)} is not supported; reshape to {MAX_AXES}."
+    if 0 in (*shape, _matrices(graph, node)[0][-1]):
+        return "A matrix product of empty tensors is not supported."
+    return None
+
+
+def expand(steps: Steps, node: Node) -> bool:
+    """transpose_a by a node of its own; a constant matrix b as weights."""
+    a, b = _operands(node)
+    weights = steps.data(b)
+    rank = len(steps.shape(a))
+    swap = bool(node.attributes.get("transpose_a"))
+    dense = weights is not None and weights.ndim == 2 and rank <= 4
+    if not swap and not dense:
+        return False
+    if swap:
+        a = steps.add("transpose", a, perm=(*range(rank - 2), rank - 1, rank - 2))
+    if dense:
+        assert weights is not None
+        straight = node.attributes.get("transpose_b")
+        matrix = steps.number(np.ascontiguousarray(weights if straight else weights.T))
+        steps.last("fully_connected", a, matrix, None, keep_num_dims=True, activation="none")
+    else:
+        steps.last("matmul", a, b, transpose_b=node.attributes.get("transpose_b", False))
+    return True
+
+
+def lower(low: Lowering, node: Node) -> None:
+    a, b = _operands(node)
+    left, right = _matrices(low.graph, node)
+    output = low.graph.shape(node.outputs[0])
+    transposed = bool(node.attributes.get("transpose_b"))
+    blocks, quads = -(-left[-2] // ROWS), -(-right[-1] // 4)
+    outer = (1, 1, 1, *output[:-2])[-3:]
+    parameters: dict[str, object] = {
+        "rows": left[-2],
+        "row_blocks": blocks,
+        "columns": right[-1],
+        "quads": quads,
+        "depth": left[-1],
+        "depth_quads": -(-left[-1] // 4),
+        "chunk": CHUNK,
+        "d1": outer[1],
+        "d2": outer[2],
+    }
+    for name, shape in (("a", low.graph.shape(a)), ("b", low.graph.shape(b)), ("y", output)):
+        parameters |= _distances(name, shape)
+    low.dispatch(
+        "matmul",
+        node,
+        {"a": Access(low.stored(a)), "b": Access(low.stored(b))},
+        {"y": node.outputs[0]},
+        (-(-blocks * quads // GROUP), prod(outer), 1),
+        parameters,
+        {"transposed": transposed},
+    )
+
+
+def _distances(name: str, shape: Shape) -> dict[str, object]:
+    """Vec4 between neighbours: rows, quads, and three outer axes (0 where there is one)."""
+    strides = vector_strides(shape)
+    outer = [0 if e == 1 else s for e, s in zip(shape[:-2], strides[:-2], strict=True)]
+    found: dict[str, object] = {f"{name}_row": strides[-2], f"{name}_quad": strides[-1]}
+    return found | {f"{name}_b{k}": step for k, step in enumerate(([0] * 3 + outer)[-3:])}
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return prod(shapes(graph, node)[0]) * _matrices(graph, node)[0][-1]
+
+
+OPS = (
+    Op("matmul", refuse, shapes, lower, "accumulate", work=_work, fuses=True, expand=expand),
+)

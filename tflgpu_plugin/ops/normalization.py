@@ -1,0 +1,110 @@
+"""Normalizations, made of reductions and elementwise ops: the mean of squares is that of the
+differences from the mean, so that a large mean does not cancel it.
+
+* `instance_normalization(x [B, ..., C], scale [C] | None, bias [C] | None): epsilon`: over all axes
+  between batch and channels
+* `layer_normalization(x, scale | None, bias | None): axis, epsilon`: over the axes from `axis` on;
+  scale and bias broadcast to x
+* `log_softmax(x): axis`
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.movement import MAX_AXES
+from tflgpu_plugin.ops.steps import Steps, lower_expanded
+from tflgpu_plugin.target import Target
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """The input's shape."""
+    return [graph.shape(_input(node))]
+
+
+def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
+    """Axes that are normalized together."""
+    rank = len(graph.shape(_input(node)))
+    if node.op == "instance_normalization":
+        return tuple(range(1, rank - 1))
+    axis = int(node.attributes.get("axis", -1))
+    axis += rank if axis < 0 else 0
+    return (axis,) if node.op == "log_softmax" else tuple(range(axis, rank))
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """An axis of the input; scale and bias that broadcast to it."""
+    shape = graph.shape(_input(node))
+    axes = _axes(graph, node)
+    if prod(shape) == 0:
+        return f"An input of {list(shape)} has no elements."
+    if not axes or not all(0 <= axis < len(shape) for axis in axes) or len(shape) > MAX_AXES:
+        return f"{node.op} has no axes to work on in an input of shape {list(shape)}."
+    for tensor in node.inputs[1:]:
+        if tensor is None:
+            continue
+        given = graph.shape(tensor)
+        try:
+            fits = broadcast(shape, given) == shape
+        except ValueError:
+            fits = False
+        if not fits:
+            return f"A scale or bias of shape {list(given)} does not fit {list(shape)}."
+    return None
+
+
+def expand(steps: Steps, node: Node) -> bool:
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
+    x = _input(node)
+    view = Graph(steps.editor.tensors, (), (), ())
+    axes = steps.indices(_axes(view, node))
+    mean = steps.add("mean", x, axes, keep_dims=True)
+    centred = steps.add("sub", x, mean)
+    variance = steps.add("reduce_mean_square", centred, axes, keep_dims=True)
+    epsilon = steps.number(node.attributes.get("epsilon", 1e-5))
+    factor = steps.add("rsqrt", steps.add("add", variance, epsilon))
+    scale, bias = (*node.inputs[1:], None, None)[:2]
+    if scale is not None and node.op == "instance_normalization":
+        factor, scale = steps.add("mul", factor, scale), None
+    tail = [("mul", factor), ("mul", scale), ("add", bias)]
+    tail = [(op, operand) for op, operand in tail if operand is not None]
+    value = centred
+    for op, operand in tail[:-1]:
+        value = steps.add(op, value, operand)
+    steps.last(tail[-1][0], value, tail[-1][1])
+    return True
+
+
+def expand_log_softmax(steps: Steps, node: Node) -> bool:
+    """x - max - log(sum(exp(x - max)))."""
+    x = _input(node)
+    axes = steps.indices(_axes(Graph(steps.editor.tensors, (), (), ()), node))
+    top = steps.add("reduce_max", x, axes, keep_dims=True)
+    below = steps.add("sub", x, top)
+    total = steps.add("reduce_log_sum", steps.add("exp", below), axes, keep_dims=True)
+    steps.last("sub", below, total)
+    return True
+
+
+def _input(node: Node) -> int:
+    assert node.inputs[0] is not None
+    return node.inputs[0]
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return 8 * prod(graph.shape(_input(node)))
+
+
+OPS = (
+    *(
+        Op(name, refuse, shapes, lower_expanded, "reduction", work=_work, expand=expand)
+        for name in ("instance_normalization", "layer_normalization")
+    ),
+    Op(
+        "log_softmax", refuse, shapes, lower_expanded, "cancelling", work=_work,
+        expand=expand_log_softmax,
+    ),
+)  # fmt: skip

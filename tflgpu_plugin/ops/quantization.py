@@ -1,0 +1,84 @@
+"""`dequantize(x)` and `quantize(x)`, between float32 and 8 bits or between two 8-bit grids.
+
+On the device a quantized tensor holds real values, so dequantizing moves nothing, and quantizing
+puts values on the result's grid: round to nearest with halves away from zero, saturate, as
+tensorflow/lite/kernels/internal/reference/quantize.h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin import quantization
+from tflgpu_plugin.graph import Graph, Node, Post, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.movement import empty_refusal, grid
+from tflgpu_plugin.target import Target
+
+
+def step(graph: Graph, node: Node) -> Post:
+    """The fused step that does what a quantize node does."""
+    assert node.inputs[0] is not None
+    source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    parts = 1.0
+    if quantization.quantized(source):
+        ratio = quantization.parameters(source)[0] / quantization.parameters(result)[0]
+        parts = quantization.fraction(ratio)
+    return Post("fake_quant", None, (*quantization.grid(result), parts, 0.0))
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    assert node.inputs[0] is not None
+    return [graph.shape(node.inputs[0])]
+
+
+def refuse_dequantize(graph: Graph, node: Node, target: Target) -> str | None:
+    """Int8 and uint8 quantized as a whole; as a constant also float16, int32, and per channel."""
+    assert node.inputs[0] is not None
+    source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    if result.dtype != "f32":
+        return f"Dequantizing gives float32, not {result.dtype}."
+    if result.data is None and source.data is None and not quantization.quantized(source):
+        return f"Tensor {source.name!r} holds {source.dtype} values that only a run tells."
+    return empty_refusal(graph, node, source.shape)
+
+
+def refuse_quantize(graph: Graph, node: Node, target: Target) -> str | None:
+    """To int8 or uint8, quantized as a whole."""
+    assert node.inputs[0] is not None
+    source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    if not quantization.quantized(result):
+        return f"Quantizing to {result.dtype} is not supported; use int8 or uint8."
+    if source.dtype != "f32" and not quantization.quantized(source):
+        return f"Quantizing {source.dtype} is not supported; use float32, int8 or uint8."
+    return empty_refusal(graph, node, source.shape)
+
+
+def lower_dequantize(low: Lowering, node: Node) -> None:
+    assert node.inputs[0] is not None
+    if low.graph.constant(node.outputs[0]) is None:
+        low.alias(node.outputs[0], node.inputs[0])
+
+
+def lower_quantize(low: Lowering, node: Node) -> None:
+    assert node.inputs[0] is not None
+    stored = low.geometry(node.outputs[0])
+    low.dispatch(
+        "unary",
+        replace(node, posts=(step(low.graph, node), *node.posts)),
+        {"x": low.stored(node.inputs[0])},
+        {"y": node.outputs[0]},
+        grid(stored.vectors),
+        {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads},
+    )
+
+
+TYPES = ("f32", "i8", "u8")
+
+OPS = (
+    Op("dequantize", refuse_dequantize, shapes, lower_dequantize, "exact",
+       types=(*TYPES, "f16"), max_rank=8),
+    Op("quantize", refuse_quantize, shapes, lower_quantize, "elementwise", types=TYPES,
+       fuses=True, max_rank=8),
+)  # fmt: skip

@@ -1,0 +1,69 @@
+"""Ops that are made of other ops: `Op.expand` lists the nodes that stand for one, before lowering.
+
+An expansion is a function of `Steps`, which adds nodes and works out their shapes, and of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering, Refused
+
+if TYPE_CHECKING:
+    from tflgpu_plugin.passes.editor import Editor
+
+
+class Steps:
+    """Nodes that replace one node, in order. Tensors are ids of the edited graph."""
+
+    def __init__(self, editor: Editor, node: Node) -> None:
+        self.editor, self.node = editor, node
+        self.nodes: list[Node] = []
+
+    def shape(self, tensor: int) -> Shape:
+        return self.editor.shape(tensor)
+
+    def data(self, tensor: int | None) -> Array | None:
+        """The value of a constant, None for anything else."""
+        return self.editor.data(tensor)
+
+    def indices(self, values: Any) -> int:
+        """A new constant of axes, extents and the like."""
+        return self.editor.indices(values)
+
+    def number(self, value: Any) -> int:
+        """A new float32 constant."""
+        return self.editor.constant(np.asarray(value, np.float32))
+
+    def add(self, op: str, *inputs: int | None, **attributes: Any) -> int:
+        """A further node; returns its result."""
+        first = next(tensor for tensor in inputs if tensor is not None)
+        made = self.editor.tensor((), like=first)
+        self._put(op, inputs, made, attributes)
+        return made
+
+    def last(self, op: str, *inputs: int | None, **attributes: Any) -> None:
+        """The node whose result is that of the whole."""
+        self._put(op, inputs, self.node.outputs[0], attributes)
+
+    def reshape(self, tensor: int, shape: Iterable[int]) -> int:
+        return self.add("reshape", tensor, None, shape=tuple(shape))
+
+    def _put(
+        self, op: str, inputs: Iterable[int | None], made: int, attributes: dict[str, Any]
+    ) -> None:
+        node = self.editor.node(op, inputs, (made,), [self.node], **attributes)
+        self.nodes.append(node)
+        view = Graph(self.editor.tensors, (), (), ())
+        (shape,) = ops.table()[op].shapes(view, node)
+        self.editor.reshaped(made, tuple(shape))
+
+
+def lower_expanded(low: Lowering, node: Node) -> None:
+    """In place of a lowering: such a node never gets there."""
+    raise Refused(node.id, f"{node.op} was not expanded before it was lowered; please report it.")

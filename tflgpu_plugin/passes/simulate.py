@@ -1,0 +1,123 @@
+"""Quantization simulators: a result that the model holds in 8 bits is put on its grid where it is
+stored, so that what reads it sees the values it was trained or calibrated for.
+
+Where the hosts' kernels round twice, so does the simulator: then most layers give the very numbers
+of the reference kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import lcm
+
+import numpy as np
+
+from tflgpu_plugin import ops, quantization
+from tflgpu_plugin.graph import Graph, Node, Post, Tensor
+from tflgpu_plugin.ops.window import Span, spans
+from tflgpu_plugin.passes.canonical import BIASED
+from tflgpu_plugin.passes.merge import sources
+
+MOST_PARTS = 1 << 14  # with 8 bits before them they still fit float32
+
+
+def simulate(graph: Graph) -> Graph:
+    """After `canonical`: a simulator follows bias and activation. Results that are on their grid
+    already get none, and neither do those that only leave the island through an op that cannot
+    take one: the border rounds, too.
+    """
+    return _Simulation(graph).run()
+
+
+class _Simulation:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.consumers = graph.consumers()
+        self.tensors = dict(graph.tensors)
+        self.number = max((node.id for node in graph.nodes), default=0)
+        self.parts: dict[tuple[float, ...], int] = {}
+
+    def run(self) -> Graph:
+        nodes = [made for node in self.graph.nodes for made in self._node(node)]
+        return replace(self.graph, tensors=self.tensors, nodes=tuple(nodes))
+
+    def _node(self, node: Node) -> list[Node]:
+        wanted = [t for t in node.outputs if not _on_grid(self.graph, node, t)]
+        if wanted and ops.table()[node.op].fuses:
+            return [replace(node, posts=(*node.posts, self._step(node)))]
+        read = [t for t in wanted if t in self.consumers]
+        raw = {t: self._add(_raw(self.tensors[t])) for t in read}
+        made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
+        for result, source in raw.items():
+            self.number += 1
+            inside = Node(self.number, "quantize", (source,), (result,), sources=sources(node))
+            made.append(inside)
+        return made
+
+    def _add(self, tensor: Tensor) -> int:
+        index = max(self.tensors) + 1
+        self.tensors[index] = tensor
+        return index
+
+    def _step(self, node: Node) -> Post:
+        result = self.graph.tensors[node.outputs[0]]
+        parts = _parts(self.graph, node)
+        grid, (_, zero) = quantization.grid(result), quantization.parameters(result)
+        if node.op == "average_pool_2d":
+            return Post("fake_quant", None, (*grid, *parts, zero))
+        if len(set(parts)) == 1:
+            return Post("fake_quant", None, (*grid, parts[0], 0.0))
+        if parts not in self.parts:
+            data = np.array(parts, np.float32)
+            self.parts[parts] = self._add(Tensor("parts", data.shape, "f32", data))
+        return Post("fake_quant_channels", self.parts[parts], tuple(grid))
+
+
+def _raw(tensor: Tensor) -> Tensor:
+    return replace(tensor, name=f"{tensor.name}, not rounded", dtype="f32", quantization=None)
+
+
+def _on_grid(graph: Graph, node: Node, tensor: int) -> bool:
+    result = graph.tensors[tensor]
+    if not quantization.quantized(result) or node.op == "quantize":
+        return True  # quantize rounds by itself
+    if node.op not in quantization.MOVES or node.posts:
+        return False
+    if node.attributes.get("activation", "none") != "none":
+        return False
+    values = [graph.tensors[t] for t in node.inputs if t is not None]
+    return all(quantization.alike(v, result) for v in values if v.dtype != "i32")
+
+
+def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
+    """Parts of one step to which the host rounds first: one number, or one per channel."""
+    result = graph.tensors[node.outputs[0]]
+    scale, _ = quantization.parameters(result)
+    if node.op == "average_pool_2d":
+        return (_counts(graph, node),)
+    given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
+    if node.op in (*BIASED, "mul") and len(given) == 2:
+        first, second = given
+        if first is None or second is None or len(first.scale) != 1:
+            return (1.0,)
+        factors = tuple(first.scale[0] * other / scale for other in second.scale)
+        parts = tuple(quantization.fraction(factor) for factor in factors)
+        same = len(parts) == 1 or (result.shape and result.shape[-1] == len(parts))
+        return tuple(min(p, float(MOST_PARTS)) for p in parts) if same else (1.0,)
+    if node.op in ("relu", "relu6", "relu_n1_to_1") and given[0] is not None:
+        return (quantization.fraction(given[0].scale[0] / scale),)
+    return (1.0,)
+
+
+def _counts(graph: Graph, node: Node) -> float:
+    """A number that is divided by the number of elements in every window."""
+    assert node.inputs[0] is not None
+    window = node.attributes["window"]
+    rows, columns = spans(graph.shape(node.inputs[0]), window, node.attributes)
+    found = lcm(*(h * w for h in _lengths(rows) for w in _lengths(columns)))
+    return float(found if found <= MOST_PARTS else 1)
+
+
+def _lengths(span: Span) -> set[int]:
+    starts = (place * span.stride - span.before for place in range(span.places))
+    return {min(s + span.kernel, span.extent) - max(s, 0) for s in starts}

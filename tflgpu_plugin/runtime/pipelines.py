@@ -1,0 +1,138 @@
+"""Makes the pipelines of a plan, and makes the driver generate their code now instead of during the
+first run.
+
+Software drivers generate code at the first dispatch, one kernel at a time per device. Where such a
+driver has a disk cache, a second device on another thread compiles half of the kernels; the first
+device then finds them in the cache.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tflgpu_plugin import native
+from tflgpu_plugin.plan import Pipeline
+
+SLOW = 0.02  # seconds: a kernel that takes longer was not in the driver's cache
+PATIENCE = 1.0  # seconds until the user is told what is going on
+
+
+class PipelineError(RuntimeError):
+    """The driver refused a generated kernel."""
+
+    def __init__(self, pipeline: Pipeline, sentence: str) -> None:
+        super().__init__(f"The driver refused the kernel {pipeline.label}: {sentence}")
+        self.pipeline = pipeline
+
+
+def make(
+    wanted: tuple[Pipeline, ...],
+    device: Any,
+    cache: dict[Pipeline, Any],
+    warm: bool,
+    helper: Callable[[], Any] | None = None,
+) -> list[Any]:
+    """Native pipelines in the order of `wanted`; those in `cache` are used again, others added.
+
+    `helper` opens a second device of the same adapter. Raises PipelineError.
+    """
+    missing = sorted((p for p in wanted if p not in cache), key=lambda p: -len(p.wgsl))
+    _Work(device, cache, warm, helper, deque(missing)).run()
+    return [cache[pipeline] for pipeline in wanted]
+
+
+class _Work:
+    """Pipelines to make: largest first on the device, smallest first on the helper."""
+
+    def __init__(
+        self,
+        device: Any,
+        cache: dict[Pipeline, Any],
+        warm: bool,
+        helper: Callable[[], Any] | None,
+        missing: deque[Pipeline],
+    ) -> None:
+        self.device, self.cache, self.warm = device, cache, warm
+        self.missing, self.prepared = missing, list[Pipeline]()
+        self.open_helper = helper if warm else None
+        self.thread: threading.Thread | None = None
+        self.start, self.told, self.count = time.monotonic(), False, len(missing)
+
+    def run(self) -> None:
+        try:
+            self._drain()
+        finally:
+            if self.thread:
+                self.missing.clear()
+                self.thread.join()
+        for pipeline in self.prepared:
+            self._make(pipeline)
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                pipeline = self.missing.popleft()
+            except IndexError:
+                return
+            begin = time.monotonic()
+            self._make(pipeline)
+            now = time.monotonic()
+            if now - begin > SLOW and len(self.missing) > 1:
+                self._call_helper()
+            if now - self.start > PATIENCE:
+                self._tell()
+
+    def _make(self, pipeline: Pipeline) -> None:
+        self.cache[pipeline] = _build(pipeline, self.device, self.warm)
+
+    def _call_helper(self) -> None:
+        if self.open_helper and not self.thread:
+            self.thread = threading.Thread(target=self._help, args=(self.open_helper,), daemon=True)
+            self.thread.start()
+
+    def _help(self, open_device: Callable[[], Any]) -> None:
+        """Whatever goes wrong here, the pipeline in hand is made again, and its error told, by
+        `run`."""
+        try:
+            device = open_device()
+            while self.missing:
+                pipeline = self.missing.pop()
+                self.prepared.append(pipeline)
+                _build(pipeline, device, True)
+        except (IndexError, PipelineError, native.NativeError, RuntimeError):
+            return
+
+    def _tell(self) -> None:
+        if not self.told and self.missing:
+            self.told = True
+            print(
+                f"tflgpu: the driver compiles {self.count} GPU kernels; where it keeps a cache, "
+                "this takes place once.",
+                file=sys.stderr,
+            )
+
+
+def _build(pipeline: Pipeline, device: Any, warm: bool) -> Any:
+    try:
+        handle = _create(device, pipeline)
+        if warm:
+            native.call(native.lib.tg_pipeline_warm_up, handle)
+    except native.NativeError as error:
+        raise PipelineError(pipeline, str(error)) from error
+    return handle
+
+
+def _create(device: Any, pipeline: Pipeline) -> Any:
+    ffi = native.ffi
+    names = [ffi.new("char[]", name.encode()) for name, _ in pipeline.constants]
+    handle = native.call(
+        native.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
+        ffi.new("char *[]", names), ffi.new("double[]", [value for _, value in pipeline.constants]),
+        len(names), 0,
+    )  # fmt: skip
+    return ffi.gc(handle, native.lib.tg_pipeline_release)
