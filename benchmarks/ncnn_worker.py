@@ -38,7 +38,8 @@ def main(param: str, weights: str, source: str, result: str) -> None:
 
     value = run()
     first = time.perf_counter() - start
-    np.save(result, value.reshape(1, -1))
+    planar = value.ndim == 3  # [C, H, W]
+    np.save(result, (value.transpose(1, 2, 0) if planar else value)[None])
     name = ncnn.get_gpu_info(0).device_name()
     print(
         json.dumps(

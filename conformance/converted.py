@@ -107,7 +107,9 @@ def _batch(folder: Path, models: Mapping[str, bytes]) -> None:
         for key, content in models.items():
             (Path(work) / f"{key}.tflite").write_bytes(content)
         command = [str(python()), "-I", str(WORKER), work, str(OPSET)]
-        subprocess.run(command, capture_output=True)
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise NoConverter(f"tf2onnx ended early: {' '.join(done.stderr.split())[-300:]}")
         for path in [*Path(work).glob("*.onnx"), *Path(work).glob("*.txt")]:
             path.replace(folder / path.name)
 

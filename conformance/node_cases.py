@@ -90,21 +90,36 @@ def expected(case: NodeCase, values: list[Array]) -> list[Array]:
         return [np.asarray(result).astype(dtype) for result in results]
 
 
+@dataclass(frozen=True)
+class Finding:
+    """How a node case went: a sentence when it is not as it must be, the sentence of a refusal, and
+    the worst error over its tolerance."""
+
+    problem: str = ""
+    refusal: str = ""
+    share: float = 0.0
+    ulp: float = 0.0
+
+
 def check(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = None) -> str | None:
     """A sentence when the case is not as it must be, on the plan of any of the targets."""
+    return examine(case, targets, wanted).problem or None
+
+
+def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = None) -> Finding:
+    """Run a case on every distinct plan of the targets, and compare."""
     island = graph(case)
     device = adapter.open_device(adapter.select(wanted))
-    refusal = capability.support(island, island.nodes[0], device.target)
+    refusal = capability.support(island, island.nodes[0], device.target) or ""
     if case.refused:
-        return None if refusal else "not refused, but the case says it must be"
+        missing = "not refused, but the case says it must be"
+        return Finding("" if refusal else missing, refusal)
     if refusal:
-        return f"refused: {refusal}"
+        return Finding(f"refused: {refusal}", refusal)
     values = feeds(case)
-    largest = max((float(np.abs(v[np.isfinite(v)]).max()) for v in values if v.dtype.kind == "f"),
-                  default=1.0)  # fmt: skip
-    allowed = tolerance.bound(ops.table()[case.op].accuracy, case.terms, largest, largest)
+    allowed = bound(case, values)
     answers = expected(case, values)
-    seen = set()
+    seen, worst = set(), Finding()
     for name, target in targets.items():
         plan = compiler.compile(island, target)
         key = (plan.pipelines, plan.dispatches, plan.uniforms)
@@ -115,5 +130,14 @@ def check(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = No
         for k, (answer, found) in enumerate(zip(answers, got, strict=True)):
             verdict = tolerance.compare(answer, found, allowed)
             if not verdict.passed:
-                return f"{name} output {k} {list(answer.shape)}: {verdict}"
-    return None
+                text = f"{name} output {k} {list(answer.shape)}: {verdict}"
+                return Finding(text, "", verdict.share, verdict.ulp)
+            worst = max(worst, Finding("", "", verdict.share, verdict.ulp), key=lambda f: f.share)
+    return worst
+
+
+def bound(case: NodeCase, values: list[Array]) -> tolerance.Bound:
+    """The tolerance of a case: its op's class, its terms, and the largest value it is fed."""
+    floats = [np.abs(v[np.isfinite(v)]) for v in values if v.dtype.kind == "f"]
+    largest = max((float(v.max(initial=0.0)) for v in floats), default=1.0)
+    return tolerance.bound(ops.table()[case.op].accuracy, case.terms, largest, largest)

@@ -65,8 +65,32 @@ BINARY: dict[str, Callable[..., Any]] = {
     "greater": np.greater, "greater_equal": np.greater_equal, "where": np.where,
 }  # fmt: skip
 
+
+def _depth_to_space(x: Array, block: int, mode: str = "DCR") -> Array:
+    b, h, w, c = x.shape
+    depth = c // block**2
+    if mode == "DCR":
+        y = x.reshape(b, h, w, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
+    else:
+        y = x.reshape(b, h, w, depth, block, block).transpose(0, 1, 4, 2, 5, 3)
+    return y.reshape(b, h * block, w * block, depth)
+
+
+def _space_to_depth(x: Array, block: int, mode: str = "DCR") -> Array:
+    b, h, w, c = x.shape
+    y = x.reshape(b, h // block, block, w // block, block, c)
+    y = y.transpose((0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
+    return y.reshape(b, h // block, w // block, c * block**2)
+
+
 MOVEMENT: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, perm: np.transpose(x, perm),
+    "tile": lambda x, repeats: np.tile(x, repeats),
+    "expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))),
+    "take": lambda x, indices, axis: np.take(x, indices, axis=axis),
+    "gather": lambda x, indices, axis: np.take(x, indices, axis=axis),
+    "depth_to_space": _depth_to_space,
+    "space_to_depth": _space_to_depth,
 }
 
 
@@ -121,14 +145,87 @@ def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis
     return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
 
 
+def _pool(x: Array, window: tuple[int, ...], strides: tuple[int, ...], padding: tuple[int, ...],
+          dilations: tuple[int, ...] | None = None, ceil_mode: bool = False, counted: bool = False,
+          activation: str = "none", p: float = 2, kind: str = "max") -> Array:  # fmt: skip
+    """One output place after the other, as the ONNX operators MaxPool, AveragePool, LpPool say."""
+    steps = dilations or (1,) * len(window)
+    axes = range(len(window))
+    before, after = padding[::2], padding[1::2]
+    places = []
+    for k in axes:
+        free = x.shape[k + 1] + before[k] + after[k] - (window[k] - 1) * steps[k] - 1
+        count = (-(-free // strides[k]) if ceil_mode else free // strides[k]) + 1
+        count -= ceil_mode and (count - 1) * strides[k] >= x.shape[k + 1] + before[k]
+        places.append(count)
+    y = np.zeros((x.shape[0], *places, x.shape[-1]))
+    for place in np.ndindex(*places):
+        at = [[place[k] * strides[k] - before[k] + t * steps[k] for t in range(window[k])]
+              for k in axes]  # fmt: skip
+        inside = [[i for i in at[k] if 0 <= i < x.shape[k + 1]] for k in axes]
+        padded = [[i for i in at[k] if i < x.shape[k + 1] + after[k]] for k in axes]
+        taps = x[np.ix_(range(x.shape[0]), *inside, range(x.shape[-1]))]
+        over = tuple(range(1, x.ndim - 1))
+        if kind == "max":
+            value = taps.max(over)
+        elif kind == "norm":
+            value = (np.abs(taps) ** p).sum(over) ** (1 / p)
+        else:
+            value = taps.sum(over) / np.prod([len(i) for i in (padded if counted else inside)])
+        y[(slice(None), *place)] = value
+    return y
+
+
+def _conv_3d(x: Array, w: Array, bias: Array | None, strides: tuple[int, ...],
+             padding: tuple[int, ...], dilations: tuple[int, ...] = (1, 1, 1),
+             activation: str = "none") -> Array:  # fmt: skip
+    sides = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
+    x = np.pad(x, sides)
+    kernel, depth, filters = w.shape[1:4], w.shape[4], w.shape[0]
+    places = [(x.shape[k + 1] - (kernel[k] - 1) * dilations[k] - 1) // strides[k] + 1
+              for k in range(3)]  # fmt: skip
+    y = np.zeros((x.shape[0], *places, filters))
+    each = filters // (x.shape[4] // depth)
+    for tap in np.ndindex(*kernel):
+        at = tuple(slice(tap[k] * dilations[k], tap[k] * dilations[k] + (places[k] - 1)
+                         * strides[k] + 1, strides[k]) for k in range(3))  # fmt: skip
+        for o in range(filters):
+            group = slice(o // each * depth, (o // each + 1) * depth)
+            y[..., o] += x[(slice(None), *at)][..., group] @ w[(o, *tap)]
+    return y if bias is None else y + bias
+
+
+def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, strides: tuple[int, int],
+                    padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
+                    activation: str = "none") -> Array:  # fmt: skip
+    """Every input element adds its filter to the full result, which is cut afterwards."""
+    b, h, wide, c = x.shape
+    full = np.zeros((b, h * strides[0] + 99, wide * strides[1] + 99, w.shape[0]))
+    depth = w.shape[3]
+    each = w.shape[0] // (c // depth)
+    for i, j, ky, kx in np.ndindex(h, wide, *w.shape[1:3]):
+        place = i * strides[0] + ky * dilations[0], j * strides[1] + kx * dilations[1]
+        for o in range(w.shape[0]):
+            group = slice(o // each * depth, (o // each + 1) * depth)
+            full[:, place[0], place[1], o] += x[:, i, j, group] @ w[o, ky, kx]
+    cut = full[:, padding[0] : padding[0] + int(shape[1]), padding[2] : padding[2] + int(shape[2])]
+    return cut if bias is None else cut + bias
+
+
+POOLS: dict[str, Callable[..., Any]] = {
+    "max_pool_2d": _pool,
+    "average_pool_2d": lambda x, **a: _pool(x, kind="average", **a),
+    "lp_pool": lambda x, **a: _pool(x, kind="norm", **a),
+}
+
 NORMALIZATIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax, "log_softmax": _log_softmax,
     "instance_normalization": _instance, "layer_normalization": _layer,
 }  # fmt: skip
 
 REFERENCES: dict[str, Callable[..., Any]] = {
-    **NORMALIZATIONS,
-    "matmul": _matmul,
+    **NORMALIZATIONS, **POOLS,
+    "matmul": _matmul, "conv_3d": _conv_3d, "transpose_conv": _transpose_conv,
     **UNARY, **BINARY, **MOVEMENT,
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

@@ -103,7 +103,7 @@ def injected(defect: Defect) -> Iterator[list[str]]:
         changed.append("grid")
         return folded, (x - 1, y, z) if x > 1 else (x, y - 1, z) if y > 1 else (x, y, z - 1)
 
-    kernels.render = wrong_render
+    vars(kernels)["render"] = wrong_render
     if defect.edit is None:
         compiler._fold = wrong_fold
     try:

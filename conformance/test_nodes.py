@@ -7,18 +7,41 @@ from typing import Any
 
 import pytest
 
-from conformance.node_cases import check, family_nodes
+from conformance.book import Book
+from conformance.node_cases import Finding, NodeCase, examine, family_nodes
+from conformance.record import FAIL, PASS, REFUSED, Record
 from conformance.test_variants import _targets
 from tflgpu_plugin.ops import FAMILIES
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("family", FAMILIES)
-def test_nodes(family: str, options: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize("family", [f for f in FAMILIES if family_nodes(f)])
+def test_nodes(family: str, options: Mapping[str, Any], book: Book) -> None:
+    """One test for a family, one record for each of its cases."""
     wanted = options.get("adapter")
     targets = _targets(wanted)
     wrong = []
     for case in family_nodes(family):
-        if sentence := check(case, targets, wanted):
-            wrong.append(f"{case.op} {case.name}: {sentence}")
+        found = examine(case, targets, wanted)
+        book.add(_record(book, family, case, found))
+        if found.problem:
+            wrong.append(f"{case.op} {case.name}: {found.problem}")
     assert not wrong, "\n".join(wrong)
+
+
+def _record(book: Book, family: str, case: NodeCase, found: Finding) -> Record:
+    outcome = FAIL if found.problem else REFUSED if found.refusal else PASS
+    return Record(
+        book.test,
+        "control" if case.refused else "node",
+        outcome,
+        op=case.op,
+        family=family,
+        host="numpy",
+        case=case.name,
+        dtype=case.output_type,
+        text=found.problem or found.refusal,
+        share=found.share,
+        ulp=found.ulp,
+        expected_refusal=outcome == REFUSED,
+    )

@@ -128,7 +128,9 @@ def _target() -> Any:
 def test_row_is_complete(host_op: str) -> None:
     """Every type of a row has a case, and its accuracy class has a tolerance."""
     row = ops.table()[FORMS[host_op].op]
-    found = {c.output_type for c in all_cases()[row.family] if c.op == host_op and not c.refused}
+    cases = [c for c in all_cases()[row.family] if c.op == host_op and not c.refused]
+    found = {c.output_type for c in cases}
+    found |= {value.dtype for c in cases for value in c.inputs if value is not None}
     assert found >= set(row.types), f"{host_op} has cases for {found}, its row has {row.types}"
     assert row.accuracy in tolerance.CLASSES
     assert callable(row.shapes) and callable(row.lower)

@@ -18,8 +18,9 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 def main(folder: Path, opset: int) -> int:
     """Convert what is not converted yet; returns 0 even when models are refused."""
     import logging
+    from importlib import import_module
 
-    import tf2onnx
+    tf2onnx = import_module("tf2onnx.convert")
 
     logging.disable(logging.CRITICAL)
     for path in sorted(folder.glob("*.tflite")):
@@ -27,7 +28,7 @@ def main(folder: Path, opset: int) -> int:
         if result.exists() or refusal.exists():
             continue
         try:
-            model, _ = tf2onnx.convert.from_tflite(str(path), opset=opset)
+            model, _ = tf2onnx.from_tflite(str(path), opset=opset)
             partial = path.with_suffix(".partial")
             partial.write_bytes(model.SerializeToString())
             partial.replace(result)

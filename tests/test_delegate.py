@@ -15,7 +15,7 @@ import pytest
 import tflgpu_plugin
 from conformance import host as hosts
 from tests import small_models
-from tflgpu_plugin import engine, native, ops
+from tflgpu_plugin import engine, kernels, native, ops
 from tflgpu_plugin.lowering import Refused
 
 HOSTS = hosts.installed()
@@ -322,6 +322,35 @@ def test_a_device_without_memory_leaves_the_nodes_on_the_cpu(
     assert tflgpu_plugin.report(made).nodes[0].reason == (
         "The device could not build this island: Not enough memory left."
     )
+    same(interpreter, small_models.guide(), host)
+
+
+@pytest.mark.parametrize("damage", ["fn main(", None])
+def test_a_damaged_kernel_costs_its_nodes_only(
+    host: str, damage: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that the driver refuses, and one that cannot even be rendered."""
+    render = kernels.render
+
+    def damaged(kernel: str, *arguments: Any) -> str:
+        return render(kernel, *arguments) + (damage if kernel == "reduce" else "")
+
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+    monkeypatch.setattr(kernels, "render", damaged)
+    interpreter, made = gpu(small_models.guide(), host)
+    assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "cpu"}
+    same(interpreter, small_models.guide(), host)
+
+
+def test_a_defect_while_building_leaves_the_island_on_the_cpu(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+    monkeypatch.setattr(engine, "Instance", lambda program: 1 / 0)
+    interpreter, made = gpu(small_models.guide(), host)
+    first, _, last = tflgpu_plugin.report(made).nodes
+    assert "Building failed inside this plugin: ZeroDivisionError" in (first.reason or "")
+    assert "table of this plugin" in (last.reason or "")
     same(interpreter, small_models.guide(), host)
 
 

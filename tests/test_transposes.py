@@ -13,6 +13,7 @@ import pytest
 from tests.evaluate import evaluate
 from tests.test_passes import Build
 from tflgpu_plugin.graph import Array, Graph, verify
+from tflgpu_plugin.passes.join_moves import join_moves
 from tflgpu_plugin.passes.transposes import transposes
 
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -50,7 +51,7 @@ def count(graph: Graph) -> int:
 
 def check(graph: Graph) -> Graph:
     """The rewritten graph, after comparing it with the graph."""
-    rewritten = transposes(graph)
+    rewritten = join_moves(transposes(graph))
     verify(rewritten)
     assert (rewritten.inputs, rewritten.outputs) == (graph.inputs, graph.outputs)
     for tensor in (*graph.inputs, *graph.outputs):

@@ -5,7 +5,8 @@ needed.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,24 +53,27 @@ def lower(graph: Graph, target: Target) -> Lowering:
     for before, _ in graph.states:
         border.pack(low, _border(before), Raw("state", before), before)
     for node in graph.nodes:
-        try:
+        with _blaming(node):
             table[node.op].lower(low, node)
-        except Refused as refused:
-            raise Refused(node.id, refused.sentence) from refused
-        except (
-            Exception
-        ) as error:  # a defect of ours must not take the host down: the node stays on the CPU
-            if os.environ.get("TFLGPU_DEBUG"):
-                raise
-            raise Refused(
-                node.id,
-                f"Planning {node.op} failed inside this plugin: {error!r}. Please report it.",
-            ) from error
     for tensor in graph.outputs:
         border.unpack(low, _border(tensor), tensor, Raw("output", tensor))
     for before, after in graph.states:
         border.unpack(low, _border(after), after, Raw("state", before))
     return low
+
+
+@contextmanager
+def _blaming(node: Node) -> Iterator[None]:
+    """A defect of ours must not take the host down: the node is refused."""
+    try:
+        yield
+    except Refused as refused:
+        raise Refused(node.id, refused.sentence) from refused
+    except Exception as error:
+        if os.environ.get("TFLGPU_DEBUG"):
+            raise
+        sentence = f"Planning {node.op} failed inside this plugin: {error!r}. Please report it."
+        raise Refused(node.id, sentence) from error
 
 
 def _border(tensor: int) -> Node:
@@ -111,7 +115,8 @@ class _Assembly:
         self._place_weights()
         blocks, dispatches = bytearray(), []
         for launch in self.low.launches:
-            dispatches.append(self._dispatch(launch, uniforms, len(blocks)))
+            with _blaming(launch.node):
+                dispatches.append(self._dispatch(launch, uniforms, len(blocks)))
             blocks += self.block
         inputs = [self._port("input", t) for t in self.graph.inputs]
         outputs = [self._port("output", t) for t in self.graph.outputs]

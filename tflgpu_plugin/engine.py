@@ -84,6 +84,20 @@ class Island:
         return self.instance.run(inputs, states)
 
     def _build(self, graph: Graph, sibling: Program | None) -> Instance:
+        try:
+            return self._planned(graph, sibling)
+        except BuildError:
+            raise
+        except MemoryError as error:
+            raise BuildError(self.nodes, "There is not enough memory for this island.") from error
+        except Exception as error:  # a defect of ours must not take other islands with it
+            if os.environ.get("TFLGPU_DEBUG"):
+                raise
+            raise BuildError(
+                self.nodes, f"Building failed inside this plugin: {error!r}. Please report it."
+            ) from error
+
+    def _planned(self, graph: Graph, sibling: Program | None) -> Instance:
         device = self.device
         try:
             plan = compiler.compile(graph, device.target)

@@ -26,6 +26,12 @@ def has_gpu() -> bool:
     return subprocess.run([sys.executable, "-c", GPU], stderr=subprocess.DEVNULL).returncode == 0
 
 
+def make_converter(more: list[str]) -> None:
+    """The environment of tf2onnx, unless it is not wanted; without it its tests say so."""
+    if "quick" not in more:
+        subprocess.run([sys.executable, "-m", "conformance.converted"], cwd=ROOT)
+
+
 def run(driver: drivers.Driver, reports: Path, more: list[str]) -> int:
     """The suite on one driver; returns pytest's exit status."""
     parallel = ["-n", str(os.cpu_count() or 1)]
@@ -46,6 +52,7 @@ def main(arguments: list[str]) -> int:
     names = names or [*(["system"] if has_gpu() else []), *drivers.SOFTWARE]
     if unknown := [name for name in names if name not in drivers.DRIVERS]:
         parser.error(f"no driver {unknown[0]}; the drivers are {', '.join(drivers.DRIVERS)}")
+    make_converter(more)
     lines, bad = [], 0
     for name in names:
         print(f"\n== {name}", flush=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.cases import Case, Input
+from conformance.node_cases import NodeCase
 
 Pair = tuple[int, int]
 
@@ -73,3 +74,44 @@ CASES = [
     *pool("many_channels", (1, 3, 3, 1025), (2, 2)),
     *pool("tanh", (1, 4, 4, 3), (2, 2), activation="TANH", refused=True),
 ]
+
+
+def node(op: str, name: str, shape: tuple[int, ...], window: tuple[int, ...],
+         strides: tuple[int, ...], padding: tuple[int, ...], **more: Any) -> NodeCase:  # fmt: skip
+    """A node case of one to three spatial axes."""
+    attributes = {"window": window, "strides": strides, "padding": padding, **more}
+    taps = 1
+    for extent in window:
+        taps *= extent
+    return NodeCase(name, op, (Input(shape),), attributes, terms=taps)
+
+
+SIDES = (1, 2, 0, 1)
+FORMS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("line", ((2, 9, 5), (3,), (2,), (1, 0)), {}),
+    ("line_dilated", ((2, 11, 5), (3,), (1,), (2, 1)), {"dilations": (2,)}),
+    ("volume", ((2, 4, 5, 6, 3), (2, 3, 2), (1, 2, 2), (0, 1, 1, 1, 0, 0)), {}),
+    ("volume_dilated", ((1, 5, 6, 7, 4), (2, 2, 3), (1, 2, 1), (0,) * 6), {"dilations": (2, 3, 1)}),
+    ("sides", ((2, 7, 8, 5), (3, 3), (2, 2), SIDES), {}),
+    ("dilated", ((1, 9, 9, 6), (3, 2), (1, 2), SIDES), {"dilations": (2, 3)}),
+    ("ceil", ((2, 7, 8, 5), (3, 3), (2, 3), (0, 0, 0, 0)), {"ceil_mode": True}),
+    ("ceil_sides", ((1, 8, 7, 5), (3, 2), (2, 2), SIDES), {"ceil_mode": True}),
+    ("ceil_last_begins_in_padding", ((1, 4, 4, 3), (1, 1), (3, 2), (0, 1, 0, 1)),
+     {"ceil_mode": True}),
+    ("ceil_dilated", ((1, 8, 9, 5), (2, 3), (3, 2), (0,) * 4), {"ceil_mode": True,
+     "dilations": (2, 2)}),
+]  # fmt: skip
+NODES = [
+    *(node(op, name, *given, **more) for op in ("average_pool_2d", "max_pool_2d", "lp_pool")
+      for name, given, more in ((n, g, {**m, "p": 2} if op == "lp_pool" else m)
+                                for n, g, m in FORMS)),
+    *(node("average_pool_2d", f"{name}_counted", *given, counted=True, **more)
+      for name, given, more in FORMS),
+    node("average_pool_2d", "whole_counted", (1, 4, 5, 3), (6, 7), (1, 1), (1,) * 4, counted=True),
+    node("average_pool_2d", "whole_bare_counted", (1, 4, 5, 3), (4, 5), (1, 1), (0,) * 4,
+         counted=True),
+    node("lp_pool", "order_1", (1, 7, 8, 5), (3, 2), (2, 2), SIDES, p=1),
+    node("lp_pool", "order_3", (1, 7, 8, 5), (3, 2), (2, 2), SIDES, p=3),
+    NodeCase("in_padding", "max_pool_2d", (Input((1, 4, 4, 3)),),
+             {"window": (2, 2), "strides": (1, 1), "padding": (3, 0, 0, 0)}, refused=True),
+]  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.node_cases import NodeCase
 from conformance.cases import Case, Input
+from conformance.node_cases import NodeCase
 
 
 def softmax(

@@ -5,6 +5,7 @@ The output shapes are those that every host takes; older ones take any.
 
 from __future__ import annotations
 
+from conformance.node_cases import NodeCase
 from conformance.cases import Case, Input, constant, seeded
 
 
@@ -73,3 +74,26 @@ REFUSED = [
     ),
 ]
 CASES = CHANNELS + PADDING + STRIDES + OTHERS + REFUSED
+
+
+def node(name: str, shape: tuple[int, ...], weights: tuple[int, ...], output: tuple[int, ...],
+         strides: tuple[int, int], sides: tuple[int, ...],
+         dilations: tuple[int, int] = (1, 1)) -> NodeCase:  # fmt: skip
+    """A node case with explicit padding (top, bottom, left, right), groups or dilation."""
+    inputs = (Input(shape), constant(seeded(*weights)), constant(seeded(weights[0], seed=2)),
+              constant(output, "i32"))  # fmt: skip
+    attributes = {"strides": strides, "padding": sides, "dilations": dilations,
+                  "activation": "none"}  # fmt: skip
+    terms = weights[1] * weights[2] * weights[3]
+    return NodeCase(name, "transpose_conv", inputs, attributes, terms=terms)
+
+
+NODES = [
+    node("sides", (2, 4, 5, 6), (5, 3, 4, 6), (2, 7, 9, 5), (2, 2), (1, 1, 2, 1)),
+    node("added", (1, 4, 5, 6), (5, 3, 3, 6), (1, 10, 13, 5), (2, 2), (0, 0, 0, 0)),
+    node("far_cut", (1, 5, 5, 3), (4, 3, 3, 3), (1, 3, 3, 4), (1, 1), (2, 2, 2, 2)),
+    node("groups", (1, 4, 5, 6), (4, 3, 3, 3), (1, 9, 11, 4), (2, 2), (0, 0, 0, 0)),
+    node("depthwise", (2, 4, 5, 7), (7, 2, 2, 1), (2, 8, 10, 7), (2, 2), (0, 0, 0, 0)),
+    node("aligned_groups", (1, 3, 4, 8), (8, 2, 3, 4), (1, 6, 8, 8), (2, 2), (0, 0, 0, 1)),
+    node("dilated", (1, 4, 5, 3), (4, 3, 2, 3), (1, 11, 12, 4), (2, 2), (1, 1, 0, 0), (2, 3)),
+]

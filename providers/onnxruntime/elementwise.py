@@ -73,20 +73,19 @@ def prelu(e: Expansion) -> int:
     return e.add("prelu", e.x(0), e.x(1))
 
 
-def softmax(e: Expansion) -> int:
+def softmax(op: str, **attributes: Any) -> Row:
     """Over one axis; before opset 13 over all from the axis on."""
-    x = e.x()
-    shape = e.shape(x)
-    if e.version < 13:
-        axis = e.axis(e.integer("axis", 1), len(shape))
+
+    def row(e: Expansion) -> int:
+        x = e.x()
+        shape = e.shape(x)
+        axis = e.axis(e.integer("axis", -1 if e.version >= 13 else 1), len(shape))
+        if e.version >= 13 or axis == len(shape) - 1:
+            return e.add(op, x, axis=axis, **attributes)
         rows = int(np.prod(shape[:axis], dtype=np.int64))
-        flat = x if axis == len(shape) - 1 else e.reshape(x, (rows, -1))
-        y = e.add("softmax", flat, beta=1.0)
-        return y if flat == x else e.reshape(y, shape)
-    axis = e.axis(e.integer("axis", -1), len(shape))
-    order = [k for k in range(len(shape)) if k != axis] + [axis]
-    y = e.add("softmax", e.transpose(x, order), beta=1.0)
-    return e.transpose(y, np.argsort(order).tolist())
+        return e.reshape(e.add(op, e.reshape(x, (rows, -1)), axis=1, **attributes), shape)
+
+    return row
 
 
 def reduction(op: str, axes_are_input_since: int = 18) -> Row:
@@ -166,3 +165,16 @@ def power(e: Expansion) -> int:
 
 def where(e: Expansion) -> int:
     return e.add("where", e.x(0), e.x(1), e.x(2), dtype=e.tensors.table[e.x(1)].dtype)
+
+
+def affine(e: Expansion) -> int:
+    """The old operator Affine: alpha * x + beta."""
+    y = e.add("mul", e.x(), e.const(e.number("alpha", 1.0)))
+    return e.add("add", y, e.const(e.number("beta", 0.0)))
+
+
+def image_scaler(e: Expansion) -> int:
+    """The old operator ImageScaler: scale * x, and a bias for each channel of [N, C, H, W]."""
+    bias = np.asarray(e.host.attributes.get("bias", (0.0,)), np.float32)
+    y = e.add("mul", e.x(), e.const(e.number("scale", 1.0)))
+    return e.add("add", y, e.const(bias.reshape(-1, 1, 1)))

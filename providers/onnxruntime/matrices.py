@@ -57,11 +57,8 @@ def _scaled(e: Expansion, c: int, beta: float) -> int:
 
 
 def matmul(e: Expansion) -> int:
-    """A product; a constant matrix on the right makes it a fully connected layer."""
+    """A product of matrices, leading axes being broadcast, or of a vector and a matrix."""
     a, b = e.x(0), e.x(1)
-    if e.constant(b) is not None and e.rank(b) == 2 and 2 <= e.rank(a) <= 4:
-        weights = e.transpose(b, (1, 0))
-        return e.add("fully_connected", a, weights, None, keep_num_dims=True, activation="none")
     if e.rank(a) >= 2 and e.rank(b) >= 2:
         return e.add("matmul", a, b, transpose_a=False, transpose_b=False)
     return _vector_product(e, a, b)
@@ -78,7 +75,7 @@ def _vector_product(e: Expansion, a: int, b: int) -> int:
     return e.reshape(y, kept if left or right else shape)
 
 
-def batch_normalization(e: Expansion) -> int:
+def batch_norm(e: Expansion) -> int:
     """Inference: x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s."""
     x = e.x()
     if e.integer("training_mode") or any(e.wants(k) for k in range(1, len(e.host.outputs))):
@@ -91,3 +88,55 @@ def batch_normalization(e: Expansion) -> int:
     shape = (-1, *(1,) * (e.rank(x) - 2))
     y = e.add("mul", x, e.const(factor.reshape(shape)))
     return e.add("add", y, e.const((bias - mean * factor).reshape(shape)))
+
+
+def instance_norm(e: Expansion) -> int:
+    """Each channel of each image by itself, scaled and moved per channel."""
+    last = e.channels_last(e.x())
+    y = e.add("instance_normalization", last, e.x(1), e.x(2), epsilon=e.number("epsilon", 1e-5))
+    return e.channels_first(y)
+
+
+def layer_norm(e: Expansion) -> int:
+    """Over all axes from `axis` on."""
+    if e.wants(1) or e.wants(2):
+        raise Unreadable("The mean and deviation of a LayerNormalization are not supported.")
+    axis = e.axis(e.integer("axis", -1), e.rank(e.x()))
+    bias = e.x(2) if e.has(2) else None
+    epsilon = e.number("epsilon", 1e-5)
+    return e.add("layer_normalization", e.x(), e.x(1), bias, axis=axis, epsilon=epsilon)
+
+
+def group_norm(e: Expansion) -> int:
+    """Groups of channels by themselves; scale and bias are per group before opset 21."""
+    x, groups = e.x(), e.integer("num_groups", 1)
+    shape = e.shape(x)
+    if groups < 1 or shape[1] % groups:
+        raise Unreadable(f"{shape[1]} channels do not divide into {groups} groups.")
+    rows = e.reshape(x, (shape[0], groups, -1))
+    y = e.add("layer_normalization", rows, None, None, axis=2, epsilon=e.number("epsilon", 1e-5))
+    if e.version < 21:
+        y = e.add("mul", y, e.reshape(e.x(1), (groups, 1)))
+        return e.reshape(e.add("add", y, e.reshape(e.x(2), (groups, 1))), shape)
+    spread = (shape[1], *(1,) * (len(shape) - 2))
+    y = e.add("mul", e.reshape(y, shape), e.reshape(e.x(1), spread))
+    return e.add("add", y, e.reshape(e.x(2), spread))
+
+
+def rms_norm(e: Expansion) -> int:
+    """x / sqrt(mean(x^2) + epsilon) * scale, the mean over all axes from `axis` on."""
+    x = e.x()
+    rank = e.rank(x)
+    axes = e.index(range(e.axis(e.integer("axis", -1), rank), rank))
+    square = e.add("reduce_mean_square", x, axes, keep_dims=True)
+    factor = e.add("rsqrt", e.add("add", square, e.const(e.number("epsilon", 1e-5))))
+    return e.add("mul", e.add("mul", x, factor), e.x(1))
+
+
+def mean_variance(e: Expansion) -> int:
+    """(x - mean) / (deviation + 1e-9) over some axes."""
+    axes = e.index(e.integers("axes") or (0, 2, 3))
+    centred = e.add("sub", e.x(), e.add("mean", e.x(), axes, keep_dims=True))
+    variance = e.add("reduce_mean_square", centred, axes, keep_dims=True)
+    deviation = e.add("add", e.add("sqrt", variance), e.const(1e-9))
+    return e.add("div", centred, deviation)

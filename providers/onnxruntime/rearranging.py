@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -171,3 +171,40 @@ def pad(e: Expansion) -> int:
         ranges = [slice(max(0, -b), n - max(0, -a)) for (b, a), n in zip(table, shape, strict=True)]
         x, table = cut(e, x, ranges), np.maximum(table, 0)
     return e.add("pad", x, e.index(table), e.const(value))
+
+
+def tile(e: Expansion) -> int:
+    return e.add("tile", e.x(), e.index(e.value(1, "repeats").reshape(-1)))
+
+
+def expand(e: Expansion) -> int:
+    """Broadcast to a shape, both ways."""
+    return e.add("expand", e.x(), e.index(e.value(1, "The shape").reshape(-1)))
+
+
+def gather(e: Expansion) -> int:
+    """Constant indices along one axis."""
+    axis = e.axis(e.integer("axis"), e.rank(e.x()))
+    return e.add("gather", e.x(), e.index(e.value(1, "indices")), axis=axis)
+
+
+def blocks(op: str) -> Callable[[Expansion], int]:
+    """Between channels and blocks of the image."""
+
+    def row(e: Expansion) -> int:
+        x = e.channels_last(e.x())
+        mode = e.text("mode", "DCR")
+        return e.channels_first(e.add(op, x, block=e.integer("blocksize", 1), mode=mode))
+
+    return row
+
+
+def crop(e: Expansion) -> int:
+    """The old operator Crop: border (left, top, right, bottom), or a scale (height, width)."""
+    x = e.x()
+    shape = e.shape(x)
+    left, top, right, bottom = e.integers("border") or (0, 0, 0, 0)
+    scale = e.integers("scale")
+    height, width = scale or (shape[2] - top - bottom, shape[3] - left - right)
+    ranges = [slice(None), slice(None), slice(top, top + height), slice(left, left + width)]
+    return cut(e, x, ranges)

@@ -22,11 +22,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
 import jinja2
 import numpy as np
+from jinja2.bccache import Bucket
 
 from tflgpu_plugin import folders
 
@@ -148,10 +150,22 @@ def environment() -> jinja2.Environment:
     )
 
 
+class _CompiledTemplates(jinja2.FileSystemBytecodeCache):
+    """A disk that is full or was taken away costs time, not the kernels."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            super().load_bytecode(bucket)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
 def _compiled_templates() -> jinja2.BytecodeCache | None:
     """Templates compiled by an earlier process: they are half of the time to plan a network."""
-    folder = folders.cache()
-    return jinja2.FileSystemBytecodeCache(str(folder), "template-%s.cache") if folder else None
+    folder = folders.cache("templates")
+    return _CompiledTemplates(str(folder), "%s.cache") if folder else None
 
 
 Parameters = Mapping[str, int | float | np.int32]
@@ -186,10 +200,15 @@ def render(
     """Complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and types, and
     fused steps.
     """
-    body = _body(kernel, tuple(variant.items()))
+    body = _body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
     common = _body("common", ())
     own = "\n".join([*_stores(operands, posts), body])
     return "\n".join([_preamble(operands, parameters), common, *_called(own), own])
+
+
+def _frozen(value: object) -> object:
+    """Lists as tuples, so that a variant can be looked up."""
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 @cache

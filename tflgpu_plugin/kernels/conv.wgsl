@@ -2,7 +2,8 @@
 //
 // Variant: pixels, quads; `step` input channels per iteration of the inner loop (1, 2 or 4; x is viewed as so many
 // lanes); `shared`: groups of 8 invocations load the weights of an iteration once and pass them on by shuffle;
-// `taps`: "point" (1x1, stride 1, no padding), "window", or "transposed" (places of one phase of the strides).
+// `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (places of
+// one phase of the strides).
 // Weights: [block][tap][channel][quad] of vec4 over output lanes, so an iteration reads {{ step * quads }} neighbours.
 // Places past the end repeat the last one and write the same value again, so there is no divergence at the border.
 {% set views = 4 // step %}
@@ -47,6 +48,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% elif taps == "window" %}
   let at{{ j }} = vec2i(vec2u(m{{ j }} / p.out_w * p.stride_h, m{{ j }} % p.out_w * p.stride_w)) - vec2i(p.top, p.left);
   let y{{ j }} = m{{ j }};
+{% elif taps == "volume" %}
+  let row{{ j }} = m{{ j }} / p.out_w;
+  let at{{ j }} = vec3i(vec3u(row{{ j }} / p.out_h * p.stride_d, row{{ j }} % p.out_h * p.stride_h,
+    m{{ j }} % p.out_w * p.stride_w)) - vec3i(p.front, p.top, p.left);
+  let y{{ j }} = m{{ j }};
 {% else %}
   let in{{ j }} = vec2u(m{{ j }} / row, m{{ j }} % row);
   let at{{ j }} = vec2i(in{{ j }}) + start;
@@ -67,10 +73,21 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% else %}
 {% if taps == "window" %}
   let tap_count = vec2u(p.kernel_h, p.kernel_w);
+{% elif taps == "volume" %}
+  let tap_count = vec2u(p.kernel_d * p.kernel_h, p.kernel_w);
 {% endif %}
   let taps = tap_count.x * tap_count.y;
   for (var tap = 0u; tap < taps; tap++) {
     let t = vec2u(tap / tap_count.y, tap % tap_count.y);
+{% if taps == "volume" %}
+    let offset = vec3i(vec3u(t.x / p.kernel_h, t.x % p.kernel_h, t.y) * vec3u(p.dilation_d, p.dilation_h, p.dilation_w));
+    let w_tap = w_base + tap * p.tap_vectors;
+{% for j in range(pixels) %}
+    let s{{ j }} = vec3u(at{{ j }} + offset);
+    let ok{{ j }} = s{{ j }}.x < p.in_d && s{{ j }}.y < p.in_h && s{{ j }}.z < p.in_w;
+    let x{{ j }} = select(0u, ((s{{ j }}.x * p.in_h + s{{ j }}.y) * p.in_w + s{{ j }}.z) * {{ views }}u, ok{{ j }});
+{% endfor %}
+{% else %}
 {% if taps == "window" %}
     let offset = vec2i(t * vec2u(p.dilation_h, p.dilation_w));
     let w_tap = w_base + tap * p.tap_vectors;
@@ -84,6 +101,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let ok{{ j }} = s{{ j }}.x < p.in_h && s{{ j }}.y < p.in_w;
     let x{{ j }} = select(0u, (s{{ j }}.x * p.in_w + s{{ j }}.y) * {{ views }}u, ok{{ j }});
 {% endfor %}
+{% endif %}
 {% endif %}
     var w_at = w_tap;
     for (var k = 0u; k < steps; k++) {

@@ -1,33 +1,41 @@
-// Pooling: one thread per output place, over `chunk` channel quads; the window is cut to the image,
-// so that an average counts real elements only.
+// Pooling over up to three axes (depth, height, width): one thread per output vec4. Taps outside of the image are left
+// out by the bounds of the loops. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a and the number of
+// taps n) come from the table; `counted` says whether n includes padding.
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let wi = group_id(wid);
-  let s = wi.x * 64u + lane;
-  if (s >= p.spatial) { return; }
-  let first = min(wi.y * p.chunk, p.quads);
-  let last = min(first + p.chunk, p.quads);
-  let place = vec2i(i32(s / p.out_width), i32(s % p.out_width));
-  let corner = place * vec2i(p.stride_h, p.stride_w) - vec2i(p.top, p.left);
-  let begin = max(corner, vec2i(0));
-  let end = min(corner + vec2i(p.window_h, p.window_w), vec2i(p.height, p.width));
-  let width = u32(p.width);
-  let image = u32(p.height) * width;
-  for (var q = first; q < last; q++) {
-    let plane = min(wi.z, p.batch - 1u) * p.quads + q;
-    var a = {{ start }};
-    for (var y = begin.x; y < end.x; y++) {
-      let row = plane * image + u32(y) * width;
+  let i = group_id(wid).x * 64u + lane;
+  if (i >= p.vectors) { return; }
+  let s = i % p.spatial;
+  let plane = i / p.spatial;
+  let row = s / p.out_width;
+  let place = vec3i(vec3u(row / p.out_height, row % p.out_height, s % p.out_width));
+  let corner = place * vec3i(p.stride_d, p.stride_h, p.stride_w) - vec3i(p.front, p.top, p.left);
+  let window = vec3i(p.window_d, p.window_h, p.window_w);
+  let dilation = vec3i(p.dilation_d, p.dilation_h, p.dilation_w);
+  let extent = vec3i(p.depth, p.height, p.width);
+  let begin = max(vec3i(0), (dilation - 1 - corner) / dilation);
+  let end = min(window, (extent - corner + dilation - 1) / dilation);
+  let image = i32(plane) * p.depth * p.height * p.width;
+  var a = {{ start }};
+  for (var z = begin.x; z < end.x; z++) {
+    let slice = image + (corner.x + z * dilation.x) * p.height * p.width;
+    for (var y = begin.y; y < end.y; y++) {
+      let first = slice + (corner.y + y * dilation.y) * p.width + corner.z;
       var line = {{ start }};
-      for (var x = begin.y; x < end.y; x++) { line = {{ combine }}(line, load_x(row + u32(x))); }
-      a = {{ combine }}(a, line);
+      for (var x = begin.z; x < end.z; x++) { line = combined(line, each(load_x(u32(first + x * dilation.z)))); }
+      a = combined(a, line);
     }
-{% if average %}
-    a = a / f32((end.x - begin.x) * (end.y - begin.y));
-{% endif %}
-    store_out(plane * p.spatial + s, post_out(q), a);
   }
-}
 {% if average %}
-fn sum(a: vec4f, v: vec4f) -> vec4f { return a + v; }
+{% if counted %}
+  let padded = extent + vec3i(p.back, p.bottom, p.right);
+  let taps = min(window, (padded - corner + dilation - 1) / dilation);
+{% else %}
+  let taps = end - begin;
 {% endif %}
+  a = a / f32(taps.x * taps.y * taps.z);
+{% endif %}
+  store_out(i, post_out(plane % p.quads), {{ finish }});
+}
+fn combined(a: vec4f, v: vec4f) -> vec4f { return {{ combine }}; }
+fn each(v: vec4f) -> vec4f { return {{ each }}; }

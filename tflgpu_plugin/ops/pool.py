@@ -1,11 +1,15 @@
-"""Pooling: `average_pool_2d` and `max_pool_2d` (x): window (h, w), strides, padding.
+"""Pooling of one to three spatial axes, x [B, ..., C]: `average_pool_2d`, `max_pool_2d` and
+`lp_pool` (p): window, strides, padding, and dilations, ceil_mode, counted (default: 1, no, no).
 
-An average divides by the number of elements inside the image, as
-tensorflow/lite/kernels/internal/reference/pooling.h.
+`padding` is "same", "valid" or (before, after) of each axis, one after another. An average divides
+by the number of elements inside the image, as
+tensorflow/lite/kernels/internal/reference/pooling.h, or with `counted` by that inside the padded
+image. With `ceil_mode` a last window may reach over the padded end if it begins before it.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -13,97 +17,154 @@ import numpy as np
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.reduce import LOWEST, MAXIMUM, REDUCTIONS, lower_spatial
-from tflgpu_plugin.ops.window import Span, quads_per_thread, refuse_window, spans
+from tflgpu_plugin.ops.reduce import LOWEST, MAXIMUM, REDUCTIONS, SUM, ZERO, lower_spatial
+from tflgpu_plugin.ops.window import Span, span
 from tflgpu_plugin.target import Target
 
 GROUP = 64
 ACTIVATIONS = ("none", "relu", "relu_n1_to_1", "relu6")  # the host's kernels ignore others
 LONGEST = 65_535  # rounds of one loop that every driver runs to the end
+ONE = Span(1, 1, 1, 1, 0, 1)  # an axis that is not there
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """4 dimensions; every window meets at least one element of the image."""
-    shape = graph.shape(_input(node))
-    if len(shape) != 4:
-        return f"Pooling needs an input of rank 4, this one has rank {len(shape)}."
+    """3 to 5 dimensions; every window meets at least one element of the image."""
+    shape, window = graph.shape(_input(node)), node.attributes["window"]
+    if len(shape) not in (3, 4, 5) or len(window) != len(shape) - 2:
+        return f"Pooling with a window of {list(window)} does not fit rank {len(shape)}."
     if prod(shape) == 0:
         return f"An input of {list(shape)} has no elements."
     if node.attributes.get("activation", "none") not in ACTIVATIONS:
         return f"Pooling takes no {node.attributes['activation']} activation."
-    refusal = refuse_window(shape, node.attributes["window"], node.attributes)
-    if refusal:
-        return refusal
-    rows, columns = _spans(graph, node)
-    if not (_meets(rows) and _meets(columns)):
+    numbers = (*window, *node.attributes["strides"], *_dilations(node))
+    if min(numbers) < 1:
+        return "Window extents, strides and dilations must be at least 1."
+    if node.attributes.get("counted") and node.attributes["padding"] == "same":
+        return "Padding that counts must be given in numbers."
+    found = _spans(graph, node)
+    if min(s.places for s in found) < 1:
+        return f"A window of {' x '.join(map(str, window))} does not fit {list(shape)}."
+    if not all(map(_meets, found)):
         return "Some window lies in the padding altogether."
-    if not _whole(rows, columns) and max(_longest(rows), _longest(columns)) > LONGEST:
+    if not _whole(node, found) and max(map(_longest, found)) > LONGEST:
         return f"A window longer than {LONGEST:,} elements must cover the whole image."
     return None
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Output [B, OH, OW, C]."""
+    """Output [B, places ..., C]."""
     shape = graph.shape(_input(node))
-    rows, columns = _spans(graph, node)
-    return [(shape[0], rows.places, columns.places, shape[3])]
+    return [(shape[0], *(s.places for s in _spans(graph, node)), shape[-1])]
 
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch; a single window over the whole image is a reduction and runs as one."""
-    average = node.op == "average_pool_2d"
-    rows, columns = _spans(low.graph, node)
-    if _whole(rows, columns):
+    found = _spans(low.graph, node)
+    if _whole(node, found):
+        average = node.op == "average_pool_2d"
         lower_spatial(low, node, REDUCTIONS["mean"] if average else MAXIMUM)
         return
+    depth, rows, columns = [ONE] * (3 - len(found)) + found
     out = low.geometry(node.outputs[0])
-    chunk = quads_per_thread(low.target, out)
+    after = [ONE.before] * (3 - len(found)) + [_after(node, k) for k in range(len(found))]
+    parameters: dict[str, object] = {
+        "vectors": out.vectors,
+        "quads": out.quads,
+        "spatial": out.spatial,
+        "out_width": columns.places,
+        "out_height": rows.places,
+    }
+    axes = (("d", depth), ("h", rows), ("w", columns))
+    names = (("depth", "front", "back"), ("height", "top", "bottom"), ("width", "left", "right"))
+    for (letter, s), (extent, before, end), last in zip(axes, names, after, strict=True):
+        parameters |= {extent: np.int32(s.extent), before: np.int32(s.before), end: np.int32(last)}
+        parameters |= {f"stride_{letter}": np.int32(s.stride)}
+        parameters |= {f"window_{letter}": np.int32(s.kernel)}
+        parameters |= {f"dilation_{letter}": np.int32(s.dilation)}
+    variant, order = _variant(node)
+    parameters |= {} if order is None else {"order": order}
     low.dispatch(
         "pool",
         node,
         {"x": _input(node)},
         {"out": node.outputs[0]},
-        (-(-out.spatial // GROUP), -(-out.quads // chunk), out.batch),
-        {
-            "batch": out.batch,
-            "quads": out.quads,
-            "chunk": chunk,
-            "spatial": out.spatial,
-            "out_width": columns.places,
-            "height": np.int32(rows.extent),
-            "width": np.int32(columns.extent),
-            "stride_h": np.int32(rows.stride),
-            "stride_w": np.int32(columns.stride),
-            "window_h": np.int32(rows.kernel),
-            "window_w": np.int32(columns.kernel),
-            "top": np.int32(rows.before),
-            "left": np.int32(columns.before),
-        },
-        {
-            "average": average,
-            "start": "vec4f(0.0)" if average else LOWEST,
-            "combine": "sum" if average else "max",
-        },
+        (-(-out.vectors // GROUP), 1, 1),
+        parameters,
+        variant,
     )
 
 
-def _spans(graph: Graph, node: Node) -> tuple[Span, Span]:
-    return spans(graph.shape(_input(node)), node.attributes["window"], node.attributes)
+def _variant(node: Node) -> tuple[dict[str, object], float | None]:
+    """What the kernel does with its taps, and the order of a norm when it is a parameter."""
+    average, norm = node.op == "average_pool_2d", node.op == "lp_pool"
+    counted = bool(node.attributes.get("counted"))
+    found: dict[str, object] = {"average": average, "counted": average and counted}
+    found |= {"start": ZERO if average or norm else LOWEST, "each": "v", "finish": "a"}
+    found |= {"combine": SUM if average or norm else MAXIMUM.combine}
+    order = float(node.attributes["p"]) if norm else 0.0
+    if not norm:
+        return found, None
+    if order == 1:
+        return found | {"each": "abs(v)"}, None
+    if order == 2:
+        return found | {"each": "v * v", "finish": "sqrt(a)"}, None
+    powers = ("pow_exact(abs(v), vec4f(p.order))", "pow_exact(a, vec4f(1.0 / p.order))")
+    return found | {"each": powers[0], "finish": powers[1]}, order
 
 
-def _meets(span: Span) -> bool:
+def _dilations(node: Node) -> tuple[int, ...]:
+    ones = (1,) * len(node.attributes["window"])
+    return tuple(node.attributes.get("dilations", ones))
+
+
+def _spans(graph: Graph, node: Node) -> list[Span]:
+    extents = graph.shape(_input(node))[1:-1]
+    window, strides, padding = (node.attributes[k] for k in ("window", "strides", "padding"))
+    found = []
+    for k, axis in enumerate(zip(extents, window, strides, _dilations(node), strict=True)):
+        sides = padding if isinstance(padding, str) else (padding[2 * k], padding[2 * k + 1])
+        one = span(*axis, sides)
+        if node.attributes.get("ceil_mode") and not isinstance(padding, str):
+            one = replace(one, places=_rounded_up(one, sides[1]))
+        found.append(one)
+    return found
+
+
+def _rounded_up(s: Span, after: int) -> int:
+    """Places with ceil_mode: the last one begins inside the image or the padding before it."""
+    places = -(-(s.extent + s.before + after - s.reach) // s.stride) + 1
+    return places - ((places - 1) * s.stride >= s.extent + s.before)
+
+
+def _after(node: Node, axis: int) -> int:
+    padding = node.attributes["padding"]
+    return 0 if isinstance(padding, str) else int(padding[2 * axis + 1])
+
+
+def _meets(s: Span) -> bool:
     """Every place of the window holds at least one element."""
-    last = (span.places - 1) * span.stride - span.before
-    return span.before < span.kernel and last < span.extent
+    corner = np.arange(s.places) * s.stride - s.before
+    begin = np.maximum(0, (s.dilation - 1 - corner) // s.dilation)
+    end = np.minimum(s.kernel, -((corner - s.extent) // s.dilation))
+    return bool((begin < end).all())
 
 
-def _longest(span: Span) -> int:
-    return min(span.kernel, span.extent)
+def _longest(s: Span) -> int:
+    return min(s.kernel, s.extent)
 
 
-def _whole(rows: Span, columns: Span) -> bool:
+def _whole(node: Node, found: list[Span]) -> bool:
     """There is one place, and its window covers the image."""
-    return all(s.places == 1 and s.kernel - s.before >= s.extent for s in (rows, columns))
+    if node.op == "lp_pool" or (node.attributes.get("counted") and not _bare(node)):
+        return False
+    return all(
+        s.places == 1 and s.dilation == 1 and s.kernel - s.before >= s.extent for s in found
+    )
+
+
+def _bare(node: Node) -> bool:
+    padding = node.attributes["padding"]
+    return padding == "valid" or not (isinstance(padding, str) or any(padding))
 
 
 def _input(node: Node) -> int:
@@ -118,4 +179,5 @@ def _work(graph: Graph, node: Node) -> int:
 OPS = (
     Op("average_pool_2d", refuse, shapes, lower, "reduction", work=_work, fuses=True),
     Op("max_pool_2d", refuse, shapes, lower, "exact", work=_work, fuses=True),
+    Op("lp_pool", refuse, shapes, lower, "reduction", work=_work, fuses=True),
 )

@@ -18,7 +18,11 @@ from tflgpu_plugin.target import Target
 
 
 def step(graph: Graph, node: Node) -> Post:
-    """The fused step that does what a quantize node does."""
+    """The fused step that does what a quantize node does; attribute `parameters` holds its numbers
+    once other steps may have been fused behind it (then the output is another tensor).
+    """
+    if "parameters" in node.attributes:
+        return Post("fake_quant", None, node.attributes["parameters"])
     assert node.inputs[0] is not None
     source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
     parts = 1.0

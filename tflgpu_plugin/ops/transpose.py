@@ -1,5 +1,8 @@
 """`transpose(x): perm`, axis k of the result being axis perm[k] of x (negative: from the end).
 
+With `view` and `shape` (made by a pass), x is read under another row-major shape, and the result
+has one of its own.
+
 Nothing moves when the device storage stays as it is. Otherwise one gather: neighbouring axes that
 stay together count as one, so that any order of up to 5 such groups runs, of rank 8 at most.
 """
@@ -18,8 +21,7 @@ from tflgpu_plugin.target import Target
 
 def order(graph: Graph, node: Node) -> tuple[int, ...]:
     """The permutation, counted from 0. Raises ValueError when it is none of this rank."""
-    assert node.inputs[0] is not None
-    rank = len(graph.shape(node.inputs[0]))
+    rank = len(_view(graph, node))
     given = [int(axis) for axis in node.attributes["perm"]]
     perm = tuple(axis + rank if axis < 0 else axis for axis in given)
     if sorted(perm) != list(range(rank)):
@@ -27,9 +29,15 @@ def order(graph: Graph, node: Node) -> tuple[int, ...]:
     return perm
 
 
-def shapes(graph: Graph, node: Node) -> list[Shape]:
+def _view(graph: Graph, node: Node) -> Shape:
     assert node.inputs[0] is not None
-    shape = graph.shape(node.inputs[0])
+    return tuple(node.attributes.get("view", graph.shape(node.inputs[0])))
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape = _view(graph, node)
+    if "shape" in node.attributes:
+        return [tuple(node.attributes["shape"])]
     return [tuple(shape[axis] for axis in order(graph, node))]
 
 
@@ -40,7 +48,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     except ValueError as error:
         return f"A transpose cannot be planned: {error}."
     assert node.inputs[0] is not None
-    _, perm = grouped(graph.shape(node.inputs[0]), order(graph, node))
+    _, perm = grouped(_view(graph, node), order(graph, node))
     if len(perm) > MAX_AXES:
         return f"The transpose moves {len(perm)} groups of axes; {MAX_AXES} are supported."
     return empty_refusal(graph, node, result)
@@ -69,14 +77,14 @@ def lower(low: Lowering, node: Node) -> None:
     assert node.inputs[0] is not None
     shape, perm = low.graph.shape(node.inputs[0]), order(low.graph, node)
     target = low.graph.shape(node.outputs[0])
-    if len(shape) <= MAX_AXES:
+    if len(shape) <= MAX_AXES and "view" not in node.attributes:
         axes = [Axis(shape[axis], axis) for axis in perm]
         if in_place(shape, target, axes) and not node.posts:
             low.alias(node.outputs[0], node.inputs[0])
         else:
             move(low, node, axes)
         return
-    view, joined = grouped(shape, perm)
+    view, joined = grouped(_view(low.graph, node), perm)
     move(low, node, [Axis(view[axis], axis) for axis in joined], view=view)
 
 

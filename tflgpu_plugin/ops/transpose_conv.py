@@ -1,18 +1,22 @@
-"""Transposed convolution: x [B, H, W, I], weights [O, KH, KW, I] -> the given output shape.
+"""Transposed convolution: x [B, H, W, C], weights [O, KH, KW, C / groups] -> the given output shape.
 
 Gathered: an output place is reached by every stride-th tap, so places of one phase of the strides
 form an ordinary convolution of stride 1. Padding is that of a convolution from the output back to
-the input (tensorflow/lite/kernels/transpose_conv.cc).
+the input (tensorflow/lite/kernels/transpose_conv.cc), or (top, bottom, left, right) to be cut from
+the full result, of which top and left matter. Dilated weights get zeros between them.
 """
 
 from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.steps import Steps
 from tflgpu_plugin.target import Target
 
 
@@ -27,8 +31,12 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
     output = tuple(int(extent) for extent in value)
     if len(output) != 4 or min(output) < 1 or min(prod(x), prod(weights)) < 1:
         return f"An output shape of {list(output)} is not four positive extents."
-    if output[0] != x[0] or output[3] != weights[0] or x[3] != weights[3]:
+    if x[3] % weights[3] or weights[0] % (x[3] // weights[3]):
+        return f"{x[3]} channels and weights of {list(weights)} do not make groups."
+    if output[0] != x[0] or output[3] != weights[0]:
         return f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
+    if max(node.attributes.get("dilations", (1, 1))) > 1 and not _fixed(graph, node):
+        return "The weights of a dilated transposed convolution must be constant."
     if min(node.attributes["strides"]) < 1:
         return "Strides must be at least 1."
     return refuse_epilogue(graph, node, weights[0])
@@ -46,13 +54,34 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(x) * prod(weights[:3])
 
 
-def _before(extent: int, kernel: int, stride: int, node: Node) -> int:
+def _fixed(graph: Graph, node: Node) -> bool:
+    return graph.constant(node.inputs[1]) is not None
+
+
+def expand(steps: Steps, node: Node) -> bool:
+    """Dilated weights become larger ones with zeros."""
+    steps_h, steps_w = node.attributes.get("dilations", (1, 1))
+    weights = steps.data(node.inputs[1])
+    if weights is None or steps_h == steps_w == 1:
+        return False
+    o, h, w, i = weights.shape
+    spread = np.zeros((o, (h - 1) * steps_h + 1, (w - 1) * steps_w + 1, i), np.float32)
+    spread[:, ::steps_h, ::steps_w] = weights
+    inputs = (node.inputs[0], steps.number(spread), *node.inputs[2:])
+    steps.last(node.op, *inputs, **{**node.attributes, "dilations": (1, 1)})
+    return True
+
+
+def _before(axis: int, extent: int, kernel: int, stride: int, node: Node) -> int:
     """Padding in front along one axis of the output.
 
     With VALID it is 0 unless the output is smaller than the kernel: then the host's division, which
     rounds towards zero, leaves some.
     """
-    if node.attributes["padding"] == "same":
+    padding = node.attributes["padding"]
+    if not isinstance(padding, str):
+        return int(padding[2 * axis])
+    if padding == "same":
         places = -(-extent // stride)
     else:
         places = int((extent + stride - kernel) / stride)
@@ -63,8 +92,9 @@ def _lower(low: Lowering, node: Node) -> None:
     x, filters = operands(low.graph, node)
     y = low.graph.shape(node.outputs[0])
     stride_h, stride_w = node.attributes["strides"]
-    tile = choose_tile(low.target, -(-filters[0] // 4), y[1] * y[2])
-    blocks = Blocks(filters[0], filters[1] * filters[2], filters[3], 1, tile.quads)
+    groups = x[3] // filters[3]
+    tile = choose_tile(low.target, -(-(filters[0] // groups) // 4), y[1] * y[2])
+    blocks = Blocks(filters[0], filters[1] * filters[2], filters[3], groups, tile.quads)
     phases = min(stride_h, y[1]), min(stride_w, y[2])
     planes = x[0] * phases[0] * phases[1]
     convolve(
@@ -85,8 +115,8 @@ def _lower(low: Lowering, node: Node) -> None:
             "stride_w": stride_w,
             "out_h": y[1],
             "out_w": y[2],
-            "top": _before(y[1], filters[1], stride_h, node),
-            "left": _before(y[2], filters[2], stride_w, node),
+            "top": _before(0, y[1], filters[1], stride_h, node),
+            "left": _before(1, y[2], filters[2], stride_w, node),
             "kernel_h": filters[1],
             "kernel_w": filters[2],
             "tap_vectors": blocks.tap_vectors,
@@ -100,5 +130,8 @@ def _lower(low: Lowering, node: Node) -> None:
 
 
 OPS = (
-    Op("transpose_conv", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True),
+    Op(
+        "transpose_conv", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True,
+        expand=expand,
+    ),
 )

@@ -18,6 +18,7 @@ from tflgpu_plugin.passes.dequantize import dequantize
 from tflgpu_plugin.passes.expand import expand
 from tflgpu_plugin.passes.fuse_pad import fuse_pad
 from tflgpu_plugin.passes.fuse_posts import fuse_posts
+from tflgpu_plugin.passes.join_moves import join_moves
 from tflgpu_plugin.passes.simulate import simulate
 from tflgpu_plugin.passes.transposes import transposes
 
@@ -25,6 +26,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     dequantize,
     expand,
     transposes,
+    join_moves,
     canonical,
     simulate,
     fuse_pad,

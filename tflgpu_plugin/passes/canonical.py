@@ -9,7 +9,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Graph, Node, Post
 from tflgpu_plugin.lowering import spread
 
-BIASED = ("conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected")
+BIASED = ("conv_2d", "conv_3d", "depthwise_conv_2d", "transpose_conv", "fully_connected")
 BIAS = 2  # its place among the inputs
 ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6", "tanh")
 

@@ -14,10 +14,16 @@ import numpy as np
 
 from tflgpu_plugin import ops, quantization
 from tflgpu_plugin.graph import Graph, Node, Post, Tensor
+from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.window import Span, spans
 from tflgpu_plugin.passes.canonical import BIASED
 from tflgpu_plugin.passes.merge import sources
 
+# Ops whose results hosts round as stored numbers (with the zero point in them).
+ON_STORED = ("average_pool_2d", "resize_bilinear")
+# Parts that take rounding errors of float32 away, so that halves are halves: of the hosts' 2^19 or
+# so in sums, and of the weights of a bilinear interpolation, where hosts have 2^10.
+SUMS, WEIGHTS = 8192.0, 4096.0
 MOST_PARTS = 1 << 14  # with 8 bits before them they still fit float32
 
 
@@ -42,6 +48,9 @@ class _Simulation:
         return replace(self.graph, tensors=self.tensors, nodes=tuple(nodes))
 
     def _node(self, node: Node) -> list[Node]:
+        if node.op == "quantize":
+            parameters = quantize.step(self.graph, node).parameters
+            return [replace(node, attributes={**node.attributes, "parameters": parameters})]
         wanted = [t for t in node.outputs if not _on_grid(self.graph, node, t)]
         if wanted and ops.table()[node.op].fuses:
             return [replace(node, posts=(*node.posts, self._step(node)))]
@@ -50,8 +59,9 @@ class _Simulation:
         made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
         for result, source in raw.items():
             self.number += 1
-            inside = Node(self.number, "quantize", (source,), (result,), sources=sources(node))
-            made.append(inside)
+            grid = (*quantization.grid(self.tensors[result]), 1.0, 0.0)
+            inside = Node(self.number, "quantize", (source,), (result,), {"parameters": grid})
+            made.append(replace(inside, sources=sources(node)))
         return made
 
     def _add(self, tensor: Tensor) -> int:
@@ -63,7 +73,7 @@ class _Simulation:
         result = self.graph.tensors[node.outputs[0]]
         parts = _parts(self.graph, node)
         grid, (_, zero) = quantization.grid(result), quantization.parameters(result)
-        if node.op == "average_pool_2d":
+        if node.op in ON_STORED:
             return Post("fake_quant", None, (*grid, *parts, zero))
         if len(set(parts)) == 1:
             return Post("fake_quant", None, (*grid, parts[0], 0.0))
@@ -79,8 +89,8 @@ def _raw(tensor: Tensor) -> Tensor:
 
 def _on_grid(graph: Graph, node: Node, tensor: int) -> bool:
     result = graph.tensors[tensor]
-    if not quantization.quantized(result) or node.op == "quantize":
-        return True  # quantize rounds by itself
+    if not quantization.quantized(result):
+        return True
     if node.op not in quantization.MOVES or node.posts:
         return False
     if node.attributes.get("activation", "none") != "none":
@@ -93,8 +103,10 @@ def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
     """Parts of one step to which the host rounds first: one number, or one per channel."""
     result = graph.tensors[node.outputs[0]]
     scale, _ = quantization.parameters(result)
-    if node.op == "average_pool_2d":
-        return (_counts(graph, node),)
+    if node.op in ON_STORED:
+        return (_counts(graph, node) if node.op == "average_pool_2d" else WEIGHTS,)
+    if node.op in ("add", "sub"):
+        return (SUMS,)
     given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
     if node.op in (*BIASED, "mul") and len(given) == 2:
         first, second = given

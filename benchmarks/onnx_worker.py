@@ -1,0 +1,77 @@
+"""One engine in its own process: onnxruntime on its CPU provider, on ours, or on WebGPU.
+
+Speaks the protocol of `benchmarks.engine`. May run under the interpreter of a peer's environment,
+so it imports nothing of ours but the plugin when that is what is measured. Imports and the creation
+of the device are outside the measured time.
+Usage: onnx_worker.py cpu|gpu|webgpu MODEL INPUT.npy OUTPUT.npy
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+THREADS = 2
+NAMES = {
+    "cpu": f"CPU, {THREADS} threads",
+    "gpu": "tflgpu",
+    "webgpu": "WebGPU",
+}
+WEBGPU = "WebGpuExecutionProvider"
+
+
+def main(kind: str, model: str, source: str, result: str) -> None:
+    image = np.ascontiguousarray(np.load(source).transpose(0, 3, 1, 2))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    options.log_severity_level = 3
+    device = open_device() if kind == "gpu" else NAMES[kind].split(",")[0]
+
+    start = time.perf_counter()
+    session = onnxruntime.InferenceSession(model, options, providers=providers(kind))
+    name = session.get_inputs()[0].name
+    value = session.run(None, {name: image})[0]
+    first = (time.perf_counter() - start) * 1e3
+
+    if kind == "webgpu" and session.get_providers()[0] != WEBGPU:
+        raise SystemExit("onnxruntime fell back to its CPU provider")
+    if kind == "gpu":
+        import tflgpu_plugin
+
+        tflgpu_plugin.assert_used(session)
+    np.save(result, value.transpose(0, 2, 3, 1) if value.ndim == 4 else value)
+    engine = f"onnxruntime {onnxruntime.__version__} {NAMES[kind]}"
+    print(json.dumps({"engine": engine, "device": device, "first_ms": first}), flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            begin = time.perf_counter()
+            session.run(None, {name: image})
+            times.append((time.perf_counter() - begin) * 1e3)
+        print(json.dumps(times), flush=True)
+
+
+def providers(kind: str) -> list[str]:
+    if kind == "gpu":
+        import tflgpu_plugin
+
+        return [tflgpu_plugin.get_ep_name()]
+    return ["CPUExecutionProvider"] if kind == "cpu" else [WEBGPU, "CPUExecutionProvider"]
+
+
+def open_device() -> Any:
+    """Register our provider and open the device that it uses; returns the adapter's name."""
+    import tflgpu_plugin
+    from tflgpu_plugin.runtime import adapter
+
+    tflgpu_plugin.register()
+    info = adapter.select(None)
+    adapter.open_device(info)
+    return info.name
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,36 @@
+"""Convolutions of volumes: windows, strides, sides, dilation, groups and channel remainders."""
+
+from __future__ import annotations
+
+from conformance.cases import Case, Input, constant, seeded
+from conformance.node_cases import NodeCase
+
+CASES: list[Case] = []
+Three = tuple[int, int, int]
+
+
+def conv(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: Three = (1, 1, 1),
+         sides: tuple[int, ...] = (0,) * 6, dilations: Three = (1, 1, 1),
+         fed: bool = False) -> NodeCase:  # fmt: skip
+    """A node case with a bias; `fed` makes the weights an input."""
+    filters = Input(weights) if fed else constant(seeded(*weights))
+    inputs = (Input(shape), filters, constant(seeded(weights[0], seed=2)))
+    attributes = {"strides": strides, "padding": sides, "dilations": dilations,
+                  "activation": "none"}  # fmt: skip
+    terms = weights[1] * weights[2] * weights[3] * weights[4]
+    return NodeCase(name, "conv_3d", inputs, attributes, terms=terms)
+
+
+NODES = [
+    conv("point", (2, 3, 4, 5, 6), (9, 1, 1, 1, 6)),
+    *(conv(f"channels_{c}", (1, 4, 5, 6, c), (c + 1, 3, 2, 3, c)) for c in (1, 3, 4, 8, 17)),
+    conv("strides", (2, 7, 8, 9, 3), (5, 3, 3, 3, 3), (2, 3, 1)),
+    conv("sides", (1, 4, 5, 6, 3), (5, 3, 3, 3, 3), sides=(1, 0, 2, 1, 0, 2)),
+    conv("dilations", (1, 6, 9, 8, 3), (5, 2, 3, 2, 3), dilations=(3, 2, 4), sides=(1,) * 6),
+    conv("groups", (1, 4, 4, 4, 6), (4, 2, 2, 2, 3)),
+    conv("depthwise", (1, 4, 4, 4, 5), (5, 3, 3, 3, 1), sides=(1,) * 6),
+    conv("fed", (1, 4, 4, 4, 5), (6, 2, 2, 2, 5), fed=True),
+    conv("many", (1, 8, 16, 16, 16), (40, 3, 3, 3, 16), sides=(1,) * 6),
+    NodeCase("too_large", "conv_3d", (Input((1, 2, 2, 2, 3)), constant(seeded(4, 3, 3, 3, 3)), None),
+             {"strides": (1, 1, 1), "padding": "valid"}, refused=True),
+]  # fmt: skip

@@ -1,0 +1,52 @@
+"""Patterns: repeated and broadcast axes of every rank, lists of indices on every axis, blocks that
+move between channels and image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.cases import Case, Input, constant
+from conformance.node_cases import NodeCase
+
+CASES: list[Case] = []
+Shape = tuple[int, ...]
+
+
+def node(op: str, name: str, shape: Shape, second: Any = None, **attributes: Any) -> NodeCase:
+    """A node case; `second` is a constant input."""
+    inputs = (Input(shape), *(() if second is None else (constant(second, "i32"),)))
+    return NodeCase(name, op, inputs, attributes)
+
+
+NODES = [
+    node("tile", "channels", (2, 3, 5, 3), (1, 1, 1, 3)),
+    node("tile", "one_channel", (2, 3, 5, 1), (1, 1, 1, 9)),
+    node("tile", "batch", (2, 3, 5, 4), (3, 1, 1, 1)),
+    node("tile", "image", (1, 3, 5, 6), (1, 2, 2, 1)),
+    node("tile", "rank_1", (5,), (3,)),
+    node("tile", "rank_2", (3, 5), (2, 2)),
+    node("tile", "nothing", (3, 5), (1, 1)),
+    node("tile", "rank_5", (1, 2, 1, 3, 2), (2, 1, 2, 1, 1)),
+    node("expand", "channels", (2, 3, 5, 1), (2, 3, 5, 9)),
+    node("expand", "rank", (5, 1), (2, 3, 5, 6)),
+    node("expand", "ones_in_shape", (2, 3, 5, 4), (1, 3, 1, 1)),
+    node("expand", "scalar", (), (2, 3, 5)),
+    node("expand", "rank_5", (2, 1, 3), (2, 3, 2, 4, 3)),
+    *(node("take", f"axis_{a}", (3, 4, 5, 6), (2, 0, 1, 2, 2), axis=a) for a in range(4)),
+    node("take", "reversed", (3, 4, 5, 6), (5, 4, 3, 2, 1, 0), axis=-1),
+    node("take", "every_other", (3, 4, 5, 9), (0, 2, 4, 6, 8), axis=3),
+    node("take", "negative", (7,), (-1, 3, -7), axis=0),
+    node("take", "rank_2", (5, 9), (8, 1, 1, 0, 5), axis=1),
+    node("take", "rank_5", (2, 3, 2, 4, 7), (6, 0, 3), axis=4),
+    node("gather", "scalar", (3, 4, 5, 6), 2, axis=1),
+    node("gather", "scalar_last", (3, 4, 6), -1, axis=2),
+    node("gather", "matrix", (3, 4, 6), ((0, 3), (2, 2)), axis=1),
+    node("gather", "row", (3, 4, 6), (0, 3, 1), axis=1),
+    *(node("depth_to_space", f"block_{n}_{mode}", (2, 3, 4, 2 * n * n), block=n, mode=mode)
+      for n in (2, 3) for mode in ("DCR", "CRD")),
+    *(node("space_to_depth", f"block_{n}_{mode}", (2, 2 * n, 3 * n, 3), block=n, mode=mode)
+      for n in (2, 3) for mode in ("DCR", "CRD")),
+    node("depth_to_space", "one_channel", (1, 5, 6, 9), block=3, mode="CRD"),
+    NodeCase("outside", "take", (Input((3, 4)), constant((4,), "i32")), {"axis": 1}, refused=True),
+    NodeCase("run_time", "tile", (Input((3, 4)), Input((2,), "i32")), refused=True),
+]  # fmt: skip

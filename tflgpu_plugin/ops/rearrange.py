@@ -1,0 +1,195 @@
+"""Ops that pick elements by a fixed pattern:
+
+* `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
+  is broadcast with that of x)
+* `take(x, indices constant, 1 axis): axis` and `gather(x, indices constant): axis`: numpy's take;
+  indices may be negative
+* `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
+  block outside of the channels, "CRD" inside
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.movement import MAX_AXES, Axis, empty_refusal, move
+from tflgpu_plugin.ops.steps import Steps, lower_expanded
+from tflgpu_plugin.target import Target
+
+MAX_INDEX = 1 << 24  # exact in float32
+
+
+def _input(node: Node) -> int:
+    assert node.inputs[0] is not None
+    return node.inputs[0]
+
+
+def _numbers(graph: Graph, node: Node, what: str) -> Array:
+    value = graph.constant(node.inputs[1])
+    if value is None:
+        raise ValueError(f"{what} must be constant")
+    return value
+
+
+def _axis(graph: Graph, node: Node) -> int:
+    rank, axis = len(graph.shape(_input(node))), int(node.attributes["axis"])
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
+    return axis % rank
+
+
+def _indices(graph: Graph, node: Node) -> Array:
+    """Indices from 0. Raises ValueError when one is outside the axis."""
+    extent = graph.shape(_input(node))[_axis(graph, node)]
+    given = _numbers(graph, node, "indices").astype(np.int64)
+    if given.size and (given.min() < -extent or given.max() >= extent):
+        raise ValueError(f"an index is outside an axis of {extent}")
+    return np.where(given < 0, given + extent, given)
+
+
+def tile_shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape, repeats = graph.shape(_input(node)), _numbers(graph, node, "repeats").reshape(-1)
+    if len(repeats) != len(shape):
+        raise ValueError(f"{len(repeats)} repeats do not fit a tensor of rank {len(shape)}")
+    return [tuple(int(e * r) for e, r in zip(shape, repeats, strict=True))]
+
+
+def expand_shapes(graph: Graph, node: Node) -> list[Shape]:
+    wanted = tuple(int(extent) for extent in _numbers(graph, node, "the shape").reshape(-1))
+    return [broadcast(graph.shape(_input(node)), wanted)]
+
+
+def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape, axis = graph.shape(_input(node)), _axis(graph, node)
+    return [(*shape[:axis], *_indices(graph, node).shape, *shape[axis + 1 :])]
+
+
+def depth_shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape, block = graph.shape(_input(node)), int(node.attributes["block"])
+    if len(shape) != 4 or block < 1:
+        raise ValueError(f"a block of {block} and an input of shape {list(shape)} do not fit")
+    batch, height, width, channels = shape
+    divided = (channels,) if node.op == "depth_to_space" else (height, width)
+    unit = block * block if node.op == "depth_to_space" else block
+    if any(extent % unit for extent in divided):
+        raise ValueError(f"a block of {block} does not divide an input of shape {list(shape)}")
+    if node.op == "depth_to_space":
+        return [(batch, height * block, width * block, channels // unit)]
+    return [(batch, height // block, width // block, channels * block * block)]
+
+
+SHAPES = {
+    "tile": tile_shapes, "expand": expand_shapes, "take": gather_shapes, "gather": gather_shapes,
+    "depth_to_space": depth_shapes, "space_to_depth": depth_shapes,
+}  # fmt: skip
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """A pattern that is known when the model is prepared, over 5 axes at most."""
+    try:
+        (shape,) = SHAPES[node.op](graph, node)
+    except ValueError as error:
+        return f"{node.op} cannot be planned: {error}."
+    source = graph.shape(_input(node))
+    axes = len(_tiled(source, shape)) if node.op == "tile" else max(len(shape), len(source))
+    if axes > MAX_AXES:
+        return f"{node.op} works on {axes} axes, and {MAX_AXES} are supported."
+    if node.op in ("take", "gather") and source[_axis(graph, node)] > MAX_INDEX:
+        return f"{node.op} takes indices below {MAX_INDEX:,}."
+    return empty_refusal(graph, node, shape)
+
+
+def _tiled(shape: Shape, target: Shape) -> list[Axis]:
+    """A repeated axis is two: the repetition, and the axis itself. Axes of extent 1 are left out."""
+    axes = []
+    for k, (extent, wanted) in enumerate(zip(shape, target, strict=True)):
+        if wanted != extent and extent > 1:
+            axes.append(Axis(wanted // extent))
+        if extent == 1:
+            axes.append(Axis(wanted))
+        else:
+            axes.append(Axis(extent, k))
+    return [axis for axis in axes if axis.extent > 1]
+
+
+def lower_tile(low: Lowering, node: Node) -> None:
+    shape, target = low.graph.shape(_input(node)), low.graph.shape(node.outputs[0])
+    if shape == target and not node.posts:
+        low.alias(node.outputs[0], _input(node))
+        return
+    move(low, node, _tiled(shape, target), view=shape)
+
+
+def lower_expand(low: Lowering, node: Node) -> None:
+    shape, target = low.graph.shape(_input(node)), low.graph.shape(node.outputs[0])
+    if shape == target and not node.posts:
+        low.alias(node.outputs[0], _input(node))
+        return
+    lead = len(target) - len(shape)
+    axes = [
+        Axis(extent, None if k < lead or shape[k - lead] != extent else k - lead)
+        for k, extent in enumerate(target)
+    ]
+    move(low, node, axes)
+
+
+def lower_take(low: Lowering, node: Node) -> None:
+    shape, at = low.graph.shape(_input(node)), _axis(low.graph, node)
+    indices = _indices(low.graph, node)
+    axes = [Axis(extent, k) for k, extent in enumerate(shape)]
+    steps = np.diff(indices)
+    if len(indices) == 1 or (len(set(steps.tolist())) == 1):
+        step = int(steps[0]) if len(steps) else 1
+        axes[at] = Axis(len(indices), at, int(indices[0]), step)
+    else:
+        axes[at] = Axis(len(indices), at, lookup=indices)
+    move(low, node, axes)
+
+
+def expand_gather(steps: Steps, node: Node) -> bool:
+    """Indices of another rank than 1: taken in one row, then given their shape."""
+    view = Graph(steps.editor.tensors, (), (), ())
+    indices, axis = _indices(view, node), _axis(view, node)
+    if node.op == "take":
+        return False
+    row = steps.indices(indices.reshape(-1))
+    taken = steps.add("take", _input(node), row, axis=axis)
+    steps.last("reshape", taken, None, shape=gather_shapes(view, node)[0])
+    return True
+
+
+def expand_depth(steps: Steps, node: Node) -> bool:
+    """Reshape, transpose, reshape (one movement in the end)."""
+    x, n = _input(node), int(node.attributes["block"])
+    batch, height, width, channels = steps.shape(x)
+    inside = node.attributes.get("mode", "DCR") == "CRD"
+    if node.op == "depth_to_space":
+        depth = channels // (n * n)
+        split = (depth, n, n) if inside else (n, n, depth)
+        parts = steps.reshape(x, (batch, height, width, *split))
+        perm = (0, 1, 4, 2, 5, 3) if inside else (0, 1, 3, 2, 4, 5)
+    else:
+        parts = steps.reshape(x, (batch, height // n, n, width // n, n, channels))
+        perm = (0, 1, 3, 5, 2, 4) if inside else (0, 1, 3, 2, 4, 5)
+    moved = steps.add("transpose", parts, perm=perm)
+    steps.last("reshape", moved, None, shape=steps.shape(node.outputs[0]))
+    return True
+
+
+BOTH = ("f32", "bool")
+OPS = (
+    Op("tile", refuse, tile_shapes, lower_tile, "exact", types=BOTH, fuses=True),
+    Op("expand", refuse, expand_shapes, lower_expand, "exact", types=BOTH, fuses=True),
+    Op("take", refuse, gather_shapes, lower_take, "exact", types=BOTH, fuses=True),
+    Op("gather", refuse, gather_shapes, lower_expanded, "exact", types=BOTH, expand=expand_gather),
+    *(
+        Op(name, refuse, depth_shapes, lower_expanded, "exact", types=BOTH, expand=expand_depth)
+        for name in ("depth_to_space", "space_to_depth")
+    ),
+)
