@@ -5,6 +5,7 @@
 #   make lint        formatting, lint, types
 #   make conformance the whole suite on every driver that can be had, a report for each (DRIVERS= chooses some,
 #                    ARGS= goes to pytest)
+#   make conformance-settings  dense operators with every kernel setting forced in turn
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make docs        write the generated pages anew
@@ -13,7 +14,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*.c tflgpu_plugin/native/*.h tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance bench wheel docs clean
+.PHONY: demo test lint conformance conformance-settings bench wheel docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -26,6 +27,9 @@ lint: .venv/ready-dev
 
 conformance: .venv/ready-dev
 	@$(BIN)/python tools/conformance.py $(if $(DRIVERS),--drivers $(DRIVERS)) $(ARGS)
+
+conformance-settings: .venv/ready-dev
+	@$(BIN)/python -m conformance.settings $(ARGS)
 
 bench: .venv/ready
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,11 +78,12 @@ class Worker:
         raise Unavailable(lines[-1] if lines else f"ended with status {self._process.returncode}")
 
 
-def first_result(engine: Engine, result: Path, repeats: int) -> Sequence[float]:
-    """Milliseconds to the first result in fresh processes with the driver's shader cache off."""
+def first_results(engine: Engine, result: Path, repeats: int) -> list[float]:
+    """Milliseconds to the first result in fresh processes, each with an empty driver cache."""
     found = []
     for _ in range(repeats):
-        worker = Worker(engine, result, MESA_SHADER_CACHE_DISABLE="true")
-        found.append(float(worker.hello["first_ms"]))
-        worker.close()
+        with tempfile.TemporaryDirectory() as folder:
+            worker = Worker(engine, result, MESA_SHADER_CACHE_DIR=folder)
+            found.append(float(worker.hello["first_ms"]))
+            worker.close()
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 HEAD = (
     "engine", "device", "warm median ms", "best ms", "x ours", "first result ms",
-    "with a cold driver cache", "difference",
+    "with an empty driver cache", "difference",
 )  # fmt: skip
 
 
@@ -16,8 +16,8 @@ class Row:
     """One engine on one model, times in milliseconds; `reason` says why it could not be measured.
 
     `first_ms` counts from the creation of the interpreter to the first result with the driver's
-    shader cache on, `cold_ms` the same with it off; `difference` is the largest from the CPU's
-    output.
+    cache filled by an earlier run, `cold_ms` with an empty one; `difference` is the largest from
+    the CPU's output.
     """
 
     engine: str

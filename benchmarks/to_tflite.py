@@ -45,7 +45,7 @@ def _add(model: Model, layer: Layer, inputs: list[int], network: Network) -> int
         return model.op(
             "RESIZE_BILINEAR", operands, "ResizeBilinearOptions", options, version=3, **more
         )
-    kinds = {
+    kinds: dict[str, tuple[str, str | None, dict[str, Any]]] = {
         "add": ("ADD", "AddOptions", {}),
         "relu": ("RELU", None, {}),
         "concat": ("CONCATENATION", "ConcatenationOptions", {"axis": 3}),
@@ -76,7 +76,7 @@ def _strides(layer: Layer) -> dict[str, int]:
 
 
 def _pad(model: Model, layer: Layer, source: int, network: Network) -> tuple[int, str]:
-    """(padded tensor, padding of the operator): with a stride, SAME is another padding than ours."""
+    """(padded tensor, padding of the operator): with a stride, SAME pads otherwise."""
     if layer.stride == 1 or not layer.pad:
         return source, "SAME"
     around = [layer.pad, layer.pad]

@@ -6,7 +6,7 @@ Tests call `Book.close` (or leave by an exception, which the plugin in `conftest
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ class Book:
     properties: list[tuple[str, object]] = field(default_factory=list)
     test: str = ""
 
-    def allowance(self, op: str, case: str) -> float:
-        """The factor that `expect/` puts on the tolerance of a case."""
-        return expect.allowance(self.entries, op, case)
+    def allowance(self, who: Mapping[str, Any]) -> float:
+        """The factor that `expect/` puts on the tolerance of a case; `who` holds fields of its
+        record."""
+        return expect.allowance(self.entries, Record(**who, outcome=PASS))
 
     def close(self, record: Record, model: bytes | None = None, again: str = "") -> None:
         """Record the test and end it: returns for what passes, else raises pytest's outcome.
@@ -41,7 +42,7 @@ class Book:
         """
         listed = None
         if record.outcome == REFUSED and not record.expected_refusal:
-            listed = expect.refusal(self.entries, record.op, record.case)
+            listed = expect.refusal(self.entries, record)
             if listed is None:
                 record = replace(record, outcome=FAIL, text=f"refused: {record.text}")
             else:

@@ -95,6 +95,11 @@ READERS: dict[str, Reader] = {
     "CONCATENATION": _concat,
     "RESIZE_BILINEAR": _resize,
     "LSTM": _lstm,
+    "RESIZE_NEAREST_NEIGHBOR": _resize,
+    "MIRROR_PAD": lambda o: {"mode": str(o.get("mode", "REFLECT")).lower()},
+    "DEPTH_TO_SPACE": lambda o: {"block": int(o.get("blockSize", 0))},
+    "SPACE_TO_DEPTH": lambda o: {"block": int(o.get("blockSize", 0))},
+    "GATHER": lambda o: {"axis": int(o.get("axis", 0))},
     "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
 
@@ -134,6 +139,10 @@ def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -
     attributes = read(case.options) if read else {}
     if form.op == "reshape" and (len(reads) < 2 or reads[1] is None):
         attributes["shape"] = tensors[outputs[0]].shape
+    if form.op == "transpose":
+        order = case.inputs[1]
+        assert order is not None and order.data is not None
+        attributes["perm"] = tuple(int(axis) for axis in order.data)
     if form.op == "transpose":
         perm = tensors[1].data
         assert perm is not None

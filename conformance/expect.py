@@ -1,13 +1,15 @@
 """Expectation files: refusals and tolerance notes of one adapter and driver, each with its reason.
 
 `expect/<name>.txt` holds for adapters whose slug (see `slug`) begins with <name>; "llvmpipe.txt"
-for every llvmpipe, "llvmpipe-mesa-22.3.6.txt" for that version. A line is
+for every llvmpipe, "llvmpipe-mesa-22.3.6.txt" for that version, "every-adapter.txt" for all. A line
+is
 
-    REFUSED    <op> <case> # <reason, with where it is reported>
-    TOLERANCE  <op> <case> <factor> # <reason>
+    REFUSED    <host> <op> <case> # <reason, with where it is reported>
+    TOLERANCE  <host> <op> <case> <factor> # <reason>
 
-where op and case may have shell wildcards and a case with blanks stands in quotes. A wrong value is
-never only written down here: it needs a row in `capability.QUIRKS`, which makes it a refusal.
+where host, op and case may have shell wildcards and a case with blanks stands in quotes. A wrong
+value is never only written down here: it needs a row in `capability.QUIRKS`, which makes it a
+refusal.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from conformance.record import REFUSED, Header, Record
 
 FOLDER = Path(__file__).parent / "expect"
 TOLERANCE = "TOLERANCE"
+EVERY = "every-adapter"
 # A factor beyond this is a wrong value, not a note on accuracy.
 LARGEST_FACTOR = 16.0
 
@@ -36,18 +39,22 @@ class Entry:
     """One line. `factor` multiplies the tolerance."""
 
     what: str
+    host: str
     op: str
     case: str
     reason: str
     place: str
     factor: float = 1.0
 
-    def matches(self, op: str, case: str) -> bool:
-        return fnmatchcase(op, self.op) and fnmatchcase(case, self.case)
+    def matches(self, record: Record) -> bool:
+        """The record is of this host (whatever its version), operator and case."""
+        host = record.host.partition(" ")[0]
+        pairs = ((host, self.host), (record.op, self.op), (record.case, self.case))
+        return all(fnmatchcase(text, pattern) for text, pattern in pairs)
 
     def needed(self, record: Record) -> bool:
         """The record would have failed, or claimed less, without this entry."""
-        if not self.matches(record.op, record.case):
+        if not self.matches(record):
             return False
         return record.outcome == REFUSED if self.what == REFUSED else record.share > 1.0
 
@@ -64,7 +71,7 @@ def load(name: str, folder: Path = FOLDER) -> list[Entry]:
     """All entries that hold for an adapter's slug. Raises BadExpectation."""
     found = []
     for path in sorted(folder.glob("*.txt")):
-        if name == path.stem or name.startswith(f"{path.stem}-"):
+        if path.stem == EVERY or name == path.stem or name.startswith(f"{path.stem}-"):
             found += read(path)
     return found
 
@@ -84,26 +91,28 @@ def _entry(line: str, place: str) -> Entry:
     if not separator or len(reason.split()) < 3:
         raise BadExpectation(f"{place}: an entry ends with # and a reason.")
     words = shlex.split(body)
-    wanted = {REFUSED: 3, TOLERANCE: 4}.get(words[0] if words else "")
+    wanted = {REFUSED: 4, TOLERANCE: 5}.get(words[0] if words else "")
     if wanted != len(words):
-        raise BadExpectation(f"{place}: write REFUSED op case, or TOLERANCE op case factor.")
-    factor = float(words[3]) if wanted == 4 else 1.0
+        raise BadExpectation(
+            f"{place}: write REFUSED host op case, or TOLERANCE host op case factor."
+        )
+    factor = float(words[4]) if wanted == 5 else 1.0
     if not 1.0 <= factor <= LARGEST_FACTOR:
         raise BadExpectation(
             f"{place}: a factor is between 1 and {LARGEST_FACTOR:g}; a larger error is a wrong "
             "value, which belongs in capability.QUIRKS."
         )
-    return Entry(words[0], words[1], words[2], reason.strip(), place, factor)
+    return Entry(words[0], words[1], words[2], words[3], reason.strip(), place, factor)
 
 
-def refusal(entries: Iterable[Entry], op: str, case: str) -> Entry | None:
+def refusal(entries: Iterable[Entry], record: Record) -> Entry | None:
     """The entry that lists this refusal."""
-    return next((e for e in entries if e.what == REFUSED and e.matches(op, case)), None)
+    return next((e for e in entries if e.what == REFUSED and e.matches(record)), None)
 
 
-def allowance(entries: Iterable[Entry], op: str, case: str) -> float:
+def allowance(entries: Iterable[Entry], record: Record) -> float:
     """The factor on the tolerance of a case, 1 without a note."""
-    notes = [e.factor for e in entries if e.what == TOLERANCE and e.matches(op, case)]
+    notes = [e.factor for e in entries if e.what == TOLERANCE and e.matches(record)]
     return max(notes, default=1.0)
 
 
@@ -112,4 +121,4 @@ def stale(entries: Sequence[Entry], records: Sequence[Record], complete: bool) -
     unused = [e for e in entries if not any(e.needed(r) for r in records)]
     if complete:
         return unused
-    return [e for e in unused if any(e.matches(r.op, r.case) for r in records)]
+    return [e for e in unused if any(e.matches(r) for r in records)]

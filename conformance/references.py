@@ -85,6 +85,12 @@ def _space_to_depth(x: Array, block: int, mode: str = "DCR") -> Array:
 
 MOVEMENT: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, perm: np.transpose(x, perm),
+    "pad": lambda x, amounts, value=None, mode="constant": np.pad(
+        x,
+        amounts.reshape(-1, 2),
+        **({"constant_values": value} if value is not None else {}),
+        mode=mode,
+    ),
     "tile": lambda x, repeats: np.tile(x, repeats),
     "expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))),
     "take": lambda x, indices, axis: np.take(x, indices, axis=axis),
@@ -212,6 +218,69 @@ def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, stride
     return cut if bias is None else cut + bias
 
 
+def _place(o: int, n: int, out: int, kind: str, scale: float, roi: tuple[float, float]) -> float:
+    """Where output index o lies in an axis of n, by the formulas of the ONNX operator Resize."""
+    start, end = roi
+    return {
+        "half_pixel": (o + 0.5) / scale - 0.5,
+        "half_pixel_symmetric": n / 2 * (1 - out / (scale * n)) + (o + 0.5) / scale - 0.5,
+        "pytorch_half_pixel": (o + 0.5) / scale - 0.5 if out > 1 else 0.0,
+        "align_corners": o * (n - 1) / (out - 1) if out > 1 else 0.0,
+        "asymmetric": o / scale,
+        "tf_half_pixel_for_nn": (o + 0.5) / scale,
+        "tf_crop_and_resize": start * (n - 1) + o * (end - start) * (n - 1) / (out - 1)
+        if out > 1 else 0.5 * (start + end) * (n - 1),
+    }[kind]  # fmt: skip
+
+
+def _taps(x: float, n: int, mode: str, nearest: str, a: float, exclude: bool) -> Array:
+    """Weights of an axis of n at place x."""
+    weights = np.zeros(n)
+    if mode == "nearest":
+        rounded = {"round_prefer_floor": np.ceil(x - 0.5), "round_prefer_ceil": np.floor(x + 0.5),
+                   "floor": np.floor(x), "ceil": np.ceil(x)}[nearest]  # fmt: skip
+        weights[int(np.clip(rounded, 0, n - 1))] = 1
+        return weights
+    first = int(np.floor(x))
+    for t in range(first - 1, first + 3):
+        d = abs(x - t)
+        if mode == "linear":
+            w = max(0.0, 1 - d)
+        elif d <= 1:
+            w = (a + 2) * d**3 - (a + 3) * d**2 + 1
+        else:
+            w = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
+        if not (exclude and not 0 <= t < n):
+            weights[int(np.clip(t, 0, n - 1))] += w
+    return np.asarray(weights / weights.sum() if exclude else weights)
+
+
+def _resize(x: Array, size: Array, mode: str = "nearest", coordinates: str = "half_pixel",
+            nearest: str = "round_prefer_floor", scales: tuple[float, ...] | None = None,
+            roi: tuple[float, ...] = (), extrapolation: float = 0.0, cubic_a: float = -0.75,
+            exclude_outside: bool = False) -> Array:  # fmt: skip
+    outside = np.zeros(tuple(int(e) for e in size), bool)
+    for k, out in enumerate(int(e) for e in size):
+        n = x.shape[k + 1]
+        scale = out / n if scales is None else scales[k]
+        ends = (roi[2 * k], roi[2 * k + 1]) if roi else (0.0, 1.0)
+        at = [_place(o, n, out, coordinates, scale, ends) for o in range(out)]
+        matrix = np.stack([_taps(p, n, mode, nearest, cubic_a, exclude_outside) for p in at])
+        x = np.moveaxis(np.tensordot(matrix, x, (1, k + 1)), 0, k + 1)
+        if coordinates == "tf_crop_and_resize":
+            lost = np.array([not 0 <= p <= n - 1 for p in at])
+            outside |= lost.reshape([-1 if j == k else 1 for j in range(len(size))])
+    return np.where(outside[None, ..., None], extrapolation, x)
+
+
+def _lrn(x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Array:
+    count, y = x.shape[-1], np.empty_like(x)
+    for c in range(count):
+        near = x[..., max(0, c - (size - 1) // 2) : min(count, c + size // 2 + 1)]
+        y[..., c] = x[..., c] / (bias + alpha / size * (near**2).sum(-1)) ** beta
+    return y
+
+
 POOLS: dict[str, Callable[..., Any]] = {
     "max_pool_2d": _pool,
     "average_pool_2d": lambda x, **a: _pool(x, kind="average", **a),
@@ -225,7 +294,7 @@ NORMALIZATIONS: dict[str, Callable[..., Any]] = {
 
 REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **POOLS,
-    "matmul": _matmul, "conv_3d": _conv_3d, "transpose_conv": _transpose_conv,
+    "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d, "transpose_conv": _transpose_conv,
     **UNARY, **BINARY, **MOVEMENT,
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

@@ -60,7 +60,7 @@ class Session:
         if folder and self.records:
             made = reports.Report(
                 self.config.stash[selection.HEADER], self.records, time.monotonic() - self.start,
-                [f"{e.place}: {e.what} {e.op} {e.case}" for e in self.stale],
+                [f"{e.place}: {e.what} {e.host} {e.op} {e.case}" for e in self.stale],
             )  # fmt: skip
             reports.write(made, Path(str(folder)))
 

@@ -86,7 +86,7 @@ def close(
         )
     if place.total and set(place.runs) != {len(feeds)}:
         return book.close(Record(**who, outcome=FAIL, text=f"did not run twice: {place}"), model)
-    allowance = book.allowance(case.op, case.name)
+    allowance = book.allowance(who)
     result = check.judge(case, feeds, expected, run.outputs, allowance, onnx_host.NAME)
     book.close(record_of(result, who, allowance), model)
 

@@ -31,7 +31,7 @@ def test_case(
 ) -> None:
     kind = "control" if case.refused else "op"
     who = describe(kind, family, case, host_name)
-    allowance = book.allowance(case.op, case.name)
+    allowance = book.allowance(who)
     try:
         result = check.through_host(case, host_name, options, allowance)
     except check.HostRefuses as refusal:

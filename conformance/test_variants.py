@@ -34,6 +34,9 @@ def _targets(wanted: str | None) -> dict[str, Target]:
         "as on hardware without shuffles": replace(hardware, subgroup_size=0),
         "as on a software adapter without shuffles": replace(software, subgroup_size=0),
         "with folded grids": replace(own, max_groups=FEW_GROUPS),
+        "with weights in memory": replace(own, tuning={"weights": "memory"}),
+        "as on NVIDIA": replace(hardware, vendor="nvidia"),
+        "as on Apple": replace(hardware, vendor="apple"),
         "with Winograd": replace(own, tuning={"winograd": "always"}),
         "with Winograd as on hardware": replace(hardware, tuning={"winograd": "always"}),
     }

@@ -40,7 +40,8 @@ def _run(node: Node, given: list[Array | None]) -> Array:
         return moved.reshape(attributes["shape"])
     if node.op == "reshape":
         return x.reshape(attributes["shape"])
-    if node.op in ("mean", "reduce_sum"):
+    if node.op in ("mean", "reduce_mean_square"):
+        x = x if node.op == "mean" else x * x
         axes = tuple(int(a) for a in np.asarray(given[1]).reshape(-1))
         return np.mean(x, axis=axes, keepdims=attributes["keep_dims"])
     if node.op == "softmax":

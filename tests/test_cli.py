@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,26 @@ def test_bad_input_is_a_sentence(tmp_path: Path) -> None:
     assert "not installed" in refused("check", str(text), "--host", "caffe")
     assert "not a TFLite model" in refused("check", str(text))
     assert "No such command" in refused("dance")
+
+
+def test_a_model_that_was_cut_short_is_a_sentence(model: str, tmp_path: Path) -> None:
+    whole, cut = Path(model).read_bytes(), tmp_path / "cut.tflite"
+    for share in (0.999, 0.5, 0.1, 0.001):
+        cut.write_bytes(whole[: int(share * len(whole))])
+        assert "damaged or cut short" in refused("check", str(cut))
+
+
+def test_a_table_on_a_terminal_with_few_letters() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "tflgpu_plugin.cli", "ops"]
+    assert b"CONV_2D" in subprocess.run(command, env=environment, capture_output=True).stdout
+
+
+@pytest.mark.adapter
+def test_check_where_stderr_is_closed(model: str) -> None:
+    command = [sys.executable, "-m", "tflgpu_plugin.cli", "check", model]
+    done = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], capture_output=True)
+    assert b"31 of 31 nodes" in done.stdout
 
 
 @pytest.mark.adapter

@@ -90,7 +90,7 @@ def test_slugs_name_adapter_and_driver() -> None:
 
 def test_files_hold_for_adapters_whose_slug_they_begin(tmp_path: Path) -> None:
     for name in ("llvmpipe", "llvmpipe-mesa-22.3.6", "llvmpipe-mesa-22.3", "swiftshader"):
-        (tmp_path / f"{name}.txt").write_text(f"REFUSED EXP {name} # known, see issue 1\n")
+        (tmp_path / f"{name}.txt").write_text(f"REFUSED * EXP {name} # known, see issue 1\n")
     found = expect.load("llvmpipe-mesa-22.3.6", tmp_path)
     assert {e.case for e in found} == {"llvmpipe", "llvmpipe-mesa-22.3.6"}
 
@@ -98,10 +98,10 @@ def test_files_hold_for_adapters_whose_slug_they_begin(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("REFUSED EXP long", "ends with # and a reason"),
-        ("REFUSED EXP # because of issue 1", "write REFUSED op case"),
-        ("WRONG EXP long # because of issue 1", "write REFUSED op case"),
-        ("TOLERANCE EXP long 100 # because of issue 1", "belongs in capability.QUIRKS"),
+        ("REFUSED * EXP long", "ends with # and a reason"),
+        ("REFUSED * EXP # because of issue 1", "write REFUSED host op case"),
+        ("WRONG * EXP long # because of issue 1", "write REFUSED host op case"),
+        ("TOLERANCE * EXP long 100 # because of issue 1", "belongs in capability.QUIRKS"),
     ],
 )
 def test_bad_lines_say_what_to_write(tmp_path: Path, line: str, sentence: str) -> None:
@@ -117,7 +117,9 @@ def entries(tmp_path: Path, text: str) -> list[expect.Entry]:
 
 
 def test_what_nothing_needs_is_stale(tmp_path: Path) -> None:
-    found = entries(tmp_path, "REFUSED EXP * # see issue 1\nTOLERANCE ADD same 2 # see issue 2\n")
+    found = entries(
+        tmp_path, "REFUSED * EXP * # see issue 1\nTOLERANCE tflite_* ADD same 2 # see issue 2\n"
+    )
     assert [e.op for e in expect.stale(found, [GOOD, REFUSAL], complete=True)] == ["ADD"]
     assert [e.op for e in expect.stale(found, [REFUSAL], complete=False)] == []
     assert [e.op for e in expect.stale(found, [GOOD], complete=False)] == ["ADD"]
@@ -132,7 +134,7 @@ def test_every_expectation_of_ours_can_be_read() -> None:
 
 
 def test_only_pass_passes(tmp_path: Path) -> None:
-    listed = entries(tmp_path, "REFUSED EXP long # see issue 1\n")
+    listed = entries(tmp_path, "REFUSED tflite_runtime EXP long # see issue 1\n")
     Book([], tmp_path).close(GOOD)
     with pytest.raises(pytest.fail.Exception, match="spread"):
         Book([], tmp_path).close(BAD)

@@ -6,7 +6,6 @@ Every comparison is with the host's own reference kernels on the same model and 
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,49 +14,10 @@ import pytest
 import tflgpu_plugin
 from conformance import host as hosts
 from tests import small_models
-from tflgpu_plugin import engine, kernels, native, ops
-from tflgpu_plugin.lowering import Refused
+from tests.interpreters import delegate, feeds, gpu, places, same
 
 HOSTS = hosts.installed()
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
-
-
-def delegate(host: str, **options: Any) -> Any:
-    return hosts.module(host).load_delegate("tflgpu", options)
-
-
-def gpu(model: bytes, host: str, kernels: str = "reference", **options: Any) -> tuple[Any, Any]:
-    """(allocated interpreter, its delegate)."""
-    made = delegate(host, **options)
-    interpreter = hosts.interpreter(model, host, kernels, experimental_delegates=[made])
-    interpreter.allocate_tensors()
-    return interpreter, made
-
-
-def feeds(interpreter: Any, seed: int = 0) -> list[Any]:
-    random = np.random.default_rng(seed)
-    return [
-        random.uniform(-1, 1, detail["shape"]).astype(detail["dtype"])
-        for detail in interpreter.get_input_details()
-    ]
-
-
-def same(interpreter: Any, model: bytes, host: str, seed: int = 0) -> None:
-    """The outputs are those of the host's reference kernels, at the interpreter's shapes."""
-    reference = hosts.interpreter(model, host)
-    for detail in interpreter.get_input_details():
-        reference.resize_tensor_input(detail["index"], detail["shape"])
-    reference.allocate_tensors()
-    values = feeds(interpreter, seed)
-    ours, theirs = (hosts.invoke(i, [values])[0] for i in (interpreter, reference))
-    for got, wanted in zip(ours, theirs, strict=True):
-        assert got.shape == wanted.shape
-        np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-6 * max(1, np.abs(wanted).max()))
-
-
-def places(made: Any) -> dict[str, str]:
-    """Where each node is, by its name."""
-    return {node.name: node.where for node in tflgpu_plugin.report(made).nodes}
 
 
 # ---- what is claimed and said -------------------------------------------------------------------
@@ -149,6 +109,12 @@ def test_bad_options_are_a_value_error(host: str, options: Any, sentence: str) -
     with pytest.raises(ValueError, match="Failed to load delegate from tflgpu") as caught:
         delegate(host, **options)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["é" * 5000, "a" + "é" * 5000])
+def test_a_long_sentence_is_cut_between_letters(host: str, key: str) -> None:
+    with pytest.raises(ValueError, match=r"There is no option 'a?éé"):
+        delegate(host, **{key: 1})
 
 
 def test_the_adapter_by_name(host: str) -> None:
@@ -289,83 +255,6 @@ def test_branches_are_prepared_one_by_one(host: str) -> None:
         ours, theirs = (hosts.invoke(i, [feed])[0][0] for i in (interpreter, reference))
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
     assert {node.op for node in tflgpu_plugin.report(made).nodes} == {"IF", "CONV_2D"}
-
-
-# ---- what goes wrong ----------------------------------------------------------------------------
-
-
-def test_a_failing_claim_leaves_the_model_on_the_cpu(
-    host: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def broken(*_: Any) -> None:
-        raise RuntimeError("oops")
-
-    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
-    monkeypatch.setattr(engine, "claim", broken)
-    interpreter, made = gpu(small_models.guide(), host)
-    said = capfd.readouterr().err
-    assert "WARNING: nothing of this model runs on the GPU. tflgpu failed with RuntimeErr" in said
-    assert "0 operations will run on the GPU, and the remaining 3 operations will run on" in said
-    assert set(places(made).values()) == {"cpu"}
-    same(interpreter, small_models.guide(), host)
-
-
-def test_a_device_without_memory_leaves_the_nodes_on_the_cpu(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> None:
-        raise native.NativeError("Not enough memory left.")
-
-    monkeypatch.setattr(engine, "Instance", full)
-    interpreter, made = gpu(small_models.guide(), host)
-    assert set(places(made).values()) == {"cpu"}
-    assert tflgpu_plugin.report(made).nodes[0].reason == (
-        "The device could not build this island: Not enough memory left."
-    )
-    same(interpreter, small_models.guide(), host)
-
-
-@pytest.mark.parametrize("damage", ["fn main(", None])
-def test_a_damaged_kernel_costs_its_nodes_only(
-    host: str, damage: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that the driver refuses, and one that cannot even be rendered."""
-    render = kernels.render
-
-    def damaged(kernel: str, *arguments: Any) -> str:
-        return render(kernel, *arguments) + (damage if kernel == "reduce" else "")
-
-    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
-    monkeypatch.setattr(kernels, "render", damaged)
-    interpreter, made = gpu(small_models.guide(), host)
-    assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "cpu"}
-    same(interpreter, small_models.guide(), host)
-
-
-def test_a_defect_while_building_leaves_the_island_on_the_cpu(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
-    monkeypatch.setattr(engine, "Instance", lambda program: 1 / 0)
-    interpreter, made = gpu(small_models.guide(), host)
-    first, _, last = tflgpu_plugin.report(made).nodes
-    assert "Building failed inside this plugin: ZeroDivisionError" in (first.reason or "")
-    assert "table of this plugin" in (last.reason or "")
-    same(interpreter, small_models.guide(), host)
-
-
-def test_a_node_that_cannot_be_planned_is_refused_alone(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(low: Any, node: Any) -> None:
-        raise Refused(node.id, "No.")
-
-    rows = dict(ops.table())
-    rows["mean"] = replace(rows["mean"], lower=refused)
-    monkeypatch.setattr(ops, "table", lambda: rows)
-    interpreter, made = gpu(small_models.guide(), host)
-    assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "cpu"}
-    same(interpreter, small_models.guide(), host)
 
 
 # ---- several delegates --------------------------------------------------------------------------

@@ -16,7 +16,10 @@ import pytest
 from tflgpu_plugin import native, providers
 
 EXPORTS = Path(native.__file__).with_name("tflgpu.h")
-PLUGIN = {"tflite_plugin_create_delegate", "tflite_plugin_destroy_delegate"}
+PLUGIN = {
+    "tflite_plugin_create_delegate", "tflite_plugin_destroy_delegate",
+    "CreateEpFactories", "ReleaseEpFactory",
+}  # fmt: skip
 
 # Of LP64 hosts: tflite-runtime 2.14 and LiteRT 2.3.
 SIZES = {

@@ -226,6 +226,20 @@ ort.InferenceSession(m.add_relu(), providers=[(m.EP, {"exclude": "Relu"})])
     assert "tflgpu takes 1 of 2 nodes in 1 islands" in done.stderr
 
 
+def test_check_reads_onnx_files(tmp_path: Path) -> None:
+    from tflgpu_plugin import check
+
+    path = tmp_path / "small.onnx"
+    path.write_bytes(m.add_relu())
+    found = check.check(path, {"exclude": "Relu"})
+    assert found.host.startswith("onnxruntime ") and found.report.count("gpu") == 1
+    with pytest.raises(ValueError, match="There is no option 'speed'"):
+        check.check(path, {"speed": "1"})
+    path.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="makes no session"):
+        check.check(path, {})
+
+
 # ---- models --------------------------------------------------------------------------------------
 
 
@@ -264,6 +278,25 @@ def test_many_shapes_go_through_a_bounded_list_of_plans() -> None:
     session, reference = m.session(data), m.cpu(data)
     for count in [*range(1, 20), *range(19, 0, -3), 1, 1]:
         m.compare(session, reference, {"x": values(count, 3, 5)})
+
+
+def test_values_that_follow_from_shapes() -> None:
+    """A factor that the model works out from an extent is another one for each shape."""
+    nodes = [
+        m.node("Shape", ["x"], ["s"]),
+        m.node("Gather", ["s", "one"], ["w"]),
+        m.node("Cast", ["w"], ["f"], to=1),
+        m.node("Conv", ["x", "k"], ["a"]),
+        m.node("Mul", ["a", "f"], ["y"]),
+    ]
+    data = m.model(
+        nodes, {"x": ["n", 2, "w"]}, {"y": ["n", 2, "w"]},
+        {"one": np.array(2), "k": values(2, 2, 1)},
+    )  # fmt: skip
+    session, reference = m.session(data), m.cpu(data)
+    for width in (5, 224, 9, 5):
+        m.compare(session, reference, {"x": values(1, 2, width)})
+    assert set(places(session).values()) == {"gpu"}
 
 
 def test_unsupported_nodes_in_between() -> None:

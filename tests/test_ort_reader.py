@@ -56,6 +56,7 @@ def one(
 ) -> Reading:
     """The reading of a node whose first input has this shape."""
     names = [f"c{k}" for k in range(len(constants))]
+    absent = {name for name, value in zip(names, constants, strict=True) if value is None}
     made = snapshot(
         [(op, ["x", *names], ["y"], attributes)],
         {"x": shape},
@@ -63,9 +64,7 @@ def one(
         {op: version} if version else None,
     )
     nodes = tuple(
-        replace(
-            node, inputs=tuple(n if n == "x" or n in made.values else None for n in node.inputs)
-        )
+        replace(node, inputs=tuple(None if n in absent else n for n in node.inputs))
         for node in made.nodes
     )
     return read(replace(made, nodes=nodes), {})
@@ -118,6 +117,21 @@ F = np.float32
         (one("Sum", (2, 3), np.ones((1, 3), F), np.ones((4, 1, 1), F)), (4, 2, 3)),
         (one("BatchNormalization", (2, 3, 4), *[np.ones(3, F)] * 4), (2, 3, 4)),
         (one("Identity", (2, 3)), (2, 3)),
+        (one("Resize", (1, 3, 4, 5), None, np.array([1, 1, 2, 1.5], F)), (1, 3, 8, 7)),
+        (one("Resize", (1, 3, 4, 5), None, np.array([], F), [1, 3, 7, 9]), (1, 3, 7, 9)),
+        (one("Resize", (1, 4, 5, 3), None, None, [1, 7, 9, 3]), (1, 7, 9, 3)),
+        (one("Resize", (1, 3, 4, 5), None, None, [8, 20], axes=(2, 3),
+             keep_aspect_ratio_policy=b"not_larger"), (1, 3, 8, 10)),
+        (one("Resize", (1, 3, 4, 5), np.array([1, 1, 2, 0.5], F), version=10, mode=b"linear"),
+         (1, 3, 8, 2)),
+        (one("Gather", (2, 3, 4), np.array([[0, -1]]), axis=1), (2, 1, 2, 4)),
+        (one("DepthToSpace", (1, 8, 2, 3), blocksize=2, mode=b"CRD"), (1, 2, 4, 6)),
+        (one("Expand", (2, 1), [3, 1, 4]), (3, 2, 4)),
+        (one("Tile", (2, 3), [2, 1]), (4, 3)),
+        (one("Split", (4, 3), version=11, split=(4,)), (4, 3)),
+        (one("GroupNormalization", (2, 6, 4), np.ones(6, F), np.ones(6, F), num_groups=3),
+         (2, 6, 4)),
+        (one("Crop", (1, 3, 8, 9), border=(1, 2, 3, 4)), (1, 3, 2, 5)),
     ],
 )  # fmt: skip
 def test_nodes_are_read_with_their_shapes(reading: Reading, expected: tuple[int, ...]) -> None:

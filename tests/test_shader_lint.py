@@ -7,8 +7,10 @@ from functools import cache
 
 import pytest
 
+from conformance import node_cases
 from conformance.cases import Case, all_cases
 from conformance.direct import graph
+from conformance.node_cases import NodeCase
 from tflgpu_plugin import compiler
 from tflgpu_plugin.kernels.lint import MAX_SITES, lint
 from tflgpu_plugin.lowering import Refused
@@ -35,12 +37,17 @@ def pipelines(family: str) -> dict[Pipeline, str]:
         for target in () if case.refused else TARGETS:
             for pipeline in _compile(case, target):
                 found.setdefault(pipeline, f"{case.name} on {target.name}")
+    for node in node_cases.family_nodes(family):
+        for target in () if node.refused else TARGETS:
+            for pipeline in _compile(node, target):
+                found.setdefault(pipeline, f"{node.op} {node.name} on {target.name}")
     return found
 
 
-def _compile(case: Case, target: Target) -> tuple[Pipeline, ...]:
+def _compile(case: Case | NodeCase, target: Target) -> tuple[Pipeline, ...]:
+    island = node_cases.graph(case) if isinstance(case, NodeCase) else graph(case)
     try:
-        return compiler.compile(graph(case), target).pipelines
+        return compiler.compile(island, target).pipelines
     except Refused as refused:
         pytest.fail(f"{case.op} {case.name} is refused on {target.name}: {refused}")
 

@@ -15,6 +15,8 @@ from tflgpu_plugin.providers.tflite.ops import FORMS
 
 from conformance.cases import Case, all_cases
 from conformance.direct import graph
+from conformance.node_cases import family_nodes
+from conformance.references import REFERENCES
 from conformance.tolerance import CLASSES
 from tests.test_shader_lint import pipelines
 from tflgpu_plugin import kernels, ops
@@ -47,8 +49,15 @@ def test_row_is_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_row_has_a_form_in_a_host(name: str) -> None:
-    assert name in {form.op for form in FORMS.values()}, f"no host operator becomes {name}"
+def test_row_has_cases(name: str) -> None:
+    """By a form of a host, or as nodes of their own with a meaning in numpy."""
+    nodes = [case for case in family_nodes(ROWS[name].family) if case.op == name]
+    assert nodes or name in {form.op for form in FORMS.values()}, f"nothing tests {name}"
+    assert not nodes or name in REFERENCES, f"numpy is not told what {name} means"
+
+
+def test_every_reference_is_of_an_op() -> None:
+    assert set(REFERENCES) <= set(ROWS)
 
 
 @pytest.mark.parametrize("host_op", FORMS)
@@ -71,6 +80,7 @@ def test_form_has_cases(host_op: str) -> None:
 @pytest.mark.parametrize("family", ops.FAMILIES)
 def test_family_has_cases_and_kernels(family: str) -> None:
     names = [(case.op, case.name) for case in all_cases()[family]]
+    names += [(case.op, case.name) for case in family_nodes(family)]
     assert len(set(names)) == len(names), "two cases of one op have the same name"
     launched = {pipeline.label for pipeline in pipelines(family)} - SUPPORT_KERNELS
     assert launched, f"no case of {family} launches a kernel"

@@ -143,7 +143,7 @@ def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
     try:
         return int(_door("tflite").create(keys, values, count, err, err_size))
     except Exception as error:
-        text = str(error).encode()[: err_size - 1] + b"\0"
+        text = str(error).encode(errors="replace")[: err_size - 1] + b"\0"
         _ctypes.memmove(err, text, len(text))
         return 0
 

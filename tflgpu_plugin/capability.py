@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin.passes.canonical import BIAS, BIASED
 from tflgpu_plugin.passes.dequantize import folded
 from tflgpu_plugin.quantization import SAME_GRID, STORED, alike, quantized
 from tflgpu_plugin.target import Target
@@ -79,6 +80,7 @@ def support(
         _refuse_version(graph, node, edition)
         or _refuse_types(graph, node, op.types, quantized)
         or _refuse_grids(graph, node)
+        or _refuse_bias(graph, node)
         or _refuse_shapes(graph, node, op.max_rank)
         or _refuse_by_op(graph, node, op, target)
         or next((q.reason for q in QUIRKS if q.applies(graph, node, target)), None)
@@ -129,9 +131,7 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
     return f"This is version {node.version} of {form.host_op}. {span} supported{where}."
 
 
-def _refuse_types(
-    graph: Graph, node: Node, types: tuple[str, ...], quantized: bool
-) -> str | None:
+def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: bool) -> str | None:
     for tensor in _values(graph, node):
         held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
         if tensor.dtype in STORED and "f32" in types and not folded(graph, node):
@@ -174,6 +174,14 @@ def _refuse_grids(graph: Graph, node: Node) -> str | None:
                 f"{_name(node)} does not provide for."
             )
     return None
+
+
+def _refuse_bias(graph: Graph, node: Node) -> str | None:
+    """int32 biases become float32 when the model is prepared."""
+    bias = node.inputs[BIAS] if node.op in BIASED and len(node.inputs) > BIAS else None
+    if bias is None or graph.tensors[bias].dtype != INDEX or graph.constant(bias) is not None:
+        return None
+    return f"Bias {graph.tensors[bias].name!r} holds int32 values that only a run tells."
 
 
 def _refuse_shapes(graph: Graph, node: Node, max_rank: int) -> str | None:

@@ -1,5 +1,5 @@
-"""`tflgpu check MODEL.tflite`: what of a model runs on the GPU here, asked of a real interpreter,
-nothing invoked.
+"""`tflgpu check MODEL`: what of a .tflite or .onnx model runs on the GPU here, asked of a real
+interpreter or session, nothing invoked.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ class Check:
 
 
 def check(path: Path, options: Mapping[str, str], host_name: str | None = None) -> Check:
-    """Prepare the model with the delegate and take its report.
+    """Prepare the model with the delegate, or make a session on it, and take the report.
 
     Raises NoHost, BadInput, or what the host raises for an unknown option or a damaged model.
     """
+    if path.suffix.lower() == ".onnx":
+        return _check_session(path, options, host_name)
     import tflgpu_plugin
 
     host = hosts.host(host_name)
@@ -52,6 +54,17 @@ def check(path: Path, options: Mapping[str, str], host_name: str | None = None) 
         report = tflgpu_plugin.report(delegate)
     del interpreter
     return Check(path.name, f"{host.name} {host.version}", report)
+
+
+def _check_session(path: Path, options: Mapping[str, str], host_name: str | None) -> Check:
+    from tflgpu_plugin.providers import find
+
+    if host_name not in (None, "onnxruntime"):
+        raise ValueError(f"{host_name} does not read ONNX files; leave --host out.")
+    door: Any = find("onnxruntime")
+    with _quiet():
+        name, report = door.inspect(path, options)
+    return Check(path.name, name, report)
 
 
 def lines(found: Check) -> list[str]:
@@ -87,7 +100,12 @@ def _megabytes(size: int) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence native stderr for the time of the questions: the refusals are in the report."""
-    kept, sink = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 2)
     try:
         yield

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from tflgpu_plugin import capability, compiler, native, partition
+from tflgpu_plugin import capability, compiler, native, partition, tuning
 from tflgpu_plugin.graph import Array, Graph, Shape
 from tflgpu_plugin.lowering import Refused
 from tflgpu_plugin.options import Options
@@ -22,6 +22,7 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
+from tflgpu_plugin.target import Target
 
 __all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter", "claim"]
 
@@ -50,11 +51,14 @@ class Island:
     nodes: tuple[int, ...]
     graph: Graph
     device: Device = field(repr=False)
+    tuned: bool = False  # with settings measured on the device
+    target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
     number: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.number = next(_numbers)
+        self.target = tuning.best(self.graph, self.device) if self.tuned else self.device.target
         self.instance = self._build(self.graph, None)
 
     def rebuild(self, shapes: Sequence[Shape]) -> Instance:
@@ -100,7 +104,7 @@ class Island:
     def _planned(self, graph: Graph, sibling: Program | None) -> Instance:
         device = self.device
         try:
-            plan = compiler.compile(graph, device.target)
+            plan = compiler.compile(graph, self.target)
         except Refused as refused:
             raise BuildError((refused.node,), refused.sentence) from refused
         warm = not os.environ.get("TFLGPU_NO_WARM_UP")
@@ -151,7 +155,7 @@ def claim(
             (grouping or (lambda ids: partition.islands(graph, set(ids))))(kept) if kept else []
         )
         parts = {tuple(sorted(group)): extraction(graph, set(group)) for group in groups}
-        found = _dropped(graph, parts, options) or _build_all(parts, device, built)
+        found = _dropped(graph, parts, options) or _build_all(parts, device, built, options)
         if not found:
             return Claim([built[key] for key in parts], refusals, device.info)
         refusals = _together(graph, refusals | found)
@@ -204,12 +208,15 @@ def _dropped(graph: Graph, parts: dict[tuple[int, ...], Graph], options: Options
 
 
 def _build_all(
-    parts: dict[tuple[int, ...], Graph], device: Device, built: dict[tuple[int, ...], Island]
+    parts: dict[tuple[int, ...], Graph],
+    device: Device,
+    built: dict[tuple[int, ...], Island],
+    options: Options,
 ) -> dict[int, str]:
     for group, part in parts.items():
         if group not in built or built[group].graph.outputs != part.outputs:
             try:
-                built[group] = Island(group, part, device)
+                built[group] = Island(group, part, device, options.sustained)
             except BuildError as error:
                 return dict.fromkeys(_blamed(part, error) or group, error.sentence)
     return {}

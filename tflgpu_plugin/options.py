@@ -49,6 +49,11 @@ class Options:
     capabilities: str = "all"
 
     @property
+    def sustained(self) -> bool:
+        """Kernels are to be tuned on the device."""
+        return PREFERENCES[self.inference_preference] == "sustained_speed"
+
+    @property
     def quantized(self) -> bool:
         """Quantized models are wanted: the option if given, else the flag (whose default is on, as
         documented).
@@ -149,8 +154,10 @@ TABLE: tuple[Option, ...] = (
     Option("is_precision_loss_allowed", "-1 (unset), 0 or False, 1 or True",
            "Obsolete, use the priorities: 0 asks for maximum precision, 1 allows float16. "
            "Computing is in float32 so far.", _tristate, documented=True, effective=False),
-    Option("inference_preference", _numbered(PREFERENCES), "How much time to spend on tuning.",
-           _PREFERENCE, documented=True, effective=False),
+    Option("inference_preference", _numbered(PREFERENCES),
+           "How much time to spend on tuning: with sustained_speed kernels are tried on the device "
+           "when a model is first used, and the fastest kept for later.",
+           _PREFERENCE, documented=True),
     Option("inference_priority1", _numbered(PRIORITIES),
            "What matters most. Computing is in float32 so far.",
            _PRIORITY, documented=True, effective=False),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 
 import numpy as np
@@ -102,11 +103,31 @@ class Plan:
         )
         digest = sha256(repr(shape).encode())
         digest.update(self.uniforms)
-        for weight in self.weights:
-            if weight.data is None:
+        for found in self.digests:
+            if found is None:
                 return None
-            digest.update(np.ascontiguousarray(weight.data).data)
+            digest.update(found)
         return digest.digest()
+
+    @cached_property
+    def digests(self) -> tuple[bytes | None, ...]:
+        """Of the value of each weight; None where it is not known."""
+        values = (weight.data for weight in self.weights)
+        return tuple(
+            None if data is None else sha256(np.ascontiguousarray(data).data).digest()
+            for data in values
+        )
+
+    def packings(self) -> list[tuple[object, ...]] | None:
+        """What lies where among the weights: equal for plans whose packed weights are the same,
+        whatever the numbers of their tensors; None when a value is unknown.
+        """
+        if None in self.digests:
+            return None
+        return [
+            (w.key[1:] if isinstance(w.key[0], int) else w.key, digest, w.offset, w.bytes)
+            for w, digest in zip(self.weights, self.digests, strict=True)
+        ]
 
     def bytes_of(self, role: str) -> int:
         return sum(buffer.bytes for buffer in self.buffers if buffer.role == role)

@@ -17,7 +17,7 @@ STORED = ("i8", "u8")
 # Ops whose results are elements of the inputs, or zero; and all those that hosts compute on the
 # stored numbers, so that inputs and results must have one grid.
 MOVES = frozenset(
-    "reshape transpose strided_slice slice split concat pad gather resize_nearest max_pool_2d "
+    "reshape transpose strided_slice slice split concat pad gather take resize_nearest max_pool_2d "
     "maximum minimum space_to_depth depth_to_space mirror_pad tile expand".split()
 )
 SAME_GRID = MOVES | {"average_pool_2d", "resize_bilinear"}
@@ -68,6 +68,16 @@ def alike(a: Tensor, b: Tensor) -> bool:
         return False
     (scale, zero), (other, other_zero) = parameters(a), parameters(b)
     return zero == other_zero and abs(scale - other) <= ALIKE * max(scale, other)
+
+
+def nearest(value: float, scale: float) -> float:
+    """The step of a grid that is nearest to a value, halves away from zero, in float32 as hosts
+    find the limits of fused activations.
+    """
+    if math.isinf(value):
+        return value
+    steps = float(np.float32(value) / np.float32(scale))
+    return math.copysign(math.floor(abs(steps) + 0.5), steps)
 
 
 def fraction(multiplier: float) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import Case, Input, constant
+from conformance.node_cases import NodeCase
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -26,6 +27,11 @@ def pad(
 
 def space(height: tuple[int, int], width: tuple[int, int]) -> Pairs:
     return [(0, 0), height, width, (0, 0)]
+
+
+def mirror(name: str, shape: tuple[int, ...], paddings: Pairs, mode: str) -> Case:
+    given = (Input(shape), constant(np.array(paddings, np.int32).reshape(-1, 2), "i32"))
+    return Case(name, "MIRROR_PAD", 1, given, "MirrorPadOptions", {"mode": mode})
 
 
 CASES = [
@@ -55,6 +61,25 @@ CASES = [
     pad("value_zero", (1, 3, 5, 5), [(0, 0), (0, 0), (0, 0), (4, 3)], 0.0),
     pad("value_infinite", (1, 3, 5, 5), space((1, 1), (1, 1)), -np.inf),
     pad("value_rank_5", (2, 3, 2, 2, 3), [(0, 1), (1, 0), (0, 0), (2, 1), (1, 1)], 7.0),
+    *(mirror(f"{mode.lower()}_space", (1, 6, 7, 5), space((2, 1), (0, 3)), mode)
+      for mode in ("REFLECT", "SYMMETRIC")),
+    mirror("reflect_rank_2", (5, 9), [(1, 0), (2, 3)], "REFLECT"),
+    mirror("reflect_channels", (2, 3, 3, 6), [(0, 0), (0, 0), (0, 0), (2, 1)], "REFLECT"),
+    mirror("symmetric_batch", (3, 2, 2, 4), [(1, 1), (0, 0), (0, 0), (0, 0)], "SYMMETRIC"),
+    mirror("nothing", (1, 3, 3, 4), space((0, 0), (0, 0)), "REFLECT"),
     Case("at_run_time", "PAD", 1, (Input((1, 2, 2, 3)), Input((4, 2), "i32", low=0, high=2)),
          "PadOptions", {}, refused=True),
+]  # fmt: skip
+
+NODES = [
+    *(NodeCase(f"{mode}_{name}", "pad", (Input(shape), constant(amounts, "i32"), None),
+               {"mode": mode})
+      for mode in ("reflect", "symmetric", "edge", "wrap")
+      for name, shape, amounts in (
+          ("image", (2, 5, 7, 5), ((0, 0), (2, 1), (3, 4), (0, 0))),
+          ("channels", (2, 5, 7, 5), ((0, 0), (0, 0), (0, 0), (2, 3))),
+          ("row", (9,), ((3, 2),)),
+          ("nothing", (3, 4), ((0, 0), (0, 0))))),
+    NodeCase("too_wide", "pad", (Input((3, 4)), constant(((3, 0), (0, 0)), "i32"), None),
+             {"mode": "reflect"}, refused=True),
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.cases import Case, Input
+from conformance.cases import Case, Input, constant
 from tflgpu_plugin.graph import Quantization
 
 Shape = tuple[int, ...]
@@ -49,6 +49,7 @@ CASES = [
     dequantize("long", (1, 66_000, 1, 1), "i8", 1e-4, 127),
     *(quantize(f"int8_rank_{len(s)}_{s[-1]}", s, "i8", 0.03, 5) for s in SHAPES),
     *(quantize(f"uint8_rank_{len(s)}_{s[-1]}", s, "u8", 0.03, 100) for s in SHAPES),
+    Case("float16_constant", "DEQUANTIZE", 3, (constant(np.arange(-9, 9) / 3, "f16"),)),
     quantize("scalar", (), "i8", 0.03, 5),
     quantize("saturates", (1, 9, 9, 4), "i8", 0.01, -128),
     quantize("saturates_below", (1, 9, 9, 4), "u8", 0.5, 0, low=-300.0, high=300.0),

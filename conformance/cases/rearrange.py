@@ -5,11 +5,34 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from conformance.cases import Case, Input, constant
 from conformance.node_cases import NodeCase
 
-CASES: list[Case] = []
 Shape = tuple[int, ...]
+
+
+def blocks(op: str, name: str, shape: Shape, block: int) -> Case:
+    options = "DepthToSpaceOptions" if op == "DEPTH_TO_SPACE" else "SpaceToDepthOptions"
+    return Case(name, op, 1, (Input(shape),), options, {"blockSize": block})
+
+
+def gather(name: str, shape: Shape, indices: Any, axis: int) -> Case:
+    given = (Input(shape), constant(np.array(indices, np.int32), "i32"))
+    return Case(name, "GATHER", 1, given, "GatherOptions", {"axis": axis})
+
+
+CASES = [
+    blocks("DEPTH_TO_SPACE", "channels_8", (1, 3, 5, 8), 2),
+    blocks("DEPTH_TO_SPACE", "channels_27_batch_3", (3, 2, 3, 27), 3),
+    blocks("SPACE_TO_DEPTH", "channels_3", (1, 4, 6, 3), 2),
+    blocks("SPACE_TO_DEPTH", "channels_5_batch_3", (3, 9, 3, 5), 3),
+    gather("rows", (7, 5), (3, 0, 0, 6), 0),
+    gather("channels", (1, 3, 4, 6), (5, 1, 2), 3),
+    gather("table", (9, 6), ((1, 2, 3), (8, 0, 4)), 0),
+    gather("scalar", (4, 3, 5), 2, 1),
+]
 
 
 def node(op: str, name: str, shape: Shape, second: Any = None, **attributes: Any) -> NodeCase:

@@ -3,6 +3,7 @@ lies."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from conformance.cases import Case, Input, constant
@@ -35,6 +36,25 @@ def rules(name: str, shape: tuple[int, ...], size: Pair) -> list[Case]:
     ]
 
 
+def nearest(case: Case) -> Case:
+    """The same places, without interpolation."""
+    version = 3 if case.options["alignCorners"] or case.options["halfPixelCenters"] else 1
+    return replace(
+        case,
+        op="RESIZE_NEAREST_NEIGHBOR",
+        options_type="ResizeNearestNeighborOptions",
+        version=version,
+    )
+
+
+NEAREST = [
+    *rules("double", (1, 4, 5, 3), (8, 10)),
+    *rules("odd_up_batch_3", (3, 5, 7, 4), (13, 11)),
+    *rules("odd_down", (1, 17, 13, 17), (7, 5)),
+    *rules("to_1x1", (1, 7, 6, 5), (1, 1)),
+    *rules("from_1x1", (2, 1, 1, 5), (4, 3)),
+]
+
 CASES = [
     *rules("double", (1, 4, 5, 3), (8, 10)),
     *rules("halve", (1, 8, 10, 5), (4, 5)),
@@ -49,6 +69,7 @@ CASES = [
     *rules("segmentation_33_to_257", (1, 33, 33, 3), (257, 257)),
     *rules("far_down", (1, 101, 97, 3), (3, 4)),
     *rules("long", (1, 70_001, 1, 1), (65_537, 1)),
+    *(nearest(case) for case in (*NEAREST, *rules("to_odd", (1, 5, 7, 6), (7, 16)))),
     resize("version_2", (1, 4, 4, 2), (6, 6), version=2),
     Case(
         "size_at_run_time",

@@ -5,10 +5,32 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from conformance.cases import Case, Input
+from conformance.cases import Case, Input, constant
 from conformance.node_cases import NodeCase
 
-CASES: list[Case] = []
+
+def transpose(name: str, shape: tuple[int, ...], perm: tuple[int, ...], dtype: str = "f32") -> Case:
+    """A TFLite model with a constant order of axes."""
+    values = (Input(shape, dtype), constant(perm, "i32"))
+    version = 4 if len(shape) > 4 else 2 if dtype == "bool" else 1
+    return Case(name, "TRANSPOSE", version, values, "TransposeOptions", {}, output_type=dtype)
+
+
+CASES = [
+    transpose("images to planes", (2, 5, 7, 3), (0, 3, 1, 2)),
+    transpose("planes to images", (2, 3, 5, 7), (0, 2, 3, 1)),
+    transpose("heights and widths", (1, 5, 7, 17), (0, 2, 1, 3)),
+    transpose("reversed", (2, 3, 4, 5), (3, 2, 1, 0)),
+    transpose("batch last", (3, 2, 4, 5), (1, 2, 3, 0)),
+    transpose("same", (1, 3, 5, 4), (0, 1, 2, 3)),
+    transpose("one place", (1, 1, 1, 8), (0, 3, 1, 2)),
+    transpose("matrix", (5, 7), (1, 0)),
+    transpose("long matrix", (2, 66_000), (1, 0)),
+    transpose("rank 3", (3, 5, 8), (2, 0, 1)),
+    transpose("rank 1", (7,), (0,)),
+    transpose("rank 5", (2, 3, 2, 2, 3), (0, 4, 2, 1, 3)),
+    transpose("bool", (1, 3, 5, 4), (0, 3, 1, 2), "bool"),
+]
 
 
 def turned(name: str, shape: tuple[int, ...], perm: tuple[int, ...], dtype: str = "f32",

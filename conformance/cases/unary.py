@@ -31,6 +31,23 @@ def everywhere(op: str) -> list[Case]:
     return [unary(op, name, shape) for name, shape in SHAPES.items()]
 
 
+def leaky(name: str, alpha: float, low: float = -9.0, high: float = 9.0) -> Case:
+    values = (Input((1, 3, 5, 5), low=low, high=high),)
+    return Case(name, "LEAKY_RELU", 1, values, "LeakyReluOptions", {"alpha": alpha})
+
+
+def positive(op: str) -> list[Case]:
+    """Where the function is defined, near zero and far from it."""
+    return [
+        unary(op, "positive", (1, 5, 7, 5), 0.1, 9.0),
+        unary(op, "channels_17_batch_3", (3, 3, 2, 17), 0.1, 9.0),
+        unary(op, "rank_1", (7,), 0.5, 2.0),
+        unary(op, "scalar", (), 0.5, 2.0),
+        unary(op, "small", (1, 3, 3, 4), 1e-30, 1e-20),
+        unary(op, "huge", (1, 3, 3, 4), 1e20, 3e38),
+    ]
+
+
 CASES = [
     *everywhere("RELU"),
     *everywhere("RELU6"),
@@ -55,6 +72,19 @@ CASES = [
     unary("EXP", "vanishing_results", (1, 8, 8, 8), -87.0, -86.0),
     unary("EXP", "large_results", (1, 8, 8, 8), 70.0, 88.0),
     unary("EXP", "infinite_results", (1, 8, 8, 5), 89.0, 1000.0),
+    *everywhere("ABS"),
+    *everywhere("ELU"),
+    unary("ELU", "around_zero", (1, 8, 8, 8), -1e-3, 1e-3),
+    unary("ELU", "saturated", (1, 8, 8, 5), -90.0, -16.0),
+    *everywhere("HARD_SWISH"),
+    unary("HARD_SWISH", "saturated", (1, 8, 8, 5), -90.0, 90.0),
+    *[leaky(f"alpha {alpha}", alpha) for alpha in (0.0, 0.1, 0.3, 1.0, 1.5)],
+    leaky("negative only", 0.2, -5.0, -1.0),
+    leaky("huge", 0.2, -3e38, 3e38),
+    *positive("LOG"),
+    unary("LOG", "around_one", (1, 8, 8, 8), 0.999, 1.001),
+    *positive("RSQRT"),
+    *positive("SQRT"),
 ]
 
 
@@ -110,7 +140,7 @@ NODES = [
     node("swish", "alpha", -4.0, 4.0, alpha=1.7),
     node("shrink", "both", -4.0, 4.0, lambd=1.5, bias=0.4),
     node("thresholded_relu", "alpha", -4.0, 4.0, alpha=2.0),
-    *(node(op, "scalar", 0.5, 0.6, ()) for op in ("erf", "clip")),
+    node("clip", "scalar", 0.5, 0.6, ()),
     *(node("erf", name, -2.0, 2.0, shape) for name, shape in SHAPES.items()),
     *(special(op) for op in ("log", "atan", "erf", "clip", "leaky_relu", "abs")),
     special("is_nan", output_type="bool"),

@@ -14,7 +14,7 @@ from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import Form
 
 from . import elementwise as ew
-from . import matrices, rearranging, windows
+from . import matrices, rearranging, resizing, windows
 
 Row = Callable[[Any], Any]
 
@@ -118,6 +118,7 @@ _ROWS: tuple[Form, ...] = (
     _row("ReduceSumSquare", "reduce_sum_square", (1, 18), ew.reduction("reduce_sum_square")),
     _row("Relu", "relu", (6, 14), ew.unary("relu")),
     _row("Reshape", "reshape", (5, 25), rearranging.reshape),
+    _row("Resize", "resize", (10, 19), resizing.either),
     _row("Round", "round", (11, 22), ew.unary("round")),
     _row(
         "Selu",
@@ -152,6 +153,7 @@ _ROWS: tuple[Form, ...] = (
     _row("Tile", "tile", (6, 13), rearranging.tile),
     _row("Transpose", "transpose", (1, 25), rearranging.transpose),
     _row("Unsqueeze", "reshape", (1, 25), rearranging.unsqueeze),
+    _row("Upsample", "resize", (7, 10), resizing.upsample),
     _row("Where", "where", (9, 16), ew.where),
     _row("Xor", "logical_xor", (7, 7), ew.binary("logical_xor")),
 )

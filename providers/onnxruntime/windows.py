@@ -147,19 +147,16 @@ def conv_transpose(e: Expansion) -> int:
     window = _window(e, shape[2:], filters[2:])
     if max(window.dilations) > 1:
         raise Unreadable("A dilated transposed convolution is not supported.")
-    added = e.integers("output_padding") or (0,) * len(window.kernel)
-    full = [
-        (extent - 1) * stride + reach
-        for extent, stride, reach in zip(shape[2:], window.strides, window.reach, strict=True)
-    ]
-    pads = _cut(e, shape[2:], window, full, added)
-    extents = [f + a - sum(p) for f, a, p in zip(full, added, pads, strict=True)]
+    full = _full(e, shape[2:], window)
+    wanted, pads = _cut(e, shape[2:], window, full)
+    full = [max(f, n) for f, n in zip(full, wanted, strict=True)]  # what is over holds the bias
+    extents = [f - sum(p) for f, p in zip(full, pads, strict=True)]
     if min(extents) < 1 or any(sum(p) and min(p) < 0 for p in pads):
         raise Unreadable("The padding of this transposed convolution leaves nothing of its result.")
     weights, bias = _weights(e, (1, 2, 3, 0), len(shape)), e.x(2) if e.has(2) else None
-    sizes = zip(shape[2:], extents, window.strides, full, pads, strict=True)
+    sizes = zip(shape[2:], extents, window.strides, window.kernel, pads, strict=True)
     same = all(_same_before(*axis) for axis in sizes)
-    rows, columns = _pair(extents if same else [f + a for f, a in zip(full, added, strict=True)])
+    rows, columns = _pair(extents if same else full)
     size = e.index([shape[0], rows, columns, filters[1]])
     y = e.add(
         "transpose_conv", image, weights, bias, size, strides=_pair(window.strides),
@@ -173,23 +170,30 @@ def conv_transpose(e: Expansion) -> int:
     return _unimage(e, y, len(shape))
 
 
+def _full(e: Expansion, spatial: Sequence[int], window: Window) -> list[int]:
+    """Extents before anything is cut, output_padding included."""
+    added = e.integers("output_padding") or (0,) * len(spatial)
+    sizes = zip(spatial, window.strides, window.reach, added, strict=True)
+    return [(extent - 1) * stride + reach + more for extent, stride, reach, more in sizes]
+
+
 def _cut(
-    e: Expansion, spatial: Sequence[int], window: Window, full: Sequence[int], added: Sequence[int]
-) -> tuple[tuple[int, int], ...]:
-    """What is cut from the full result at the (start, end) of each axis."""
+    e: Expansion, spatial: Sequence[int], window: Window, full: Sequence[int]
+) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
+    """The extents of the result, and what is cut from the full one at the (start, end) of each
+    axis."""
     auto, wanted = e.text("auto_pad", "NOTSET"), e.integers("output_shape")
     if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
         wanted = tuple(n * s for n, s in zip(spatial, window.strides, strict=True))
     if wanted is None:
-        return window.pads
+        return [f - sum(p) for f, p in zip(full, window.pads, strict=True)], window.pads
     wanted = wanted[-len(spatial) :]
-    totals = [f + a - n for f, a, n in zip(full, added, wanted, strict=True)]
-    return tuple(_halves(max(total, 0), auto == "SAME_UPPER") for total in totals)
+    totals = [f - n for f, n in zip(full, wanted, strict=True)]
+    return wanted, tuple(_halves(max(total, 0), auto == "SAME_UPPER") for total in totals)
 
 
-def _same_before(extent: int, out: int, stride: int, full: int, pads: tuple[int, int]) -> bool:
+def _same_before(extent: int, out: int, stride: int, kernel: int, pads: tuple[int, int]) -> bool:
     """What the op cuts with padding "same" is what this axis has to lose."""
-    kernel = full - (extent - 1) * stride
     before = max((-(-out // stride) - 1) * stride + kernel - out, 0) // 2
     return -(-out // stride) == extent and before == pads[0]
 

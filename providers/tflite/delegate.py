@@ -80,8 +80,8 @@ def _guarded(work: Callable[[], int | None], err: Any, err_size: int) -> int:
         result = work()
         return 1 if result is None else result
     except BaseException as error:
-        sentence = _sentence(error)
-        data = sentence.encode()[: err_size - 1]
+        text = _sentence(error).encode(errors="replace")[: err_size - 1]
+        data = text.decode(errors="ignore").encode()  # hosts want whole letters
         native.ffi.memmove(err, data + b"\0", len(data) + 1)
         return 0
 

@@ -37,6 +37,7 @@ class HostNode(Protocol):
         """The value of the host's input at this position, None when it is absent or computed."""
 
 
+MIRRORS = {1: "reflect", 2: "symmetric"}
 PADDINGS = {1: "same", 2: "valid"}
 ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh"}
 UNSUPPORTED_ACTIVATIONS = {5: "SIGN_BIT", 6: "SIGMOID"}
@@ -162,6 +163,24 @@ def _mean(node: HostNode) -> dict[str, Any]:
     return {"keep_dims": bool(node.params("tgl_reduce_params").keep_dims)}
 
 
+def _mirror_pad(node: HostNode) -> dict[str, Any]:
+    mode = int(node.params("tgl_mirror_pad_params").mode)
+    if mode not in MIRRORS:
+        raise Unreadable(f"Mirror mode number {mode} is not supported.")
+    return {"mode": MIRRORS[mode]}
+
+
+def _block(node: HostNode) -> dict[str, Any]:
+    return {"block": int(node.params("tgl_block_params").size)}
+
+
+def _gather(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_gather_params")
+    if params.batch_dims:
+        raise Unreadable("Gathering with batch dimensions is not supported.")
+    return {"axis": int(params.axis)}
+
+
 def _leaky_relu(node: HostNode) -> dict[str, Any]:
     return {"alpha": float(node.params("tgl_leaky_relu_params").alpha)}
 
@@ -253,7 +272,13 @@ def _rows() -> tuple[Form, ...]:
         _row("ELU", "elu", 1, **ours),
         _row("HARD_SWISH", "hard_swish", 1, **ours),
         _row("LEAKY_RELU", "leaky_relu", 2, _leaky_relu, **ours),
+        _row("DEPTH_TO_SPACE", "depth_to_space", 2, _block, **ours),
+        _row("GATHER", "gather", 5, _gather, **ours),
         _row("LOG", "log", 2, **ours),
+        _row("MIRROR_PAD", "pad", 3, _mirror_pad, **ours),
+        _row("RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, _resize, **ours),
+        _row("SPACE_TO_DEPTH", "space_to_depth", 2, _block, **ours),
+        _row("SPLIT", "split", 4, **ours),
         _row("QUANTIZE", "quantize", 3, **ours),
         _row("RSQRT", "rsqrt", 2, **ours),
         _row("SQRT", "sqrt", 1, **ours),
@@ -279,6 +304,10 @@ _OPERANDS: dict[str, str] = {
     "STRIDED_SLICE": "0 1 2 3",
     "PRELU": "0 1",
     "TRANSPOSE": "0 1",
+    "GATHER": "0 1",
+    "MIRROR_PAD": "0 1",
+    "RESIZE_NEAREST_NEIGHBOR": "0 1",
+    "SPLIT": "1 0",
     "LSTM": "0 1 2 3 4",
 } | dict.fromkeys(("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "LOGICAL_AND"), "0 1")
 _UNARY = "0"
@@ -310,6 +339,6 @@ def operands(host_op: str, inputs: tuple[int | None, ...]) -> tuple[int | None, 
 
 def check_outputs(host_op: str, count: int) -> None:
     """Raise Unreadable when a node does not have the outputs that its op has."""
-    expected = LSTM_OUTPUTS if host_op == "LSTM" else 1
+    expected = LSTM_OUTPUTS if host_op == "LSTM" else count if host_op == "SPLIT" else 1
     if count != expected:
         raise Unreadable(f"{count} outputs instead of {expected} are not supported.")

@@ -57,6 +57,7 @@ _OPTIONS: dict[str, tuple[int, dict[str, tuple[int, str]]]] = {
 SAME, VALID = 0, 1
 RELU6 = 3
 _FLOAT32, _INT32 = 0, 2
+DAMAGED = "The TFLite model is damaged or cut short; fetch the file again."
 
 
 @dataclass
@@ -184,8 +185,32 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
 
 
 def require_model(model: bytes) -> None:
-    """Raise ValueError with a sentence for bytes that are not a TFLite model."""
+    """Raise ValueError with a sentence for bytes that are not a whole TFLite model: tflite-runtime
+    crashes on a file that was cut short.
+    """
     _outputs_place(model)
+    try:
+        _visit(model)
+    except (struct.error, IndexError) as error:
+        raise ValueError(DAMAGED) from error
+
+
+def _visit(model: bytes) -> None:
+    """Touch every tensor, operator and constant; raises struct.error or IndexError when one lies
+    outside.
+    """
+    root = _follow(model, 0)
+    for buffer in _tables(model, _field(model, root, 4)):
+        place = _field(model, buffer, 0)
+        start = _follow(model, place) if place else 0
+        if place and start + 4 + int(struct.unpack_from("<I", model, start)[0]) > len(model):
+            raise IndexError(start)
+    for graph in _tables(model, _field(model, root, 2)):
+        for tensor in _tables(model, _field(model, graph, 0)):
+            _ints(model, _field(model, tensor, 0))
+        for operator in _tables(model, _field(model, graph, 3)):
+            for slot in (1, 2):
+                _ints(model, _field(model, operator, slot))
 
 
 def activations(model: bytes) -> list[int]:
@@ -208,9 +233,7 @@ def _outputs_place(model: bytes) -> int:
         graphs = _tables(model, _field(model, _follow(model, 0), 2))
         return _field(model, graphs[0], 2)
     except (struct.error, IndexError) as error:
-        raise ValueError(
-            "The TFLite model is damaged or cut short; fetch the file again."
-        ) from error
+        raise ValueError(DAMAGED) from error
 
 
 def _follow(model: bytes, place: int) -> int:

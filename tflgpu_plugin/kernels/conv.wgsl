@@ -2,6 +2,7 @@
 //
 // Variant: pixels, quads; `step` input channels per iteration of the inner loop (1, 2 or 4; x is viewed as so many
 // lanes); `shared`: groups of 8 invocations load the weights of an iteration once and pass them on by shuffle;
+// `memory`: the workgroup loads those of `stage` iterations into its memory;
 // `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (places of
 // one phase of the strides).
 // Weights: [block][tap][channel][quad] of vec4 over output lanes, so an iteration reads {{ step * quads }} neighbours.
@@ -9,6 +10,9 @@
 {% set views = 4 // step %}
 {% set kind = {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
 {% set weights = step * quads %}
+{% if memory %}
+var<workgroup> tile: array<vec4f, {{ 8 * weights }}>;
+{% endif %}
 @compute @workgroup_size({{ lanes }})
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
 {%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
@@ -104,17 +108,34 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
 {% endif %}
     var w_at = w_tap;
+{% if memory %}
+    for (var start = 0u; start < steps; start += p.stage) {
+    let end = min(start + p.stage, steps);
+    workgroupBarrier();
+    for (var i = lid; i < (end - start) * {{ weights }}u; i += {{ lanes }}u) { tile[i] = load_w(w_at + i); }
+    workgroupBarrier();
+    w_at += (end - start) * {{ weights }}u;
+    for (var k = start; k < end; k++) {
+{% else %}
     for (var k = 0u; k < steps; k++) {
+{% endif %}
 {% if shared %}
 {% for i in range(weights // 8) %}
       let w{{ i }} = load_w(w_at + {{ 8 * i }}u);
+{% endfor %}
+{% elif memory %}
+      let t_at = (k - start) * {{ weights }}u;
+{% for i in range(weights) %}
+      let b{{ i }} = tile[t_at + {{ i }}u];
 {% endfor %}
 {% else %}
 {% for i in range(weights) %}
       let b{{ i }} = load_w(w_at + {{ i }}u);
 {% endfor %}
 {% endif %}
+{% if not memory %}
       w_at += {{ weights }}u;
+{% endif %}
 {% if views > 1 %}
       let x_at = x_base + k / {{ views }}u * x_quad + k % {{ views }}u;
 {% else %}
@@ -141,6 +162,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% endfor %}
     }
+{% if memory %}
+    }
+{% endif %}
 {% if taps != "point" %}
   }
 {% endif %}

@@ -1,4 +1,4 @@
-"""What conv.wgsl is given: the tile of a thread, the block order of weights, and the launches.
+"""What conv.wgsl is given: the block order of weights, and the launches.
 
 Shared by the families that multiply dense weights: conv, transpose_conv, fully_connected.
 """
@@ -13,28 +13,11 @@ import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Access, Constant, Lowering, Refused, Source
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.ops.tiles import Tile
 
 VECTOR_BYTES = 16
-GROUP = 8  # invocations that share weights
+STAGE = 8  # iterations whose weights are in workgroup memory at a time
 LONGEST = 65_535  # rounds of one loop that every driver runs to the end
-MANY, FEW = 7, 2  # places per thread on software adapters, for maps of any size and for small ones
-FEW_PAY = 1.3  # a pipeline more must save this much
-BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One thread makes `pixels` places of `quads` channel quads, `step` input channels at a time.
-
-    `lanes` is the workgroup's size, `shared` says that groups of 8 lanes share weights by shuffle.
-    """
-
-    pixels: int
-    quads: int
-    step: int
-    lanes: int
-    shared: bool
 
 
 def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
@@ -56,39 +39,6 @@ def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
     if node.attributes.get("activation") == "tanh":
         return f"A tanh fused into {node.op} is not supported; make it an op of its own."
     return None
-
-
-def choose_tile(target: Target, quads: int, places: int) -> Tile:
-    """The tile for an output of `places` with `quads` channel quads; few tiles, so few pipelines.
-
-    Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
-    Others: the range of TFLite's GPU delegate, smaller while there are too few threads to fill one.
-    """
-    least = 8 if quads > 4 else 4 if quads > 2 else 2
-    if target.software and target.shuffles:
-        small = rounds(places, FEW) * FEW_PAY < rounds(places, MANY)
-        return Tile(FEW if small else MANY, least, _step(least), GROUP, True)
-    if target.software:
-        return Tile(8, min(least, 4), 1, GROUP, False)
-    sizes = (
-        [(4, 8), (4, 4), (2, 4), (1, 4), (1, 2)] if target.shuffles else [(4, 4), (2, 4), (1, 2)]
-    )
-    fitting = [(p, q) for p, q in sizes if q <= least]
-    busy = [(p, q) for p, q in fitting if places * quads >= BUSY_THREADS * p * q]
-    pixels, per_thread = busy[0] if busy else fitting[-1]
-    return Tile(pixels, per_thread, _step(per_thread), 32, target.shuffles)
-
-
-def rounds(places: int, pixels: int) -> int:
-    """Work of one group of 8 lanes over `places`, in units of one place per lane: what a thread
-    does besides its places (weights, shuffles) takes as long as one more.
-    """
-    return -(-places // (GROUP * pixels)) * (pixels + 1)
-
-
-def _step(quads: int) -> int:
-    """Input channels per iteration, so that 8 lanes load whole weights: quads * step in eights."""
-    return 4 if quads == 2 else 2
 
 
 @dataclass(frozen=True)
@@ -270,6 +220,7 @@ def convolve(
                 "tile_quads": tile.quads,
                 "block_vectors": blocks.block_vectors,
                 "steps": steps,
+                **({"stage": STAGE} if tile.weights == "memory" else {}),
                 **parameters,
             },
             variant={
@@ -278,6 +229,7 @@ def convolve(
                 "step": tile.step,
                 "lanes": tile.lanes,
                 "shared": tile.shared,
+                "memory": tile.weights == "memory",
                 "taps": taps,
             },
             fused=target is None,

@@ -12,7 +12,8 @@ import numpy as np
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op, Refusal
-from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.ops.window import Span, span
 from tflgpu_plugin.target import Target
 

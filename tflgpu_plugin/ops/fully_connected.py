@@ -14,11 +14,11 @@ from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import (
     LONGEST,
     Blocks,
-    choose_tile,
     convolve,
     operands,
     refuse_epilogue,
 )
+from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.target import Target
 
 CHUNK = 1 << 15  # input quads per inner loop; a multiple of the 8 lanes that split them

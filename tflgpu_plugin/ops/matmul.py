@@ -128,6 +128,4 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(shapes(graph, node)[0]) * _matrices(graph, node)[0][-1]
 
 
-OPS = (
-    Op("matmul", refuse, shapes, lower, "accumulate", work=_work, fuses=True, expand=expand),
-)
+OPS = (Op("matmul", refuse, shapes, lower, "accumulate", work=_work, fuses=True, expand=expand),)

@@ -1,12 +1,18 @@
-"""Padding with a constant value, before and after any axis, ranks 0 to 5."""
+"""Padding before and after any axis, ranks 0 to 5, by attribute `mode`: "constant" (default),
+"reflect" (the edge is not repeated), "symmetric" (it is), "edge" (its value), "wrap"."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, empty_refusal, move
+from tflgpu_plugin.ops.steps import Steps
 from tflgpu_plugin.target import Target
+
+MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
 
 
 def paddings(graph: Graph, node: Node) -> Array | None:
@@ -47,7 +53,44 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     if pad_value(graph, node) is None:
         return "The pad value must be a constant with one element."
     assert node.inputs[0] is not None
-    return empty_refusal(graph, node, graph.shape(node.inputs[0]))
+    given = graph.shape(node.inputs[0])
+    mode = node.attributes.get("mode", "constant")
+    if mode not in MODES:
+        return f"Padding of mode {mode} is not supported; use one of {', '.join(MODES)}."
+    if added is not None and mode != "constant" and not _reaches(given, added, mode):
+        return f"Padding of mode {mode} is wider than the tensor of shape {list(given)}."
+    return empty_refusal(graph, node, given)
+
+
+def _reaches(shape: Shape, added: Array, mode: str) -> bool:
+    """Whether one copy of the tensor is enough."""
+    less = {"reflect": 1, "symmetric": 0, "wrap": 0, "edge": -(1 << 31)}[mode]
+    return all(max(sides) <= extent - less for extent, sides in zip(shape, added, strict=True))
+
+
+def expand(steps: Steps, node: Node) -> bool:
+    """Other modes than a constant pick elements of the tensor, one axis after the other."""
+    mode = node.attributes.get("mode", "constant")
+    if mode == "constant":
+        return False
+    x, amounts = node.inputs[0], steps.data(node.inputs[1])
+    assert x is not None and amounts is not None
+    axes = [k for k, sides in enumerate(amounts.reshape(-1, 2)) if sides.any()]
+    shape = steps.shape(x)
+    for axis in axes[:-1]:
+        x = steps.add("take", x, _picked(steps, amounts, shape, axis, mode), axis=axis)
+    if axes:
+        steps.last("take", x, _picked(steps, amounts, shape, axes[-1], mode), axis=axes[-1])
+    else:
+        steps.last("reshape", x, None, shape=shape)
+    return True
+
+
+def _picked(steps: Steps, amounts: Array, shape: Shape, axis: int, mode: str) -> int:
+    """The indices of a padded axis."""
+    sides = tuple(int(n) for n in amounts.reshape(-1, 2)[axis])
+    how = {"reflect": "reflect", "symmetric": "symmetric", "edge": "edge", "wrap": "wrap"}[mode]
+    return steps.indices(np.pad(np.arange(shape[axis]), sides, mode=how))  # type: ignore[call-overload]
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -63,4 +106,4 @@ def lower(low: Lowering, node: Node) -> None:
     move(low, node, axes, value=value)
 
 
-OPS = (Op("pad", refuse, shapes, lower, "exact", fuses=True),)
+OPS = (Op("pad", refuse, shapes, lower, "exact", fuses=True, expand=expand),)

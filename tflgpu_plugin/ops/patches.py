@@ -12,7 +12,8 @@ import numpy as np
 
 from tflgpu_plugin.graph import Node, Shape
 from tflgpu_plugin.lowering import Access, Lowering
-from tflgpu_plugin.ops.blocks import LONGEST, VECTOR_BYTES, Blocks, choose_tile, convolve
+from tflgpu_plugin.ops.blocks import LONGEST, VECTOR_BYTES, Blocks, convolve
+from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.ops.window import Span
 
 GROUP = 64

@@ -157,9 +157,7 @@ def _whole(node: Node, found: list[Span]) -> bool:
     """There is one place, and its window covers the image."""
     if node.op == "lp_pool" or (node.attributes.get("counted") and not _bare(node)):
         return False
-    return all(
-        s.places == 1 and s.dilation == 1 and s.kernel - s.before >= s.extent for s in found
-    )
+    return all(s.places == 1 and s.dilation == 1 and s.kernel - s.before >= s.extent for s in found)
 
 
 def _bare(node: Node) -> bool:

@@ -1,4 +1,5 @@
-"""`resize_bilinear(x, size i32[2] constant): align_corners, half_pixel_centers`.
+"""`resize_bilinear(x, size i32[2] constant): align_corners, half_pixel_centers`, and
+`resize_nearest`.
 
 Where each output place reads is worked out on the CPU in float32, in the order of
 `ComputeInterpolationValues` of tensorflow/lite/kernels/internal/reference/resize_bilinear.h, so
@@ -14,6 +15,7 @@ import numpy as np
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.ops.window import quads_per_thread
 from tflgpu_plugin.target import Target
 
@@ -55,10 +57,12 @@ def lower(low: Lowering, node: Node) -> None:
     chunk = quads_per_thread(low.target, out)
 
     def table(_: Array) -> Array:
-        rows = places(height, out_height, align, half)
-        return np.concatenate([rows, places(width, out_width, align, half)])
+        axes = ((height, out_height), (width, out_width))
+        find = places_int8 if stored else places
+        return np.concatenate([find(extent, out, align, half) for extent, out in axes])
 
-    key = ("bilinear", height, width, align, half)
+    stored = low.graph.tensors[source].dtype == "i8"
+    key = ("bilinear", height, width, align, half, stored)
     low.dispatch(
         "resize",
         node,
@@ -98,6 +102,24 @@ def places(extent: int, out: int, align_corners: bool, half_pixel_centers: bool)
     return table
 
 
+def places_int8(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """The same for int8 tensors, where the host has ten bits behind the point
+    (`ComputeInterpolationValuesInteger`): far from the origin its places drift.
+    """
+    one = 1 << 10
+    scale = (one * extent + out // 2) // out
+    if align_corners and out > 1:
+        scale = (one * (extent - 1) + (out - 1) // 2) // (out - 1)
+    at = np.arange(out, dtype=np.int64) * scale
+    if half_pixel_centers:
+        at += scale // 2 - one // 2
+    # Divided towards zero, as in C; the host does not cut the lower index at the far end.
+    lower = np.minimum(np.maximum(np.trunc(at / one), 0), extent - 1)
+    upper = np.minimum(np.trunc((at + one - 1) / one), extent - 1)
+    table = np.stack([lower, upper, at / one - lower, np.zeros(out)], axis=1)
+    return np.asarray(table, np.float32)
+
+
 def _size(graph: Graph, node: Node) -> tuple[int, int]:
     size = graph.constant(node.inputs[1])
     assert size is not None
@@ -113,4 +135,35 @@ def _work(graph: Graph, node: Node) -> int:
     return 4 * prod(shapes(graph, node)[0])
 
 
-OPS = (Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, fuses=True),)
+def expand_nearest(steps: Steps, node: Node) -> bool:
+    """Rows are picked, then columns. Places as `GetNearestNeighbor` of tensorflow/lite/kernels/
+    internal/reference/resize_nearest_neighbor.h finds them, in float32.
+    """
+    source, size = _input(node), steps.data(node.inputs[1])
+    assert size is not None
+    align = bool(node.attributes["align_corners"])
+    half = bool(node.attributes["half_pixel_centers"])
+    for axis, out in ((1, int(size.reshape(-1)[0])), (2, int(size.reshape(-1)[1]))):
+        rows = steps.indices(nearest(steps.shape(source)[axis], out, align, half))
+        if axis == 1:
+            source = steps.add("take", source, rows, axis=axis)
+        else:
+            steps.last("take", source, rows, axis=axis)
+    return True
+
+
+def nearest(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """The input index that each output index of one axis takes."""
+    scale = np.float32(extent) / np.float32(out)
+    if align_corners and out > 1:
+        scale = np.float32(extent - 1) / np.float32(out - 1)
+    offset = np.float32(0.5 if half_pixel_centers else 0.0)
+    at = (np.arange(out, dtype=np.float32) + offset) * scale
+    found = np.floor(at + np.float32(0.5)) if align_corners else np.floor(at)
+    return np.clip(found, 0, extent - 1).astype(np.int32)
+
+
+OPS = (
+    Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, fuses=True),
+    Op("resize_nearest", refuse, shapes, lower_expanded, "exact", expand=expand_nearest),
+)

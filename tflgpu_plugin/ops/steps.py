@@ -6,6 +6,7 @@ An expansion is a function of `Steps`, which adds nodes and works out their shap
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering, Refused
+from tflgpu_plugin.quantization import MOVES, quantized
 
 if TYPE_CHECKING:
     from tflgpu_plugin.passes.editor import Editor
@@ -44,8 +46,15 @@ class Steps:
         """A further node; returns its result."""
         first = next(tensor for tensor in inputs if tensor is not None)
         made = self.editor.tensor((), like=first)
+        if op not in MOVES:  # what lies in between is not on the grid of the operand
+            self._real(made)
         self._put(op, inputs, made, attributes)
         return made
+
+    def _real(self, tensor: int) -> None:
+        model = self.editor.tensors[tensor]
+        if quantized(model):
+            self.editor.tensors[tensor] = replace(model, dtype="f32", quantization=None)
 
     def last(self, op: str, *inputs: int | None, **attributes: Any) -> None:
         """The node whose result is that of the whole."""

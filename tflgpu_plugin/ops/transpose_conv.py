@@ -1,4 +1,4 @@
-"""Transposed convolution: x [B, H, W, C], weights [O, KH, KW, C / groups] -> the given output shape.
+"""Transposed convolution: x [B, H, W, C], weights [O, KH, KW, C / groups] -> a given output shape.
 
 Gathered: an output place is reached by every stride-th tap, so places of one phase of the strides
 form an ordinary convolution of stride 1. Padding is that of a convolution from the output back to
@@ -15,8 +15,9 @@ import numpy as np
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op, Refusal
-from tflgpu_plugin.ops.blocks import Blocks, choose_tile, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.steps import Steps
+from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.target import Target
 
 
@@ -131,7 +132,13 @@ def _lower(low: Lowering, node: Node) -> None:
 
 OPS = (
     Op(
-        "transpose_conv", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True,
+        "transpose_conv",
+        _refuse,
+        _shapes,
+        _lower,
+        accuracy="accumulate",
+        work=_work,
+        fuses=True,
         expand=expand,
     ),
 )

@@ -16,7 +16,8 @@ import numpy as np
 
 from tflgpu_plugin.graph import Array, Node, Shape
 from tflgpu_plugin.lowering import Constant, Lowering
-from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, Tile, choose_tile, convolve, pack, rounds
+from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pack
+from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds
 from tflgpu_plugin.ops.window import Span
 from tflgpu_plugin.target import Target
 

@@ -16,21 +16,25 @@ from tflgpu_plugin.graph import Graph
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.dequantize import dequantize
 from tflgpu_plugin.passes.expand import expand
+from tflgpu_plugin.passes.fold_scales import fold_scales
 from tflgpu_plugin.passes.fuse_pad import fuse_pad
 from tflgpu_plugin.passes.fuse_posts import fuse_posts
 from tflgpu_plugin.passes.join_moves import join_moves
+from tflgpu_plugin.passes.recompose import recompose
 from tflgpu_plugin.passes.simulate import simulate
 from tflgpu_plugin.passes.transposes import transposes
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     dequantize,
     expand,
+    recompose,
     transposes,
     join_moves,
     canonical,
     simulate,
     fuse_pad,
     fuse_posts,
+    fold_scales,
 )
 
 

@@ -8,17 +8,21 @@ of the reference kernels.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import lcm
+from math import inf, lcm, prod
 
 import numpy as np
 
 from tflgpu_plugin import ops, quantization
 from tflgpu_plugin.graph import Graph, Node, Post, Tensor
 from tflgpu_plugin.ops import quantization as quantize
+from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.window import Span, spans
 from tflgpu_plugin.passes.canonical import BIASED
 from tflgpu_plugin.passes.merge import sources
 
+# What a fused activation leaves of a result; hosts clamp stored numbers.
+LIMITS = {"relu": (0.0, inf), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}
+EVERYTHING = (-inf, inf)
 # Ops whose results hosts round as stored numbers (with the zero point in them).
 ON_STORED = ("average_pool_2d", "resize_bilinear")
 # Parts that take rounding errors of float32 away, so that halves are halves: of the hosts' 2^19 or
@@ -53,7 +57,9 @@ class _Simulation:
             return [replace(node, attributes={**node.attributes, "parameters": parameters})]
         wanted = [t for t in node.outputs if not _on_grid(self.graph, node, t)]
         if wanted and ops.table()[node.op].fuses:
-            return [replace(node, posts=(*node.posts, self._step(node)))]
+            posts, limits = node.posts, LIMITS.get(node.posts[-1].op) if node.posts else None
+            posts = posts[:-1] if limits else posts  # the grid's own limits become narrower
+            return [replace(node, posts=(*posts, self._step(node, limits or EVERYTHING)))]
         read = [t for t in wanted if t in self.consumers]
         raw = {t: self._add(_raw(self.tensors[t])) for t in read}
         made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
@@ -69,10 +75,12 @@ class _Simulation:
         self.tensors[index] = tensor
         return index
 
-    def _step(self, node: Node) -> Post:
+    def _step(self, node: Node, limits: tuple[float, float]) -> Post:
         result = self.graph.tensors[node.outputs[0]]
         parts = _parts(self.graph, node)
         grid, (_, zero) = quantization.grid(result), quantization.parameters(result)
+        low, high = (quantization.nearest(limit, grid.scale) for limit in limits)
+        grid = grid._replace(least=max(grid.least, low), most=min(grid.most, high))
         if node.op in ON_STORED:
             return Post("fake_quant", None, (*grid, *parts, zero))
         if len(set(parts)) == 1:
@@ -116,9 +124,21 @@ def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
         parts = tuple(quantization.fraction(factor) for factor in factors)
         same = len(parts) == 1 or (result.shape and result.shape[-1] == len(parts))
         return tuple(min(p, float(MOST_PARTS)) for p in parts) if same else (1.0,)
+    if node.op == "mean" and given[0] is not None:
+        return (_mean_parts(graph, node, given[0].scale[0] / scale),)
     if node.op in ("relu", "relu6", "relu_n1_to_1") and given[0] is not None:
         return (quantization.fraction(given[0].scale[0] / scale),)
     return (1.0,)
+
+
+def _mean_parts(graph: Graph, node: Node, ratio: float) -> float:
+    """Means over height and width divide last; others multiply by the reciprocal of the count."""
+    assert node.inputs[0] is not None
+    shape, axes = graph.shape(node.inputs[0]), reduced_axes(graph, node)
+    count = prod(shape[axis] for axis in axes)
+    if len(shape) == 4 and axes == {1, 2} and node.attributes["keep_dims"]:
+        return float(count if count <= MOST_PARTS else 1)
+    return min(quantization.fraction(ratio / count), float(MOST_PARTS))
 
 
 def _counts(graph: Graph, node: Node) -> float:

@@ -85,6 +85,7 @@ class Program:
         helper: Callable[[], Any] | None = None,
     ) -> None:
         self.plan, self.device = plan, device
+        self.packings = plan.packings()
         cache = {} if shared_pipelines is None else shared_pipelines
         with ThreadPoolExecutor(1, thread_name_prefix="tflgpu-compile") as pool:
             compiling = pool.submit(pipelines.make, plan.pipelines, device, cache, warm, helper)
@@ -100,13 +101,10 @@ class Program:
         """The sibling's weight buffers under this plan's numbers; empty when the packing
         differs.
         """
-        if sibling is None:
+        if sibling is None or self.packings is None or self.packings != sibling.packings:
             return {}
-        layout = [
-            [(w.key, w.offset, w.bytes) for w in plan.weights] for plan in (self.plan, sibling.plan)
-        ]
         mine = [index for index, buffer in enumerate(self.plan.buffers) if buffer.role == "weights"]
-        if layout[0] != layout[1] or len(mine) != len(sibling.weights):
+        if len(mine) != len(sibling.weights):
             return {}
         return dict(zip(mine, sibling.weights.values(), strict=True))
 

@@ -1,0 +1,31 @@
+"""SPLIT: every axis, parts that are whole channel quads and parts that are not, one part."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conformance.cases import Case, Input, constant
+
+Shape = tuple[int, ...]
+
+
+def split(name: str, shape: Shape, axis: int, parts: int, version: int = 1) -> Case:
+    given = (constant(np.int32(axis), "i32"), Input(shape))
+    return Case(name, "SPLIT", version, given, "SplitOptions", {"numSplits": parts}, outputs=parts)
+
+
+CASES = [
+    split("rank_1", (12,), 0, 3),
+    split("rank_2_rows", (6, 5), 0, 2),
+    split("rank_2_columns", (6, 10), 1, 5),
+    split("rank_3", (3, 4, 7), 1, 4),
+    split("channels_in_quads", (1, 3, 5, 16), 3, 2),
+    split("channels_3", (2, 3, 5, 9), 3, 3),
+    split("channels_1", (1, 5, 5, 4), -1, 4),
+    split("channels_17", (1, 2, 2, 34), 3, 2),
+    split("height", (1, 6, 5, 5), 1, 3),
+    split("width", (3, 2, 8, 4), 2, 4),
+    split("batch_3", (3, 2, 2, 5), 0, 3),
+    split("one_part", (1, 4, 4, 5), 3, 1),
+    split("rank_5", (2, 3, 4, 5, 6), 4, 2),
+]

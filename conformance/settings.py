@@ -1,0 +1,56 @@
+"""python -m conformance.settings: every case of the dense families with every generator setting
+forced in turn, against the host's reference kernels.
+
+`--sample N` takes every N-th case, for drivers that compile slowly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from itertools import product
+
+from conformance import check
+from tflgpu_plugin.ops.tiles import WEIGHTS
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.target import Target
+
+FAMILIES = ("conv", "transpose_conv", "fully_connected", "conv_3d", "matmul")
+TILES = ("1x2", "2x2", "4x2", "1x4", "2x4", "4x4", "7x4", "1x8", "2x8", "4x8", "5x8", "7x8")
+SWITCHES = ({"winograd": "always"}, {"patches": "always"}, {"patches": "never"})
+
+
+def targets(own: Target) -> dict[str, Target]:
+    """Plans to make: the device's own target, as a software adapter and as a GPU, with each
+    setting."""
+    settings = [{"tile": tile, "weights": kind} for tile, kind in product(TILES, WEIGHTS)]
+    found = {}
+    for software in (True, False):
+        base = replace(own, software=software, vendor="software" if software else "unknown")
+        for forced in [*settings, *SWITCHES]:
+            name = " ".join(f"{key}={value}" for key, value in forced.items())
+            found[f"{'software' if software else 'GPU'} {name}"] = replace(base, tuning=forced)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m conformance.settings", description=__doc__)
+    parser.add_argument("--adapter", help="part of an adapter's name, or its index")
+    parser.add_argument("--sample", type=int, default=1, help="take every N-th case")
+    given = parser.parse_args()
+    plans = targets(adapter.open_device(adapter.select(given.adapter)).target)
+    passed = failed = 0
+    for family in FAMILIES:
+        cases = [case for case in check.family_cases(family) if not case.refused]
+        for case in cases[:: given.sample]:
+            result = check.direct(case, plans, given.adapter)
+            passed, failed = passed + result.passed, failed + (not result.passed)
+            if not result.passed:
+                print(f"FAIL {case.op} {case.name}: {result.text}", flush=True)
+    print(f"{len(plans)} settings: {passed} cases PASS, {failed} FAIL")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+// Local response normalization: x / (k + scale * sum of squares of neighbouring channels)^beta; x is viewed as floats.
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
+  let i = group_id(wid).x * 64u + lid;
+  if (i >= p.vectors) { return; }
+  let q = (i / p.spatial) % p.quads;
+  let first = (i / (p.spatial * p.quads) * p.quads * p.spatial + i % p.spatial) * 4u;
+  var sum = vec4f(0.0);
+  var v = vec4f(0.0);
+  for (var lane = 0u; lane < p.four; lane++) {
+    let here = vec4u(0u, 1u, 2u, 3u) == vec4u(lane);
+    let c = min(4u * q + lane, p.channels - 1u);
+    let begin = max(c, p.before) - p.before;
+    let end = min(c + p.after + 1u, p.channels);
+    var s = 0.0;
+    for (var n = begin; n < end; n++) {
+      let e = load_x(first + n / 4u * 4u * p.spatial + n % 4u);
+      s += e * e;
+    }
+    sum = select(sum, vec4f(s), here);
+    v = select(v, vec4f(load_x(first + c / 4u * 4u * p.spatial + c % 4u)), here);
+  }
+  store_y(i, post_y(q), v * exp_exact(-p.beta * log_exact(p.bias + p.scale * sum)));
+}

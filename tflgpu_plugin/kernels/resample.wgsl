@@ -1,0 +1,34 @@
+// Separable resampling over up to three axes: one thread per output vec4. `places` holds, for each output index of an
+// axis, p.taps_* pairs (input index, weight), depth first, then height, then width; a negative index means a place
+// outside of the input, which takes the value p.outside.
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = group_id(wid).x * 64u + lane;
+  if (i >= p.vectors) { return; }
+  let s = i % p.spatial;
+  let plane = i / p.spatial;
+  let row = s / p.out_width;
+  let first_z = row / p.out_height * p.taps_d;
+  let first_y = p.rows_at + row % p.out_height * p.taps_h;
+  let first_x = p.columns_at + s % p.out_width * p.taps_w;
+  let image = plane * p.depth * p.height * p.width;
+  var v = vec4f(0.0);
+  var inside = true;
+  for (var tz = 0u; tz < p.taps_d; tz++) {
+    let z = load_places(first_z + tz);
+    inside = inside && z.x >= 0.0;
+    for (var ty = 0u; ty < p.taps_h; ty++) {
+      let y = load_places(first_y + ty);
+      inside = inside && y.x >= 0.0;
+      let line = image + (u32(max(z.x, 0.0)) * p.height + u32(max(y.x, 0.0))) * p.width;
+      var sum = vec4f(0.0);
+      for (var tx = 0u; tx < p.taps_w; tx++) {
+        let x = load_places(first_x + tx);
+        inside = inside && x.x >= 0.0;
+        sum += load_x(line + u32(max(x.x, 0.0))) * x.y;
+      }
+      v += sum * (z.y * y.y);
+    }
+  }
+  store_out(i, post_out(plane % p.quads), select(vec4f(p.outside), v, inside));
+}

@@ -1,0 +1,68 @@
+"""`lrn(x [B, ..., C]): size, alpha, beta, bias`: local response normalization across channels,
+x / (bias + alpha / size * sum of squares)^beta, the sum being over `size` channels of which
+(size - 1) / 2, rounded down, come before.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.movement import empty_refusal, grid
+from tflgpu_plugin.target import Target
+
+LONGEST = 65_535  # rounds of one loop that every driver runs to the end
+
+
+def _input(node: Node) -> int:
+    assert node.inputs[0] is not None
+    return node.inputs[0]
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """The input's shape."""
+    return [graph.shape(_input(node))]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """2 to 5 dimensions, a positive size, a bias that keeps the base of the power positive."""
+    shape, size = graph.shape(_input(node)), int(node.attributes["size"])
+    if not 2 <= len(shape) <= 5:
+        return f"Local response normalization needs rank 2 to 5, this input has {len(shape)}."
+    if not 1 <= size <= LONGEST:
+        return f"A size of {size} is not from 1 to {LONGEST:,}."
+    if float(node.attributes.get("alpha", 1e-4)) < 0 or float(node.attributes.get("bias", 1)) <= 0:
+        return "Local response normalization needs alpha of at least 0 and a positive bias."
+    return empty_refusal(graph, node, shape)
+
+
+def lower(low: Lowering, node: Node) -> None:
+    stored, size = low.geometry(node.outputs[0]), int(node.attributes["size"])
+    low.dispatch(
+        "lrn",
+        node,
+        {"x": Access(low.stored(_input(node)), 1)},
+        {"y": node.outputs[0]},
+        grid(stored.vectors),
+        {
+            "vectors": stored.vectors,
+            "spatial": stored.spatial,
+            "quads": stored.quads,
+            "channels": stored.channels,
+            "before": (size - 1) // 2,
+            "after": size // 2,
+            "scale": float(node.attributes.get("alpha", 1e-4)) / size,
+            "beta": float(node.attributes.get("beta", 0.75)),
+            "bias": float(node.attributes.get("bias", 1.0)),
+            "four": 4,
+        },
+    )
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return prod(graph.shape(_input(node))) * (int(node.attributes["size"]) + 8)
+
+
+OPS = (Op("lrn", refuse, shapes, lower, "transcendental", work=_work, fuses=True),)

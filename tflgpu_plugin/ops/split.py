@@ -1,0 +1,54 @@
+"""`split(x, axis i32 constant)` into as many equal parts along an axis as it has outputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.movement import MAX_AXES, Axis, empty_refusal, move
+from tflgpu_plugin.target import Target
+
+
+def axis(graph: Graph, node: Node) -> int:
+    """The axis, counted from 0. Raises ValueError when it is computed at run time or not there."""
+    assert node.inputs[0] is not None
+    rank, value = len(graph.shape(node.inputs[0])), graph.constant(node.inputs[1])
+    if value is None or value.size != 1:
+        raise ValueError("the axis must be one constant")
+    given = int(value.reshape(-1)[0])
+    if not -rank <= given < rank:
+        raise ValueError(f"axis {given} is outside a tensor of rank {rank}")
+    return given % rank
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    assert node.inputs[0] is not None
+    shape, at, parts = graph.shape(node.inputs[0]), axis(graph, node), len(node.outputs)
+    if shape[at] % parts:
+        raise ValueError(f"an extent of {shape[at]} does not divide into {parts} parts")
+    return [(*shape[:at], shape[at] // parts, *shape[at + 1 :])] * parts
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """A constant axis whose extent divides into the parts."""
+    try:
+        shape, *_ = shapes(graph, node)
+    except ValueError as error:
+        return f"A split cannot be planned: {error}."
+    if len(shape) > MAX_AXES:
+        return f"A split takes rank {MAX_AXES} at most, not {len(shape)}; reshape the tensor."
+    return empty_refusal(graph, node, shape)
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """A launch per part."""
+    at = axis(low.graph, node)
+    for k, output in enumerate(node.outputs):
+        shape = low.graph.shape(output)
+        axes = [Axis(e, j, k * e if j == at else 0) for j, e in enumerate(shape)]
+        move(low, replace(node, outputs=(output,)), axes)
+
+
+OPS = (Op("split", refuse, shapes, lower, "exact", types=("f32", "bool")),)

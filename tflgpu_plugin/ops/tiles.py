@@ -1,0 +1,108 @@
+"""How much of a dense product one invocation makes, and where it gets its weights: starting points
+by vendor, as data.
+
+GPUs: what TFLite's GPU delegate chooses (tasks/conv_generic.cc), with its blocks of x, y and quads
+as places and quads, and its workgroups; not measured here. Software: measured on lavapipe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflgpu_plugin.target import Target
+
+GROUP = 8  # invocations that share weights by shuffle
+WEIGHTS = ("global", "shuffle", "memory")
+BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
+MANY, FEW = 7, 2  # places per thread on software adapters, for maps of any size and for small ones
+FEW_PAY = 1.3  # a pipeline more must save this much
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One thread makes `pixels` places of `quads` channel quads, `step` input channels at a time.
+
+    `lanes` is the workgroup's size. `weights` come from "global" memory, by "shuffle" among groups
+    of 8 lanes, or through workgroup "memory" that all lanes fill.
+    """
+
+    pixels: int
+    quads: int
+    step: int
+    lanes: int
+    weights: str
+
+    @property
+    def shared(self) -> bool:
+        return self.weights == "shuffle"
+
+
+@dataclass(frozen=True)
+class Start:
+    """A vendor's row: (places, quads) from the most work per thread to the least, the workgroup's
+    size, and where weights come from. Shuffles are used only where they passed the self-test."""
+
+    sizes: tuple[tuple[int, int], ...]
+    lanes: int
+    weights: str
+
+
+STARTS: dict[str, Start] = {
+    "nvidia": Start(((2, 4), (1, 4), (1, 2)), 32, "memory"),
+    "amd": Start(((4, 2), (2, 2), (1, 2)), 32, "global"),
+    "intel": Start(((1, 4), (1, 2)), 16, "shuffle"),
+    "apple": Start(((4, 2), (2, 2), (1, 2)), 32, "global"),
+    "arm": Start(((4, 2), (2, 2), (1, 2)), 16, "global"),
+    "qualcomm": Start(((4, 2), (2, 2), (1, 2)), 16, "global"),
+    "unknown": Start(((4, 4), (2, 4), (1, 4), (1, 2)), 32, "shuffle"),
+    "software": Start(((4, 4), (2, 4), (1, 2)), 32, "shuffle"),  # planned as for a GPU, in tests
+}
+
+
+def choose_tile(target: Target, quads: int, places: int) -> Tile:
+    """The tile for an output of `places` with `quads` channel quads; few tiles, so few pipelines.
+
+    Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
+    Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU.
+    `target.tuning` may force "tile" (PLACESxQUADS) and "weights".
+    """
+    least = 8 if quads > 4 else 4 if quads > 2 else 2
+    forced = target.tuning.get("tile")
+    if forced:
+        pixels, per_thread = (int(part) for part in forced.split("x"))
+        lanes = GROUP if target.software else 32
+        weights = _weights(target, STARTS["unknown"].weights)
+        return _tile(pixels, min(per_thread, least), lanes, weights)
+    if target.software:
+        return _software(target, least, places)
+    start = STARTS.get(target.vendor, STARTS["unknown"])
+    fitting = [(p, q) for p, q in start.sizes if q <= least]
+    busy = [(p, q) for p, q in fitting if places * quads >= BUSY_THREADS * p * q]
+    pixels, per_thread = busy[0] if busy else fitting[-1]
+    return _tile(pixels, per_thread, start.lanes, _weights(target, start.weights))
+
+
+def _software(target: Target, least: int, places: int) -> Tile:
+    weights = _weights(target, "shuffle")
+    if weights != "shuffle":
+        return Tile(8, min(least, 4), 1, GROUP, weights)
+    small = rounds(places, FEW) * FEW_PAY < rounds(places, MANY)
+    return _tile(FEW if small else MANY, least, GROUP, weights)
+
+
+def _tile(pixels: int, quads: int, lanes: int, weights: str) -> Tile:
+    """Input channels per iteration are such that 8 lanes load whole weights: quads * step in
+    eights."""
+    return Tile(pixels, quads, 4 if quads == 2 else 2, lanes, weights)
+
+
+def _weights(target: Target, start: str) -> str:
+    wanted = target.tuning.get("weights", start)
+    return "global" if wanted == "shuffle" and not target.shuffles else wanted
+
+
+def rounds(places: int, pixels: int) -> int:
+    """Work of one group of 8 lanes over `places`, in units of one place per lane: what a thread
+    does besides its places (weights, shuffles) takes as long as one more.
+    """
+    return -(-places // (GROUP * pixels)) * (pixels + 1)
