@@ -21,6 +21,9 @@ from benchmarks.engine import ROOT, Unavailable, Worker, first_results
 from benchmarks.networks import NETWORKS
 from benchmarks.subjects import Subject
 from benchmarks.tables import Row, show
+from benchmarks.to_graph import to_graph
+from tflgpu_plugin import compiler
+from tflgpu_plugin.runtime import adapter
 
 DOCUMENTED = (
     "mobilenet_v1_1.0_224_float_from_quant",
@@ -73,6 +76,21 @@ def _row(name: str, worker: Worker, times: list[float], reference: object) -> Ro
     )
 
 
+def memory(given: argparse.Namespace) -> dict[str, dict[str, int]]:
+    """Bytes of each network's plan on the adapter that is used by default: pools, the sum of the
+    tensors in them, what is alive at once, and weights."""
+    found = {}
+    target = adapter.open_device(adapter.select(None)).target
+    for name, build in NETWORKS.items():
+        if not given.networks or any(part in name for part in given.networks):
+            plan = compiler.compile(to_graph(build()), target)
+            sizes = {"pools": plan.bytes_of("pool"), "tensors": plan.tensor_bytes}
+            sizes |= {"alive at once": plan.least_bytes, "weights": plan.bytes_of("weights")}
+            found[name] = sizes
+            print(f"{name}: " + ", ".join(f"{k} {v / 1e6:.1f} MB" for k, v in sizes.items()))
+    return found
+
+
 def _subjects(given: argparse.Namespace, folder: Path) -> Iterator[Subject]:
     for name, build in NETWORKS.items():
         if not given.networks or any(part in name for part in given.networks):
@@ -93,8 +111,9 @@ def main() -> None:
             rows = measure(subject, given, Path(name))
             show(subject.name, rows)
             results[subject.name] = [asdict(row) for row in rows]
+    sizes = memory(given)
     given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps(results, indent=1))
+    given.json.write_text(json.dumps({"times": results, "memory": sizes}, indent=1))
     given.json.with_suffix(".svg").write_text(chart.bars(results))
     print(f"All figures are in {given.json}, the chart is beside it.")
 

@@ -41,7 +41,7 @@ def newer_driver() -> dict[str, str]:
     from tools import drivers
 
     try:
-        return drivers.lavapipe_backports().variables
+        return dict[str, str](drivers.lavapipe_backports().variables)
     except drivers.Unavailable as error:
         raise Unavailable(f"the newer lavapipe is missing: {error}") from error
 

@@ -140,10 +140,6 @@ def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -
     if form.op == "reshape" and (len(reads) < 2 or reads[1] is None):
         attributes["shape"] = tensors[outputs[0]].shape
     if form.op == "transpose":
-        order = case.inputs[1]
-        assert order is not None and order.data is not None
-        attributes["perm"] = tuple(int(axis) for axis in order.data)
-    if form.op == "transpose":
         perm = tensors[1].data
         assert perm is not None
         attributes["perm"], reads = tuple(int(axis) for axis in perm), reads[:1]

@@ -126,7 +126,9 @@ def test_demo_agrees(name: str) -> None:
     assert result.as_json()["islands"] == 1
 
 
-KERNELS = ("conv", "depthwise", "fully_connected", "reduce", "softmax", "pack", "unpack")
+KERNELS = (
+    "conv", "depthwise", "fully_connected", "reduce", "softmax", "pack", "patches", "unpack"
+)  # fmt: skip
 
 
 def _damage(text: str) -> str:

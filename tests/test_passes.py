@@ -14,6 +14,7 @@ from tflgpu_plugin.graph import Array, Graph, Node, Post, Shape, Tensor, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse_pad import fuse_pad
 from tflgpu_plugin.passes.fuse_posts import fuse_posts
+from tflgpu_plugin.passes.share_steps import share_steps
 
 MAP = (1, 4, 4, 8)
 
@@ -260,3 +261,21 @@ def test_run_prints_node_counts(
     assert len(printed) == len(passes.PASSES)
     merged = "2 nodes (1 conv_2d, 1 relu) -> 1 nodes (1 conv_2d)"
     assert any(merged in line for line in printed)
+
+
+def test_limits_share_a_step_where_there_are_several() -> None:
+    posts = {
+        0: (Post("add", 5), Post("relu")),
+        1: (Post("add", 5),),
+        2: (Post("add", 5), Post("add", 6), Post("relu")),
+    }
+    tensors = {k: Tensor(f"t{k}", (1, 2, 2, 4)) for k in range(5)}
+    tensors[5] = Tensor("bias", (4,), data=np.ones(4, np.float32))
+    tensors[6] = Tensor("more", (4,), data=np.ones(4, np.float32))
+    nodes = [Node(k, "conv_2d", (k, None, None), (k + 1,), posts=p) for k, p in posts.items()]
+    found = share_steps(Graph(tensors, tuple(nodes), (0,), (3,)))
+    limited = [node.posts[1] for node in found.nodes[:2]]
+    assert limited == [Post("clip", None, (0.0, np.inf)), Post("clip", None, (-np.inf, np.inf))]
+    assert found.nodes[2].posts == posts[2]
+    alone = share_steps(Graph(tensors, (nodes[0],), (0,), (1,)))
+    assert alone.nodes[0].posts == posts[0]

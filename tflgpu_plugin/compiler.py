@@ -131,6 +131,7 @@ class _Assembly:
             tuple(outputs),
             tuple(states),
             sum(life.size for life in alive.values()) * VECTOR,
+            memory.lower_bound(alive) * VECTOR,
         )
 
     def _root(self, source: Source) -> Source:

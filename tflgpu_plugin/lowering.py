@@ -192,8 +192,9 @@ class Lowering:
             return kernels.FusedPost(post.op, fields=fields)
         name = f"fused{k}"
         operands.append((kernels.Operand(name), self.stored(post.tensor)))
+        how = spread(self.graph, post.tensor, node.outputs[0]) or "same"
         return kernels.FusedPost(
-            post.op, name, spread(self.graph, post.tensor, node.outputs[0]) or "same", fields
+            post.op, name, "rows" if post.op == "requantize" else how, fields
         )
 
 

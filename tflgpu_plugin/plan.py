@@ -76,7 +76,8 @@ class Port:
 
 @dataclass(frozen=True)
 class Plan:
-    """One island. Sizes in bytes; `tensor_bytes` is what the pools would need without sharing."""
+    """One island. Sizes in bytes; `tensor_bytes` is what the pools would need without sharing, and
+    `least_bytes` what is alive at once: no way of sharing needs less."""
 
     pipelines: tuple[Pipeline, ...]
     buffers: tuple[Buffer, ...]
@@ -87,6 +88,7 @@ class Plan:
     outputs: tuple[Port, ...]
     states: tuple[Port, ...]
     tensor_bytes: int = 0
+    least_bytes: int = 0
 
     def fingerprint(self) -> bytes | None:
         """Equal for plans that would build the same program, constants' values included; None when

@@ -100,9 +100,12 @@ POSTS: dict[str, str] = {
     "is_infinite": "truth(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
     "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
     "fake_quant": "on_grid(v, vec4f($3), $0, $1, $2, $4)",
+    "requantize": "requantized(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "on_grid(v, e, $0, $1, $2, 0.0)",
     "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
 }
+
+ROWS = 5  # of the operand of requantize
 
 _FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")
@@ -286,7 +289,13 @@ def _store(name: str, posts: Sequence[FusedPost]) -> str:
                 if post.spread == "channel"
                 else f"vec4f(load_{post.operand}(0u).x)"
             )
-        if pairwise(post.op):
+        if post.spread == "rows":  # of a matrix [rows, channels]; the last parameter counts quads
+            fields[-1] = ", ".join(f"e{k}_{row}: vec4f" for row in range(ROWS))
+            quads = f"u32(p.{post.fields[-1]})"
+            loads[-1] = ", ".join(f"load_{post.operand}(q + {r}u * {quads})" for r in range(ROWS))
+            rows = ", ".join(f"post.e{k}_{row}" for row in range(ROWS))
+            steps.append(f"  v = {expression(post.op, post.fields).replace('$e', rows)};")
+        elif pairwise(post.op):
             source = f"load_{post.operand}(i)" if post.spread == "same" else f"post.e{k}"
             source = source if post.operand else f"vec4f(p.{post.fields[0]})"
             steps.append(f"  {{ let e = {source}; v = {expression(post.op, post.fields)}; }}")

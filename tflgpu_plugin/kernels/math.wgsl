@@ -18,6 +18,33 @@ fn on_grid(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32)
   let n = nearest_away((fine + 0.25 * sign(fine)) / parts) - zero;
   return cut(n, least, most) * scale;
 }
+// Of v, sums of scale * n * m over whole n and m: the whole sum, bias added, times a factor in fixed point, as
+// `MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/internal/common.h, cut to [least, most], times unit.
+fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, shift: vec4f,
+               scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
+  let sum = vec4i(nearest_away(v / scale)) + vec4i(bias_high) * 4096i + vec4i(bias_low);
+  let left = vec4u(max(shift, vec4f(0.0)));
+  let product = doubling_high(sum << left, vec4u(high), vec4u(low));
+  let right = vec4u(max(-shift, vec4f(0.0)));
+  let mask = vec4i((vec4u(1u) << right) - vec4u(1u));
+  let threshold = (mask >> vec4u(1u)) + select(vec4i(0), vec4i(1), product < vec4i(0));
+  let n = (product >> right) + select(vec4i(0), vec4i(1), (product & mask) > threshold);
+  return cut(vec4f(n), least, most) * unit;
+}
+// round(a * b / 2^31), b = 2^15 high + low below 2^31; halves of negative products go up, as in hosts. With a split into
+// 16 and 15 bits no partial product needs more than 32.
+fn doubling_high(a: vec4i, high: vec4u, low: vec4u) -> vec4i {
+  let size = vec4u(abs(a));
+  let upper = size >> vec4u(16u);
+  let lower = size & vec4u(65535u);
+  let nudge = select(vec4u(1073741824u), vec4u(1073741823u), a < vec4i(0));
+  let first = lower * high;
+  let second = upper * low * 2u;
+  let rest = (lower * low + nudge) >> vec4u(15u);
+  let carried = ((first & vec4u(65535u)) + (second & vec4u(65535u)) + rest) >> vec4u(16u);
+  let whole = vec4i(upper * high + (first >> vec4u(16u)) + (second >> vec4u(16u)) + carried);
+  return select(whole, -whole, a < vec4i(0));
+}
 // 2^n for whole n from -126 to 127.
 fn power_of_two(n: vec4f) -> vec4f {
   return bitcast<vec4f>((vec4i(n) + vec4i(127)) << vec4u(23u));

@@ -261,9 +261,7 @@ def _element_walks(
         step, start = (1, 0) if axis.lookup is not None else (axis.step, axis.start)
         stride = 0 if axis.source is None else strides[axis.source]
         base += start * stride
-        # A step over one element goes nowhere, and may be as large as an int64 (ONNX writes such).
-        stride = step * stride if axis.extent > 1 else 0
-        walks.append(Walk(axis.extent, stride, axis.low, axis.stop))
+        walks.append(Walk(axis.extent, step * stride, axis.low, axis.stop))
     return walks, base
 
 

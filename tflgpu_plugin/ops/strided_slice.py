@@ -116,7 +116,9 @@ def _range(
         stop = extent if stride > 0 else -1
     else:
         stop = min(max(stop + extent * (stop < 0), lowest), highest)
-    return Axis(max(len(range(start, stop, stride)), 0), source, start, stride)
+    extent = max(len(range(start, stop, stride)), 0)
+    # A step over one element goes nowhere, and may be as large as an int64 (converters write such).
+    return Axis(extent, source, start, stride if extent > 1 else 1)
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

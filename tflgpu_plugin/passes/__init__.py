@@ -21,6 +21,7 @@ from tflgpu_plugin.passes.fuse_pad import fuse_pad
 from tflgpu_plugin.passes.fuse_posts import fuse_posts
 from tflgpu_plugin.passes.join_moves import join_moves
 from tflgpu_plugin.passes.recompose import recompose
+from tflgpu_plugin.passes.share_steps import share_steps
 from tflgpu_plugin.passes.simulate import simulate
 from tflgpu_plugin.passes.transposes import transposes
 
@@ -35,6 +36,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fuse_pad,
     fuse_posts,
     fold_scales,
+    share_steps,
 )
 
 

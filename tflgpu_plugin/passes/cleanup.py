@@ -123,15 +123,16 @@ def _idle(e: Editor, node: Node) -> bool:
 
 
 def _drop_idle(e: Editor) -> bool:
+    names: dict[int, int] = {}
     for node in e.nodes:
-        if not _idle(e, node):
-            continue
-        source, output = node.inputs[0], node.outputs[0]
-        assert source is not None
-        if output not in e.needed:
-            e.rename({output: source})
-            return True
-        if _take_over(e, source, node):
+        source, output = (node.inputs[0] if node.inputs else None), node.outputs[0]
+        if source is not None and output not in e.needed and _idle(e, node):
+            names[output] = names.get(source, source)
+    if names:
+        e.rename(names)
+        return True
+    for node in e.nodes:
+        if _idle(e, node) and node.inputs[0] is not None and _take_over(e, node.inputs[0], node):
             return True
     return False
 
@@ -147,6 +148,6 @@ def _take_over(e: Editor, source: int, node: Node) -> bool:
             e.nodes[k] = replace(producer, outputs=outputs)
             e.nodes = [n for n in e.nodes if n.id != node.id]
             e.rename(names)
-            e.credit(node)
+            e.credit([node])
             return True
     return False

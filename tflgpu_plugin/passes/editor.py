@@ -97,23 +97,33 @@ class Editor:
     def drop_unused(self) -> None:
         """Remove nodes whose results nothing reads; the host's nodes behind them go to a
         neighbour."""
-        while True:
-            read = {t for node in self.nodes for t in node.reads} | self.needed
-            unused = next((n for n in reversed(self.nodes) if not read & set(n.outputs)), None)
-            if unused is None:
-                return
-            self.nodes = [node for node in self.nodes if node.id != unused.id]
-            self.credit(unused)
+        read = set(self.needed)
+        kept: list[Node] = []
+        gone: list[Node] = []
+        for node in reversed(self.nodes):
+            if read.isdisjoint(node.outputs):
+                gone.append(node)
+            else:
+                kept.append(node)
+                read.update(node.reads)
+        if gone:
+            self.nodes = kept[::-1]
+            self.credit(gone)
 
-    def credit(self, gone: Node) -> None:
-        """Keep the host's nodes behind a removed node: with its producer, else any neighbour."""
-        near = set(gone.reads) | set(gone.outputs)
-        best = next((k for k, n in enumerate(self.nodes) if set(n.outputs) & near), None)
-        if best is None:
-            best = next((k for k, n in enumerate(self.nodes) if set(n.reads) & near), 0)
-        if self.nodes:
-            node = self.nodes[best]
-            self.nodes[best] = replace(node, sources=sources(node, gone))
+    def credit(self, gone: Iterable[Node]) -> None:
+        """Keep the host's nodes behind removed ones: with the producer of an input, else with any
+        neighbour."""
+        place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
+        reader = {t: k for k, node in enumerate(self.nodes) for t in node.reads}
+        added: dict[int, list[Node]] = {}
+        for node in gone:
+            near = [where[t] for where in (place, reader) for t in (*node.reads, *node.outputs)
+                    if t in where]  # fmt: skip
+            added.setdefault(near[0] if near else 0, []).append(node)
+        for k, nodes in added.items():
+            if self.nodes:
+                whole = sources(self.nodes[k], *nodes)
+                self.nodes[k] = replace(self.nodes[k], sources=whole)
 
     def finish(self) -> Graph:
         """The graph as it is now, without tensors that nothing uses."""

@@ -17,6 +17,7 @@ from tflgpu_plugin.graph import Graph, Node, Post, Tensor
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.window import Span, spans
+from tflgpu_plugin.passes import requantize
 from tflgpu_plugin.passes.canonical import BIASED
 from tflgpu_plugin.passes.merge import sources
 
@@ -59,7 +60,10 @@ class _Simulation:
         if wanted and ops.table()[node.op].fuses:
             posts, limits = node.posts, LIMITS.get(node.posts[-1].op) if node.posts else None
             posts = posts[:-1] if limits else posts  # the grid's own limits become narrower
-            return [replace(node, posts=(*posts, self._step(node, limits or EVERYTHING)))]
+            grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
+            plain = replace(node, posts=posts)
+            layer = self._layer(plain, grid) if node.op in BIASED else None
+            return [layer or replace(plain, posts=(*posts, self._step(node, grid)))]
         read = [t for t in wanted if t in self.consumers]
         raw = {t: self._add(_raw(self.tensors[t])) for t in read}
         made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
@@ -75,12 +79,21 @@ class _Simulation:
         self.tensors[index] = tensor
         return index
 
-    def _step(self, node: Node, limits: tuple[float, float]) -> Post:
-        result = self.graph.tensors[node.outputs[0]]
+    def _layer(self, node: Node, grid: quantization.Grid) -> Node | None:
+        found = requantize.whole(self.graph, node)
+        if found is None:
+            return None
+        x, weights = node.inputs[:2]
+        assert x is not None and weights is not None
+        rows = self._add(Tensor("requantization", found.rows.shape, "f32", found.rows))
+        numbers = self._add(requantize.retyped(self.tensors[weights], found.weights))
+        scale, _ = quantization.parameters(self.tensors[x])
+        step = requantize.post(rows, scale, grid, found.rows.shape[1])
+        return replace(node, inputs=(x, numbers, *node.inputs[2:]), posts=(step,))
+
+    def _step(self, node: Node, grid: quantization.Grid) -> Post:
         parts = _parts(self.graph, node)
-        grid, (_, zero) = quantization.grid(result), quantization.parameters(result)
-        low, high = (quantization.nearest(limit, grid.scale) for limit in limits)
-        grid = grid._replace(least=max(grid.least, low), most=min(grid.most, high))
+        _, zero = quantization.parameters(self.graph.tensors[node.outputs[0]])
         if node.op in ON_STORED:
             return Post("fake_quant", None, (*grid, *parts, zero))
         if len(set(parts)) == 1:
@@ -89,6 +102,12 @@ class _Simulation:
             data = np.array(parts, np.float32)
             self.parts[parts] = self._add(Tensor("parts", data.shape, "f32", data))
         return Post("fake_quant_channels", self.parts[parts], tuple(grid))
+
+
+def _limited(result: Tensor, limits: tuple[float, float]) -> quantization.Grid:
+    grid = quantization.grid(result)
+    low, high = (quantization.nearest(limit, grid.scale) for limit in limits)
+    return grid._replace(least=max(grid.least, low), most=min(grid.most, high))
 
 
 def _raw(tensor: Tensor) -> Tensor:

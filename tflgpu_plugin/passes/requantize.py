@@ -1,0 +1,93 @@
+"""Layers over 8-bit constants in whole numbers, as hosts compute them: float32 sums of whole products
+are exact, and so is the multiplication in fixed point that follows. The layer then gives the very
+numbers of the reference kernels (while its sums stay below 2^24).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import frexp
+
+import numpy as np
+
+from tflgpu_plugin import quantization
+from tflgpu_plugin.graph import Array, Graph, Node, Post, Tensor
+from tflgpu_plugin.quantization import Grid
+
+BIAS_UNIT, FACTOR_UNIT = 1 << 12, 1 << 15  # low parts, so that float32 holds both exactly
+ONE = 1 << 31
+LEAST_SHIFT = -31
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A layer's constants: whole weights in the layout of the op, and the rows [5, channels] that
+    `requantized` of kernels/math.wgsl takes: bias, factor (high and low parts), shift.
+    """
+
+    weights: Array
+    rows: Array
+
+
+def whole(graph: Graph, node: Node) -> Whole | None:
+    """None unless input and result are quantized as a whole, and weights and bias are constants.
+    The only post that may be there is the bias.
+    """
+    x, weights = (graph.tensors[t] for t in node.inputs[:2] if t is not None)
+    result, channels = graph.tensors[node.outputs[0]], graph.shape(node.outputs[0])[-1]
+    if not quantization.quantized(x) or weights.data is None or weights.quantization is None:
+        return None
+    scale = np.asarray(weights.quantization.scale, np.float64)
+    if scale.size not in (1, channels) or weights.data.dtype != np.float32:
+        return None
+    sums = scale * quantization.parameters(x)[0]  # the value of 1 in a sum
+    bias = np.zeros(channels)
+    if node.posts:
+        given = graph.constant(node.posts[0].tensor)
+        if len(node.posts) > 1 or node.posts[0].op != "add" or given is None:
+            return None
+        if given.size not in (1, channels):
+            return None
+        bias = bias + np.round(given.reshape(-1).astype(np.float64) / sums)
+    if scale.size == 1 and (x.dtype == "u8" or node.op == "fully_connected"):
+        sums = sums.astype(np.float32).astype(np.float64)  # as GetQuantizedConvolutionMultipler
+    factor, shift = fixed_point(sums / quantization.parameters(result)[0])
+    high, low = np.divmod(bias, BIAS_UNIT)
+    ones = np.ones(channels)
+    rows = [high, low, factor // FACTOR_UNIT * ones, factor % FACTOR_UNIT * ones, shift * ones]
+    return Whole(_whole_weights(weights), np.array(rows, np.float32))
+
+
+def post(rows: int, scale: float, grid: Grid, channels: int) -> Post:
+    """The step behind the sums; `scale` is that of the layer's input, `rows` the tensor of
+    `Whole.rows`.
+    """
+    return Post("requantize", rows, (scale, *grid, float(-(-channels // 4))))
+
+
+def fixed_point(factors: Array) -> tuple[Array, Array]:
+    """(31-bit fraction, power of two) of each factor, as `QuantizeMultiplier` of
+    tensorflow/lite/kernels/internal/quantization_util.cc.
+    """
+    pairs = [frexp(factor) for factor in np.asarray(factors, np.float64).reshape(-1)]
+    fractions = np.array([np.floor(fraction * ONE + 0.5) for fraction, _ in pairs])
+    shifts = np.array([shift for _, shift in pairs])
+    full = fractions == ONE
+    fractions, shifts = np.where(full, ONE / 2, fractions), shifts + full
+    tiny = shifts < LEAST_SHIFT
+    return np.where(tiny, 0, fractions), np.where(tiny, 0, shifts)
+
+
+def _whole_weights(weights: Tensor) -> Array:
+    assert weights.data is not None and weights.quantization is not None
+    scale = np.asarray(weights.quantization.scale, np.float32)
+    if scale.size > 1:
+        shape = [1] * weights.data.ndim
+        shape[weights.quantization.axis] = scale.size
+        scale = scale.reshape(shape)
+    return np.asarray(np.round(weights.data / scale), np.float32)
+
+
+def retyped(weights: Tensor, data: Array) -> Tensor:
+    """The weights' tensor with whole numbers."""
+    return replace(weights, name=f"{weights.name}, whole", data=data, quantization=None)
