@@ -16,6 +16,7 @@ from typing import Any
 # and pools that start as NaN, so that a kernel which reads what nothing wrote is seen.
 os.environ.setdefault("LP_NUM_THREADS", "0")
 os.environ.setdefault("TFLGPU_FILL_NAN", "1")
+os.environ.setdefault("TFLGPU_DEBUG", "1")  # defects of passes are raised
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import pytest

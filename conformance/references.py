@@ -14,11 +14,11 @@ _erf = np.vectorize(erf, otypes=[np.float64])
 
 
 def _clip(x: Array, low: float | None = None, high: float | None = None) -> Array:
-    return np.clip(x, -inf if low is None else low, inf if high is None else high)
+    return np.asarray(np.clip(x, -inf if low is None else low, inf if high is None else high))
 
 
 def _negative_part(x: Array, alpha: float) -> Array:
-    return alpha * np.expm1(np.minimum(x, 0))
+    return np.asarray(alpha * np.expm1(np.minimum(x, 0)))
 
 
 def _shrink(x: Array, lambd: float = 0.5, bias: float = 0.0) -> Array:
@@ -131,7 +131,7 @@ def _log_softmax(x: Array, axis: int = -1) -> Array:
 
 def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
     a = a.swapaxes(-1, -2) if transpose_a else a
-    return np.matmul(a, b.swapaxes(-1, -2) if transpose_b else b)
+    return np.asarray(np.matmul(a, b.swapaxes(-1, -2) if transpose_b else b))
 
 
 def _normalized(x: Array, scale: Array | None, bias: Array | None, axes: tuple[int, ...],
@@ -178,7 +178,8 @@ def _pool(x: Array, window: tuple[int, ...], strides: tuple[int, ...], padding: 
             value = (np.abs(taps) ** p).sum(over) ** (1 / p)
         else:
             value = taps.sum(over) / np.prod([len(i) for i in (padded if counted else inside)])
-        y[(slice(None), *place)] = value
+        index: Any = (slice(None), *place)
+        y[index] = value
     return y
 
 
@@ -197,7 +198,8 @@ def _conv_3d(x: Array, w: Array, bias: Array | None, strides: tuple[int, ...],
                          * strides[k] + 1, strides[k]) for k in range(3))  # fmt: skip
         for o in range(filters):
             group = slice(o // each * depth, (o // each + 1) * depth)
-            y[..., o] += x[(slice(None), *at)][..., group] @ w[(o, *tap)]
+            taps: Any = (slice(None), *at)
+            y[..., o] += x[taps][..., group] @ w[o][tap]
     return y if bias is None else y + bias
 
 
@@ -294,7 +296,8 @@ NORMALIZATIONS: dict[str, Callable[..., Any]] = {
 
 REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **POOLS,
-    "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d, "transpose_conv": _transpose_conv,
+    "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
+    "transpose_conv": _transpose_conv,
     **UNARY, **BINARY, **MOVEMENT,
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

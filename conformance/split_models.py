@@ -12,6 +12,8 @@ import numpy as np
 
 from conformance import host, models
 from conformance.host import Array, Feed
+from tflgpu_plugin.graph import Quantization
+from tflgpu_plugin.quantization import dequantize
 
 
 @dataclass(frozen=True)
@@ -97,3 +99,39 @@ def _alone(
     builder = import_module("flatbuffers").Builder(1 << 16)
     builder.Finish(single.Pack(builder), b"TFL3")
     return bytes(builder.Output())
+
+
+def widened(content: bytes) -> bytes:
+    """The same model with the 8-bit weights of its float32 layers in float32: what a float view of a
+    dynamic-range model computes."""
+    schema = models.schema()
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    graph, kinds = model.subgraphs[0], schema.TensorType
+    for operator in graph.operators:
+        data, *others = (int(t) for t in operator.inputs)
+        if data < 0 or graph.tensors[data].type != kinds.FLOAT32:
+            continue
+        for index in others:
+            tensor = graph.tensors[index]
+            if index >= 0 and tensor.type == kinds.INT8 and tensor.quantization is not None:
+                _widen(schema, model, tensor)
+    model.signatureDefs = None
+    builder = import_module("flatbuffers").Builder(len(content) * 4)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def _widen(schema: Any, model: Any, tensor: Any) -> None:
+    stored = np.frombuffer(bytes(bytearray(model.buffers[tensor.buffer].data)), np.int8)
+    given = tensor.quantization
+    zero = given.zeroPoint if given.zeroPoint is not None else [0]
+    grid = Quantization(
+        tuple(float(s) for s in given.scale),
+        tuple(int(zero[min(k, len(zero) - 1)]) for k in range(len(given.scale))),
+        int(given.quantizedDimension),
+    )
+    values = dequantize(stored.reshape(tuple(tensor.shape)), grid)
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(values.tobytes(), np.uint8)
+    tensor.buffer, tensor.type, tensor.quantization = len(model.buffers), 0, None
+    model.buffers.append(buffer)

@@ -25,6 +25,7 @@ SUBNORMAL = 2.0**-125  # arithmetic on a device may flush values below 2**-126 t
 # Whole models and graphs, of each output's largest magnitude.
 MODEL = 1e-4
 MODEL_OWN = 4.0  # or times the host's own difference between optimized and reference kernels
+MODEL_STEPS, MODEL_STEPS_SHARE = 2, 0.01  # models in whole numbers: few outputs are further off
 GRAPH = 3e-5  # up to 20 operators that each keep unit spread
 BOX = 1e-3  # corners of a detector's boxes, of the picture
 

@@ -19,7 +19,8 @@ from tflgpu_plugin.lowering import pack_stored, spread
         ((3, 9), Geometry(3, 3, 1, 9)),
         ((3, 7, 9), Geometry(3, 3, 7, 9)),
         ((2, 7, 5, 4), Geometry(2, 1, 35, 4)),
-        ((2, 1, 3, 1, 5), Geometry(1, 8, 1, 30)),
+        ((2, 1, 3, 1, 5), Geometry(2, 2, 3, 5)),
+        ((2, 1, 3, 1, 1, 5), Geometry(1, 8, 1, 30)),
     ],
 )
 def test_geometry(shape: tuple[int, ...], expected: Geometry) -> None:
@@ -73,7 +74,8 @@ def test_dump_and_reads_name_fused_operands() -> None:
         ((1, 1, 1, 3), (2, 4, 4, 3), "channel"),
         ((1, 4, 4, 3), (1, 4, 4, 3), "same"),
         ((4, 1, 3), (1, 4, 4, 3), None),
-        ((3,), (2, 2, 2, 2, 3), None),
+        ((3,), (2, 2, 2, 2, 3), "channel"),
+        ((3,), (1, 2, 2, 2, 2, 3), None),
         ((2, 1, 1, 3), (2, 4, 4, 3), None),
     ],
 )

@@ -96,11 +96,20 @@ F = np.float32
          (1, 3, 4, 4)),
         (one("AveragePool", (1, 3, 8, 8), kernel_shape=(3, 3), pads=(1, 1, 1, 1),
              count_include_pad=1), (1, 3, 8, 8)),
+        (one("AveragePool", (1, 3, 6), kernel_shape=(3,), strides=(2,), ceil_mode=1,
+             count_include_pad=1, pads=(1, 1)), (1, 3, 4)),
+        (one("MaxPool", (1, 3, 6, 7, 8), kernel_shape=(2, 2, 2), dilations=(2, 1, 1)),
+         (1, 3, 4, 6, 7)),
+        (one("Conv", (1, 2, 5, 6, 7), np.ones((3, 2, 3, 3, 3), F)), (1, 3, 3, 4, 5)),
+        (one("ConvTranspose", (1, 4, 4, 5), np.ones((4, 3, 2, 2), F), group=2, dilations=(2, 1)),
+         (1, 6, 6, 6)),
+        (one("LRN", (1, 3, 4, 4), size=3), (1, 3, 4, 4)),
         (one("GlobalAveragePool", (2, 3, 8, 8)), (2, 3, 1, 1)),
         (one("Gemm", (4, 3), np.ones((3, 5), F), np.ones(5, F)), (4, 5)),
         (one("Gemm", (3, 4), np.ones((5, 3), F), transA=1, transB=1, alpha=0.5), (4, 5)),
         (one("MatMul", (2, 4, 3), np.ones((3, 5), F)), (2, 4, 5)),
         (one("Slice", (5, 6), [1, -1], [100, -100], [0, 1], [2, -2]), (2, 3)),
+        (one("Slice", (5, 6), [-9], [-9], [0], [-1]), (1, 6)),
         (one("Slice", (5, 6), version=1, starts=(1,), ends=(-1,), axes=(1,)), (5, 4)),
         (one("Pad", (2, 3), [0, 1, 0, -1], F(5)), (2, 3)),
         (one("Pad", (2, 3), version=2, pads=(1, 0, 0, 2), value=0.5), (3, 5)),
@@ -248,6 +257,7 @@ def test_known_results_follow_the_operators() -> None:
 
     assert run("Div", [-7, 7], [2, 2]) == [-3, 3]
     assert run("Slice", [1, 2, 3, 4], [-1], [-9], [0], [-1]) == [4, 3, 2, 1]
+    assert run("Slice", [1, 2, 3, 4], [-9], [-9], [0], [-1]) == [1]
     assert run("Slice", [1, 2, 3, 4], version=9, starts=(1,), ends=(3,)) == [2, 3]
     assert run("Cast", [1.9, -1.9], to=7) == [1, -1]
     assert run("Range", 1, 7, 2) == [1, 3, 5]

@@ -279,3 +279,21 @@ def test_limits_share_a_step_where_there_are_several() -> None:
     assert found.nodes[2].posts == posts[2]
     alone = share_steps(Graph(tensors, (nodes[0],), (0,), (1,)))
     assert alone.nodes[0].posts == posts[0]
+
+
+def test_a_defect_in_an_optional_pass_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(graph: Graph) -> Graph:
+        raise IndexError("no such axis")
+
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+    monkeypatch.setattr(passes, "PASSES", (broken, canonical))
+    monkeypatch.setattr(passes, "OPTIONAL", (broken,))
+    b = Build()
+    graph = b.graph(b.op("relu", b.input()))
+    assert [node.op for node in passes.run(graph).nodes] == ["relu"]
+    assert "the pass broken failed and is left out" in capsys.readouterr().err
+    monkeypatch.setenv("TFLGPU_DEBUG", "1")
+    with pytest.raises(IndexError):
+        passes.run(graph)

@@ -31,6 +31,6 @@ NODES = [
     conv("depthwise", (1, 4, 4, 4, 5), (5, 3, 3, 3, 1), sides=(1,) * 6),
     conv("fed", (1, 4, 4, 4, 5), (6, 2, 2, 2, 5), fed=True),
     conv("many", (1, 8, 16, 16, 16), (40, 3, 3, 3, 16), sides=(1,) * 6),
-    NodeCase("too_large", "conv_3d", (Input((1, 2, 2, 2, 3)), constant(seeded(4, 3, 3, 3, 3)), None),
+    NodeCase("too_large", "conv_3d", (Input((1, 2, 2, 2, 3)), constant(seeded(4, 3, 3, 3, 3))),
              {"strides": (1, 1, 1), "padding": "valid"}, refused=True),
 ]  # fmt: skip

@@ -70,6 +70,10 @@ NODES = [
     *(node("space_to_depth", f"block_{n}_{mode}", (2, 2 * n, 3 * n, 3), block=n, mode=mode)
       for n in (2, 3) for mode in ("DCR", "CRD")),
     node("depth_to_space", "one_channel", (1, 5, 6, 9), block=3, mode="CRD"),
+    *(NodeCase("bool", op, (Input(shape, "bool"),), {"block": 2, "mode": "DCR"}, output_type="bool")
+      for op, shape in (("depth_to_space", (2, 3, 4, 8)), ("space_to_depth", (2, 4, 6, 3)))),
+    NodeCase("bool", "gather", (Input((3, 4, 6), "bool"), constant((0, 3, 1), "i32")), {"axis": 1},
+             output_type="bool"),
     NodeCase("outside", "take", (Input((3, 4)), constant((4,), "i32")), {"axis": 1}, refused=True),
     NodeCase("run_time", "tile", (Input((3, 4)), Input((2,), "i32")), refused=True),
 ]  # fmt: skip

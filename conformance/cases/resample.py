@@ -1,4 +1,4 @@
-"""Resizing in every mode, with every rule for coordinates and rounding, up, down and by fractions."""
+"""Resizing in every mode, with every rule for coordinates and rounding: up, down, by fractions."""
 
 from __future__ import annotations
 

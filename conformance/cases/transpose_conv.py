@@ -5,8 +5,8 @@ The output shapes are those that every host takes; older ones take any.
 
 from __future__ import annotations
 
-from conformance.node_cases import NodeCase
 from conformance.cases import Case, Input, constant, seeded
+from conformance.node_cases import NodeCase
 
 
 def transposed(

@@ -103,10 +103,21 @@ def _slice(inputs: Inputs, attributes: Attributes, version: int) -> Array:
     steps = [1] * len(starts) if given[3] is None else given[3]
     index = [slice(None)] * data.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        bound = int(end)
-        stop = None if step < 0 and bound < -data.shape[int(axis)] else bound
-        index[int(axis)] = slice(int(start), stop, int(step))
+        extent = data.shape[int(axis)]
+        index[int(axis)] = bounded(int(start), int(end), int(step), extent)
     return data[tuple(index)]
+
+
+def bounded(start: int, end: int, step: int, extent: int) -> slice:
+    """Python's slice for one axis of a Slice: bounds count from the end where they are negative,
+    and are then clamped, with a negative step to elements that are there (Slice-13; Python would
+    begin before the first one)."""
+    start += extent if start < 0 else 0
+    end += extent if end < 0 else 0
+    if step > 0:
+        return slice(min(max(start, 0), extent), min(max(end, 0), extent), step)
+    start, end = min(max(start, 0), extent - 1), min(max(end, -1), extent - 1)
+    return slice(start, None if end < 0 else end, step)
 
 
 def _cast(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:

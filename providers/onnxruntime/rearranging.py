@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .expansion import Expansion, Unreadable
+from .folding import bounded
 
 
 def same(e: Expansion) -> int:
@@ -114,10 +115,7 @@ def slices(e: Expansion) -> int:
     ranges = [slice(None)] * rank
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         at = e.axis(axis, rank)
-        extent = e.shape(x)[at]
-        # Below the first element a Python slice needs None, a number would count from the end.
-        stop = None if step < 0 and end < -extent else end
-        ranges[at] = slice(start, stop, step)
+        ranges[at] = bounded(start, end, step, e.shape(x)[at])
     return cut(e, x, ranges)
 
 
@@ -147,10 +145,8 @@ def split(e: Expansion) -> list[int]:
 
 
 def pad(e: Expansion) -> int:
-    """Padding with a constant; negative amounts cut first."""
+    """Padding; negative amounts cut first."""
     mode = e.text("mode", "constant")
-    if mode != "constant":
-        raise Unreadable(f"Padding of mode {mode} is not supported.")
     x = e.x()
     rank = e.rank(x)
     if e.version < 11:
@@ -170,7 +166,7 @@ def pad(e: Expansion) -> int:
         shape = e.shape(x)
         ranges = [slice(max(0, -b), n - max(0, -a)) for (b, a), n in zip(table, shape, strict=True)]
         x, table = cut(e, x, ranges), np.maximum(table, 0)
-    return e.add("pad", x, e.index(table), e.const(value))
+    return e.add("pad", x, e.index(table), e.const(value), mode=mode)
 
 
 def tile(e: Expansion) -> int:

@@ -1,13 +1,15 @@
-"""Rows for convolution, transposed convolution and pooling of one or two spatial dimensions.
+"""Rows for convolution, transposed convolution and pooling.
 
-An input [N, C, W] is seen as an image of height 1. Output extents and padding are those of the ONNX
-operator documentation (Conv-22, ConvTranspose-22, AveragePool-22, MaxPool-22).
+A convolution's input [N, C, W] is seen as an image of height 1. Output extents and padding are
+those of the ONNX operator documentation (Conv-22, ConvTranspose-22, AveragePool-22, MaxPool-22).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from tflgpu_plugin.graph import Array
 
 from .expansion import Expansion, Unreadable
 
@@ -68,10 +70,7 @@ def _image(e: Expansion, x: int) -> int:
     """[N, C, H, W] or [N, C, W] as [N, H, W, C]."""
     shape = e.shape(x)
     if len(shape) not in (3, 4):
-        raise Unreadable(
-            f"{e.host.title} is supported for 1 and 2 spatial dimensions, "
-            f"and the input has rank {len(shape)}."
-        )
+        raise Unreadable(f"{e.host.title} is not supported for an input of rank {len(shape)}.")
     last = e.channels_last(x)
     return last if len(shape) == 4 else e.reshape(last, (shape[0], 1, shape[2], shape[1]))
 
@@ -109,32 +108,52 @@ def _weights(e: Expansion, order: tuple[int, ...], rank: int) -> int:
     return e.transpose(weights, order)
 
 
+def _bias(e: Expansion) -> int | None:
+    return e.x(2) if e.has(2) else None
+
+
 def conv(e: Expansion) -> int:
     """Convolution; one channel per group runs as a depthwise convolution."""
     x = e.x()
-    shape = e.shape(x)
-    image = _image(e, x)
-    filters = e.shape(e.x(1))
+    shape, filters = e.shape(x), e.shape(e.x(1))
+    if len(filters) != len(shape) or len(shape) < 3:
+        raise Unreadable(f"Weights of shape {list(filters)} do not fit {list(shape)}.")
     window = _window(e, shape[2:], filters[2:])
     groups = e.integer("group", 1)
     if groups < 1 or shape[1] != groups * filters[1] or filters[0] % groups:
         raise Unreadable(
             f"{shape[1]} channels and filters of {list(filters)} do not make {groups} groups."
         )
-    bias = e.x(2) if e.has(2) else None
+    if len(shape) == 5:
+        return _conv_3d(e, window)
     settings: dict[str, Any] = {
         "strides": _pair(window.strides),
         "dilations": _pair(window.dilations),
         "padding": _sides(window.pads),
         "activation": "none",
     }
+    image = _image(e, x)
     if groups == shape[1] > 1:
         weights = _weights(e, (1, 2, 3, 0), len(shape))
         settings["multiplier"] = filters[0] // groups
-        y = e.add("depthwise_conv_2d", image, weights, bias, **settings)
+        y = e.add("depthwise_conv_2d", image, weights, _bias(e), **settings)
     else:
-        y = e.add("conv_2d", image, _weights(e, (0, 2, 3, 1), len(shape)), bias, **settings)
+        y = e.add("conv_2d", image, _weights(e, (0, 2, 3, 1), len(shape)), _bias(e), **settings)
     return _unimage(e, y, len(shape))
+
+
+def _conv_3d(e: Expansion, window: Window) -> int:
+    y = e.add(
+        "conv_3d", e.channels_last(e.x()), e.transpose(e.x(1), (0, 2, 3, 4, 1)), _bias(e),
+        strides=window.strides, dilations=window.dilations, padding=_flat(window.pads),
+        activation="none",
+    )  # fmt: skip
+    return e.channels_first(y)
+
+
+def _flat(pads: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """(before, after) of each axis, one after another."""
+    return tuple(amount for pair in pads for amount in pair)
 
 
 def conv_transpose(e: Expansion) -> int:
@@ -142,32 +161,38 @@ def conv_transpose(e: Expansion) -> int:
     x = e.x()
     shape, filters = e.shape(x), e.shape(e.x(1))
     image = _image(e, x)
-    if e.integer("group", 1) != 1:
-        raise Unreadable("A transposed convolution with groups is not supported.")
+    groups = e.integer("group", 1)
+    if len(filters) != len(shape) or groups < 1 or shape[1] % groups or filters[0] != shape[1]:
+        raise Unreadable(
+            f"{shape[1]} channels and weights of {list(filters)} do not make {groups} groups."
+        )
     window = _window(e, shape[2:], filters[2:])
-    if max(window.dilations) > 1:
-        raise Unreadable("A dilated transposed convolution is not supported.")
-    full = _full(e, shape[2:], window)
-    wanted, pads = _cut(e, shape[2:], window, full)
-    full = [max(f, n) for f, n in zip(full, wanted, strict=True)]  # what is over holds the bias
-    extents = [f - sum(p) for f, p in zip(full, pads, strict=True)]
-    if min(extents) < 1 or any(sum(p) and min(p) < 0 for p in pads):
+    extents, pads = _cut(e, shape[2:], window, _full(e, shape[2:], window))
+    if min(extents) < 1:
         raise Unreadable("The padding of this transposed convolution leaves nothing of its result.")
-    weights, bias = _weights(e, (1, 2, 3, 0), len(shape)), e.x(2) if e.has(2) else None
-    sizes = zip(shape[2:], extents, window.strides, window.kernel, pads, strict=True)
-    same = all(_same_before(*axis) for axis in sizes)
-    rows, columns = _pair(extents if same else full)
-    size = e.index([shape[0], rows, columns, filters[1]])
+    size = e.index([shape[0], *_pair(extents), filters[1] * groups])
     y = e.add(
-        "transpose_conv", image, weights, bias, size, strides=_pair(window.strides),
-        padding="same" if same else "valid", activation="none",
+        "transpose_conv", image, _grouped_weights(e, groups, len(shape)), _bias(e), size,
+        strides=_pair(window.strides), dilations=_pair(window.dilations), padding=_sides(pads),
+        activation="none",
     )  # fmt: skip
-    if not same and any(map(sum, pads)):
-        top, _, left, _ = _sides(pads)
-        height, width = _pair(extents)
-        ends = (shape[0], top + height, left + width, filters[1])
-        y = e.add("strided_slice", y, *map(e.index, ((0, top, left, 0), ends, (1,) * 4)))
     return _unimage(e, y, len(shape))
+
+
+def _grouped_weights(e: Expansion, groups: int, rank: int) -> int:
+    """[I, O / groups, KH, KW] as [O, KH, KW, I / groups]."""
+    if groups == 1:
+        return _weights(e, (1, 2, 3, 0), rank)
+    if e.constant(e.x(1)) is None:
+        raise Unreadable("The weights of a transposed convolution with groups must be constant.")
+
+    def regroup(data: Array) -> Array:
+        inputs, outputs = data.shape[:2]
+        kernel = data.shape[2:] if rank == 4 else (1, *data.shape[2:])
+        parts = data.reshape(groups, inputs // groups, outputs, *kernel)
+        return parts.transpose(0, 2, 3, 4, 1).reshape(-1, *kernel, inputs // groups)
+
+    return e.derived(e.x(1), "groups", groups, make=regroup)
 
 
 def _full(e: Expansion, spatial: Sequence[int], window: Window) -> list[int]:
@@ -192,62 +217,43 @@ def _cut(
     return wanted, tuple(_halves(max(total, 0), auto == "SAME_UPPER") for total in totals)
 
 
-def _same_before(extent: int, out: int, stride: int, kernel: int, pads: tuple[int, int]) -> bool:
-    """What the op cuts with padding "same" is what this axis has to lose."""
-    before = max((-(-out // stride) - 1) * stride + kernel - out, 0) // 2
-    return -(-out // stride) == extent and before == pads[0]
-
-
-def _pooled(e: Expansion, spatial: Sequence[int]) -> tuple[Window, bool]:
-    """The window of a pooling node, with what ceil_mode adds at the ends; and whether it added."""
-    kernel = e.integers("kernel_shape")
+def _pool(e: Expansion, op: str, **attributes: Any) -> int:
+    """Any number of spatial axes."""
+    x, kernel = e.x(), e.integers("kernel_shape")
     if kernel is None:
         raise Unreadable("kernel_shape is missing.")
-    window = _window(e, spatial, kernel)
-    if max(window.dilations) > 1:
-        raise Unreadable("A dilated pooling window is not supported.")
-    if not e.integer("ceil_mode"):
-        return window, False
-    pads = []
-    for extent, size, stride, (before, after) in zip(
-        spatial, window.kernel, window.strides, window.pads, strict=True
-    ):
-        places = -(-(extent + before + after - size) // stride) + 1
-        if (places - 1) * stride >= extent + before:  # the last window must begin inside
-            places -= 1
-        missing = (places - 1) * stride + size - (extent + before + after)
-        pads.append((before, after + max(missing, 0)))
-    return window._replace(pads=tuple(pads)), tuple(pads) != window.pads
+    window = _window(e, e.shape(x)[2:], kernel)
+    if max(window.dilations) > 1 and e.text("auto_pad", "NOTSET").startswith("SAME"):
+        raise Unreadable("auto_pad of a dilated window is read in several ways; give pads.")
+    y = e.add(
+        op, e.channels_last(x), window=window.kernel, strides=window.strides,
+        dilations=window.dilations, padding=_flat(window.pads),
+        ceil_mode=bool(e.integer("ceil_mode")), activation="none", **attributes,
+    )  # fmt: skip
+    return e.channels_first(y)
 
 
 def average_pool(e: Expansion) -> int:
-    """Average pooling; counted padding is real zeros."""
-    x = e.x()
-    shape = e.shape(x)
-    window, rounded = _pooled(e, shape[2:])
-    image, padding = _image(e, x), _sides(window.pads)
-    if e.integer("count_include_pad") and any(padding):
-        if rounded:
-            raise Unreadable("count_include_pad together with ceil_mode is not supported.")
-        top, bottom, left, right = padding
-        amounts = e.const([[0, 0], [top, bottom], [left, right], [0, 0]], "int32")
-        image, padding = e.add("pad", image, amounts, None), (0, 0, 0, 0)
-    y = e.add(
-        "average_pool_2d", image, window=_pair(window.kernel), strides=_pair(window.strides),
-        padding=padding, activation="none",
-    )  # fmt: skip
-    return _unimage(e, y, len(shape))
+    """Average pooling."""
+    return _pool(e, "average_pool_2d", counted=bool(e.integer("count_include_pad")))
 
 
 def max_pool(e: Expansion) -> int:
     """Max pooling, without the positions."""
-    x = e.x()
-    shape = e.shape(x)
     if e.wants(1):
         raise Unreadable("The positions of a MaxPool are not supported.")
-    window, _ = _pooled(e, shape[2:])
+    return _pool(e, "max_pool_2d")
+
+
+def lp_pool(e: Expansion) -> int:
+    """The p-norm of each window."""
+    return _pool(e, "lp_pool", p=e.integer("p", 2))
+
+
+def lrn(e: Expansion) -> int:
+    """Local response normalization across channels."""
     y = e.add(
-        "max_pool_2d", _image(e, x), window=_pair(window.kernel), strides=_pair(window.strides),
-        padding=_sides(window.pads), activation="none",
+        "lrn", e.channels_last(e.x()), size=e.integer("size", 1), alpha=e.number("alpha", 1e-4),
+        beta=e.number("beta", 0.75), bias=e.number("bias", 1.0),
     )  # fmt: skip
-    return _unimage(e, y, len(shape))
+    return e.channels_first(y)

@@ -100,6 +100,8 @@ POSTS: dict[str, str] = {
     "is_infinite": "truth(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
     "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
     "fake_quant": "on_grid(v, vec4f($3), $0, $1, $2, $4)",
+    "quantized_sum": "quantized_sum(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
+    "vec4f($8, $9, $10, $11), $12, $13)",
     "requantize": "requantized(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "on_grid(v, e, $0, $1, $2, 0.0)",
     "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
@@ -110,7 +112,7 @@ ROWS = 5  # of the operand of requantize
 _FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"//[^\n]*\n")
-_PARAMETER = re.compile(r"\$(\d)")
+_PARAMETER = re.compile(r"\$(\d+)")
 
 _VIEWS = {4: "vec4f", 2: "vec2f", 1: "f32", 0: "u32"}
 

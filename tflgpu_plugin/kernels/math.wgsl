@@ -18,6 +18,23 @@ fn on_grid(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32)
   let n = nearest_away((fine + 0.25 * sign(fine)) / parts) - zero;
   return cut(n, least, most) * scale;
 }
+// Whole numbers of both grids over a common scale with 20 bits behind the point, and their sum in that of the result, as
+// `AddElementwise` of tensorflow/lite/kernels/internal/reference/integer_ops/add.h. Each vec4: scale of the grid, factor
+// (high and low part), shift to the right.
+fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
+  let sum = fixed_point(vec4i(nearest_away(v / a.x)) << vec4u(20u), a)
+          + fixed_point(vec4i(nearest_away(e / b.x)) << vec4u(20u), b);
+  return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
+}
+fn fixed_point(x: vec4i, by: vec4f) -> vec4i {
+  return shifted(doubling_high(x, vec4u(u32(by.y)), vec4u(u32(by.z))), vec4u(u32(by.w)));
+}
+// x / 2^right, halves away from zero.
+fn shifted(x: vec4i, right: vec4u) -> vec4i {
+  let mask = vec4i((vec4u(1u) << right) - vec4u(1u));
+  let threshold = (mask >> vec4u(1u)) + select(vec4i(0), vec4i(1), x < vec4i(0));
+  return (x >> right) + select(vec4i(0), vec4i(1), (x & mask) > threshold);
+}
 // Of v, sums of scale * n * m over whole n and m: the whole sum, bias added, times a factor in fixed point, as
 // `MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/internal/common.h, cut to [least, most], times unit.
 fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, shift: vec4f,
@@ -25,10 +42,7 @@ fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: ve
   let sum = vec4i(nearest_away(v / scale)) + vec4i(bias_high) * 4096i + vec4i(bias_low);
   let left = vec4u(max(shift, vec4f(0.0)));
   let product = doubling_high(sum << left, vec4u(high), vec4u(low));
-  let right = vec4u(max(-shift, vec4f(0.0)));
-  let mask = vec4i((vec4u(1u) << right) - vec4u(1u));
-  let threshold = (mask >> vec4u(1u)) + select(vec4i(0), vec4i(1), product < vec4i(0));
-  let n = (product >> right) + select(vec4i(0), vec4i(1), (product & mask) > threshold);
+  let n = shifted(product, vec4u(max(-shift, vec4f(0.0))));
   return cut(vec4f(n), least, most) * unit;
 }
 // round(a * b / 2^31), b = 2^15 high + low below 2^31; halves of negative products go up, as in hosts. With a split into
@@ -56,7 +70,8 @@ fn exp_exact(v: vec4f) -> vec4f {
   let n = round(x * 1.44269504);
   let r = (x - n * 0.693359375) + n * 2.12194440e-4;
   let half = floor(n * 0.5);
-  return exp(r) * power_of_two(half) * power_of_two(n - half);
+  // NaN by hand: SwiftShader's exp of it is infinite.
+  return select(exp(r) * power_of_two(half) * power_of_two(n - half), v, is_nan(v));
 }
 // Stable for every finite argument: exp never overflows.
 fn logistic(v: vec4f) -> vec4f {
@@ -74,6 +89,10 @@ fn tanh_exact(v: vec4f) -> vec4f {
 // A NaN that no compiler folds away.
 fn not_a_number(v: vec4f) -> vec4f {
   return bitcast<vec4f>(vec4u(0x7fc00000u) | (bitcast<vec4u>(v) & vec4u(1u)));
+}
+// An infinity that no compiler folds away.
+fn infinity(v: vec4f) -> vec4f {
+  return bitcast<vec4f>(vec4u(0x7f800000u) | (bitcast<vec4u>(v) & vec4u(0u)));
 }
 fn is_nan(v: vec4f) -> vec4<bool> {
   return (bitcast<vec4u>(v) & vec4u(0x7fffffffu)) > vec4u(0x7f800000u);
@@ -108,7 +127,9 @@ fn log_parts(v: vec4f) -> mat2x4f {
 fn log_exact(v: vec4f) -> vec4f {
   let parts = log_parts(v);
   let positive = v > vec4f(0.0) & v < vec4f(0x1.fffffep+127f);
-  return select(select(log(v), not_a_number(v), v < vec4f(0.0)), parts[0] + parts[1], positive);
+  // The rest by hand: SwiftShader's log of NaN is 89, that of 0 a finite number.
+  let special = select(select(v, -infinity(v), v == vec4f(0.0)), not_a_number(v), v < vec4f(0.0));
+  return select(special, parts[0] + parts[1], positive);
 }
 // log(1 + t) for t from 0 to 1: twice the series of artanh(t / (2 + t)), where nothing cancels.
 fn log1p_exact(t: vec4f) -> vec4f {
@@ -263,7 +284,10 @@ fn softplus_exact(v: vec4f) -> vec4f {
 fn mish_exact(v: vec4f) -> vec4f {
   let e = exp_exact(cut(v, -104.0, 20.0));
   let n = e * (e + 2.0);
-  return select(v * n / (n + 2.0), v, v > vec4f(20.0));
+  // Far below, where exp leaves f32 before v exp(v) does.
+  let root = exp_exact(cut(v, -208.0, 0.0) * 0.5);
+  let small = select(v * n / (n + 2.0), v * root * root, v < vec4f(-20.0));
+  return select(small, v, v > vec4f(20.0));
 }
 // 1.0 where true, as bool tensors are stored.
 fn truth(v: vec4<bool>) -> vec4f { return select(vec4f(0.0), vec4f(1.0), v); }

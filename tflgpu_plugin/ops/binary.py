@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tflgpu_plugin import kernels
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.kernels import POSTS
 from tflgpu_plugin.lowering import Lowering
@@ -45,6 +46,10 @@ def relation(name: str, expression: str) -> Op:
 
 
 def _lower(low: Lowering, node: Node, expression: str) -> None:
+    if "sum" in node.attributes:  # over 8-bit grids: see passes.requantize
+        numbers = {f"sum{k}": float(value) for k, value in enumerate(node.attributes["sum"])}
+        lower_pair(low, node, kernels.expression("quantized_sum", list(numbers)), numbers)
+        return
     lower_pair(low, node, expression)
 
 

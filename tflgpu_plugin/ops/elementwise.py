@@ -8,7 +8,7 @@ where the operand has one channel).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from tflgpu_plugin.graph import Graph, Node, Shape, geometry
@@ -47,9 +47,11 @@ def broadcast_refusal(graph: Graph, node: Node) -> str | None:
     return None
 
 
-def lower_pair(low: Lowering, node: Node, expression: str) -> None:
+def lower_pair(
+    low: Lowering, node: Node, expression: str, numbers: Mapping[str, object] | None = None
+) -> None:
     """Launch `expression` (WGSL for vec4 `v`, `e` and, with three inputs, `w`) over the inputs,
-    spread to the output."""
+    spread to the output. `numbers` are further parameters that it uses."""
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     reads: dict[str, Access] = {}
     modes: list[str] = []
@@ -63,6 +65,7 @@ def lower_pair(low: Lowering, node: Node, expression: str) -> None:
     parameters |= {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads}
     if "quad" in modes:
         parameters |= _extents(shape)
+    parameters |= numbers or {}
     variant = {
         "operands": list(zip(NAMES, VALUES, modes, strict=False)),
         "expression": expression,

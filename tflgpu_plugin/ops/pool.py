@@ -125,7 +125,7 @@ def _spans(graph: Graph, node: Node) -> list[Span]:
         sides = padding if isinstance(padding, str) else (padding[2 * k], padding[2 * k + 1])
         one = span(*axis, sides)
         if node.attributes.get("ceil_mode") and not isinstance(padding, str):
-            one = replace(one, places=_rounded_up(one, sides[1]))
+            one = replace(one, places=_rounded_up(one, int(sides[1])))
         found.append(one)
     return found
 

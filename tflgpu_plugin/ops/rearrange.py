@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
@@ -106,7 +104,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def _tiled(shape: Shape, target: Shape) -> list[Axis]:
-    """A repeated axis is two: the repetition, and the axis itself. Axes of extent 1 are left out."""
+    """A repeated axis is two, the repetition and the axis itself; those of extent 1 are left out."""
     axes = []
     for k, (extent, wanted) in enumerate(zip(shape, target, strict=True)):
         if wanted != extent and extent > 1:

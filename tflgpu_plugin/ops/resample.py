@@ -122,7 +122,7 @@ def places(extent: int, out: int, axis: int, attributes: Any) -> Array:
         weights = np.stack([1 - (cut - lower), cut - lower], axis=1)
     else:
         taps, weights = _cubic(extent, at, attributes)
-    table = np.stack([taps, weights], axis=2).astype(np.float32)
+    table: Array = np.stack([taps, weights], axis=2).astype(np.float32)
     if attributes.get("coordinates") == "tf_crop_and_resize":
         table[(at < 0) | (at > extent - 1), :, 0] = -1
     return table
@@ -163,11 +163,13 @@ def _coordinates(extent: int, out: int, axis: int, attributes: Any) -> Array:
 
 def _rounded(at: Array, how: str) -> Array:
     half = np.float32(0.5)
-    if how == "floor":
-        return np.floor(at)
-    if how == "ceil":
-        return np.ceil(at)
-    return np.ceil(at - half) if how == "round_prefer_floor" else np.floor(at + half)
+    rounded: dict[str, Array] = {
+        "floor": np.floor(at),
+        "ceil": np.ceil(at),
+        "round_prefer_floor": np.ceil(at - half),
+        "round_prefer_ceil": np.floor(at + half),
+    }
+    return rounded[how]
 
 
 def _cubic(extent: int, at: Array, attributes: Any) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
-from tflgpu_plugin.graph import Graph
+from tflgpu_plugin.graph import Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.dequantize import dequantize
 from tflgpu_plugin.passes.expand import expand
@@ -39,18 +39,41 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     share_steps,
 )
 
+# Without these a graph runs as well, only slower.
+OPTIONAL = (recompose, transposes, join_moves, fuse_pad, fuse_posts, fold_scales, share_steps)
+
 
 def run(graph: Graph) -> Graph:
-    """Apply all passes in order. TFLGPU_DEBUG=2 prints the nodes around each on stderr."""
-    verbose = os.environ.get("TFLGPU_DEBUG") == "2"
+    """Apply all passes in order. TFLGPU_DEBUG=2 prints the nodes around each on stderr.
+
+    A defect in an optional pass leaves the graph as it was, with a line on stderr; with
+    TFLGPU_DEBUG it is raised.
+    """
+    debug = os.environ.get("TFLGPU_DEBUG")
     for rewrite in PASSES:
-        before, graph = graph, rewrite(graph)
-        if verbose:
+        before, graph = graph, _applied(rewrite, graph, bool(debug))
+        if debug == "2":
             print(
                 f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}",
                 file=sys.stderr,
             )
     return graph
+
+
+def _applied(rewrite: Callable[[Graph], Graph], graph: Graph, debug: bool) -> Graph:
+    if debug or rewrite not in OPTIONAL:
+        return rewrite(graph)
+    try:
+        rewritten = rewrite(graph)
+        verify(rewritten)
+    except Exception as error:  # a defect of ours must not take the host down
+        print(
+            f"tflgpu: the pass {rewrite.__name__} failed and is left out: {error!r}. "
+            "Please report it.",
+            file=sys.stderr,
+        )
+        return graph
+    return rewritten
 
 
 def counts(graph: Graph) -> str:

@@ -10,6 +10,7 @@ from tflgpu_plugin.graph import Graph, Node, Post
 from tflgpu_plugin.lowering import spread
 from tflgpu_plugin.ops import quantization, unary
 from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.passes.requantize import swapped
 
 UNARY = {row.name for row in unary.OPS} - {"is_nan", "is_infinite"}  # those change the type
 # Step when the produced value is the first operand, and when it is the second (None: cannot be).
@@ -24,6 +25,7 @@ BINARY: dict[str, tuple[str, str | None]] = {
     "squared_difference": ("squared_difference", "squared_difference"),
     "prelu": ("prelu", None),
 }
+MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
 MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adapters promise eight
 
 
@@ -107,8 +109,13 @@ def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
         if name is None or other is None or spread(graph, other, result) is None:
             return None
         post = _with_operand(graph, name, other)
-    operands = [p.tensor for p in (*producer.posts, post, *node.posts) if p.tensor is not None]
-    return post if len(operands) <= MAX_OPERANDS else None
+        if numbers := node.attributes.get("sum"):
+            numbers = swapped(numbers) if place == 1 else numbers
+            post = Post("quantized_sum", other, numbers)
+    posts = (*producer.posts, post, *node.posts)
+    operands = [p.tensor for p in posts if p.tensor is not None]
+    fits = sum(len(p.parameters) for p in posts) <= MAX_PARAMETERS
+    return post if fits and len(operands) <= MAX_OPERANDS else None
 
 
 def _with_operand(graph: Graph, name: str, other: int) -> Post:

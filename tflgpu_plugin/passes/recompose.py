@@ -67,8 +67,10 @@ class _View:
             return None
         return node if node.attributes.get("activation", "none") == "none" else None
 
-    def operand(self, node: Node, value: float) -> int | None:
+    def operand(self, node: Node | None, value: float) -> int | None:
         """The other operand of a node that has this number as one (either place)."""
+        if node is None:
+            return None
         for mine, other in (node.inputs[:2], node.inputs[1::-1]):
             number = self.number(mine)
             if number is not None and isclose(number, value, rel_tol=CLOSE):
@@ -85,7 +87,9 @@ class _View:
             if operand is not None:
                 yield from self.factors(operand)
 
-    def replaced(self, node: Node, op: str, x: int, behind: list[Node], **attributes: object) -> Node:
+    def replaced(
+        self, node: Node, op: str, x: int, behind: list[Node], **attributes: object
+    ) -> Node:
         """`op` of x in place of the node. Nodes behind it that nothing else reads go later."""
         made = replace(
             node, op=op, inputs=(x,), attributes=attributes, sources=sources(node, *behind)
@@ -146,7 +150,7 @@ def _gelu(view: _View, node: Node) -> Found:
         return None
     for x, gate in (rest, rest[::-1]):
         plus = view.made_by(gate, "add")
-        inner = view.made_by(plus and view.operand(plus, 1.0), "erf", "tanh")
+        inner = view.made_by(view.operand(plus, 1.0), "erf", "tanh")
         if plus is None or inner is None or not _same_shape(view, node, x):
             continue
         if inner.op == "erf" and _is_scaled(view, inner.inputs[0], x, sqrt(0.5)):
@@ -164,28 +168,27 @@ def _is_scaled(view: _View, tensor: int | None, x: int, factor: float) -> bool:
     if node.op == "mul":
         return view.operand(node, factor) == x
     divisor = view.number(node.inputs[1])
-    return node.inputs[0] == x and divisor is not None and isclose(
-        divisor, 1 / factor, rel_tol=CLOSE
+    return (
+        node.inputs[0] == x and divisor is not None and isclose(divisor, 1 / factor, rel_tol=CLOSE)
     )
 
 
 def _is_cubic(view: _View, tensor: int | None, x: int) -> bool:
     """Whether a tensor is sqrt(2 / pi) (x + 0.044715 x^3)."""
     outer = view.made_by(tensor, "mul")
-    total = view.made_by(outer and view.operand(outer, sqrt(2 / pi)), "add")
+    total = view.made_by(view.operand(outer, sqrt(2 / pi)), "add")
     if total is None or x not in total.inputs:
         return False
     other = total.inputs[1 - total.inputs.index(x)]
     scaled = view.made_by(other, "mul")
-    power = view.made_by(scaled and view.operand(scaled, 0.044715), "cube", "mul")
+    power = view.made_by(view.operand(scaled, 0.044715), "cube", "mul")
     if power is None:
         return False
     if power.op == "cube":
         return power.inputs[0] == x
     leaves = [view.made_by(t, "square") or t for t in power.inputs]
-    return any(t == x for t in leaves) and any(
-        isinstance(t, Node) and t.inputs[0] == x for t in leaves
-    )
+    whole = [t for t in leaves if isinstance(t, Node) and t.inputs[0] == x]
+    return len(whole) == 1 and any(leaf == x for leaf in leaves)
 
 
 def _active(node: Node) -> bool:

@@ -15,7 +15,7 @@ from tflgpu_plugin.graph import Array, Graph, Node, Post, Tensor
 from tflgpu_plugin.quantization import Grid
 
 BIAS_UNIT, FACTOR_UNIT = 1 << 12, 1 << 15  # low parts, so that float32 holds both exactly
-ONE = 1 << 31
+ONE, SUM_UNIT = 1 << 31, 1 << 20
 LEAST_SHIFT = -31
 
 
@@ -56,6 +56,31 @@ def whole(graph: Graph, node: Node) -> Whole | None:
     ones = np.ones(channels)
     rows = [high, low, factor // FACTOR_UNIT * ones, factor % FACTOR_UNIT * ones, shift * ones]
     return Whole(_whole_weights(weights), np.array(rows, np.float32))
+
+
+def summed(graph: Graph, node: Node, grid: Grid) -> tuple[float, ...] | None:
+    """The numbers of `quantized_sum` for an add or sub of two quantized tensors (the second one
+    negative for a sub), None when one is not quantized as a whole.
+    """
+    given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
+    scales = [q.scale[0] for q in given if q is not None and len(q.scale) == 1]
+    if len(scales) != 2:
+        return None
+    common = 2 * max(scales)
+    factors = [scales[0] / common, scales[1] / common, common / (SUM_UNIT * grid.scale)]
+    fractions, shifts = fixed_point(np.array(factors))
+    if np.any(shifts > 0):
+        return None
+    scales[1] *= -1 if node.op == "sub" else 1
+    found: list[float] = []
+    for scale, fraction, shift in zip((*scales, grid.scale), fractions, shifts, strict=True):
+        found += [scale, *divmod(fraction, FACTOR_UNIT), -shift]
+    return (*map(float, found), grid.least, grid.most)
+
+
+def swapped(numbers: tuple[float, ...]) -> tuple[float, ...]:
+    """The numbers of `quantized_sum` for operands in the other order."""
+    return (*numbers[4:8], *numbers[:4], *numbers[8:])
 
 
 def post(rows: int, scale: float, grid: Grid, channels: int) -> Post:

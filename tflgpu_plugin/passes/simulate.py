@@ -63,6 +63,10 @@ class _Simulation:
             grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, posts=posts)
             layer = self._layer(plain, grid) if node.op in BIASED else None
+            if node.op in ("add", "sub") and not posts:
+                numbers = requantize.summed(self.graph, node, grid)
+                if numbers is not None:
+                    return [replace(plain, attributes={**node.attributes, "sum": numbers})]
             return [layer or replace(plain, posts=(*posts, self._step(node, grid)))]
         read = [t for t in wanted if t in self.consumers]
         raw = {t: self._add(_raw(self.tensors[t])) for t in read}
