@@ -7,6 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
 from benchmarks.engine import ROOT, Engine, Unavailable
@@ -38,7 +39,7 @@ def webgpu(model: Path, source: Path, driver: Mapping[str, str]) -> Engine:
 def newer_driver() -> dict[str, str]:
     """Variables that choose the newer lavapipe, which the WebGPU provider needs. Raises
     Unavailable."""
-    from tools import drivers
+    drivers = import_module("tools.drivers")
 
     try:
         return dict[str, str](drivers.lavapipe_backports().variables)

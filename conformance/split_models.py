@@ -102,8 +102,8 @@ def _alone(
 
 
 def widened(content: bytes) -> bytes:
-    """The same model with the 8-bit weights of its float32 layers in float32: what a float view of a
-    dynamic-range model computes."""
+    """The same model with the 8-bit weights of its float32 layers in float32: what a float view of
+    a dynamic-range model computes."""
     schema = models.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph, kinds = model.subgraphs[0], schema.TensorType

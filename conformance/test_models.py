@@ -24,8 +24,8 @@ DETECTORS = {
     "ssd_mobilenet_v1_coco_float_from_quant": 1
 }  # nodes that stay on the CPU: post-processing
 
-# Nodes on the GPU of models in 16 and 8 bits. What is left: operators without a row (post-processing,
-# casts, 32-bit index arithmetic), and nodes behind a shape that only a run tells.
+# Nodes on the GPU of models in 16 and 8 bits. What is left: operators without a row, 32-bit index
+# arithmetic, and nodes behind a shape that only a run tells.
 QUANTIZED = {
     "mobilenet_v1_0.25_224_quant": 31, "mobilenet_v2_1.0_224_quant": 65,
     "mobilenet_v2_035_96_embedder": 66, "ssd_mobilenet_v1_coco_quant_detect": 63,

@@ -51,6 +51,32 @@ def add_relu(shape: Shape = (2, 3, 5)) -> bytes:
     return model(nodes, {"x": shape}, {"y": shape}, {"c": constant})
 
 
+def convolutions() -> bytes:
+    """A small network whose layers need every kind of transpose."""
+    chance = np.random.default_rng(7)
+
+    def random(*shape: int) -> Array:
+        return chance.uniform(-1, 1, shape).astype(np.float32)
+
+    nodes = [
+        node("Conv", ["x", "w1", "b1"], ["a"], strides=[2, 2], auto_pad="SAME_UPPER"),
+        node("Clip", ["a", "zero", "six"], ["a1"]),
+        node("Conv", ["a1", "w2"], ["b"], group=8, pads=[1, 1, 1, 1]),
+        node("Add", ["a1", "b"], ["c"]),
+        node("MaxPool", ["c"], ["d"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Concat", ["d", "d"], ["e"], axis=1),
+        node("GlobalAveragePool", ["e"], ["f"]),
+        node("Flatten", ["f"], ["g"]),
+        node("Gemm", ["g", "w3", "b3"], ["h"], transB=1),
+        node("Softmax", ["h"], ["y"]),
+    ]
+    constants = {
+        "w1": random(8, 3, 3, 3), "b1": random(8), "w2": random(8, 1, 3, 3),
+        "w3": random(5, 16), "b3": random(5), "zero": np.float32(0), "six": np.float32(6),
+    }  # fmt: skip
+    return model(nodes, {"x": ["n", 3, "h", "w"]}, {"y": ["n", 5]}, constants)
+
+
 def session(data: bytes, *, optimize: bool = True, **options: Any) -> Any:
     """A session on our provider that does not fall back."""
     import onnxruntime

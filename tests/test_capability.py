@@ -15,7 +15,7 @@ from tflgpu_plugin.providers.tflite.shapes import mark_unknown
 
 from tflgpu_plugin import capability, native
 from tflgpu_plugin.capability import Quirk, support
-from tflgpu_plugin.graph import Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.graph import Array, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.target import Target
 
 TARGET = Target()
@@ -66,13 +66,83 @@ def test_an_op_that_an_edition_does_not_list() -> None:
     )
 
 
-@pytest.mark.parametrize(("version", "about"), [(1, "quantized"), (2, "quantized"), (3, "version")])
-def test_quantized_tensors_have_a_range_of_their_own(version: int, about: str) -> None:
-    """Version 2 of ADD carries int8: it is the tensors that are refused then, not the version."""
-    reason = ask(add(version, "i8"), edition="documented")
-    assert reason is not None and about in reason
-    if about == "quantized":
-        assert reason == "Tensor 'sum' holds int8 values; quantized tensors are not supported yet."
+GRID = Quantization((0.5,), (3,))
+
+
+def quantized(version: int = 2, dtype: str = "i8", op: str = "add", **grids: Any) -> Graph:
+    """One node over 8-bit tensors; `grids` gives tensors (x, y, sum) another quantization."""
+    graph = add(version, dtype)
+    tensors = {
+        k: replace(tensor, quantization=grids.get(tensor.name, GRID))
+        for k, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors, nodes=(replace(graph.nodes[0], op=op),))
+
+
+@pytest.mark.parametrize(("version", "claimed"), [(1, True), (2, True), (3, False)])
+def test_quantized_tensors_have_a_range_of_their_own(version: int, claimed: bool) -> None:
+    """Version 2 of ADD carries int8."""
+    reason = ask(quantized(version), edition="documented")
+    assert (reason is None) == claimed
+    assert reason is None or reason.startswith("This is version 3 of ADD. Versions 1 to 2 are")
+
+
+# ---- quantized tensors ---------------------------------------------------------------------------
+
+
+def test_quantized_models_can_be_left_out() -> None:
+    graph = quantized()
+    assert support(graph, graph.nodes[0], TARGET, quantized=False) == (
+        "Tensor 'sum' holds int8 values and the option enable_quantized_inference is off."
+    )
+
+
+def test_integers_that_are_not_quantized() -> None:
+    assert ask(quantized(x=None)) == (
+        "Tensor 'x' holds int8 values that are not quantized: it has no scale."
+    )
+
+
+def test_a_scale_per_channel_is_for_constants() -> None:
+    reason = ask(quantized(y=Quantization((0.5, 0.5, 0.25), (0, 0, 0), 1)))
+    assert reason == (
+        "Tensor 'y' holds int8 values computed at run time with a scale per channel; only "
+        "constants may have that."
+    )
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_scales_that_make_no_sense(scale: float) -> None:
+    reason = ask(quantized(y=Quantization((scale,), (0,))))
+    assert reason is not None and reason.endswith("which must be positive.")
+
+
+def test_int16() -> None:
+    assert ask(quantized(dtype="i16")) == (
+        "Tensor 'sum' holds int16 values; quantized tensors must be int8 or uint8."
+    )
+
+
+def test_stored_numbers_must_mean_the_same() -> None:
+    """Hosts take the larger stored number, whatever it stands for."""
+    other = Quantization((0.25,), (3,))
+    assert ask(quantized(op="maximum", sum=other)) == (
+        "Tensors 'x' and 'sum' are quantized differently, which ADD does not provide for."
+    )
+    assert ask(quantized(op="add", sum=other)) is None
+
+
+def test_an_int32_bias_must_be_constant() -> None:
+    shapes = {"x": (1, 4), "weights": (3, 4), "bias": (3,), "y": (1, 3)}
+    types = {"x": "i8", "weights": "i8", "bias": "i32", "y": "i8"}
+    tensors = {
+        k: Tensor(name, shape, types[name], quantization=GRID)
+        for k, (name, shape) in enumerate(shapes.items())
+    }
+    attributes = {"keep_num_dims": False, "activation": "none"}
+    node = Node(0, "fully_connected", (0, 1, 2), (3,), attributes)
+    graph = Graph(tensors, (node,), (0, 1, 2), (3,))
+    assert ask(graph) == "Bias 'bias' holds int32 values that only a run tells."
 
 
 # ---- types and shapes ---------------------------------------------------------------------------

@@ -5,9 +5,6 @@ said, reported and computed. Every comparison is with the CPU provider on the sa
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ import pytest
 
 import tflgpu_plugin
 from tests import onnx_models as m
-from tests.subprocesses import ROOT, run_python
+from tests.subprocesses import run_python
 
 pytestmark = [
     pytest.mark.adapter,
@@ -243,29 +240,8 @@ def test_check_reads_onnx_files(tmp_path: Path) -> None:
 # ---- models --------------------------------------------------------------------------------------
 
 
-def convolutions() -> bytes:
-    """A small network whose layers need every kind of transpose."""
-    nodes = [
-        m.node("Conv", ["x", "w1", "b1"], ["a"], strides=[2, 2], auto_pad="SAME_UPPER"),
-        m.node("Clip", ["a", "zero", "six"], ["a1"]),
-        m.node("Conv", ["a1", "w2"], ["b"], group=8, pads=[1, 1, 1, 1]),
-        m.node("Add", ["a1", "b"], ["c"]),
-        m.node("MaxPool", ["c"], ["d"], kernel_shape=[2, 2], strides=[2, 2]),
-        m.node("Concat", ["d", "d"], ["e"], axis=1),
-        m.node("GlobalAveragePool", ["e"], ["f"]),
-        m.node("Flatten", ["f"], ["g"]),
-        m.node("Gemm", ["g", "w3", "b3"], ["h"], transB=1),
-        m.node("Softmax", ["h"], ["y"]),
-    ]
-    constants = {
-        "w1": values(8, 3, 3, 3), "b1": values(8), "w2": values(8, 1, 3, 3),
-        "w3": values(5, 16), "b3": values(5), "zero": np.float32(0), "six": np.float32(6),
-    }  # fmt: skip
-    return m.model(nodes, {"x": ["n", 3, "h", "w"]}, {"y": ["n", 5]}, constants)
-
-
 def test_a_network_at_several_shapes() -> None:
-    data = convolutions()
+    data = m.convolutions()
     session, reference = m.session(data), m.cpu(data)
     for shape in ((1, 3, 16, 16), (2, 3, 31, 17), (1, 3, 16, 16), (3, 3, 8, 9)):
         m.compare(session, reference, {"x": values(*shape)})
@@ -386,7 +362,7 @@ def test_defaults_are_planned_as_constants() -> None:
 def test_external_data(tmp_path: Path) -> None:
     import onnx
 
-    made = onnx.ModelProto.FromString(convolutions())
+    made = onnx.ModelProto.FromString(m.convolutions())
     path = tmp_path / "model.onnx"
     onnx.save(made, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     session, reference = m.session(str(path)), m.cpu(str(path))  # type: ignore[arg-type]
@@ -414,67 +390,3 @@ def test_cpu_fallback_can_be_forbidden() -> None:
         ort.InferenceSession(
             m.add_relu(), settings, providers=[(m.EP, {"exclude": "Relu"})], enable_fallback=0
         )
-
-
-# ---- versions ------------------------------------------------------------------------------------
-
-VERSIONS = ("1.24.4", "1.27.0")
-SMOKE = """
-import sys, numpy as np, onnxruntime as ort, tflgpu_plugin
-data = open(sys.argv[1], "rb").read()
-tflgpu_plugin.register()
-devices = [d for d in ort.get_ep_devices() if d.ep_name == tflgpu_plugin.get_ep_name()]
-so = ort.SessionOptions(); so.log_severity_level = 4; so.add_provider_for_devices(devices[:1], {})
-ours = ort.InferenceSession(data, so, enable_fallback=0)
-cpu = ort.InferenceSession(data, providers=["CPUExecutionProvider"])
-tflgpu_plugin.assert_used(ours)
-for shape in ((1, 3, 16, 16), (2, 3, 9, 20)):
-    x = np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
-    a, b = (s.run(None, {"x": x})[0] for s in (ours, cpu))
-    assert np.abs(a - b).max() < 1e-5
-assert tflgpu_plugin.report(ours).count("cpu") == 0
-if ort.__version__.startswith("1.24"):
-    silent = ort.InferenceSession(data, so and None, providers=[tflgpu_plugin.get_ep_name()])
-    try: tflgpu_plugin.assert_used(silent); sys.exit("it was used")
-    except AssertionError as error: print(error)
-ort.unregister_execution_provider_library("tflgpu")
-print("done", ort.__version__)
-"""
-
-
-def environment(version: str) -> Path:
-    """A Python with this onnxruntime that sees all else of the one that runs; made once."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tflgpu-tests"
-    where = cache / f"onnxruntime-{version}-{sys.version_info[0]}{sys.version_info[1]}"
-    python = where / "bin" / "python"
-    if (where / "ready").exists():
-        return python
-    make = [sys.executable, "-m", "venv", "--without-pip", "--clear", str(where)]
-    install = [
-        sys.executable, "-m", "pip", "--python", str(python), "install", "-q",
-        "--disable-pip-version-check", f"onnxruntime=={version}", f"numpy=={np.__version__}",
-    ]  # fmt: skip
-    for command in (make, install):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
-    (site,) = where.glob("lib/python*/site-packages")
-    ours = Path(np.__file__).parent.parent
-    (site / "rest.pth").write_text(f"import site; site.addsitedir({str(ours)!r})\n")
-    (where / "ready").touch()
-    return python
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_other_versions_of_onnxruntime(version: str, tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(convolutions())
-    done = subprocess.run(
-        [str(environment(version)), "-X", "faulthandler", "-c", SMOKE, str(path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert done.stdout.endswith(f"done {version}\n")
-    if version.startswith("1.24"):
-        assert "does not use TflGpuExecutionProvider" in done.stdout
-        assert "add_provider_for_devices" in done.stderr

@@ -82,8 +82,8 @@ def nearest(value: float, scale: float) -> float:
 
 def fraction(multiplier: float) -> float:
     """The number of parts of one step to which hosts round first when they multiply a whole number
-    by this factor in fixed point (MultiplyByQuantizedMultiplier of tensorflow/lite/kernels/internal/
-    common.h): 2 to the right shift that follows the multiplication.
+    by this factor in fixed point (`MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/
+    internal/common.h): 2 to the right shift that follows the multiplication.
     """
     mantissa, exponent = math.frexp(multiplier)
     if round(mantissa * 2**31) == 2**31:

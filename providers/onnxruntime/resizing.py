@@ -113,6 +113,12 @@ def _resize(
         for axis in range(rank)
         if scales[axis] != 1 or sizes[axis] != shape[axis] or regions[axis] != (0.0, 1.0)
     }
+    if roi and any(
+        scales[axis] == 1 and regions[axis] != (0.0, 1.0) for axis in range(rank)
+    ):  # onnxruntime takes such an axis whole in some of its kernels, and the standard cuts it
+        raise Unreadable("A region of an axis that is not resized is read in several ways.")
+    if not roi and tuple(sizes) == shape:  # whatever the scales are, onnxruntime copies
+        return e.reshape(x, shape)
     if rank == 2:
         x, spatial, order = e.reshape(x, (1, *shape, 1)), [0, 1], None
     elif changed <= set(range(2, rank)) and rank >= 3:

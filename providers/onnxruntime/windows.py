@@ -223,8 +223,13 @@ def _pool(e: Expansion, op: str, **attributes: Any) -> int:
     if kernel is None:
         raise Unreadable("kernel_shape is missing.")
     window = _window(e, e.shape(x)[2:], kernel)
-    if max(window.dilations) > 1 and e.text("auto_pad", "NOTSET").startswith("SAME"):
-        raise Unreadable("auto_pad of a dilated window is read in several ways; give pads.")
+    if e.text("auto_pad", "NOTSET").startswith("SAME"):
+        if max(window.dilations) > 1:
+            raise Unreadable("auto_pad of a dilated window is read in several ways; give pads.")
+        spans = zip(e.shape(x)[2:], window.strides, window.reach, strict=True)
+        if any((-(-n // stride) - 1) * stride + reach < n for n, stride, reach in spans):
+            # Hosts take the negative padding for a shift, or fail.
+            raise Unreadable("auto_pad of strides wider than the window is read in several ways.")
     y = e.add(
         op, e.channels_last(x), window=window.kernel, strides=window.strides,
         dilations=window.dilations, padding=_flat(window.pads),

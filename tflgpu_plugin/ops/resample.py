@@ -162,12 +162,14 @@ def _coordinates(extent: int, out: int, axis: int, attributes: Any) -> Array:
 
 
 def _rounded(at: Array, how: str) -> Array:
-    half = np.float32(0.5)
+    """Places within 1e-6 of the middle count as ties, as in newer versions of the reference
+    implementation: float32 leaves 6.4999995 of many a 6.5."""
+    exact, half = at.astype(np.float64), 0.5 + 1e-6
     rounded: dict[str, Array] = {
         "floor": np.floor(at),
         "ceil": np.ceil(at),
-        "round_prefer_floor": np.ceil(at - half),
-        "round_prefer_ceil": np.floor(at + half),
+        "round_prefer_floor": np.ceil(exact - half),
+        "round_prefer_ceil": np.floor(exact + half),
     }
     return rounded[how]
 

@@ -160,7 +160,8 @@ def nearest(extent: int, out: int, align_corners: bool, half_pixel_centers: bool
     offset = np.float32(0.5 if half_pixel_centers else 0.0)
     at = (np.arange(out, dtype=np.float32) + offset) * scale
     found = np.floor(at + np.float32(0.5)) if align_corners else np.floor(at)
-    return np.clip(found, 0, extent - 1).astype(np.int32)
+    picked: Array = np.clip(found, 0, extent - 1).astype(np.int32)
+    return picked
 
 
 OPS = (

@@ -192,7 +192,7 @@ def _is_cubic(view: _View, tensor: int | None, x: int) -> bool:
 
 
 def _active(node: Node) -> bool:
-    return node.attributes.get("activation", "none") != "none"
+    return str(node.attributes.get("activation", "none")) != "none"
 
 
 def _same_shape(view: _View, node: Node, x: int) -> bool:

@@ -1,6 +1,6 @@
-"""Layers over 8-bit constants in whole numbers, as hosts compute them: float32 sums of whole products
-are exact, and so is the multiplication in fixed point that follows. The layer then gives the very
-numbers of the reference kernels (while its sums stay below 2^24).
+"""Layers over 8-bit constants in whole numbers, as hosts compute them: float32 sums of whole
+products are exact, and so is the multiplication in fixed point that follows. The layer then gives
+the very numbers of the reference kernels (while its sums stay below 2^24).
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ class _Simulation:
         made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
         for result, source in raw.items():
             self.number += 1
-            grid = (*quantization.grid(self.tensors[result]), 1.0, 0.0)
-            inside = Node(self.number, "quantize", (source,), (result,), {"parameters": grid})
+            numbers = (*quantization.grid(self.tensors[result]), 1.0, 0.0)
+            inside = Node(self.number, "quantize", (source,), (result,), {"parameters": numbers})
             made.append(replace(inside, sources=sources(node)))
         return made
 
