@@ -132,8 +132,10 @@ def test_row_is_complete(host_op: str) -> None:
     row = ops.table()[FORMS[host_op].op]
     cases = [c for c in all_cases()[row.family] if c.op == host_op and not c.refused]
     found = {c.output_type for c in cases}
+    inputs = [c.inputs for c in cases]
     nodes = [c for c in node_cases.family_nodes(row.family) if c.op == row.name and not c.refused]
-    found |= {value.dtype for c in (*cases, *nodes) for value in c.inputs if value is not None}
+    inputs += [c.inputs for c in nodes]
+    found |= {value.dtype for given in inputs for value in given if value is not None}
     found |= {dtype for op, dtype in ELSEWHERE if op == host_op}
     assert found >= set(row.types), f"{host_op} has cases for {found}, its row has {row.types}"
     assert row.accuracy in tolerance.CLASSES

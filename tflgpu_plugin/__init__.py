@@ -51,8 +51,8 @@ def report(target: Any) -> Report:
         if found is not None:
             return found
     raise TypeError(
-        "report() takes a delegate of this plugin that is still in use, or an onnxruntime session that "
-        f"uses it, not {target!r}."
+        "report() takes a delegate of this plugin that is still in use, or an onnxruntime session "
+        f"that uses it, not {target!r}."
     )
 
 

@@ -104,7 +104,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def _tiled(shape: Shape, target: Shape) -> list[Axis]:
-    """A repeated axis is two, the repetition and the axis itself; those of extent 1 are left out."""
+    """A repeated axis is two, repetition and the axis itself; those of extent 1 are left out."""
     axes = []
     for k, (extent, wanted) in enumerate(zip(shape, target, strict=True)):
         if wanted != extent and extent > 1:
