@@ -11,7 +11,7 @@ import importlib.metadata
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 PASS, FAIL, REFUSED, NOT_CONVERTIBLE = "PASS", "FAIL", "REFUSED", "NOT-CONVERTIBLE"
 OUTCOMES = (PASS, FAIL, REFUSED, NOT_CONVERTIBLE)
 HOST_PACKAGES = ("tflite-runtime", "ai-edge-litert", "onnxruntime", "onnx")
+TEXT = 160  # characters of a sentence in a report, but for failures
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -58,6 +59,13 @@ class Record:
         defaults = {f.name: f.default for f in fields(self)}
         return {k: _plain(v) for k, v in asdict(self).items() if v != defaults[k]}
 
+    def brief(self) -> Record:
+        """For keeping: only what fails needs the name of its test, and what passes no text."""
+        kept = replace(self, seconds=round(self.seconds, 2))
+        if self.outcome == FAIL:
+            return kept
+        return replace(kept, test="", text="" if self.outcome == PASS else self.text[:TEXT])
+
 
 def _plain(value: Any) -> Any:
     """Floats short, and as text where JSON has no number for them."""
@@ -70,6 +78,7 @@ def from_json(values: Mapping[str, Any]) -> Record:
     """The inverse of `Record.as_json`; unknown fields of later versions are left out."""
     known = {f.name for f in fields(Record)}
     given = {k: v for k, v in values.items() if k in known}
+    given.setdefault("test", "")
     for name in ("share", "ulp"):
         given[name] = float(given.get(name, 0.0))
     return Record(**given)

@@ -1,11 +1,13 @@
-"""The report of a run: report.json (everything), report.md (a page) and report.html (a page in one
-file, with every case).
+"""The report of a run: report.json (every case), report.md (a page) and report.html (a page in one
+file, with every case). `python -m conformance.report report.json` writes the pages again.
 """
 
 from __future__ import annotations
 
 import html
 import json
+import operator
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -95,7 +97,8 @@ def write(report: Report, folder: Path) -> None:
 
 def as_json(report: Report) -> str:
     """One record per line, so that versions of a committed report differ in few lines."""
-    records = sorted(report.records, key=lambda r: (r.test, r.op, r.case, r.host))
+    key = operator.attrgetter("kind", "op", "case", "host", "dtype", "test")
+    records = sorted((r.brief() for r in report.records), key=key)
     lines = ",\n".join(json.dumps(r.as_json()) for r in records)
     head = {
         "format": FORMAT,
@@ -313,9 +316,9 @@ def _records_html(found: Sequence[Record]) -> str:
             f'<span class="{r.outcome}">{r.outcome}</span>',
             f"{r.share:.3f}" if r.share else "",
             f"{r.ulp:.1f}" if r.ulp else "",
-            f'<span class="text">{html.escape(r.text)}</span>',
+            f'<span class="text">{html.escape(r.text)}</span>' if r.text else "",
         ]
-        for r in found
+        for r in (given.brief() for given in found)
     ]
     head = ["case", "kind", "outcome", "share of tolerance", "ULP", "what was seen"]
     return _html_table(head, rows)
@@ -325,3 +328,16 @@ def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     body = "\n".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>"
+
+
+def main(arguments: list[str]) -> int:
+    """Write report.md and report.html beside each report.json."""
+    for path in map(Path, arguments):
+        report = read(path)
+        path.with_name("report.md").write_text(as_markdown(report))
+        path.with_name("report.html").write_text(as_html(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -20,6 +20,7 @@ DTYPES = {**{name: name for name in (*TYPE_NAMES, "bool")}, **{v: k for k, v in 
 # Modules whose tests all belong to the quick part, and how many of a longer list do.
 QUICK = {"test_ops": None, "test_graph_cases": None, "test_suite": None, "test_graphs": 12}
 QUICK |= {"test_onnx_twins": None, "test_versions": None, "test_nodes": None}
+QUICK |= {"test_quantized": None}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,12 @@ class Pipeline:
     kinds: str
     constants: tuple[tuple[str, float], ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The label and a digest of all the rest: equal for the same code."""
+        digest = sha256(repr((self.wgsl, self.kinds, self.constants)).encode())
+        return f"{self.label}-{digest.hexdigest()[:8]}"
+
 
 @dataclass(frozen=True)
 class Buffer:

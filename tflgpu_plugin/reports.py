@@ -46,7 +46,7 @@ class IslandReport:
     """One island: nodes that run as one step. Bytes and runs are counted since it was made;
     `milliseconds` is the wall time of its last run; `device_inputs` counts inputs that came from
     another island without leaving the device. `weight_bytes` and `pool_bytes` are device memory of
-    its first plan.
+    its first plan, `kernels` the names of its pipelines: equal names are the same WGSL.
     """
 
     number: int
@@ -61,6 +61,7 @@ class IslandReport:
     weight_bytes: int
     pool_bytes: int
     graph: int = 0
+    kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

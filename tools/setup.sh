@@ -71,10 +71,10 @@ make_environment() {
     3.1[01]) ;;
     *) say "tflite-runtime has no wheel for Python $version: using ai-edge-litert alone." ;;
     esac
-    extras=tflite
-    if [ "$stage" = dev ]; then extras=tflite,dev; fi
+    extras=tflite,onnxruntime
+    if [ "$stage" = dev ]; then extras=$extras,dev; fi
     say "Building and installing tflgpu-plugin into .venv (Python $version) ..."
-    .venv/bin/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -e ".[$extras]" pillow
+    .venv/bin/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -e ".[$extras]" pillow onnx
 }
 
 # `tflgpu info` ends with status 0 when some adapter can be used.

@@ -15,9 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tflgpu_plugin.providers.tflite import messages
 
-from tflgpu_plugin import engine, native
+from tflgpu_plugin import engine, messages, native
 from tflgpu_plugin.engine import BuildError, Instance, Island
 from tflgpu_plugin.graph import Graph, Shape
 from tflgpu_plugin.options import OptionError, parse

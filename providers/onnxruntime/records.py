@@ -43,6 +43,7 @@ class Placed:
     number: int = field(init=False)
     weight_bytes: int = field(init=False)
     pool_bytes: int = field(init=False)
+    kernels: tuple[str, ...] = field(init=False)
     final: Any = None  # the state when the native object was let go
 
     def __post_init__(self) -> None:
@@ -50,6 +51,7 @@ class Placed:
         plan = self.island.instance.plan
         self.number, self.program = self.island.number, self.island.instance.program
         self.weight_bytes, self.pool_bytes = plan.bytes_of("weights"), plan.bytes_of("pool")
+        self.kernels = tuple(pipeline.name for pipeline in plan.pipelines)
 
     def state(self) -> Any:
         """tg_ort_island_state, counted in native code."""
@@ -95,6 +97,7 @@ class Placed:
             weight_bytes=self.weight_bytes,
             pool_bytes=self.pool_bytes,
             graph=graph,
+            kernels=self.kernels,
         )
 
 

@@ -6,9 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from tflgpu_plugin.providers.tflite import messages
-
-from tflgpu_plugin import native
+from tflgpu_plugin import messages, native
 from tflgpu_plugin.reports import CPU, GPU, Report
 
 from . import EP_NAME, LIBRARY_NAME, install, records

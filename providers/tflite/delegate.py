@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin import engine, native
+from tflgpu_plugin import engine, messages, native
 from tflgpu_plugin.engine import BuildError, Island
 from tflgpu_plugin.graph import Shape
 from tflgpu_plugin.options import OptionError, parse
@@ -24,7 +24,7 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import NoAdapter
 from tflgpu_plugin.runtime.program import Instance
 
-from . import codes, messages, reader, records
+from . import codes, reader, records, refusals
 
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, reader.HostError)
 
@@ -254,7 +254,7 @@ def _tell(delegate: records.Delegate, nodes: Sequence[NodeReport]) -> None:
     """Print what was refused, unless this delegate has said the same before (hosts prepare again
     after a resize).
     """
-    text = messages.refusals(nodes)
+    text = refusals.text(nodes)
     if text and text not in delegate.told:
         delegate.told.add(text)
         messages.line(text)

@@ -1,0 +1,95 @@
+"""Writes ONNX models with no dependency beyond the standard library and numpy.
+
+Protocol buffers in short (https://protobuf.dev/programming-guides/encoding): a message is a row of
+fields, each a key (number * 8 + wire type) and a value, which is a variable-length integer or a
+length and that many bytes. Numbers of fields are those of ONNX's public schema (onnx.proto).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_IR_VERSION, _OPSET = 8, 17
+_FLOAT32, _INT64 = 1, 7  # TensorProto.DataType
+_ATTRIBUTE_INT, _ATTRIBUTE_INTS = 2, 7  # AttributeProto.AttributeType
+
+
+@dataclass
+class Model:
+    """A float32 ONNX model (opset 17) under construction; values are known by their names."""
+
+    nodes: list[bytes] = field(default_factory=list)
+    constants: list[bytes] = field(default_factory=list)
+
+    def constant(self, name: str, data: npt.NDArray[Any]) -> str:
+        """Add a constant, float32 or int64; returns its name."""
+        integer = data.dtype.kind == "i"
+        raw = np.ascontiguousarray(data, "<i8" if integer else "<f4").tobytes()
+        kind = _integer(2, _INT64 if integer else _FLOAT32)
+        self.constants.append(_integers(1, data.shape) + kind + _text(8, name) + _bytes(9, raw))
+        return name
+
+    def node(
+        self, operator: str, inputs: Sequence[str], output: str, **attributes: int | Sequence[int]
+    ) -> str:
+        """Add a node that is named like its one output; returns that name."""
+        names = b"".join(_text(1, name) for name in inputs)
+        settings = b"".join(_bytes(5, _attribute(*item)) for item in attributes.items())
+        head = names + _text(2, output) + _text(3, output) + _text(4, operator)
+        self.nodes.append(head + settings)
+        return output
+
+    def serialize(
+        self, inputs: dict[str, Sequence[int]], outputs: dict[str, Sequence[int]], name: str
+    ) -> bytes:
+        """The finished file; `inputs` and `outputs` are shapes by name."""
+        graph = b"".join(_bytes(1, node) for node in self.nodes) + _text(2, name)
+        graph += b"".join(_bytes(5, constant) for constant in self.constants)
+        graph += b"".join(_bytes(11, _value(*item)) for item in inputs.items())
+        graph += b"".join(_bytes(12, _value(*item)) for item in outputs.items())
+        opset = _text(1, "") + _integer(2, _OPSET)
+        producer = _text(2, "tflgpu demo")
+        return _integer(1, _IR_VERSION) + producer + _bytes(7, graph) + _bytes(8, opset)
+
+
+def _attribute(name: str, value: int | Sequence[int]) -> bytes:
+    if isinstance(value, int):
+        return _text(1, name) + _integer(3, value) + _integer(20, _ATTRIBUTE_INT)
+    return _text(1, name) + _integers(8, value) + _integer(20, _ATTRIBUTE_INTS)
+
+
+def _value(name: str, shape: Sequence[int]) -> bytes:
+    """ValueInfoProto of a float32 tensor."""
+    extents = b"".join(_bytes(1, _integer(1, extent)) for extent in shape)
+    tensor = _integer(1, _FLOAT32) + _bytes(2, extents)
+    return _text(1, name) + _bytes(2, _bytes(1, tensor))
+
+
+def _integer(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value)
+
+
+def _integers(number: int, values: Sequence[int]) -> bytes:
+    return b"".join(_integer(number, int(value)) for value in values)
+
+
+def _text(number: int, value: str) -> bytes:
+    return _bytes(number, value.encode())
+
+
+def _bytes(number: int, value: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits per byte, the lowest first; the top bit says that more follow."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
