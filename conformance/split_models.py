@@ -31,6 +31,9 @@ def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]
     schema = models.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
+    numbers = {getattr(schema.TensorType, kind) for kind in models.SCHEMA_TYPES.values()}
+    if any(tensor.type not in numbers for tensor in graph.tensors):
+        return  # resources and the like: their nodes do not stand alone
     values = _values(content, feed, name)
     names = {v: k for k, v in vars(schema.BuiltinOperator).items() if k.isupper()}
     for operator in graph.operators:

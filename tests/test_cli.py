@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -145,6 +146,10 @@ def test_demo_prints_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.exit_code == 0, found.output
     for text in ("block13", "31 of 31 on the GPU", "latency", "tensors agree"):
         assert text in found.output
+    if importlib.util.find_spec("onnxruntime"):
+        assert "58 of 58 on the GPU" in found.output and "the same WGSL" in found.output
+    else:
+        assert "ONNX Runtime is left out" in found.output
     if adapter.select(None).software:
         assert "proves answers, not speed" in found.output.splitlines()[0]
     monkeypatch.setattr(demo.Result, "ok", False)

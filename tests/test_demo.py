@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import tflgpu_plugin
 from tflgpu_plugin import demo, kernels
-from tflgpu_plugin.demo import flatbuffer, hosts, inputs, network
+from tflgpu_plugin.demo import flatbuffer, hosts, inputs, network, onnx
 from tflgpu_plugin.demo.compare import Agreement, agree
+from tflgpu_plugin.reports import Report
 
 schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
 
@@ -126,9 +129,49 @@ def test_demo_agrees(name: str) -> None:
     assert result.as_json()["islands"] == 1
 
 
+@pytest.mark.adapter
+@pytest.mark.skipif(not find_spec("onnxruntime"), reason="onnxruntime is not installed")
+def test_both_doors_use_the_same_kernels() -> None:
+    result = demo.run(demo.Request(runs=1))
+    found = result.as_json()["onnxruntime"]
+    assert found["agrees"], result.onnx_lines()
+    assert (found["nodes_on_gpu"], found["nodes"], found["islands"]) == (58, 58, 1)
+    assert [tensor["name"] for tensor in found["tensors"]] == ["logits", "probabilities"]
+    dense = ("conv", "depthwise", "fully_connected", "reduce", "softmax")
+    assert set(dense) <= {name.rpartition("-")[0] for name in found["shared_kernels"]}
+
+
+def test_onnx_model_passes_the_public_checker() -> None:
+    public = pytest.importorskip("onnx")
+    model = public.load_from_string(onnx.to_onnx(network.build()))
+    public.checker.check_model(model, full_check=True)
+    assert len(model.graph.node) == 58
+    assert model.graph.node[0].attribute[2].ints[:] == [0, 0, 1, 1]  # TFLite's SAME padding
+
+
+def test_without_onnxruntime_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def register() -> None:
+        raise ImportError("onnxruntime is not installed: pip install it.")
+
+    monkeypatch.setattr(tflgpu_plugin, "register", register)
+    missing = onnx.missing()
+    result = demo.Result("x", cast(Any, None), cast(Any, None), [], None, missing)
+    (line,) = result.onnx_lines()
+    assert line == "ONNX Runtime is left out: onnxruntime is not installed: pip install it."
+
+
+def test_a_disagreement_in_onnxruntime_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = onnx.OnnxComparison("1", [Agreement("x", 1, 1, 0.1)], Report(None), 1, 1)
+    result = demo.Result("x", cast(Any, None), cast(Any, None), [], wrong)
+    monkeypatch.setattr(demo.Result, "tflite_ok", True)
+    assert not result.ok
+
+
 KERNELS = (
-    "conv", "depthwise", "fully_connected", "reduce", "softmax", "pack", "patches", "unpack"
+    "conv", "depthwise", "fully_connected", "reduce", "softmax", "pack", "patches", "unpack",
+    "gather",
 )  # fmt: skip
+ONLY_ONNX = ("gather",)  # turns the picture, which has its channels first there
 
 
 def _damage(text: str) -> str:
@@ -152,7 +195,10 @@ def test_demo_notices_a_damaged_kernel(kernel: str, monkeypatch: pytest.MonkeyPa
         return _damage(text)
 
     monkeypatch.setattr(kernels, "render", damaged)
-    comparison = demo.run(demo.Request(runs=1)).comparison
-    assert comparison.report.count("gpu") == 31, "the damage must not keep nodes off the GPU"
-    assert not comparison.ok
+    result = demo.run(demo.Request(runs=1))
+    assert result.comparison.report.count("gpu") == 31, "the damage must not keep nodes off the GPU"
+    assert result.comparison.ok == (kernel in ONLY_ONNX)
+    if find_spec("onnxruntime"):
+        assert result.onnx and result.onnx.report.count("gpu") == 58
+        assert not result.onnx.ok and not result.ok
     assert seen <= set(KERNELS), "the demo uses a kernel that this test does not damage"

@@ -15,6 +15,15 @@ def test_a_folder_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert folders.cache("some") == tmp_path / "tflgpu-plugin" / "some"
 
 
+def test_none_where_others_can_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = folders.cache("some")
+    assert folder is not None
+    folder.chmod(0o777)
+    assert folders.cache("some") is None
+
+
 def test_none_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")

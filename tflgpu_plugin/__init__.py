@@ -1,4 +1,4 @@
-"""A GPU for TensorFlow Lite (and soon ONNX Runtime): one kernel library, and a door for each host.
+"""A GPU for TensorFlow Lite and ONNX Runtime: one kernel library, and a door for each host.
 
 Importing this package loads its shared library into the process. That is its one side effect, and
 the reason why a host's own `load_delegate("tflgpu")` then finds the name. Everything else is

@@ -33,7 +33,7 @@ class Sentence(click.ClickException):
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tflgpu-plugin")
 def main() -> None:
-    """A GPU for TensorFlow Lite: load_delegate("tflgpu")."""
+    """A GPU for TensorFlow Lite and ONNX Runtime."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a sign that a table has
             stream.reconfigure(errors="replace")
@@ -193,7 +193,20 @@ def demo(as_json: bool, **given: Any) -> None:
 
 
 def _show_demo(result: Any) -> None:
-    comparison = result.comparison
+    console.print(f"{result.title}, {result.host.name} {result.host.version}", markup=False)
+    _show_agreements(result.comparison.agreements)
+    for label, score in result.classes:
+        console.print(f"  {score:8.4f}  {label}", markup=False)
+    for line in result.lines():
+        console.print(line, markup=False)
+    if result.onnx:
+        console.print(f"\nThe same network, onnxruntime {result.onnx.version}", markup=False)
+        _show_agreements(result.onnx.agreements)
+    for line in result.onnx_lines():
+        console.print(line, markup=False)
+
+
+def _show_agreements(agreements: Iterable[Any]) -> None:
     cells = [
         [
             _tail(a.name),
@@ -202,14 +215,9 @@ def _show_demo(result: Any) -> None:
             f"{a.relative:.1e}",
             "yes" if a.ok else "NO",
         ]
-        for a in comparison.agreements
+        for a in agreements
     ]
-    console.print(f"{result.title}, {result.host.name} {result.host.version}", markup=False)
     _table(["tensor", "largest difference", "largest value", "ratio", "agrees"], cells)
-    for label, score in result.classes:
-        console.print(f"  {score:8.4f}  {label}", markup=False)
-    for line in result.lines():
-        console.print(line, markup=False)
 
 
 @main.command()

@@ -1,20 +1,23 @@
 """`tflgpu demo`: proof on this machine that the GPU gives the answers of the CPU, with no download.
 
 Builds MobileNet v1 with seeded weights (or takes your model), runs it on the host's CPU kernels and
-through the delegate, and compares outputs and intermediate results.
+through the delegate, and compares outputs and intermediate results. The same network then goes
+through ONNX Runtime, where that is installed.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tflgpu_plugin.demo import hosts, inputs, network
-from tflgpu_plugin.demo.compare import Comparison, compare
+from tflgpu_plugin.demo import hosts, inputs, network, onnx
+from tflgpu_plugin.demo.compare import Agreement, Comparison, compare
 from tflgpu_plugin.demo.hosts import Host, NoHost
 from tflgpu_plugin.demo.inputs import BadInput
-from tflgpu_plugin.reports import GPU
+from tflgpu_plugin.demo.onnx import OnnxComparison
+from tflgpu_plugin.reports import GPU, Report
 
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import AdapterInfo
@@ -41,39 +44,53 @@ class Request:
 @dataclass(frozen=True)
 class Result:
     """The outcome: who ran, how it compares, and the best classes where labels were given or the
-    model is ours.
+    model is ours. `onnx` is the same network in ONNX Runtime; where it is None, `onnx_missing` says
+    why, but for models that are not ours.
     """
 
     title: str
     host: Host
     comparison: Comparison
     classes: list[tuple[str, float]]
+    onnx: OnnxComparison | None = None
+    onnx_missing: str | None = None
 
     @property
     def ok(self) -> bool:
+        return self.tflite_ok and (self.onnx is None or self.onnx.ok)
+
+    @property
+    def tflite_ok(self) -> bool:
         return self.comparison.ok and self.comparison.report.count(GPU) > 0
 
     def lines(self) -> list[str]:
         """The summary for a reader."""
         comparison, report = self.comparison, self.comparison.report
         adapter = f"{report.adapter.name}, {report.adapter.backend}" if report.adapter else "none"
-        bad = [a.name for a in comparison.agreements if not a.ok]
-        on_gpu = report.count(GPU)
-        text = [
+        return [
             f"adapter   {adapter}",
-            f"nodes     {on_gpu} of {len(report.nodes)} on the GPU, islands: {len(report.islands)}",
-            f"latency   CPU (XNNPACK, 2 threads) {comparison.cpu_ms:.1f} ms, "
-            f"GPU {comparison.gpu_ms:.1f} ms (medians)",
+            *_numbers(report, "XNNPACK, 2 threads", comparison.cpu_ms, comparison.gpu_ms),
+            _verdict(comparison.agreements, report),
         ]
-        if bad:
-            text.append(
-                f"DISAGREES in {len(bad)} of {len(comparison.agreements)}: {', '.join(bad)}"
-            )
-        elif not on_gpu:
-            text.append("Nothing ran on the GPU; `tflgpu check MODEL` says why.")
-        else:
-            text.append(f"All {len(comparison.agreements)} tensors agree.")
-        return text
+
+    def onnx_lines(self) -> list[str]:
+        """The summary of the other door; one line when onnxruntime is not there."""
+        if self.onnx is None:
+            return [f"ONNX Runtime is left out: {self.onnx_missing}"] if self.onnx_missing else []
+        report = self.onnx.report
+        same, there, here = self.shared_kernels()
+        return [
+            *_numbers(report, "2 threads", self.onnx.cpu_ms, self.onnx.gpu_ms),
+            f"kernels   {there} through TFLite, {here} through ONNX Runtime, {len(same)} the same "
+            f"WGSL: {', '.join(name.rpartition('-')[0] for name in same)}",
+            _verdict(self.onnx.agreements, report),
+        ]
+
+    def shared_kernels(self) -> tuple[list[str], int, int]:
+        """Pipelines that both doors use, and how many each uses."""
+        tflite = _kernels(self.comparison.report)
+        here = _kernels(self.onnx.report) if self.onnx else []
+        return [name for name in tflite if name in here], len(tflite), len(here)
 
     def as_json(self) -> dict[str, Any]:
         comparison, report = self.comparison, self.comparison.report
@@ -81,16 +98,7 @@ class Result:
             "model": self.title,
             "host": f"{self.host.name} {self.host.version}",
             "agrees": self.ok,
-            "tensors": [
-                {
-                    "name": a.name,
-                    "difference": a.difference,
-                    "magnitude": a.magnitude,
-                    "allowed": a.allowed,
-                    "ok": a.ok,
-                }
-                for a in comparison.agreements
-            ],
+            "tensors": _tensors(comparison.agreements),
             "adapter": asdict(report.adapter) if report.adapter else None,
             "nodes": len(report.nodes),
             "nodes_on_gpu": report.count(GPU),
@@ -98,7 +106,61 @@ class Result:
             "cpu_ms": comparison.cpu_ms,
             "gpu_ms": comparison.gpu_ms,
             "classes": [{"label": label, "score": score} for label, score in self.classes],
+            "kernels": _kernels(report),
+            "onnxruntime": self._onnx_json(),
         }
+
+    def _onnx_json(self) -> dict[str, Any] | None:
+        if self.onnx is None:
+            return {"missing": self.onnx_missing} if self.onnx_missing else None
+        report = self.onnx.report
+        return {
+            "host": f"onnxruntime {self.onnx.version}",
+            "agrees": self.onnx.ok,
+            "tensors": _tensors(self.onnx.agreements),
+            "nodes": len(report.nodes),
+            "nodes_on_gpu": report.count(GPU),
+            "islands": len(report.islands),
+            "cpu_ms": self.onnx.cpu_ms,
+            "gpu_ms": self.onnx.gpu_ms,
+            "kernels": _kernels(report),
+            "shared_kernels": self.shared_kernels()[0],
+        }
+
+
+def _tensors(agreements: Sequence[Agreement]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": a.name,
+            "difference": a.difference,
+            "magnitude": a.magnitude,
+            "allowed": a.allowed,
+            "ok": a.ok,
+        }
+        for a in agreements
+    ]
+
+
+def _kernels(report: Report) -> list[str]:
+    """The pipelines of all islands."""
+    return list(dict.fromkeys(name for island in report.islands for name in island.kernels))
+
+
+def _numbers(report: Report, cpu: str, cpu_ms: float, gpu_ms: float) -> list[str]:
+    on_gpu = report.count(GPU)
+    return [
+        f"nodes     {on_gpu} of {len(report.nodes)} on the GPU, islands: {len(report.islands)}",
+        f"latency   CPU ({cpu}) {cpu_ms:.1f} ms, GPU {gpu_ms:.1f} ms (medians)",
+    ]
+
+
+def _verdict(agreements: Sequence[Agreement], report: Report) -> str:
+    bad = [a.name for a in agreements if not a.ok]
+    if bad:
+        return f"DISAGREES in {len(bad)} of {len(agreements)}: {', '.join(bad)}"
+    if not report.count(GPU):
+        return "Nothing ran on the GPU; `tflgpu check MODEL` says why."
+    return f"All {len(agreements)} tensors agree."
 
 
 def adapter(wanted: str | None = None) -> AdapterInfo:
@@ -126,7 +188,16 @@ def run(request: Request) -> Result:
         values = _values(host, model, request)
     comparison = compare(host, model, values, options, request.runs, probes)
     classes = inputs.top(comparison.outputs[0], names) if names or request.model is None else []
-    return Result(title, host, comparison, classes)
+    result = Result(title, host, comparison, classes)
+    return result if request.model else _with_onnx(result, options, request.runs)
+
+
+def _with_onnx(result: Result, options: dict[str, str], runs: int) -> Result:
+    missing = onnx.missing()
+    if missing:
+        return replace(result, onnx_missing=missing)
+    model = onnx.to_onnx(network.build())
+    return replace(result, onnx=onnx.compare(model, network.picture(), options, runs))
 
 
 def _values(host: Host, model: bytes, request: Request) -> list[Any]:

@@ -48,7 +48,10 @@ def missing() -> str | None:
 def to_onnx(network: Network) -> bytes:
     """The ONNX file: 58 nodes, input [1, 3, 224, 224], outputs `logits` and `probabilities`."""
     model, size, x = Model(), SIZE, "image"
-    limits = [model.constant("low", np.float32(0)), model.constant("high", np.float32(6))]
+    limits = [
+        model.constant("low", np.zeros((), np.float32)),
+        model.constant("high", np.full((), 6, np.float32)),
+    ]
     for layer in network.layers:
         if layer.name == "logits":
             x, size = model.node("GlobalAveragePool", [x], "pool"), 1
@@ -96,9 +99,7 @@ def compare(
     return OnnxComparison(str(onnxruntime.__version__), agreements, _report(gpu), *times)
 
 
-def _session(
-    model: bytes, options: Mapping[str, str] | None = None, optimized: bool = True
-) -> Any:
+def _session(model: bytes, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
     """A session on the CPU provider, or with options on ours."""
     import onnxruntime as ort
 

@@ -7,7 +7,7 @@ length and that many bytes. Numbers of fields are those of ONNX's public schema 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ class Model:
         return output
 
     def serialize(
-        self, inputs: dict[str, Sequence[int]], outputs: dict[str, Sequence[int]], name: str
+        self, inputs: Mapping[str, Sequence[int]], outputs: Mapping[str, Sequence[int]], name: str
     ) -> bytes:
         """The finished file; `inputs` and `outputs` are shapes by name."""
         graph = b"".join(_bytes(1, node) for node in self.nodes) + _text(2, name)

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 
 import jinja2
 import numpy as np
@@ -170,7 +171,8 @@ class _CompiledTemplates(jinja2.FileSystemBytecodeCache):
 def _compiled_templates() -> jinja2.BytecodeCache | None:
     """Templates compiled by an earlier process: they are half of the time to plan a network."""
     folder = folders.cache("templates")
-    return _CompiledTemplates(str(folder), "%s.cache") if folder else None
+    written_by = f"jinja{version('jinja2')}"  # another compiler's code must not be loaded
+    return _CompiledTemplates(str(folder), f"%s-{written_by}.cache") if folder else None
 
 
 Parameters = Mapping[str, int | float | np.int32]
