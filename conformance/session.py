@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from dataclasses import replace
@@ -25,6 +26,8 @@ class Session:
         self.seconds: dict[str, float] = {}
         self.start = time.monotonic()
         self.stale: list[expect.Entry] = []
+        if folder := config.getoption("--report"):  # models of an earlier run's failures
+            shutil.rmtree(Path(str(folder)) / "models", ignore_errors=True)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
