@@ -220,3 +220,12 @@ def test_the_interface_exports_what_it_promises() -> None:
     assert time.perf_counter() - start < 30
     with pytest.raises(AttributeError):
         providers.nonsense  # noqa: B018
+
+
+def test_last_report_is_the_newest_of_all_doors() -> None:
+    from tflgpu_plugin import reports
+
+    made = [reports.Report(None, (), ()), reports.Report(None, (), ())]
+    for one in made:
+        reports.remember(lambda one=one: one)
+        assert tflgpu_plugin.last_report() is one

@@ -7,7 +7,9 @@ Counters come from native code, so that "ran on the GPU" means that it did.
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 GPU, CPU, REVERTED = "gpu", "cpu", "reverted"
@@ -127,3 +129,17 @@ def _island_line(island: IslandReport) -> str:
         f"{island.weight_bytes:,} bytes of weights, {island.pool_bytes:,} of tensors, "
         f"{island.uploaded_bytes:,} sent, {island.downloaded_bytes:,} fetched{state}"
     )
+
+
+_thread = threading.local()
+
+
+def remember(source: Callable[[], Report]) -> None:
+    """`source` makes the report of what this thread handed over last, through whichever door."""
+    _thread.newest = source
+
+
+def newest() -> Report | None:
+    """The report of what this thread handed over last, as of now; None when there is nothing."""
+    source: Callable[[], Report] | None = getattr(_thread, "newest", None)
+    return source() if source else None

@@ -58,12 +58,3 @@ def report(target: Any) -> Any:
     from . import records
 
     return records.report(target)
-
-
-def last_report() -> Any:
-    """The newest Report of this thread, None when no session was made on it."""
-    if f"{__name__}.records" not in sys.modules:
-        return None
-    from . import records
-
-    return records.last_report()

@@ -8,7 +8,6 @@ memory and keeps the plain numbers for the report.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,12 +16,20 @@ from tflgpu_plugin import native
 from tflgpu_plugin.engine import Island
 from tflgpu_plugin.graph import Shape
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.reports import GPU, REVERTED, AdapterReport, IslandReport, NodeReport, Report
+from tflgpu_plugin.reports import (
+    GPU,
+    REVERTED,
+    AdapterReport,
+    IslandReport,
+    NodeReport,
+    Report,
+    remember,
+)
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 from .snapshot import Snapshot
 
-KEPT = 64  # sessions that have ended, for `last_report`
+KEPT = 64  # sessions that have ended, for their reports
 
 
 @dataclass(repr=False)
@@ -152,7 +159,6 @@ def _with_state(node: NodeReport, graph: int, gone: set[int]) -> NodeReport:
 _sessions: dict[int, Session] = {}
 _islands: dict[int, Placed] = {}
 _numbers = itertools.count(1)
-_thread = threading.local()
 
 
 def register(options: Options, adapter: AdapterInfo) -> Session:
@@ -160,7 +166,7 @@ def register(options: Options, adapter: AdapterInfo) -> Session:
     sweep()
     made = Session(next(_numbers), options, adapter)
     _sessions[made.number] = made
-    _thread.newest = made
+    remember(made.report)
     return made
 
 
@@ -205,10 +211,3 @@ def report(target: Any) -> Report | None:
     """The report of an InferenceSession; None when it is not one of ours."""
     found = identify(target) if hasattr(target, "set_ep_dynamic_options") else None
     return found.report() if found else None
-
-
-def last_report() -> Report | None:
-    """The report of the session that this thread made last; None when there was none."""
-    sweep()
-    newest: Session | None = getattr(_thread, "newest", None)
-    return newest.report() if newest else None

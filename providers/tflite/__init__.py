@@ -59,10 +59,3 @@ def report(target: Any) -> Any:
     from . import records
 
     return records.report(target)
-
-
-def last_report() -> Any:
-    """The newest Report of this thread, None when nothing was handed over on it."""
-    from . import records
-
-    return records.last_report()

@@ -18,7 +18,15 @@ from tflgpu_plugin import native
 from tflgpu_plugin.engine import BuildError, Instance, Island
 from tflgpu_plugin.graph import Graph, Shape
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.reports import GPU, REVERTED, AdapterReport, IslandReport, NodeReport, Report
+from tflgpu_plugin.reports import (
+    GPU,
+    REVERTED,
+    AdapterReport,
+    IslandReport,
+    NodeReport,
+    Report,
+    remember,
+)
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 RECENT = 8  # plans that native code keeps for a kernel
@@ -177,7 +185,6 @@ def _with_state(node: NodeReport, graph: int, gone: set[int]) -> NodeReport:
 _delegates: dict[int, Delegate] = {}
 _kernels: dict[int, Placed] = {}
 _numbers = itertools.count(1)
-_thread = threading.local()
 _made: dict[int, int] = {}  # each thread's newest; native code knows it only after `create`
 
 
@@ -193,7 +200,7 @@ def register(options: Options, adapter: AdapterInfo) -> Delegate:
 def delegate(number: int) -> Delegate:
     """The delegate that `register` numbered so; marks it as this thread's newest."""
     found = _delegates[number]
-    _thread.newest = found
+    remember(found.report)
     return found
 
 
@@ -227,10 +234,3 @@ def report(target: Any) -> Report | None:
     sweep()
     found = _delegates.get(number)
     return found.report() if found else None
-
-
-def last_report() -> Report | None:
-    """The report of the delegate that this thread used last; None when there was none."""
-    sweep()
-    newest: Delegate | None = getattr(_thread, "newest", None)
-    return newest.report() if newest else None
