@@ -40,13 +40,7 @@ class Book:
         A refusal that the case asks for passes. One that `expect/` lists is an expected failure;
         any other is a failure. The `model` of a failure is saved, `again` reproduces it.
         """
-        listed = None
-        if record.outcome == REFUSED and not record.expected_refusal:
-            listed = expect.refusal(self.entries, record)
-            if listed is None:
-                record = replace(record, outcome=FAIL, text=f"refused: {record.text}")
-            else:
-                record = replace(record, expected_refusal=True)
+        record, listed = self.judge(record)
         suffix = ".onnx" if record.host.startswith("onnxruntime") else ".tflite"
         if record.outcome == FAIL and model is not None:
             record = replace(record, model=str(self._save(record, model, suffix)))
@@ -58,6 +52,16 @@ class Book:
         if record.outcome == NOT_CONVERTIBLE:
             pytest.skip(record.text)
         assert record.outcome in (PASS, REFUSED)
+
+    def judge(self, record: Record) -> tuple[Record, expect.Entry | None]:
+        """The record with its refusal judged, and the entry of `expect/` that lists it: what no
+        entry lists and no case asks for is a failure."""
+        if record.outcome != REFUSED or record.expected_refusal:
+            return record, None
+        listed = expect.refusal(self.entries, record)
+        if listed is None:
+            return replace(record, outcome=FAIL, text=f"refused: {record.text}"), None
+        return replace(record, expected_refusal=True), listed
 
     def add(self, record: Record) -> None:
         """Only record."""

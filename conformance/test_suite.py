@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import check, host, random_graphs, tolerance
+from conformance import check, host, onnx_host, random_graphs, tolerance
 from conformance.book import Book
 from conformance.record import FAIL, PASS, Record
 from conformance.sabotage import DEFECTS, PAD_LANES, hunt, injected
@@ -58,3 +58,18 @@ def test_lanes_beyond_the_last_channel(host_name: str, options: Mapping[str, Any
             if not float(np.abs(a - b).max(initial=0.0)) <= limit:
                 return
     pytest.fail("no random graph notices pad lanes that are not zero")
+
+
+@pytest.mark.onnxruntime
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("test_add", "UNCLAIMED"), ("test_add_uint8", "CPU PASS")]
+)
+def test_a_refusal_inside_the_row_is_seen(
+    name: str, verdict: str, options: Mapping[str, Any]
+) -> None:
+    """A node test that our provider is told to leave out; uint8 is beyond the row of Add."""
+    node_tests = pytest.importorskip("conformance.onnx_node_tests")
+    onnx_host.device(options.get("adapter"))
+    case = next(case for case in node_tests.cases(name) if case.name == name)
+    found = node_tests.run_case(node_tests.load(case), **options, exclude="Add")
+    assert found.verdict == verdict, found.reason

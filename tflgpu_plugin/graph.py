@@ -44,7 +44,8 @@ class Form:
 
     `versions` is what our kernels honestly support; `documented` maps an edition of the GPU
     delegate documentation ("2019", "current", "quantized") to the range that edition lists.
-    `attributes` reads the host's parameters.
+    `attributes` reads the host's parameters. `constants` names the inputs, by position, whose
+    values must be known before a run; `outputs` is how many outputs are supported.
     """
 
     host_op: str
@@ -52,6 +53,8 @@ class Form:
     versions: tuple[int, int]
     documented: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     attributes: Callable[..., dict[str, Any]] | None = None
+    constants: Mapping[int, str] = field(default_factory=dict)
+    outputs: int | None = None
 
 
 @dataclass(frozen=True)

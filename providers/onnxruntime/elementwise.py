@@ -55,8 +55,11 @@ def clip(e: Expansion) -> int:
     """Clip; the usual bounds are ops of their own."""
     if e.version < 11:
         low, high = e.number("min", -inf), e.number("max", inf)
+    elif any(e.has(k) and e.constant(e.x(k)) is None for k in (1, 2)):
+        y = e.add("maximum", e.x(), e.x(1)) if e.has(1) else e.x()
+        return e.add("minimum", y, e.x(2)) if e.has(2) else y
     else:
-        bounds = (e.optional(1, "The lower bound"), e.optional(2, "The upper bound"))
+        bounds = (e.constant(e.x(k)) if e.has(k) else None for k in (1, 2))
         low, high = (
             default if bound is None or not bound.size else float(bound.reshape(-1)[0])
             for bound, default in zip(bounds, (-inf, inf), strict=True)
@@ -95,7 +98,7 @@ def reduction(op: str, axes_are_input_since: int = 18) -> Row:
         x, given = e.x(), e.integers("axes")
         rank = e.rank(x)
         if e.version >= axes_are_input_since:
-            value = e.optional(1, "axes")
+            value = e.optional(1)
             given = None if value is None else tuple(int(axis) for axis in value.reshape(-1))
         if not given and e.integer("noop_with_empty_axes"):
             return x

@@ -12,7 +12,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.capability import TYPE_NAMES
-from tflgpu_plugin.graph import Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.graph import Array, Form, Graph, Node, Shape, Tensor
 from tflgpu_plugin.target import Target
 
 from .snapshot import HostNode
@@ -55,11 +55,12 @@ class Tensors:
 
 @dataclass
 class Expansion:
-    """One ONNX node. `inputs` are tensor ids (None: absent). Rows call `add` and return the ids of
-    the node's outputs; every shape is worked out on the way.
+    """One ONNX node and its row of the table. `inputs` are tensor ids (None: absent). Rows call
+    `add` and return the ids of the node's outputs; every shape is worked out on the way.
     """
 
     host: HostNode
+    form: Form
     tensors: Tensors
     inputs: Sequence[int | None]
     nodes: list[Node] = field(default_factory=list)
@@ -94,16 +95,17 @@ class Expansion:
         """The value of a tensor, when it is known before the model runs."""
         return self.tensors.table[tensor].data
 
-    def value(self, position: int, what: str) -> Array:
-        """The value of an input that must be known before the model runs."""
-        found = self.constant(self.x(position))
+    def value(self, position: int) -> Array:
+        """The value of an input that must be known before the model runs: one that the row's
+        `constants` name."""
+        what, found = self.form.constants[position], self.constant(self.x(position))
         if found is None:
-            raise Unreadable(f"{what} of {self.host.title} must be a constant of the model.")
+            raise Unreadable(f"The {what} of {self.host.title} must be a constant of the model.")
         return found
 
-    def optional(self, position: int, what: str) -> Array | None:
+    def optional(self, position: int) -> Array | None:
         """Like `value`, None when the input is absent."""
-        return self.value(position, what) if self.has(position) else None
+        return self.value(position) if self.has(position) else None
 
     def integer(self, name: str, default: int = 0) -> int:
         return int(self.host.attributes.get(name, default))

@@ -140,6 +140,12 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(quotient, a.dtype)
 
 
+def _remainder(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    """With the sign of the divisor, or with fmod that of the dividend (Mod-13)."""
+    function = np.fmod if attributes.get("fmod", 0) else np.mod
+    return np.asarray(function(_need(inputs[0]), _need(inputs[1])))
+
+
 def _constant_of_shape(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
     shape = tuple(int(extent) for extent in _need(inputs[0]).reshape(-1))
     if np.prod(shape, dtype=np.float64) > LARGEST:
@@ -207,5 +213,7 @@ _TABLE: dict[str, Callable[[Inputs, Attributes, int], Array | list[Array] | None
     "Slice": _slice, "Cast": _cast, "Reshape": _reshape, "ConstantOfShape": _constant_of_shape,
     "Range": _range, "Split": _split, "Transpose": _transpose, "Expand": _expand,
     "Where": _where, "ReduceProd": _reduced(np.prod), "ReduceSum": _reduced(np.sum),
-    "ReduceMax": _reduced(np.max), "ReduceMin": _reduced(np.min),
+    "ReduceMax": _reduced(np.max), "ReduceMin": _reduced(np.min), "Mod": _remainder,
+    "Xor": _binary(np.logical_xor),
+    "LessOrEqual": _binary(np.less_equal), "GreaterOrEqual": _binary(np.greater_equal),
 }  # fmt: skip

@@ -78,16 +78,24 @@ def _vector_product(e: Expansion, a: int, b: int) -> int:
 def batch_norm(e: Expansion) -> int:
     """Inference: x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s."""
     x = e.x()
-    if e.integer("training_mode") or any(e.wants(k) for k in range(1, len(e.host.outputs))):
+    if e.integer("training_mode"):
         raise Unreadable("BatchNormalization in training mode is not supported.")
-    scale, bias, mean, variance = (
-        e.value(k, name).astype(np.float64)
-        for k, name in enumerate(("The scale", "The bias", "The mean", "The variance"), 1)
-    )
-    factor = scale / np.sqrt(variance + e.number("epsilon", 1e-5))
     shape = (-1, *(1,) * (e.rank(x) - 2))
+    known = [e.constant(e.x(k)) for k in range(1, 5)]
+    if any(value is None for value in known):
+        return _open_batch_norm(e, shape)
+    scale, bias, mean, variance = (np.asarray(value, np.float64) for value in known)
+    factor = scale / np.sqrt(variance + e.number("epsilon", 1e-5))
     y = e.add("mul", x, e.const(factor.reshape(shape)))
     return e.add("add", y, e.const((bias - mean * factor).reshape(shape)))
+
+
+def _open_batch_norm(e: Expansion, shape: tuple[int, ...]) -> int:
+    """(x - mean) * s + bias, where a run tells some of them; each has one value per channel."""
+    scale, bias, mean, variance = (e.reshape(e.x(k), shape) for k in range(1, 5))
+    shifted = e.add("add", variance, e.const(e.number("epsilon", 1e-5)))
+    factor = e.add("mul", scale, e.add("rsqrt", shifted))
+    return e.add("add", e.add("mul", e.add("sub", e.x(), mean), factor), bias)
 
 
 def instance_norm(e: Expansion) -> int:
@@ -97,14 +105,22 @@ def instance_norm(e: Expansion) -> int:
     return e.channels_first(y)
 
 
-def layer_norm(e: Expansion) -> int:
-    """Over all axes from `axis` on."""
-    if e.wants(1) or e.wants(2):
-        raise Unreadable("The mean and deviation of a LayerNormalization are not supported.")
-    axis = e.axis(e.integer("axis", -1), e.rank(e.x()))
+def layer_norm(e: Expansion) -> list[int]:
+    """Over all axes from `axis` on; in steps where somebody asks for the mean or the inverse
+    deviation, too."""
+    rank = e.rank(e.x())
+    axis = e.axis(e.integer("axis", -1), rank)
     bias = e.x(2) if e.has(2) else None
     epsilon = e.number("epsilon", 1e-5)
-    return e.add("layer_normalization", e.x(), e.x(1), bias, axis=axis, epsilon=epsilon)
+    if not (e.wants(1) or e.wants(2)):
+        return [e.add("layer_normalization", e.x(), e.x(1), bias, axis=axis, epsilon=epsilon)]
+    axes = e.index(range(axis, rank))
+    mean = e.add("mean", e.x(), axes, keep_dims=True)
+    centred = e.add("sub", e.x(), mean)
+    square = e.add("reduce_mean_square", centred, axes, keep_dims=True)
+    inverse = e.add("rsqrt", e.add("add", square, e.const(epsilon)))
+    y = e.add("mul", e.add("mul", centred, inverse), e.x(1))
+    return [y if bias is None else e.add("add", y, bias), mean, inverse]
 
 
 def group_norm(e: Expansion) -> int:

@@ -19,8 +19,13 @@ from . import matrices, rearranging, resizing, windows
 Row = Callable[[Any], Any]
 
 
-def _row(host_op: str, op: str, versions: tuple[int, int], build: Row) -> Form:
-    return Form(host_op, op, versions, {}, build)
+def _row(
+    host_op: str, op: str, versions: tuple[int, int], build: Row, *, outputs: int | None = None,
+    **constants: int,
+) -> Form:  # fmt: skip
+    """A row; `constants` maps the names of inputs that must be constant to their positions."""
+    names = {position: name.replace("_", " ") for name, position in constants.items()}
+    return Form(host_op, op, versions, {}, build, names, outputs)
 
 
 SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # defaults of Selu-22
@@ -37,7 +42,7 @@ _ROWS: tuple[Form, ...] = (
     _row("Atan", "atan", (7, 22), ew.unary("atan")),
     _row("Atanh", "atanh", (9, 22), ew.unary("atanh")),
     _row("AveragePool", "average_pool_2d", (7, 22), windows.average_pool),
-    _row("BatchNormalization", "mul", (7, 15), matrices.batch_norm),
+    _row("BatchNormalization", "mul", (7, 15), matrices.batch_norm, outputs=1),
     _row("Cast", "reshape", (6, 25), ew.cast),
     _row("Ceil", "ceil", (6, 13), ew.unary("ceil")),
     _row("Celu", "celu", (12, 12), ew.unary("celu", alpha=("alpha", 1.0))),
@@ -50,15 +55,15 @@ _ROWS: tuple[Form, ...] = (
     _row("Crop", "strided_slice", (1, 1), rearranging.crop),
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
     _row("Div", "div", (7, 14), ew.binary("div")),
-    _row("Dropout", "reshape", (7, 22), rearranging.dropout),
+    _row("Dropout", "reshape", (7, 22), rearranging.dropout, outputs=1, ratio=1, training_mode=2),
     _row("Elu", "elu", (6, 22), ew.unary("elu", alpha=("alpha", 1.0))),
     _row("Equal", "equal", (7, 19), ew.relation("equal")),
     _row("Erf", "erf", (9, 13), ew.unary("erf")),
     _row("Exp", "exp", (6, 13), ew.unary("exp")),
-    _row("Expand", "expand", (8, 13), rearranging.expand),
+    _row("Expand", "expand", (8, 13), rearranging.expand, shape=1),
     _row("Flatten", "reshape", (1, 25), rearranging.flatten),
     _row("Floor", "floor", (6, 13), ew.unary("floor")),
-    _row("Gather", "gather", (1, 13), rearranging.gather),
+    _row("Gather", "gather", (1, 13), rearranging.gather, indices=1),
     _row("Gelu", "gelu", (20, 20), ew.gelu),
     _row("Gemm", "fully_connected", (7, 13), matrices.gemm),
     _row("GlobalAveragePool", "mean", (1, 22), ew.pool_all("mean")),
@@ -88,7 +93,7 @@ _ROWS: tuple[Form, ...] = (
     _row("LpPool", "lp_pool", (2, 22), windows.lp_pool),
     _row("MatMul", "matmul", (1, 13), matrices.matmul),
     _row("Max", "maximum", (8, 13), ew.variadic("maximum")),
-    _row("MaxPool", "max_pool_2d", (1, 22), windows.max_pool),
+    _row("MaxPool", "max_pool_2d", (1, 22), windows.max_pool, outputs=1),
     _row("Mean", "add", (8, 13), ew.average),
     _row(
         "MeanVarianceNormalization",
@@ -104,23 +109,27 @@ _ROWS: tuple[Form, ...] = (
     _row("Not", "logical_not", (1, 1), ew.unary("logical_not")),
     _row("Or", "logical_or", (7, 7), ew.binary("logical_or")),
     _row("PRelu", "prelu", (7, 16), ew.prelu),
-    _row("Pad", "pad", (2, 25), rearranging.pad),
+    _row("Pad", "pad", (2, 25), rearranging.pad, pads=1, value=2, axes=3),
     _row("Pow", "pow", (7, 15), ew.power),
     _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm),
     _row("Reciprocal", "reciprocal", (6, 13), ew.unary("reciprocal")),
-    _row("ReduceL1", "reduce_l1", (1, 18), ew.reduction("reduce_l1")),
-    _row("ReduceL2", "reduce_l2", (1, 18), ew.reduction("reduce_l2")),
-    _row("ReduceLogSum", "reduce_log_sum", (1, 18), ew.reduction("reduce_log_sum")),
-    _row("ReduceLogSumExp", "reduce_log_sum_exp", (1, 18), ew.reduction("reduce_log_sum_exp")),
-    _row("ReduceMax", "reduce_max", (1, 20), ew.reduction("reduce_max")),
-    _row("ReduceMean", "mean", (1, 18), ew.reduction("mean")),
-    _row("ReduceMin", "reduce_min", (1, 20), ew.reduction("reduce_min")),
-    _row("ReduceProd", "reduce_prod", (1, 18), ew.reduction("reduce_prod")),
-    _row("ReduceSum", "reduce_sum", (1, 13), ew.reduction("reduce_sum", 13)),
-    _row("ReduceSumSquare", "reduce_sum_square", (1, 18), ew.reduction("reduce_sum_square")),
+    _row("ReduceL1", "reduce_l1", (1, 18), ew.reduction("reduce_l1"), axes=1),
+    _row("ReduceL2", "reduce_l2", (1, 18), ew.reduction("reduce_l2"), axes=1),
+    _row("ReduceLogSum", "reduce_log_sum", (1, 18), ew.reduction("reduce_log_sum"), axes=1),
+    _row(
+        "ReduceLogSumExp", "reduce_log_sum_exp", (1, 18), ew.reduction("reduce_log_sum_exp"), axes=1
+    ),
+    _row("ReduceMax", "reduce_max", (1, 20), ew.reduction("reduce_max"), axes=1),
+    _row("ReduceMean", "mean", (1, 18), ew.reduction("mean"), axes=1),
+    _row("ReduceMin", "reduce_min", (1, 20), ew.reduction("reduce_min"), axes=1),
+    _row("ReduceProd", "reduce_prod", (1, 18), ew.reduction("reduce_prod"), axes=1),
+    _row("ReduceSum", "reduce_sum", (1, 13), ew.reduction("reduce_sum", 13), axes=1),
+    _row(
+        "ReduceSumSquare", "reduce_sum_square", (1, 18), ew.reduction("reduce_sum_square"), axes=1
+    ),
     _row("Relu", "relu", (6, 14), ew.unary("relu")),
-    _row("Reshape", "reshape", (5, 25), rearranging.reshape),
-    _row("Resize", "resize", (10, 19), resizing.either),
+    _row("Reshape", "reshape", (5, 25), rearranging.reshape, shape=1),
+    _row("Resize", "resize", (10, 19), resizing.either, roi_or_scales=1, scales=2, sizes=3),
     _row("Round", "round", (11, 22), ew.unary("round")),
     _row(
         "Selu",
@@ -133,14 +142,14 @@ _ROWS: tuple[Form, ...] = (
     _row("Sign", "sign", (9, 13), ew.unary("sign")),
     _row("Sin", "sin", (7, 22), ew.unary("sin")),
     _row("Sinh", "sinh", (9, 22), ew.unary("sinh")),
-    _row("Slice", "strided_slice", (1, 13), rearranging.slices),
+    _row("Slice", "strided_slice", (1, 13), rearranging.slices, starts=1, ends=2, axes=3, steps=4),
     _row("Softmax", "softmax", (1, 13), ew.softmax("softmax", beta=1.0)),
     _row("Softplus", "softplus", (1, 22), ew.unary("softplus")),
     _row("Softsign", "softsign", (1, 22), ew.unary("softsign")),
     _row("SpaceToDepth", "space_to_depth", (1, 13), rearranging.blocks("space_to_depth")),
-    _row("Split", "strided_slice", (2, 18), rearranging.split),
+    _row("Split", "strided_slice", (2, 18), rearranging.split, split=1),
     _row("Sqrt", "sqrt", (6, 13), ew.unary("sqrt")),
-    _row("Squeeze", "reshape", (1, 25), rearranging.squeeze),
+    _row("Squeeze", "reshape", (1, 25), rearranging.squeeze, axes=1),
     _row("Sub", "sub", (7, 14), ew.binary("sub")),
     _row("Sum", "add", (8, 13), ew.variadic("add")),
     _row("Swish", "swish", (24, 24), ew.unary("swish", alpha=("alpha", 1.0))),
@@ -152,10 +161,10 @@ _ROWS: tuple[Form, ...] = (
         (10, 22),
         ew.unary("thresholded_relu", alpha=("alpha", 1.0)),
     ),
-    _row("Tile", "tile", (6, 13), rearranging.tile),
+    _row("Tile", "tile", (6, 13), rearranging.tile, repeats=1),
     _row("Transpose", "transpose", (1, 25), rearranging.transpose),
-    _row("Unsqueeze", "reshape", (1, 25), rearranging.unsqueeze),
-    _row("Upsample", "resize", (7, 10), resizing.upsample),
+    _row("Unsqueeze", "reshape", (1, 25), rearranging.unsqueeze, axes=1),
+    _row("Upsample", "resize", (7, 10), resizing.upsample, scales=1),
     _row("Where", "where", (9, 16), ew.where),
     _row("Xor", "logical_xor", (7, 7), ew.binary("logical_xor")),
 )

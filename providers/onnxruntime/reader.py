@@ -124,13 +124,15 @@ class _Reader:
             )
         if host.implicit:
             raise Unreadable(f"{host.title} with a body is not supported.")
+        if form.outputs and any(host.outputs[form.outputs :]):
+            raise Unreadable(f"{host.title} is supported with {form.outputs} output at most.")
         if self._dequantized.intersection(host.reads):
             raise Unreadable(
                 "Its input comes from a DequantizeLinear: onnxruntime runs both as one integer "
                 "operator on the CPU."
             )
         assert form.attributes is not None
-        expansion = Expansion(host, self.tensors, inputs)
+        expansion = Expansion(host, form, self.tensors, inputs)
         made: Any = form.attributes(expansion)
         outputs = _fresh(expansion, made if isinstance(made, list) else [made])
         named = [(name, t) for name, t in zip(host.outputs, outputs, strict=False) if name]

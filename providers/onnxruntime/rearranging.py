@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tflgpu_plugin.ops.movement import MAX_AXES
+
 from .expansion import Expansion, Unreadable
 from .folding import bounded
 
@@ -17,16 +19,16 @@ def same(e: Expansion) -> int:
 
 def dropout(e: Expansion) -> int:
     """Inference: the input as it is."""
-    if e.wants(1):
-        raise Unreadable("The mask of a Dropout is not supported.")
-    if e.has(2) and bool(e.value(2, "training_mode").any()):
+    training = e.has(2) and bool(e.value(2).any())
+    ratio = e.optional(1) if training else None
+    if training and (ratio is None or ratio.any()):
         raise Unreadable("Dropout in training mode is not supported.")
     return same(e)
 
 
 def reshape(e: Expansion) -> int:
     """0 keeps an extent unless allowzero is set."""
-    shape, wanted = e.shape(e.x()), [int(n) for n in e.value(1, "The shape").reshape(-1)]
+    shape, wanted = e.shape(e.x()), [int(n) for n in e.value(1).reshape(-1)]
     if not e.integer("allowzero"):
         if any(n == 0 and k >= len(shape) for k, n in enumerate(wanted)):
             raise Unreadable(f"Shape {wanted} keeps an extent that {list(shape)} does not have.")
@@ -46,7 +48,7 @@ def _axes(e: Expansion, since: int) -> tuple[int, ...] | None:
     """Axes as the second input from opset `since` on, before that as an attribute."""
     if e.version < since:
         return e.integers("axes")
-    given = e.optional(1, "axes")
+    given = e.optional(1)
     return None if given is None else tuple(int(axis) for axis in given.reshape(-1))
 
 
@@ -106,8 +108,8 @@ def slices(e: Expansion) -> int:
         starts, ends = e.integers("starts") or (), e.integers("ends") or ()
         axes, steps = e.integers("axes"), None
     else:
-        starts, ends = (_ints(e, k, w) or () for k, w in ((1, "starts"), (2, "ends")))
-        axes, steps = _ints(e, 3, "axes"), _ints(e, 4, "steps")
+        starts, ends = (_ints(e, position) or () for position in (1, 2))
+        axes, steps = _ints(e, 3), _ints(e, 4)
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
@@ -119,8 +121,8 @@ def slices(e: Expansion) -> int:
     return cut(e, x, ranges)
 
 
-def _ints(e: Expansion, position: int, what: str) -> tuple[int, ...] | None:
-    found = e.optional(position, what)
+def _ints(e: Expansion, position: int) -> tuple[int, ...] | None:
+    found = e.optional(position)
     return None if found is None else tuple(int(n) for n in found.reshape(-1))
 
 
@@ -129,7 +131,7 @@ def split(e: Expansion) -> list[int]:
     x, count = e.x(), len(e.host.outputs)
     shape = e.shape(x)
     axis = e.axis(e.integer("axis"), len(shape))
-    sizes = e.integers("split") if e.version < 13 else _ints(e, 1, "split")
+    sizes = e.integers("split") if e.version < 13 else _ints(e, 1)
     if sizes is None:
         part = -(-shape[axis] // count)
         sizes = tuple(max(0, min(part, shape[axis] - k * part)) for k in range(count))
@@ -152,10 +154,10 @@ def pad(e: Expansion) -> int:
     if e.version < 11:
         amounts, value = e.integers("pads") or (), e.number("value", 0.0)
     else:
-        amounts = _ints(e, 1, "pads") or ()
-        given = e.optional(2, "The value")
+        amounts = _ints(e, 1) or ()
+        given = e.optional(2)
         value = 0.0 if given is None or not given.size else float(given.reshape(-1)[0])
-    axes = _ints(e, 3, "axes") if e.version >= 18 else None
+    axes = _ints(e, 3) if e.version >= 18 else None
     axes = tuple(range(rank)) if axes is None else axes
     if len(amounts) != 2 * len(axes):
         raise Unreadable(f"pads must be {2 * len(axes)} numbers.")
@@ -170,18 +172,27 @@ def pad(e: Expansion) -> int:
 
 
 def tile(e: Expansion) -> int:
-    return e.add("tile", e.x(), e.index(e.value(1, "repeats").reshape(-1)))
+    """All axes at once, or one after the other where that would be too many for the op."""
+    x, repeats = e.x(), [int(n) for n in e.value(1).reshape(-1)]
+    repeated = [axis for axis, n in enumerate(repeats) if n > 1]
+    if len(repeated) < 2 or min(repeats) < 1:
+        return e.add("tile", x, e.index(repeats))
+    if 2 * len(repeated) <= MAX_AXES and len(repeats) <= MAX_AXES - len(repeated):
+        return e.add("tile", x, e.index(repeats))
+    for axis in repeated:
+        x = e.add("tile", x, e.index([n if k == axis else 1 for k, n in enumerate(repeats)]))
+    return x
 
 
 def expand(e: Expansion) -> int:
     """Broadcast to a shape, both ways."""
-    return e.add("expand", e.x(), e.index(e.value(1, "The shape").reshape(-1)))
+    return e.add("expand", e.x(), e.index(e.value(1).reshape(-1)))
 
 
 def gather(e: Expansion) -> int:
     """Constant indices along one axis."""
     axis = e.axis(e.integer("axis"), e.rank(e.x()))
-    return e.add("gather", e.x(), e.index(e.value(1, "indices")), axis=axis)
+    return e.add("gather", e.x(), e.index(e.value(1)), axis=axis)
 
 
 def blocks(op: str) -> Callable[[Expansion], int]:

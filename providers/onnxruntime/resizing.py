@@ -41,7 +41,7 @@ def upsample(e: Expansion) -> int:
     where the extent shrinks (onnxruntime's upsamplebase.h, ResizeNearestMode::SIMPLE)."""
     shape = e.shape(e.x())
     attribute = e.host.attributes.get("scales")
-    given = e.value(1, "scales").reshape(-1) if attribute is None else attribute
+    given = e.value(1).reshape(-1) if attribute is None else attribute
     scales = [float(scale) for scale in given]
     if len(scales) != len(shape) or min(scales, default=0) <= 0:
         raise Unreadable(f"{e.host.title} needs a positive scale for each of {len(shape)} axes.")
@@ -60,8 +60,8 @@ def _extents(e: Expansion, axes: Sequence[int]) -> tuple[list[float], list[int]]
     """Scale and output extent of every axis."""
     shape = e.shape(e.x())
     scales, sizes = [1.0] * len(shape), list(shape)
-    given = e.optional(2, "scales") if e.has(2) else None
-    wanted = e.optional(3, "sizes") if e.has(3) else None
+    given = e.optional(2)
+    wanted = e.optional(3)
     if wanted is not None and wanted.size:
         _check_count(axes, wanted.size)
         ratios = [int(n) / shape[axis] for axis, n in zip(axes, wanted.reshape(-1), strict=True)]
@@ -88,7 +88,7 @@ def _check_count(axes: Sequence[int], count: int) -> None:
 def _region(e: Expansion, axes: Sequence[int]) -> list[tuple[float, float]]:
     """(start, end) of every axis."""
     found = [(0.0, 1.0)] * e.rank(e.x())
-    roi = e.value(1, "The region").reshape(-1)
+    roi = e.value(1).reshape(-1)
     if roi.size != 2 * len(axes):
         raise Unreadable(f"A region of {roi.size} numbers does not fit {len(axes)} axes.")
     for k, axis in enumerate(axes):

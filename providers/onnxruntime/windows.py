@@ -183,14 +183,15 @@ def _grouped_weights(e: Expansion, groups: int, rank: int) -> int:
     """[I, O / groups, KH, KW] as [O, KH, KW, I / groups]."""
     if groups == 1:
         return _weights(e, (1, 2, 3, 0), rank)
+    inputs, outputs, *kernel = e.shape(e.x(1))
+    parts = (groups, inputs // groups, outputs, *(kernel if rank == 4 else (1, *kernel)))
+    order = (0, 2, 3, 4, 1)
+    result = (groups * outputs, *parts[3:], parts[1])
     if e.constant(e.x(1)) is None:
-        raise Unreadable("The weights of a transposed convolution with groups must be constant.")
+        return e.reshape(e.transpose(e.reshape(e.x(1), parts), order), result)
 
     def regroup(data: Array) -> Array:
-        inputs, outputs = data.shape[:2]
-        kernel = data.shape[2:] if rank == 4 else (1, *data.shape[2:])
-        parts = data.reshape(groups, inputs // groups, outputs, *kernel)
-        return parts.transpose(0, 2, 3, 4, 1).reshape(-1, *kernel, inputs // groups)
+        return data.reshape(parts).transpose(order).reshape(result)
 
     return e.derived(e.x(1), "groups", groups, make=regroup)
 
@@ -245,8 +246,6 @@ def average_pool(e: Expansion) -> int:
 
 def max_pool(e: Expansion) -> int:
     """Max pooling, without the positions."""
-    if e.wants(1):
-        raise Unreadable("The positions of a MaxPool are not supported.")
     return _pool(e, "max_pool_2d")
 
 

@@ -1,0 +1,151 @@
+"""Whether the table of ONNX operators promises to run a node, judged from the row alone.
+
+The suite asks this of every node test that was refused: inside its row a refusal is a failure. The
+judgement shares nothing with the plugin but the rows that `tflgpu ops` shows; types and shapes come
+from onnx's own inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, defs, helper, numpy_helper
+from tflgpu_plugin.providers.onnxruntime.ops import FORMS
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.graph import Form
+
+NAMES: dict[int, str] = {TensorProto.FLOAT: "f32", TensorProto.BOOL: "bool"}
+DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One node that has a row. `outside` says which of the row's limits it is beyond; empty: the
+    row promises to run it."""
+
+    op: str
+    outside: str
+
+
+def judge(model: Any) -> list[Judgement]:
+    """Every node of the model (an onnx ModelProto) whose operator has a row."""
+    facts = _Facts.of(model)
+    found = []
+    for node in facts.graph.node:
+        if node.domain in DOMAINS and node.op_type in FORMS:
+            found.append(Judgement(node.op_type, facts.outside(node, FORMS[node.op_type])))
+    return found
+
+
+def open_constants(model: Any) -> dict[str, str]:
+    """Inputs of the model that rows want to be constants, with the names of their roles."""
+    given = {value.name for value in model.graph.input}
+    given -= {value.name for value in model.graph.initializer}
+    found: dict[str, str] = {}
+    for node in model.graph.node:
+        form = FORMS.get(node.op_type) if node.domain in DOMAINS else None
+        for position, role in (form.constants if form else {}).items():
+            if position < len(node.input) and node.input[position] in given:
+                found[node.input[position]] = role
+    return found
+
+
+def with_constants(model: Any, values: Mapping[str, np.ndarray[Any, Any]]) -> Any:
+    """The model with these of its inputs made constants."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    kept = [value for value in made.graph.input if value.name not in values]
+    del made.graph.input[:]
+    made.graph.input.extend(kept)
+    for name, value in values.items():
+        made.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    return made
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of a model's values without running it. `known` follow from constants and
+    shapes."""
+
+    graph: Any
+    opsets: Mapping[str, int]
+    types: Mapping[str, int]
+    shapes: Mapping[str, tuple[int, ...] | None]
+    known: frozenset[str]
+
+    @classmethod
+    def of(cls, model: Any) -> _Facts:
+        try:
+            graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        except Exception:  # node tests of errors: what is declared has to do
+            graph = model.graph
+        types: dict[str, int] = {}
+        shapes: dict[str, tuple[int, ...] | None] = {}
+        for info in (*graph.input, *graph.output, *graph.value_info):
+            tensor = info.type.tensor_type
+            types[info.name] = tensor.elem_type  # 0 for what is no tensor
+            shapes[info.name] = _shape(tensor)
+        for value in graph.initializer:
+            types[value.name], shapes[value.name] = value.data_type, tuple(value.dims)
+        opsets = {o.domain: o.version for o in model.opset_import}
+        return cls(graph, opsets, types, shapes, frozenset(_known(graph)))
+
+    def outside(self, node: Any, form: Form) -> str:
+        """Which limit of its row the node is beyond."""
+        since = self._since(node)
+        if not form.versions[0] <= since <= form.versions[1]:
+            return f"version {since}, the row has {form.versions[0]} to {form.versions[1]}"
+        if set(node.output) <= self.known:
+            return "what follows from shapes and constants is left to the host"
+        for position, role in form.constants.items():
+            name = node.input[position] if position < len(node.input) else ""
+            if name and name not in self.known:
+                return f"the row asks for a constant {role}"
+        if form.outputs is not None and any(node.output[form.outputs :]):
+            return f"{len(node.output)} outputs, the row has {form.outputs}"
+        names = [n for k, n in enumerate(node.input) if n and k not in form.constants]
+        return next(filter(None, map(self._value(form), [*names, *filter(None, node.output)])), "")
+
+    def _since(self, node: Any) -> int:
+        opset = self.opsets.get(node.domain, self.opsets.get("", self.opsets.get("ai.onnx", 1)))
+        return int(defs.get_schema(node.op_type, opset, node.domain).since_version)
+
+    def _value(self, form: Form) -> Any:
+        op = ops.table()[form.op]
+
+        def outside(name: str) -> str:
+            kind = self.types.get(name, 0)
+            if NAMES.get(kind) not in op.types:
+                word = helper.tensor_dtype_to_string(kind) if kind else "no tensor"
+                return f"{word.removeprefix('TensorProto.')}, the row has {', '.join(op.types)}"
+            shape = self.shapes.get(name)
+            if shape is None:
+                return "a shape that only a run tells"
+            if len(shape) > op.max_rank:
+                return f"rank {len(shape)}, the row has up to {op.max_rank}"
+            return "no elements" if 0 in shape else ""
+
+        return outside
+
+
+def _shape(tensor: Any) -> tuple[int, ...] | None:
+    """The shape of a type, None where an extent is open."""
+    if not tensor.HasField("shape"):
+        return None
+    extents = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
+    return None if -1 in extents else tuple(extents)
+
+
+def _known(graph: Any) -> set[str]:
+    """Names of values that follow from constants and shapes alone."""
+    known = {value.name for value in graph.initializer}
+    for node in graph.node:
+        inputs = {name for name in node.input if name}
+        if node.op_type in ("Constant", "Shape", "Size") or (inputs and inputs <= known):
+            known |= set(node.output)
+    return known
