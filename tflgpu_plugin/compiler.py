@@ -192,7 +192,7 @@ class _Assembly:
                 if number < 0 or end + size > limit:
                     number, end = self._buffer("weights", 0), 0
                 self.weights[source.key] = Weight(
-                    source.key, number, end, size, source.pack, source.data
+                    _plain(source.key), number, end, size, source.pack, source.data
                 )
                 end += size
                 self.buffers[number] = Buffer("weights", end)
@@ -241,6 +241,11 @@ class _Assembly:
         return Port(
             tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes
         )
+
+
+def _plain(key: tuple[object, ...]) -> tuple[object, ...]:
+    """A key as numbers and texts, which a plan is made of."""
+    return tuple(part if isinstance(part, (int, str)) else repr(part) for part in key)
 
 
 class _Sizes(dict[int, int]):

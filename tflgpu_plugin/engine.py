@@ -11,13 +11,16 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tflgpu_plugin import capability, compiler, native, partition, tuning
+from tflgpu_plugin import cache as plans
+from tflgpu_plugin import capability, compiler, fingerprint, native, partition, tuning
+from tflgpu_plugin.cache import Cache, Entry
 from tflgpu_plugin.graph import Array, Graph, Shape
 from tflgpu_plugin.lowering import Refused
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.dequantize import folded, widen
+from tflgpu_plugin.plan import Plan
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
@@ -52,13 +55,15 @@ class Island:
     graph: Graph
     device: Device = field(repr=False)
     tuned: bool = False  # with settings measured on the device
+    cache: Cache | None = field(default=None, repr=False)
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
     number: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.number = next(_numbers)
-        self.target = tuning.best(self.graph, self.device) if self.tuned else self.device.target
+        self.target = self.device.target
+        self._known = fingerprint.constants(self.graph) if self.cache else {}
         self.instance = self._build(self.graph, None)
 
     def rebuild(self, shapes: Sequence[Shape]) -> Instance:
@@ -102,14 +107,40 @@ class Island:
             ) from error
 
     def _planned(self, graph: Graph, sibling: Program | None) -> Instance:
-        device = self.device
+        """From the cache, or planned now and put there."""
+        entry = self.cache.entry(graph, self.target, self._known) if self.cache else None
+        if entry and (kept := self._kept(entry, graph, sibling)):
+            return kept
+        if self.tuned and sibling is None:
+            self.target = tuning.best(graph, self.device)
         try:
             plan = compiler.compile(graph, self.target)
         except Refused as refused:
             raise BuildError((refused.node,), refused.sentence) from refused
+        instance = self._built(plan, sibling)
+        if entry:
+            entry.store(plan, self.target.tuning, not _adopts(plan, sibling))
+        return instance
+
+    def _kept(self, entry: Entry, graph: Graph, sibling: Program | None) -> Instance | None:
+        """An instance of what the cache holds for this graph, None when that cannot be used."""
+        found = entry.load(graph)
+        if found is None or not (found.weights or _adopts(found.plan, sibling)):
+            return None
+        try:
+            instance = self._built(found.plan, sibling)
+        except BuildError as error:
+            entry.refuse(error.sentence)
+            return None
+        instance.program.forget_constants()  # lets go of the file
+        if sibling is None:
+            self.target = replace(self.target, tuning=found.tuning)
+        return instance
+
+    def _built(self, plan: Plan, sibling: Program | None) -> Instance:
         warm = not os.environ.get("TFLGPU_NO_WARM_UP")
         try:
-            return Instance(shared(plan, device, warm, sibling))
+            return Instance(shared(plan, self.device, warm, sibling))
         except PipelineError as error:
             index = plan.pipelines.index(error.pipeline)
             nodes = {n for d in plan.dispatches if d.pipeline == index for n in d.nodes}
@@ -118,6 +149,11 @@ class Island:
             raise BuildError(
                 self.nodes, f"The device could not build this island: {error}"
             ) from error
+
+
+def _adopts(plan: Plan, sibling: Program | None) -> bool:
+    """The plan's weights are those of the sibling."""
+    return sibling is not None and plan.packings() == sibling.packings is not None
 
 
 @dataclass
@@ -148,6 +184,7 @@ def claim(
     graph = widen(graph, options.quantized)
     device = adapter.open_device(adapter.select(options.adapter))
     refusals = _together(graph, _refusals(graph, options, device))
+    cache = plans.opened(options)
     built: dict[tuple[int, ...], Island] = {}
     while True:
         kept = [node.id for node in graph.nodes if node.id not in refusals]
@@ -155,7 +192,7 @@ def claim(
             (grouping or (lambda ids: partition.islands(graph, set(ids))))(kept) if kept else []
         )
         parts = {tuple(sorted(group)): extraction(graph, set(group)) for group in groups}
-        found = _dropped(graph, parts, options) or _build_all(parts, device, built, options)
+        found = _dropped(graph, parts, options) or _build_all(parts, device, built, options, cache)
         if not found:
             return Claim([built[key] for key in parts], refusals, device.info)
         refusals = _together(graph, refusals | found)
@@ -212,11 +249,12 @@ def _build_all(
     device: Device,
     built: dict[tuple[int, ...], Island],
     options: Options,
+    cache: Cache | None,
 ) -> dict[int, str]:
     for group, part in parts.items():
         if group not in built or built[group].graph.outputs != part.outputs:
             try:
-                built[group] = Island(group, part, device, options.sustained)
+                built[group] = Island(group, part, device, options.sustained, cache)
             except BuildError as error:
                 return dict.fromkeys(_blamed(part, error) or group, error.sentence)
     return {}

@@ -1,4 +1,4 @@
-"""Where things are kept between runs: compiled kernel templates and tuning results."""
+"""Where things are kept between runs: compiled kernel templates, tuning results, plans."""
 
 from __future__ import annotations
 
@@ -19,15 +19,22 @@ def cache(name: str) -> Path | None:
     try:
         folder = (Path(given) if given else Path.home() / ".cache") / "tflgpu-plugin" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        private = _only_ours(folder)
+        private = unsafe(folder) is None
     except (OSError, RuntimeError):  # the latter: this user has no home folder
         return None
     return folder if private and os.access(folder, os.W_OK) else None
 
 
-def _only_ours(folder: Path) -> bool:
-    """Whether nobody but this user may write there (always true where files have no such modes)."""
+def unsafe(place: Path | int) -> str | None:
+    """A sentence that says why others may write to this folder or file (a path, or the number of
+    an open one), None when only this user may (always where files have no such modes). Raises
+    OSError.
+    """
     if not hasattr(os, "getuid"):
-        return True
-    status = folder.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+        return None
+    status = os.stat(place)
+    if status.st_uid != os.getuid():
+        return "It belongs to another user; name one of your own."
+    if status.st_mode & 0o022:
+        return "Others can write to it. Run chmod go-w on it, or name one of your own."
+    return None

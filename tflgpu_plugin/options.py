@@ -167,7 +167,8 @@ TABLE: tuple[Option, ...] = (
            _PRIORITY, documented=True, effective=False),
     Option("experimental_flags",
            "a sum of 1 (quantized models), 2 (OpenCL only), 4 (OpenGL only), 8 (serialization)",
-           "The documented flags. 2 and 4 name backends that this plugin does not have.",
+           "The documented flags. 2 and 4 name backends that this plugin does not have; serialization "
+           "is on wherever serialization_dir is given.",
            _flags, documented=True, effective=False),
     Option("enable_quantized_inference", "True or 1, False or 0",
            "Take quantized models (on unless flag 1 is cleared, which this overrides): computed as "
@@ -177,11 +178,14 @@ TABLE: tuple[Option, ...] = (
            "Delegate only the largest N partitions. Unset means all of them, and 1 with the "
            "documented editions.",
            _partitions, documented=True),
-    Option("serialization_dir", "a directory",
-           "Where compiled models will be kept between processes.",
-           _text, documented=True, effective=False),
-    Option("model_token", "a text", "The model's name inside serialization_dir.",
-           _text, documented=True, effective=False),
+    Option("serialization_dir", "a directory that nobody else can write to",
+           "Keep plans, generated kernels, tuning results and packed weights there, so that the "
+           "next process need not make them. It is made when it is absent; no flag is needed.",
+           _text, documented=True),
+    Option("model_token", "a text",
+           "The model's name inside serialization_dir. Models that share one are told apart by "
+           "their content, but overwrite each other where they differ in weights alone.",
+           _text, documented=True),
     Option("adapter",
            "a part of an adapter's name, vendor or backend, or its index in `tflgpu info`",
            "Which adapter to use.", _text),

@@ -13,6 +13,8 @@ import numpy as np
 
 from tflgpu_plugin.graph import Array, Shape
 
+Digest = bytes  # a name that no field hides
+
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -40,18 +42,38 @@ class Buffer:
     bytes: int
 
 
+def forgotten() -> Array:
+    """The `pack` of a weight whose values are not at hand."""
+    raise ValueError("The values of this program's constants are not kept.")
+
+
 @dataclass(frozen=True)
 class Weight:
-    """A constant in device layout: `pack` makes its bytes from `data`, and they go to `buffer` at
-    `offset` (bytes).
+    """A constant in device layout: `pack` makes its float32 values from `data`, or tells its bytes
+    (uint8) as they are; they go to `buffer` at `offset` (bytes). `digest` is that of `data`, where
+    it is known without it.
     """
 
     key: tuple[object, ...]
     buffer: int
     offset: int
     bytes: int
-    pack: Callable[[], Array] = field(compare=False, repr=False)
+    pack: Callable[[], Array] = field(default=forgotten, compare=False, repr=False)
     data: Array | None = field(default=None, compare=False, repr=False)
+    digest: Digest | None = field(default=None, compare=False, repr=False)
+
+    def image(self) -> Array:
+        """The bytes for the device (uint8, one-dimensional). Raises ValueError when `pack` gives
+        another number of them.
+        """
+        packed = self.pack()
+        if packed.dtype != np.uint8:
+            packed = np.ascontiguousarray(packed, np.float32)
+        if packed.nbytes != self.bytes:
+            raise ValueError(
+                f"constant {self.key} packs to {packed.nbytes} bytes, not {self.bytes}"
+            )
+        return packed.reshape(-1).view(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -120,10 +142,11 @@ class Plan:
     @cached_property
     def digests(self) -> tuple[bytes | None, ...]:
         """Of the value of each weight; None where it is not known."""
-        values = (weight.data for weight in self.weights)
         return tuple(
-            None if data is None else sha256(np.ascontiguousarray(data).data).digest()
-            for data in values
+            weight.digest
+            if weight.digest is not None or weight.data is None
+            else sha256(np.ascontiguousarray(weight.data).data).digest()
+            for weight in self.weights
         )
 
     def packings(self) -> list[tuple[object, ...]] | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import engine, messages, native
+from tflgpu_plugin import cache, engine, messages, native
 from tflgpu_plugin.engine import BuildError, Instance, Island
 from tflgpu_plugin.graph import Graph, Shape
 from tflgpu_plugin.options import OptionError, parse
@@ -109,6 +109,7 @@ def create(given: Mapping[str, str], chosen: Sequence[int]) -> int:
     counts, unless an option names one). Raises OptionError or NoAdapter with a sentence.
     """
     options = parse(given)
+    cache.opened(options)  # a folder that is not safe is told now
     if options.adapter is None and chosen:
         options = replace(options, adapter=str(chosen[0]))
     info = adapter.select(options.adapter)

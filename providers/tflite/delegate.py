@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin import engine, messages, native
+from tflgpu_plugin import cache, engine, messages, native
 from tflgpu_plugin.engine import BuildError, Island
 from tflgpu_plugin.graph import Shape
 from tflgpu_plugin.options import OptionError, parse
@@ -109,6 +109,7 @@ def create_at(keys: int, values: int, count: int, err: int, err_size: int) -> in
 def create(given: Mapping[str, str]) -> int:
     """A delegate's number for these options. Raises OptionError or NoAdapter with a sentence."""
     options = parse(given)
+    cache.opened(options)  # a folder that is not safe is told now
     info = adapter.select(options.adapter)
     adapter.open_device(info)
     messages.software(info)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu_plugin import native
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array
-from tflgpu_plugin.plan import Pipeline, Plan
+from tflgpu_plugin.plan import Pipeline, Plan, forgotten
 from tflgpu_plugin.runtime import pipelines
 
 if TYPE_CHECKING:
@@ -46,10 +46,6 @@ def create_buffer(device: Any, size: int, role: str) -> Any:
 def write_buffer(buffer: Any, offset: int, data: bytes | Array) -> None:
     view = native.ffi.from_buffer(data)
     native.call(native.lib.tg_buffer_write, buffer, offset, view, len(view))
-
-
-def _forgotten() -> Array:
-    raise ValueError("the values of this program's constants were dropped after their upload")
 
 
 def shared(
@@ -94,7 +90,7 @@ class Program:
 
     def forget_constants(self) -> None:
         """Let go of the constants' values on the host; the device has them."""
-        weights = tuple(replace(w, pack=_forgotten, data=None) for w in self.plan.weights)
+        weights = tuple(replace(w, pack=forgotten, data=None) for w in self.plan.weights)
         self.plan = replace(self.plan, weights=weights)
 
     def _adopt(self, sibling: Program | None) -> dict[int, Any]:
@@ -115,12 +111,7 @@ class Program:
             if buffer.role == "weights"
         }
         for weight in self.plan.weights:
-            packed = np.ascontiguousarray(weight.pack(), np.float32).reshape(-1)
-            if packed.nbytes != weight.bytes:
-                raise ValueError(
-                    f"constant {weight.key} packs to {packed.nbytes} bytes, not {weight.bytes}"
-                )
-            write_buffer(buffers[weight.buffer], weight.offset, packed)
+            write_buffer(buffers[weight.buffer], weight.offset, weight.image())
         return buffers
 
 

@@ -1,0 +1,276 @@
+"""What is kept in serialization_dir: a second process plans nothing and gives the very same bytes;
+whatever is wrong with the file or the folder costs time, one line, and never a right answer.
+
+Every run is a process of its own, and is compared with the host's own kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import host as hosts
+from conformance import quantized_cases
+from conformance.models import Model, build
+from tests import small_models as small
+from tests.subprocesses import ROOT
+from tests.test_stored import changed
+from tflgpu_plugin import cache, options
+
+HOSTS = hosts.installed()
+pytestmark = [
+    pytest.mark.adapter,
+    pytest.mark.skipif(not HOSTS, reason="no TFLite host: pip install -e .[tflite]"),
+]
+
+
+class Setting:
+    """A model, and the folder where its plans are kept."""
+
+    def __init__(self, folder: Path, model: bytes, host: str, close: float = 1e-5) -> None:
+        self.path, self.folder, self.host = folder / "model", folder / "kept", host
+        self.close = close  # to the host's results
+        self.path.write_bytes(model)
+
+    def start(self, shapes: Any = None, folder: Any = None, **extra: Any) -> Any:
+        """A process that is on its way."""
+        named = {"serialization_dir": str(folder or self.folder), "model_token": "test"}
+        environment = extra.pop("environment", {})
+        wanted = {"host": self.host, "model": str(self.path), "shapes": shapes}
+        wanted["options"] = {**named, **extra}
+        return subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-m", "tests.cached_run", json.dumps(wanted)],
+            cwd=ROOT,
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *args: Any, **named: Any) -> Any:
+        """See `finished`."""
+        return finished(self.start(*args, **named), self.close)
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(self.folder.iterdir())
+
+
+def finished(process: Any, close: float = 1e-5) -> Any:
+    """What a process has printed; `told` are its lines about the cache."""
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    found = json.loads(out.splitlines()[-1])
+    assert set(found["cpu"]) <= {"d"}  # of small.two_islands
+    found["told"] = [line for line in err.splitlines() if line.startswith("tflgpu: ")]
+    assert found["away"] <= close
+    return found
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    return Setting(tmp_path, small.one_island(), HOSTS[0])
+
+
+def other_weights() -> bytes:
+    """The structure of `small.one_island`, names and shapes too, with other values."""
+    model, shape = Model(), (1, 8, 8, 3)
+    x = model.input("x", shape, signature=(-1, -1, -1, 3))
+    features = small.conv(model, x, shape, "first", seed=11)
+    model.output(small.conv(model, features, (*shape[:-1], 4), "second", seed=13))
+    return model.to_bytes()
+
+
+# ---- a hit ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_second_process_plans_nothing_and_gives_the_same_bytes(
+    tmp_path: Path, host: str
+) -> None:
+    setting = Setting(tmp_path, small.two_islands(), host)
+    first, second = setting.run(force=1), setting.run(force=1)
+    assert first["planned"] and not second["planned"]
+    assert first["outputs"] == second["outputs"] and first["told"] == second["told"] == []
+    assert [path.stat().st_mode & 0o777 for path in setting.files] == [0o600, 0o600]
+    assert setting.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_was_measured_is_not_measured_again(setting: Setting, tmp_path: Path) -> None:
+    def run() -> Any:
+        home = tempfile.mkdtemp(dir=tmp_path)  # where tuning results are kept without this option
+        return setting.run(inference_preference=1, environment={"XDG_CACHE_HOME": home})
+
+    first, second = run(), run()
+    assert first["measured"] == 1 and second["measured"] == second["planned"] == 0
+    assert first["outputs"] == second["outputs"]
+
+
+def test_other_shapes_are_kept_without_a_second_copy_of_the_weights(setting: Setting) -> None:
+    shapes = [[2, 11, 6, 3], [1, 8, 8, 3], [1, 40, 3, 3]]
+    first, second = setting.run(shapes), setting.run(shapes)
+    assert first["planned"] == 3 and second["planned"] == 0
+    assert first["outputs"] == second["outputs"]
+    found = [cache.stored.read(memoryview(path.read_bytes())) for path in setting.files]
+    assert sorted(one.weights for one in found) == [False, False, True]
+
+
+@pytest.mark.parametrize("kind", ["i8", "u8"])
+def test_quantized_models(tmp_path: Path, kind: str) -> None:
+    twins = [case for family, case in quantized_cases.twins() if family == "conv"]
+    case = next(case for case in twins if case.name.startswith(kind))
+    model = build(quantized_cases.quantize(case))
+    setting = Setting(tmp_path, model, HOSTS[0], quantized_cases.FAR)
+    first, second = setting.run(), setting.run()
+    assert first["planned"] and not second["planned"]
+    assert first["outputs"] == second["outputs"]
+
+
+def test_state_is_not_kept(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, small.lstm(), HOSTS[0])
+    first, second = setting.run(), setting.run()
+    assert not second["planned"] and first["outputs"] == second["outputs"]
+
+
+def test_sessions(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from tests import onnx_models
+
+    for name, shapes in (("fixed", [[2, 3, 5]]), ("open", [[1, 3, 16, 16], [2, 3, 9, 20]])):
+        data = onnx_models.add_relu() if name == "fixed" else onnx_models.convolutions()
+        (tmp_path / name).mkdir()
+        setting = Setting(tmp_path / name, data, "onnxruntime")
+        first, second = setting.run(shapes), setting.run(shapes)
+        assert first["planned"] == len(shapes) + (name == "open") and not second["planned"]
+        assert first["outputs"] == second["outputs"]
+
+
+# ---- files that are of no use --------------------------------------------------------------------
+
+
+def truncate(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def flip(data: bytes) -> bytes:
+    at = len(data) - 200  # among the weights
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def said_by(part: str) -> Callable[[bytes], bytes]:
+    """Another text for a part of the key, the checksum being right."""
+    return lambda data: changed(data, lambda header: header["key"].update({part: "other"}))
+
+
+def misfit(data: bytes) -> bytes:
+    """A kernel that the driver refuses, the checksum being right."""
+    return changed(data, lambda header: header["plan"][0][0].__setitem__(1, "no WGSL"))
+
+
+SPOILED = {
+    "truncated": (truncate, "it is truncated"),
+    "empty": (lambda data: b"", "it is truncated"),
+    "flipped": (flip, "its checksum is wrong"),
+    "foreign": (lambda data: b"a text" * 50, "it was not written by this plugin"),
+    "version": (said_by("plugin"), "another version of this plugin"),
+    "adapter": (said_by("adapter"), "another adapter"),
+    "driver": (said_by("driver"), "another driver"),
+    "refused": (misfit, "The driver refused the kernel"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_a_file_that_is_of_no_use_is_told_and_written_anew(setting: Setting, name: str) -> None:
+    spoil, sentence = SPOILED[name]
+    first = setting.run()
+    path = setting.files[0]
+    good = path.read_bytes()
+    path.write_bytes(spoil(good))
+    second, third = setting.run(), setting.run()
+    assert second["planned"] and len(second["told"]) == 1
+    assert str(path) in second["told"][0] and sentence in second["told"][0]
+    assert path.read_bytes() == good
+    assert not third["planned"] and not third["told"]
+    assert first["outputs"] == second["outputs"] == third["outputs"]
+
+
+def test_other_weights_with_the_same_token_never_give_a_wrong_answer(setting: Setting) -> None:
+    first = setting.run()
+    setting.path.write_bytes(other_weights())
+    second = setting.run()  # compared with the host inside
+    assert second["planned"] and second["outputs"] != first["outputs"]
+    assert len(second["told"]) == 1 and "model_token" in second["told"][0]
+    assert len(setting.files) == 1
+
+
+def test_another_adapter_has_a_place_of_its_own(setting: Setting) -> None:
+    """Here: the same one, of which less is known."""
+    setting.run()
+    plain = setting.run(environment={"TFLGPU_NO_SUBGROUPS": "1"})
+    assert plain["planned"] and "limits or features" in plain["told"][0]
+
+
+def test_a_file_that_others_can_write_is_not_used(setting: Setting) -> None:
+    setting.run()
+    setting.files[0].chmod(0o666)
+    found = setting.run()
+    assert found["planned"] and "Others can write to it" in found["told"][0]
+    assert setting.files[0].stat().st_mode & 0o777 == 0o600
+
+
+# ---- folders -------------------------------------------------------------------------------------
+
+
+def test_several_processes_at_once(setting: Setting) -> None:
+    found = [finished(process) for process in [setting.start() for _ in range(4)]]
+    assert len({tuple(one["outputs"]) for one in found}) == 1
+    assert not any(one["told"] for one in found)
+    assert len(setting.files) == 1  # and nothing half written
+    assert not setting.run()["planned"]
+
+
+@pytest.fixture
+def unwritable(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which nothing can be made."""
+    if os.getuid() == 0:  # whom modes do not stop
+        yield Path("/sys")
+        return
+    folder = tmp_path / "unwritable"
+    folder.mkdir(mode=0o500)
+    yield folder
+
+
+def test_without_a_place_to_write_the_model_runs(setting: Setting, unwritable: Path) -> None:
+    below_a_file = setting.path / "folder"
+    for folder in (unwritable, below_a_file):
+        found = setting.run(folder=folder)
+        assert found["planned"] and len(found["told"]) == 1
+        assert f"nothing can be kept in {folder}" in found["told"][0]
+
+
+def test_a_folder_that_others_can_write_is_refused(setting: Setting) -> None:
+    setting.folder.mkdir()
+    for mode in (0o777, 0o1777, 0o770):
+        setting.folder.chmod(mode)
+        with pytest.raises(options.OptionError, match="chmod go-w"):
+            cache.opened(options.parse({"serialization_dir": str(setting.folder)}))
+    process = setting.start()
+    assert process.wait(timeout=60) and "chmod go-w" in process.stderr.read()
+    process.stdout.close(), process.stderr.close()
+    assert not setting.files
+
+
+def test_a_token_cannot_leave_the_folder(setting: Setting) -> None:
+    for token in ("../../outside", "/absolute", "a\nb", "é" * 300, "."):
+        setting.run(model_token=token)
+    assert len(setting.files) == 5
+    assert all(path.parent == setting.folder and path.is_file() for path in setting.files)

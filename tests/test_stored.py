@@ -1,0 +1,215 @@
+"""Plans as bytes: what is read is what was written, and no damage goes unseen. Without a device."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.networks import NETWORKS
+from benchmarks.to_graph import to_graph
+from conformance import direct, node_cases
+from conformance.cases import all_cases
+from tflgpu_plugin import codec, compiler, fingerprint, stored
+from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin.ops import FAMILIES
+from tflgpu_plugin.plan import Plan
+from tflgpu_plugin.target import Target
+
+KEY = {"plugin": "1", "adapter": "none"}
+
+
+def dense(scale: float = 1.0) -> Graph:
+    """One matrix product with a bias."""
+    weights = np.arange(48, dtype=np.float32).reshape(6, 8) * np.float32(scale)
+    tensors = {
+        0: Tensor("x", (2, 8)),
+        1: Tensor("weights", (6, 8), data=weights),
+        2: Tensor("bias", (6,), data=np.ones(6, np.float32)),
+        3: Tensor("y", (2, 6)),
+    }
+    return Graph(tensors, (Node(0, "fully_connected", (0, 1, 2), (3,)),), (0,), (3,))
+
+
+def plan() -> Plan:
+    return compiler.compile(dense(), Target())
+
+
+def written(of: Plan, weights: bool = True) -> bytes:
+    stream = io.BytesIO()
+    stored.write(stream, of, KEY, {"tile": "4x8"}, weights, {"names": ["x"]})
+    return stream.getvalue()
+
+
+def changed(data: bytes, change: Callable[[Any], None]) -> bytes:
+    """The same with another header and a right checksum, as a hostile writer would make it."""
+    _, _, _, size, body = stored.PREAMBLE.unpack_from(data)
+    start = stored.PREAMBLE.size
+    header = json.loads(data[start : start + size])
+    change(header)
+    text = json.dumps(header).encode()
+    rest = struct.pack("<QQ", len(text), body) + text
+    rest += bytes(-(stored.CHECKED + len(rest)) % stored.ALIGNMENT) + data[len(data) - body :]
+    return struct.pack("<8sII", stored.MAGIC, stored.FORMAT, zlib.crc32(rest)) + rest
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_comes_back_as_it_was(name: str) -> None:
+    made = compiler.compile(to_graph(NETWORKS[name]()), Target())
+    found = stored.read(memoryview(written(made)))
+    assert found.plan == made and found.plan.fingerprint() == made.fingerprint()
+    assert (found.key, found.tuning, found.extra) == (KEY, {"tile": "4x8"}, {"names": ["x"]})
+    for ours, theirs in zip(found.plan.weights, made.weights, strict=True):
+        assert np.array_equal(ours.image(), theirs.image())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_case_has_a_fingerprint_and_its_plan_comes_back(family: str) -> None:
+    """Whatever attributes and plans there are can be stored."""
+    graphs = [direct.graph(case) for case in all_cases()[family] if not case.refused]
+    nodes = node_cases.family_nodes(family)
+    graphs += [node_cases.graph(node) for node in nodes if not node.refused]
+    prints = {fingerprint.content(graph) for graph in graphs}
+    assert len(prints) > 0.9 * len(graphs)  # a few cases differ in names alone
+    for graph in graphs:
+        made = compiler.compile(graph, Target())
+        found = stored.read(memoryview(written(made)))
+        assert found.plan == made and found.plan.fingerprint() == made.fingerprint()
+        assert found.serves(graph)
+
+
+def test_without_weights_their_values_are_refused() -> None:
+    found = stored.read(memoryview(written(plan(), weights=False)))
+    assert not found.weights and found.plan.packings() == plan().packings()
+    with pytest.raises(ValueError, match="not kept"):
+        found.plan.weights[0].image()
+
+
+def test_every_truncation_and_every_flipped_byte_is_seen() -> None:
+    data = written(plan())
+    chance = random.Random(3)
+    for size in {0, 1, 31, 32, 63, 64, len(data) - 1, *chance.sample(range(len(data)), 40)}:
+        with pytest.raises(stored.Damaged):
+            stored.read(memoryview(data[:size]))
+    for at in {*range(32), len(data) - 1, *chance.sample(range(len(data)), 200)}:
+        bad = bytearray(data)
+        bad[at] ^= 1 << chance.randrange(8)
+        with pytest.raises(stored.Damaged):
+            stored.read(memoryview(bad))
+    with pytest.raises(stored.Damaged, match="too long"):
+        stored.read(memoryview(data + b"\0"))
+
+
+def numbers(value: Any) -> list[tuple[Any, Any]]:
+    """Every place of a whole number inside lists and maps: (container, key)."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found: list[tuple[Any, Any]] = []
+    for key, item in items:
+        if isinstance(item, (dict, list)):
+            found += numbers(item)
+        elif isinstance(item, int) and not isinstance(item, bool):
+            found.append((value, key))
+    return found
+
+
+@pytest.mark.parametrize("bad", [-1, 1 << 40, 1 << 70, "text", None, [], 2.5])
+def test_hostile_numbers_are_damage_or_harmless(bad: Any) -> None:
+    """With a right checksum, any number replaced: an error, or a plan whose parts fit together."""
+    data = written(plan())
+    header: Any = {}
+    changed(data, header.update)
+    for k in range(len(numbers(header["plan"]))):
+
+        def replace_one(found: Any, k: int = k) -> None:
+            holder, key = numbers(found["plan"])[k]
+            holder[key] = bad
+
+        try:
+            read = stored.read(memoryview(changed(data, replace_one)))
+        except stored.Damaged:
+            continue
+        for weight in read.plan.weights:
+            assert len(weight.image()) == weight.bytes
+        assert all(0 <= d.pipeline < len(read.plan.pipelines) for d in read.plan.dispatches)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header.clear(),
+        lambda header: header.update(plan=[]),
+        lambda header: header.update(digests=[]),
+        lambda header: header.update(digests=["no hexadecimal"] * 9),
+        lambda header: header.update(key={"plugin": 1}),
+        lambda header: header.update(weights="yes"),
+        lambda header: header["plan"].pop(),
+    ],
+)
+def test_hostile_headers_are_damage(change: Callable[[Any], None]) -> None:
+    with pytest.raises(stored.Damaged):
+        found = stored.read(memoryview(changed(written(plan()), change)))
+        assert not found.weights
+        raise stored.Damaged("weights that are said not to be there are not used")
+
+
+def test_a_header_nested_too_deeply_is_damage() -> None:
+    text = b"[" * 200_000
+    rest = struct.pack("<QQ", len(text), 0) + text
+    rest += bytes(-(stored.CHECKED + len(rest)) % stored.ALIGNMENT)
+    data = struct.pack("<8sII", stored.MAGIC, stored.FORMAT, zlib.crc32(rest)) + rest
+    with pytest.raises(stored.Damaged):
+        stored.read(memoryview(data))
+
+
+def test_another_format_is_told_as_such() -> None:
+    data = bytearray(written(plan()))
+    data[8] += 1
+    with pytest.raises(stored.Damaged, match="another version"):
+        stored.read(memoryview(data))
+
+
+def test_a_plan_serves_only_its_own_inputs_and_outputs() -> None:
+    found = stored.read(memoryview(written(plan())))
+    assert found.serves(dense())
+    other = {**dense().tensors, 0: Tensor("x", (3, 8))}
+    assert not found.serves(Graph(other, dense().nodes, (0,), (3,)))
+
+
+# ---- fingerprints --------------------------------------------------------------------------------
+
+
+def test_a_fingerprint_tells_structure_and_values_apart() -> None:
+    assert fingerprint.structure(dense()) == fingerprint.structure(dense(2.0))
+    assert fingerprint.content(dense()) == fingerprint.content(dense())
+    assert fingerprint.content(dense()) != fingerprint.content(dense(2.0))
+
+
+def test_a_fingerprint_sees_the_values_of_attributes() -> None:
+    def with_attribute(value: Any) -> Graph:
+        return dense().with_nodes([Node(0, "f", (0, 1, 2), (3,), {"a": value})])
+
+    values = [1, 1.0, True, "1", (1,), np.array([1]), np.array([2]), np.float32(1), None]
+    assert len({fingerprint.content(with_attribute(value)) for value in values}) == len(values)
+    with pytest.raises(TypeError):
+        fingerprint.structure(with_attribute(object()))
+
+
+def test_known_digests_are_those_of_the_arrays() -> None:
+    graph = dense()
+    known = fingerprint.constants(graph)
+    assert len(known) == 2
+    assert fingerprint.content(graph, known) == fingerprint.content(graph)
+
+
+def test_codec_refuses_what_is_of_another_type() -> None:
+    assert codec.decode(tuple[tuple[str, float], ...], [["a", 1]]) == (("a", 1),)
+    for kind, value in ((int, True), (int, "1"), (str, 1), (bytes, "*"), (object, {})):
+        with pytest.raises(codec.Mismatch):
+            codec.decode(kind, value)

@@ -1,0 +1,167 @@
+"""Plans and packed weights kept between processes, in the folder of the option serialization_dir.
+
+A file's name follows from the token, the adapter, the options and the structure of the island, so
+that each has a place of its own. What must be the same for its content to be right, the weights'
+values among it, is its key; a file with another key is left unused and written anew.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+from tflgpu_plugin import fingerprint, folders, messages, stored
+from tflgpu_plugin.graph import Graph
+from tflgpu_plugin.options import OptionError, Options
+from tflgpu_plugin.plan import Plan
+from tflgpu_plugin.stored import Damaged, Stored
+from tflgpu_plugin.target import Target
+
+SUFFIX = ".tflgpu"
+# Parts of a key in the order in which they are compared, and what a user reads where one differs.
+DIFFERENCES = {
+    "plugin": "it was written by another version of this plugin",
+    "adapter": "it was written for another adapter",
+    "driver": "it was written for another driver",
+    "target": "it was written for other limits or features of the adapter",
+    "options": "it was written for other options",
+    "token": "it was written for another model_token",
+    "content": "it was written for a model with other weights; give each model its own model_token",
+}
+
+_told: set[str] = set()
+
+
+def target_key(target: Target) -> dict[str, str]:
+    """The parts of a key that an adapter decides."""
+    rest = asdict(target)
+    named = [rest.pop(name) for name in ("name", "vendor", "backend")]
+    rest["features"], rest["tuning"] = sorted(target.features), sorted(target.tuning.items())
+    return {
+        "plugin": fingerprint.of_plugin(),
+        "adapter": " / ".join(named),
+        "driver": rest.pop("driver"),
+        "target": repr(rest),
+    }
+
+
+def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
+    """The sentence for the first part in which two keys differ, None for equal ones."""
+    for part, sentence in DIFFERENCES.items():
+        if found.get(part) != wanted.get(part):
+            return sentence
+    return None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The place for one island's plan, and the key that its content must have."""
+
+    place: Path
+    key: Mapping[str, str]
+
+    def load(self, graph: Graph) -> Stored | None:
+        """What is kept here, mapped into memory; None when there is nothing or, with a line for
+        the user, when it cannot be used for this island.
+        """
+        try:
+            found = stored.read(_mapped(self.place))
+            if reason := difference(found.key, self.key):
+                raise Damaged(reason)
+            if not found.serves(graph):
+                raise Damaged("its inputs and outputs are not those of the model")
+        except FileNotFoundError:
+            return None
+        except (OSError, Damaged) as error:
+            self.refuse(str(error))
+            return None
+        return found
+
+    def refuse(self, reason: str) -> None:
+        """Tell the user why what is kept here is of no use; `reason` goes on from the file."""
+        tell(f"tflgpu: {self.place} is not used: {reason}. It is written anew.")
+
+    def store(self, plan: Plan, tuning: Mapping[str, str], weights: bool = True) -> None:
+        """Keep a plan, with its weights or without. What goes wrong is told once; it costs the
+        next start its time, nothing else.
+        """
+        folder, part = self.place.parent, ""
+        try:
+            handle, part = tempfile.mkstemp(".part", f".{self.place.stem}-", folder)
+            with os.fdopen(handle, "wb") as stream:  # mode 0600
+                stored.write(stream, plan, self.key, tuning, weights)
+            os.replace(part, self.place)
+        except (OSError, TypeError, ValueError) as error:
+            if part:
+                with suppress(OSError):
+                    os.unlink(part)
+            reason = error.strerror if isinstance(error, OSError) else error
+            tell(f"tflgpu: nothing can be kept in {folder} ({reason}); models run all the same.")
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The folder as one set of options uses it."""
+
+    folder: Path
+    token: str
+    options: str
+
+    def entry(self, graph: Graph, target: Target, known: Mapping[int, bytes]) -> Entry:
+        """Where this island's plan for this target is kept. `known`: see `fingerprint.content`.
+        Raises TypeError, see `fingerprint.structure`.
+        """
+        key = target_key(target) | {"options": self.options, "token": self.token}
+        rest = (fingerprint.structure(graph), sorted(target.tuning.items()))
+        named = repr((key["adapter"], self.options, self.token, rest))
+        start = re.sub(r"[^A-Za-z0-9._-]", "_", self.token)[:64]
+        place = self.folder / f"{start}_{sha256(named.encode()).hexdigest()[:24]}{SUFFIX}"
+        return Entry(place, key | {"content": fingerprint.content(graph, known)})
+
+
+def opened(options: Options) -> Cache | None:
+    """The cache that these options ask for; None when they ask for none, or when, with a line for
+    the user, the folder cannot be made. Raises OptionError for one that others can write to.
+    """
+    if options.serialization_dir is None:
+        return None
+    folder = Path(options.serialization_dir).expanduser().absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unsafe = folders.unsafe(folder)
+    except OSError as error:
+        tell(
+            f"tflgpu: nothing can be kept in {folder} ({error.strerror}); models run all the same."
+        )
+        return None
+    if unsafe:
+        raise OptionError(f"Option 'serialization_dir' cannot be {str(folder)!r}: {unsafe}")
+    # The folder changes nothing about a plan; token and adapter are in the key themselves.
+    rest = replace(options, serialization_dir=None, model_token=None, adapter=None)
+    return Cache(folder, options.model_token or "model", repr(rest))
+
+
+def tell(text: str) -> None:
+    """One line for the user, once per process."""
+    if text not in _told:
+        _told.add(text)
+        messages.line(text)
+
+
+def _mapped(place: Path) -> memoryview:
+    """The file's bytes, as they were when it was opened: writers put a new file in its place.
+    Raises OSError, or Damaged for a file that others may have written.
+    """
+    with place.open("rb") as file:
+        if unsafe := folders.unsafe(file.fileno()):
+            raise Damaged(f"it is not safe to use ({unsafe.rstrip('.')})")
+        if not os.fstat(file.fileno()).st_size:
+            raise Damaged("it is truncated")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -1,0 +1,108 @@
+"""Plain dataclasses as JSON values and back, by their own annotations: a field that is added is
+stored without a change here, and every value that is read is checked against its type.
+
+A dataclass becomes the list of its fields that count in comparisons; bytes become base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+LARGEST = 1 << 53  # of a whole number: what every reader of JSON keeps exact
+
+
+class Mismatch(ValueError):
+    """What was read is not of the type that was asked for."""
+
+
+def encode(value: Any) -> Any:
+    """A JSON value for dataclasses, tuples, bytes, numbers, texts and None. Raises TypeError for
+    anything else.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return [encode(getattr(value, name)) for name in _fields(type(value))]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, (tuple, list)):
+        return [encode(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a {type(value).__name__} cannot be stored")
+
+
+def decode(kind: Any, value: Any) -> Any:
+    """The value of type `kind` that `encode` wrote as `value`. Raises Mismatch."""
+    if is_dataclass(kind):
+        return _record(kind, value)
+    if kind in (int, float, str):
+        return _scalar(kind, value)
+    if kind is bytes:
+        return _bytes(value)
+    if kind is object:
+        return _anything(value)
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        return _tuple(parts, value)
+    if origin in (types.UnionType, typing.Union) and types.NoneType in parts:
+        return None if value is None else decode(parts[0], value)
+    raise TypeError(f"{kind} cannot be read")
+
+
+@functools.cache
+def _fields(kind: type) -> dict[str, Any]:
+    """Names of the fields that are stored, with their types."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind) if field.compare}
+
+
+def _record(kind: Any, value: Any) -> Any:
+    wanted = _fields(kind)
+    if not isinstance(value, list) or len(value) != len(wanted):
+        raise Mismatch(f"a {kind.__name__} has {len(wanted)} fields")
+    pairs = zip(wanted.items(), value, strict=True)
+    return kind(**{name: decode(part, item) for (name, part), item in pairs})
+
+
+def _scalar(kind: Any, value: Any) -> Any:
+    allowed = (int, float) if kind is float else kind
+    if not isinstance(value, allowed) or isinstance(value, bool):
+        raise Mismatch(f"{value!r:.60} is no {kind.__name__}")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise Mismatch(f"{value!r:.60} is too large")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (ValueError, TypeError) as error:
+        raise Mismatch("bytes are no base64") from error
+
+
+def _anything(value: Any) -> object:
+    """Scalars, and tuples of them."""
+    if isinstance(value, list):
+        return tuple(_anything(item) for item in value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise Mismatch(f"{value!r:.60} is no scalar")
+
+
+def _tuple(parts: Sequence[Any], value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise Mismatch(f"{value!r:.60} is no list")
+    if len(parts) == 2 and parts[1] is Ellipsis:
+        return tuple(decode(parts[0], item) for item in value)
+    if len(parts) != len(value):
+        raise Mismatch(f"a list of {len(value)} should have {len(parts)} items")
+    return tuple(decode(part, item) for part, item in zip(parts, value, strict=True))

@@ -1,0 +1,235 @@
+"""A plan with its packed weights as one run of bytes, for files and for models that carry it.
+
+Layout (little endian): magic, format, crc32 of all that follows it, bytes of the header and of the
+body; the header as JSON; at the next multiple of 64 the body: the plan's weight buffers one after
+another, each at a multiple of 64, as they lie on the device. Nothing in it is ever executed on the
+host, and every number is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tflgpu_plugin import codec
+from tflgpu_plugin.graph import NUMPY_DTYPES, Graph
+from tflgpu_plugin.plan import Buffer, Dispatch, Plan, Port, Weight
+
+MAGIC, FORMAT = b"tflgpu\r\n", 1
+PREAMBLE = struct.Struct("<8sIIQQ")
+CHECKED = 16  # where the bytes that the checksum covers begin
+ALIGNMENT = 64
+UNIFORM_BLOCK = 256
+ROLES = ("weights", "uniforms", "pool", "input", "output", "state")
+
+
+class Damaged(ValueError):
+    """These bytes are no plan that this version can use; the text goes on from "it" or "the"."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A plan that was read: `key` says what it was made for, `tuning` what was measured for it,
+    `extra` what its writer added. Without `weights` its constants are those of another plan.
+    """
+
+    key: Mapping[str, str]
+    plan: Plan
+    tuning: Mapping[str, str]
+    weights: bool
+    extra: Mapping[str, Any]
+
+    def serves(self, graph: Graph) -> bool:
+        """The plan's inputs, outputs and states are those of this graph."""
+        states = tuple(before for before, _ in graph.states)
+        pairs = (
+            (self.plan.inputs, graph.inputs),
+            (self.plan.outputs, graph.outputs),
+            (self.plan.states, states),
+        )
+        return all(
+            [(port.tensor, port.shape, port.dtype) for port in ports]
+            == [(t, graph.shape(t), graph.tensors[t].dtype) for t in tensors]
+            for ports, tensors in pairs
+        )
+
+
+def write(
+    stream: BinaryIO,
+    plan: Plan,
+    key: Mapping[str, str],
+    tuning: Mapping[str, str],
+    weights: bool = True,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Write at the start of an empty seekable stream; one weight at a time is packed."""
+    header = {
+        "key": dict(key),
+        "tuning": dict(tuning),
+        "plan": codec.encode(plan),
+        "digests": [digest.hex() if digest else None for digest in plan.digests],
+        "weights": weights,
+        "extra": dict(extra or {}),
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    body = _body_bytes(plan) if weights else 0
+    checked = struct.pack("<QQ", len(text), body) + text
+    checked += bytes(-(CHECKED + len(checked)) % ALIGNMENT)
+    stream.write(bytes(CHECKED))
+    stream.write(checked)
+    crc = zlib.crc32(checked)
+    for part in _body(plan) if weights else ():
+        stream.write(part)
+        crc = zlib.crc32(part, crc)
+    stream.seek(0)
+    stream.write(struct.pack("<8sII", MAGIC, FORMAT, crc))
+
+
+def read(data: memoryview) -> Stored:
+    """The plan in these bytes; its weights are views on them. Raises Damaged."""
+    header, body = _split(data)
+    try:
+        plan = codec.decode(Plan, header["plan"])
+        weights = header["weights"] is True
+        _check(plan)
+        if weights and len(body) != _body_bytes(plan):
+            raise codec.Mismatch("the weights have another size")
+        digests = [None if d is None else bytes.fromhex(d) for d in header["digests"]]
+        starts = _starts(plan)
+        found = (
+            _weight(weight, digest, body[starts[weight.buffer] :] if weights else None)
+            for weight, digest in zip(plan.weights, digests, strict=True)
+        )
+        plan = replace(plan, weights=tuple(found))
+        key, tuning = (_texts(header[name]) for name in ("key", "tuning"))
+        return Stored(key, plan, tuning, weights, dict(header["extra"]))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Damaged(f"its content is not valid ({error})") from error
+
+
+def read_key(data: memoryview) -> Mapping[str, str]:
+    """What these bytes were made for. Raises Damaged."""
+    try:
+        return _texts(_split(data)[0]["key"])
+    except (KeyError, ValueError) as error:
+        raise error if isinstance(error, Damaged) else Damaged("its content is not valid") from None
+
+
+def _split(data: memoryview) -> tuple[dict[str, Any], memoryview]:
+    """(header, body), after the checksum."""
+    if len(data) < PREAMBLE.size:
+        raise Damaged("it is truncated")
+    magic, version, crc, header_bytes, body_bytes = PREAMBLE.unpack_from(data)
+    if magic != MAGIC:
+        raise Damaged("it was not written by this plugin")
+    if version != FORMAT:
+        raise Damaged("it was written by another version of this plugin")
+    start = -(-(PREAMBLE.size + header_bytes) // ALIGNMENT) * ALIGNMENT
+    if start + body_bytes != len(data):
+        raise Damaged("it is truncated" if start + body_bytes > len(data) else "it is too long")
+    if zlib.crc32(data[CHECKED:]) != crc:
+        raise Damaged("its checksum is wrong")
+    try:
+        header = json.loads(bytes(data[PREAMBLE.size : PREAMBLE.size + header_bytes]))
+    except (ValueError, RecursionError) as error:
+        raise Damaged("its header is not valid") from error
+    if not isinstance(header, dict):
+        raise Damaged("its header is not valid")
+    return header, data[start:]
+
+
+def _texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise codec.Mismatch("texts are missing")
+    return value
+
+
+def _starts(plan: Plan) -> dict[int, int]:
+    """Where each weight buffer begins in the body, by its number."""
+    starts, end = {}, 0
+    for number, buffer in enumerate(plan.buffers):
+        if buffer.role == "weights":
+            starts[number] = end
+            end += -(-buffer.bytes // ALIGNMENT) * ALIGNMENT
+    return starts
+
+
+def _body_bytes(plan: Plan) -> int:
+    sizes = [b.bytes for b in plan.buffers if b.role == "weights"]
+    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+
+
+def _body(plan: Plan) -> Iterator[memoryview]:
+    """The weights in the order in which they lie, with zeros between them."""
+    starts, end = _starts(plan), 0
+    for weight in sorted(plan.weights, key=lambda w: (starts[w.buffer], w.offset)):
+        place = starts[weight.buffer] + weight.offset
+        if place > end:
+            yield memoryview(bytes(place - end))
+        yield weight.image().data
+        end = place + weight.bytes
+    if end < (total := _body_bytes(plan)):
+        yield memoryview(bytes(total - end))
+
+
+def _weight(weight: Weight, digest: bytes | None, buffer: memoryview | None) -> Weight:
+    if buffer is None:
+        return replace(weight, digest=digest)
+    image = np.frombuffer(buffer[weight.offset : weight.offset + weight.bytes], np.uint8)
+    return replace(weight, pack=lambda: image, digest=digest)
+
+
+def _check(plan: Plan) -> None:
+    """Raise Mismatch for numbers that do not fit together, whoever wrote them."""
+    buffers = plan.buffers
+    for buffer in buffers:
+        _require(buffer.role in ROLES and buffer.bytes >= 0, "a buffer")
+    uniforms = [k for k, buffer in enumerate(buffers) if buffer.role == "uniforms"]
+    _require(len(uniforms) == 1, "the uniform buffer")
+    _require(len(plan.uniforms) <= buffers[uniforms[0]].bytes, "the uniforms")
+    for weight in plan.weights:
+        held = _buffer(buffers, weight.buffer, "weights").bytes
+        _require(weight.offset % 4 == 0 and weight.bytes % 4 == 0, "a weight")
+        _require(0 <= weight.offset <= weight.offset + weight.bytes <= held, "a weight")
+    for dispatch in plan.dispatches:
+        _check_dispatch(plan, dispatch)
+    for role in ("input", "output", "state"):
+        for port in getattr(plan, f"{role}s"):
+            _check_port(buffers, port, role)
+
+
+def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
+    _require(0 <= dispatch.pipeline < len(plan.pipelines), "a dispatch")
+    kinds = plan.pipelines[dispatch.pipeline].kinds
+    _require(len(kinds) == len(dispatch.buffers), "a dispatch")
+    _require(all(0 <= number < len(plan.buffers) for number in dispatch.buffers), "a dispatch")
+    for kind, number in zip(kinds, dispatch.buffers, strict=True):
+        _require((plan.buffers[number].role == "uniforms") == (kind == "u"), "a binding")
+    end = dispatch.uniform_offset + UNIFORM_BLOCK
+    _require(0 <= dispatch.uniform_offset and end <= len(plan.uniforms), "a dispatch")
+    _require(dispatch.uniform_offset % UNIFORM_BLOCK == 0, "a dispatch")
+    _require(all(0 < count < 1 << 32 for count in dispatch.groups), "a dispatch")
+
+
+def _check_port(buffers: tuple[Buffer, ...], port: Port, role: str) -> None:
+    held = _buffer(buffers, port.buffer, role).bytes
+    _require(port.dtype in NUMPY_DTYPES and min(port.shape, default=0) >= 0, "a port")
+    size = prod(port.shape) * np.dtype(NUMPY_DTYPES[port.dtype]).itemsize
+    _require(port.bytes == size <= held, "a port")
+
+
+def _buffer(buffers: tuple[Buffer, ...], number: int, role: str) -> Buffer:
+    _require(0 <= number < len(buffers) and buffers[number].role == role, f"a buffer for {role}s")
+    return buffers[number]
+
+
+def _require(true: bool, what: str) -> None:
+    if not true:
+        raise codec.Mismatch(f"{what} does not fit")
