@@ -167,8 +167,8 @@ TABLE: tuple[Option, ...] = (
            _PRIORITY, documented=True, effective=False),
     Option("experimental_flags",
            "a sum of 1 (quantized models), 2 (OpenCL only), 4 (OpenGL only), 8 (serialization)",
-           "The documented flags. 2 and 4 name backends that this plugin does not have; serialization "
-           "is on wherever serialization_dir is given.",
+           "The documented flags. 2 and 4 name backends that this plugin does not have; "
+           "serialization is on wherever serialization_dir is given.",
            _flags, documented=True, effective=False),
     Option("enable_quantized_inference", "True or 1, False or 0",
            "Take quantized models (on unless flag 1 is cleared, which this overrides): computed as "
