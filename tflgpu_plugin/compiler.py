@@ -59,6 +59,7 @@ def lower(graph: Graph, target: Target) -> Lowering:
         border.unpack(low, _border(tensor), tensor, Raw("output", tensor))
     for before, after in graph.states:
         border.unpack(low, _border(after), after, Raw("state", before))
+    low.drop_unread()
     return low
 
 
@@ -95,12 +96,14 @@ class _Assembly:
     def plan(self) -> Plan:
         target = self.low.target
         sizes = _Sizes(self.graph, self.low)
-        self.low.launches, self.views = copies.elide(self.low.launches, self._root, sizes)
+        homes = self.low.homes
+        self.low.launches, self.views = copies.elide(self.low.launches, self.low.root, sizes, homes)
         reads = [self._tensors(launch.reads) for launch in self.low.launches]
         writes = [self._tensors(launch.writes) for launch in self.low.launches]
         self._check_written(reads, writes)
-        alive = memory.lives(reads, writes, sizes)
-        for tensor, life in alive.items():
+        lives = memory.lives(reads, writes, sizes)
+        alive = {tensor: life for tensor, life in lives.items() if tensor not in homes}
+        for tensor, life in lives.items():
             if life.size * VECTOR > target.max_binding_bytes:
                 raise Refused(
                     self._writer(tensor),
@@ -134,16 +137,8 @@ class _Assembly:
             memory.lower_bound(alive) * VECTOR,
         )
 
-    def _root(self, source: Source) -> Source:
-        """Through aliases to the storage that holds a tensor; constants become packed constants."""
-        while isinstance(source, int) and source in self.low.aliases:
-            source = self.low.aliases[source]
-        if isinstance(source, int) and source >= 0 and self.graph.constant(source) is not None:
-            return self.low.stored(source)
-        return source
-
     def _tensors(self, sources: Sequence[Source]) -> list[int]:
-        roots = [root for source in sources if isinstance(root := self._root(source), int)]
+        roots = [root for source in sources if isinstance(root := self.low.root(source), int)]
         return [self.views.find(root)[0] for root in roots]
 
     def _check_written(self, reads: list[list[int]], writes: list[list[int]]) -> None:
@@ -173,19 +168,21 @@ class _Assembly:
         return len(self.buffers) - 1
 
     def _place_raw(self) -> None:
-        for launch in self.low.launches:
-            for _, source in launch.operands:
-                if isinstance(source, Raw) and source not in self.raw:
-                    self.raw[source] = self._buffer(
-                        source.role, self.graph.tensors[source.tensor].bytes
-                    )
+        """A buffer for every port, also for an input that no kernel reads."""
+        ports = [Raw("input", tensor) for tensor in self.graph.inputs]
+        ports += [Raw("output", tensor) for tensor in self.graph.outputs]
+        ports += [Raw("state", before) for before, _ in self.graph.states]
+        for raw in ports:
+            if raw not in self.raw:
+                size = self.graph.tensors[raw.tensor].bytes
+                self.raw[raw] = self._buffer(raw.role, size)
 
     def _place_weights(self) -> None:
         """Constants one after another, in a new buffer where the binding limit would be passed."""
         limit, end, number = self.low.target.max_binding_bytes, 0, -1
         for launch in self.low.launches:
             for _, raw in launch.operands:
-                source = self._root(raw)
+                source = self.low.root(raw)
                 if not isinstance(source, Constant) or source.key in self.weights:
                     continue
                 size = source.vectors * VECTOR
@@ -199,13 +196,15 @@ class _Assembly:
 
     def _locate(self, raw: Source) -> tuple[int, int]:
         """(buffer, offset in vec4) of a source."""
-        source = self._root(raw)
+        source = self.low.root(raw)
         if isinstance(source, Raw):
             return self.raw[source], 0
         if isinstance(source, Constant):
             weight = self.weights[source.key]
             return weight.buffer, weight.offset // VECTOR
         outer, inside = self.views.find(source)
+        if outer in self.low.homes:
+            return self.raw[self.low.homes[outer]], inside
         place = self.places[outer]
         return self.pools[place.pool], place.offset + inside
 

@@ -7,7 +7,7 @@ Works on recorded launches, so it holds for every op that copies whole tensors. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tflgpu_plugin.lowering import Launch, Source
@@ -32,13 +32,16 @@ class Views:
 
 
 def elide(
-    launches: Sequence[Launch], root: Root, sizes: Mapping[int, int]
+    launches: Sequence[Launch],
+    root: Root,
+    sizes: Mapping[int, int],
+    homes: Collection[int] = (),
 ) -> tuple[list[Launch], Views]:
     """The launches that remain, and where the sources of the others lie now.
 
-    `root` follows aliases; `sizes` are in vec4. A copy stays when the source is not a tensor of the
-    island, lies in another tensor already, is written later, or when some launch would then read
-    and write one buffer.
+    `root` follows aliases; `sizes` are in vec4; `homes` are tensors with a buffer of their own. A
+    copy stays when the source is not a tensor of the island, is one of `homes`, lies in another
+    tensor already, is written later, or when some launch would then read and write one buffer.
     """
     views, kept = Views(), list(launches)
     for launch in launches:
@@ -47,7 +50,7 @@ def elide(
         source, target = root(launch.reads[0]), root(launch.writes[0])
         if not isinstance(source, int) or not isinstance(target, int):
             continue
-        if source in views.places or sizes[source] > sizes[target]:
+        if source in views.places or source in homes or sizes[source] > sizes[target]:
             continue
         rest = [other for other in kept if other is not launch]
         if _late(launches, source, launch, root):

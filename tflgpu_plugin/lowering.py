@@ -53,6 +53,16 @@ Source = int | Constant | Raw
 
 
 @dataclass(frozen=True)
+class Hosted:
+    """Where an input of the island (float32), or a transpose of one, lies in the host's buffer:
+    element [i, j, ...] at the sum of index * stride, in elements.
+    """
+
+    raw: Raw
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Access:
     """A source, and how a kernel sees it: lanes per element (4, 2, 1; 0 = raw u32)."""
 
@@ -86,14 +96,19 @@ class Launch:
 @dataclass
 class Lowering:
     """Collects the launches of one island. `sizes` holds vec4 counts of temporaries, `aliases`
-    output -> input.
+    output -> input, or -> a border buffer that is the tensor's storage as it lies; `homes` names
+    the border buffers in which tensors are made. `hosted` tells which tensors can be read from the
+    host's buffer as well, `turned` which graph outputs are channels-first copies of what tensors.
     """
 
     graph: Graph
     target: Target
     launches: list[Launch] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
-    aliases: dict[int, int] = field(default_factory=dict)
+    aliases: dict[int, int | Raw] = field(default_factory=dict)
+    homes: dict[int, Raw] = field(default_factory=dict)
+    hosted: dict[int, Hosted] = field(default_factory=dict)
+    turned: dict[int, int] = field(default_factory=dict)
 
     def geometry(self, tensor: int) -> Geometry:
         return geometry(self.graph.shape(tensor))
@@ -104,9 +119,31 @@ class Lowering:
         self.sizes[tensor] = vectors
         return tensor
 
-    def alias(self, output: int, source: int) -> None:
+    def alias(self, output: int, source: int | Raw) -> None:
         """`output` is the very storage of `source` (same geometry, nothing moves)."""
         self.aliases[output] = source
+
+    def root(self, source: Source) -> Source:
+        """Through aliases to the storage that holds a tensor; constants become packed
+        constants."""
+        while isinstance(source, int) and source in self.aliases:
+            source = self.aliases[source]
+        if isinstance(source, int) and source >= 0 and self.graph.constant(source) is not None:
+            return self.stored(source)
+        return source
+
+    def drop_unread(self) -> None:
+        """Forget launches whose results nobody reads."""
+        read: set[Source] = set()
+        kept = []
+        for launch in reversed(self.launches):
+            written = [self.root(source) for source in launch.writes]
+            needed = read.union(self.homes)
+            if all(isinstance(root, int) and root not in needed for root in written):
+                continue
+            read |= {self.root(source) for source in launch.reads}
+            kept.append(launch)
+        self.launches = kept[::-1]
 
     def constant(
         self, tensor: int, *how: object, vectors: int, pack: Callable[[Array], Array]

@@ -26,12 +26,12 @@ from tflgpu_plugin.target import Target
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import Device
 
-VERSION = 1  # of what the settings mean; results of other versions are ignored
+VERSION = 2  # of what the settings mean; results of other versions are ignored
 RUNS = 5
 PATIENCE = 10.0  # seconds for one island
 GAIN = 0.97  # of the time so far: differences below are noise
 
-# Ways to try, the vendor's own first (see ops.tiles, ops.winograd and ops.patches for the keys).
+# Ways to try, the vendor's own first (see ops.tiles, ops.winograd and ops.conv for the keys).
 GPU: tuple[Mapping[str, str], ...] = (
     {},
     {"weights": "memory"},
@@ -42,13 +42,14 @@ GPU: tuple[Mapping[str, str], ...] = (
     {"tile": "4x8"},
     {"tile": "1x4"},
     {"winograd": "never"},
+    {"strided": "never"},
 )
 SOFTWARE: tuple[Mapping[str, str], ...] = (
     {},
     {"tile": "4x8"},
     {"tile": "5x8"},
     {"winograd": "never"},
-    {"patches": "never"},
+    {"strided": "never"},
 )
 
 

@@ -4,10 +4,11 @@
 // lanes); `shared`: groups of 8 invocations load the weights of an iteration once and pass them on by shuffle;
 // `memory`: the workgroup loads those of `stage` iterations into its memory;
 // `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (places of
-// one phase of the strides).
+// one phase of the strides). `strided`: x is single floats with any distances between rows, places and channels (an
+// input of few channels, maybe in the host's buffer); `step` is 1 then.
 // Weights: [block][tap][channel][quad] of vec4 over output lanes, so an iteration reads {{ step * quads }} neighbours.
 // Places past the end repeat the last one and write the same value again, so there is no divergence at the border.
-{% set views = 4 // step %}
+{% set views = 1 if strided else 4 // step %}
 {% set kind = {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
 {% set weights = step * quads %}
 {% if memory %}
@@ -71,7 +72,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let x_quad = p.x_quad * {{ views }}u;
   let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
   let x_base = (batch * p.x_batch + group * p.group_x) * {{ views }}u + zero;
-  let w_base = wi.y * p.block_vectors{% if taps == "point" %} + batch * p.w_batch{% endif %}{% if shared %} + lane{% endif %};
+  let w_base = wi.y * p.block_vectors{% if taps == "point" %} + batch * p.w_batch{% endif %}{% if shared %} + {{ "lane" if weights >= 8 else "min(lane, %du)" % (weights - 1) }}{% endif %};
 {% if taps == "point" %}
   let w_tap = w_base;
 {% else %}
@@ -103,7 +104,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(pixels) %}
     let s{{ j }} = vec2u(at{{ j }} + offset);  // negative places wrap to large ones
     let ok{{ j }} = s{{ j }}.x < p.in_h && s{{ j }}.y < p.in_w;
-    let x{{ j }} = select(0u, (s{{ j }}.x * p.in_w + s{{ j }}.y) * {{ views }}u, ok{{ j }});
+    let x{{ j }} = select(0u, {{ "s%d.x * p.x_row + s%d.y * p.x_place" % (j, j) if strided else "(s%d.x * p.in_w + s%d.y) * %du" % (j, j, views) }}, ok{{ j }});
 {% endfor %}
 {% endif %}
 {% endif %}
@@ -120,7 +121,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     for (var k = 0u; k < steps; k++) {
 {% endif %}
 {% if shared %}
-{% for i in range(weights // 8) %}
+{% for i in range((weights + 7) // 8) %}
       let w{{ i }} = load_w(w_at + {{ 8 * i }}u);
 {% endfor %}
 {% elif memory %}

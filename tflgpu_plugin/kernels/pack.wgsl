@@ -1,6 +1,7 @@
 // Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
 // are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
 // word), i8 and u8 (four per word, real value scale * (stored - zero)), i32 (bits kept: no float touches them).
+// `planar`: the host's buffer has channels before space.
 {% set indices = range(4) %}
 {% if form in ("i8", "u8") %}
 fn real(bytes: vec4u) -> vec4f {
@@ -27,8 +28,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let v = {{ "select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u))" if form == "bool" else "real(bytes)" }};
 {% endif %}
 {% else %}
-  let row = (b * p.spatial + s) * p.channels;
-  let at = vec4u(row) + min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(p.channels - 1u));
+  let channel = min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(p.channels - 1u));
+{% if planar %}
+  let at = (b * p.channels + channel) * p.spatial + s;
+{% else %}
+  let at = (b * p.spatial + s) * p.channels + channel;
+{% endif %}
 {% if form == "f32" %}
   let v = vec4f(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
 {% elif form != "i32" %}

@@ -1,16 +1,22 @@
 // Device storage to the host's layout (row-major): one thread per four neighbouring elements of the
 // host's buffer. `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four
 // bytes per word), i8 and u8 (four per word, to the nearest step of the grid, saturating), i32 (bits
-// kept).
+// kept). `planar`: the host's buffer has channels before space.
 {% if not whole %}
 // Lane of element e in device storage, counted in scalars; elements past the end repeat the last
 // one.
 fn place(element: u32) -> u32 {
   let e = min(element, p.elements - 1u);
+{% if planar %}
+  let s = e % p.spatial;
+  let c = e / p.spatial % p.channels;
+  let b = e / p.spatial / p.channels;
+{% else %}
   let c = e % p.channels;
-  let row = e / p.channels;
-  let b = row / p.spatial;
-  return 4u * ((b * p.quads + c / 4u) * p.spatial + row % p.spatial) + c % 4u;
+  let s = e / p.channels % p.spatial;
+  let b = e / p.channels / p.spatial;
+{% endif %}
+  return 4u * ((b * p.quads + c / 4u) * p.spatial + s) + c % 4u;
 }
 {% endif %}
 @compute @workgroup_size(64)

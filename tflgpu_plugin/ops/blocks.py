@@ -185,7 +185,8 @@ def convolve(
     planes: int,
     x_quad: int,
     parameters: Mapping[str, object],
-    source: int | None = None,
+    source: Source | None = None,
+    strided: bool = False,
     packed: Source | None = None,
     target: int | None = None,
 ) -> None:
@@ -193,12 +194,13 @@ def convolve(
 
     `x_quad` is the distance of channel quads of x in vec4; `parameters` adds those of the `taps`
     variant and the other distances. `source`, `packed` and `target` stand for the node's own input,
-    weights and output; no posts are applied to another target.
+    weights and output; no posts are applied to another target. If `strided`, all distances in x are
+    in elements, and `x_quad` is that of channels.
     """
     lanes_places = tile.lanes * tile.pixels
     x, weights = node.inputs[:2]
     assert x is not None and weights is not None
-    x = x if source is None else source
+    x_source: Source = x if source is None else source
     y = node.outputs[0] if target is None else target
     whole = [(0, blocks.count, packed)] if packed else weight_parts(low, node, weights, blocks)
     steps = -(-blocks.depth * blocks.merged // tile.step)
@@ -208,7 +210,7 @@ def convolve(
         low.dispatch(
             kernel,
             node,
-            reads={"x": Access(x, view=tile.step), "w": part},
+            reads={"x": Access(x_source, view=tile.step), "w": part},
             writes={"y": y},
             grid=(-(-places // lanes_places), last - first, planes),
             parameters={
@@ -231,6 +233,7 @@ def convolve(
                 "shared": tile.shared,
                 "memory": tile.weights == "memory",
                 "taps": taps,
+                "strided": strided,
             },
             fused=target is None,
         )

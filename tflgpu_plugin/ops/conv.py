@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
-from tflgpu_plugin.ops import Op, Refusal, patches, winograd
+from tflgpu_plugin.lowering import Lowering, Source
+from tflgpu_plugin.ops import Op, Refusal, winograd
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.fully_connected import multiply_rows
 from tflgpu_plugin.ops.tiles import choose_tile
@@ -59,12 +60,12 @@ def _lower(low: Lowering, node: Node) -> None:
     if winograd.pays(low, node, x, filters, rows, columns):
         winograd.lower(low, node, x, filters, rows, columns)
         return
-    if groups == 1 and patches.pays(low, node, x, filters, rows, columns):
-        patches.lower(low, node, x, filters, rows, columns)
-        return
     quads = -(-(filters[0] // groups) // 4)
     extent_in, extent_out = x[1] * x[2], rows.places * columns.places
     tile = choose_tile(low.target, quads, extent_out)
+    few = _few_channels(low, node, x, filters)
+    if few:
+        tile = replace(tile, step=1)
     blocks = Blocks(filters[0], taps, filters[3], groups, tile.quads)
     parameters: dict[str, object] = {
         "batch": x[0],
@@ -74,7 +75,7 @@ def _lower(low: Lowering, node: Node) -> None:
         "y_quad": extent_out,
     }
     point = taps == 1 and rows.stride == columns.stride == 1 and extent_in == extent_out
-    if point and rows.before == columns.before == 0:
+    if point and rows.before == columns.before == 0 and not few:
         parameters |= {"x_place": 1, "y_place": 1, "w_batch": 0}
     else:
         parameters |= {
@@ -91,18 +92,42 @@ def _lower(low: Lowering, node: Node) -> None:
             "top": np.int32(rows.before),
             "left": np.int32(columns.before),
         }
+    x_quad = extent_in
+    if few:
+        _, (batch, row, place, x_quad) = few
+        parameters |= {"x_batch": batch, "x_row": row, "x_place": place}
     convolve(
         low,
         node,
         blocks,
         tile,
         kernel="conv",
-        taps="point" if "x_place" in parameters else "window",
+        taps="window" if "kernel_h" in parameters else "point",
         places=extent_out,
         planes=x[0],
-        x_quad=extent_in,
+        x_quad=x_quad,
         parameters=parameters,
+        source=few[0] if few else None,
+        strided=few is not None,
     )
+
+
+def _few_channels(
+    low: Lowering, node: Node, x: Shape, filters: Shape
+) -> tuple[Source, tuple[int, ...]] | None:
+    """An input of less than 4 channels as single floats: where it lies, and the distances between
+    batches, rows, places and channels. A vec4 of it has empty lanes, which the dense kernel would
+    multiply, too; and from the host's buffer it need not be packed. None when it does not pay.
+    """
+    source = node.inputs[0]
+    assert source is not None
+    if x[3] >= 4 or filters[3] != x[3] or low.target.tuning.get("strided") == "never":
+        return None
+    if hosted := low.hosted.get(source):
+        return hosted.raw, hosted.strides
+    if (low.target.software and prod(filters[1:3]) > 1) or "strided" in low.target.tuning:
+        return source, (4 * x[1] * x[2], 4 * x[2], 4, 1)
+    return None
 
 
 OPS = (Op("conv_2d", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True),)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
+from tflgpu_plugin import border
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
@@ -81,7 +82,9 @@ def lower(low: Lowering, node: Node) -> None:
         axes = [Axis(shape[axis], axis) for axis in perm]
         if in_place(shape, target, axes) and not node.posts:
             low.alias(node.outputs[0], node.inputs[0])
-        else:
+        elif not border.pack_turned(low, node, perm):
+            if perm == (0, len(perm) - 1, *range(1, len(perm) - 1)) and not node.posts:
+                low.turned[node.outputs[0]] = node.inputs[0]
             move(low, node, axes)
         return
     view, joined = grouped(_view(low.graph, node), perm)

@@ -1,0 +1,169 @@
+"""Tensors at the border of an island: in the host's buffer where its order is the device's, turned
+on the way in and out, read where they lie by the first convolution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.evaluate import evaluate
+from tests.harness import run_graph
+from tests.test_compiler import TARGET, Builder, check_sides, conv
+from tflgpu_plugin import compiler
+from tflgpu_plugin.graph import Array, Graph, Shape
+
+
+def labels(graph: Graph, **tuning: str) -> list[str]:
+    plan = compiler.compile(graph, replace(TARGET, tuning=tuning))
+    check_sides(plan)
+    return [dispatch.label for dispatch in plan.dispatches]
+
+
+def relu(shape: Shape) -> Graph:
+    b = Builder()
+    x = b.tensor(shape)
+    return b.graph((x,), (b.node("relu", (x,), shape),))
+
+
+def turned(shape: Shape) -> Graph:
+    """Channels first outside, last inside, around a softmax, which needs them so."""
+    b = Builder()
+    inside = (shape[0], *shape[2:], shape[1])
+    x = b.tensor(shape)
+    rank = len(shape)
+    y = b.node("transpose", (x,), inside, perm=(0, *range(2, rank), 1))
+    y = b.node("softmax", (y,), inside, beta=1.0)
+    y = b.node("transpose", (y,), shape, perm=(0, rank - 1, *range(1, rank - 1)))
+    return b.graph((x,), (y,))
+
+
+def turned_conv(shape: Shape) -> Graph:
+    """A convolution of an input that has its channels first."""
+    b = Builder()
+    batch, channels, height, width = shape
+    x = b.tensor(shape)
+    y = b.node("transpose", (x,), (batch, height, width, channels), perm=(0, 2, 3, 1))
+    return b.graph((x,), (conv(b, y, 8),))
+
+
+def seeded(shape: Shape) -> Array:
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (1, 9), (3, 8), (1, 5, 3, 4), (2, 3, 4)])
+def test_storage_in_the_hosts_order_is_the_hosts_buffer(shape: Shape) -> None:
+    assert labels(relu(shape)) == ["unary"]
+
+
+@pytest.mark.parametrize("shape", [(2, 9), (1, 5, 3, 8), (2, 3, 4, 5), (1, 2, 3, 2)])
+def test_storage_in_another_order_is_packed(shape: Shape) -> None:
+    assert labels(relu(shape)) == ["pack", "unary", "unpack"]
+
+
+def test_turning_is_part_of_packing() -> None:
+    assert labels(turned((1, 8, 5, 6))) == ["pack", "softmax", "unpack"]
+
+
+def test_the_first_convolution_reads_the_hosts_buffer() -> None:
+    for graph in (turned_conv((1, 3, 6, 6)), _conv_of((1, 6, 6, 3))):
+        assert labels(graph) == ["conv", "unpack"]
+        assert labels(graph, strided="never") == ["pack", "conv", "unpack"]
+
+
+def test_what_is_made_of_parts_is_made_in_the_hosts_buffer() -> None:
+    b = Builder()
+    x = b.tensor((1, 8))
+    parts = (b.node("relu", (x,), (1, 8)), b.node("tanh", (x,), (1, 8)))
+    graph = b.graph((x,), (b.node("concat", parts, (1, 16), axis=1),))
+    assert labels(graph) == ["unary", "unary"]
+
+
+def test_two_names_of_one_result_are_two_buffers() -> None:
+    graph = _two_names()
+    assert labels(graph) == ["unary", "unpack"]
+
+
+def test_an_input_that_nobody_reads_has_a_buffer() -> None:
+    b = Builder()
+    x, unused = b.tensor((1, 8)), b.tensor((1, 8))
+    plan = compiler.compile(b.graph((x, unused), (b.node("relu", (x,), (1, 8)),)), TARGET)
+    assert len(plan.inputs) == 2
+
+
+def _conv_of(shape: Shape) -> Graph:
+    b = Builder()
+    x = b.tensor(shape)
+    return b.graph((x,), (conv(b, x, 8),))
+
+
+def _two_names() -> Graph:
+    """A result as it is and reshaped, and the input as a third output."""
+    b = Builder()
+    x = b.tensor((1, 8))
+    y = b.node("relu", (x,), (1, 8))
+    z = b.node("reshape", (y,), (8,), shape=(8,))
+    return b.graph((x,), (y, z))
+
+
+def _agree(graph: Graph, tolerance: float = 0.0) -> None:
+    given = {t: seeded(graph.shape(t)) for t in graph.inputs}
+    found = run_graph(graph, given)
+    for tensor, expected in evaluate(graph, given).items():
+        assert np.abs(found[tensor] - expected).max() <= tolerance
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 8, 11])
+def test_turned_tensors_keep_their_places(channels: int) -> None:
+    for shape in (
+        (2, channels, 3, 5),
+        (1, channels, 4, 4),
+        (3, channels, 7),
+        (1, channels, 2, 3, 4),
+    ):
+        _agree(turned(shape), 1e-6)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("shape", [(), (7,), (1, 9), (3, 8), (1, 5, 3, 4), (2, 3, 4), (2, 9)])
+def test_tensors_in_the_hosts_buffer_keep_their_places(shape: Shape) -> None:
+    _agree(relu(shape))
+
+
+@pytest.mark.adapter
+def test_one_result_under_two_names() -> None:
+    _agree(_two_names())
+
+
+@pytest.mark.adapter
+def test_an_input_may_be_an_output() -> None:
+    b = Builder()
+    x = b.tensor((1, 8))
+    _agree(b.graph((x,), (x, b.node("reshape", (x,), (8,), shape=(8,)))))
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_a_convolution_of_the_hosts_buffer(channels: int) -> None:
+    """Against the same sums in float64, weights that differ."""
+    weights = seeded((8, 3, 3, channels))
+    for batch in (1, 2):
+        picture = seeded((batch, 7, 5, channels))
+        wide = np.pad(picture.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+        sums = sum(
+            np.einsum("bhwc,oc->bhwo", wide[:, r : r + 7, c : c + 5], weights[:, r, c])
+            for r in range(3)
+            for c in range(3)
+        )
+        expected = np.clip(sums + 1, 0, 6)
+        last, first = _conv_of(picture.shape), turned_conv((batch, channels, 7, 5))
+        planes = np.ascontiguousarray(picture.transpose(0, 3, 1, 2))
+        for graph, given in ((last, picture), (first, planes)):
+            filters = next(n.inputs[1] for n in graph.nodes if n.op == "conv_2d")
+            assert filters is not None
+            tensors = {**graph.tensors, filters: replace(graph.tensors[filters], data=weights)}
+            graph = replace(graph, tensors=tensors)
+            (found,) = run_graph(graph, {graph.inputs[0]: given}).values()
+            assert np.abs(found - expected).max() < 1e-5
