@@ -218,7 +218,7 @@ def build(case: Case, shapes: Sequence[Shape] | None = None, version: int | None
     `version` writes another op version than the case's into the model; shapes are still found at
     the case's version.
     """
-    model = _single(case, shapes)
+    model = single(case, shapes)
     if shapes is None:
         model.settle()
     if version is not None:
@@ -226,7 +226,8 @@ def build(case: Case, shapes: Sequence[Shape] | None = None, version: int | None
     return model.to_bytes()
 
 
-def _single(case: Case, shapes: Sequence[Shape] | None) -> Model:
+def single(case: Case, shapes: Sequence[Shape] | None = None) -> Model:
+    """The model of a case; without `shapes`, those of its outputs are not known."""
     model = Model()
     tensors = [None if i is None else _case_input(model, i, k) for k, i in enumerate(case.inputs)]
     results = model.multi_op(

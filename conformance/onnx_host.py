@@ -35,9 +35,11 @@ def device(wanted: str | None) -> Any:
     return found[min(place, len(found) - 1)]
 
 
-def session(model: bytes, wanted: str | None = None, *, cpu: bool = False) -> Any:
+def session(
+    model: bytes, wanted: str | None = None, *, cpu: bool = False, exclude: str = ""
+) -> Any:
     """A session without graph optimizations: on the CPU provider, or on ours with the CPU for the
-    nodes that ours leaves."""
+    nodes that ours leaves. `exclude` is the option of that name."""
     import onnxruntime as ort
 
     settings = ort.SessionOptions()
@@ -47,6 +49,7 @@ def session(model: bytes, wanted: str | None = None, *, cpu: bool = False) -> An
     if cpu:
         return ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
     options = {"force": "1"} | ({"adapter": wanted} if wanted else {})
+    options |= {"exclude": exclude} if exclude else {}
     settings.add_provider_for_devices([device(wanted)], options)
     made = ort.InferenceSession(model, settings, enable_fallback=0)
     made.disable_fallback()
@@ -68,9 +71,11 @@ def run_on_cpu(model: bytes, feeds: Sequence[Feed]) -> list[Outputs]:
     return invoke(session(model, cpu=True), feeds)
 
 
-def run_on_gpu(model: bytes, feeds: Sequence[Feed], wanted: str | None = None) -> GpuRun:
+def run_on_gpu(
+    model: bytes, feeds: Sequence[Feed], wanted: str | None = None, exclude: str = ""
+) -> GpuRun:
     """The same through our provider."""
-    made = session(model, wanted)
+    made = session(model, wanted, exclude=exclude)
     outputs = invoke(made, feeds)
     return GpuRun(outputs, placement(made))
 

@@ -1,192 +1,291 @@
-"""ONNX models written by hand for cases that tf2onnx cannot convert, and for a first look without
-it: the same inputs, the same answer.
+"""TFLite models of this suite as ONNX models, operator by operator: for what tf2onnx cannot
+convert, for graphs, and for a look at ONNX Runtime without tensorflow.
 
-Images are NHWC in a case and NCHW in ONNX, so a twin has the transposes that a converter writes.
+Images are NHWC in TFLite and NCHW in ONNX, so a twin has the transposes that a converter writes.
+The node that makes a tensor has its name, so that the option `exclude` means the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from conformance import models
 from conformance.cases import Case
 from conformance.host import Array
+from conformance.models import Model, Shape
 
 OPSET = 18
 IR_VERSION = 9
-ACTIVATIONS = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
-UNARY = {"LOGISTIC": "Sigmoid", "TANH": "Tanh", "EXP": "Exp", "RELU": "Relu"}
+LIMITS = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
+UNARY = {"LOGISTIC": "Sigmoid", "TANH": "Tanh", "EXP": "Exp", "RELU": "Relu", "ABS": "Abs",
+         "NEG": "Neg"}  # fmt: skip
 BINARY = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul", "MAXIMUM": "Max", "MINIMUM": "Min"}
+TO_ONNX, TO_TFLITE = (0, 3, 1, 2), (0, 2, 3, 1)
+Operand = str | None
 
 
+class NoTwin(Exception):
+    """An operator, or a form of one, that has no twin; the text says which."""
+
+
+@dataclass
 class Twin:
     """A graph under construction; methods return the names of tensors."""
 
-    def __init__(self, case: Case) -> None:
-        from onnx import TensorProto, helper
-
-        self.helper, self.case = helper, case
-        self.types = {"f32": TensorProto.FLOAT, "bool": TensorProto.BOOL, "i32": TensorProto.INT32}
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-        self.fed: list[Any] = []
-        self.count = 0
-
-    def inputs(self) -> list[str | None]:
-        """The case's inputs: fed, constant or absent. State is a constant of zeros."""
-        return [None if i is None else self._input(i, k) for k, i in enumerate(self.case.inputs)]
-
-    def _input(self, value: Any, place: int) -> str:
-        if value.variable:
-            return self.constant(np.zeros(value.shape, np.float32))
-        if value.data is not None:
-            return self.constant(value.data)
-        name = f"input_{place}"
-        kind = self.types[value.dtype]
-        self.fed.append(self.helper.make_tensor_value_info(name, kind, value.shape))
-        return name
+    model: Model
+    nodes: list[Any] = field(default_factory=list)
+    constants: list[Any] = field(default_factory=list)
+    count: int = 0
 
     def constant(self, data: Array) -> str:
         from onnx import numpy_helper
 
         self.count += 1
-        name = f"constant_{self.count}"
+        name = f"held_{self.count}"
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(data), name))
         return name
 
-    def node(self, op: str, *inputs: str | None, outputs: int = 1, **attributes: Any) -> list[str]:
+    def integers(self, *values: Any) -> str:
+        return self.constant(np.asarray(values, np.int64))
+
+    def node(self, op: str, *inputs: Operand, outputs: int = 1, **attributes: Any) -> list[str]:
+        from onnx import helper
+
         self.count += 1
         made = [f"{op}_{self.count}_{k}" for k in range(outputs)]
         reads = ["" if name is None else name for name in inputs]
-        self.nodes.append(self.helper.make_node(op, reads, made, **attributes))
+        self.nodes.append(helper.make_node(op, reads, made, name=made[0], **attributes))
         return made
 
-    def one(self, op: str, *inputs: str | None, **attributes: Any) -> str:
+    def one(self, op: str, *inputs: Operand, **attributes: Any) -> str:
         return self.node(op, *inputs, **attributes)[0]
 
-    def activate(self, name: str) -> str:
-        """The case's fused activation."""
-        chosen = str(self.case.options.get("fusedActivationFunction", "NONE"))
-        return self.clip(name, chosen) if chosen in ACTIVATIONS else name
+    def activate(self, name: str, options: Mapping[str, Any]) -> str:
+        """A fused activation."""
+        chosen = str(options.get("fusedActivationFunction", "NONE"))
+        if chosen == "TANH":
+            return self.one("Tanh", name)
+        return self.clip(name, chosen) if chosen in LIMITS else name
 
     def clip(self, name: str, activation: str) -> str:
         low, high = (
             None if v is None else self.constant(np.array(v, np.float32))
-            for v in ACTIVATIONS[activation]
+            for v in LIMITS[activation]
         )
         return self.one("Clip", name, low, high)
 
-    def image(self, op: str, x: str | None, *rest: str | None, **attributes: Any) -> str:
+    def image(self, op: str, x: Operand, *rest: Operand, **attributes: Any) -> str:
         """An operator on NCHW between the two transposes."""
-        inside = self.one("Transpose", x, perm=[0, 3, 1, 2])
-        made = self.one(op, inside, *rest, **attributes)
-        return self.one("Transpose", made, perm=[0, 2, 3, 1])
-
-    def to_bytes(self, *outputs: str) -> bytes:
-        """The model; the last nodes' results are its outputs, in order."""
-        kind = self.types[self.case.output_type]
-        results = [self.helper.make_tensor_value_info(name, kind, None) for name in outputs]
-        graph = self.helper.make_graph(self.nodes, "twin", self.fed, results, self.constants)
-        opset = [self.helper.make_opsetid("", OPSET)]
-        made = self.helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION)
-        return bytes(made.SerializeToString())
+        inside = self.one("Transpose", x, perm=TO_ONNX)
+        return self.one("Transpose", self.one(op, inside, *rest, **attributes), perm=TO_TFLITE)
 
 
-def _lstm(twin: Twin) -> bytes:
+@dataclass(frozen=True)
+class Node:
+    """One TFLite operator: the names of its inputs, with their shapes and constant values."""
+
+    op: str
+    options: Mapping[str, Any]
+    inputs: tuple[Operand, ...]
+    shapes: tuple[Shape, ...]
+    values: tuple[Array | None, ...]
+
+    def known(self, position: int) -> Array:
+        """A constant input. Raises NoTwin for another."""
+        found = self.values[position]
+        if found is None:
+            raise NoTwin(f"{self.op} with input {position} told by a run")
+        return found
+
+
+def _lstm(t: Twin, n: Node) -> list[str]:
     """The basic cell of one step from a state of zeros, in plain operators.
 
     Gates stand in the order input, new input, forget, output, as in the host's basic kernel.
     """
-    x, before, weights, bias, state = twin.inputs()
-    joined = twin.one("Concat", x, before, axis=1)
-    gates = twin.one("Gemm", joined, weights, bias, transB=1)
-    depth = twin.case.inputs[4].shape[1]  # type: ignore[union-attr]
-    sizes = twin.constant(np.full(4, depth, np.int64))
-    parts = twin.node("Split", gates, sizes, outputs=4, axis=1)
-    entering, new, kept, leaving = parts
-    taken = twin.one("Mul", twin.one("Sigmoid", entering), twin.one("Tanh", new))
-    left = twin.one("Mul", twin.one("Sigmoid", kept), state)
-    after = twin.one("Add", taken, left)
-    out = twin.one("Mul", twin.one("Sigmoid", leaving), twin.one("Tanh", after))
-    return twin.to_bytes(out, after)
+    x, _, weights, bias, _ = n.inputs
+    depth = n.shapes[4][1]
+    before, state = (t.constant(np.zeros(n.shapes[k], np.float32)) for k in (1, 4))
+    gates = t.one("Gemm", t.one("Concat", x, before, axis=1), weights, bias, transB=1)
+    entering, new, kept, leaving = t.node("Split", gates, t.integers(*[depth] * 4), outputs=4,
+                                          axis=1)  # fmt: skip
+    taken = t.one("Mul", t.one("Sigmoid", entering), t.one("Tanh", new))
+    after = t.one("Add", taken, t.one("Mul", t.one("Sigmoid", kept), state))
+    return [t.one("Mul", t.one("Sigmoid", leaving), t.one("Tanh", after)), after]
 
 
-def _conv(twin: Twin) -> bytes | None:
-    """Constant weights only: runtime ones would need a transpose of their own."""
-    case, options = twin.case, twin.case.options
-    weights = case.inputs[1]
-    if weights is None or weights.data is None:
-        return None
-    x, _, bias = twin.inputs()
-    held = twin.constant(np.moveaxis(weights.data, 3, 1))
-    channels = case.inputs[0].shape[3]  # type: ignore[union-attr]
-    made = twin.image(
-        "Conv", x, held, bias,
-        strides=[options["strideH"], options["strideW"]],
-        dilations=[options["dilationHFactor"], options["dilationWFactor"]],
-        auto_pad="SAME_UPPER" if options["padding"] == "SAME" else "VALID",
-        group=channels // weights.shape[3],
+def _window(options: Mapping[str, Any]) -> dict[str, Any]:
+    same = "SAME_UPPER" if options["padding"] == "SAME" else "VALID"
+    return {"strides": [options["strideH"], options["strideW"]], "auto_pad": same}
+
+
+def _conv(t: Twin, n: Node) -> str:
+    o, depthwise = n.options, n.op == "DEPTHWISE_CONV_2D"
+    weights = np.moveaxis(n.known(1), 3, 0 if depthwise else 1)
+    if depthwise:  # [1, KH, KW, outputs] as [outputs, 1, KH, KW]
+        groups = n.shapes[0][3]
+    else:
+        groups = n.shapes[0][3] // n.shapes[1][3]
+    dilations = [o.get("dilationHFactor", 1), o.get("dilationWFactor", 1)]
+    bias = n.inputs[2] if len(n.inputs) > 2 else None
+    made = t.image(
+        "Conv", n.inputs[0], t.constant(weights), bias, dilations=dilations, group=groups,
+        **_window(o),
     )  # fmt: skip
-    return twin.to_bytes(twin.activate(made))
+    return t.activate(made, o)
 
 
-def _pool(twin: Twin) -> bytes:
-    options = twin.case.options
-    op = "MaxPool" if twin.case.op == "MAX_POOL_2D" else "AveragePool"
-    made = twin.image(
-        op, twin.inputs()[0],
-        kernel_shape=[options["filterHeight"], options["filterWidth"]],
-        strides=[options["strideH"], options["strideW"]],
-        auto_pad="SAME_UPPER" if options["padding"] == "SAME" else "VALID",
-    )  # fmt: skip
-    return twin.to_bytes(twin.activate(made))
+def _pool(t: Twin, n: Node) -> str:
+    o = n.options
+    op = "MaxPool" if n.op == "MAX_POOL_2D" else "AveragePool"
+    kernel = [o["filterHeight"], o["filterWidth"]]
+    return t.activate(t.image(op, n.inputs[0], kernel_shape=kernel, **_window(o)), o)
 
 
-def _unary(twin: Twin) -> bytes:
-    return twin.to_bytes(twin.one(UNARY[twin.case.op], twin.inputs()[0]))
+def _fully_connected(t: Twin, n: Node) -> str:
+    if n.options.get("keepNumDims"):
+        raise NoTwin("FULLY_CONNECTED that keeps dimensions")
+    x = n.inputs[0]
+    if len(n.shapes[0]) != 2:
+        x = t.one("Reshape", x, t.integers(-1, n.shapes[1][1]))
+    return t.activate(t.one("Gemm", x, *n.inputs[1:], transB=1), n.options)
 
 
-def _clipped(twin: Twin) -> bytes:
-    return twin.to_bytes(twin.clip(str(twin.inputs()[0]), twin.case.op))
+def _pad(t: Twin, n: Node) -> str:
+    return t.one("Pad", n.inputs[0], t.integers(*n.known(1).T.reshape(-1)))
 
 
-def _binary(twin: Twin) -> bytes:
-    return twin.to_bytes(twin.activate(twin.one(BINARY[twin.case.op], *twin.inputs())))
+def _slice(t: Twin, n: Node) -> str:
+    if any(n.options.get(name) for name in n.options if name.endswith("Mask")):
+        raise NoTwin("STRIDED_SLICE with masks")
+    begin, end, steps = (n.known(k) for k in (1, 2, 3))
+    axes = t.integers(*range(len(begin)))
+    return t.one("Slice", n.inputs[0], t.integers(*begin), t.integers(*end), axes,
+                 t.integers(*steps))  # fmt: skip
 
 
-def _fully_connected(twin: Twin) -> bytes | None:
-    if len(twin.case.inputs[0].shape) != 2:  # type: ignore[union-attr]
-        return None
-    return twin.to_bytes(twin.activate(twin.one("Gemm", *twin.inputs(), transB=1)))
+def _resize(t: Twin, n: Node) -> str:
+    o = n.options
+    mode = "align_corners" if o.get("alignCorners") else "asymmetric"
+    mode = "half_pixel" if o.get("halfPixelCenters") else mode
+    batch, _, _, channels = n.shapes[0]
+    size = t.integers(batch, channels, *n.known(1))
+    how = {"mode": "linear", "coordinate_transformation_mode": mode}
+    return t.image("Resize", n.inputs[0], None, None, size, **how)
 
 
-def _concat(twin: Twin) -> bytes:
-    axis = int(twin.case.options["axis"])
-    return twin.to_bytes(twin.one("Concat", *twin.inputs(), axis=axis))
+def _softmax(t: Twin, n: Node) -> str:
+    if n.options.get("beta", 1.0) != 1.0:
+        raise NoTwin("SOFTMAX with a beta")
+    return t.one("Softmax", n.inputs[0], axis=-1)
 
 
-def _softmax(twin: Twin) -> bytes | None:
-    if twin.case.options.get("beta", 1.0) != 1.0:
-        return None
-    return twin.to_bytes(twin.one("Softmax", twin.inputs()[0], axis=-1))
+def _binary(t: Twin, n: Node) -> str:
+    return t.activate(t.one(BINARY[n.op], *n.inputs), n.options)
 
 
-TWINS: dict[str, Callable[[Twin], bytes | None]] = {
+def _concat(t: Twin, n: Node) -> str:
+    return t.one("Concat", *n.inputs, axis=int(n.options["axis"]))
+
+
+def _mean(t: Twin, n: Node) -> str:
+    keep = int(n.options.get("keepDims", False))
+    return t.one("ReduceMean", n.inputs[0], t.integers(*n.known(1).reshape(-1)), keepdims=keep)
+
+
+Rule = Callable[[Twin, Node], str | list[str]]
+RULES: dict[str, Rule] = {
     "LSTM": _lstm,
     "CONV_2D": _conv,
+    "DEPTHWISE_CONV_2D": _conv,
     "MAX_POOL_2D": _pool,
     "AVERAGE_POOL_2D": _pool,
     "FULLY_CONNECTED": _fully_connected,
     "CONCATENATION": _concat,
     "SOFTMAX": _softmax,
-    **dict.fromkeys(ACTIVATIONS, _clipped),
-    **dict.fromkeys(UNARY, _unary),
+    "PAD": _pad,
+    "STRIDED_SLICE": _slice,
+    "RESIZE_BILINEAR": _resize,
+    "MEAN": _mean,
+    "PRELU": lambda t, n: t.one("PRelu", *n.inputs),
+    "RESHAPE": lambda t, n: t.one("Reshape", n.inputs[0], t.integers(*n.known(1).reshape(-1))),
+    "SQUARE": lambda t, n: t.one("Mul", n.inputs[0], n.inputs[0]),
+    **dict.fromkeys(LIMITS, lambda t, n: t.clip(str(n.inputs[0]), n.op)),
+    **dict.fromkeys(UNARY, lambda t, n: t.one(UNARY[n.op], n.inputs[0])),
     **dict.fromkeys(BINARY, _binary),
 }
 
 
 def build(case: Case) -> bytes | None:
     """The twin of a case; None when it has none."""
-    return TWINS[case.op](Twin(case)) if case.op in TWINS else None
+    try:
+        return convert(models.single(case))
+    except NoTwin:
+        return None
+
+
+def convert(model: Model) -> bytes:
+    """The twin of a model; its inputs, outputs and order are the same. Open extents are symbolic.
+    Raises NoTwin."""
+    twin, names = Twin(model), dict[int, str]()
+    for index in model.inputs:
+        names[index] = f"input_{index}"
+    for index, tensor in enumerate(model.tensors):
+        if tensor.data is not None and tensor.dtype in ("f32", "bool"):
+            names[index] = twin.constant(tensor.data)
+    for operator in model.operators:
+        if operator.op not in RULES:
+            raise NoTwin(operator.op)
+        first = len(twin.nodes)
+        made = RULES[operator.op](twin, _node(model, operator, names))
+        results = [made] if isinstance(made, str) else made
+        names.update(zip(operator.outputs, results, strict=False))
+        _name(twin.nodes[first:], model.tensors[operator.outputs[0]].name)
+    return _to_bytes(twin, names)
+
+
+def _node(model: Model, operator: Any, names: Mapping[int, str]) -> Node:
+    read = [None if t < 0 else model.tensors[t] for t in operator.inputs]
+    return Node(
+        operator.op,
+        operator.options,
+        tuple(names.get(t) for t in operator.inputs),
+        tuple(() if tensor is None else tensor.shape for tensor in read),
+        tuple(None if tensor is None else tensor.data for tensor in read),
+    )
+
+
+def _name(nodes: list[Any], name: str) -> None:
+    """The last node that an operator became has the name of its tensor."""
+    for k, node in enumerate(nodes[::-1]):
+        node.name = f"{name}/{k}" if k else name
+
+
+def _to_bytes(twin: Twin, names: Mapping[int, str]) -> bytes:
+    from onnx import TensorProto, helper
+
+    model = twin.model
+    types = {"f32": TensorProto.FLOAT, "bool": TensorProto.BOOL, "i32": TensorProto.INT32}
+
+    def info(index: int, name: str, shape: Any) -> Any:
+        return helper.make_tensor_value_info(name, types[model.tensors[index].dtype], shape)
+
+    given = [info(t, names[t], _extents(model.tensors[t])) for t in model.inputs]
+    made, seen = [], set[str]()
+    for t in model.outputs:  # ONNX has no output twice
+        name = names[t] if names[t] not in seen else twin.one("Identity", names[t])
+        seen.add(name)
+        made.append(info(t, name, None))
+    graph = helper.make_graph(twin.nodes, "twin", given, made, twin.constants)
+    opset = [helper.make_opsetid("", OPSET)]
+    proto = helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION)
+    return bytes(proto.SerializeToString())
+
+
+def _extents(tensor: Any) -> list[int | str]:
+    signature = tensor.signature or tensor.shape
+    return [f"extent_{k}" if extent < 0 else extent for k, extent in enumerate(signature)]

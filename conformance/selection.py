@@ -18,7 +18,13 @@ HOSTS = ("tflite", "tflite_runtime", "ai_edge_litert", "onnxruntime")
 DTYPES = {**{name: name for name in (*TYPE_NAMES, "bool")}, **{v: k for k, v in TYPE_NAMES.items()}}
 
 # Modules whose tests all belong to the quick part, and how many of a longer list do.
-QUICK = {"test_ops": None, "test_graph_cases": None, "test_suite": None, "test_graphs": 12}
+QUICK = {
+    "test_ops": None,
+    "test_graph_cases": None,
+    "test_suite": None,
+    "test_graphs": 12,
+    "test_onnx_graph_cases": 60,
+}
 QUICK |= {"test_onnx_twins": None, "test_versions": None, "test_nodes": None}
 QUICK |= {"test_quantized": None}
 

@@ -61,7 +61,8 @@ def close(
 ) -> None:
     """Run an ONNX model with a case's inputs and record it; a text says why there is none."""
     who: dict[str, Any] = {
-        "test": "", "kind": kind, "family": family, "op": case.op, "case": case.name,
+        "test": "", "kind": kind, "family": family, "op": case.op,
+        "case": case.name if kind == "converted" else f"{kind}: {case.name}",
         "dtype": case.output_type, "version": case.version, "host": onnx_host.label(),
     }  # fmt: skip
     if isinstance(model, str):

@@ -24,7 +24,7 @@ def _cases() -> list[Any]:
     found, seen = [], dict[str, int]()
     for family in FAMILIES:
         for case in check.family_cases(family):
-            if case.refused or case.op not in onnx_twins.TWINS:
+            if case.refused or case.op not in onnx_twins.RULES:
                 continue
             seen[case.op] = seen.get(case.op, 0) + 1
             chosen = {case.op, case.options.get("fusedActivationFunction")}
