@@ -10,7 +10,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 
@@ -76,18 +76,25 @@ def _row(name: str, worker: Worker, times: list[float], reference: object) -> Ro
     )
 
 
-def memory(given: argparse.Namespace) -> dict[str, dict[str, int]]:
-    """Bytes of each network's plan on the adapter that is used by default: pools, the sum of the
-    tensors in them, what is alive at once, and weights."""
+def plans(given: argparse.Namespace) -> dict[str, dict[str, int]]:
+    """Each network's plan on the adapter that is used by default: dispatches, with Winograd
+    convolutions and without; bytes of pools, of all tensors in them, of those alive at once, and of
+    weights."""
     found = {}
     target = adapter.open_device(adapter.select(None)).target
+    direct = replace(target, tuning={"winograd": "never"})
     for name, build in NETWORKS.items():
         if not given.networks or any(part in name for part in given.networks):
-            plan = compiler.compile(to_graph(build()), target)
+            graph = to_graph(build())
+            plan = compiler.compile(graph, target)
+            counts = {"dispatches": len(plan.dispatches)}
+            counts["without Winograd"] = len(compiler.compile(graph, direct).dispatches)
             sizes = {"pools": plan.bytes_of("pool"), "tensors": plan.tensor_bytes}
             sizes |= {"alive at once": plan.least_bytes, "weights": plan.bytes_of("weights")}
-            found[name] = sizes
-            print(f"{name}: " + ", ".join(f"{k} {v / 1e6:.1f} MB" for k, v in sizes.items()))
+            found[name] = counts | sizes
+            told = [f"{key} {value}" for key, value in counts.items()]
+            told += [f"{key} {value / 1e6:.1f} MB" for key, value in sizes.items()]
+            print(f"{name}: " + ", ".join(told))
     return found
 
 
@@ -107,13 +114,13 @@ def main() -> None:
     given = _arguments()
     results = {}
     with tempfile.TemporaryDirectory() as name:
-        for subject in _subjects(given, Path(name)):
+        for subject in () if given.plans else _subjects(given, Path(name)):
             rows = measure(subject, given, Path(name))
             show(subject.name, rows)
             results[subject.name] = [asdict(row) for row in rows]
-    sizes = memory(given)
+    planned = plans(given)
     given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps({"times": results, "memory": sizes}, indent=1))
+    given.json.write_text(json.dumps({"times": results, "plans": planned}, indent=1))
     given.json.with_suffix(".svg").write_text(chart.bars(results))
     print(f"All figures are in {given.json}, the chart is beside it.")
 
@@ -125,6 +132,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--engines", nargs="*", metavar="PART", help="only engines named so")
     parser.add_argument(
         "--documented", type=Path, metavar="DIR", help="measure the documentation's models in DIR"
+    )
+    parser.add_argument(
+        "--plans", action="store_true", help="only count dispatches and bytes, run nothing"
     )
     parser.add_argument("--rounds", type=int, default=8, help="turns per engine")
     parser.add_argument("--runs", type=int, default=3, help="runs per turn")

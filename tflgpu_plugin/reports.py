@@ -48,7 +48,8 @@ class IslandReport:
     """One island: nodes that run as one step. Bytes and runs are counted since it was made;
     `milliseconds` is the wall time of its last run; `device_inputs` counts inputs that came from
     another island without leaving the device. `weight_bytes` and `pool_bytes` are device memory of
-    its first plan, `kernels` the names of its pipelines: equal names are the same WGSL.
+    its first plan, `dispatches` how many kernels that launches per run, `kernels` the names of its
+    pipelines: equal names are the same WGSL.
     """
 
     number: int
@@ -64,6 +65,7 @@ class IslandReport:
     pool_bytes: int
     graph: int = 0
     kernels: tuple[str, ...] = ()
+    dispatches: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,8 @@ def _island_line(island: IslandReport) -> str:
     state = "" if island.live else ", no longer in use"
     failures = f", {island.failures} failures" if island.failures else ""
     return (
-        f"  island {island.number}: {len(island.nodes)} nodes, {island.runs} runs{failures}, "
+        f"  island {island.number}: {len(island.nodes)} nodes, {island.dispatches} dispatches, "
+        f"{island.runs} runs{failures}, "
         f"last {island.milliseconds:.2f} ms, "
         f"{island.weight_bytes:,} bytes of weights, {island.pool_bytes:,} of tensors, "
         f"{island.uploaded_bytes:,} sent, {island.downloaded_bytes:,} fetched{state}"

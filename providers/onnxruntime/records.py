@@ -50,6 +50,7 @@ class Placed:
     number: int = field(init=False)
     weight_bytes: int = field(init=False)
     pool_bytes: int = field(init=False)
+    dispatches: int = field(init=False)
     kernels: tuple[str, ...] = field(init=False)
     final: Any = None  # the state when the native object was let go
 
@@ -58,6 +59,7 @@ class Placed:
         plan = self.island.instance.plan
         self.number, self.program = self.island.number, self.island.instance.program
         self.weight_bytes, self.pool_bytes = plan.bytes_of("weights"), plan.bytes_of("pool")
+        self.dispatches = len(plan.dispatches)
         self.kernels = tuple(pipeline.name for pipeline in plan.pipelines)
 
     def state(self) -> Any:
@@ -105,6 +107,7 @@ class Placed:
             pool_bytes=self.pool_bytes,
             graph=graph,
             kernels=self.kernels,
+            dispatches=self.dispatches,
         )
 
 

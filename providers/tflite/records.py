@@ -47,6 +47,7 @@ class Placed:
     nodes: tuple[int, ...] = field(init=False)
     weight_bytes: int = field(init=False)
     pool_bytes: int = field(init=False)
+    dispatches: int = field(init=False)
     kernels: tuple[str, ...] = field(init=False)
     recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
     final: Any = None  # the state when the kernel was let go
@@ -57,6 +58,7 @@ class Placed:
         self.graph = self.island.graph
         self.number, self.nodes = self.island.number, self.island.nodes
         self.weight_bytes, self.pool_bytes = plan.bytes_of("weights"), plan.bytes_of("pool")
+        self.dispatches = len(plan.dispatches)
         self.kernels = tuple(pipeline.name for pipeline in plan.pipelines)
 
     def instance(self, shapes: tuple[Shape, ...]) -> Instance:
@@ -108,6 +110,7 @@ class Placed:
             pool_bytes=self.pool_bytes,
             graph=graph,
             kernels=self.kernels,
+            dispatches=self.dispatches,
         )
 
 
