@@ -132,10 +132,15 @@ def _recorded(shape: tuple[int, ...], source: Source) -> npt.NDArray[np.float64]
     assert source.file is not None
     file = SHARED / "images" / source.file
     if file.suffix == ".wav":
-        with wave.open(str(file)) as sound:
-            samples = np.frombuffer(sound.readframes(sound.getnframes()), np.int16) / 32768.0
-        return np.resize(samples, shape)
+        return np.resize(sound(file), shape)
     return picture(file, shape) / 255.0 * (source.high - source.low) + source.low
+
+
+def sound(file: Path) -> npt.NDArray[np.float64]:
+    """The samples of a recording, [-1, 1)."""
+    with wave.open(str(file)) as recording:
+        frames = recording.readframes(recording.getnframes())
+    return np.frombuffer(frames, np.int16) / 32768.0
 
 
 def picture(file: Path, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:

@@ -1,8 +1,9 @@
-"""Prints the real models as a table: `python -m conformance.models_table [PART OF A NAME]`.
+"""The real models as a table: `python -m conformance.models_table [--onnx] [PART OF A NAME]`.
 
-Columns: nodes on the GPU and in all, islands, largest error against the reference kernels (relative
-to the output's largest magnitude), the host's default CPU kernels and ours in milliseconds (median
-of interleaved runs).
+Columns: nodes on the GPU and in all, islands, largest error against the reference kernels and what
+is allowed (relative to the output's largest magnitude; of the output that is nearest to its bound),
+the host's default CPU kernels and ours in milliseconds (median of interleaved runs). With --onnx
+the ONNX models, in ONNX Runtime; "f64" marks an error that was measured against float64.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 os.environ.setdefault("LP_NUM_THREADS", "2")
@@ -20,10 +21,14 @@ os.environ.setdefault("LP_NUM_THREADS", "2")
 from conformance import (
     host,
     model_inputs,
+    onnx_models,
     real_models,
 )
+from conformance.host import Placement
+from conformance.real_models import Comparison
 
-HEADER = ("model", "GPU / nodes", "islands", "largest error", "CPU ms", "ours ms")
+HEADER = ("model", "GPU / nodes", "islands", "largest error / allowed", "CPU ms", "ours ms")
+Run = Callable[[], object]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,36 +37,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "name", nargs="?", default="", help="only models whose file name holds this"
     )
-    parser.add_argument("--host", default=host.installed()[0])
+    parser.add_argument("--onnx", action="store_true", help="the ONNX models, in ONNX Runtime")
+    parser.add_argument("--host", default=None, help="of TFLite models")
     parser.add_argument("--adapter", default=None)
     parser.add_argument("--runs", type=int, default=5)
     chosen = parser.parse_args(arguments)
-    entries = [e for e in model_inputs.models() if chosen.name in str(e["file"])]
+    listed = onnx_models.entries() if chosen.onnx else model_inputs.models()
+    entries = [e for e in listed if chosen.name in str(e["file"])]
     if not entries:
         print("No models: ../shared is absent, or no file has that name.")
         return 0
     print("| " + " | ".join(HEADER) + " |\n|" + "---|" * len(HEADER))
-    return max(_row(entry, chosen) for entry in entries)
+    return max((_onnx_row if chosen.onnx else _tflite_row)(entry, chosen) for entry in entries)
 
 
-def _row(entry: Mapping[str, Any], chosen: argparse.Namespace) -> int:
+def _tflite_row(entry: Mapping[str, Any], chosen: argparse.Namespace) -> int:
     options = {"adapter": chosen.adapter} if chosen.adapter else {}
-    outcome = real_models.compare(entry, chosen.host, options)
-    place = outcome.placement
-    cpu, ours = _times(entry, chosen.host, options, chosen.runs)
-    worst = max(outcome.comparisons, key=lambda c: c.share)
-    error = f"{worst.error:.1e}" + ("" if worst.share <= 1 else " FAIL")
-    name, nodes = real_models.stem(entry), f"{place.on_gpu} / {place.total}"
-    cells = (name, nodes, place.islands, error, f"{cpu:.1f}", f"{ours:.1f}")
-    print("| " + " | ".join(str(c) for c in cells) + " |", flush=True)
-    return int(worst.share > 1)
-
-
-def _times(
-    entry: Mapping[str, Any], name: str, options: Mapping[str, Any], runs: int
-) -> tuple[float, float]:
-    """Medians in milliseconds of the default CPU kernels and of our delegate, run in turns after a
-    warm-up."""
+    name = chosen.host or host.installed()[0]
+    outcome = real_models.compare(entry, name, options)
     content = model_inputs.path(entry).read_bytes()
     feed = next(iter(model_inputs.feeds(entry).values()))
     delegate = host.load_delegate(name, options)
@@ -69,15 +62,42 @@ def _times(
         host.interpreter(content, name, "default"),
         host.interpreter(content, name, "default", experimental_delegates=[delegate]),
     )
-    times: tuple[list[float], list[float]] = ([], [])
     for interpreter in pair:
         interpreter.allocate_tensors()
-        host.invoke(interpreter, [feed])
-    for _ in range(runs):
-        for interpreter, spent in zip(pair, times, strict=True):
+    cpu, ours = (lambda: host.invoke(pair[0], [feed])), (lambda: host.invoke(pair[1], [feed]))
+    return _row(entry, outcome.placement, outcome.comparisons, _times(cpu, ours, chosen.runs))
+
+
+def _onnx_row(entry: Mapping[str, Any], chosen: argparse.Namespace) -> int:
+    outcome = onnx_models.compare(entry, chosen.adapter)
+    path = model_inputs.path(entry)
+    cpu, ours = onnx_models.session(path), onnx_models.ours(path, chosen.adapter)
+    feed = next(iter(onnx_models.feeds(entry).values()))
+    times = _times(lambda: cpu.run(None, feed), lambda: ours.run(None, feed), chosen.runs)
+    return _row(entry, outcome.placement, outcome.comparisons, times)
+
+
+def _row(entry: Mapping[str, Any], place: Placement, comparisons: list[Comparison],
+         times: tuple[float, float]) -> int:  # fmt: skip
+    worst = max(comparisons, key=lambda c: c.share)
+    error = f"{worst.error:.1e} / {worst.error / worst.share if worst.share else 0:.1e}"
+    error += " f64" * ("float64" in worst.feed) + " FAIL" * (not worst.share <= 1)
+    name, nodes = real_models.stem(entry), f"{place.on_gpu} / {place.total}"
+    cells = (name, nodes, place.islands, error, *(f"{spent:.1f}" for spent in times))
+    print("| " + " | ".join(str(c) for c in cells) + " |", flush=True)
+    return int(not worst.share <= 1)
+
+
+def _times(cpu: Run, ours: Run, runs: int) -> tuple[float, float]:
+    """Medians in milliseconds of the default CPU kernels and of ours, run in turns after a
+    warm-up."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(runs + 1):
+        for run, spent in zip((cpu, ours), times, strict=True):
             start = time.perf_counter()
-            host.invoke(interpreter, [feed])
-            spent.append(1000 * (time.perf_counter() - start))
+            run()
+            if number:
+                spent.append(1000 * (time.perf_counter() - start))
     return statistics.median(times[0]), statistics.median(times[1])
 
 
