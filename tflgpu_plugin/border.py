@@ -7,8 +7,9 @@ between channels first and channels last at the border is part of its launch.
 
 float32 and int32 travel as they are, bool as one byte per element (four in a word) and as 0.0 or
 1.0 on the device, int8 and uint8 as a byte and, on the device, as the real value that they stand
-for (without quantization parameters: the number itself). Raw buffers are padded to a multiple of
-16 bytes, so the last incomplete vec4 or word may be accessed whole.
+for (without quantization parameters: the number itself). So do int32 tensors with quantization
+parameters (form "number"). Raw buffers are padded to a multiple of 16 bytes, so the last
+incomplete vec4 or word may be accessed whole.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
         return
     scaling = _scaling(value)
     if scaling:
-        limits = np.iinfo(NUMPY_DTYPES[dtype])
+        limits = np.iinfo(NUMPY_DTYPES[value.dtype])
         scaling |= {"least": float(limits.min), "most": float(limits.max)}
     planar = tensor in low.turned
     stored = low.turned.get(tensor, tensor)
@@ -149,19 +150,20 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     if dtype not in DTYPES:
         accepted = ", ".join(DTYPES)
         raise Refused(node.id, f"A {dtype} tensor cannot cross the border; use one of {accepted}.")
-    return dtype
+    number = dtype == "i32" and quantization.real(low.graph.tensors[tensor])
+    return "number" if number else dtype
 
 
 def _scaling(tensor: Tensor) -> dict[str, object]:
-    if tensor.dtype not in quantization.STORED:
+    if not quantization.real(tensor) and tensor.dtype not in quantization.STORED:
         return {}
     scale, zero = quantization.parameters(tensor)
     return {"scale": scale, "zero": zero}
 
 
 def _views(dtype: str, shape: Geometry, planar: bool) -> _Views:
-    if dtype == "i32":
-        return _Views(0, 0, False)
+    if dtype in ("i32", "number"):
+        return _Views(0, 0 if dtype == "i32" else 1, False)
     # A single row may be read past its end: the padding is there, and pad lanes are masked.
     whole = not planar and (shape.channels % 4 == 0 or shape.batch * shape.spatial == 1)
     return _Views(0 if dtype in BYTES else (4 if whole else 1), 4 if whole else 1, whole)

@@ -17,7 +17,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Graph, Node, Tensor
 from tflgpu_plugin.passes.canonical import BIAS, BIASED
 from tflgpu_plugin.passes.dequantize import folded
-from tflgpu_plugin.quantization import SAME_GRID, STORED, alike, quantized
+from tflgpu_plugin.quantization import SAME_GRID, STORED, alike, quantized, real
 from tflgpu_plugin.target import Target
 
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
@@ -138,7 +138,7 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
             if reason := _refuse_quantized(tensor, quantized):
                 return f"{held}{reason}"
             continue
-        if tensor.dtype in types:
+        if tensor.dtype in types or (real(tensor) and "f32" in types):
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
             return f"{held}; quantized tensors must be int8 or uint8."

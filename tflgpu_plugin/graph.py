@@ -29,12 +29,14 @@ NUMPY_DTYPES: dict[str, str] = {
 @dataclass(frozen=True)
 class Quantization:
     """Affine quantization: real = scale * (stored - zero_point); one entry, or one per index along
-    `axis`.
+    `axis`. `rounding` says how the host's kernels come to a stored number: "fixed_point" (a factor
+    in fixed point, halves away from zero) or "even" (a float32 factor, halves to the even number).
     """
 
     scale: tuple[float, ...]
     zero_point: tuple[int, ...]
     axis: int = 0
+    rounding: str = "fixed_point"
 
 
 @dataclass(frozen=True)

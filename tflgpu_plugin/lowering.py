@@ -230,7 +230,7 @@ class Lowering:
         name = f"fused{k}"
         operands.append((kernels.Operand(name), self.stored(post.tensor)))
         how = spread(self.graph, post.tensor, node.outputs[0]) or "same"
-        return kernels.FusedPost(post.op, name, "rows" if post.op == "requantize" else how, fields)
+        return kernels.FusedPost(post.op, name, "rows" if post.op in kernels.ROWS else how, fields)
 
 
 def spread(graph: Graph, operand: int, output: int) -> str | None:

@@ -1,7 +1,8 @@
-"""8-bit affine quantization: the numbers that border, passes and ops need.
+"""Affine quantization: the numbers that border, passes and ops need.
 
 On the device a quantized tensor holds the real values of its grid, scale * n with n = stored - zero
-point, as float32; 8-bit integers exist only at the border.
+point, as float32; 8-bit integers exist only at the border. Plain integers that are computed with
+have the grid `NUMBERS`; int32 ones are right up to 2^24, as float32 is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Quantization, Tensor
 
 STORED = ("i8", "u8")
+EVEN = "even"
+NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 # Ops whose results are elements of the inputs, or zero; and all those that hosts compute on the
 # stored numbers, so that inputs and results must have one grid.
 MOVES = frozenset(
@@ -35,6 +38,16 @@ class Grid(NamedTuple):
 def quantized(tensor: Tensor) -> bool:
     """The tensor is stored in 8 bits and stands for real numbers."""
     return tensor.dtype in STORED and tensor.quantization is not None
+
+
+def real(tensor: Tensor) -> bool:
+    """The tensor holds integers, and on the device the real numbers that they stand for."""
+    return quantized(tensor) or (tensor.dtype == "i32" and tensor.quantization is not None)
+
+
+def even(tensor: Tensor) -> bool:
+    """Hosts round to the even neighbour where they come to this tensor's grid."""
+    return tensor.quantization is not None and tensor.quantization.rounding == EVEN
 
 
 def parameters(tensor: Tensor) -> tuple[float, float]:

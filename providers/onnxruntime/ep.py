@@ -24,7 +24,7 @@ from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import NoAdapter
 
-from . import extents, records, snapshot
+from . import extents, records, snapshot, units
 from .grouping import Grouping
 from .host import Host, HostError
 from .reader import Reading, read
@@ -162,6 +162,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
             level.nodes.append(replace(_unclaimed(node, ""), where=GPU, reason=None))
         else:
             other = ARITHMETIC if node.id in reading.arithmetic else SPLIT
+            other = units.SPLIT if node.id in grouping.torn else other
             level.nodes.append(_unclaimed(node, reasons.get(node.id, other)))
 
 

@@ -5,18 +5,22 @@ contract.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.capability import TYPE_NAMES
-from tflgpu_plugin.graph import Array, Form, Graph, Node, Shape, Tensor
+from tflgpu_plugin.graph import Array, Form, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.quantization import MOVES, NUMBERS, STORED, real
 from tflgpu_plugin.target import Target
 
 from .snapshot import HostNode
 
+# Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
+MOVED = MOVES - {"pad"}
+BETWEEN = ("quantize", "dequantize")
 NUMPY_NAMES = {"float32": "f32", "int32": "i32", "bool": "bool"}
 
 
@@ -149,16 +153,46 @@ class Expansion:
         wide = np.asarray(data, np.int64)
         return self.const(np.clip(wide, limits.min, limits.max).astype(np.int32), np.int32)
 
-    def derived(self, tensor: int, *how: Any, make: Callable[[Array], Array]) -> int:
-        """A constant made from the constant `tensor`; `how` names what is done to it."""
-        data = self.constant(tensor)
+    def derived(
+        self, tensor: int, *how: Any, make: Callable[[Array], Array], axis: int | None = None
+    ) -> int:
+        """A constant made from the constant `tensor`; `how` names what is done to it. Where that
+        moves elements and nothing else, `axis` is where the axis of its scales goes."""
+        held = self.tensors.table[tensor]
+        data, grid = held.data, held.quantization
         assert data is not None
-        name = self.tensors.table[tensor].name
-        return self.tensors.constant((tensor, *how), name, lambda: make(data))
+        made = self.tensors.constant((tensor, *how), held.name, lambda: make(data))
+        if axis is not None and grid is not None:
+            table = self.tensors.table
+            table[made] = replace(table[made], quantization=replace(grid, axis=axis))
+        return made
 
-    def add(self, op: str, *inputs: int | None, dtype: str | None = None, **attributes: Any) -> int:
+    def scales_axis(self, tensor: int) -> int:
+        """The axis of a tensor's scales, 0 when it has none."""
+        grid = self.tensors.table[tensor].quantization
+        return 0 if grid is None else grid.axis
+
+    def hold(self, tensor: int, grid: Quantization) -> Quantization:
+        """The grid that an integer tensor is held on: this one if nobody has asked before."""
+        table = self.tensors.table
+        held = table[tensor].quantization
+        if held is None:
+            table[tensor] = replace(table[tensor], quantization=grid)
+        return held or grid
+
+    def add(
+        self,
+        op: str,
+        *inputs: int | None,
+        dtype: str | None = None,
+        quantization: Quantization | None = None,
+        **attributes: Any,
+    ) -> int:
         """A node with one output; its id is returned."""
-        return self.add_many(op, *inputs, dtype=dtype, **attributes)[0]
+        (made,) = self.add_many(op, *inputs, dtype=dtype, **attributes)[:1]
+        if quantization is not None:
+            self.hold(made, quantization)
+        return made
 
     def add_many(
         self, op: str, *inputs: int | None, dtype: str | None = None, **attributes: Any
@@ -170,18 +204,27 @@ class Expansion:
         for tensor in inputs:
             if tensor is not None:
                 self.shape(tensor)
-                self._check_type(row, self.tensors.table[tensor])
+                self._check_type(row, tensor)
         node = Node(-1, op, inputs, (), attributes)
         shapes = self._shapes(row, node)
-        first = next(tensor for tensor in inputs if tensor is not None)
-        kind = dtype or self.tensors.table[first].dtype
-        outputs = tuple(self.tensors.add(Tensor("", tuple(s), kind)) for s in shapes)
+        first = self.tensors.table[next(tensor for tensor in inputs if tensor is not None)]
+        kind, grid = dtype or first.dtype, first.quantization if op in MOVES else None
+        grid = grid if kind == first.dtype and real(first) else None
+        outputs = tuple(
+            self.tensors.add(Tensor("", tuple(s), kind, quantization=grid)) for s in shapes
+        )
         self.nodes.append(Node(-1, op, inputs, outputs, attributes))
         return list(outputs)
 
-    def _check_type(self, row: ops.Op, tensor: Tensor) -> None:
-        """What is computed must have a type of the op; constants may be indices, too."""
-        if tensor.data is None and tensor.dtype not in row.types:
+    def _check_type(self, row: ops.Op, number: int) -> None:
+        """What is computed must have a type of the op; constants may be indices, too. What moves
+        elements also takes stored numbers."""
+        tensor = self.tensors.table[number]
+        if tensor.dtype in STORED and row.name in MOVED:
+            self.hold(number, NUMBERS)
+        elif row.name in BETWEEN and real(tensor):
+            return
+        elif tensor.data is None and tensor.dtype not in row.types:
             wanted = " or ".join(TYPE_NAMES.get(name, name) for name in row.types)
             raise Unreadable(
                 f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values;"
@@ -207,7 +250,9 @@ class Expansion:
         if order == tuple(range(len(order))):
             return tensor
         if self.constant(tensor) is not None:
-            return self.derived(tensor, "transpose", order, make=lambda d: d.transpose(order))
+            axis = order.index(self.scales_axis(tensor)) if order else 0
+            make: Callable[[Array], Array] = lambda data: data.transpose(order)  # noqa: E731
+            return self.derived(tensor, "transpose", order, make=make, axis=axis)
         return self.add("transpose", tensor, perm=order)
 
     def channels_last(self, tensor: int) -> int:

@@ -12,6 +12,7 @@ from tflgpu_plugin.graph import Graph, Node, Tensor
 
 from .reader import Reading
 from .snapshot import Snapshot
+from .units import Units
 
 
 class Grouping:
@@ -26,15 +27,19 @@ class Grouping:
             for name in node.reads:
                 self._readers.setdefault(name, set()).add(node.id)
         self._hosts = self._host_graph()
+        self.torn: set[int] = set()  # left out because of the rest of their quantized group
+        self._units = Units(snapshot, reading.arithmetic)
 
     def group(self, ids: Sequence[int]) -> list[list[int]]:
         """These nodes in convex groups, in execution order. Nodes that need a value which cannot be
         in their group are in none."""
         wanted = set(ids)
         nodes = [node for node in self.reading.graph.nodes if node.id in wanted]
-        found = self._convex({node.sources[0] for node in nodes} | self.reading.arithmetic)
+        chosen = {node.sources[0] for node in nodes}
+        whole = self._units.whole(chosen | self.reading.arithmetic)
+        self.torn = chosen - whole
         groups = []
-        for hosts in found:
+        for hosts in self._units.late(self._convex(whole)):
             group = [node.id for node in nodes if node.sources[0] in hosts]
             if group:
                 self.members[frozenset(group)] = frozenset(hosts)

@@ -24,8 +24,9 @@ def gemm(e: Expansion) -> int:
         return y if c is None else e.add("add", y, _scaled(e, c, beta))
     straight = bool(e.integer("transB"))
     weights = e.derived(
-        b, "gemm", straight, alpha, make=lambda data: _gemm_weights(data, straight, alpha)
-    )
+        b, "gemm", straight, alpha, make=lambda data: _gemm_weights(data, straight, alpha),
+        axis=(e.scales_axis(b) if straight else 1 - e.scales_axis(b)) if alpha == 1 else None,
+    )  # fmt: skip
     outputs = e.shape(weights)[0]
     bias = None if c is None else _bias(e, c, outputs, beta)
     y = e.add("fully_connected", a, weights, bias, keep_num_dims=False, activation="none")
@@ -59,9 +60,25 @@ def _scaled(e: Expansion, c: int, beta: float) -> int:
 def matmul(e: Expansion) -> int:
     """A product of matrices, leading axes being broadcast, or of a vector and a matrix."""
     a, b = e.x(0), e.x(1)
+    weights = e.tensors.table[b]
+    if weights.quantization is not None and weights.data is not None and e.rank(b) == 2:
+        return _dense(e, a, b)
     if e.rank(a) >= 2 and e.rank(b) >= 2:
         return e.add("matmul", a, b, transpose_a=False, transpose_b=False)
     return _vector_product(e, a, b)
+
+
+def _dense(e: Expansion, a: int, b: int) -> int:
+    """Over weights in 8 bits a product is a layer, whose sums are whole numbers."""
+    shape = e.shape(a)
+    if not shape or shape[-1] != e.shape(b)[0]:
+        raise Unreadable(f"Matrices {list(shape)} and {list(e.shape(b))} cannot be multiplied.")
+    rows = e.reshape(a, (-1, shape[-1]))
+    y = e.add(
+        "fully_connected", rows, e.transpose(b, (1, 0)), None, keep_num_dims=False,
+        activation="none",
+    )  # fmt: skip
+    return e.reshape(y, (*shape[:-1], e.shape(b)[1]))
 
 
 def _vector_product(e: Expansion, a: int, b: int) -> int:

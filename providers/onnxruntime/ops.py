@@ -14,7 +14,7 @@ from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import Form
 
 from . import elementwise as ew
-from . import matrices, rearranging, resizing, windows
+from . import matrices, quantized, rearranging, resizing, windows
 
 Row = Callable[[Any], Any]
 
@@ -50,12 +50,15 @@ _ROWS: tuple[Form, ...] = (
     _row("Concat", "concat", (4, 13), rearranging.concat),
     _row("Conv", "conv_2d", (1, 22), windows.conv),
     _row("ConvTranspose", "transpose_conv", (1, 22), windows.conv_transpose),
+    _row("ConvInteger", "conv_2d", (10, 10), quantized.conv_integer),
     _row("Cos", "cos", (7, 22), ew.unary("cos")),
     _row("Cosh", "cosh", (9, 22), ew.unary("cosh")),
     _row("Crop", "strided_slice", (1, 1), rearranging.crop),
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
+    _row("DequantizeLinear", "dequantize", (10, 25), quantized.dequantize_linear),
     _row("Div", "div", (7, 14), ew.binary("div")),
     _row("Dropout", "reshape", (7, 22), rearranging.dropout, outputs=1, ratio=1, training_mode=2),
+    _row("DynamicQuantizeLinear", "quantize", (11, 11), quantized.dynamic_quantize),
     _row("Elu", "elu", (6, 22), ew.unary("elu", alpha=("alpha", 1.0))),
     _row("Equal", "equal", (7, 19), ew.relation("equal")),
     _row("Erf", "erf", (9, 13), ew.unary("erf")),
@@ -92,6 +95,7 @@ _ROWS: tuple[Form, ...] = (
     _row("LogSoftmax", "log_softmax", (1, 13), ew.softmax("log_softmax")),
     _row("LpPool", "lp_pool", (2, 22), windows.lp_pool),
     _row("MatMul", "matmul", (1, 13), matrices.matmul),
+    _row("MatMulInteger", "matmul", (10, 10), quantized.matmul_integer),
     _row("Max", "maximum", (8, 13), ew.variadic("maximum")),
     _row("MaxPool", "max_pool_2d", (1, 22), windows.max_pool, outputs=1),
     _row("Mean", "add", (8, 13), ew.average),
@@ -111,6 +115,9 @@ _ROWS: tuple[Form, ...] = (
     _row("PRelu", "prelu", (7, 16), ew.prelu),
     _row("Pad", "pad", (2, 25), rearranging.pad, pads=1, value=2, axes=3),
     _row("Pow", "pow", (7, 15), ew.power),
+    _row("QLinearConv", "conv_2d", (10, 10), quantized.conv),
+    _row("QLinearMatMul", "matmul", (10, 21), quantized.matmul),
+    _row("QuantizeLinear", "quantize", (10, 25), quantized.quantize_linear),
     _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm),
     _row("Reciprocal", "reciprocal", (6, 13), ew.unary("reciprocal")),
     _row("ReduceL1", "reduce_l1", (1, 18), ew.reduction("reduce_l1"), axes=1),
@@ -169,4 +176,32 @@ _ROWS: tuple[Form, ...] = (
     _row("Xor", "logical_xor", (7, 7), ew.binary("logical_xor")),
 )
 
-FORMS: dict[str, Form] = {form.host_op: form for form in _ROWS if form.op in internal.table()}
+CONTRIB = "com.microsoft"
+_CONTRIB_ROWS: tuple[Form, ...] = tuple(
+    _row(f"{CONTRIB}:{name}", op, (1, 1), build)
+    for name, op, build in (
+        ("DequantizeLinear", "dequantize", quantized.dequantize_linear),
+        ("DynamicQuantizeMatMul", "matmul", quantized.dynamic_matmul),
+        ("MatMulIntegerToFloat", "matmul", quantized.matmul_to_float),
+        ("QGemm", "fully_connected", quantized.gemm),
+        ("QLinearAdd", "add", quantized.pointwise(ew.binary("add"), 2)),
+        ("QLinearAveragePool", "average_pool_2d", quantized.average_pool),
+        ("QLinearConcat", "concat", quantized.concat),
+        ("QLinearGlobalAveragePool", "mean", quantized.global_average_pool),
+        (
+            "QLinearLeakyRelu",
+            "leaky_relu",
+            quantized.pointwise(ew.unary("leaky_relu", alpha=("alpha", 0.01))),
+        ),
+        ("QLinearMul", "mul", quantized.pointwise(ew.binary("mul"), 2)),
+        ("QLinearReduceMean", "mean", quantized.reduce_mean),
+        ("QLinearSigmoid", "logistic", quantized.pointwise(ew.unary("logistic"))),
+        ("QLinearSoftmax", "softmax", quantized.softmax),
+        ("QLinearWhere", "where", quantized.where),
+        ("QuantizeLinear", "quantize", quantized.quantize_linear),
+    )
+)
+
+FORMS: dict[str, Form] = {
+    form.host_op: form for form in (*_ROWS, *_CONTRIB_ROWS) if form.op in internal.table()
+}

@@ -13,9 +13,9 @@ from typing import Any
 
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
-from . import folding, ops
+from . import folding, ops, quantized
 from .expansion import Expansion, Tensors, Unreadable
-from .snapshot import DEFAULT_DOMAINS, HostNode, Snapshot, Value
+from .snapshot import HostNode, Snapshot, Value
 
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
 UNKNOWN = (-1,)
@@ -62,14 +62,6 @@ class _Reader:
     arithmetic: set[int] = field(default_factory=set)
     contradictions: int = 0
 
-    def __post_init__(self) -> None:
-        self._dequantized = {
-            name
-            for node in self.snapshot.nodes
-            if node.op == "DequantizeLinear" and self.snapshot.values[node.reads[0]].data is None
-            for name in node.writes
-        }
-
     def visit(self, host: HostNode) -> None:
         """Add one node, in one of three ways: its result is known, it has kernels, or it is
         refused."""
@@ -102,6 +94,8 @@ class _Reader:
 
     def _fold(self, host: HostNode, inputs: list[int | None]) -> bool:
         table = self.tensors.table
+        if host.op == "DequantizeLinear":
+            return self._dequantize(host, inputs)
         known = [None if t is None else table[t].data for t in inputs]
         shapes = [None if t is None or -1 in table[t].shape else table[t].shape for t in inputs]
         results = folding.evaluate(host, known, shapes)
@@ -113,8 +107,20 @@ class _Reader:
         self.arithmetic.add(host.id)
         return True
 
+    def _dequantize(self, host: HostNode, inputs: list[int | None]) -> bool:
+        given = [None if t is None else self.tensors.table[t] for t in inputs]
+        if host.attributes.get("block_size"):
+            return False
+        name = host.writes[0]
+        values = quantized.known_values(given, int(host.attributes.get("axis", 1)), name)
+        if values is None:
+            return False
+        self.ids[name] = self.tensors.add(values)
+        self.arithmetic.add(host.id)
+        return True
+
     def _expand(self, host: HostNode, inputs: list[int | None]) -> None:
-        form = ops.FORMS.get(host.op) if host.domain in DEFAULT_DOMAINS else None
+        form = ops.FORMS.get(host.title)
         if form is None:
             raise Unreadable(f"{host.title} is not in the table of this plugin.")
         if not form.versions[0] <= host.version <= form.versions[1]:
@@ -126,11 +132,6 @@ class _Reader:
             raise Unreadable(f"{host.title} with a body is not supported.")
         if form.outputs and any(host.outputs[form.outputs :]):
             raise Unreadable(f"{host.title} is supported with {form.outputs} output at most.")
-        if self._dequantized.intersection(host.reads):
-            raise Unreadable(
-                "Its input comes from a DequantizeLinear: onnxruntime runs both as one integer "
-                "operator on the CPU."
-            )
         assert form.attributes is not None
         expansion = Expansion(host, form, self.tensors, inputs)
         made: Any = form.attributes(expansion)

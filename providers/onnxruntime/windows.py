@@ -104,7 +104,8 @@ def _weights(e: Expansion, order: tuple[int, ...], rank: int) -> int:
         if e.constant(weights) is None:
             weights = e.reshape(weights, image)
         else:
-            weights = e.derived(weights, "image", make=lambda data: data.reshape(image))
+            axis = (0, 1, 3)[e.scales_axis(weights)]
+            weights = e.derived(weights, "image", make=lambda data: data.reshape(image), axis=axis)
     return e.transpose(weights, order)
 
 

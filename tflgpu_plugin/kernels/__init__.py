@@ -101,14 +101,16 @@ POSTS: dict[str, str] = {
     "is_infinite": "truth(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
     "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
     "fake_quant": "on_grid(v, vec4f($3), $0, $1, $2, $4)",
+    "fake_quant_even": "cut(round(v / $0), $1, $2) * $0",
     "quantized_sum": "quantized_sum(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
     "vec4f($8, $9, $10, $11), $12, $13)",
     "requantize": "requantized(v, $e, $0, $1, $2, $3)",
+    "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "on_grid(v, e, $0, $1, $2, 0.0)",
     "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
 }
 
-ROWS = 5  # of the operand of requantize
+ROWS = {"requantize": 5, "rescale": 3}  # of the operand
 
 _FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")
@@ -294,10 +296,11 @@ def _store(name: str, posts: Sequence[FusedPost]) -> str:
                 else f"vec4f(load_{post.operand}(0u).x)"
             )
         if post.spread == "rows":  # of a matrix [rows, channels]; the last parameter counts quads
-            fields[-1] = ", ".join(f"e{k}_{row}: vec4f" for row in range(ROWS))
+            count = ROWS[post.op]
+            fields[-1] = ", ".join(f"e{k}_{row}: vec4f" for row in range(count))
             quads = f"u32(p.{post.fields[-1]})"
-            loads[-1] = ", ".join(f"load_{post.operand}(q + {r}u * {quads})" for r in range(ROWS))
-            rows = ", ".join(f"post.e{k}_{row}" for row in range(ROWS))
+            loads[-1] = ", ".join(f"load_{post.operand}(q + {r}u * {quads})" for r in range(count))
+            rows = ", ".join(f"post.e{k}_{row}" for row in range(count))
             steps.append(f"  v = {expression(post.op, post.fields).replace('$e', rows)};")
         elif pairwise(post.op):
             source = f"load_{post.operand}(i)" if post.spread == "same" else f"post.e{k}"

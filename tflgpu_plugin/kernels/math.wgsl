@@ -45,6 +45,12 @@ fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: ve
   let n = shifted(product, vec4u(max(-shift, vec4f(0.0))));
   return cut(vec4f(n), least, most) * unit;
 }
+// The same with the factor as a float32 number, halves of the product going to the even neighbour.
+fn rescaled(v: vec4f, bias_high: vec4f, bias_low: vec4f, factor: vec4f,
+            scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
+  let sum = vec4i(nearest_away(v / scale)) + vec4i(bias_high) * 4096i + vec4i(bias_low);
+  return cut(round(vec4f(sum) * factor), least, most) * unit;
+}
 // round(a * b / 2^31), b = 2^15 high + low below 2^31; halves of negative products go up, as in hosts. With a split into
 // 16 and 15 bits no partial product needs more than 32.
 fn doubling_high(a: vec4i, high: vec4u, low: vec4u) -> vec4i {

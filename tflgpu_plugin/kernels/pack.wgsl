@@ -1,7 +1,7 @@
 // Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
 // are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
-// word), i8 and u8 (four per word, real value scale * (stored - zero)), i32 (bits kept: no float touches them).
-// `planar`: the host's buffer has channels before space.
+// word), i8 and u8 (four per word, real value scale * (stored - zero)), number (int32, likewise), i32 (bits kept: no
+// float touches them). `planar`: the host's buffer has channels before space.
 {% set indices = range(4) %}
 {% if form in ("i8", "u8") %}
 fn real(bytes: vec4u) -> vec4f {
@@ -36,6 +36,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% endif %}
 {% if form == "f32" %}
   let v = vec4f(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
+{% elif form == "number" %}
+  let bits = vec4u(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
+  let v = (vec4f(bitcast<vec4i>(bits)) - p.zero) * p.scale;
 {% elif form != "i32" %}
   let word = at / 4u;
   let words = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));

@@ -1,8 +1,9 @@
 """`dequantize(x)` and `quantize(x)`, between float32 and 8 bits or between two 8-bit grids.
 
 On the device a quantized tensor holds real values, so dequantizing moves nothing, and quantizing
-puts values on the result's grid: round to nearest with halves away from zero, saturate, as
-tensorflow/lite/kernels/internal/reference/quantize.h.
+puts values on the result's grid: round to nearest and saturate. Halves go away from zero, as in
+tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the
+scale, as in the definition of QuantizeLinear; the result's quantization says which.
 """
 
 from __future__ import annotations
@@ -22,14 +23,22 @@ def step(graph: Graph, node: Node) -> Post:
     once other steps may have been fused behind it (then the output is another tensor).
     """
     if "parameters" in node.attributes:
-        return Post("fake_quant", None, node.attributes["parameters"])
+        numbers = node.attributes["parameters"]
+        return Post("fake_quant" if len(numbers) > 3 else "fake_quant_even", None, numbers)
     assert node.inputs[0] is not None
     source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    if quantization.even(result):
+        return to_even(quantization.grid(result))
     parts = 1.0
     if quantization.quantized(source):
         ratio = quantization.parameters(source)[0] / quantization.parameters(result)[0]
         parts = quantization.fraction(ratio)
     return Post("fake_quant", None, (*quantization.grid(result), parts, 0.0))
+
+
+def to_even(grid: quantization.Grid) -> Post:
+    """The step that puts values on a grid, halves on even multiples of its scale."""
+    return Post("fake_quant_even", None, tuple(grid))
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -43,7 +52,7 @@ def refuse_dequantize(graph: Graph, node: Node, target: Target) -> str | None:
     source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
     if result.dtype != "f32":
         return f"Dequantizing gives float32, not {result.dtype}."
-    if result.data is None and source.data is None and not quantization.quantized(source):
+    if result.data is None and source.data is None and not quantization.real(source):
         return f"Tensor {source.name!r} holds {source.dtype} values that only a run tells."
     return empty_refusal(graph, node, source.shape)
 
@@ -52,7 +61,7 @@ def refuse_quantize(graph: Graph, node: Node, target: Target) -> str | None:
     """To int8 or uint8, quantized as a whole."""
     assert node.inputs[0] is not None
     source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
-    if not quantization.quantized(result):
+    if not quantization.real(result):
         return f"Quantizing to {result.dtype} is not supported; use int8 or uint8."
     if source.dtype != "f32" and not quantization.quantized(source):
         return f"Quantizing {source.dtype} is not supported; use float32, int8 or uint8."

@@ -14,6 +14,7 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin import kernels
 from tflgpu_plugin.graph import Array, Node, Shape
 from tflgpu_plugin.lowering import Constant, Lowering
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pack
@@ -51,7 +52,7 @@ def patches(rows: Span, columns: Span) -> tuple[int, int]:
 
 def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> bool:
     """Whether this convolution can run in this form, and is faster so."""
-    if x[3] < DEEP or any(post.op == "requantize" for post in node.posts):
+    if x[3] < DEEP or any(post.op in kernels.ROWS for post in node.posts):
         return False  # whole sums must stay exact
     plain = rows.stride == columns.stride == rows.dilation == columns.dilation == 1
     if filters[1:3] != (3, 3) or filters[3] != x[3] or not plain:

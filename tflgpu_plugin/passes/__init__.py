@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from tflgpu_plugin.graph import Graph, verify
+from tflgpu_plugin.passes.absorb import absorb
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.dequantize import dequantize
 from tflgpu_plugin.passes.expand import expand
@@ -32,6 +33,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     transposes,
     join_moves,
     canonical,
+    absorb,
     simulate,
     fuse_pad,
     fuse_posts,

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.graph import Node, Shape
-from tflgpu_plugin.ops import binary, prelu, reduce, unary
+from tflgpu_plugin.ops import binary, prelu, quantization, reduce, unary
 from tflgpu_plugin.passes.editor import Editor, Perm
 
 Held = dict[int, Perm]
 
-ELEMENTWISE = {row.name for row in (*unary.OPS, *binary.OPS, *prelu.OPS)}
+ELEMENTWISE = {row.name for row in (*unary.OPS, *binary.OPS, *prelu.OPS, *quantization.OPS)}
 REDUCTIONS = set(reduce.REDUCTIONS)
 
 

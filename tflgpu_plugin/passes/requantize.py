@@ -21,8 +21,9 @@ LEAST_SHIFT = -31
 
 @dataclass(frozen=True)
 class Whole:
-    """A layer's constants: whole weights in the layout of the op, and the rows [5, channels] that
-    `requantized` of kernels/math.wgsl takes: bias, factor (high and low parts), shift.
+    """A layer's constants: whole weights in the layout of the op, and the rows [5 or 3, channels]
+    that `requantized` or `rescaled` of kernels/math.wgsl takes: bias (high and low parts), and the
+    factor as fraction (high and low parts) and shift, or as one float32 number.
     """
 
     weights: Array
@@ -49,12 +50,18 @@ def whole(graph: Graph, node: Node) -> Whole | None:
         if given.size not in (1, channels):
             return None
         bias = bias + np.round(given.reshape(-1).astype(np.float64) / sums)
-    if scale.size == 1 and (x.dtype == "u8" or node.op == "fully_connected"):
+    if quantization.even(result) or (
+        scale.size == 1 and (x.dtype == "u8" or node.op == "fully_connected")
+    ):
         sums = sums.astype(np.float32).astype(np.float64)  # as GetQuantizedConvolutionMultipler
-    factor, shift = fixed_point(sums / quantization.parameters(result)[0])
-    high, low = np.divmod(bias, BIAS_UNIT)
+    factors = sums / quantization.parameters(result)[0]
     ones = np.ones(channels)
-    rows = [high, low, factor // FACTOR_UNIT * ones, factor % FACTOR_UNIT * ones, shift * ones]
+    high, low = np.divmod(bias, BIAS_UNIT)
+    if quantization.even(result):
+        rows = [high, low, factors * ones]
+    else:
+        factor, shift = fixed_point(factors)
+        rows = [high, low, factor // FACTOR_UNIT * ones, factor % FACTOR_UNIT * ones, shift * ones]
     return Whole(_whole_weights(weights), np.array(rows, np.float32))
 
 
@@ -83,11 +90,11 @@ def swapped(numbers: tuple[float, ...]) -> tuple[float, ...]:
     return (*numbers[4:8], *numbers[:4], *numbers[8:])
 
 
-def post(rows: int, scale: float, grid: Grid, channels: int) -> Post:
+def post(step: str, rows: int, scale: float, grid: Grid, channels: int) -> Post:
     """The step behind the sums; `scale` is that of the layer's input, `rows` the tensor of
     `Whole.rows`.
     """
-    return Post("requantize", rows, (scale, *grid, float(-(-channels // 4))))
+    return Post(step, rows, (scale, *grid, float(-(-channels // 4))))
 
 
 def fixed_point(factors: Array) -> tuple[Array, Array]:

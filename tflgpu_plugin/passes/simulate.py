@@ -63,17 +63,18 @@ class _Simulation:
             grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, posts=posts)
             layer = self._layer(plain, grid) if node.op in BIASED else None
-            if node.op in ("add", "sub") and not posts:
+            if node.op in ("add", "sub") and not posts and not self._even(wanted[0]):
                 numbers = requantize.summed(self.graph, node, grid)
                 if numbers is not None:
                     return [replace(plain, attributes={**node.attributes, "sum": numbers})]
             return [layer or replace(plain, posts=(*posts, self._step(node, grid)))]
-        read = [t for t in wanted if t in self.consumers]
+        read = [t for t in wanted if t in self.consumers or self._even(t)]
         raw = {t: self._add(_raw(self.tensors[t])) for t in read}
         made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
         for result, source in raw.items():
             self.number += 1
-            numbers = (*quantization.grid(self.tensors[result]), 1.0, 0.0)
+            step = (1.0, 0.0) if not self._even(result) else ()
+            numbers = (*quantization.grid(self.tensors[result]), *step)
             inside = Node(self.number, "quantize", (source,), (result,), {"parameters": numbers})
             made.append(replace(inside, sources=sources(node)))
         return made
@@ -92,10 +93,16 @@ class _Simulation:
         rows = self._add(Tensor("requantization", found.rows.shape, "f32", found.rows))
         numbers = self._add(requantize.retyped(self.tensors[weights], found.weights))
         scale, _ = quantization.parameters(self.tensors[x])
-        step = requantize.post(rows, scale, grid, found.rows.shape[1])
+        kind = "rescale" if self._even(node.outputs[0]) else "requantize"
+        step = requantize.post(kind, rows, scale, grid, found.rows.shape[1])
         return replace(node, inputs=(x, numbers, *node.inputs[2:]), posts=(step,))
 
+    def _even(self, tensor: int) -> bool:
+        return quantization.even(self.tensors[tensor])
+
     def _step(self, node: Node, grid: quantization.Grid) -> Post:
+        if self._even(node.outputs[0]):
+            return quantize.to_even(grid)
         parts = _parts(self.graph, node)
         _, zero = quantization.parameters(self.graph.tensors[node.outputs[0]])
         if node.op in ON_STORED:
