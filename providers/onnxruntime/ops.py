@@ -113,7 +113,7 @@ _ROWS: tuple[Form, ...] = (
     _row("Not", "logical_not", (1, 1), ew.unary("logical_not")),
     _row("Or", "logical_or", (7, 7), ew.binary("logical_or")),
     _row("PRelu", "prelu", (7, 16), ew.prelu),
-    _row("Pad", "pad", (2, 25), rearranging.pad, pads=1, value=2, axes=3),
+    _row("Pad", "pad", (2, 25), quantized.pad, pads=1, value=2, axes=3),
     _row("Pow", "pow", (7, 15), ew.power),
     _row("QLinearConv", "conv_2d", (10, 10), quantized.conv),
     _row("QLinearMatMul", "matmul", (10, 21), quantized.matmul),
@@ -136,7 +136,7 @@ _ROWS: tuple[Form, ...] = (
     ),
     _row("Relu", "relu", (6, 14), ew.unary("relu")),
     _row("Reshape", "reshape", (5, 25), rearranging.reshape, shape=1),
-    _row("Resize", "resize", (10, 19), resizing.either, roi_or_scales=1, scales=2, sizes=3),
+    _row("Resize", "resize", (10, 19), quantized.resize, roi_or_scales=1, scales=2, sizes=3),
     _row("Round", "round", (11, 22), ew.unary("round")),
     _row(
         "Selu",

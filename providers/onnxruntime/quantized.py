@@ -19,7 +19,7 @@ from tflgpu_plugin.graph import Array, Quantization, Tensor
 from tflgpu_plugin.quantization import EVEN, NUMBERS
 
 from . import elementwise as ew
-from . import matrices, windows
+from . import matrices, rearranging, resizing, windows
 from .expansion import Expansion, Unreadable
 
 Row = Callable[[Expansion], int]
@@ -291,6 +291,41 @@ def where(e: Expansion) -> int:
     """Of two inputs with grids, after the condition."""
     first, second = real(e, 1), real(e, 4)
     return stored(e, e.add("where", e.x(0), first, second, dtype="f32"), e.x(7), e.x(8))
+
+
+# ---- moves of stored numbers ---------------------------------------------------------------------
+
+
+def _holds_numbers(e: Expansion) -> bool:
+    return e.tensors.table[e.x()].dtype in quantization.STORED
+
+
+def _on_same_grid(e: Expansion, row: Row, *rest: int | None) -> int:
+    """A float32 row whose results are elements of its first input, or of its grid."""
+    held = e.hold(e.x(), NUMBERS)
+    y = row(_seen(e, e.add("dequantize", e.x(), dtype="f32"), *rest))
+    return e.add("quantize", y, dtype=e.tensors.table[e.x()].dtype, quantization=held)
+
+
+def resize(e: Expansion) -> int:
+    """Resize, of stored numbers to the nearest one."""
+    if not _holds_numbers(e):
+        return resizing.either(e)
+    if e.text("mode", "nearest") != "nearest":
+        raise Unreadable("Resizing stored numbers is supported with the mode nearest.")
+    return _on_same_grid(e, resizing.either, *e.inputs[1:])
+
+
+def pad(e: Expansion) -> int:
+    """Pad, of stored numbers with a stored number."""
+    if not _holds_numbers(e):
+        return rearranging.pad(e)
+    held = e.hold(e.x(), NUMBERS)
+    given = e.constant(e.x(2)) if e.has(2) else np.zeros(1)
+    if given is None or e.version < 11:
+        raise Unreadable("The value that stored numbers are padded with must be a constant.")
+    value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
+    return _on_same_grid(e, rearranging.pad, e.x(1), e.const(value), *e.inputs[3:])
 
 
 # ---- integers ------------------------------------------------------------------------------------
