@@ -19,7 +19,9 @@ from tflgpu_plugin.providers.onnxruntime.ops import FORMS
 from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Form
 
-NAMES: dict[int, str] = {TensorProto.FLOAT: "f32", TensorProto.BOOL: "bool"}
+NAMES: dict[int, str] = {
+    TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BOOL: "bool"
+}  # fmt: skip
 DOMAINS = ("", "ai.onnx")
 
 
@@ -40,6 +42,12 @@ def judge(model: Any) -> list[Judgement]:
         if node.domain in DOMAINS and node.op_type in FORMS:
             found.append(Judgement(node.op_type, facts.outside(node, FORMS[node.op_type])))
     return found
+
+
+def output_type(model: Any) -> str:
+    """Short name of the type of the model's first output, "other" where no row has it."""
+    outputs = model.graph.output
+    return NAMES.get(outputs[0].type.tensor_type.elem_type, "other") if outputs else "other"
 
 
 def open_constants(model: Any) -> dict[str, str]:

@@ -30,6 +30,7 @@ MARKERS = (
     "adapter: needs a GPU or a software adapter",
     "quick: the part that runs in every `make test`",
     "onnxruntime: runs in ONNX Runtime",
+    "dtype(*names): the types of values that it is about, for --dtype",
 )
 
 
@@ -43,7 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"comma-separated, of {', '.join(selection.HOSTS)}; default: what is installed",
     )
     group.addoption("--op", default="", help="comma-separated host operators, ops or families")
-    group.addoption("--dtype", default="", help="comma-separated, as f32 or float32, bool")
+    group.addoption(
+        "--dtype",
+        default="",
+        help="comma-separated, as f32 or float32, bool, f16, i8, u8; all; default: f32,bool",
+    )
     group.addoption("--report", default=None, metavar="DIR", help="write report.json, .md, .html")
     group.addoption(
         "--driver-package", default=os.environ.get("TFLGPU_DRIVER_PACKAGE", ""),

@@ -31,14 +31,15 @@ SUFFIX = "_constants"
 
 @dataclass(frozen=True)
 class Outcome:
-    """One case: its verdict, how many of its nodes were ours, and why it is not PASS (the error,
-    the limit of the row, or the reasons of refusal)."""
+    """One case: its verdict, how many of its nodes were ours, why it is not PASS (the error, the
+    limit of the row, or the reasons of refusal), and the type of its first output."""
 
     case: str
     verdict: str
     taken: int
     nodes: int
     reason: str = ""
+    dtype: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _value(data: bytes, info: Any) -> Any:
 
 def run_case(case: Case, **options: Any) -> Outcome:
     """Run one case on a fresh session. What no node of ran on ours is judged by its rows."""
-    found = _run(case, **options)
+    found = replace(_run(case, **options), dtype=advertised.output_type(case.model))
     if found.taken or found.verdict == "NOLOAD":
         return found
     judged = advertised.judge(case.model)
@@ -128,7 +129,7 @@ def run_case(case: Case, **options: Any) -> Outcome:
     if forced.verdict == "PASS":  # too small to pay for its way to the device
         return replace(found, reason=f"{forced.taken} nodes run and agree with force=1")
     if forced.verdict == "FAIL":
-        return replace(forced, reason=f"with force=1: {forced.reason}")
+        return replace(found, verdict="FAIL", reason=f"with force=1: {forced.reason}")
     return replace(found, verdict="UNCLAIMED")
 
 

@@ -95,8 +95,8 @@ class Node:
     values: tuple[Array | None, ...]
 
     def known(self, position: int) -> Array:
-        """A constant input. Raises NoTwin for another."""
-        found = self.values[position]
+        """A constant input. Raises NoTwin for another, and for an absent one."""
+        found = self.values[position] if position < len(self.values) else None
         if found is None:
             raise NoTwin(f"{self.op} with input {position} told by a run")
         return found

@@ -45,14 +45,17 @@ SMALLEST, LARGEST = 1e-6, 1e4  # of the values of a sensible grid
 
 
 def twins() -> Iterator[tuple[str, Case]]:
-    """(family, twin) of every case that has one; int8 and uint8 take turns within an operator."""
+    """(family, twin) of every case that has one; int8 and uint8 take turns within an operator,
+    whose first case has both."""
     turn: dict[str, int] = {}
     for family, cases in all_cases().items():
         for case in cases:
             if case.refused or case.op in LEFT_OUT or not _plain(case):
                 continue
-            turn[case.op] = turn.get(case.op, 0) + 1
-            yield family, replace(case, name=f"{'i8' if turn[case.op] % 2 else 'u8'}_{case.name}")
+            turn[case.op] = turn.get(case.op, -1) + 1
+            both = ("u8", "i8")
+            for dtype in both if turn[case.op] == 0 else both[turn[case.op] % 2 :][:1]:
+                yield family, replace(case, name=f"{dtype}_{case.name}")
 
 
 def _plain(case: Case) -> bool:

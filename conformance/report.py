@@ -17,6 +17,8 @@ from typing import Any
 from conformance.record import FAIL, OUTCOMES, PASS, Header, Record, from_json
 
 FORMAT = 1
+# Columns of the matrix; others, which no row takes, share one.
+TYPES, OTHER = ("f32", "f16", "i8", "u8", "bool"), "other"
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Report:
 
 @dataclass
 class Cell:
-    """What the matrix shows of one operator, type and host."""
+    """What the matrix shows of one operator, host and type."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     share: float = 0.0
@@ -56,16 +58,14 @@ Matrix = dict[tuple[str, str], dict[str, Cell]]
 
 
 def matrix(records: Iterable[Record]) -> tuple[Matrix, list[str]]:
-    """Cells by (operator, type) and host, and the hosts in order."""
+    """Cells by (operator, host) and type, and the types that there are, in the order of TYPES."""
     cells: Matrix = {}
-    hosts: dict[str, None] = {}
     for r in records:
-        if not r.op:
-            continue
-        hosts.setdefault(r.host)
-        row = cells.setdefault((r.op, r.dtype), {})
-        row.setdefault(r.host, Cell()).add(r)
-    return dict(sorted(cells.items())), list(hosts)
+        if r.op:
+            dtype = r.dtype if r.dtype in TYPES else OTHER
+            cells.setdefault((r.op, r.host), {}).setdefault(dtype, Cell()).add(r)
+    found = {dtype for row in cells.values() for dtype in row}
+    return dict(sorted(cells.items())), [dtype for dtype in (*TYPES, OTHER) if dtype in found]
 
 
 def by_kind(records: Iterable[Record]) -> dict[str, Counter[str]]:
@@ -135,10 +135,8 @@ def _verdict(report: Report) -> str:
 
 def as_markdown(report: Report) -> str:
     """A page for a repository or an issue."""
-    cells, hosts = matrix(report.records)
-    body = [
-        [op, dtype, *(str(row.get(h, "")) for h in hosts)] for (op, dtype), row in cells.items()
-    ]
+    cells, types = matrix(report.records)
+    body = [[op, host, *(str(row.get(t, "")) for t in types)] for (op, host), row in cells.items()]
     kinds = [
         [name, *(str(counts[o] or "") for o in OUTCOMES)]
         for name, counts in by_kind(report.records).items()
@@ -152,7 +150,7 @@ def as_markdown(report: Report) -> str:
         _table(["tests", *OUTCOMES], kinds),
         "## Operators",
         "*worst* is the largest error as a share of its tolerance.",
-        _table(["operator", "type", *hosts], body),
+        _table(["operator", "host", *types], body),
         *_failures_markdown(report),
         "## Time",
         _table(["family", "tests", "seconds"], spent),
@@ -261,12 +259,12 @@ def _count(outcome: str, number: int) -> str:
 
 
 def _matrix_html(report: Report) -> str:
-    cells, hosts = matrix(report.records)
+    cells, types = matrix(report.records)
     rows = [
-        [f"<code>{html.escape(op)}</code>", dtype, *(_cell(row.get(h)) for h in hosts)]
-        for (op, dtype), row in cells.items()
+        [f"<code>{html.escape(op)}</code>", html.escape(host), *(_cell(row.get(t)) for t in types)]
+        for (op, host), row in cells.items()
     ]
-    return _html_table(["operator", "type", *hosts], rows)
+    return _html_table(["operator", "host", *types], rows)
 
 
 def _cell(cell: Cell | None) -> str:

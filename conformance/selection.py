@@ -26,17 +26,20 @@ QUICK = {
     "test_onnx_graph_cases": 60,
 }
 QUICK |= {"test_onnx_twins": None, "test_versions": None, "test_nodes": None}
-QUICK |= {"test_quantized": None}
+QUICK |= {"test_quantized": None, "test_float16": None}
+# What a run without --dtype takes; "all" takes every type.
+DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the options ask for; empty sets mean everything."""
+    """What the options ask for; empty sets mean everything. `typed`: --dtype names types."""
 
     tflite: tuple[str, ...]
     onnxruntime: bool
     ops: frozenset[str] = frozenset()
-    dtypes: frozenset[str] = frozenset()
+    dtypes: frozenset[str] = frozenset(DEFAULT_DTYPES)
+    typed: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -44,8 +47,13 @@ class Choice:
 
     @property
     def narrowed(self) -> bool:
-        """Not all operators and types are tested."""
-        return bool(self.ops or self.dtypes)
+        """Only some operators or types are asked for: graphs and models are left out."""
+        return bool(self.ops or self.typed)
+
+    @property
+    def whole(self) -> bool:
+        """Every operator and every type is tested."""
+        return not self.ops and not self.dtypes
 
 
 CHOICE: pytest.StashKey[Choice] = pytest.StashKey()
@@ -72,14 +80,18 @@ def choose(config: pytest.Config) -> Choice:
     tflite = [_tflite(name) for name in wanted if name != "onnxruntime"]
     if "onnxruntime" in given and not onnxruntime_usable():
         raise ValueError("--host onnxruntime: install it with pip install 'onnxruntime>=1.24.4'.")
-    dtypes = _words(config.getoption("--dtype"))
+    words = _words(config.getoption("--dtype"))
+    dtypes = () if EVERY_DTYPE in words else words or DEFAULT_DTYPES
     if unknown := [name for name in dtypes if name not in DTYPES]:
-        raise ValueError(f"--dtype cannot be {unknown[0]}; write {', '.join(DTYPES)}.")
+        raise ValueError(
+            f"--dtype cannot be {unknown[0]}; write {', '.join(DTYPES)} or {EVERY_DTYPE}."
+        )
     return Choice(
         tuple(dict.fromkeys(tflite)),
         "onnxruntime" in wanted,
         frozenset(_known_ops(_words(config.getoption("--op")))),
         frozenset(DTYPES[name] for name in dtypes),
+        bool(dtypes and words),
     )
 
 
@@ -139,13 +151,15 @@ def _wanted(item: pytest.Item, choice: Choice) -> bool:
             return False
     elif item.get_closest_marker("adapter") and not choice.tflite:
         return False
+    if choice.dtypes and not _dtypes(item) & choice.dtypes:
+        return False
     if not choice.narrowed:
         return True
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     case, family = parameters.get("case"), parameters.get("family")
     if case is None and family is None:
         return False  # graphs and models are no test of one operator
-    return _op_wanted(case, family, choice) and _dtype_wanted(case, choice)
+    return _op_wanted(case, family, choice)
 
 
 def _op_wanted(case: Any, family: Any, choice: Choice) -> bool:
@@ -158,8 +172,13 @@ def _op_wanted(case: Any, family: Any, choice: Choice) -> bool:
     return bool({str(name).lower() for name in (family, *names(case))} & choice.ops)
 
 
-def _dtype_wanted(case: Any, choice: Choice) -> bool:
-    return not choice.dtypes or case is None or dtype(case) in choice.dtypes
+def _dtypes(item: pytest.Item) -> set[str]:
+    """The types that a test is about: those of its marker `dtype`, or that of its case; a test that
+    says neither belongs to the default run."""
+    if marker := item.get_closest_marker("dtype"):
+        return set(marker.args)
+    case = getattr(getattr(item, "callspec", None), "params", {}).get("case")
+    return set(DEFAULT_DTYPES) if case is None else {dtype(case)}
 
 
 def names(case: Any) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class Session:
         option = self.config.getoption
         return bool(
             option("keyword", "") or option("markexpr", "")
-            or self.config.stash[selection.CHOICE].narrowed
+            or not self.config.stash[selection.CHOICE].whole
             or any("::" in a or a.endswith(".py") for a in self.config.args)
         )  # fmt: skip
 

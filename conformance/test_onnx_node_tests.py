@@ -60,6 +60,7 @@ def _record(book: Book, case: node_tests.Case, options: dict[str, Any]) -> Recor
         family="onnx node tests",
         host=onnx_host.label(),
         case=case.name,
+        dtype=found.dtype,
         text=found.reason,
         expected_refusal=found.verdict == "CPU PASS",
     )

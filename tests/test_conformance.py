@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from conformance import compare, expect, report
+from conformance import compare, expect, report, selection
 from conformance.book import Book
 from conformance.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Header, Record, from_json
 from tflgpu_plugin import capability, tables
@@ -167,3 +169,36 @@ def test_quirks_of_an_adapter_are_listed(monkeypatch: pytest.MonkeyPatch) -> Non
     listed = {r["operator"]: r["quirks"] for r in tables.op_rows(bad)}
     assert listed["ADD"] == ["ADD goes wrong there."] and listed["SUB"] == []
     assert all(not r["quirks"] for r in tables.op_rows(good))
+
+
+# ---- types --------------------------------------------------------------------------------------
+
+
+def test_types_are_columns_of_the_matrix() -> None:
+    eight = Record("t::d", "8 bits", FAIL, "ADD", "binary", "tflite_runtime 2", "u8_same", "u8")
+    other = Record("t::e", "node test", REFUSED, "Add", "", "onnxruntime 1", "test_add", "f64")
+    cells, types = report.matrix([GOOD, eight, other])
+    assert types == ["f32", "u8", "other"]
+    assert cells["ADD", "tflite_runtime 2"]["u8"].bad == 1
+    assert "| ADD | tflite_runtime 2 | 1 pass, worst 0.40 | 1 fail |  |" in report.as_markdown(
+        report.Report(header(), [GOOD, eight, other], 1.0)
+    )
+
+
+class Item:
+    """As much of a pytest item as the selection looks at."""
+
+    def __init__(self, *dtypes: str) -> None:
+        self.dtypes = dtypes
+
+    def get_closest_marker(self, name: str) -> Any:
+        return SimpleNamespace(args=self.dtypes) if name == "dtype" and self.dtypes else None
+
+
+@pytest.mark.parametrize(
+    ("chosen", "left"), [(("f32", "bool"), 1), (("i8",), 1), (("f16", "i8"), 2), ((), 3)]
+)
+def test_a_run_takes_the_types_that_it_is_asked_for(chosen: tuple[str, ...], left: int) -> None:
+    items: list[Any] = [Item(), Item("f16"), Item("i8")]
+    kept, out = selection.split(items, selection.Choice((), False, dtypes=frozenset(chosen)))
+    assert len(kept) == left and len(out) == 3 - left

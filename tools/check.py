@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
 SHADERS, TOTALITY = "tests/test_shader_lint.py", "tests/test_totality.py"
 SUITE, MODELS = "conformance", "conformance/test_models.py"
+QUICK = (SUITE, "--strict", "--dtype", "all")
 CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools")
 
 # One process per core, each with the software driver on its own thread: the quickest on small
@@ -77,7 +78,7 @@ def steps() -> list[Step]:
         _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel),
         _pytest("unit", "other tests, no adapter", *others, mark="not adapter and not wheel"),
         _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
-        _pytest("quick", "conformance, the quick part", SUITE, "--strict", *parallel, mark="quick"),
+        _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),
         _pytest("models", "real models against the CPU", MODELS, *parallel),
         _pytest("wheel", "the wheel: built, checked, installed", "tests", mark="wheel"),
     ]

@@ -36,7 +36,8 @@ def run(driver: drivers.Driver, reports: Path, more: list[str]) -> int:
     """The suite on one driver; returns pytest's exit status."""
     parallel = ["-n", str(os.cpu_count() or 1)]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "conformance"]
-    command += [*parallel, "--strict", "--report", str(reports / driver.name), *more]
+    command += [*parallel, "--strict", "--dtype", "all"]
+    command += ["--report", str(reports / driver.name), *more]
     environment = driver.environment()
     if driver.name != "system":
         environment["LP_NUM_THREADS"] = "0"
