@@ -169,6 +169,25 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if taps != "point" %}
   }
 {% endif %}
+{% if pixels > 4 %}
+  // The accumulators move down one quad per iteration and one place per turn of the inner loop, so that there is one
+  // store instruction: many of them take some drivers long to compile.
+  let tile_places = p.tile_places;
+  for (var q = 0u; q < count; q++) {
+    let post = post_y(out_quad + q);
+    let y_at = batch * p.y_batch + (out_quad + q) * p.y_quad;
+{% for j in range(pixels) %}
+    var v{{ j }} = c{{ j }}_0;
+    var z{{ j }} = y{{ j }};
+{% endfor %}
+    for (var j = 0u; j < tile_places; j++) {
+      store_y(y_at + z0, post, v0);
+{% for j in range(pixels - 1) %}
+      v{{ j }} = v{{ j + 1 }};
+      z{{ j }} = z{{ j + 1 }};
+{% endfor %}
+    }
+{% else %}
   // The accumulators move down one quad per iteration, so that each place has one store instruction.
   for (var q = 0u; q < count; q++) {
     let post = post_y(out_quad + q);
@@ -176,6 +195,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(pixels) %}
     store_y(y_at + y{{ j }}, post, c{{ j }}_0);
 {% endfor %}
+{% endif %}
 {% for q in range(quads - 1) %}
 {% for j in range(pixels) %}
     c{{ j }}_{{ q }} = c{{ j }}_{{ q + 1 }};

@@ -1,9 +1,8 @@
-// Fully connected: output row n, channels 8 at a time. Weights lie row-major, [output][input quad] of vec4.
+// Fully connected: output row n, one quad of channels at a time. Weights lie row-major, [output][input quad] of vec4.
 //
-// Variant: `shared`: the 8 invocations of a group split the inputs of 8 outputs (2 quads) and add up by shuffle;
-// otherwise one invocation makes one quad. `flat`: the inputs of a row cross the rows of x's storage, so they are read
+// Variant: `shared`: the 8 invocations of a group split the inputs of a quad of outputs and add up by shuffle;
+// otherwise each invocation makes a quad of its own. `flat`: the inputs of a row cross the rows of x's storage, so they are read
 // one by one. The loop over inputs is nested, because some drivers cut a loop after 65,535 iterations.
-{% set outputs = 8 if shared else 4 %}
 {% if flat %}
 fn element(e: u32) -> f32 {
   let r = e / p.x_channels;
@@ -23,11 +22,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let n = wi.y;
 {% if shared %}
   let lane = lid % 8u;
-  let quad = (wi.x * {{ lanes // 8 }}u + lid / 8u) * 2u;
+  let quad = wi.x * {{ lanes // 8 }}u + lid / 8u;
 {% else %}
   let quad = wi.x * {{ lanes }}u + lid;
 {% endif %}
-{% for r in range(outputs) %}
+{% for r in range(4) %}
   let row{{ r }} = min(quad * 4u + {{ r }}u, p.outputs - 1u) * p.input_quads;
   var sum{{ r }} = vec4f(0.0);
 {% endfor %}
@@ -49,27 +48,21 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     for (var at = start; at < end; at++) {
       let x = {{ x }};
 {% endif %}
-{% for r in range(outputs) %}
+{% for r in range(4) %}
       sum{{ r }} = fma(x, load_w(row{{ r }} + at), sum{{ r }});
 {% endfor %}
     }
   }
   let ones = vec4f(1.0);
-  var low = vec4f(dot(sum0, ones), dot(sum1, ones), dot(sum2, ones), dot(sum3, ones));
+  var value = vec4f(dot(sum0, ones), dot(sum1, ones), dot(sum2, ones), dot(sum3, ones));
 {% if shared %}
-  var high = vec4f(dot(sum4, ones), dot(sum5, ones), dot(sum6, ones), dot(sum7, ones));
 {% for mask in (1, 2, 4) %}
-  low += subgroupShuffleXor(low, {{ mask }}u);
-  high += subgroupShuffleXor(high, {{ mask }}u);
+  value += subgroupShuffleXor(value, {{ mask }}u);
 {% endfor %}
-  let out = quad + lane;
-  let value = select(high, low, lane == 0u);
-  if (lane < 2u && out < p.quads) {
+  if (lane == 0u && quad < p.quads) {
 {% else %}
-  let out = quad;
-  let value = low;
-  if (out < p.quads) {
+  if (quad < p.quads) {
 {% endif %}
-    store_y((n / p.y_places * p.y_quads + p.first_quad + out) * p.y_places + n % p.y_places, post_y(p.first_quad + out), value);
+    store_y((n / p.y_places * p.y_quads + p.first_quad + quad) * p.y_places + n % p.y_places, post_y(p.first_quad + quad), value);
   }
 }

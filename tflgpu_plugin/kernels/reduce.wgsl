@@ -1,9 +1,11 @@
 // Reduction: `p.lanes` threads (a power of two up to 64) share one output vec4, each taking every
 // lanes-th element in blocks of `p.block`, so that sums stay balanced and no loop is long; then a
-// tree in workgroup memory. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a) come
+// tree, in workgroup memory or (`shared`, up to 8 threads) by shuffle, which software drivers compile sooner. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a) come
 // from the table. `spatial`: all of [spatial] is reduced and the output is [batch][quads]; otherwise any set
 // of axes, by flat row-major element indices.
+{% if not shared %}
 var<workgroup> partial: array<vec4f, 64>;
+{% endif %}
 
 fn combined(a: vec4f, v: vec4f) -> vec4f { return {{ combine }}; }
 fn each(v: vec4f) -> vec4f { return {{ each }}; }
@@ -52,6 +54,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     for (var r = o; r < end; r += p.lanes) { block = combined(block, each(element(start, r))); }
     a = combined(a, block);
   }
+{% if shared %}
+  for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) { a = combined(a, subgroupShuffleXor(a, reach)); }
+  if (lane == 0u && i < p.vectors) {
+{% else %}
   partial[thread] = a;
   for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) {
     workgroupBarrier();
@@ -59,6 +65,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   }
   if (lane == 0u && i < p.vectors) {
     a = partial[thread];
+{% endif %}
     store_out(i, post_out((i / p.spatial) % p.quads), {{ finish }});
   }
 }

@@ -1,8 +1,8 @@
 // Winograd F(4x4, 3x3), first step: B^T d B of each 6 x 6 patch d of the input; patches lie 4 places apart.
 //
-// One invocation makes one patch of one channel quad. The result is 36 planes [row][column] of [quad][patch]. Rows of
-// the patch pass through registers `r5` to `r0`, then columns leave through column 0, so that loads and stores stand
-// once in the code.
+// One invocation makes one patch of one channel quad. The result is 36 planes [row][column] of [quad][patch]. Elements
+// of a row pass through registers `d5` to `d0`, rows of the patch through `r5` to `r0`, then columns leave through
+// column 0: loads and stores stand once in the code, since they are what drivers take long to compile.
 {% set root = "1.41421356" %}
 {% macro transform(d) -%}
 {# B^T applied to d0 to d5, for the points of ops/winograd.py. #}
@@ -28,11 +28,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let left = i32(inside % p.patches_w * 4u) - p.left;
   let extent = vec2u(p.in_h, p.in_w);
   let six = p.six;
-{% for t in range(6) %}
-  let c{{ t }} = u32(left + {{ t }});  // a negative place wraps to a large one
-  let ok{{ t }} = c{{ t }} < extent.y;
-  let x{{ t }} = select(0u, c{{ t }}, ok{{ t }});
-{% endfor %}
   let x_base = (batch * p.quads + quad) * extent.x * extent.y;
 {% for r in range(6) %}
 {% for t in range(6) %}
@@ -40,12 +35,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% endfor %}
   for (var i = 0u; i < six; i++) {
-    let row = u32(top + i32(i));
+    let row = u32(top + i32(i));  // a negative place wraps to a large one
     let ok = row < extent.x;
     let at = x_base + select(0u, row, ok) * extent.y;
 {% for t in range(6) %}
-    let d{{ t }} = select(vec4f(0.0), load_x(at + x{{ t }}), ok && ok{{ t }});
+    var d{{ t }} = vec4f(0.0);
 {% endfor %}
+    for (var t = 0u; t < six; t++) {
+      let column = u32(left + i32(t));
+      let inside = ok && column < extent.y;
+{% for t in range(5) %}
+      d{{ t }} = d{{ t + 1 }};
+{% endfor %}
+      d5 = select(vec4f(0.0), load_x(at + select(0u, column, inside)), inside);
+    }
 {{ transform("d") }}
 {% for r in range(5) %}
 {% for t in range(6) %}

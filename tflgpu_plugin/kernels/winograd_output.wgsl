@@ -1,7 +1,8 @@
 // Winograd F(4x4, 3x3), last step: A^T m A of the 36 products m of each patch gives 4 x 4 places of the output.
 //
-// One invocation makes the places of one patch and channel quad. Columns of m pass through registers `s5` to `s0`, then
-// rows leave through row 0, so that loads and stores stand once in the code.
+// One invocation makes the places of one patch and channel quad. Elements of a column of m pass through registers `m5`
+// to `m0`, columns through `s5` to `s0`, then rows leave through row 0 and `z0`: one load and one store instruction,
+// since they are what drivers take long to compile.
 {% set root = "1.41421356" %}
 {% macro transform(m, y) -%}
 {# A^T applied to m0 to m5, for the points of ops/winograd.py. #}
@@ -34,8 +35,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
   for (var j = 0u; j < six; j++) {
 {% for r in range(6) %}
-    let m{{ r }} = load_x(x_base + ({{ 6 * r }}u + j) * plane);
+    var m{{ r }} = vec4f(0.0);
 {% endfor %}
+    for (var r = 0u; r < six; r++) {
+{% for r in range(5) %}
+      m{{ r }} = m{{ r + 1 }};
+{% endfor %}
+      m5 = load_x(x_base + (6u * r + j) * plane);
+    }
 {{ transform("m", "t") }}
 {% for t in range(5) %}
 {% for r in range(4) %}
@@ -49,6 +56,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let post = post_y(quad);
   let y_base = (batch * p.quads + quad) * extent.x * extent.y;
   let rows = min(p.four, extent.x - top);
+  let columns = min(p.four, extent.y - left);
   for (var i = 0u; i < rows; i++) {
 {% for t in range(6) %}
     let m{{ t }} = s{{ t }}_0;
@@ -56,8 +64,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {{ transform("m", "v") }}
     let at = y_base + (top + i) * extent.y + left;
 {% for c in range(4) %}
-    if (left + {{ c }}u < extent.y) { store_y(at + {{ c }}u, post, v{{ c }}); }
+    var z{{ c }} = v{{ c }};
 {% endfor %}
+    for (var c = 0u; c < columns; c++) {
+      store_y(at + c, post, z0);
+{% for c in range(3) %}
+      z{{ c }} = z{{ c + 1 }};
+{% endfor %}
+    }
 {% for t in range(6) %}
 {% for r in range(3) %}
     s{{ t }}_{{ r }} = s{{ t }}_{{ r + 1 }};

@@ -220,6 +220,7 @@ def convolve(
                 "group_x": blocks.channels // 4 * x_quad,
                 "x_quad": x_quad,
                 "tile_quads": tile.quads,
+                "tile_places": tile.pixels,
                 "block_vectors": blocks.block_vectors,
                 "steps": steps,
                 **({"stage": STAGE} if tile.weights == "memory" else {}),

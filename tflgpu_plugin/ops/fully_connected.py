@@ -88,7 +88,7 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
     }
     shared = low.target.shuffles
     lanes = 8 if low.target.software else 64
-    each = lanes // 4 if shared else lanes  # output quads of a workgroup
+    each = lanes // 8 if shared else lanes  # output quads of a workgroup
     for first, last, part in _row_parts(low, node, weights):
         quads = -(-(last - first) // 4)
         low.dispatch(

@@ -17,6 +17,8 @@ from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.target import Target
 
 GROUP = 64
+FEW = 8  # threads that share one result where they can exchange values by shuffle ...
+MANY = 1 << 14  # ... unless it is of so many elements: their sums would be too long to round well
 LARGEST = 3.4028234663852886e38
 ZERO, SUM = "vec4f(0.0)", "a + v"
 INFINITE = "vec4f(p.infinity)"
@@ -117,9 +119,9 @@ def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
         node,
         {"x": _input(node)},
         {"out": node.outputs[0]},
-        _grid(out.vectors, x.spatial),
-        {**_common(out.vectors, x.spatial), "quads": out.quads, "spatial": 1},
-        {"spatial": True, **reduction._asdict()},
+        _grid(low.target, out.vectors, x.spatial),
+        {**_common(low.target, out.vectors, x.spatial), "quads": out.quads, "spatial": 1},
+        {"spatial": True, "shared": exchanges(low.target, x.spatial), **reduction._asdict()},
     )
 
 
@@ -129,7 +131,7 @@ def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run
     gone = _three([run for run in runs if run.reduced])
     count = prod(run.extent for run in gone)
     parameters: dict[str, object] = {
-        **_common(out.vectors, count),
+        **_common(low.target, out.vectors, count),
         "quads": out.quads,
         "spatial": out.spatial,
         "channels": out.channels,
@@ -145,30 +147,38 @@ def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run
         node,
         {"x": Access(_input(node), 1)},
         {"out": node.outputs[0]},
-        _grid(out.vectors, count),
+        _grid(low.target, out.vectors, count),
         parameters,
-        {"spatial": False, **reduction._asdict()},
+        {"spatial": False, "shared": exchanges(low.target, count), **reduction._asdict()},
     )
 
 
-def lanes(count: int) -> int:
+def exchanges(target: Target, count: int) -> bool:
+    """Threads of one result exchange values by shuffle. On software adapters a workgroup is one
+    thread of the CPU, so more than 8 of them are no faster."""
+    return target.software and target.shuffles and count < MANY
+
+
+def lanes(target: Target, count: int) -> int:
     """Threads that share one result of `count` elements: alone while it is cheap, a whole workgroup
     for long ones."""
-    return 1 if count < 16 else 8 if count < 256 else GROUP
+    if count < 16:
+        return 1
+    return FEW if count < 256 or exchanges(target, count) else GROUP
 
 
-def _grid(vectors: int, count: int) -> tuple[int, int, int]:
-    return (-(-vectors * lanes(count) // GROUP), 1, 1)
+def _grid(target: Target, vectors: int, count: int) -> tuple[int, int, int]:
+    return (-(-vectors * lanes(target, count) // GROUP), 1, 1)
 
 
-def _common(vectors: int, count: int) -> dict[str, object]:
+def _common(target: Target, vectors: int, count: int) -> dict[str, object]:
     # Blocks of the square root keep both loops short and the rounding error of sums small.
-    each = -(-count // lanes(count))
+    each = -(-count // lanes(target, count))
     block = isqrt(each - 1) + 1
     return {
         "vectors": vectors,
         "count": count,
-        "lanes": lanes(count),
+        "lanes": lanes(target, count),
         "block": block,
         "divisor": float(count),
         "infinity": inf,

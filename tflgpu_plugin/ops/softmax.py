@@ -9,7 +9,7 @@ from math import prod
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.reduce import GROUP, lanes
+from tflgpu_plugin.ops.reduce import GROUP, exchanges, lanes
 from tflgpu_plugin.ops.steps import Steps
 from tflgpu_plugin.target import Target
 
@@ -39,7 +39,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 def lower(low: Lowering, node: Node) -> None:
     """One launch over rows of [batch, spatial]."""
     x = low.geometry(_input(node))
-    rows, together = x.batch * x.spatial, lanes(x.quads)
+    rows, together = x.batch * x.spatial, lanes(low.target, x.quads)
     low.dispatch(
         "softmax",
         node,
@@ -54,6 +54,7 @@ def lower(low: Lowering, node: Node) -> None:
             "lanes": together,
             "beta": float(node.attributes["beta"]),
         },
+        {"shared": exchanges(low.target, x.quads)},
     )
 
 

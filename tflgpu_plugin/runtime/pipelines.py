@@ -47,7 +47,9 @@ def make(
 
 
 class _Work:
-    """Pipelines to make: largest first on the device, smallest first on the helper."""
+    """Pipelines to make, the largest first. Those that the helper has prepared are made again on
+    the device, which finds them in the driver's cache.
+    """
 
     def __init__(
         self,
@@ -58,52 +60,51 @@ class _Work:
         missing: deque[Pipeline],
     ) -> None:
         self.device, self.cache, self.warm = device, cache, warm
-        self.missing, self.prepared = missing, list[Pipeline]()
-        self.open_helper = helper if warm else None
-        self.thread: threading.Thread | None = None
-        self.start, self.told, self.count = time.monotonic(), False, len(missing)
+        self.missing, self.prepared = missing, deque[Pipeline]()
+        self.helper = helper if warm and len(missing) > 1 else None
+        self.start = self.begun = time.monotonic()
+        self.ended, self.told, self.count = threading.Event(), False, len(missing)
 
     def run(self) -> None:
+        thread = None
+        if self.helper:
+            thread = threading.Thread(target=self._help, args=(self.helper,), daemon=True)
+            thread.start()
         try:
-            self._drain()
+            self._drain(self.missing)
         finally:
-            if self.thread:
+            self.ended.set()
+            if thread:
                 self.missing.clear()
-                self.thread.join()
-        for pipeline in self.prepared:
-            self._make(pipeline)
+                self._drain(self.prepared)
+                thread.join()
+        self._drain(self.prepared)
 
-    def _drain(self) -> None:
+    def _drain(self, waiting: deque[Pipeline]) -> None:
         while True:
             try:
-                pipeline = self.missing.popleft()
+                pipeline = waiting.popleft()
             except IndexError:
                 return
-            begin = time.monotonic()
-            self._make(pipeline)
-            now = time.monotonic()
-            if now - begin > SLOW and len(self.missing) > 1:
-                self._call_helper()
-            if now - self.start > PATIENCE:
+            self.begun = time.monotonic()
+            self.cache[pipeline] = _build(pipeline, self.device, self.warm)
+            if time.monotonic() - self.start > PATIENCE:
                 self._tell()
 
-    def _make(self, pipeline: Pipeline) -> None:
-        self.cache[pipeline] = _build(pipeline, self.device, self.warm)
-
-    def _call_helper(self) -> None:
-        if self.open_helper and not self.thread:
-            self.thread = threading.Thread(target=self._help, args=(self.open_helper,), daemon=True)
-            self.thread.start()
-
     def _help(self, open_device: Callable[[], Any]) -> None:
-        """Whatever goes wrong here, the pipeline in hand is made again, and its error told, by
-        `run`."""
+        """Begins when one kernel takes long. Whatever goes wrong here, the pipeline in hand is made
+        again, and its error told, by `run`."""
+        while time.monotonic() - self.begun < SLOW:
+            if self.ended.wait(SLOW / 4):
+                return
         try:
             device = open_device()
-            while self.missing:
-                pipeline = self.missing.pop()
-                self.prepared.append(pipeline)
-                _build(pipeline, device, True)
+            while True:
+                pipeline = self.missing.popleft()
+                try:
+                    _build(pipeline, device, True)
+                finally:
+                    self.prepared.append(pipeline)
         except (IndexError, PipelineError, native.NativeError, RuntimeError):
             return
 
