@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 VERSIONS = ("1.24.4", "1.27.0")
+SITE = "TFLGPU_TEST_SITE"  # where an environment finds all but onnxruntime
 SMOKE = """
 import sys, numpy as np, onnxruntime as ort, tflgpu_plugin
 data = open(sys.argv[1], "rb").read()
@@ -49,9 +50,9 @@ print("done", ort.__version__)
 
 
 def environment(version: str) -> Path:
-    """A Python with this onnxruntime that sees all else of the one that runs; made once."""
+    """A Python with this onnxruntime, made once; see `run_in` for all else that it needs."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tflgpu-tests"
-    where = cache / f"onnxruntime-{version}-{sys.version_info[0]}{sys.version_info[1]}"
+    where = cache / f"onnxruntime-{version}-{sys.version_info[0]}{sys.version_info[1]}-any"
     python = where / "bin" / "python"
     if (where / "ready").exists():
         return python
@@ -65,22 +66,32 @@ def environment(version: str) -> Path:
         if done.returncode:
             pytest.skip(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
     (site,) = where.glob("lib/python*/site-packages")
-    ours = Path(np.__file__).parent.parent
-    (site / "rest.pth").write_text(f"import site; site.addsitedir({str(ours)!r})\n")
+    line = f"import os, site; site.addsitedir(os.environ[{SITE!r}])\n"
+    (site / "rest.pth").write_text(line)
     (where / "ready").touch()
     return python
+
+
+def run_in(version: str, *arguments: str) -> str:
+    """What this version's Python prints; it must end well."""
+    done = subprocess.run(
+        [str(environment(version)), "-X", "faulthandler", *arguments],
+        cwd=ROOT,
+        env=os.environ | {SITE: str(Path(np.__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_other_versions_of_onnxruntime(version: str, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(m.convolutions())
-    done = subprocess.run(
-        [str(environment(version)), "-X", "faulthandler", "-c", SMOKE, str(path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert done.stdout.endswith(f"done {version}\n")
+    said = run_in(version, "-c", SMOKE, str(path))
+    assert f"done {version}\n" in said
     if version.startswith("1.24"):
-        assert "does not use TflGpuExecutionProvider" in done.stdout
-        assert "add_provider_for_devices" in done.stderr
+        assert "does not use TflGpuExecutionProvider" in said
+        assert "add_provider_for_devices" in said

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from tflgpu_plugin import cache as plans
 from tflgpu_plugin import capability, compiler, fingerprint, native, partition, tuning
 from tflgpu_plugin.cache import Cache, Entry
-from tflgpu_plugin.graph import Array, Graph, Shape
+from tflgpu_plugin.graph import Array, Graph, Shape, Tensor
 from tflgpu_plugin.lowering import Refused
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.dequantize import folded, widen
@@ -25,6 +25,7 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
+from tflgpu_plugin.stored import Stored
 from tflgpu_plugin.target import Target
 
 __all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter", "claim"]
@@ -56,6 +57,7 @@ class Island:
     device: Device = field(repr=False)
     tuned: bool = False  # with settings measured on the device
     cache: Cache | None = field(default=None, repr=False)
+    made: Plan | None = field(default=None, repr=False)  # elsewhere: nothing is to be planned
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
     number: int = field(init=False)
@@ -64,7 +66,9 @@ class Island:
         self.number = next(_numbers)
         self.target = self.device.target
         self._known = fingerprint.constants(self.graph) if self.cache else {}
-        self.instance = self._build(self.graph, None)
+        self.instance = (
+            self._build(self.graph, None) if self.made is None else self._built(self.made, None)
+        )
 
     def rebuild(self, shapes: Sequence[Shape]) -> Instance:
         """An instance for other shapes of `graph.inputs`; weights are shared. Raises BuildError
@@ -149,6 +153,17 @@ class Island:
             raise BuildError(
                 self.nodes, f"The device could not build this island: {error}"
             ) from error
+
+
+def revived(nodes: tuple[int, ...], found: Stored, device: Device) -> Island:
+    """An island of a stored plan whose graph is not there; it runs for the plan's shapes alone.
+    Raises BuildError with a sentence.
+    """
+    plan = found.plan
+    ports = (*plan.inputs, *plan.outputs, *plan.states)
+    tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
+    inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
+    return Island(nodes, Graph(tensors, (), inputs, outputs), device, made=plan)
 
 
 def _adopts(plan: Plan, sibling: Program | None) -> bool:

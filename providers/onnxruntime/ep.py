@@ -24,7 +24,7 @@ from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import NoAdapter
 
-from . import extents, records, snapshot, units
+from . import context, extents, records, snapshot, units
 from .grouping import Grouping
 from .host import Host, HostError
 from .reader import Reading, read
@@ -108,14 +108,14 @@ def create(given: Mapping[str, str], chosen: Sequence[int]) -> int:
     """A session's number for these options and adapters (numbers of `adapter.adapters()`; the first
     counts, unless an option names one). Raises OptionError or NoAdapter with a sentence.
     """
-    options = parse(given)
+    options = parse({k: v for k, v in given.items() if not k.startswith(context.PREFIX)})
     cache.opened(options)  # a folder that is not safe is told now
     if options.adapter is None and chosen:
         options = replace(options, adapter=str(chosen[0]))
     info = adapter.select(options.adapter)
     adapter.open_device(info)
     messages.software(info)
-    return records.register(options, info).number
+    return records.register(options, info, context.Export.of(given)).number
 
 
 # ---- plan ----------------------------------------------------------------------------------------
@@ -133,9 +133,11 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
         taken = snapshot.take(
             host, host.cast("tgo_graph", int(native.ffi.cast("uintptr_t", graph)))
         )
+        broken = _restore(level, taken, session)
         _place(level, taken, session)
-        handles = native.ffi.new("tg_ort_island *[]", [one.handle for one in level.placed])
-        native.call(native.lib.tg_ort_claim, ep, graph, support, handles, len(level.placed))
+        handles = [*(one.handle for one in level.placed), *broken.values()]
+        array = native.ffi.new("tg_ort_island *[]", handles)
+        native.call(native.lib.tg_ort_claim, ep, graph, support, array, len(handles))
     except Exception as error:
         sentence = _sentence(error)
         level.placed = []
@@ -151,10 +153,14 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
 def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:
     """Fill in the level: islands that are built, and a report for every node."""
     reading, dynamic = extents.read_open(taken)
+    if session.export and dynamic:
+        open_extents = context.told_open(taken)
+        level.nodes += [_unclaimed(node, open_extents) for node in taken.nodes]
+        return
     grouping = Grouping(taken, reading, dynamic)
     claim = engine.claim(reading.graph, session.options, grouping.group, grouping.extract)
     for island in claim.islands:
-        level.placed.append(_placed(island, taken, reading, grouping, dynamic))
+        level.placed.append(_placed(island, taken, reading, grouping, dynamic, session))
     reasons = _reasons(reading, claim.refusals)
     inside = {node for one in level.placed for node in one.nodes}
     for node in taken.nodes:
@@ -164,6 +170,30 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
             other = ARITHMETIC if node.id in reading.arithmetic else SPLIT
             other = units.SPLIT if node.id in grouping.torn else other
             level.nodes.append(_unclaimed(node, reasons.get(node.id, other)))
+
+
+def _restore(level: records.Level, taken: Snapshot, session: records.Session) -> dict[int, Any]:
+    """Fill in what nodes of a compiled model carry. Returns native objects for those that cannot be
+    used, by node: they are claimed as well, so that the session fails with the reason."""
+    broken: dict[int, Any] = {}
+    for node in taken.nodes:
+        if not context.is_ours(node):
+            continue
+        device = adapter.open_device(session.adapter)
+        try:
+            one = context.read(node, taken, device)
+        except BuildError as error:
+            broken[node.id] = _create(0, [node.id], (), 0, (), {}, refusal=error.sentence)
+            continue
+        instance, ports, outputs = one.island.instance, one.ports, one.outputs
+        number = one.island.number
+        handle = _create(number, [node.id], ports, len(ports), outputs, one.guards)
+        _add(handle, [port.shape for port in instance.plan.inputs], instance)
+        placed = records.Placed(one.island, handle, (node.id,), ports, ports, outputs, None)
+        placed.program.forget_constants()
+        placed.island = None
+        level.placed.append(placed)
+    return broken
 
 
 def _reasons(reading: Reading, refusals: Mapping[int, str]) -> dict[int, str]:
@@ -181,7 +211,12 @@ def _unclaimed(node: HostNode, reason: str) -> NodeReport:
 
 
 def _placed(
-    island: Island, taken: Snapshot, reading: Reading, grouping: Grouping, dynamic: bool
+    island: Island,
+    taken: Snapshot,
+    reading: Reading,
+    grouping: Grouping,
+    dynamic: bool,
+    session: records.Session,
 ) -> records.Placed:
     """The native object of an island, with its first plan."""
     hosts = grouping.members[frozenset(island.nodes)]
@@ -191,8 +226,12 @@ def _placed(
     inputs = ports
     if dynamic:
         inputs += tuple(name for name in grouping.inputs(hosts) if name not in ports)
-    guards = {name: taken.values[name].data for name in grouping.guards(hosts)}
-    handle = _create(island.number, sorted(hosts), inputs, len(ports), outputs, guards)
+    defaults = ((name, taken.values[name].data) for name in grouping.guards(hosts))
+    guards = {name: data for name, data in defaults if data is not None}
+    made = None
+    if session.export:
+        made = context.write(island, ports, outputs, guards, session.export, taken.path)
+    handle = _create(island.number, sorted(hosts), inputs, len(ports), outputs, guards, made)
     part = taken.part(hosts, outputs) if dynamic else None
     shapes = [_shape(reading, name) for name in inputs]
     _add(handle, shapes, island.instance)
@@ -217,6 +256,8 @@ def _create(
     ports: int,
     outputs: Sequence[str],
     guards: Mapping[str, Any],
+    made: context.Context | None = None,
+    refusal: str | None = None,
 ) -> Any:
     ffi = native.ffi
     keep: list[Any] = []
@@ -236,8 +277,13 @@ def _create(
     spec.guards, spec.guard_count = texts(guards), len(guards)
     spec.guard_data = array("void *", [ffi.cast("void *", data.ctypes.data) for data in held])
     spec.guard_bytes = array("uint64_t", [data.nbytes for data in held])
-    made = native.call(native.lib.tg_ort_island_create, spec)
-    return ffi.gc(made, native.lib.tg_ort_island_release)
+    if made:
+        keep.append(ffi.from_buffer(made.data))
+        spec.context, spec.context_bytes, spec.embedded = keep[-1], len(made.data), made.embedded
+    if refusal:
+        spec.refusal = array("char", refusal.encode())
+    handle = native.call(native.lib.tg_ort_island_create, spec)
+    return ffi.gc(handle, native.lib.tg_ort_island_release)
 
 
 def _add(

@@ -27,6 +27,7 @@ from tflgpu_plugin.reports import (
 )
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
+from .context import Export
 from .snapshot import Snapshot
 
 KEPT = 64  # sessions that have ended, for their reports
@@ -127,6 +128,7 @@ class Session:
     number: int
     options: Options
     adapter: AdapterInfo
+    export: Export | None = None  # a compiled model is to be written
     levels: list[Level] = field(default_factory=list)
 
     @property
@@ -164,10 +166,10 @@ _islands: dict[int, Placed] = {}
 _numbers = itertools.count(1)
 
 
-def register(options: Options, adapter: AdapterInfo) -> Session:
+def register(options: Options, adapter: AdapterInfo, export: Export | None = None) -> Session:
     """A new session, this thread's newest."""
     sweep()
-    made = Session(next(_numbers), options, adapter)
+    made = Session(next(_numbers), options, adapter, export)
     _sessions[made.number] = made
     remember(made.report)
     return made

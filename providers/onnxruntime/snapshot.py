@@ -66,11 +66,14 @@ class HostNode:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Nodes in the host's order of execution, all values by name, and the names of the outputs."""
+    """Nodes in the host's order of execution, all values by name, and the names of the outputs.
+    `path` is that of the model's file, "" where it came from memory.
+    """
 
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]
     outputs: tuple[str, ...]
+    path: str = ""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -102,7 +105,8 @@ def take(host: Host, graph: Any) -> Snapshot:
         api.get_graph_output_count, api.get_graph_outputs, graph, "tgo_value_info"
     )
     names = tuple(reader.value(handle) for handle in outputs)
-    return Snapshot(tuple(nodes), reader.values, tuple(name for name in names if name is not None))
+    outside = tuple(name for name in names if name is not None)
+    return Snapshot(tuple(nodes), reader.values, outside, host.text(api.get_model_path, graph))
 
 
 class _Reader:

@@ -7,6 +7,7 @@
 
 typedef struct tgo_api tgo_api;
 typedef struct tgo_ep_api tgo_ep_api;
+typedef struct tgo_editor tgo_editor;
 
 /* Objects of the host. */
 typedef struct tgo_attribute tgo_attribute;
@@ -84,7 +85,9 @@ struct tgo_ep {
   void (*release_computes)(tgo_ep *ep, tgo_compute **computes, size_t count);
   void *unused_layout[2];
   tgo_status *(*set_dynamic_options)(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count);
-  void *unused_after[60];
+  void *unused_8[4];
+  const char *(*get_compatibility)(tgo_ep *ep, const tgo_graph *graph);   /* kept in a compiled model; the text lives with ep */
+  void *unused_after[55];
 };
 
 struct tgo_compute {
@@ -130,7 +133,11 @@ struct tgo_api {
   void (*release_value)(tgo_value *value); /* 96 */
   void *unused_97[2];
   void (*release_tensor_info)(tgo_tensor_info *info); /* 99 */
-  void *unused_100[147];
+  void *unused_100[111];
+  tgo_status *(*create_attribute)(const char *name, const void *data, int length, int kind,
+                                  tgo_attribute **attribute); /* 211; length counts items */
+  void (*release_attribute)(tgo_attribute *attribute); /* 212 */
+  void *unused_213[34];
   tgo_status *(*log)(const tgo_logger *logger, int level, const char *message, const char *file, int line,
                      const char *function); /* 247 */
   tgo_status *(*get_log_level)(const tgo_logger *logger, int *level); /* 248 */
@@ -142,7 +149,8 @@ struct tgo_api {
   void *unused_273[16];
   tgo_status *(*get_name)(const tgo_value_info *value, const char **name); /* 289 */
   tgo_status *(*get_type)(const tgo_value_info *value, const tgo_type **type); /* 290 */
-  void *unused_291[4];
+  const tgo_editor *(*get_editor)(void); /* 291 */
+  void *unused_292[3];
   void (*create_pairs)(tgo_pairs **pairs); /* 295 */
   void (*add_pair)(tgo_pairs *pairs, const char *key, const char *value); /* 296 */
   const char *(*get_pair)(const tgo_pairs *pairs, const char *key); /* 297 */
@@ -198,6 +206,13 @@ struct tgo_api {
   _Bool (*has_shape)(const tgo_tensor_info *info); /* 390, 1.24 */
   void *unused_391[23];
   tgo_status *(*get_kind_and_dims)(const tgo_value *value, int *kind, const int64_t **dims, size_t *rank); /* 414, 1.24 */
+};
+
+struct tgo_editor {
+  void *unused_0[6];
+  tgo_status *(*create_node)(const char *op, const char *domain, const char *name, const char *const *inputs,
+                             size_t input_count, const char *const *outputs, size_t output_count,
+                             tgo_attribute **attributes, size_t attribute_count, tgo_node **node); /* 6 */
 };
 
 struct tgo_ep_api {

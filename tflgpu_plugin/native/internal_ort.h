@@ -35,6 +35,10 @@ struct tg_ort_island {
   char **inputs, **outputs, **guards;
   void **guard_data;               /* what the guards must hold */
   size_t *guard_bytes, guard_count;
+  void *context;                   /* for a compiled model, and whether it holds the bytes or the name of their file */
+  size_t context_bytes;
+  bool embedded;
+  char *refusal;
   tgi_arity arity;
   tgi_plans plans;
   atomic_uint live, times_freed;
@@ -72,6 +76,12 @@ tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardwa
 void tgi_ep_init(tgi_ep *ep);
 void tgi_ep_drop_claimed(tgi_ep *ep);
 void tgi_island_retain(tg_ort_island *island);
+
+/* ---- ort_context.c --------------------------------------------------------------------------------------------------- */
+
+/* The node that stands for a fused node in a compiled model, which owns it; NULL with a sentence. */
+tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_island *island, char *err,
+                           size_t err_size);
 
 /* ---- ort_run.c ------------------------------------------------------------------------------------------------------- */
 

@@ -33,6 +33,8 @@ static void free_island(tg_ort_island *island) {
   for (size_t i = 0; island->guard_data && i < island->guard_count; i++) free(island->guard_data[i]);
   free(island->guard_data);
   free(island->guard_bytes);
+  free(island->context);
+  free(island->refusal);
   free(island->nodes);
   free(island);
 }
@@ -51,6 +53,16 @@ static bool copy_guards(tg_ort_island *island, const tg_ort_island_spec *spec) {
   return true;
 }
 
+static bool copy_context(tg_ort_island *island, const tg_ort_island_spec *spec) {
+  if (spec->refusal && !(island->refusal = strdup(spec->refusal))) return false;
+  if (!spec->context) return true;
+  island->embedded = spec->embedded;
+  island->context_bytes = spec->context_bytes;
+  if (!(island->context = malloc(spec->context_bytes + 1))) return false;
+  memcpy(island->context, spec->context, spec->context_bytes);
+  return true;
+}
+
 static bool copy_spec(tg_ort_island *island, const tg_ort_island_spec *spec) {
   island->refs = 1;
   island->number = spec->number;
@@ -62,7 +74,7 @@ static bool copy_spec(tg_ort_island *island, const tg_ort_island_spec *spec) {
   if (!island->nodes || !island->inputs || !island->outputs) return false;
   memcpy(island->nodes, spec->nodes, spec->node_count * sizeof *island->nodes);
   qsort(island->nodes, island->node_count, sizeof *island->nodes, compare);
-  return copy_guards(island, spec);
+  return copy_guards(island, spec) && copy_context(island, spec);
 }
 
 tg_ort_island *tg_ort_island_create(const tg_ort_island_spec *spec, char *err, size_t err_size) {
@@ -284,7 +296,8 @@ static tgo_compute *compile_one(const tgi_ep *ep, const tgo_graph *graph, const 
   tgi_compute *compute = NULL;
   if (!read_nodes(ep->factory->api, graph, &all, err, err_size)) {
     tg_ort_island *island = find_claimed(ep, &all);
-    if (island) compute = make_compute(ep, island, fused, err, err_size);
+    if (island && island->refusal) tgi_fail(err, err_size, "%s", island->refusal);
+    else if (island) compute = make_compute(ep, island, fused, err, err_size);
     else tgi_fail(err, err_size, "onnxruntime compiles nodes that were not claimed together.");
   }
   free_nodes(&all);
@@ -305,16 +318,24 @@ static void release_computes(tgo_ep *ep, tgo_compute **computes, size_t count) {
   }
 }
 
+static int add_context(const tgi_ep *ep, tgo_compute *compute, const tgo_node *fused, tgo_node **node, char *err,
+                       size_t err_size) {
+  const tg_ort_island *island = ((const tgi_compute *)compute)->island;
+  if (!node || !island->context) return 0;
+  *node = tgi_context_node(ep->factory->api, fused, island, err, err_size);
+  return !*node;
+}
+
 /* All was decided in GetCapability; what can fail here is memory. */
 static tgo_status *compile(tgo_ep *host, const tgo_graph **graphs, const tgo_node **fused, size_t count,
                            tgo_compute **computes, tgo_node **context_nodes) {
-  (void)context_nodes;
   const tgi_ep *ep = (const tgi_ep *)host;
   char err[TEXT_BYTES] = "";
   for (size_t i = 0; i < count; i++) {
     computes[i] = compile_one(ep, graphs[i], fused[i], err, sizeof err);
-    if (computes[i]) continue;
-    release_computes(host, computes, i);
+    tgo_node **node = context_nodes ? &context_nodes[i] : NULL;
+    if (computes[i] && !add_context(ep, computes[i], fused[i], node, err, sizeof err)) continue;
+    release_computes(host, computes, i + 1);
     memset(computes, 0, count * sizeof *computes);
     return tgi_status(ep->factory->api, err[0] ? err : "not enough memory to compile a model.");
   }

@@ -5,6 +5,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 enum { TEXT_BYTES = 4096, MAX_DEVICES = 8 };
+static const char context_prefix[] = "ep.context_";           /* of the session's settings about compiled models */
 static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* of our options among the session's; the host's spelling */
 
 /* ---- text and status ---------------------------------------------------------------------------------------------------- */
@@ -98,19 +99,26 @@ static size_t read_adapters(const tgo_api *api, const tgo_pairs *const *metadata
   return found;
 }
 
-/* Call Python's create with those of the session's settings that are ours, prefix removed. */
+/* The name of a setting for Python, NULL for those that are not for us. */
+static const char *key_for_us(const char *key) {
+  if (!strncmp(key, prefix, sizeof prefix - 1)) return key + sizeof prefix - 1;
+  return strncmp(key, context_prefix, sizeof context_prefix - 1) ? NULL : key;
+}
+
+/* Call Python's create with those of the session's settings that are for us. */
 static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const uint32_t *adapters, size_t adapter_count,
                            char *err, size_t err_size) {
   const char *const *keys = NULL, *const *values = NULL;
-  size_t count = 0, used = 0, skip = sizeof prefix - 1;
+  size_t count = 0, used = 0;
   api->get_pairs(config, &keys, &values, &count);
   const char **ours = malloc((2 * count + 1) * sizeof *ours);
   if (!ours) return !tgi_fail(err, err_size, "not enough memory for a session.");
-  for (size_t i = 0; i < count; i++)
-    if (!strncmp(keys[i], prefix, skip)) {
-      ours[used] = keys[i] + skip;
-      ours[count + used++] = values[i];
-    }
+  for (size_t i = 0; i < count; i++) {
+    const char *key = key_for_us(keys[i]);
+    if (!key) continue;
+    ours[used] = key;
+    ours[count + used++] = values[i];
+  }
   tg_ort_callbacks functions;
   int64_t number = 0;
   if (tgi_ort_enter(&functions)) {

@@ -196,7 +196,8 @@ int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, char *err,
 /* Python's side of the door. The library calls these with or without the GIL held; cffi takes it. Each returns 0 and
  * writes a sentence to err on failure, else 1 (create: the session's number, above 0). */
 typedef struct tg_ort_callbacks {
-  /* adapters: the numbers of those the user or a policy chose, in the order of tg_ort_set_adapters. */
+  /* keys: our options by their names, and the session's own settings that begin with "ep.context_".
+   * adapters: the numbers of those the user or a policy chose, in the order of tg_ort_set_adapters. */
   int64_t (*create)(const char *const *keys, const char *const *values, size_t count, const uint32_t *adapters,
                     size_t adapter_count, char *err, size_t err_size);
   /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (abi_ort.h). */
@@ -219,6 +220,10 @@ typedef struct tg_ort_island_spec {
   const char *const *outputs; size_t output_count;
   /* Inputs that have a default which was planned as a constant, and its bytes (copied): a run with others fails. */
   const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes; size_t guard_count;
+  /* What a compiled model carries in place of these nodes (copied; NULL: none is asked for): the bytes themselves, or
+   * with embedded 0 the name of a file that has them. */
+  const void *context; size_t context_bytes; uint32_t embedded;
+  const char *refusal;             /* NULL, or why the model cannot be compiled: its session fails with this sentence */
 } tg_ort_island_spec;
 
 tg_ort_island *tg_ort_island_create(const tg_ort_island_spec *spec, char *err, size_t err_size);

@@ -1,0 +1,203 @@
+"""Compiled ONNX models (EPContext): written in every way, read back without the original, and the
+reason told when they cannot be used. Answers are compared with the CPU provider on the original.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import onnx_models as m
+from tests.subprocesses import ROOT, run_python
+from tests.test_ort_versions import VERSIONS, run_in
+from tests.test_stored import changed
+
+pytestmark = [
+    pytest.mark.adapter,
+    pytest.mark.skipif(
+        not (importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx")),
+        reason="onnxruntime and onnx are not installed: pip install -e .[onnxruntime,conformance]",
+    ),
+]
+
+
+def network(size: int = 16, default: bool = False) -> bytes:
+    """Two convolutions of fixed shapes and an operator for the CPU between them; with `default`, a
+    bias that the user may replace."""
+    chance = np.random.default_rng(3)
+    constants = {
+        "w1": chance.uniform(-1, 1, (4, 3, 3, 3)).astype(np.float32),
+        "b1": chance.uniform(-1, 1, 4).astype(np.float32),
+        "w2": chance.uniform(-1, 1, (5, 4, 3, 3)).astype(np.float32),
+    }
+    nodes = [
+        m.node("Conv", ["x", "w1", "b1"], ["a"], pads=[1, 1, 1, 1]),
+        m.node("Relu", ["a"], ["b"]),
+        m.node("Det", ["b"], ["c"]),
+        m.node("Conv", ["b", "w2"], ["y"]),
+    ]
+    inputs: dict[str, Any] = {"x": [1, 3, size, size]}
+    if default:
+        inputs["b1"] = [4]
+    return m.model(nodes, inputs, {"y": [1, 5, size - 2, size - 2], "c": [1, 4]}, constants)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model.onnx").write_bytes(network())
+    return tmp_path
+
+
+def step(name: str, folder: Path, version: str | None = None) -> str:
+    """What tests/compiled_models.py prints, in this or another onnxruntime."""
+    arguments = ["-m", "tests.compiled_models", name, str(folder)]
+    if version:
+        return run_in(version, *arguments)
+    command = [sys.executable, "-X", "faulthandler", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_way_of_compiling_and_loading(folder: Path) -> None:
+    """Also from a session that gets the default path, which is beside the model."""
+    step("compile", folder)
+    assert len(list(folder.glob("*_ctx.onnx"))) == 6
+    names = step("load", folder).split()
+    assert {"embedded_ctx.onnx", "beside_ctx.onnx", "memoryFalse_ctx.onnx"} <= set(names)
+    assert (folder / "beside_ctx.onnx").stat().st_size < 5000
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_other_versions_of_onnxruntime(folder: Path, version: str) -> None:
+    assert version in step("compile", folder, version)
+    assert version in step("load", folder, version)
+
+
+def compiled(folder: Path, mode: str = "1", data: bytes | None = None) -> Path:
+    """The model compiled in this process."""
+    import onnxruntime
+
+    if data:
+        (folder / "model.onnx").write_bytes(data)
+    path = folder / "made_ctx.onnx"
+    options = m.quiet()
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == m.EP]
+    options.add_provider_for_devices(devices[:1], {})
+    for name, value in (("enable", "1"), ("file_path", str(path)), ("embed_mode", mode)):
+        options.add_session_config_entry(f"ep.context_{name}", value)
+    onnxruntime.InferenceSession(str(folder / "model.onnx"), options, enable_fallback=0)
+    return path
+
+
+def spoiled(path: Path, spoil: Callable[[bytes], bytes]) -> bytes:
+    """The compiled model with other bytes in its first node of ours."""
+    import onnx
+
+    model = onnx.load(path)
+    node = next(node for node in model.graph.node if node.op_type == "EPContext")
+    attribute = next(a for a in node.attribute if a.name == "ep_cache_context")
+    attribute.s = spoil(attribute.s)
+    return bytes(model.SerializeToString())
+
+
+def other_key(part: str) -> Callable[[bytes], bytes]:
+    return lambda data: changed(data, lambda header: header["key"].update({part: "other"}))
+
+
+def other_ports(data: bytes) -> bytes:
+    return changed(data, lambda header: header["extra"].update(inputs=["none"]))
+
+
+@pytest.mark.parametrize(
+    "spoil, sentence",
+    [
+        (other_key("plugin"), "another version of this plugin"),
+        (other_key("adapter"), "another adapter"),
+        (other_key("driver"), "another driver"),
+        (lambda data: data[:-9], "truncated"),
+        (lambda data: data[:-9] + b"\1" + data[-8:], "checksum"),
+        (lambda data: b"foreign", "truncated"),
+        (other_ports, "not that of such a node"),
+    ],
+    ids=["version", "adapter", "driver", "truncated", "flipped", "foreign", "ports"],
+)
+def test_why_a_compiled_model_cannot_be_used(folder: Path, spoil: Any, sentence: str) -> None:
+    m.session(network())  # registers
+    data = spoiled(compiled(folder), spoil)
+    with pytest.raises(Exception, match=sentence) as raised:
+        m.session(data)
+    assert "Compile the original model again" in str(raised.value)
+
+
+def test_a_file_is_looked_for_beside_the_model_only(folder: Path) -> None:
+    m.session(network())
+    path = compiled(folder, "0")
+    for name, sentence in (("../made.bin", "leads out"), ("/etc/passwd", "leads out"),
+                           ("absent.bin", "No such file")):  # fmt: skip
+        other = folder / "other_ctx.onnx"
+        other.write_bytes(spoiled(path, lambda data, name=name: name.encode()))
+        with pytest.raises(Exception, match=sentence):
+            m.session(str(other))
+    with pytest.raises(Exception, match="loaded from memory"):
+        m.session(path.read_bytes())
+
+
+def test_a_default_that_was_planned_must_be_the_same(folder: Path) -> None:
+    """Of an input with a default onnxruntime makes a constant of the compiled model."""
+    import onnx
+
+    m.session(network())
+    data = network(default=True)
+    path = compiled(folder, "1", data)
+    x = np.random.default_rng(2).uniform(-1, 1, (1, 3, 16, 16)).astype(np.float32)
+    m.compare(m.session(str(path)), m.cpu(data), {"x": x})
+    model = onnx.load(path)
+    bias = next(value for value in model.graph.initializer if value.name == "b1")
+    shape = onnx.helper.make_tensor_value_info("b1", onnx.TensorProto.FLOAT, [4])
+    model.graph.input.append(shape)  # as others may write it
+    again = m.session(model.SerializeToString())
+    m.compare(again, m.cpu(data), {"x": x})
+    other = np.ones(4, np.float32)
+    with pytest.raises(Exception, match="another value than the default"):
+        again.run(None, {"x": x, "b1": other})
+    bias.CopyFrom(onnx.numpy_helper.from_array(other, "b1"))
+    with pytest.raises(Exception, match="not the one it was made with"):
+        m.session(model.SerializeToString())
+
+
+def test_open_extents_are_left_as_they_are(folder: Path) -> None:
+    """Nothing is compiled, and the user reads how it can be; the model that comes out runs."""
+    code = f"""
+from tests import onnx_models as m, test_compiled_models as t
+from pathlib import Path
+m.session(t.network())
+path = t.compiled(Path({str(folder)!r}), "1", m.convolutions())
+print(path.exists())
+"""
+    done = run_python(code)
+    assert "Only nodes of fixed shapes" in done.stderr and "(h, n, w)" in done.stderr
+
+
+def test_with_a_cache_the_compiled_model_is_the_same(folder: Path) -> None:
+    """A plan from serialization_dir has given its weights away; they are packed once more."""
+    import onnxruntime
+
+    m.session(network())
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == m.EP]
+    for name in ("first", "second"):
+        options = m.quiet()
+        options.add_provider_for_devices(devices[:1], {"serialization_dir": str(folder / "kept")})
+        options.add_session_config_entry("ep.context_enable", "1")
+        options.add_session_config_entry("ep.context_embed_mode", "1")
+        options.add_session_config_entry("ep.context_file_path", str(folder / f"{name}_ctx.onnx"))
+        onnxruntime.InferenceSession(str(folder / "model.onnx"), options, enable_fallback=0)
+    x = np.random.default_rng(2).uniform(-1, 1, (1, 3, 16, 16)).astype(np.float32)
+    m.compare(m.session(str(folder / "second_ctx.onnx")), m.cpu(network()), {"x": x})
