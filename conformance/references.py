@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance import references_recurrent
 from tflgpu_plugin.graph import Array
 
 _erf = np.vectorize(erf, otypes=[np.float64])
@@ -298,6 +299,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **POOLS,
     "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
     "transpose_conv": _transpose_conv,
+    **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

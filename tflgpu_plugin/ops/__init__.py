@@ -41,6 +41,7 @@ FAMILIES = (
     "resize",
     "resample",
     "lstm",
+    "recurrent",
     "normalization",
     "lrn",
     "matmul",

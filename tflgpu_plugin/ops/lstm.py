@@ -1,21 +1,37 @@
-"""`lstm_basic(x[B,I], prev_activation[B,D], weights[4D,I+D], bias[4D], prev_state[B,D])` ->
+"""LSTM layers as hosts have them; those over sequences become `lstm` of `recurrent`.
+
+`lstm_basic(x[B,I], prev_activation[B,D], weights[4D,I+D], bias[4D], prev_state[B,D])` ->
 activation, state, and the host's two scratch outputs, which are not computed.
 
 z = weights * [x, prev_activation] + bias, in blocks input gate, new input, forget gate, output
 gate; state = sigmoid(z0) * tanh(z1) + sigmoid(z2) * prev_state; activation = sigmoid(z3) *
 tanh(state). As `LstmCell` of tensorflow/lite/kernels/internal/reference/lstm_cell.h.
+
+`lstm_full(x, 4 input weights [D,I], 4 recurrent weights [D,P], 3 peepholes [D], 4 biases [D],
+projection [P,D], its bias [P], prev_output[B,P], prev_state[B,D])` -> y, output, state, with gates in
+the order input, forget, cell, output. x is [B,I], or [T,B,I] ([B,T,I] with `time_axis` 1); y has P in
+place of I. Absent: what belongs to the input gate (then it is 1 - forget gate), peepholes, projection.
+As lite/kernels/lstm_eval.cc.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.target import Target
 
 GATES = 4
+# Where the inputs of lstm_full begin.
+INPUT, RECURRENT, PEEPHOLE, BIAS, PROJECTION, PROJECTION_BIAS, OUTPUT, STATE = (
+    1, 5, 9, 12, 16, 17, 18, 19,
+)  # fmt: skip
+FULL = 20
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -122,4 +138,117 @@ def _work(graph: Graph, node: Node) -> int:
     return graph.shape(_inputs(node)[0])[0] * weights[0] * weights[1]
 
 
-OPS = (Op("lstm_basic", refuse, shapes, lower, "accumulate", work=_work),)
+def refuse_full(graph: Graph, node: Node, target: Target) -> str | None:
+    """Constant weights, tanh, and only the parts together that belong together."""
+    if node.attributes.get("activation", "tanh") != "tanh":
+        return "An LSTM needs the tanh activation."
+    if len(node.inputs) != FULL:
+        return f"An LSTM needs {FULL} inputs, present or not."
+    x, present = node.inputs[0], [t is not None for t in node.inputs]
+    assert x is not None
+    if len(graph.shape(x)) not in (2, 3):
+        return "An LSTM needs an input of rank 2 or 3."
+    for tensor in node.inputs[1:OUTPUT]:
+        if tensor is not None and graph.constant(tensor) is None:
+            return "The weights of an LSTM must be constant."
+    needed = [*range(INPUT + 1, INPUT + 4), *range(RECURRENT + 1, RECURRENT + 4),
+              *range(BIAS + 1, BIAS + 4), OUTPUT, STATE]  # fmt: skip
+    if not all(present[k] for k in needed):
+        return "An LSTM needs the weights and biases of all gates but the input gate, and its state."
+    if not present[INPUT] == present[RECURRENT] == present[BIAS]:
+        return "An LSTM needs the weights and the bias of its input gate together."
+    if present[PEEPHOLE + 1] != present[PEEPHOLE + 2]:
+        return "An LSTM needs the peepholes of all its gates together."
+    return _refuse_extents(graph, node)
+
+
+def _refuse_extents(graph: Graph, node: Node) -> str | None:
+    """Every weight fits the input's, the cells' and the output's extents."""
+    given = [None if t is None else graph.shape(t) for t in node.inputs]
+    cells, outputs = given[INPUT + 1], given[RECURRENT + 1]
+    if cells is None or outputs is None or len(cells) != 2 or len(outputs) != 2:
+        return "The weights of an LSTM must be matrices."
+    units, batch = cells[0], _batch(graph, node)
+    wanted = [*[(units, (given[0] or (0,))[-1])] * 4, *[(units, outputs[1])] * 4, *[(units,)] * 7,
+              (outputs[1], units), (outputs[1],), (batch, outputs[1]), (batch, units)]  # fmt: skip
+    if any(have is not None and have != want for have, want in zip(given[1:], wanted, strict=True)):
+        return "The weights and states of an LSTM have shapes that do not fit its input."
+    return None
+
+
+def _batch(graph: Graph, node: Node) -> int:
+    x = graph.shape(node.inputs[0])  # type: ignore[arg-type]
+    return x[0] if len(x) == 2 else x[1 - node.attributes.get("time_axis", 0)]
+
+
+def shapes_full(graph: Graph, node: Node) -> list[Shape]:
+    """y, then the last output and state."""
+    output, state = (graph.shape(node.inputs[k]) for k in (OUTPUT, STATE))  # type: ignore[arg-type]
+    x = graph.shape(node.inputs[0])  # type: ignore[arg-type]
+    return [(*x[:-1], output[1]), output, state][: len(node.outputs)]
+
+
+def expand_full(steps: Steps, node: Node) -> bool:
+    """The input's part of all gates as a fully connected layer over all steps, then `lstm`."""
+    x, projection = node.inputs[0], node.inputs[PROJECTION]
+    assert x is not None
+    order = "fco" if node.inputs[INPUT] is None else "ifco"
+    flat = len(steps.shape(x)) == 2
+    sequence = steps.reshape(x, (1, *steps.shape(x))) if flat else x
+    weights, recurrent, bias = (
+        steps.number(np.concatenate([_gate(steps, node, start + k) for k in _present(order)]))
+        for start in (INPUT, RECURRENT, BIAS)
+    )
+    z = steps.add(
+        "fully_connected", sequence, weights, bias, keep_num_dims=True, activation="none"
+    )
+    inputs = (z, recurrent, node.inputs[OUTPUT], node.inputs[STATE], _peepholes(steps, node),
+              projection, node.inputs[PROJECTION_BIAS])  # fmt: skip
+    attributes = {
+        "gates": order,
+        "time_axis": 0 if flat else node.attributes.get("time_axis", 0),
+        "cell_clip": node.attributes.get("cell_clip", 0.0),
+        "projection_clip": node.attributes.get("proj_clip", 0.0),
+    }
+    if flat:
+        (y, *_) = steps.last_of_many("lstm", *inputs, first=False, **attributes)
+        steps.last("reshape", y, None, shape=steps.shape(node.outputs[0]))
+    else:
+        steps.last_of_many("lstm", *inputs, **attributes)
+    return True
+
+
+def _present(order: str) -> range:
+    return range(GATES - len(order), GATES)
+
+
+def _gate(steps: Steps, node: Node, position: int) -> Array:
+    value = steps.data(node.inputs[position])
+    assert value is not None
+    return value
+
+
+def _peepholes(steps: Steps, node: Node) -> int | None:
+    """Those of input, forget and output gate as one constant; zeros where only that of the input
+    gate is absent."""
+    if node.inputs[PEEPHOLE + 1] is None:
+        return None
+    others = [_gate(steps, node, PEEPHOLE + k) for k in (1, 2)]
+    own = node.inputs[PEEPHOLE]
+    first = np.zeros_like(others[0]) if own is None else _gate(steps, node, PEEPHOLE)
+    return steps.number(np.stack([first, *others]))
+
+
+def _work_full(graph: Graph, node: Node) -> int:
+    x = graph.shape(node.inputs[0])  # type: ignore[arg-type]
+    weights = sum(prod(graph.shape(t)) for t in node.inputs[1:PEEPHOLE] if t is not None)
+    return prod(x[:-1]) * weights
+
+
+OPS = (
+    Op("lstm_basic", refuse, shapes, lower, "accumulate", work=_work),
+    Op(
+        "lstm_full", refuse_full, shapes_full, lower_expanded, "accumulate", work=_work_full,
+        expand=expand_full,
+    ),
+)  # fmt: skip

@@ -60,6 +60,24 @@ class Steps:
         """The node whose result is that of the whole."""
         self._put(op, inputs, self.node.outputs[0], attributes)
 
+    def last_of_many(
+        self, op: str, *inputs: int | None, first: bool = True, **attributes: Any
+    ) -> tuple[int, ...]:
+        """A node with all results of the whole but, unless `first`, the first one, for which a
+        further node is to come. Returns its results; what the whole lacks is made."""
+        outputs = list(self.node.outputs)
+        like = next(tensor for tensor in inputs if tensor is not None)
+        if not first:
+            outputs[0] = self.editor.tensor((), like=like)
+        node = self.editor.node(op, inputs, outputs, [self.node], **attributes)
+        view = Graph(self.editor.tensors, (), (), ())
+        shapes = ops.table()[op].shapes(view, node)
+        outputs += [self.editor.tensor((), like=like) for _ in shapes[len(outputs) :]]
+        self.nodes.append(replace(node, outputs=tuple(outputs)))
+        for tensor, shape in zip(outputs, shapes, strict=True):
+            self.editor.reshaped(tensor, tuple(shape))
+        return tuple(outputs)
+
     def reshape(self, tensor: int, shape: Iterable[int]) -> int:
         return self.add("reshape", tensor, None, shape=tuple(shape))
 

@@ -1,0 +1,85 @@
+"""Recurrent layers over sequences: units and outputs around the width of a vector, one step and
+many, both orders of the axes, reversed, clipped, with every optional part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.cases import Case, Input, constant, seeded
+from conformance.node_cases import NodeCase
+
+CASES: list[Case] = []
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+
+
+def layer(
+    name: str,
+    op: str,
+    steps: int,
+    batch: int,
+    units: int,
+    parts: tuple[Input | None, ...] = (),
+    outputs: int = 0,
+    scale: float = 0.4,
+    refused: bool = False,
+    **attributes: Any,
+) -> NodeCase:
+    """A node case; `parts` are the inputs after the states."""
+    gates = len(attributes.get("gates", "ifco")) if op == "lstm" else GATES[op]
+    wide = outputs or units
+    lengths = (batch, steps) if attributes.get("time_axis") else (steps, batch)
+    states = [Input((batch, wide)), *([Input((batch, units))] if op == "lstm" else [])]
+    reads = (
+        Input((*lengths, gates * units), low=-2.0, high=2.0),
+        constant(seeded(gates * units, wide, scale=scale)),
+        *states,
+        *parts,
+    )
+    return NodeCase(
+        name, op, reads, attributes, outputs=3 if op == "lstm" else 2,
+        terms=wide * min(steps, 4), refused=refused,
+    )  # fmt: skip
+
+
+def peepholes(units: int) -> Input:
+    return constant(seeded(3, units, scale=0.5))
+
+
+def projection(units: int, outputs: int) -> tuple[Input, Input]:
+    return constant(seeded(outputs, units, scale=0.4)), constant(seeded(outputs, scale=0.2))
+
+
+NODES = [
+    *(layer(f"units_{n}", "lstm", 3, 2, n) for n in (1, 3, 4, 5, 17)),
+    layer("units_160", "lstm", 2, 1, 160, scale=0.1),
+    layer("one_step", "lstm", 1, 3, 6),
+    layer("many_steps", "lstm", 40, 1, 5),
+    layer("batch_axis_first", "lstm", 5, 3, 6, time_axis=1),
+    layer("reversed", "lstm", 5, 2, 6, reverse=True),
+    layer("other_order", "lstm", 4, 2, 6, gates="iofc"),
+    layer("coupled", "lstm", 4, 2, 6, gates="fco"),
+    layer("coupled_peephole", "lstm", 4, 2, 6, (peepholes(6),), gates="fco"),
+    layer("peephole", "lstm", 4, 2, 7, (peepholes(7),)),
+    layer("projection", "lstm", 4, 2, 7, (None, *projection(7, 5)), outputs=5),
+    layer("wider_projection", "lstm", 3, 2, 5, (None, *projection(5, 9)), outputs=9),
+    layer("bare_projection", "lstm", 3, 2, 6, (None, projection(6, 4)[0]), outputs=4),
+    layer("projection_clip", "lstm", 3, 2, 6, (None, *projection(6, 6)), projection_clip=0.1),
+    layer("everything", "lstm", 4, 3, 7, (peepholes(7), *projection(7, 5)), outputs=5,
+          cell_clip=0.5, projection_clip=0.3, time_axis=1, reverse=True),
+    layer("cell_clip", "lstm", 4, 2, 6, cell_clip=0.25),
+    layer("gate_clip", "lstm", 4, 2, 6, gate_clip=0.5),
+    layer("saturated", "lstm", 4, 2, 6, scale=30.0),
+    layer("too_wide", "lstm", 1, 1, 516, refused=True),
+    *(layer(f"units_{n}", "gru", 3, 2, n) for n in (1, 3, 4, 5, 17)),
+    *(layer(f"linear_units_{n}", "gru", 3, 2, n, (constant(seeded(n)),), linear=True)
+      for n in (1, 4, 5, 17)),
+    layer("linear_bare", "gru", 3, 2, 6, linear=True),
+    layer("reversed", "gru", 5, 2, 6, reverse=True, time_axis=1),
+    layer("gate_clip", "gru", 4, 2, 6, gate_clip=0.5),
+    layer("linear_gate_clip", "gru", 4, 2, 6, gate_clip=0.5, linear=True),
+    layer("units_256", "gru", 2, 1, 256, scale=0.1),
+    *(layer(f"{name}_units_{n}", "rnn", 5, 2, n, activation=name)
+      for name in ("tanh", "relu", "logistic") for n in (3, 8)),
+    layer("reversed", "rnn", 5, 2, 6, reverse=True, time_axis=1),
+    layer("sigmoid", "rnn", 5, 2, 6, activation="sigmoid", refused=True),
+]  # fmt: skip

@@ -1,0 +1,80 @@
+"""What the recurrent ops mean, in numpy, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.graph import Array
+
+
+def _logistic(v: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-v)))
+
+
+ACTIVATIONS = {"tanh": np.tanh, "relu": lambda v: np.maximum(v, 0), "logistic": _logistic}
+
+
+def _cut(v: Array, limit: float) -> Array:
+    return np.clip(v, -limit, limit) if limit else v
+
+
+def _steps(z: Array, time_axis: int, reverse: bool) -> tuple[Array, range]:
+    """z with time first, and the order of its steps."""
+    moved = np.moveaxis(z, time_axis, 0)
+    return moved, range(len(moved) - 1, -1, -1) if reverse else range(len(moved))
+
+
+def _whole(results: dict[int, Array], time_axis: int) -> Array:
+    return np.moveaxis(np.stack([results[t] for t in sorted(results)]), 0, time_axis)
+
+
+def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
+         projection: Array | None = None, bias: Array | None = None, gates: str = "ifco",
+         time_axis: int = 0, reverse: bool = False, cell_clip: float = 0.0,
+         projection_clip: float = 0.0, gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+    moved, order = _steps(z, time_axis, reverse)
+    holes = np.zeros((3, c.shape[1])) if peephole is None else peephole
+    results: dict[int, Array] = {}
+    for t in order:
+        parts = np.split(_cut(moved[t] + h @ r.T, gate_clip), len(gates), axis=1)
+        part = dict(zip(gates, parts, strict=True))
+        forget = _logistic(part["f"] + holes[1] * c)
+        enter = _logistic(part["i"] + holes[0] * c) if "i" in part else 1 - forget
+        c = _cut(forget * c + enter * np.tanh(part["c"]), cell_clip)
+        h = _logistic(part["o"] + holes[2] * c) * np.tanh(c)
+        if projection is not None:
+            h = _cut(h @ projection.T + (0 if bias is None else bias), projection_clip)
+        results[t] = h
+    return _whole(results, time_axis), h, c
+
+
+def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = False,
+        time_axis: int = 0, reverse: bool = False, gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+    moved, order = _steps(z, time_axis, reverse)
+    units, results = h.shape[1], dict[int, Array]()
+    for t in order:
+        straight = _cut(moved[t][:, : 2 * units] + h @ r[: 2 * units].T, gate_clip)
+        update, reset = _logistic(straight[:, :units]), _logistic(straight[:, units:])
+        own = r[2 * units :].T
+        if linear:
+            new = moved[t][:, 2 * units :] + reset * (h @ own + (0 if bias is None else bias))
+        else:
+            new = moved[t][:, 2 * units :] + (reset * h) @ own
+        h = (1 - update) * np.tanh(_cut(new, gate_clip)) + update * h
+        results[t] = h
+    return _whole(results, time_axis), h
+
+
+def rnn(z: Array, r: Array, h: Array, activation: str = "tanh", time_axis: int = 0,
+        reverse: bool = False, gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+    moved, order = _steps(z, time_axis, reverse)
+    results: dict[int, Array] = {}
+    for t in order:
+        h = ACTIVATIONS[activation](_cut(moved[t] + h @ r.T, gate_clip))
+        results[t] = h
+    return _whole(results, time_axis), h
+
+
+REFERENCES: dict[str, Any] = {"lstm": lstm, "gru": gru, "rnn": rnn}

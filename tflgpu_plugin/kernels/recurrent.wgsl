@@ -1,0 +1,121 @@
+// A recurrent layer over a whole sequence: one workgroup runs all steps of one batch row, with the
+// hidden and the cell state in workgroup memory, so that no step costs a dispatch. In each step every
+// thread makes some rows of recurrent weights times state; then threads join the gates of four units.
+// `z` holds the input's part of all gates, biases included.
+const THREADS = 128u;
+var<workgroup> hidden: array<vec4f, {{ quads }}>;
+var<workgroup> gates: array<f32, {{ 4 * gates * quads }}>;
+{% if cell != "rnn" %}
+var<workgroup> between: array<vec4f, {{ quads }}>;  // LSTM: state of the cell; GRU: reset hidden state
+{% endif %}
+{% if projection %}
+var<workgroup> unprojected: array<vec4f, {{ quads }}>;
+{% endif %}
+
+fn entered(b: u32, t: u32, row: u32) -> f32 {
+  return load_z((b * p.z_batch + t * p.z_step + (row / 4u) * p.z_quad) * 4u + row % 4u);
+}
+fn gate(number: u32, q: u32) -> vec4f {
+  let at = number * p.units + 4u * q;
+  return cut(vec4f(gates[at], gates[at + 1u], gates[at + 2u], gates[at + 3u]), -p.gate_clip, p.gate_clip);
+}
+fn kept_lanes(q: u32, v: vec4f) -> vec4f { return select(vec4f(0.0), v, lanes_below(q, p.units)); }
+
+@compute @workgroup_size(128)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
+  let b = group_id(wid).x;
+  for (var q = thread; q < p.depth; q += THREADS) { hidden[q] = load_h0(b * p.depth + q); }
+{% if cell == "lstm" %}
+  for (var q = thread; q < p.unit_quads; q += THREADS) { between[q] = load_c0(b * p.unit_quads + q); }
+{% endif %}
+  workgroupBarrier();
+  for (var step = 0u; step < p.steps; step++) {
+    let t = select(step, p.steps - 1u - step, p.reverse == 1u);
+    for (var row = thread; row < p.straight; row += THREADS) {
+      var a = entered(b, t, row);
+      for (var k = 0u; k < p.depth; k++) { a += dot(load_r(k * p.rows + row), hidden[k]); }
+      gates[row] = a;
+    }
+{% if cell == "gru" %}
+    // The gate of new content takes the hidden state reset, or is reset itself (linear).
+{% if linear %}
+    workgroupBarrier();
+    for (var row = p.straight + thread; row < p.rows; row += THREADS) {
+      var a = load_bias(row - p.straight);
+      for (var k = 0u; k < p.depth; k++) { a += dot(load_r(k * p.rows + row), hidden[k]); }
+      let reset = logistic(vec4f(cut(vec4f(gates[row - p.units]), -p.gate_clip, p.gate_clip))).x;
+      gates[row] = entered(b, t, row) + reset * a;
+    }
+{% else %}
+    workgroupBarrier();
+    for (var q = thread; q < p.depth; q += THREADS) {
+      between[q] = kept_lanes(q, logistic(gate(1u, q)) * hidden[q]);
+    }
+    workgroupBarrier();
+    for (var row = p.straight + thread; row < p.rows; row += THREADS) {
+      var a = entered(b, t, row);
+      for (var k = 0u; k < p.depth; k++) { a += dot(load_r(k * p.rows + row), between[k]); }
+      gates[row] = a;
+    }
+{% endif %}
+{% endif %}
+    workgroupBarrier();
+    for (var q = thread; q < p.unit_quads; q += THREADS) {
+{% if cell == "lstm" %}
+      let before = between[q];
+      var to_forget = gate(p.forget, q);
+      var to_leave = gate(p.leave, q);
+{% if peephole %}
+      to_forget += load_extra(p.unit_quads + q) * before;
+{% endif %}
+      let kept = logistic(to_forget);
+{% if coupled %}
+      let taken = vec4f(1.0) - kept;
+{% else %}
+      var to_enter = gate(0u, q);
+{% if peephole %}
+      to_enter += load_extra(q) * before;
+{% endif %}
+      let taken = logistic(to_enter);
+{% endif %}
+      let state = cut(kept * before + taken * tanh_exact(gate(p.cell, q)), -p.cell_clip, p.cell_clip);
+{% if peephole %}
+      to_leave += load_extra(2u * p.unit_quads + q) * state;
+{% endif %}
+      between[q] = kept_lanes(q, state);
+      let result = logistic(to_leave) * tanh_exact(state);
+{% elif cell == "gru" %}
+      let update = logistic(gate(0u, q));
+      let result = (vec4f(1.0) - update) * tanh_exact(gate(2u, q)) + update * hidden[q];
+{% else %}
+      let v = gate(0u, q);
+      let result = {{ activation }};
+{% endif %}
+      {{ "unprojected" if projection else "hidden" }}[q] = kept_lanes(q, result);
+    }
+    workgroupBarrier();
+{% if projection %}
+    for (var row = thread; row < p.outputs; row += THREADS) {
+      var a = load_extra(p.bias_at + row / 4u)[row % 4u];
+      for (var k = 0u; k < p.unit_quads; k++) {
+        a += dot(load_extra(p.projection_at + k * p.outputs + row), unprojected[k]);
+      }
+      gates[row] = a;
+    }
+    workgroupBarrier();
+    for (var q = thread; q < p.depth; q += THREADS) {
+      let at = 4u * q;
+      let v = vec4f(gates[at], gates[at + 1u], gates[at + 2u], gates[at + 3u]);
+      hidden[q] = select(vec4f(0.0), cut(v, -p.projection_clip, p.projection_clip), lanes_below(q, p.outputs));
+    }
+    workgroupBarrier();
+{% endif %}
+    for (var q = thread; q < p.depth; q += THREADS) {
+      store_y(b * p.y_batch + t * p.y_step + q * p.y_quad, post_y(q), hidden[q]);
+    }
+  }
+  for (var q = thread; q < p.depth; q += THREADS) { store_h(b * p.depth + q, post_h(q), hidden[q]); }
+{% if cell == "lstm" %}
+  for (var q = thread; q < p.unit_quads; q += THREADS) { store_c(b * p.unit_quads + q, post_c(q), between[q]); }
+{% endif %}
+}

@@ -1,0 +1,247 @@
+"""Recurrent layers over a sequence, all steps in one launch: `lstm`, `gru`, `rnn`.
+
+z is the input's part of all gates with their biases, a fully connected layer over all steps at
+once: [T, B, G * D], or [B, T, G * D] with `time_axis` 1. D counts units, T steps.
+
+`lstm(z, r[G*D, P], h0[B, P], c0[B, D], peephole[3, D]|None, projection[P, D]|None, projection
+bias[P]|None)` -> y (z's shape with P channels), the last hidden [B, P] and cell state [B, D].
+`gates` names the order of the blocks of z and r, of input, forget, cell and output gate ("ifco";
+"fco": the input gate is 1 - forget gate). P = D without a projection. Peepholes are those of the
+input, forget and output gate. c = f * c + i * tanh(cell), h = o * tanh(c); `cell_clip`,
+`projection_clip` limit c and the projected h, `gate_clip` what enters the gates (0: no limit).
+
+`gru(z, r[3*D, D], h0[B, D], bias[D]|None)` -> y, last h. Blocks update, reset, new content;
+h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r (reset * h).
+
+`rnn(z, r[D, D], h0[B, D])` -> y, last h: h = activation(z + r h); tanh, relu or logistic.
+
+Formulas: operators LSTM, GRU and RNN of ONNX opset 22; reference/lstm_eval of TensorFlow Lite.
+"""
+
+from __future__ import annotations
+
+from math import inf, prod
+
+import numpy as np
+
+from tflgpu_plugin import kernels
+from tflgpu_plugin.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.lowering import Access, Constant, Lowering, Source
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.target import Target
+
+MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
+MAX_STEPS = 65_535
+R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS = 1, 2, 3, 4, 5, 6
+GRU_BIAS = 3
+ACTIVATIONS = ("tanh", "relu", "logistic")
+
+
+def gate_count(node: Node) -> int:
+    """Blocks of z and of r."""
+    if node.op == "lstm":
+        return len(node.attributes.get("gates", "ifco"))
+    return 3 if node.op == "gru" else 1
+
+
+def _given(node: Node, position: int) -> int | None:
+    return node.inputs[position] if position < len(node.inputs) else None
+
+
+def _tensor(node: Node, position: int) -> int:
+    found = _given(node, position)
+    assert found is not None
+    return found
+
+
+def _extents(graph: Graph, node: Node) -> tuple[int, int, int, int]:
+    """Steps, batch, units, outputs per step."""
+    z = graph.shape(_tensor(node, 0))
+    axis = node.attributes.get("time_axis", 0)
+    outputs = graph.shape(_tensor(node, R))[1]
+    return z[axis], z[1 - axis], z[2] // gate_count(node), outputs
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Constant weights, shapes that fit, and states that fit into workgroup memory."""
+    name = node.op.upper()
+    constants = [R, GRU_BIAS] if node.op == "gru" else [R]
+    constants += [PEEPHOLE, PROJECTION, PROJECTION_BIAS] if node.op == "lstm" else []
+    for tensor in (_given(node, position) for position in constants):
+        if tensor is not None and graph.constant(tensor) is None:
+            return f"The weights of {name} must be constant."
+    if node.attributes.get("activation", "tanh") not in ACTIVATIONS:
+        return f"{name} with the activation {node.attributes['activation']} is not supported."
+    z = graph.shape(_tensor(node, 0))
+    if len(z) != 3 or 0 in z:
+        return f"{name} needs a sequence of rank 3 that is not empty."
+    steps, batch, units, outputs = _extents(graph, node)
+    if max(units, outputs) > MAX_UNITS:
+        return f"{name} with {max(units, outputs)} units is not supported; up to {MAX_UNITS} are."
+    if steps > MAX_STEPS:
+        return f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are."
+    wanted = [(gate_count(node) * units, outputs), (batch, outputs)]
+    given = [graph.shape(_tensor(node, position)) for position in (R, H0)]
+    if node.op == "lstm":
+        wanted.append((batch, units))
+        given.append(graph.shape(_tensor(node, C0)))
+    projected = node.op == "lstm" and _given(node, PROJECTION) is not None
+    if given != wanted or (outputs != units and not projected):
+        return f"The weights and states of {name} have shapes that do not fit its input."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """All steps, the last hidden state, and that of an LSTM's cells."""
+    _, batch, units, outputs = _extents(graph, node)
+    z = graph.shape(_tensor(node, 0))
+    every: list[Shape] = [(*z[:2], outputs), (batch, outputs), (batch, units)]
+    return every[: 3 if node.op == "lstm" else 2]
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, a workgroup per batch row."""
+    steps, batch, units, outputs = _extents(low.graph, node)
+    gates = gate_count(node)
+    rows, depth, quads = gates * units, -(-outputs // 4), -(-units // 4)
+    linear = bool(node.attributes.get("linear"))
+    parameters: dict[str, object] = {
+        "steps": steps,
+        "reverse": int(bool(node.attributes.get("reverse"))),
+        "units": units,
+        "unit_quads": quads,
+        "depth": depth,
+        "rows": rows,
+        "straight": 2 * units if node.op == "gru" else rows,
+        "gate_clip": _limit(node, "gate_clip"),
+        **_places("z", node, steps, batch, -(-rows // 4)),
+        **_places("y", node, steps, batch, depth),
+    }
+    variant: dict[str, object] = {
+        "cell": node.op,
+        "gates": gates,
+        "quads": MAX_UNITS // 4,
+        "linear": linear,
+        "activation": kernels.POSTS[node.attributes.get("activation", "tanh")],
+        "peephole": False,
+        "projection": False,
+        "coupled": False,
+    }
+    r = low.constant(
+        _tensor(node, R), "recurrent", vectors=rows * depth, pack=lambda data: pack_rows(data)
+    )
+    reads: dict[str, Source | Access] = {
+        "z": Access(low.stored(_tensor(node, 0)), 1),
+        "r": r,
+        "h0": low.stored(_tensor(node, H0)),
+    }
+    writes: dict[str, Source | Access] = {"y": node.outputs[0], "h": node.outputs[1]}
+    if node.op == "lstm":
+        reads["c0"] = low.stored(_tensor(node, C0))
+        writes["c"] = node.outputs[2]
+        _lstm(low, node, reads, parameters, variant)
+    elif linear:
+        reads["bias"] = Access(_gru_bias(low, node, units), 1)
+    low.dispatch(
+        "recurrent", node, reads, writes, (batch, 1, 1), parameters, variant, fused=False
+    )  # fmt: skip
+
+
+def _lstm(
+    low: Lowering,
+    node: Node,
+    reads: dict[str, Source | Access],
+    parameters: dict[str, object],
+    variant: dict[str, object],
+) -> None:
+    """What only an LSTM has: the order of its gates, peepholes, a projection."""
+    _, _, units, outputs = _extents(low.graph, node)
+    order = node.attributes.get("gates", "ifco")
+    quads, depth = -(-units // 4), -(-outputs // 4)
+    parameters |= {
+        "forget": order.index("f"),
+        "cell": order.index("c"),
+        "leave": order.index("o"),
+        "cell_clip": _limit(node, "cell_clip"),
+    }
+    names = [_given(node, position) for position in (PEEPHOLE, PROJECTION, PROJECTION_BIAS)]
+    peephole, projection, bias = (low.graph.constant(tensor) for tensor in names)
+    variant |= {
+        "coupled": "i" not in order,
+        "peephole": peephole is not None,
+        "projection": projection is not None,
+    }
+    if projection is not None:
+        parameters |= {
+            "projection_at": 3 * quads,
+            "bias_at": 3 * quads + quads * outputs,
+            "outputs": outputs,
+            "projection_clip": _limit(node, "projection_clip"),
+        }
+    if peephole is not None or projection is not None:
+        vectors = 3 * quads + (0 if projection is None else quads * outputs + depth)
+        reads["extra"] = Constant(
+            ("recurrent extra", *names),
+            vectors,
+            lambda: pack_extra(peephole, projection, bias, units, outputs),
+            projection if peephole is None else peephole,
+        )
+
+
+def _gru_bias(low: Lowering, node: Node, units: int) -> Source:
+    """The bias of the new content's recurrent part, zeros when there is none."""
+    bias, vectors = _given(node, GRU_BIAS), -(-units // 4)
+    if bias is None:
+        return Constant(
+            ("recurrent zeros", vectors), vectors, lambda: np.zeros(4 * vectors, np.float32)
+        )
+    return low.constant(bias, "recurrent bias", vectors=vectors, pack=lambda data: _padded(data, 0))
+
+
+def _limit(node: Node, name: str) -> float:
+    return float(node.attributes.get(name) or inf)
+
+
+def _places(name: str, node: Node, steps: int, batch: int, quads: int) -> dict[str, object]:
+    """Vec4 between neighbours of a sequence in storage [first axis][quad][second axis]."""
+    if node.attributes.get("time_axis", 0):  # [batch][quad][step]
+        near = {"batch": quads * steps, "step": 1, "quad": steps}
+    else:
+        near = {"batch": 1, "step": quads * batch, "quad": batch}
+    return {f"{name}_{key}": value for key, value in near.items()}
+
+
+def pack_rows(weights: Array) -> Array:
+    """[rows, inputs] as [input quad][row][input lane], pads zero."""
+    padded = _padded(weights, 1)
+    return np.ascontiguousarray(
+        padded.reshape(len(padded), -1, 4).transpose(1, 0, 2), np.float32
+    )
+
+
+def pack_extra(
+    peephole: Array | None, projection: Array | None, bias: Array | None, units: int, outputs: int
+) -> Array:
+    """Three peepholes, then the projection as `pack_rows` has it, then its bias; pads zero."""
+    peepholes = np.zeros((3, units), np.float32) if peephole is None else peephole
+    parts = [_padded(peepholes, 1).reshape(-1)]
+    if projection is not None:
+        zeros = np.zeros(outputs, np.float32)
+        parts += [pack_rows(projection).reshape(-1), _padded(zeros if bias is None else bias, 0)]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def _padded(array: Array, axis: int) -> Array:
+    """Zeros up to a multiple of 4 along `axis`."""
+    widths = [(0, -array.shape[axis] % 4 if k == axis else 0) for k in range(array.ndim)]
+    return np.pad(array, widths)
+
+
+def _work(graph: Graph, node: Node) -> int:
+    steps, batch, _, _ = _extents(graph, node)
+    return steps * batch * prod(graph.shape(_tensor(node, R)))
+
+
+OPS = tuple(
+    Op(name, refuse, shapes, lower, "accumulate", work=_work) for name in ("lstm", "gru", "rnn")
+)
