@@ -8,13 +8,15 @@ case's options, which name the schema's fields (the provider reads the host's st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin.providers.tflite.ops import FORMS, operands
+from tflgpu_plugin.providers.tflite.ops import FORMS, FULL_LSTM, operands
 
 from conformance import host, models
 from conformance.cases import Case
-from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin import ops
+from tflgpu_plugin.graph import Form, Graph, Node, Tensor
 
 Options = Mapping[str, Any]
 Attributes = dict[str, Any]
@@ -79,6 +81,10 @@ def _lstm(o: Options) -> Attributes:
     return {**clips, **_activation(o)}
 
 
+def _sequence(o: Options) -> Attributes:
+    return {**_lstm(o), "time_axis": 0 if o.get("timeMajor") else 1}
+
+
 READERS: dict[str, Reader] = {
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _depthwise,
@@ -95,6 +101,7 @@ READERS: dict[str, Reader] = {
     "CONCATENATION": _concat,
     "RESIZE_BILINEAR": _resize,
     "LSTM": _lstm,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _sequence,
     "RESIZE_NEAREST_NEIGHBOR": _resize,
     "MIRROR_PAD": lambda o: {"mode": str(o.get("mode", "REFLECT")).lower()},
     "DEPTH_TO_SPACE": lambda o: {"block": int(o.get("blockSize", 0))},
@@ -124,17 +131,34 @@ def graph(case: Case) -> Graph:
         shape = shapes[present + k] or ()
         quantization = case.output_quantization
         tensors[tensor] = Tensor(f"output_{k}", shape, case.output_type, quantization=quantization)
-    node = _node(case, outputs, tensors)
-    given = [k for k, t in tensors.items() if k not in outputs and t.data is None]
+    node = _with_state(_node(case, outputs, tensors), tensors)
+    pairs = [(node.inputs[k], node.outputs[n]) for k, n in ops.table()[node.op].states]
+    given = [k for k, t in tensors.items() if k not in node.outputs and t.data is None]
     fed = tuple(k for k in given if not tensors[k].variable)
-    variables = [k for k in given if tensors[k].variable]
-    states = tuple(zip(variables, outputs, strict=False))
+    states = tuple((before, after) for before, after in pairs if before is not None)
     return Graph(tensors, (node,), fed, outputs[: models.VISIBLE.get(case.op)], states)
 
 
+def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
+    """The node with the results that only state takes, which are added to the tensors."""
+    outputs = node.outputs
+    for before, after in ops.table()[node.op].states:
+        if after == len(outputs):
+            like = tensors[node.inputs[before] or 0]
+            outputs = (*outputs, len(node.inputs) + 100 + after)
+            tensors[outputs[-1]] = Tensor(f"state_{after}", like.shape)
+    return replace(node, outputs=outputs)
+
+
+def form_of(case: Case) -> Form:
+    """The row of a case. Raises KeyError when there is none."""
+    full = case.op == "LSTM" and case.options.get("kernelType") == "FULL"
+    return FULL_LSTM if full else FORMS[case.op]
+
+
 def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -> Node:
-    form = FORMS[case.op]
-    reads = operands(case.op, tuple(k if k in tensors else None for k in range(len(case.inputs))))
+    form = form_of(case)
+    reads = operands(form, tuple(k if k in tensors else None for k in range(len(case.inputs))))
     read = READERS.get(case.op)
     attributes = read(case.options) if read else {}
     if form.op == "reshape" and (len(reads) < 2 or reads[1] is None):

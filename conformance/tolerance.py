@@ -171,8 +171,8 @@ def accumulation(
         return prod(weights[:-1])
     if host_op == "FULLY_CONNECTED":
         return int(weights[-1])
-    if host_op == "LSTM":
-        return int((inputs[2] or (1,))[-1])
+    if "LSTM" in host_op:  # inputs and recurrent inputs
+        return int((inputs[2] or (1,))[-1]) + int(((inputs[6:7] or (None,))[0] or (0,))[-1])
     if host_op == "AVERAGE_POOL_2D":
         return prod(window)
     if host_op == "MEAN":

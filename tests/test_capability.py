@@ -371,7 +371,7 @@ def test_parameters_that_are_not_there() -> None:
     ],
 )
 def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -> None:
-    assert ops.operands(op, inputs) == wanted
+    assert ops.operands(ops.FORMS[op], inputs) == wanted
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,7 @@ def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -
 )
 def test_inputs_that_cannot_be(op: str, inputs: Any) -> None:
     with pytest.raises(ops.Unreadable):
-        ops.operands(op, inputs)
+        ops.operands(ops.FORMS[op], inputs)
 
 
 def test_operator_codes_agree_with_the_schema() -> None:

@@ -42,7 +42,8 @@ PADDINGS = {1: "same", 2: "valid"}
 ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh"}
 UNSUPPORTED_ACTIVATIONS = {5: "SIGN_BIT", 6: "SIGMOID"}
 LSTM_FULL, LSTM_BASIC, TANH = 0, 1, 4
-LSTM_OUTPUTS = 4
+BASIC_OUTPUTS = 4
+LAYER_NORM = range(20, 24)  # input positions of the full LSTM
 
 
 def _padding(params: Any) -> str:
@@ -194,12 +195,29 @@ def _transpose(node: HostNode) -> dict[str, Any]:
 
 def _lstm(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_lstm_params")
-    if params.kernel == LSTM_FULL:
-        raise Unreadable("Only the basic LSTM kernel is supported, and this is the full one.")
     if params.kernel != LSTM_BASIC:
         raise Unreadable(f"LSTM kernel number {params.kernel} is not supported.")
     if params.activation != TANH:
         raise Unreadable("Only TANH activation is supported in a basic LSTM.")
+    return {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
+
+
+def _full_lstm(node: HostNode) -> dict[str, Any]:
+    return _lstm_parts(node, node.params("tgl_lstm_params")) | {"time_axis": 0}
+
+
+def _sequence_lstm(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_sequence_lstm_params")
+    if params.diagonal_recurrent:
+        raise Unreadable("Diagonal recurrent weights of an LSTM are not supported.")
+    return _lstm_parts(node, params) | {"time_axis": 0 if params.time_major else 1}
+
+
+def _lstm_parts(node: HostNode, params: Any) -> dict[str, Any]:
+    if params.activation != TANH:
+        raise Unreadable("Only TANH activation is supported in an LSTM.")
+    if any(node.has_input(position) for position in LAYER_NORM):
+        raise Unreadable("Layer normalization inside an LSTM is not supported.")
     return {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
 
 
@@ -279,6 +297,7 @@ def _rows() -> tuple[Form, ...]:
         _row("RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, _resize, **ours),
         _row("SPACE_TO_DEPTH", "space_to_depth", 2, _block, **ours),
         _row("SPLIT", "split", 4, **ours),
+        _row("UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 3, _sequence_lstm, **ours),
         _row("QUANTIZE", "quantize", 3, **ours),
         _row("RSQRT", "rsqrt", 2, **ours),
         _row("SQRT", "sqrt", 1, **ours),
@@ -287,6 +306,17 @@ def _rows() -> tuple[Form, ...]:
 
 
 FORMS: dict[str, Form] = {form.host_op: form for form in _rows()}
+
+# The LSTM of many inputs; the documentation lists the basic one only.
+FULL_LSTM = _row("LSTM", "lstm_full", 4, _full_lstm, edition_2019=None, current=None)
+
+
+def form(host_op: str, node: HostNode) -> Form | None:
+    """The row of a node: that of its operator, or of its kind of LSTM."""
+    if host_op == "LSTM" and node.params("tgl_lstm_params").kernel == LSTM_FULL:
+        return FULL_LSTM
+    return FORMS.get(host_op)
+
 
 # Host input positions in the order of the internal op, "?" marking an optional one. Ops that are
 # not listed read all of the host's inputs as they come.
@@ -308,19 +338,22 @@ _OPERANDS: dict[str, str] = {
     "MIRROR_PAD": "0 1",
     "RESIZE_NEAREST_NEIGHBOR": "0 1",
     "SPLIT": "1 0",
-    "LSTM": "0 1 2 3 4",
+    "lstm_basic": "0 1 2 3 4",
+    "lstm_full": " ".join(f"{k}?" for k in range(20)),
 } | dict.fromkeys(("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "LOGICAL_AND"), "0 1")
 _UNARY = "0"
 
 
-def operands(host_op: str, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
+def operands(form: Form, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
     """A node's inputs in the order of the internal op. Raises Unreadable when one is absent or too
     many are there.
     """
-    if host_op == "CONCATENATION":
+    if form.op == "concat":
         wanted = " ".join(str(k) for k in range(len(inputs)))
     else:
-        wanted = _OPERANDS.get(host_op, _UNARY)
+        wanted = _OPERANDS.get(form.op if "lstm" in form.op else form.host_op, _UNARY)
+    if form.op == "lstm_full":  # what is more, and present, was refused before
+        inputs = inputs[:20]
     if len(inputs) > len(wanted.split()):
         raise Unreadable(
             f"{len(inputs)} inputs are more than the {len(wanted.split())} that are supported."
@@ -337,8 +370,8 @@ def operands(host_op: str, inputs: tuple[int | None, ...]) -> tuple[int | None, 
     return tuple(found)
 
 
-def check_outputs(host_op: str, count: int) -> None:
+def check_outputs(form: Form, count: int) -> None:
     """Raise Unreadable when a node does not have the outputs that its op has."""
-    expected = LSTM_OUTPUTS if host_op == "LSTM" else count if host_op == "SPLIT" else 1
+    expected = {"lstm_basic": BASIC_OUTPUTS, "split": count}.get(form.op, 1)
     if count != expected:
         raise Unreadable(f"{count} outputs instead of {expected} are not supported.")

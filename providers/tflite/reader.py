@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin import ops as internal
+from tflgpu_plugin.graph import (
+    NUMPY_DTYPES,
+    Array,
+    Form,
+    Graph,
+    Node,
+    Quantization,
+    Shape,
+    Tensor,
+)
 
 from . import codes, ops, shapes
 
@@ -25,6 +35,7 @@ DTYPES = (
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
 SMALL = 64  # elements of an int64 constant that may be a list of paddings
+HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
 OTHER_DELEGATE = "This node already belongs to another delegate."
 
 
@@ -97,6 +108,9 @@ def read(ffi: Any, context: Any) -> HostGraph:
     produced = {t for node in nodes for t in node.outputs}
     read_ids = sorted({t for node in nodes for t in node.reads})
     states = tuple(pair for node in nodes for pair in state_pairs(node))
+    for before, after in states:
+        if after not in tensors:  # a result that the host has no tensor for
+            tensors[after] = replace(tensors[before], variable=False)
     outputs, fused = _outputs(ffi, context, plan)
     graph = Graph(
         tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},
@@ -243,12 +257,13 @@ def _quantization(ffi: Any, raw: Any) -> Quantization | None:
 
 def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> Node:
     """A node in the terms of the op contract, or one with a refusal."""
-    form = ops.FORMS.get(host.host_op)
+    form = None
     name = tensors[host.outputs[0]].name if host.outputs else f"node {host.id}"
     common: dict[str, Any] = {"name": name, "host_op": host.host_op, "version": host.version}
     try:
         if host.code == codes.DELEGATE:
             raise ops.Unreadable(OTHER_DELEGATE)
+        form = ops.form(host.host_op, host)
         if form is None:
             raise ops.Unreadable(f"{host.host_op} is not in the table of this plugin.")
         for tensor in host.inputs:
@@ -256,12 +271,13 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
                 raise ops.Unreadable(
                     f"The constant {tensors[tensor].name!r} is sparse, which is not supported."
                 )
-        inputs = ops.operands(host.host_op, host.inputs)
         attributes = form.attributes(host) if form.attributes else {}
-        ops.check_outputs(host.host_op, len(host.outputs))
+        inputs = ops.operands(form, host.inputs)
+        ops.check_outputs(form, len(host.outputs))
         if {"shape", "perm"} & set(attributes):  # read from input 1 where that has them
             inputs = inputs[:1]
-        node = Node(host.id, form.op, inputs, host.outputs, attributes, form=form, **common)
+        outputs = (*host.outputs, *_hidden_outputs(host, form))
+        node = Node(host.id, form.op, inputs, outputs, attributes, form=form, **common)
         _check_state(node, tensors)
     except ops.Unreadable as reason:
         present = tuple(t for t in host.inputs)
@@ -273,11 +289,18 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
 
 def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
     """Pairs (variable, the output whose value it takes after a run); none for a refused node."""
-    if node.op != "lstm_basic" or node.refusal is not None:
+    row = internal.table().get(node.op)
+    if row is None or node.refusal is not None:
         return ()
-    _, activation, _, _, state = node.inputs
-    assert activation is not None and state is not None
-    return (activation, node.outputs[0]), (state, node.outputs[1])
+    pairs = [(node.inputs[before], node.outputs[after]) for before, after in row.states]
+    return tuple((before, after) for before, after in pairs if before is not None)
+
+
+def _hidden_outputs(host: HostNode, form: Form) -> tuple[int, ...]:
+    """Ids for results that only state takes, which the host has no tensors for."""
+    count = 1 + max((after for _, after in internal.table()[form.op].states), default=-1)
+    first = HIDDEN + host.id * HIDDEN_EACH
+    return tuple(first + k for k in range(len(host.outputs), count))
 
 
 def _check_state(node: Node, tensors: Mapping[int, Tensor]) -> None:

@@ -61,7 +61,8 @@ class Op:
     and outputs; `max_rank` is the highest rank of one. `work` estimates multiply-adds per run for
     the pays-off rule (None: one per output element). `fuses`: the lowering applies `node.posts`
     where it stores its first output, so passes may give it some. `expand` replaces the node by
-    others before it is lowered (see `ops.steps`); it returns whether it did.
+    others before it is lowered (see `ops.steps`); it returns whether it did. `states` pairs the
+    position of an input that is state with that of the output whose value it takes.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Op:
     fuses: bool = False
     max_rank: int = 5
     expand: Callable[[Steps, Node], bool] | None = None
+    states: tuple[tuple[int, int], ...] = ()
     family: str = ""
 
 

@@ -246,9 +246,11 @@ def _work_full(graph: Graph, node: Node) -> int:
 
 
 OPS = (
-    Op("lstm_basic", refuse, shapes, lower, "accumulate", work=_work),
+    Op(
+        "lstm_basic", refuse, shapes, lower, "accumulate", work=_work, states=((1, 0), (4, 1)),
+    ),
     Op(
         "lstm_full", refuse_full, shapes_full, lower_expanded, "accumulate", work=_work_full,
-        expand=expand_full,
+        expand=expand_full, states=((OUTPUT, 1), (STATE, 2)),
     ),
 )  # fmt: skip
