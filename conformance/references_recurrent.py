@@ -13,7 +13,11 @@ def _logistic(v: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-v)))
 
 
-ACTIVATIONS = {"tanh": np.tanh, "relu": lambda v: np.maximum(v, 0), "logistic": _logistic}
+ACTIVATIONS: dict[str, Any] = {
+    "tanh": np.tanh,
+    "relu": lambda v: np.maximum(v, 0),
+    "logistic": _logistic,
+}
 
 
 def _cut(v: Array, limit: float) -> Array:
@@ -51,7 +55,8 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
 
 
 def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = False,
-        time_axis: int = 0, reverse: bool = False, gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+        time_axis: int = 0, reverse: bool = False,
+        gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
     moved, order = _steps(z, time_axis, reverse)
     units, results = h.shape[1], dict[int, Array]()
     for t in order:

@@ -334,7 +334,6 @@ SENSELESS = [
         host_node("RESIZE_BILINEAR", "tgl_resize_params", align_corners=1, half_pixel_centers=1),
         "align_corners must be False",
     ),
-    (host_node("LSTM", "tgl_lstm_params", activation=4), "this is the full one"),
     (host_node("LSTM", "tgl_lstm_params", activation=1, kernel=1), "Only TANH"),
     (host_node("LSTM", "tgl_lstm_params", activation=4, kernel=2), "kernel number 2"),
 ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tflgpu_plugin.providers.tflite.ops import FORMS
+from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
 
 from tflgpu_plugin import demo, enable, options
 from tflgpu_plugin.cli import main
@@ -54,9 +54,10 @@ def test_every_command_has_json_and_help() -> None:
 
 def test_ops_has_every_form() -> None:
     rows = {row["operator"]: row for row in answer("ops")}
-    assert set(rows) == set(FORMS)
+    forms = {**FORMS, **VARIANTS}
+    assert set(rows) == set(forms)
     for name, row in rows.items():
-        assert row["versions"] == list(FORMS[name].versions)
+        assert row["versions"] == list(forms[name].versions)
         assert row["needs"].endswith("."), f"the function refuse of {row['op']} needs a docstring"
     assert "CONV_2D" in invoke("ops").output
 

@@ -13,6 +13,8 @@ import pytest
 
 import tflgpu_plugin
 from conformance import host as hosts
+from conformance import models
+from conformance.cases import lstm
 from tests import small_models
 from tests.interpreters import delegate, feeds, gpu, places, same
 
@@ -228,8 +230,14 @@ def test_nodes_behind_a_shape_from_run_time_stay_on_the_cpu(host: str) -> None:
 # ---- state, branches ----------------------------------------------------------------------------
 
 
-def test_lstm_state_is_kept_and_reset(host: str) -> None:
-    model = small_models.lstm()
+@pytest.mark.parametrize("kind", ["basic", "full", "sequence"])
+def test_lstm_state_is_kept_and_reset(host: str, kind: str) -> None:
+    steps = {"full": 0, "sequence": 3}
+    model = (
+        small_models.lstm()
+        if kind == "basic"
+        else models.build(lstm.full("lstm", 6, outputs=5, steps=steps[kind]))
+    )
     interpreter, made = gpu(model, host)
     reference = hosts.interpreter(model, host)
     reference.allocate_tensors()

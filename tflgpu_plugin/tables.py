@@ -11,7 +11,7 @@ from typing import Any
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.capability import QUIRKS, TYPE_NAMES
 from tflgpu_plugin.providers.onnxruntime.ops import FORMS as ONNX_FORMS
-from tflgpu_plugin.providers.tflite.ops import FORMS
+from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
 from tflgpu_plugin.target import Target
 
 EDITIONS = ("2019", "current", "quantized")
@@ -22,17 +22,17 @@ def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
     a node needs; with a target, also what is refused there because it would go wrong ("quirks").
     """
     rows = []
-    for form in sorted(FORMS.values(), key=lambda form: form.host_op):
+    for name, form in sorted({**FORMS, **VARIANTS}.items()):
         op = ops.table()[form.op]
         rows.append(
             {
-                "operator": form.host_op,
+                "operator": name,
                 "op": op.name,
                 "versions": list(form.versions),
                 "documented": {
-                    name: list(form.documented[name])
-                    for name in EDITIONS
-                    if name in form.documented
+                    edition: list(form.documented[edition])
+                    for edition in EDITIONS
+                    if edition in form.documented
                 },
                 "types": [TYPE_NAMES.get(name, name) for name in op.types],
                 "needs": " ".join((inspect.getdoc(op.refuse) or "").split()),

@@ -120,10 +120,8 @@ CASES = [
     lstm("proj_clip", 1, 4, 4, clips=(0.0, 0.1), refused=True),
     *(full(**more) for more in BOTH),
     *(full(**more, steps=4) for more in BOTH),
-    *(full(**more, steps=3, time_major=True) for more in [
-        {"name": "full_time_major", "units": 6},
-        {"name": "full_time_major_everything", "units": 7, "outputs": 5, "peephole": True},
-    ]),
+    full("full_time_major", 6, steps=3, time_major=True),
+    full("full_time_major_everything", 7, steps=3, time_major=True, outputs=5, peephole=True),
     full("full_one_step", 6, steps=1),
     full("full_long", 5, steps=60, scale=0.2),
     full("full_wide", 96, inputs=40, batch=1, steps=3, scale=0.1),

@@ -15,7 +15,7 @@ import tflgpu_plugin.native
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array
 
 TENSOR = 1
-INT, INTS, FLOAT, FLOATS, TEXT = 1, 2, 3, 4, 5
+INT, INTS, FLOAT, FLOATS, TEXT, TEXTS = 1, 2, 3, 4, 5, 6
 TENSOR_ATTRIBUTE = 8
 # Kinds of elements by number; the others have no numpy type.
 DTYPES = {
@@ -78,8 +78,8 @@ class Host:
         return list(out)[:length]
 
     def attributes(self, node: Any) -> dict[str, Any]:
-        """A node's attributes as Python values (int, float, str, tuples, arrays); graphs and lists
-        of texts are left out."""
+        """A node's attributes as Python values (int, float, bytes, tuples, arrays); graphs and
+        types are left out."""
         api = self.api
         found = self.handles(api.get_attribute_count, api.get_attributes, node, "tgo_attribute")
         pairs = ((self.text(api.get_attribute_name, h), self._attribute(h)) for h in found if h)
@@ -100,6 +100,9 @@ class Host:
             return tuple(self._numbers(handle, kind, item, count))
         if kind == TEXT:
             return bytes(self._numbers(handle, kind, "char", self._size(handle, kind), raw=True))
+        if kind == TEXTS:  # each ends with a zero byte
+            joined = self._numbers(handle, kind, "char", self._size(handle, kind), raw=True)
+            return tuple(bytes(joined).split(b"\0")[:-1])
         if kind == TENSOR_ATTRIBUTE:
             return self._tensor_attribute(handle)
         return None

@@ -14,7 +14,7 @@ from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import Form
 
 from . import elementwise as ew
-from . import matrices, quantized, rearranging, resizing, windows
+from . import matrices, quantized, rearranging, recurrent, resizing, windows
 
 Row = Callable[[Any], Any]
 
@@ -66,6 +66,7 @@ _ROWS: tuple[Form, ...] = (
     _row("Expand", "expand", (8, 13), rearranging.expand, shape=1),
     _row("Flatten", "reshape", (1, 25), rearranging.flatten),
     _row("Floor", "floor", (6, 13), ew.unary("floor")),
+    _row("GRU", "gru", (7, 22), recurrent.gru, weights=1, recurrent_weights=2, biases=3, lengths=4),
     _row("Gather", "gather", (1, 13), rearranging.gather, indices=1),
     _row("Gelu", "gelu", (20, 20), ew.gelu),
     _row("Gemm", "fully_connected", (7, 13), matrices.gemm),
@@ -87,6 +88,17 @@ _ROWS: tuple[Form, ...] = (
     _row("IsInf", "is_infinite", (10, 20), ew.infinite),
     _row("IsNaN", "is_nan", (9, 20), ew.relation("is_nan")),
     _row("LRN", "lrn", (1, 13), windows.lrn),
+    _row(
+        "LSTM",
+        "lstm",
+        (7, 22),
+        recurrent.lstm,
+        weights=1,
+        recurrent_weights=2,
+        biases=3,
+        lengths=4,
+        peepholes=7,
+    ),
     _row("LayerNormalization", "layer_normalization", (17, 17), matrices.layer_norm),
     _row("LeakyRelu", "leaky_relu", (6, 16), ew.unary("leaky_relu", alpha=("alpha", 0.01))),
     _row("Less", "less", (7, 13), ew.relation("less")),
@@ -119,6 +131,7 @@ _ROWS: tuple[Form, ...] = (
     _row("QLinearMatMul", "matmul", (10, 21), quantized.matmul),
     _row("QuantizeLinear", "quantize", (10, 25), quantized.quantize_linear),
     _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm),
+    _row("RNN", "rnn", (7, 22), recurrent.rnn, weights=1, recurrent_weights=2, biases=3, lengths=4),
     _row("Reciprocal", "reciprocal", (6, 13), ew.unary("reciprocal")),
     _row("ReduceL1", "reduce_l1", (1, 18), ew.reduction("reduce_l1"), axes=1),
     _row("ReduceL2", "reduce_l2", (1, 18), ew.reduction("reduce_l2"), axes=1),

@@ -309,6 +309,8 @@ FORMS: dict[str, Form] = {form.host_op: form for form in _rows()}
 
 # The LSTM of many inputs; the documentation lists the basic one only.
 FULL_LSTM = _row("LSTM", "lstm_full", 4, _full_lstm, edition_2019=None, current=None)
+# Rows beside the first one of an operator, by what the table of operators calls them.
+VARIANTS: dict[str, Form] = {"LSTM (full)": FULL_LSTM}
 
 
 def form(host_op: str, node: HostNode) -> Form | None:

@@ -8,10 +8,10 @@ gate; state = sigmoid(z0) * tanh(z1) + sigmoid(z2) * prev_state; activation = si
 tanh(state). As `LstmCell` of tensorflow/lite/kernels/internal/reference/lstm_cell.h.
 
 `lstm_full(x, 4 input weights [D,I], 4 recurrent weights [D,P], 3 peepholes [D], 4 biases [D],
-projection [P,D], its bias [P], prev_output[B,P], prev_state[B,D])` -> y, output, state, with gates in
-the order input, forget, cell, output. x is [B,I], or [T,B,I] ([B,T,I] with `time_axis` 1); y has P in
-place of I. Absent: what belongs to the input gate (then it is 1 - forget gate), peepholes, projection.
-As lite/kernels/lstm_eval.cc.
+projection [P,D], its bias [P], prev_output[B,P], prev_state[B,D])` -> y, output, state, with gates
+in the order input, forget, cell, output. x is [B,I], or [T,B,I] ([B,T,I] with `time_axis` 1); y
+has P in place of I. What belongs to the input gate may be absent (then it is 1 - forget gate), and
+so may peepholes, projection and its bias. As tensorflow/lite/kernels/lstm_eval.cc.
 """
 
 from __future__ import annotations
@@ -154,7 +154,9 @@ def refuse_full(graph: Graph, node: Node, target: Target) -> str | None:
     needed = [*range(INPUT + 1, INPUT + 4), *range(RECURRENT + 1, RECURRENT + 4),
               *range(BIAS + 1, BIAS + 4), OUTPUT, STATE]  # fmt: skip
     if not all(present[k] for k in needed):
-        return "An LSTM needs the weights and biases of all gates but the input gate, and its state."
+        return (
+            "An LSTM needs the weights and biases of all gates but the input gate, and its state."
+        )
     if not present[INPUT] == present[RECURRENT] == present[BIAS]:
         return "An LSTM needs the weights and the bias of its input gate together."
     if present[PEEPHOLE + 1] != present[PEEPHOLE + 2]:
@@ -199,9 +201,7 @@ def expand_full(steps: Steps, node: Node) -> bool:
         steps.number(np.concatenate([_gate(steps, node, start + k) for k in _present(order)]))
         for start in (INPUT, RECURRENT, BIAS)
     )
-    z = steps.add(
-        "fully_connected", sequence, weights, bias, keep_num_dims=True, activation="none"
-    )
+    z = steps.add("fully_connected", sequence, weights, bias, keep_num_dims=True, activation="none")
     inputs = (z, recurrent, node.inputs[OUTPUT], node.inputs[STATE], _peepholes(steps, node),
               projection, node.inputs[PROJECTION_BIAS])  # fmt: skip
     attributes = {

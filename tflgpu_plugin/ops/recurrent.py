@@ -214,9 +214,7 @@ def _places(name: str, node: Node, steps: int, batch: int, quads: int) -> dict[s
 def pack_rows(weights: Array) -> Array:
     """[rows, inputs] as [input quad][row][input lane], pads zero."""
     padded = _padded(weights, 1)
-    return np.ascontiguousarray(
-        padded.reshape(len(padded), -1, 4).transpose(1, 0, 2), np.float32
-    )
+    return np.ascontiguousarray(padded.reshape(len(padded), -1, 4).transpose(1, 0, 2), np.float32)
 
 
 def pack_extra(
@@ -234,12 +232,12 @@ def pack_extra(
 def _padded(array: Array, axis: int) -> Array:
     """Zeros up to a multiple of 4 along `axis`."""
     widths = [(0, -array.shape[axis] % 4 if k == axis else 0) for k in range(array.ndim)]
-    return np.pad(array, widths)
+    return np.asarray(np.pad(array, widths))
 
 
 def _work(graph: Graph, node: Node) -> int:
     steps, batch, _, _ = _extents(graph, node)
-    return steps * batch * prod(graph.shape(_tensor(node, R)))
+    return int(steps * batch * prod(graph.shape(_tensor(node, R))))
 
 
 OPS = tuple(

@@ -1,0 +1,170 @@
+"""Rows for recurrent layers: LSTM, GRU, RNN. The input's part of all steps is one fully connected
+layer; the steps are one node for each direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.graph import Array
+
+from .expansion import Expansion, Unreadable
+from .rearranging import cut
+
+W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+PEEPHOLES = [0, 2, 1]  # those of input, output and forget gate as input, forget, output
+NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
+
+Layer = Callable[[Expansion, int, int, bool], list[int]]
+
+
+def lstm(e: Expansion) -> list[int]:
+    """Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
+    _check(e, 4, ("sigmoid", "tanh", "tanh"))
+    if e.integer("input_forget"):
+        raise Unreadable("LSTM with coupled gates (input_forget) is not supported.")
+
+    def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
+        peephole = None
+        if e.has(PEEPHOLE):
+            e.value(PEEPHOLE)
+            peephole = e.derived(
+                e.x(PEEPHOLE), "peephole", d, make=lambda p: p[d].reshape(3, -1)[PEEPHOLES]
+            )
+        return e.add_many(
+            "lstm", z, _part(e, R, d), _state(e, HIDDEN, d), _state(e, CELL, d), peephole,
+            gates="iofc", **_order(e, reverse),
+        )  # fmt: skip
+
+    return _layers(e, 4, _both_biases, layer)
+
+
+def gru(e: Expansion) -> list[int]:
+    """Y and Y_h. Blocks of W, R and B: update, reset and new content."""
+    _check(e, 3, ("sigmoid", "tanh"))
+    linear = bool(e.integer("linear_before_reset"))
+
+    def biases(b: Array) -> Array:
+        entering, recurrent = np.split(b, 2)
+        if linear:  # that of the new content is added before the reset
+            recurrent = np.where(np.arange(len(b) // 2) < len(b) // 3, recurrent, 0)
+        return np.asarray(entering + recurrent)
+
+    def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
+        bias = None
+        if linear and e.has(B):
+            bias = e.derived(e.x(B), "content", d, make=lambda b: b[d][-b.shape[1] // 6 :])
+        return e.add_many(
+            "gru", z, _part(e, R, d), _state(e, HIDDEN, d), bias, linear=linear,
+            **_order(e, reverse),
+        )  # fmt: skip
+
+    return _layers(e, 3, biases, layer)
+
+
+def rnn(e: Expansion) -> list[int]:
+    """Y and Y_h."""
+    names = _check(e, 1, None)
+
+    def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
+        return e.add_many(
+            "rnn", z, _part(e, R, d), _state(e, HIDDEN, d), activation=names[d],
+            **_order(e, reverse),
+        )  # fmt: skip
+
+    return _layers(e, 1, _both_biases, layer)
+
+
+def _check(e: Expansion, gates: int, wanted: tuple[str, ...] | None) -> list[str]:
+    """Shapes, lengths and activations; returns the activations, ours of each direction's first."""
+    if e.rank(e.x()) != 3:
+        raise Unreadable(f"{e.host.title} needs an input of rank 3.")
+    kind = e.text("direction", "forward")
+    if kind not in DIRECTIONS:
+        raise Unreadable(f"The direction {kind!r} of {e.host.title} is not known.")
+    count, units = len(DIRECTIONS[kind]), e.shape(e.x(R))[-1]
+    for value in (e.value(W), e.value(R)):
+        if value.ndim != 3 or value.shape[:2] != (count, gates * units):
+            raise Unreadable(f"The weights of {e.host.title} have shapes that do not fit.")
+    if e.has(B) and e.value(B).shape != (count, 2 * gates * units):
+        raise Unreadable(f"The biases of {e.host.title} have a shape that does not fit.")
+    if e.has(LENGTHS):
+        lengths = e.value(LENGTHS)
+        if np.any(lengths != e.shape(e.x())[_time(e)]):
+            raise Unreadable(
+                f"{e.host.title} over sequences of different lengths is not supported."
+            )
+    if e.host.attributes.get("activation_alpha") or e.host.attributes.get("activation_beta"):
+        raise Unreadable(f"Parameters of the activations of {e.host.title} are not supported.")
+    given = e.host.attributes.get("activations") or ()
+    names = [bytes(name).decode(errors="replace").lower() for name in given]
+    default = list(wanted or ("tanh",)) * count
+    names = names or default
+    if (wanted and names != default) or any(name not in NAMES for name in names):
+        raise Unreadable(
+            f"{e.host.title} with the activations {', '.join(names)} is not supported."
+        )
+    return [NAMES[name] for name in names]
+
+
+def _time(e: Expansion) -> int:
+    return 1 if e.integer("layout") else 0
+
+
+def _order(e: Expansion, reverse: bool) -> dict[str, Any]:
+    return {"time_axis": _time(e), "reverse": reverse, "gate_clip": e.number("clip", 0.0)}
+
+
+def _both_biases(b: Array) -> Array:
+    """Those of the input and of the recurrent part are only ever added."""
+    return np.asarray(b.reshape(2, -1).sum(0))
+
+
+def _part(e: Expansion, position: int, d: int) -> int:
+    return e.derived(e.x(position), "direction", d, make=lambda data: data[d])
+
+
+def _state(e: Expansion, position: int, d: int) -> int:
+    """What a direction starts from, [B, D]; zeros when it is absent."""
+    x, units = e.shape(e.x()), e.shape(e.x(R))[-1]
+    shape = (x[1 - _time(e)], units)
+    if not e.has(position):
+        return e.const(np.zeros(shape, np.float32))
+    axis = 1 if _time(e) else 0
+    ranges = [slice(None)] * 3
+    ranges[axis] = slice(d, d + 1)
+    state = e.x(position)
+    if e.shape(state)[axis] > 1:
+        state = cut(e, state, ranges)
+    return e.reshape(state, shape)
+
+
+def _layers(e: Expansion, gates: int, biases: Callable[[Array], Array], layer: Layer) -> list[int]:
+    """Every direction by itself; their results lie side by side on an axis of their own."""
+    kind = e.text("direction", "forward")
+    found = []
+    for d, reverse in enumerate(DIRECTIONS[kind]):
+        bias = None
+        if e.has(B):
+            bias = e.derived(e.x(B), "biases", gates, e.integer("linear_before_reset"), d,
+                             make=_of_direction(biases, d))  # fmt: skip
+        z = e.add(
+            "fully_connected", e.x(), _part(e, W, d), bias, keep_num_dims=True, activation="none"
+        )
+        found.append(layer(e, d, z, reverse))
+    late = _time(e)
+    places = [2 if late else 1] + [1 if late else 0] * (len(found[0]) - 1)
+    return [_side_by_side(e, [each[k] for each in found], place) for k, place in enumerate(places)]
+
+
+def _of_direction(biases: Callable[[Array], Array], d: int) -> Callable[[Array], Array]:
+    return lambda b: biases(b[d])
+
+
+def _side_by_side(e: Expansion, parts: list[int], axis: int) -> int:
+    shape = list(e.shape(parts[0]))
+    parts = [e.reshape(part, [*shape[:axis], 1, *shape[axis:]]) for part in parts]
+    return parts[0] if len(parts) == 1 else e.add("concat", *parts, axis=axis, activation="none")
