@@ -102,7 +102,37 @@ class Node:
         return found
 
 
-def _lstm(t: Twin, n: Node) -> list[str]:
+def _lstm(t: Twin, n: Node) -> list[str] | str:
+    """The basic cell as plain operators, the full one as ONNX's own layer."""
+    full = n.options.get("kernelType", "FULL") == "FULL"
+    return _lstm_layer(t, n) if full else _lstm_cell(t, n)
+
+
+def _lstm_layer(t: Twin, n: Node) -> str:
+    """ONNX has no projection, clips gates and not cells, and couples its gates another way."""
+    if n.values[1] is None or n.values[16] is not None or n.options["cellClip"]:
+        raise NoTwin(f"{n.op} with a projection, clips or coupled gates")
+
+    def gates(first: int) -> Array:  # input, output, forget, cell
+        return np.concatenate([n.known(first + k) for k in (0, 3, 1, 2)])[None]
+
+    peepholes = None
+    if n.values[9] is not None:
+        peepholes = t.constant(np.concatenate([n.known(9 + k) for k in (0, 2, 1)])[None])
+    x, biases, rank = n.inputs[0], gates(12), len(n.shapes[0])
+    batch_first = rank == 3 and not n.options.get("timeMajor")
+    if rank == 2:
+        x = t.one("Unsqueeze", x, t.integers(0))
+    elif batch_first:
+        x = t.one("Transpose", x, perm=[1, 0, 2])
+    both = np.concatenate([biases, 0 * biases], 1)
+    weights = [t.constant(part) for part in (gates(1), gates(5), both)]
+    y = t.one("LSTM", x, *weights, None, None, None, peepholes, hidden_size=gates(5).shape[2])
+    y = t.one("Squeeze", y, t.integers(*([0, 1] if rank == 2 else [1])))
+    return t.one("Transpose", y, perm=[1, 0, 2]) if batch_first else y
+
+
+def _lstm_cell(t: Twin, n: Node) -> list[str]:
     """The basic cell of one step from a state of zeros, in plain operators.
 
     Gates stand in the order input, new input, forget, output, as in the host's basic kernel.
@@ -200,6 +230,7 @@ def _mean(t: Twin, n: Node) -> str:
 Rule = Callable[[Twin, Node], str | list[str]]
 RULES: dict[str, Rule] = {
     "LSTM": _lstm,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
     "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv,
     "MAX_POOL_2D": _pool,

@@ -40,7 +40,15 @@ FIXED = {
     "TANH": {"i8": (1 / 128, 0), "u8": (1 / 128, 128)},
 }
 # Operators without kernels for 8 bits, or with state.
-LEFT_OUT = {"LSTM", "LOGICAL_AND", "QUANTIZE", "DEQUANTIZE", "RELU_N1_TO_1", "SQRT"}
+LEFT_OUT = {
+    "LSTM",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    "LOGICAL_AND",
+    "QUANTIZE",
+    "DEQUANTIZE",
+    "RELU_N1_TO_1",
+    "SQRT",
+}
 SMALLEST, LARGEST = 1e-6, 1e4  # of the values of a sensible grid
 
 

@@ -16,7 +16,7 @@ from tflgpu_plugin.ops import FAMILIES
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 
 # All cases of what tf2onnx does not know, and those with an activation that it does not know.
-UNCONVERTIBLE = ("LSTM", "RELU_N1_TO_1")
+UNCONVERTIBLE = ("LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM", "RELU_N1_TO_1")
 A_FEW = 12  # cases of each other operator
 
 

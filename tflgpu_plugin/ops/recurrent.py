@@ -226,7 +226,7 @@ def pack_extra(
     if projection is not None:
         zeros = np.zeros(outputs, np.float32)
         parts += [pack_rows(projection).reshape(-1), _padded(zeros if bias is None else bias, 0)]
-    return np.concatenate(parts).astype(np.float32)
+    return np.asarray(np.concatenate(parts), np.float32)
 
 
 def _padded(array: Array, axis: int) -> Array:
