@@ -1,28 +1,28 @@
 """`tflgpu demo`: proof on this machine that the GPU gives the answers of the CPU, with no download.
 
 Builds MobileNet v1 with seeded weights (or takes your model), runs it on the host's CPU kernels and
-through the delegate, and compares outputs and intermediate results. The same network then goes
-through ONNX Runtime, where that is installed.
+on the GPU, and compares outputs and intermediate results. The demo's own network goes through both
+doors, TensorFlow Lite and ONNX Runtime, where their hosts are installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin.demo import hosts, inputs, network, onnx
-from tflgpu_plugin.demo.compare import Agreement, Comparison, compare
+from tflgpu_plugin.demo.compare import Comparison, compare
 from tflgpu_plugin.demo.hosts import Host, NoHost
 from tflgpu_plugin.demo.inputs import BadInput
-from tflgpu_plugin.demo.onnx import OnnxComparison
-from tflgpu_plugin.reports import GPU, Report
 
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 __all__ = ["BadInput", "NoHost", "Request", "Result", "adapter", "run"]
+
+TFLITE, ONNX = "TensorFlow Lite", "ONNX Runtime"
 
 
 @dataclass(frozen=True)
@@ -43,128 +43,72 @@ class Request:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome: who ran, how it compares, and the best classes where labels were given or the
-    model is ours. `onnx` is the same network in ONNX Runtime; where it is None, `onnx_missing` says
-    why, but for models that are not ours.
+    """The outcome: how it compares in each host that ran, and the best classes where labels were
+    given or the model is ours. `missing` says by door why it is left out, but for doors that do not
+    read the user's model.
     """
 
     title: str
-    host: Host
-    comparison: Comparison
+    tflite: Comparison | None
+    onnx: Comparison | None
     classes: list[tuple[str, float]]
-    onnx: OnnxComparison | None = None
-    onnx_missing: str | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def doors(self) -> list[Comparison]:
+        """One or two."""
+        return [door for door in (self.tflite, self.onnx) if door]
 
     @property
     def ok(self) -> bool:
-        return self.tflite_ok and (self.onnx is None or self.onnx.ok)
+        return all(door.ok for door in self.doors)
 
-    @property
-    def tflite_ok(self) -> bool:
-        return self.comparison.ok and self.comparison.report.count(GPU) > 0
+    def lines(self, door: Comparison) -> list[str]:
+        """The summary of a door for a reader."""
+        found, adapter = door.lines(), door.report.adapter
+        if door is self.doors[0]:
+            name = f"{adapter.name}, {adapter.backend}" if adapter else "none"
+            found.insert(0, f"adapter   {name}")
+        else:
+            same = self.shared_kernels()
+            here, there = (len(one.kernels()) for one in self.doors)
+            found.append(
+                f"kernels   {here} through TFLite, {there} through ONNX Runtime, {len(same)} the "
+                f"same WGSL: {', '.join(name.rpartition('-')[0] for name in same)}"
+            )
+        return [*found, door.verdict()]
 
-    def lines(self) -> list[str]:
-        """The summary for a reader."""
-        comparison, report = self.comparison, self.comparison.report
-        adapter = f"{report.adapter.name}, {report.adapter.backend}" if report.adapter else "none"
-        return [
-            f"adapter   {adapter}",
-            *_numbers(report, "XNNPACK, 2 threads", comparison.cpu_ms, comparison.gpu_ms),
-            _verdict(comparison.agreements, report),
-        ]
+    def missing_lines(self) -> list[str]:
+        return [f"{door} is left out: {reason}" for door, reason in self.missing.items()]
 
-    def onnx_lines(self) -> list[str]:
-        """The summary of the other door; one line when onnxruntime is not there."""
-        if self.onnx is None:
-            return [f"ONNX Runtime is left out: {self.onnx_missing}"] if self.onnx_missing else []
-        report = self.onnx.report
-        same, there, here = self.shared_kernels()
-        return [
-            *_numbers(report, "2 threads", self.onnx.cpu_ms, self.onnx.gpu_ms),
-            f"kernels   {there} through TFLite, {here} through ONNX Runtime, {len(same)} the same "
-            f"WGSL: {', '.join(name.rpartition('-')[0] for name in same)}",
-            _verdict(self.onnx.agreements, report),
-        ]
-
-    def shared_kernels(self) -> tuple[list[str], int, int]:
-        """Pipelines that both doors use, and how many each uses."""
-        tflite = _kernels(self.comparison.report)
-        here = _kernels(self.onnx.report) if self.onnx else []
-        return [name for name in tflite if name in here], len(tflite), len(here)
+    def shared_kernels(self) -> list[str]:
+        """Pipelines that both doors use."""
+        if not (self.tflite and self.onnx):
+            return []
+        other = self.onnx.kernels()
+        return [name for name in self.tflite.kernels() if name in other]
 
     def as_json(self) -> dict[str, Any]:
-        comparison, report = self.comparison, self.comparison.report
+        """The first door's numbers, and under `onnxruntime` those of that door."""
+        first = self.doors[0]
+        other: dict[str, Any] | None = None
+        if self.onnx:
+            other = self.onnx.as_json() | {"shared_kernels": self.shared_kernels()}
+        elif ONNX in self.missing:
+            other = {"missing": self.missing[ONNX]}
         return {
             "model": self.title,
-            "host": f"{self.host.name} {self.host.version}",
+            **first.as_json(),
             "agrees": self.ok,
-            "tensors": _tensors(comparison.agreements),
-            "adapter": asdict(report.adapter) if report.adapter else None,
-            "nodes": len(report.nodes),
-            "nodes_on_gpu": report.count(GPU),
-            "islands": len(report.islands),
-            "cpu_ms": comparison.cpu_ms,
-            "gpu_ms": comparison.gpu_ms,
+            "adapter": asdict(first.report.adapter) if first.report.adapter else None,
             "classes": [{"label": label, "score": score} for label, score in self.classes],
-            "kernels": _kernels(report),
-            "onnxruntime": self._onnx_json(),
+            "onnxruntime": other,
+            "missing": dict(self.missing),
         }
-
-    def _onnx_json(self) -> dict[str, Any] | None:
-        if self.onnx is None:
-            return {"missing": self.onnx_missing} if self.onnx_missing else None
-        report = self.onnx.report
-        return {
-            "host": f"onnxruntime {self.onnx.version}",
-            "agrees": self.onnx.ok,
-            "tensors": _tensors(self.onnx.agreements),
-            "nodes": len(report.nodes),
-            "nodes_on_gpu": report.count(GPU),
-            "islands": len(report.islands),
-            "cpu_ms": self.onnx.cpu_ms,
-            "gpu_ms": self.onnx.gpu_ms,
-            "kernels": _kernels(report),
-            "shared_kernels": self.shared_kernels()[0],
-        }
-
-
-def _tensors(agreements: Sequence[Agreement]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": a.name,
-            "difference": a.difference,
-            "magnitude": a.magnitude,
-            "allowed": a.allowed,
-            "ok": a.ok,
-        }
-        for a in agreements
-    ]
-
-
-def _kernels(report: Report) -> list[str]:
-    """The pipelines of all islands."""
-    return list(dict.fromkeys(name for island in report.islands for name in island.kernels))
-
-
-def _numbers(report: Report, cpu: str, cpu_ms: float, gpu_ms: float) -> list[str]:
-    on_gpu = report.count(GPU)
-    return [
-        f"nodes     {on_gpu} of {len(report.nodes)} on the GPU, islands: {len(report.islands)}",
-        f"latency   CPU ({cpu}) {cpu_ms:.1f} ms, GPU {gpu_ms:.1f} ms (medians)",
-    ]
-
-
-def _verdict(agreements: Sequence[Agreement], report: Report) -> str:
-    bad = [a.name for a in agreements if not a.ok]
-    if bad:
-        return f"DISAGREES in {len(bad)} of {len(agreements)}: {', '.join(bad)}"
-    if not report.count(GPU):
-        return "Nothing ran on the GPU; `tflgpu check MODEL` says why."
-    return f"All {len(agreements)} tensors agree."
 
 
 def adapter(wanted: str | None = None) -> AdapterInfo:
-    """The adapter that the delegate will use. Raises NoAdapter with a sentence."""
+    """The adapter that will be used. Raises NoAdapter with a sentence."""
     from tflgpu_plugin.runtime.adapter import select
 
     return select(wanted)
@@ -174,30 +118,66 @@ def run(request: Request) -> Result:
     """Run the comparison. Raises BadInput or NoHost with a sentence; RuntimeError and ValueError
     come from the host.
     """
-    host = hosts.host(request.host)
     names = inputs.labels(request.labels) if request.labels else None
     options = {"adapter": request.adapter} if request.adapter else {}
-    probes = None
     if request.model is None:
         if request.image or request.labels:
             raise BadInput("An image or labels need a model: pass the model, too.")
-        title, model = "MobileNet v1 1.0 224, seeded weights", network.to_tflite(network.build())
-        values, probes = [network.picture()], network.probes(model)
+        return _own(request, options)
+    path, title = request.model, request.model.name
+    if path.suffix.lower() == ".onnx":
+        found = _onnx_model(path, request, options)
+        return Result(title, None, found, _classes(found, names) if names else [])
+    found = _tflite_model(path, request, options)
+    return Result(title, found, None, _classes(found, names) if names else [])
+
+
+def _own(request: Request, options: dict[str, str]) -> Result:
+    """The demo's network through both doors, or through the one of the host that is asked for."""
+    title, made, missing = "MobileNet v1 1.0 224, seeded weights", network.build(), {}
+    tflite = other = None
+    if request.host != onnx.HOST:
+        try:
+            host, model = hosts.host(request.host), network.to_tflite(made)
+            values, probes = [network.picture()], network.probes(model)
+            tflite = compare(host, model, values, options, request.runs, probes)
+        except NoHost as error:
+            if request.host:
+                raise
+            missing[TFLITE] = str(error)
+    if reason := onnx.missing():
+        missing[ONNX] = reason
     else:
-        title, model = request.model.name, inputs.model(request.model)
-        values = _values(host, model, request)
-    comparison = compare(host, model, values, options, request.runs, probes)
-    classes = inputs.top(comparison.outputs[0], names) if names or request.model is None else []
-    result = Result(title, host, comparison, classes)
-    return result if request.model else _with_onnx(result, options, request.runs)
+        feeds = {"image": network.picture().transpose(0, 3, 1, 2)}
+        other = onnx.compare(onnx.to_onnx(made), feeds, options, request.runs)
+    result = Result(title, tflite, other, [], missing)
+    if not result.doors:
+        raise NoHost(" ".join(missing.values()))
+    best = tflite.outputs[0] if tflite else result.doors[0].outputs[-1]
+    return Result(title, tflite, other, inputs.top(best, None), missing)
 
 
-def _with_onnx(result: Result, options: dict[str, str], runs: int) -> Result:
-    missing = onnx.missing()
-    if missing:
-        return replace(result, onnx_missing=missing)
-    model = onnx.to_onnx(network.build())
-    return replace(result, onnx=onnx.compare(model, network.picture(), options, runs))
+def _classes(found: Comparison, names: list[str]) -> list[tuple[str, float]]:
+    return inputs.top(found.outputs[0], names)
+
+
+def _tflite_model(path: Path, request: Request, options: dict[str, str]) -> Comparison:
+    if request.host == onnx.HOST:
+        raise BadInput(f"{onnx.HOST} reads .onnx files; leave --host out, or name a TFLite host.")
+    host, model = hosts.host(request.host), inputs.model(path)
+    return compare(host, model, _values(host, model, request), options, request.runs)
+
+
+def _onnx_model(path: Path, request: Request, options: dict[str, str]) -> Comparison:
+    if request.host not in (None, onnx.HOST):
+        raise BadInput(f"{request.host} does not read ONNX files; leave --host out.")
+    if reason := onnx.missing():
+        raise NoHost(reason)
+    model = onnx.read(path)
+    details = onnx.details(model, path)
+    values = inputs.make(details, request.image, request.mean, request.std)
+    feeds = {detail["name"]: value for detail, value in zip(details, values, strict=True)}
+    return onnx.compare(model, feeds, options, request.runs)
 
 
 def _values(host: Host, model: bytes, request: Request) -> list[Any]:

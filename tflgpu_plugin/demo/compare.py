@@ -1,5 +1,5 @@
-"""Runs a model on the host's CPU kernels and through the delegate, and compares the outputs and
-what is in between.
+"""Runs a model on a TFLite host's CPU kernels and through the delegate, and compares the outputs
+and what is in between.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tflgpu_plugin.demo import flatbuffer
 from tflgpu_plugin.demo.hosts import Host, feed, latency, outputs
-from tflgpu_plugin.reports import Report
+from tflgpu_plugin.reports import GPU, Report
 
 Array = npt.NDArray[Any]
 
@@ -42,10 +42,12 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome for a model. `outputs` holds the model's own outputs from the GPU; times are in
-    milliseconds.
+    """The outcome for a model in one host. `cpu` says what its CPU kernels were; `outputs` holds
+    the model's own outputs from the GPU; times are medians in milliseconds.
     """
 
+    host: str
+    cpu: str
     agreements: list[Agreement]
     outputs: list[Array]
     report: Report
@@ -54,7 +56,56 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
+        """All tensors agree, and some of it ran on the GPU."""
+        return self.agrees and self.report.count(GPU) > 0
+
+    @property
+    def agrees(self) -> bool:
         return bool(self.agreements) and all(a.ok for a in self.agreements)
+
+    def lines(self) -> list[str]:
+        """The summary for a reader."""
+        report, on_gpu = self.report, self.report.count(GPU)
+        return [
+            f"nodes     {on_gpu} of {len(report.nodes)} on the GPU, islands: {len(report.islands)}",
+            f"latency   CPU ({self.cpu}) {self.cpu_ms:.1f} ms, GPU {self.gpu_ms:.1f} ms (medians)",
+        ]
+
+    def verdict(self) -> str:
+        bad = [a.name for a in self.agreements if not a.ok]
+        if bad:
+            return f"DISAGREES in {len(bad)} of {len(self.agreements)}: {', '.join(bad)}"
+        if not self.report.count(GPU):
+            return "Nothing ran on the GPU; `tflgpu check MODEL` says why."
+        return f"All {len(self.agreements)} tensors agree."
+
+    def kernels(self) -> list[str]:
+        """The pipelines of all islands."""
+        islands = self.report.islands
+        return list(dict.fromkeys(name for island in islands for name in island.kernels))
+
+    def as_json(self) -> dict[str, Any]:
+        tensors = [
+            {
+                "name": a.name,
+                "difference": a.difference,
+                "magnitude": a.magnitude,
+                "allowed": a.allowed,
+                "ok": a.ok,
+            }
+            for a in self.agreements
+        ]
+        return {
+            "host": self.host,
+            "agrees": self.ok,
+            "tensors": tensors,
+            "nodes": len(self.report.nodes),
+            "nodes_on_gpu": self.report.count(GPU),
+            "islands": len(self.report.islands),
+            "cpu_ms": self.cpu_ms,
+            "gpu_ms": self.gpu_ms,
+            "kernels": self.kernels(),
+        }
 
 
 def compare(
@@ -86,7 +137,9 @@ def compare(
     agreements = agree(names[own:], reference[own:], optimized[own:], ours[own:]) + agreements
     cpu = host.interpreter(model)
     feed(cpu, values)
-    return Comparison(agreements, results, _report(plain), latency(cpu, runs), latency(gpu, runs))
+    times = latency(cpu, runs), latency(gpu, runs)
+    name = f"{host.name} {host.version}"
+    return Comparison(name, "XNNPACK, 2 threads", agreements, results, _report(plain), *times)
 
 
 def _delegated(host: Host, model: bytes, options: Mapping[str, Any]) -> Any:
