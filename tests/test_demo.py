@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +13,14 @@ from PIL import Image
 
 import tflgpu_plugin
 from tflgpu_plugin import demo, kernels
-from tflgpu_plugin.demo import flatbuffer, hosts, inputs, network, onnx
-from tflgpu_plugin.demo.compare import Agreement, agree
-from tflgpu_plugin.reports import Report
+from tflgpu_plugin.demo import flatbuffer, hosts, inputs, network, onnx, protobuf
+from tflgpu_plugin.demo.compare import Agreement, Comparison, agree
+from tflgpu_plugin.reports import GPU, NodeReport, Report
 
 schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+needs_onnxruntime = pytest.mark.skipif(
+    not find_spec("onnxruntime"), reason="onnxruntime is not installed"
+)
 
 
 @pytest.fixture(scope="module")
@@ -124,17 +127,17 @@ def test_agreement_rejects_nan_and_other_shapes() -> None:
 @pytest.mark.parametrize("name", hosts.installed())
 def test_demo_agrees(name: str) -> None:
     result = demo.run(demo.Request(runs=1, host=name))
-    assert result.ok, result.lines()
+    assert result.ok, result.as_json()
     assert result.as_json()["nodes_on_gpu"] == 31
     assert result.as_json()["islands"] == 1
 
 
 @pytest.mark.adapter
-@pytest.mark.skipif(not find_spec("onnxruntime"), reason="onnxruntime is not installed")
+@needs_onnxruntime
 def test_both_doors_use_the_same_kernels() -> None:
     result = demo.run(demo.Request(runs=1))
     found = result.as_json()["onnxruntime"]
-    assert found["agrees"], result.onnx_lines()
+    assert found["agrees"], found
     assert (found["nodes_on_gpu"], found["nodes"], found["islands"]) == (58, 58, 1)
     assert [tensor["name"] for tensor in found["tensors"]] == ["logits", "probabilities"]
     dense = ("conv", "depthwise", "fully_connected", "reduce", "softmax")
@@ -149,22 +152,100 @@ def test_onnx_model_passes_the_public_checker() -> None:
     assert model.graph.node[0].attribute[2].ints[:] == [0, 0, 1, 1]  # TFLite's SAME padding
 
 
-def test_without_onnxruntime_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def _comparison(agreement: Agreement, nodes: int = 1) -> Comparison:
+    placed = tuple(NodeReport(k, "ADD", "", GPU, None) for k in range(nodes))
+    return Comparison("host 1", "cpu", [agreement], [np.ones(3)], Report(None, placed), 1, 1)
+
+
+def test_without_a_host_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def register() -> None:
         raise ImportError("onnxruntime is not installed: pip install it.")
 
     monkeypatch.setattr(tflgpu_plugin, "register", register)
-    missing = onnx.missing()
-    result = demo.Result("x", cast(Any, None), cast(Any, None), [], None, missing)
-    (line,) = result.onnx_lines()
+    fine = _comparison(Agreement("x", 0, 1, 0.1))
+    monkeypatch.setattr(demo, "compare", lambda *arguments: fine)
+    result = demo.run(demo.Request())
+    assert result.ok and result.doors == [fine]
+    (line,) = result.missing_lines()
     assert line == "ONNX Runtime is left out: onnxruntime is not installed: pip install it."
+    assert result.as_json()["onnxruntime"] == {"missing": line.partition(": ")[2]}
+    monkeypatch.setattr(hosts, "PACKAGES", {})
+    with pytest.raises(hosts.NoHost, match=r"No TFLite host .* onnxruntime is not installed"):
+        demo.run(demo.Request())
 
 
-def test_a_disagreement_in_onnxruntime_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = onnx.OnnxComparison("1", [Agreement("x", 1, 1, 0.1)], Report(None), 1, 1)
-    result = demo.Result("x", cast(Any, None), cast(Any, None), [], wrong)
-    monkeypatch.setattr(demo.Result, "tflite_ok", True)
-    assert not result.ok
+def test_a_disagreement_in_either_door_counts() -> None:
+    right, wrong = (_comparison(Agreement("x", d, 1, 0.1)) for d in (0, 1))
+    idle = _comparison(Agreement("x", 0, 1, 0.1), nodes=0)
+    for tflite, other in ((right, wrong), (wrong, right), (None, wrong), (right, idle)):
+        assert not demo.Result("x", tflite, other, []).ok
+    assert demo.Result("x", right, right, []).ok
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_without_a_tflite_host_the_other_door_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "PACKAGES", {})
+    result = demo.run(demo.Request(runs=1))
+    assert result.ok and result.tflite is None and result.onnx
+    assert result.missing_lines() == [f"TensorFlow Lite is left out: {hosts.INSTALL}"]
+    assert result.as_json()["host"].startswith("onnxruntime")
+    assert result.lines(result.onnx)[0].startswith("adapter")
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_an_onnx_model_of_the_user(tmp_path: Path) -> None:
+    """With what is in between, a picture in the place of an input whose extents are open, and
+    labels."""
+    public = pytest.importorskip("onnx")
+    proto = public.load_from_string(onnx.to_onnx(network.build()))
+    for dim in (0, 2, 3):
+        proto.graph.input[0].type.tensor_type.shape.dim[dim].dim_param = f"n{dim}"
+    path, image = tmp_path / "x.onnx", tmp_path / "white.png"
+    path.write_bytes(proto.SerializeToString())
+    Image.new("RGB", (7, 5), (255, 0, 0)).save(image)
+    result = demo.run(demo.Request(path, image, _labels(tmp_path), runs=1))
+    assert result.ok and result.tflite is None and not result.missing, result.as_json()
+    found = result.as_json()
+    assert (found["nodes_on_gpu"], found["model"]) == (58, "x.onnx")
+    names = [tensor["name"] for tensor in found["tensors"]]
+    assert names[-2:] == ["logits", "probabilities"] and 10 < len(names) <= 26
+    assert len(result.classes) == 5
+    with pytest.raises(inputs.BadInput, match="does not read ONNX files"):
+        demo.run(demo.Request(path, host="tflite-runtime"))
+
+
+@needs_onnxruntime
+def test_a_file_that_is_no_onnx_model_gets_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "x.onnx"
+    path.write_bytes(b"hello, this is text")
+    with pytest.raises(inputs.BadInput, match=r"onnxruntime cannot read .*x\.onnx"):
+        demo.run(demo.Request(path))
+    with pytest.raises(inputs.BadInput, match="cannot be read"):
+        demo.run(demo.Request(tmp_path / "y.onnx"))
+
+
+def test_an_onnx_file_is_read_without_onnx() -> None:
+    content = onnx.to_onnx(network.build())
+    names = protobuf.node_outputs(content)
+    assert len(names) == 58 and names[-2:] == ["logits", "probabilities"]
+    public = pytest.importorskip("onnx")
+    more = public.load_from_string(protobuf.with_outputs(content, names[:2]))
+    assert [value.name for value in more.graph.output][2:] == names[:2]
+    assert [node.output[0] for node in more.graph.node] == names
+    for broken in (content[:1000], b"\x07"):
+        with pytest.raises(ValueError, match="ONNX model"):
+            protobuf.node_outputs(broken)
+
+
+def test_a_picture_for_channels_first(tmp_path: Path) -> None:
+    path = tmp_path / "wide.png"
+    Image.new("RGB", (7, 5), (255, 0, 0)).save(path)
+    detail: dict[str, Any] = {"shape": [1, 3, 4, 6], "dtype": np.float32}
+    (floats,) = inputs.make([detail], path, 127.5, 127.5)
+    assert floats.shape == (1, 3, 4, 6)
+    assert floats[0, :, 2, 2].tolist() == [1, -1, -1]
 
 
 KERNELS = ("conv", "depthwise", "fully_connected", "reduce", "softmax", "unpack")
@@ -193,8 +274,9 @@ def test_demo_notices_a_damaged_kernel(kernel: str, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(kernels, "render", damaged)
     result = demo.run(demo.Request(runs=1))
-    assert result.comparison.report.count("gpu") == 31, "the damage must not keep nodes off the GPU"
-    assert not result.comparison.ok and not result.ok
+    assert result.tflite
+    assert result.tflite.report.count("gpu") == 31, "the damage must not keep nodes off the GPU"
+    assert not result.tflite.ok and not result.ok
     if find_spec("onnxruntime"):
         assert result.onnx and result.onnx.report.count("gpu") == 58
         assert result.onnx.ok == (kernel in ONLY_TFLITE)

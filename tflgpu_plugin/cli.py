@@ -158,11 +158,15 @@ def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) ->
 
 @main.command()
 @click.option(
-    "--model", type=existing, help="A .tflite file; without it the demo's own MobileNet v1."
+    "--model",
+    type=existing,
+    help="A .tflite or .onnx file; without it the demo's own MobileNet v1, in both hosts.",
 )
 @click.option("--image", type=existing, help="A picture for the model.")
 @click.option("--labels", type=existing, help="Class names, one per line.")
-@click.option("--host", help="tflite-runtime or ai-edge-litert; the preferred one by default.")
+@click.option(
+    "--host", help="tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
+)
 @click.option("--adapter", help="A part of an adapter's name, or its index in `tflgpu info`.")
 @click.option(
     "--mean", default=127.5, help="Float models get (pixel - mean) / std.", show_default=True
@@ -193,16 +197,16 @@ def demo(as_json: bool, **given: Any) -> None:
 
 
 def _show_demo(result: Any) -> None:
-    console.print(f"{result.title}, {result.host.name} {result.host.version}", markup=False)
-    _show_agreements(result.comparison.agreements)
-    for label, score in result.classes:
-        console.print(f"  {score:8.4f}  {label}", markup=False)
-    for line in result.lines():
-        console.print(line, markup=False)
-    if result.onnx:
-        console.print(f"\nThe same network, onnxruntime {result.onnx.version}", markup=False)
-        _show_agreements(result.onnx.agreements)
-    for line in result.onnx_lines():
+    for door in result.doors:
+        first = door is result.doors[0]
+        title = result.title if first else "\nThe same network"
+        console.print(f"{title}, {door.host}", markup=False)
+        _show_agreements(door.agreements)
+        for label, score in result.classes if first else ():
+            console.print(f"  {score:8.4f}  {label}", markup=False)
+        for line in result.lines(door):
+            console.print(line, markup=False)
+    for line in result.missing_lines():
         console.print(line, markup=False)
 
 

@@ -158,7 +158,8 @@ def _own(request: Request, options: dict[str, str]) -> Result:
 
 
 def _classes(found: Comparison, names: list[str]) -> list[tuple[str, float]]:
-    return inputs.top(found.outputs[0], names)
+    scores = [value for value in found.outputs if value.dtype.kind == "f"] or found.outputs
+    return inputs.top(scores[0], names)
 
 
 def _tflite_model(path: Path, request: Request, options: dict[str, str]) -> Comparison:
@@ -177,7 +178,7 @@ def _onnx_model(path: Path, request: Request, options: dict[str, str]) -> Compar
     details = onnx.details(model, path)
     values = inputs.make(details, request.image, request.mean, request.std)
     feeds = {detail["name"]: value for detail, value in zip(details, values, strict=True)}
-    return onnx.compare(model, feeds, options, request.runs)
+    return onnx.compare(model, feeds, options, request.runs, probed=True)
 
 
 def _values(host: Host, model: bytes, request: Request) -> list[Any]:

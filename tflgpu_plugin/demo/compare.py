@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from tflgpu_plugin.demo.hosts import Host, feed, latency, outputs
 from tflgpu_plugin.reports import GPU, Report
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 TOLERANCE = 1e-4  # of the largest magnitude; float32 sums in another order differ by a few 1e-6
 SPREAD = 4.0  # times what the host's own two sets of kernels differ by, where that is more
@@ -167,10 +168,13 @@ def _probes(host: Host, model: bytes) -> list[int]:
     """
     own = {d["index"] for d in host.module.Interpreter(model_content=model).get_output_details()}
     inner = [tensor for tensor in flatbuffer.activations(model) if tensor not in own]
+    return thinned(inner)
+
+
+def thinned(inner: list[T]) -> list[T]:
+    """Few of them, counted from the end, so that the last one, the logits, is among them."""
     step = max(1, -(-len(inner) // MAX_PROBES))
-    return inner[::-step][
-        ::-1
-    ]  # counted from the end, so that the last one, the logits, is among them
+    return inner[::-step][::-1]
 
 
 def agree(

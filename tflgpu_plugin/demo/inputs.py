@@ -43,17 +43,21 @@ def make(
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
-    return len(shape) == 4 and shape[0] == 1 and shape[3] in (1, 3)
+    """[1, H, W, C] or [1, C, H, W] of 1 or 3 channels."""
+    return len(shape) == 4 and shape[0] == 1 and (shape[3] in (1, 3) or shape[1] in (1, 3))
 
 
 def picture(
     path: Path | None, shape: tuple[int, ...], dtype: np.dtype[Any], mean: float, std: float
 ) -> Array:
-    """The picture at the model's size: (pixel - mean) / std for float models, the pixels themselves
-    for others.
+    """The picture at the model's size, channels last or first: (pixel - mean) / std for float
+    models, the pixels themselves for others.
     """
     if path is None:
         raise BadInput("Give a picture.")
+    if shape[3] not in (1, 3):
+        last = (shape[0], *shape[2:], shape[1])
+        return np.ascontiguousarray(picture(path, last, dtype, mean, std).transpose(0, 3, 1, 2))
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:

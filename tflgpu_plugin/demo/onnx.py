@@ -1,37 +1,32 @@
-"""The demo's network through the other door: as an ONNX model, on ONNX Runtime's CPU provider and
-on ours, compared.
+"""The other door: ONNX models, the demo's own network or the user's, on ONNX Runtime's CPU provider
+and on ours, compared.
 """
 
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.demo.compare import Agreement, Array, agree
+from tflgpu_plugin.demo import protobuf
+from tflgpu_plugin.demo.compare import Agreement, Array, Comparison, agree, thinned
+from tflgpu_plugin.demo.inputs import BadInput
 from tflgpu_plugin.demo.network import CLASSES, SIZE, Layer, Network
 from tflgpu_plugin.demo.protobuf import Model
-from tflgpu_plugin.reports import GPU, Report
+from tflgpu_plugin.reports import Report
 
+HOST = "onnxruntime"
 THREADS = 2  # as the TFLite host gets
-
-
-@dataclass(frozen=True)
-class OnnxComparison:
-    """The outcome in ONNX Runtime of this version; times are medians in milliseconds."""
-
-    version: str
-    agreements: list[Agreement]
-    report: Report
-    cpu_ms: float
-    gpu_ms: float
-
-    @property
-    def ok(self) -> bool:
-        return all(a.ok for a in self.agreements) and self.report.count(GPU) > 0
+TYPES = {
+    "float": "f4", "double": "f8", "float16": "f2", "bool": "?", "int8": "i1", "uint8": "u1",
+    "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8",
+}  # fmt: skip
+SUMS = 4096  # of texts; few, so that the least difference is more than is allowed
+OPEN = 224  # height and width that a model leaves open; other open extents are 1
 
 
 def missing() -> str | None:
@@ -82,21 +77,90 @@ def _add_layer(model: Model, layer: Layer, x: str, size: int, limits: Sequence[s
     return model.node("Clip", [result, *limits], layer.name) if layer.activation else result
 
 
+def read(path: Path) -> bytes:
+    """The bytes of a model file. Raises BadInput."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"The model {path} cannot be read ({error.strerror}).") from error
+
+
+def details(model: bytes, path: Path) -> list[dict[str, Any]]:
+    """Name, shape and dtype of each input, with numbers for open extents. Raises BadInput."""
+    try:
+        session = _session(model)
+    except Exception as error:  # onnxruntime's exceptions have no common class
+        raise BadInput(f"{HOST} cannot read {path}: {error}") from error
+    found = []
+    for value in session.get_inputs():
+        kind = value.type.removeprefix("tensor(").removesuffix(")")
+        if kind not in TYPES:
+            raise BadInput(f"The input {value.name} is a {value.type}, which the demo cannot make.")
+        image = len(value.shape) == 4
+        shape = [n if isinstance(n, int) else OPEN if image and k > 1 else 1
+                 for k, n in enumerate(value.shape)]  # fmt: skip
+        found.append({"name": value.name, "shape": shape, "dtype": np.dtype(TYPES[kind])})
+    return found
+
+
 def compare(
-    model: bytes, picture: Array, options: Mapping[str, str], runs: int = 10
-) -> OnnxComparison:
-    """Outputs for a picture [1, H, W, 3] against the CPU provider without its optimizations; what
-    these change widens what is allowed. Raises RuntimeError when there is no session.
+    model: bytes, feeds: Mapping[str, Array], options: Mapping[str, str], runs: int = 10,
+    probed: bool = False,
+) -> Comparison:  # fmt: skip
+    """Outputs against the CPU provider without its optimizations; what these change widens what is
+    allowed. With `probed` also what is in between. Raises RuntimeError when there is no session,
+    BadInput when the model does not take the feeds.
     """
     import onnxruntime
 
-    feeds = {"image": np.ascontiguousarray(picture.transpose(0, 3, 1, 2))}
     cpu, gpu = _session(model), _session(model, options)
-    names = [output.name for output in cpu.get_outputs()]
-    plain = _session(model, optimized=False).run(None, feeds)
-    agreements = agree(names, plain, cpu.run(None, feeds), gpu.run(None, feeds))
+    agreements = _agreements(model, feeds, (cpu, gpu))
+    if probed:
+        inner = _probes(model)
+        rich = protobuf.with_outputs(model, inner)
+        found = _agreements(rich, feeds, (_session(rich), _session(rich, options)))
+        agreements = found[len(agreements) :] + agreements
+    results = _arrays(gpu.run(None, feeds))
     times = [_latency(session, feeds, runs) for session in (cpu, gpu)]
-    return OnnxComparison(str(onnxruntime.__version__), agreements, _report(gpu), *times)
+    name = f"{HOST} {onnxruntime.__version__}"
+    return Comparison(name, f"{THREADS} threads", agreements, results, _report(gpu), *times)
+
+
+def _agreements(
+    model: bytes, feeds: Mapping[str, Array], sessions: tuple[Any, Any]
+) -> list[Agreement]:
+    cpu, gpu = sessions
+    names = [output.name for output in cpu.get_outputs()]
+    try:
+        expected = _arrays(_session(model, optimized=False).run(None, feeds))
+    except Exception as error:
+        raise BadInput(f"{HOST} does not take the demo's values for this model: {error}") from error
+    optimized, ours = (_arrays(session.run(None, feeds)) for session in (cpu, gpu))
+    return agree(names, expected, optimized, ours)
+
+
+def _probes(model: bytes) -> list[str]:
+    """Intermediate float32 results to look at, thinned out evenly."""
+    own = {output.name for output in _session(model).get_outputs()}
+    inner = [name for name in protobuf.node_outputs(model) if name not in own]
+    session = _session(protobuf.with_outputs(model, inner), optimized=False)
+    floats = {v.name for v in session.get_outputs() if v.type == "tensor(float)"}
+    return thinned([name for name in inner if name in floats])
+
+
+def _arrays(outputs: Sequence[Any]) -> list[Array]:
+    """Numbers only: maps from classes to scores become their scores, and of a text its checksum, so
+    that another one is a difference."""
+    found = []
+    for value in outputs:
+        if isinstance(value, list):
+            value = [[one[key] for key in sorted(one)] for one in value if isinstance(one, dict)]
+        array = np.asarray(value)
+        if array.dtype.kind in "OUS":
+            sums = [zlib.crc32(str(text).encode()) % SUMS for text in array.reshape(-1)]
+            array = np.array(sums, np.int64).reshape(array.shape)
+        found.append(array)
+    return found
 
 
 def _session(model: bytes, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:

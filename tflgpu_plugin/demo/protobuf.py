@@ -1,4 +1,4 @@
-"""Writes ONNX models with no dependency beyond the standard library and numpy.
+"""Writes and reads ONNX models with no dependency beyond the standard library and numpy.
 
 Protocol buffers in short (https://protobuf.dev/programming-guides/encoding): a message is a row of
 fields, each a key (number * 8 + wire type) and a value, which is a variable-length integer or a
@@ -7,7 +7,7 @@ length and that many bytes. Numbers of fields are those of ONNX's public schema 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,54 @@ class Model:
         opset = _text(1, "") + _integer(2, _OPSET)
         producer = _text(2, "tflgpu demo")
         return _integer(1, _IR_VERSION) + producer + _bytes(7, graph) + _bytes(8, opset)
+
+
+def node_outputs(model: bytes) -> list[str]:
+    """The names of what the nodes of a model's graph make, in order."""
+    return [
+        text.decode()
+        for graph in _fields(model, 7)
+        for node in _fields(graph, 1)
+        for text in _fields(node, 2)
+        if text
+    ]
+
+
+def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
+    """The same model with further outputs: of a message that is written twice, lists are joined."""
+    return model + _bytes(7, b"".join(_bytes(12, _text(1, name)) for name in names))
+
+
+def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
+    """The values of a field that holds bytes. Raises ValueError when this is no message."""
+    at = 0
+    while at < len(message):
+        key, at = _read_varint(message, at)
+        if key & 7 == 0:
+            _, at = _read_varint(message, at)
+            continue
+        if key & 7 == 2:
+            size, at = _read_varint(message, at)
+        elif key & 7 in (1, 5):
+            size = 8 if key & 7 == 1 else 4
+        else:
+            raise ValueError("This is no ONNX model.")
+        if at + size > len(message):
+            raise ValueError("This ONNX model is cut short.")
+        if key == wanted << 3 | 2:
+            yield message[at : at + size]
+        at += size
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    """The number at a place, and the place behind it."""
+    value = shift = 0
+    while at < len(message):
+        value |= (message[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if message[at - 1] < 0x80:
+            return value, at
+    raise ValueError("This ONNX model is cut short.")
 
 
 def _attribute(name: str, value: int | Sequence[int]) -> bytes:
