@@ -45,8 +45,8 @@ def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]
             shapes = {
                 t: values[t].shape for t in (*fed, *map(int, operator.outputs)) if t in values
             }
-            alone = _alone(schema, model, operator, code, fed, shapes)
-            yield Part(op, alone, [values[t] for t in fed])
+            single = alone(schema, model, operator, code, fed, shapes)
+            yield Part(op, single, [values[t] for t in fed])
 
 
 def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
@@ -68,16 +68,17 @@ def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
     return found
 
 
-def _alone(
+def alone(
     schema: Any, model: Any, operator: Any, code: Any, fed: list[int], shapes: dict[int, Any]
 ) -> bytes:
+    """A model of one operator whose inputs are the tensors `fed`, of these shapes."""
     graph = model.subgraphs[0]
     used = list(dict.fromkeys([*map(int, operator.inputs), *map(int, operator.outputs)]))
     used = [t for t in used if t >= 0]
     place = {t: k for k, t in enumerate(used)} | {-1: -1}
-    single, alone = schema.ModelT(), schema.SubGraphT()
+    single, only = schema.ModelT(), schema.SubGraphT()
     single.version, single.buffers = 3, [schema.BufferT()]
-    alone.tensors = []
+    only.tensors = []
     for t in used:
         tensor, kept = graph.tensors[t], schema.TensorT()
         vars(kept).update(vars(tensor))
@@ -88,17 +89,17 @@ def _alone(
         if data is not None and len(data):
             kept.buffer = len(single.buffers)
             single.buffers.append(model.buffers[tensor.buffer])
-        alone.tensors.append(kept)
+        only.tensors.append(kept)
     own = schema.OperatorT()
     vars(own).update(vars(operator))
     own.opcodeIndex = 0
     own.inputs = [place[int(t)] for t in operator.inputs]
     own.outputs = [place[int(t)] for t in operator.outputs]
     own.intermediates = None
-    alone.operators, alone.name = [own], b"main"
-    alone.inputs = [place[t] for t in fed]
-    alone.outputs = list(own.outputs)
-    single.operatorCodes, single.subgraphs = [code], [alone]
+    only.operators, only.name = [own], b"main"
+    only.inputs = [place[t] for t in fed]
+    only.outputs = list(own.outputs)
+    single.operatorCodes, single.subgraphs = [code], [only]
     builder = import_module("flatbuffers").Builder(1 << 16)
     builder.Finish(single.Pack(builder), b"TFL3")
     return bytes(builder.Output())

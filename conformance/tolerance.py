@@ -9,7 +9,7 @@ softmax 3n+3 ULP); the precision of `exp` is that of the Vulkan specification (3
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -28,6 +28,13 @@ MODEL_OWN = 4.0  # or times the host's own difference between optimized and refe
 MODEL_STEPS, MODEL_STEPS_SHARE = 2, 0.01  # models in whole numbers: few outputs are further off
 GRAPH = 3e-5  # up to 20 operators that each keep unit spread
 BOX = 1e-3  # corners of a detector's boxes, of the picture
+
+# Values stored as float16 (is_precision_loss_allowed). One rounding is half a unit in the last
+# place of float16, which is 2^13 of float32; below 2^-14 units are all 2^-24.
+HALF_ULP, HALF_SUBNORMAL = 2.0**12, 2.0**-25
+# Whole models: of each output's largest magnitude, and times the error of a simulation of float16
+# storage (`half_storage`); both must hold.
+HALF_MODEL, HALF_SIMULATED = 1e-2, 2.0
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,12 @@ HOST_FLOORS: dict[tuple[str, str], float] = {
 
 @dataclass(frozen=True)
 class Bound:
-    """ULP and absolute error allowed for one tensor."""
+    """ULP and absolute error allowed for one tensor. `half`: its values are stored as float16,
+    which may add the rounding of that."""
 
     ulp: float
     absolute: float
+    half: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,12 @@ def bound(accuracy: str, terms: int = 1, term: float = 1.0, largest: float = 1.0
     summed = terms if terms > 1 else 0
     ulp = row.ulp + row.per_term * summed + row.per_magnitude * largest
     return Bound(ulp, max(SUBNORMAL, row.floor * UNIT * (terms + 4) * term))
+
+
+def as_half(allowed: Bound) -> Bound:
+    """The bound of a result that is stored as float16, sums being float32: one rounding more. What
+    is moved or chosen (class exact) is not rounded again."""
+    return replace(allowed, half=allowed.ulp > 0.0)
 
 
 def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:
@@ -146,6 +161,8 @@ def _floats(expected: Array, got: Array, allowed: Bound) -> Verdict:
     unit = np.spacing(np.abs(expected).ravel()).astype(np.float64)
     unit = np.where(np.isfinite(unit), unit, np.finfo(np.float32).eps)
     tolerance = np.maximum(allowed.ulp * unit, allowed.absolute)
+    if allowed.half:
+        tolerance = tolerance + np.maximum(HALF_ULP * unit, HALF_SUBNORMAL)
     share = np.where(error == 0.0, 0.0, error / np.maximum(tolerance, np.finfo(np.float64).tiny))
     worst = int(np.argmax(share))
     index = tuple(int(i) for i in np.unravel_index(worst, expected.shape))

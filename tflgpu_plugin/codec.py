@@ -46,6 +46,10 @@ def decode(kind: Any, value: Any) -> Any:
         return _record(kind, value)
     if kind in (int, float, str):
         return _scalar(kind, value)
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise Mismatch(f"{value!r:.60} is neither true nor false")
+        return value
     if kind is bytes:
         return _bytes(value)
     if kind is object:

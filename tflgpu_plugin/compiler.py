@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tflgpu_plugin import border, copies, kernels, memory, ops, passes
+from tflgpu_plugin import border, copies, kernels, memory, ops, passes, precision
 from tflgpu_plugin.graph import Graph, Node, Shape, geometry
 from tflgpu_plugin.lowering import Constant, Launch, Lowering, Raw, Refused, Source
 from tflgpu_plugin.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
@@ -92,12 +92,16 @@ class _Assembly:
     weights: dict[tuple[object, ...], Weight] = field(default_factory=dict)
     pipelines: dict[Pipeline, int] = field(default_factory=dict)
     views: copies.Views = field(default_factory=copies.Views)
+    halves: set[object] = field(default_factory=set)  # keys of what is stored as float16
 
     def plan(self) -> Plan:
         target = self.low.target
         sizes = _Sizes(self.graph, self.low)
         homes = self.low.homes
         self.low.launches, self.views = copies.elide(self.low.launches, self.low.root, sizes, homes)
+        if target.half:
+            self.halves = precision.halves(self.low, self._memory, sizes.__getitem__)
+        sizes.narrow(self.halves)
         reads = [self._tensors(launch.reads) for launch in self.low.launches]
         writes = [self._tensors(launch.writes) for launch in self.low.launches]
         self._check_written(reads, writes)
@@ -136,6 +140,14 @@ class _Assembly:
             sum(life.size for life in alive.values()) * VECTOR,
             memory.lower_bound(alive) * VECTOR,
         )
+
+    def _memory(self, source: Source) -> Source:
+        """The memory that holds a source, that of a tensor around it where it lies in one."""
+        root = self.low.root(source)
+        return self.views.find(root)[0] if isinstance(root, int) else root
+
+    def _half(self, source: Source) -> bool:
+        return bool(self.halves) and precision.key(self._memory(source)) in self.halves
 
     def _tensors(self, sources: Sequence[Source]) -> list[int]:
         roots = [root for source in sources if isinstance(root := self.low.root(source), int)]
@@ -185,28 +197,30 @@ class _Assembly:
                 source = self.low.root(raw)
                 if not isinstance(source, Constant) or source.key in self.weights:
                     continue
-                size = source.vectors * VECTOR
+                half = self._half(source)
+                size = source.vectors * (VECTOR // 2 if half else VECTOR)
                 if number < 0 or end + size > limit:
                     number, end = self._buffer("weights", 0), 0
                 self.weights[source.key] = Weight(
-                    _plain(source.key), number, end, size, source.pack, source.data
+                    _plain(source.key), number, end, size, source.pack, source.data, half=half
                 )
-                end += size
+                end += -(-size // VECTOR) * VECTOR
                 self.buffers[number] = Buffer("weights", end)
 
     def _locate(self, raw: Source) -> tuple[int, int]:
-        """(buffer, offset in vec4) of a source."""
+        """(buffer, offset in vec4 of its storage) of a source."""
         source = self.low.root(raw)
         if isinstance(source, Raw):
             return self.raw[source], 0
+        each = 2 if self._half(source) else 1  # vec4 in the bytes of one of float32
         if isinstance(source, Constant):
             weight = self.weights[source.key]
-            return weight.buffer, weight.offset // VECTOR
+            return weight.buffer, weight.offset // VECTOR * each
         outer, inside = self.views.find(source)
         if outer in self.low.homes:
             return self.raw[self.low.homes[outer]], inside
         place = self.places[outer]
-        return self.pools[place.pool], place.offset + inside
+        return self.pools[place.pool], place.offset * each + inside
 
     def _dispatch(self, launch: Launch, uniforms: int, offset: int) -> Dispatch:
         located = [self._locate(source) for _, source in launch.operands]
@@ -221,7 +235,10 @@ class _Assembly:
         # In one order, so that launches that differ in nothing else share a pipeline.
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)
-        operands = [operand for operand, _ in launch.operands]
+        operands = [
+            replace(operand, half=True) if self._half(source) else operand
+            for operand, source in launch.operands
+        ]
         wgsl = kernels.render(launch.kernel, operands, parameters, launch.posts, launch.variant)
         kinds = "u" + "".join("r" if operand.access == "r" else "w" for operand in operands)
         pipeline = Pipeline(launch.kernel, wgsl, kinds, launch.constants)
@@ -248,7 +265,7 @@ def _plain(key: tuple[object, ...]) -> tuple[object, ...]:
 
 
 class _Sizes(dict[int, int]):
-    """Sizes in vec4 of tensors and temporaries, by id."""
+    """Sizes of tensors and temporaries in vec4 of float32, by id."""
 
     def __init__(self, graph: Graph, low: Lowering) -> None:
         super().__init__(low.sizes)
@@ -256,6 +273,12 @@ class _Sizes(dict[int, int]):
 
     def __missing__(self, tensor: int) -> int:
         return geometry(self.graph.shape(tensor)).vectors
+
+    def narrow(self, halves: set[object]) -> None:
+        """From now on these take half of it, in whole vec4."""
+        for tensor in halves:
+            if isinstance(tensor, int):
+                self[tensor] = -(-self[tensor] // 2)
 
 
 def _fold(grid: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:

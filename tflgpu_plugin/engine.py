@@ -57,6 +57,7 @@ class Island:
     device: Device = field(repr=False)
     tuned: bool = False  # with settings measured on the device
     cache: Cache | None = field(default=None, repr=False)
+    half: bool = False  # float16 will do for values in memory
     made: Plan | None = field(default=None, repr=False)  # elsewhere: nothing is to be planned
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
@@ -64,7 +65,7 @@ class Island:
 
     def __post_init__(self) -> None:
         self.number = next(_numbers)
-        self.target = self.device.target
+        self.target = replace(self.device.target, half=self.half)
         self._known = fingerprint.constants(self.graph) if self.cache else {}
         self.instance = (
             self._build(self.graph, None) if self.made is None else self._built(self.made, None)
@@ -116,7 +117,7 @@ class Island:
         if entry and (kept := self._kept(entry, graph, sibling)):
             return kept
         if self.tuned and sibling is None:
-            self.target = tuning.best(graph, self.device)
+            self.target = tuning.best(graph, self.device, self.target)
         try:
             plan = compiler.compile(graph, self.target)
         except Refused as refused:
@@ -269,7 +270,7 @@ def _build_all(
     for group, part in parts.items():
         if group not in built or built[group].graph.outputs != part.outputs:
             try:
-                built[group] = Island(group, part, device, options.sustained, cache)
+                built[group] = Island(group, part, device, options.sustained, cache, options.half)
             except BuildError as error:
                 return dict.fromkeys(_blamed(part, error) or group, error.sentence)
     return {}

@@ -62,7 +62,7 @@ class Form:
 @dataclass(frozen=True)
 class Tensor:
     """A value. `data` is present on constants; `variable` marks state that the host keeps between
-    runs.
+    runs; `wide` a step inside an op, kept in float32 where others may be stored as float16.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Tensor:
     data: Array | None = None
     quantization: Quantization | None = None
     variable: bool = False
+    wide: bool = False
 
     @property
     def bytes(self) -> int:

@@ -30,13 +30,14 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class Constant:
     """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data`
-    when the program is built.
+    when the program is built. `half`: these are values of the model, float16 will do for them.
     """
 
     key: tuple[object, ...]
     vectors: int
     pack: Callable[[], Array] = field(compare=False, repr=False)
     data: Array | None = field(default=None, compare=False, repr=False)
+    half: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Lowering:
     output -> input, or -> a border buffer that is the tensor's storage as it lies; `homes` names
     the border buffers in which tensors are made. `hosted` tells which tensors can be read from the
     host's buffer as well, `turned` which graph outputs are channels-first copies of what tensors.
+    `copied` maps a temporary to the tensor whose elements it holds as they are.
     """
 
     graph: Graph
@@ -109,14 +111,18 @@ class Lowering:
     homes: dict[int, Raw] = field(default_factory=dict)
     hosted: dict[int, Hosted] = field(default_factory=dict)
     turned: dict[int, int] = field(default_factory=dict)
+    copied: dict[int, int] = field(default_factory=dict)
 
     def geometry(self, tensor: int) -> Geometry:
         return geometry(self.graph.shape(tensor))
 
-    def temporary(self, vectors: int) -> int:
-        """A scratch tensor of this many vec4; returns its id."""
+    def temporary(self, vectors: int, copied: int | None = None) -> int:
+        """A scratch tensor of this many vec4; returns its id. `copied`: what it holds is taken
+        from this tensor as it is, so that it is stored like it."""
         tensor = -2 - len(self.sizes)
         self.sizes[tensor] = vectors
+        if copied is not None:
+            self.copied[tensor] = copied
         return tensor
 
     def alias(self, output: int, source: int | Raw) -> None:
@@ -146,10 +152,15 @@ class Lowering:
         self.launches = kept[::-1]
 
     def constant(
-        self, tensor: int, *how: object, vectors: int, pack: Callable[[Array], Array]
+        self,
+        tensor: int,
+        *how: object,
+        vectors: int,
+        pack: Callable[[Array], Array],
+        half: bool = False,
     ) -> Constant:
         """The constant `tensor` in another layout; `how` names the layout and its parameters
-        (equal keys are shared).
+        (equal keys are shared). `half`: see `Constant`.
         """
         data = self.graph.constant(tensor)
         assert data is not None
@@ -160,7 +171,7 @@ class Lowering:
                 f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
                 f"of {limit:,}.",
             )
-        return Constant((tensor, *how), vectors, lambda: pack(data), data)
+        return Constant((tensor, *how), vectors, lambda: pack(data), data, half)
 
     def stored(self, tensor: int) -> Source:
         """A tensor as a kernel operand in device storage: itself, or its value packed when it is a
@@ -170,7 +181,11 @@ class Lowering:
             return tensor
         shape = geometry(self.graph.shape(tensor))
         return self.constant(
-            tensor, "stored", vectors=shape.vectors, pack=lambda data: pack_stored(data, shape)
+            tensor,
+            "stored",
+            vectors=shape.vectors,
+            pack=lambda data: pack_stored(data, shape),
+            half=True,
         )
 
     def dispatch(

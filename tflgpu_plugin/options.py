@@ -54,6 +54,15 @@ class Options:
         return PREFERENCES[self.inference_preference] == "sustained_speed"
 
     @property
+    def half(self) -> bool:
+        """float16 will do for values in memory: the obsolete option if given, else the priorities,
+        when precision is not the first.
+        """
+        if self.is_precision_loss_allowed >= 0:
+            return bool(self.is_precision_loss_allowed)
+        return PRIORITIES[self.inference_priority1] != "max_precision"
+
+    @property
     def quantized(self) -> bool:
         """Quantized models are wanted: the option if given, else the flag (whose default is on, as
         documented).
@@ -152,15 +161,17 @@ _PRIORITY = _choice(PRIORITIES, "tflite_gpu_inference_priority_")
 
 TABLE: tuple[Option, ...] = (
     Option("is_precision_loss_allowed", "-1 (unset), 0 or False, 1 or True",
-           "Obsolete, use the priorities: 0 asks for maximum precision, 1 allows float16. "
-           "Computing is in float32 so far.", _tristate, documented=True, effective=False),
+           "1 stores weights and values between kernels as float16, where that is only less "
+           "precise (sums and state stay float32, as does all arithmetic); 0 stores float32. Goes "
+           "before the priorities.", _tristate, documented=True),
     Option("inference_preference", _numbered(PREFERENCES),
            "How much time to spend on tuning: with sustained_speed kernels are tried on the device "
            "when a model is first used, and the fastest kept for later.",
            _PREFERENCE, documented=True),
     Option("inference_priority1", _numbered(PRIORITIES),
-           "What matters most. Computing is in float32 so far.",
-           _PRIORITY, documented=True, effective=False),
+           "What matters most. Unless it is max_precision, float16 is allowed as with "
+           "is_precision_loss_allowed.",
+           _PRIORITY, documented=True),
     Option("inference_priority2", _numbered(PRIORITIES), "What matters next.",
            _PRIORITY, documented=True, effective=False),
     Option("inference_priority3", _numbered(PRIORITIES), "What matters least.",

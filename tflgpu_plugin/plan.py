@@ -49,9 +49,9 @@ def forgotten() -> Array:
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant in device layout: `pack` makes its float32 values from `data`, or tells its bytes
-    (uint8) as they are; they go to `buffer` at `offset` (bytes). `digest` is that of `data`, where
-    it is known without it.
+    """A constant in device layout: `pack` makes its values from `data`, or tells its bytes (uint8)
+    as they are; they go to `buffer` at `offset` (bytes), as float16 with `half`, else as float32.
+    `digest` is that of `data`, where it is known without it.
     """
 
     key: tuple[object, ...]
@@ -61,6 +61,7 @@ class Weight:
     pack: Callable[[], Array] = field(default=forgotten, compare=False, repr=False)
     data: Array | None = field(default=None, compare=False, repr=False)
     digest: Digest | None = field(default=None, compare=False, repr=False)
+    half: bool = False
 
     def image(self) -> Array:
         """The bytes for the device (uint8, one-dimensional). Raises ValueError when `pack` gives
@@ -68,7 +69,7 @@ class Weight:
         """
         packed = self.pack()
         if packed.dtype != np.uint8:
-            packed = np.ascontiguousarray(packed, np.float32)
+            packed = np.ascontiguousarray(packed, np.float16 if self.half else np.float32)
         if packed.nbytes != self.bytes:
             raise ValueError(
                 f"constant {self.key} packs to {packed.nbytes} bytes, not {self.bytes}"

@@ -14,7 +14,8 @@ class Target:
 
     `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test
     on this adapter. `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software,
-    unknown. `tuning` holds on-device choices.
+    unknown. `tuning` holds on-device choices. `half`: values may be stored as float16 (what the
+    user allows, not what the adapter can: all can).
     """
 
     name: str = "nominal"
@@ -30,6 +31,7 @@ class Target:
     max_groups: int = 65_535
     max_invocations: int = 256
     tuning: Mapping[str, str] = field(default_factory=dict)
+    half: bool = False
 
     @property
     def shuffles(self) -> bool:

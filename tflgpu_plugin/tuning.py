@@ -53,28 +53,28 @@ SOFTWARE: tuple[Mapping[str, str], ...] = (
 )
 
 
-def best(graph: Graph, device: Device) -> Target:
-    """The device's target with the fastest settings for this island: from the cache, or measured
-    now and put there."""
-    place = _place(graph, device.target)
+def best(graph: Graph, device: Device, target: Target) -> Target:
+    """The target, which is one of this device, with the fastest settings for this island: from the
+    cache, or measured now and put there."""
+    place = _place(graph, target)
     stored = _load(place)
     if stored is None:
-        stored = _measure(graph, device)
+        stored = _measure(graph, device, target)
         _store(place, stored)
-    return replace(device.target, tuning=stored)
+    return replace(target, tuning=stored)
 
 
-def _measure(graph: Graph, device: Device) -> dict[str, str]:
+def _measure(graph: Graph, device: Device, target: Target) -> dict[str, str]:
     """Settings are added one at a time to those that were fastest so far."""
     chosen: dict[str, str] = {}
     fastest, plans = float("inf"), set[bytes | None]()
     end = time.monotonic() + PATIENCE
-    for settings in SOFTWARE if device.target.software else GPU:
+    for settings in SOFTWARE if target.software else GPU:
         tried = {**chosen, **settings}
         if time.monotonic() > end and fastest < float("inf"):
             break
         try:
-            plan = compiler.compile(graph, replace(device.target, tuning=tried))
+            plan = compiler.compile(graph, replace(target, tuning=tried))
             key = plan.fingerprint()
             if key in plans:
                 continue
@@ -104,7 +104,14 @@ def _place(graph: Graph, target: Target) -> Path | None:
     folder = folders.cache("tuning")
     if folder is None:
         return None
-    adapter = (target.name, target.vendor, target.driver, target.backend, target.subgroup_size)
+    adapter: tuple[object, ...] = (
+        target.name,
+        target.vendor,
+        target.driver,
+        target.backend,
+        target.subgroup_size,
+    )
+    adapter += ("half",) if target.half else ()
     return folder / f"{sha256(repr((VERSION, adapter, dump(graph))).encode()).hexdigest()}.json"
 
 

@@ -17,10 +17,10 @@ def instance(name: str, shape: Shape, low: float = -2.0, high: float = 3.0) -> N
                     {"epsilon": 1e-3}, terms=8)  # fmt: skip
 
 
-def layer(name: str, shape: Shape, axis: int, given: int = 2) -> NodeCase:
+def layer(name: str, shape: Shape, axis: int, given: int = 2, largest: float = 3) -> NodeCase:
     """A node case with `given` of scale and bias."""
     scales = [Input(shape[axis:], low=0.5, high=2.0), Input(shape[axis:])][:given]
-    return NodeCase(name, "layer_normalization", (Input(shape, low=-2, high=3), *scales),
+    return NodeCase(name, "layer_normalization", (Input(shape, low=-2, high=largest), *scales),
                     {"axis": axis, "epsilon": 1e-5}, terms=8)  # fmt: skip
 
 
@@ -35,6 +35,8 @@ NODES = [
     layer("rank_2", (3, 77), -1),
     layer("scale_only", (2, 5, 9), -1, 1),
     layer("bare", (2, 5, 9), -1, 0),
+    layer("squares_over_65504", (2, 5, 100), -1, largest=1000),
+    instance("squares_over_65504", (1, 16, 16, 5), -1000.0, 1000.0),
     *(NodeCase(f"axis_{axis}", "log_softmax", (Input((2, 5, 3, 6), low=-5, high=5),),
                {"axis": axis}) for axis in (-1, 0, 1)),
     NodeCase("large", "log_softmax", (Input((3, 17), low=-500, high=500),), {"axis": 1}),

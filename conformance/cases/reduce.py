@@ -77,6 +77,8 @@ CASES = [
     mean("rank_5_all_keep", (2, 3, 4, 5, 6), (0, 1, 2, 3, 4), True),
     mean("rank_6", (2, 2, 3, 2, 3, 2), (1, 3), refused=True),
     mean("large_magnitude", (1, 5, 5, 3), (1, 2), low=-1e30, high=1e30),
+    mean("sum_over_65504", (1, 64, 64, 3), (1, 2), low=0, high=1000),
+    mean("sum_over_65504_channels", (1, 2, 2, 4096), (3,), low=0, high=1000),
     Case(
         "axes_at_run_time",
         "MEAN",
@@ -111,6 +113,7 @@ NODES = [
         )
     ),
     *(reduction(op, "long", (1, 300, 3, 3), (1,)) for op in (*SUMS, *ENDS)),
+    *(reduction(op, "result_over_65504", (1, 64, 64, 3), (1, 2), True, 0, 400) for op in SUMS),
     *(reduction("reduce_log_sum_exp", name, (2, 3, 5, 6), axes, keep, low, high)
       for name, axes, keep, low, high in (
           ("image", (1, 2), True, -2, 2), ("channels", (3,), False, -2, 2),

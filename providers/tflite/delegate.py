@@ -192,7 +192,12 @@ def _place_again(
     for old in earlier.placed:
         island = old.island
         if island is None or native.lib.tg_device_is_lost(island.device.handle):
-            island = Island(old.nodes, old.graph, adapter.open_device(delegate.adapter))
+            island = Island(
+                old.nodes,
+                old.graph,
+                adapter.open_device(delegate.adapter),
+                half=delegate.options.half,
+            )
         prepared.placed.append(_place(delegate.pointer, island, old.stays))
         prepared.placed[-1].recent = old.recent
     prepared.nodes = earlier.nodes

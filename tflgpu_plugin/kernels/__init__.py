@@ -15,7 +15,10 @@ q: call it once per quad
 * `group_id(wid)`       the workgroup's place in the logical grid (grids over the device's limit
 come folded)
 
-Nothing else touches memory, so storage types change here and nowhere else.
+Nothing else touches memory, so storage types change here and nowhere else. An operand stored as
+float16 lies as pairs in words (`pack2x16float`, which needs no device feature), four bytes per two
+elements; kernels see float32. What is stored is rounded to the nearest, halves to even, and cut to
+65504, the largest float16; infinities and NaN stay what they are.
 """
 
 from __future__ import annotations
@@ -118,6 +121,12 @@ _COMMENT = re.compile(r"//[^\n]*\n")
 _PARAMETER = re.compile(r"\$(\d+)")
 
 _VIEWS = {4: "vec4f", 2: "vec2f", 1: "f32", 0: "u32"}
+# Of float16 in words, for the element at `i`: what the buffer is an array of, and its value.
+_HALVES = {
+    4: ("vec2u", "of_halves({0}[{1}])"),
+    2: ("u32", "unpack2x16float({0}[{1}])"),
+    1: ("u32", "of_half({0}[({1}) / 2u], {1})"),
+}
 
 
 @dataclass(frozen=True)
@@ -125,12 +134,14 @@ class Operand:
     """One storage binding of a kernel. `view`: lanes per element (4, 2, 1 floats; 0 means raw u32
     words).
 
-    `access` is r, w, or x (read and written in place, bound once).
+    `access` is r, w, or x (read and written in place, bound once). `half`: stored as float16 (then
+    it is not raw, and written by whole vec4: two threads must not share a word).
     """
 
     name: str
     access: str = "r"
     view: int = 4
+    half: bool = False
 
 
 @dataclass(frozen=True)
@@ -211,8 +222,9 @@ def render(
     """
     body = _body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
     common = _body("common", ())
+    preamble = _preamble(operands, parameters)
     own = "\n".join([*_stores(operands, posts), body])
-    return "\n".join([_preamble(operands, parameters), common, *_called(own), own])
+    return "\n".join([preamble, common, *_called(preamble + own), own])
 
 
 def _frozen(value: object) -> object:
@@ -264,13 +276,18 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
     for binding, operand in enumerate(operands, start=1):
         kind, name = _VIEWS[operand.view], operand.name
         access = "read" if operand.access == "r" else "read_write"
+        array, place = kind, f"p.off_{name} + i"
+        value = f"{name}_data[{place}]"
+        if operand.half:
+            if operand.access != "r" and operand.view != 4:
+                raise ValueError(f"operand {name!r} is stored as float16 but not written whole")
+            array, value = _HALVES[operand.view]
+            value = value.format(f"{name}_data", place)
         lines.append(
-            f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{kind}>;"
+            f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{array}>;"
         )
         if operand.access != "w":
-            lines.append(
-                f"fn load_{name}(i: u32) -> {kind} {{ return {name}_data[p.off_{name} + i]; }}"
-            )
+            lines.append(f"fn load_{name}(i: u32) -> {kind} {{ return {value}; }}")
         if operand.access != "r" and operand.view != 4:
             lines.append(
                 f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}"
@@ -282,10 +299,11 @@ def _stores(operands: Sequence[Operand], posts: Mapping[str, Sequence[FusedPost]
     for operand in operands:
         if operand.access == "r" or operand.view != 4:
             continue
-        yield _store(operand.name, posts.get(operand.name, ()))
+        yield _store(operand, posts.get(operand.name, ()))
 
 
-def _store(name: str, posts: Sequence[FusedPost]) -> str:
+def _store(operand: Operand, posts: Sequence[FusedPost]) -> str:
+    name, value = operand.name, "select(vec4f(0.0), v, post.mask)"
     fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []
     for k, post in enumerate(posts):
         if post.operand and post.spread != "same":
@@ -315,7 +333,7 @@ def _store(name: str, posts: Sequence[FusedPost]) -> str:
             f"fn store_{name}(i: u32, post: Post_{name}, value: vec4f) {{",
             "  var v = value;",
             *steps,
-            f"  {name}_data[p.off_{name} + i] = select(vec4f(0.0), v, post.mask);",
+            f"  {name}_data[p.off_{name} + i] = {f'halves({value})' if operand.half else value};",
             "}",
         ]
     )

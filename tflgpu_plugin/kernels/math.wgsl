@@ -1,5 +1,19 @@
 // Functions of vec4: a kernel gets those that it calls. Those named _exact are right to a few ulp of f32, where a
 // driver's own may be far less (Vulkan allows sin an absolute error of 2^-11).
+// Two words of float16, and one of the two in a word: lane `i`, counted from any even number.
+fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
+fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }
+// float16 of v, to the nearest, halves to even, cut to 65504. Infinity and NaN are kept. Rounding comes first:
+// pack2x16float may round either way and turn what is too large into anything.
+fn halves(v: vec4f) -> vec2u {
+  let bits = bitcast<vec4u>(v);
+  let size = bits & vec4u(0x7fffffffu);
+  let even = (size + vec4u(0xfffu) + ((size >> vec4u(13u)) & vec4u(1u))) & vec4u(0xffffe000u);
+  let whole = (size < vec4u(0x38800000u)) | (size >= vec4u(0x7f800000u));  // subnormal float16; infinity, NaN
+  let kept = select(min(even, vec4u(0x477fe000u)), size, whole);
+  let rounded = bitcast<vec4f>(kept | (bits & vec4u(0x80000000u)));
+  return vec2u(pack2x16float(rounded.xy), pack2x16float(rounded.zw));
+}
 // The range [low, high]; NaN stays NaN.
 fn cut(v: vec4f, low: f32, high: f32) -> vec4f {
   let w = select(v, vec4f(high), v > vec4f(high));

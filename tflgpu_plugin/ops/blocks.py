@@ -139,7 +139,7 @@ def _packed(low: Lowering, weights: int, blocks: Blocks, first: int, last: int) 
     vectors = (last - first) * blocks.block_vectors
     how = ("blocks", blocks, first, last)
     return low.constant(
-        weights, *how, vectors=vectors, pack=lambda data: pack(data, blocks, first, last)
+        weights, *how, vectors=vectors, pack=lambda data: pack(data, blocks, first, last), half=True
     )
 
 
@@ -148,7 +148,7 @@ def _packed_on_device(
 ) -> int:
     """Runtime weights are put in block order by a kernel, into a temporary."""
     vectors = (last - first) * blocks.block_vectors
-    packed = low.temporary(vectors)
+    packed = low.temporary(vectors, copied=weights)
     low.dispatch(
         "conv_weights",
         node,

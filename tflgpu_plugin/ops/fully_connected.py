@@ -162,7 +162,7 @@ def _packed(low: Lowering, weights: int, first: int, last: int) -> Source:
     def pack(data: Array) -> Array:
         return pack_stored(data.reshape(shape[0], shape[-1])[first:last], part)
 
-    return low.constant(weights, "rows", first, last, vectors=part.vectors, pack=pack)
+    return low.constant(weights, "rows", first, last, vectors=part.vectors, pack=pack, half=True)
 
 
 OPS = (

@@ -92,7 +92,12 @@ def lower(low: Lowering, node: Node) -> None:
             "h": low.stored(h),
             "c": low.stored(c),
             "weights": low.constant(
-                weights, "lstm", inputs, vectors=cell.quads * GATES * depth * 4, pack=pack
+                weights,
+                "lstm",
+                inputs,
+                vectors=cell.quads * GATES * depth * 4,
+                pack=pack,
+                half=True,
             ),
             "bias": low.constant(
                 bias, "lstm", vectors=cell.quads * GATES, pack=lambda value: pack_bias(value, units)

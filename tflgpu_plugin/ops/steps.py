@@ -46,15 +46,17 @@ class Steps:
         """A further node; returns its result."""
         first = next(tensor for tensor in inputs if tensor is not None)
         made = self.editor.tensor((), like=first)
-        if op not in MOVES:  # what lies in between is not on the grid of the operand
+        if op not in MOVES:
             self._real(made)
         self._put(op, inputs, made, attributes)
         return made
 
     def _real(self, tensor: int) -> None:
-        model = self.editor.tensors[tensor]
+        """What lies in between is not on the grid of the operand, nor to be rounded."""
+        model = replace(self.editor.tensors[tensor], wide=True)
         if quantized(model):
-            self.editor.tensors[tensor] = replace(model, dtype="f32", quantization=None)
+            model = replace(model, dtype="f32", quantization=None)
+        self.editor.tensors[tensor] = model
 
     def last(self, op: str, *inputs: int | None, **attributes: Any) -> None:
         """The node whose result is that of the whole."""

@@ -1,0 +1,119 @@
+"""The float32 cases with everything that may be stored as float16 stored so: weights, inputs and
+outputs of the one node, whatever their size.
+
+Inputs and constants are numbers that float16 has, so the host computes on the very same ones; what
+is left is the float32 error of the kernel and one rounding of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+import numpy as np
+
+from conformance import check, direct, host, models, node_cases, tolerance
+from conformance.cases import Case, Input, all_cases
+from conformance.half_storage import rounded
+from conformance.node_cases import NodeCase
+from tflgpu_plugin import border, compiler, precision
+from tflgpu_plugin.graph import Node
+from tflgpu_plugin.lowering import Lowering, Raw
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+
+def cases() -> Iterator[tuple[str, Case]]:
+    """(family, case) of every case that makes floats of floats."""
+    for family, found in all_cases().items():
+        for case in found:
+            if not case.refused and case.output_type == "f32":
+                yield family, representable(case)
+
+
+def representable(case: Case) -> Case:
+    """The same case over constants that float16 has."""
+    return replace(case, inputs=_rounded(case.inputs))
+
+
+def _rounded(inputs: Sequence[Input | None]) -> tuple[Input | None, ...]:
+    return tuple(
+        replace(value, data=rounded(value.data)) if value and value.data is not None else value
+        for value in inputs
+    )
+
+
+@contextmanager
+def everything() -> Iterator[None]:
+    """Small tensors and those at the border are stored as float16, too."""
+    pack = border.pack
+
+    def into_storage(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
+        pack(low, node, raw, tensor)
+        low.hosted.clear()  # kernels do not read the host's buffer
+
+    with (
+        patch.object(precision, "SMALL", 0),
+        patch.object(precision, "borders", lambda graph: set()),
+        patch.object(border, "SAME", ()),
+        patch.object(border, "pack", into_storage),
+    ):
+        yield
+
+
+def run(family: str, case: Case, wanted: str | None = None) -> check.Result:
+    """A case as a one-node graph on the device that `wanted` names, against the host."""
+    graph = direct.graph(case)
+    device = adapter.open_device(adapter.select(wanted))
+    feeds = [[rounded(array) for array in feed] for feed in host.case_feeds(case, 1)]
+    model = models.build(case)
+    name, kernels = host.oracle(model)
+    (expected,) = host.cached_on_cpu(model, feeds, name, kernels)
+    with everything():
+        plan = compiler.compile(graph, replace(device.target, half=True))
+    states = [np.zeros(graph.shape(before), np.float32) for before, _ in graph.states]
+    got = Instance(Program(plan, device.handle, device.pipelines)).run(feeds[0], states)
+    worst = tolerance.Verdict(True, 0.0)
+    allowed = tolerance.as_half(check.bounds(case, feeds, expected, name))
+    for k, (want, have) in enumerate(zip(expected, got, strict=True)):
+        verdict = tolerance.compare(_cut(family, want), have, allowed)
+        if verdict.share >= worst.share:
+            worst = verdict
+        if not verdict.passed:
+            text = f"output {k} {list(want.shape)}: {verdict}"
+            return check.Result(case, False, text, verdict.share, verdict.ulp)
+    return check.Result(case, True, str(worst), worst.share, worst.ulp)
+
+
+def nodes(family: str) -> list[NodeCase]:
+    """Node cases of a family that make floats."""
+    found = [n for n in node_cases.family_nodes(family) if not n.refused]
+    return [representable_node(node) for node in found if node.output_type == "f32"]
+
+
+def representable_node(case: NodeCase) -> NodeCase:
+    """The same node over constants that float16 has."""
+    return replace(case, inputs=_rounded(case.inputs))
+
+
+def run_node(family: str, case: NodeCase, wanted: str | None = None) -> tolerance.Verdict:
+    """A node on the device that `wanted` names, against numpy in float64: the worst output."""
+    device = adapter.open_device(adapter.select(wanted))
+    values = [rounded(value) for value in node_cases.feeds(case)]
+    with everything():
+        plan = compiler.compile(node_cases.graph(case), replace(device.target, half=True))
+    got = Instance(Program(plan, device.handle, device.pipelines)).run(values, [])
+    allowed = tolerance.as_half(node_cases.bound(case, values))
+    expected = [_cut(family, value) for value in node_cases.expected(case, values)]
+    verdicts = [tolerance.compare(*pair, allowed) for pair in zip(expected, got, strict=True)]
+    return max(verdicts, key=lambda verdict: verdict.share)
+
+
+def _cut(family: str, expected: host.Array) -> host.Array:
+    """To the largest float16, which is what too large results become; sums stay float32."""
+    if family == "reduce":
+        return expected
+    limit = np.float32(precision.LARGEST)
+    return np.where(np.isfinite(expected), np.clip(expected, -limit, limit), expected)

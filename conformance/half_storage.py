@@ -1,0 +1,67 @@
+"""What storing values as float16 costs by itself: a model run node by node on the host's float32
+CPU kernels, with every weight and every node's result rounded to float16. The measure for answers
+with `is_precision_loss_allowed`, which may not be worse than twice this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from conformance import host, models, split_models
+from conformance.host import Array, Feed, Outputs
+
+LARGEST = 65_504.0
+
+
+def rounded(array: Array) -> Array:
+    """float32 values as float16 holds them, cut to the largest finite one; others as they are."""
+    if array.dtype != np.float32:
+        return array
+    finite = np.where(np.isinf(array), array, np.clip(array, -LARGEST, LARGEST))
+    return np.asarray(finite.astype(np.float16).astype(np.float32))
+
+
+def simulate(content: bytes, feed: Feed, name: str | None = None) -> Outputs:
+    """Outputs of a TFLite model for one feed, its variables being zero."""
+    schema = models.schema()
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    graph = model.subgraphs[0]
+    _round_constants(schema, model)
+    inputs = [int(t) for t in graph.inputs]
+    values = {t: rounded(np.asarray(array)) for t, array in zip(inputs, feed, strict=True)}
+    for operator in graph.operators:
+        code = model.operatorCodes[operator.opcodeIndex]
+        fed = list(dict.fromkeys(int(t) for t in operator.inputs if int(t) in values))
+        shapes = {t: values[t].shape for t in fed}
+        alone = split_models.alone(schema, model, operator, code, fed, shapes)
+        cpu = host.interpreter(alone, name, "optimized")
+        cpu.allocate_tensors()
+        (made,) = host.invoke(cpu, [[values[t] for t in fed]])
+        for t, array in zip((int(t) for t in operator.outputs), made, strict=True):
+            values[t] = rounded(array)
+    return [values[int(t)] for t in graph.outputs]
+
+
+def _round_constants(schema: Any, model: Any) -> None:
+    for tensor in model.subgraphs[0].tensors:
+        data = model.buffers[tensor.buffer].data
+        if tensor.type == schema.TensorType.FLOAT32 and data is not None and len(data):
+            values = rounded(np.frombuffer(bytes(bytearray(data)), np.float32))
+            model.buffers[tensor.buffer].data = np.frombuffer(values.tobytes(), np.uint8)
+
+
+def errors(expected: Outputs, got: Outputs) -> list[float]:
+    """Per output the largest difference, as a share of the largest magnitude."""
+    found = []
+    for wanted, value in zip(expected, got, strict=True):
+        want, have = wanted.astype(np.float64), value.astype(np.float64)
+        if want.shape != have.shape:
+            found.append(np.inf)
+            continue
+        same = (want == have) | (np.isnan(want) & np.isnan(have))
+        with np.errstate(invalid="ignore"):
+            off = np.where(same, 0.0, np.nan_to_num(np.abs(want - have), nan=np.inf))
+        largest = float(np.abs(want[np.isfinite(want)]).max(initial=0.0)) or 1.0
+        found.append(float(off.max(initial=0.0)) / largest)
+    return found

@@ -1,0 +1,78 @@
+"""Which tensors and constants lie in memory as float16, when the user allows it.
+
+Arithmetic is float32 everywhere; what is decided here is how values are kept between kernels. They
+stay float32 where float16 would be wrong rather than less precise: whole numbers and other types,
+state that is kept between runs, sums (results of reductions, which may pass 65,504 or be
+differences of large numbers), whatever lies inside an op made of other ops (a normalization),
+what a kernel writes one float at a time, scratch memory with partial sums. And where there is
+nothing to gain: inputs and outputs of the island, which are read or written once, and anything
+small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tflgpu_plugin.graph import Array, Graph
+from tflgpu_plugin.lowering import Constant, Lowering, Source
+
+LARGEST, SMALLEST = 65_504.0, 2.0**-14  # of float16, the smallest at full precision
+SMALL = 4096  # vec4 (64 KiB of float32), which fit in any cache
+VALUES = ("f32", "f16", "bool")  # dtypes of tensors that hold floats on the device
+SUMS = ("reduce",)  # kernels whose results are sums
+
+Memory = Callable[[Source], Source]
+Size = Callable[[int], int]
+
+
+def halves(low: Lowering, memory: Memory, size: Size) -> set[object]:
+    """Keys (see `key`) of what is stored as float16. `memory` gives what holds a source, `size` how
+    many vec4 that is."""
+    wide = {key(memory(tensor)) for tensor in (*_wide_tensors(low.graph), *low.homes)}
+    found: dict[object, Source] = {}
+    for launch in low.launches:
+        rows = {s.operand for some in launch.posts.values() for s in some if s.spread == "rows"}
+        for operand, given in launch.operands:
+            source = memory(given)
+            found[key(source)] = source
+            written = operand.access != "r"
+            raw = operand.view == 0 or (written and operand.view != 4)
+            if raw or operand.name in rows or (written and launch.kernel in SUMS):
+                wide.add(key(source))
+    narrow = {name for name, source in found.items() if name not in wide and _may_be(source, size)}
+    return narrow | {t for t, source in low.copied.items() if key(memory(source)) in narrow}
+
+
+def key(source: Source) -> object:
+    """What tells memory apart: a tensor's id, a constant's key."""
+    return source.key if isinstance(source, Constant) else source
+
+
+def borders(graph: Graph) -> set[int]:
+    """Tensors that a host writes or reads."""
+    return {*graph.inputs, *graph.outputs}
+
+
+def _wide_tensors(graph: Graph) -> set[int]:
+    """Tensors that must stay float32, and so all that lies in the same memory."""
+    kept = {t for pair in graph.states for t in pair} | borders(graph)
+    kept |= {t for t, tensor in graph.tensors.items() if tensor.dtype not in VALUES or tensor.wide}
+    return {tensor for tensor in kept if graph.constant(tensor) is None}
+
+
+def _may_be(source: Source, size: Size) -> bool:
+    if isinstance(source, Constant):
+        large = source.half and source.vectors >= SMALL
+        return large and source.data is not None and representable(source.data)
+    return isinstance(source, int) and source >= 0 and size(source) >= SMALL
+
+
+def representable(data: Array) -> bool:
+    """Floats, all in range, the largest not among those that lose digits: an error is then at most
+    2^-11 of the largest value."""
+    if data.dtype.kind not in "fb":
+        return False  # whole numbers, which may be indices
+    largest = float(np.max(np.abs(data), initial=0.0))
+    return largest == 0.0 or SMALLEST <= largest <= LARGEST
