@@ -1,13 +1,14 @@
-"""Every kernel that any conformance case makes is linted, for three kinds of adapter. No device is
-needed."""
+"""Every kernel that any conformance case makes is linted, for three kinds of adapter and with
+values stored as float16. No device is needed."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cache
 
 import pytest
 
-from conformance import node_cases
+from conformance import half_cases, node_cases
 from conformance.cases import Case, all_cases
 from conformance.direct import graph
 from conformance.node_cases import NodeCase
@@ -23,6 +24,7 @@ TARGETS = (
            features=frozenset({"subgroup"})),
     Target(name="discrete", vendor="nvidia", subgroup_size=32, features=frozenset({"subgroup"})),
     Target(name="plain"),
+    Target(name="half", half=True),
 )  # fmt: skip
 
 # Kernels with more load and store sites than the rule allows: how many, and why that is right.
@@ -47,7 +49,8 @@ def pipelines(family: str) -> dict[Pipeline, str]:
 def _compile(case: Case | NodeCase, target: Target) -> tuple[Pipeline, ...]:
     island = node_cases.graph(case) if isinstance(case, NodeCase) else graph(case)
     try:
-        return compiler.compile(island, target).pipelines
+        with half_cases.everything() if target.half else nullcontext():
+            return compiler.compile(island, target).pipelines
     except Refused as refused:
         pytest.fail(f"{case.op} {case.name} is refused on {target.name}: {refused}")
 

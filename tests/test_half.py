@@ -1,0 +1,154 @@
+"""float16 storage: who asks for it, what is stored so, and what must not be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tflgpu_plugin import compiler, precision
+from tflgpu_plugin.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.options import parse
+from tflgpu_plugin.plan import Plan
+from tflgpu_plugin.target import Target
+
+FULL, HALF = Target(), Target(half=True)
+SIDE, CHANNELS = 64, 64  # a tensor of 1 MiB, weights of 144 KiB
+
+
+@pytest.mark.parametrize(
+    ("given", "half"),
+    [
+        ({}, False),
+        ({"is_precision_loss_allowed": "0"}, False),
+        ({"is_precision_loss_allowed": "1"}, True),
+        ({"is_precision_loss_allowed": "-1"}, False),
+        ({"inference_priority1": "max_precision"}, False),
+        ({"inference_priority1": "min_latency"}, True),
+        ({"inference_priority1": "3"}, True),
+        ({"inference_priority1": "2", "inference_priority2": "1"}, True),
+        ({"inference_priority1": "1", "inference_priority2": "2"}, False),
+        ({"inference_priority1": "2", "is_precision_loss_allowed": "0"}, False),
+        ({"inference_priority1": "1", "is_precision_loss_allowed": "1"}, True),
+    ],
+)
+def test_who_asks_for_it(given: dict[str, str], half: bool) -> None:
+    """The obsolete option goes before the priorities."""
+    assert parse(given).half is half
+
+
+def weights(scale: float = 1.0) -> Array:
+    values = np.random.default_rng(3).uniform(-scale, scale, (CHANNELS, 1, 1, CHANNELS * 4))
+    return values.astype(np.float32)
+
+
+def layers(data: Array | None = None, last: str = "relu") -> Graph:
+    """x -> 1x1 convolution to 256 channels -> one back to 64 -> `last`."""
+    shape = (1, SIDE, SIDE, CHANNELS)
+    wide = (1, SIDE, SIDE, CHANNELS * 4)
+    first = weights().reshape(CHANNELS * 4, 1, 1, CHANNELS)
+    second = weights() if data is None else data
+    tensors = {
+        0: Tensor("x", shape),
+        1: Tensor("w", first.shape, data=first),
+        2: Tensor("b", (CHANNELS * 4,), data=np.ones(CHANNELS * 4, np.float32)),
+        3: Tensor("wide", wide),
+        4: Tensor("w2", second.shape, data=second),
+        5: Tensor("back", shape),
+        6: Tensor("y", shape),
+        7: Tensor("axes", (2,), "i32", np.array([1, 2], np.int32)),
+    }
+    how = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "none"}
+    nodes = (
+        Node(0, "conv_2d", (0, 1, 2), (3,), how),
+        Node(1, "conv_2d", (3, 4, None), (5,), how),
+        Node(2, last, (5, 7), (6,), {"keep_dims": True})
+        if last == "reduce_sum"
+        else Node(2, last, (5,), (6,)),
+    )
+    if last == "reduce_sum":
+        tensors[6] = Tensor("y", (1, 1, 1, CHANNELS))
+    return Graph(tensors, nodes, (0,), (6,))
+
+
+def stored(plan: Plan, name: str) -> list[bool]:
+    """Whether each operand of this name is float16 in the plan's kernels."""
+    texts = [pipeline.wgsl for pipeline in plan.pipelines if f"{name}_data:" in pipeline.wgsl]
+    return [f"{name}_data: array<vec2u>" in text for text in texts]
+
+
+def test_weights_and_values_take_half_of_the_bytes() -> None:
+    full, half = (compiler.compile(layers(), target) for target in (FULL, HALF))
+    bias = CHANNELS * 4 * 4
+    assert half.bytes_of("weights") - bias == (full.bytes_of("weights") - bias) / 2
+    assert [weight.half for weight in half.weights] == [
+        weight.bytes > bias for weight in full.weights
+    ]
+    assert half.bytes_of("pool") < 0.7 * full.bytes_of("pool")  # the border is float32
+    for weight in half.weights:
+        assert weight.image().nbytes == weight.bytes
+
+
+def test_float32_is_the_same_as_ever() -> None:
+    assert not any("halves" in p.wgsl for p in compiler.compile(layers(), FULL).pipelines)
+    assert compiler.compile(layers(), FULL).pipelines != compiler.compile(layers(), HALF).pipelines
+
+
+@pytest.mark.parametrize("scale", [1e5, 1e-5])
+def test_weights_that_float16_cannot_hold_stay(scale: float) -> None:
+    """Too large, or so small that digits are lost."""
+    plan = compiler.compile(layers(weights(scale)), HALF)
+    assert sorted(weight.half for weight in plan.weights) == [False, False, True]
+
+
+def test_whole_numbers_and_their_like_are_not_stored_so() -> None:
+    assert precision.representable(np.array([1.0, -65504.0], np.float32))
+    assert precision.representable(np.array([True, False]))
+    assert precision.representable(np.zeros(3, np.float32))
+    for wrong in (
+        np.array([3], np.int32),
+        np.array([np.nan, 1], np.float32),
+        np.array([np.inf], np.float32),
+        np.array([65505.0], np.float32),
+    ):
+        assert not precision.representable(wrong)
+
+
+def test_sums_stay_float32() -> None:
+    plan = compiler.compile(layers(last="reduce_sum"), HALF)
+    assert any(stored(plan, "y")) and stored(plan, "out") == [False]
+
+
+def normalised(states: tuple[tuple[int, int], ...] = (), wide: bool = False) -> Graph:
+    """x -> softmax a -> a + s -> softmax; tensor 2 is s, 3 the sum."""
+    tensors = {t: Tensor(str(t), (1, 8, 8, 8)) for t in range(5)}
+    tensors[3] = Tensor("sum", (1, 8, 8, 8), wide=wide)
+    nodes = (
+        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
+        Node(1, "add", (1, 2), (3,), {"activation": "none"}),
+        Node(2, "softmax", (3,), (4,), {"beta": 1.0}),
+    )
+    return Graph(tensors, nodes, (0,) if states else (0, 2), (4,), states)
+
+
+def test_state_and_steps_inside_of_ops_stay_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding errors of each run would add up; differences of large numbers would show."""
+    monkeypatch.setattr(precision, "SMALL", 0)
+    for graph, half in (
+        (normalised(), True),
+        (normalised(((2, 3),)), False),
+        (normalised(wide=True), False),
+    ):
+        plan = compiler.compile(graph, HALF)
+        assert any(stored(plan, "out")) is half  # the sum, made by the first softmax
+        assert any(stored(plan, "x")) is half
+
+
+def test_small_things_stay_float32() -> None:
+    shape = (1, 16, 16, 8)
+    tensors = {t: Tensor(str(t), shape) for t in range(3)}
+    nodes = (
+        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
+        Node(1, "softmax", (1,), (2,), {"beta": 1.0}),
+    )
+    graph = Graph(tensors, nodes, (0,), (2,))
+    assert compiler.compile(graph, HALF).pipelines == compiler.compile(graph, FULL).pipelines
