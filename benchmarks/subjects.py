@@ -81,7 +81,8 @@ def file(path: Path, folder: Path) -> Subject:
 
 def _tflite(model: Path, source: Path) -> list[tuple[str, Maker]]:
     found: list[tuple[str, Maker]] = []
-    for kind, name in (("gpu", "tflgpu in {}"), ("cpu", "{} CPU")):
+    kinds = {"gpu": "tflgpu in {}", "half": "tflgpu in {}, float16 storage", "cpu": "{} CPU"}
+    for kind, name in kinds.items():
         for host in hosts.installed():
             label = name.format(host)
             found.append((label, _maker(label, host, kind, model, source)))

@@ -2,7 +2,8 @@
 delegate.
 
 Speaks the protocol of `benchmarks.engine`. Imports and the creation of the device are outside the
-measured time. Usage: python -m benchmarks.tflite_worker HOST cpu|gpu MODEL INPUT.npy OUTPUT.npy
+measured time. Usage: python -m benchmarks.tflite_worker HOST cpu|gpu|half MODEL INPUT.npy
+OUTPUT.npy ("half" is the delegate with float16 storage).
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ THREADS = 2
 def main(host_name: str, kind: str, model: str, source: str, result: str) -> None:
     host = hosts.host(host_name)
     content, image = Path(model).read_bytes(), np.load(source)
-    device = _open_device() if kind == "gpu" else "CPU"
+    device = "CPU" if kind == "cpu" else _open_device()
+    options = {"is_precision_loss_allowed": 1} if kind == "half" else {}
 
     start = time.perf_counter()
-    more: dict[str, Any] = {"experimental_delegates": [host.delegate()]} if kind == "gpu" else {}
+    more: dict[str, Any] = {}
+    if kind != "cpu":
+        more = {"experimental_delegates": [host.delegate(options)]}
     interpreter = host.interpreter(content, threads=THREADS, **more)
     hosts.feed(interpreter, [image])
     interpreter.invoke()
@@ -35,7 +39,7 @@ def main(host_name: str, kind: str, model: str, source: str, result: str) -> Non
     first = (time.perf_counter() - start) * 1e3
 
     np.save(result, value)
-    kernels = "tflgpu" if kind == "gpu" else f"XNNPACK, {THREADS} threads"
+    kernels = f"XNNPACK, {THREADS} threads" if kind == "cpu" else "tflgpu"
     hello = {"engine": f"{host.name} {host.version} {kernels}", "device": device, "first_ms": first}
     print(json.dumps(hello), flush=True)
     for line in sys.stdin:
