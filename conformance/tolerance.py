@@ -27,6 +27,9 @@ MODEL = 1e-4
 MODEL_OWN = 4.0  # or times the host's own difference between optimized and reference kernels
 MODEL_STEPS, MODEL_STEPS_SHARE = 2, 0.01  # models in whole numbers: few outputs are further off
 GRAPH = 3e-5  # up to 20 operators that each keep unit spread
+# Graphs of any operators: or so many times what the host's answer moves by when inputs do by NUDGE
+# (16 ULP), since differences of nearly equal numbers magnify every rounding error.
+MOVED, NUDGE = 4.0, 1e-6
 BOX = 1e-3  # corners of a detector's boxes, of the picture
 
 # Values stored as float16 (is_precision_loss_allowed). One rounding is half a unit in the last
@@ -139,6 +142,19 @@ def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:
         return _exact(expected, got)
     with np.errstate(invalid="ignore", over="ignore"):
         return _floats(expected, got, allowed)
+
+
+def moving(expected: Array, got: Array, moved: Array) -> tuple[float, float]:
+    """(largest error, limit) for an output of a graph; `moved` is the host's answer to inputs that
+    are off by NUDGE. Expected NaN and infinity must be met by the same."""
+    same = (expected == got) | (np.isnan(expected) & np.isnan(got))
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0.0, np.abs(expected.astype(np.float64) - got))
+        shift = np.nan_to_num(np.abs(expected - moved), nan=0.0, posinf=0.0)
+    finite = np.abs(expected[np.isfinite(expected)])
+    largest = max(1e-3, float(finite.max(initial=0.0)))
+    limit = max(GRAPH * largest, MOVED * float(shift.max(initial=0.0)))
+    return float(np.nan_to_num(error, nan=np.inf).max(initial=0.0)), limit
 
 
 def _exact(expected: Array, got: Array) -> Verdict:

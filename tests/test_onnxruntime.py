@@ -390,3 +390,14 @@ def test_cpu_fallback_can_be_forbidden() -> None:
         ort.InferenceSession(
             m.add_relu(), settings, providers=[(m.EP, {"exclude": "Relu"})], enable_fallback=0
         )
+
+
+def test_a_shape_that_the_host_tells_wrongly() -> None:
+    """onnxruntime infers 4 rows for this pooling and makes 3; what reads them is planned anew."""
+    pool = m.node("MaxPool", ["x"], ["a"], kernel_shape=[1, 3], strides=[3, 3], ceil_mode=1)
+    nodes = [pool, m.node("Tanh", ["a"], ["b"]), m.node("Add", ["b", "c"], ["y"])]
+    constant = np.linspace(-1, 1, 6).astype(np.float32).reshape(6, 1, 1)
+    data = m.model(nodes, {"x": (1, 6, 8, 5)}, {"y": None}, {"c": constant}, opset=13)
+    ours = m.session(data, optimize=False, force=True)
+    m.compare(ours, m.cpu(data, optimize=False), {"x": values(1, 6, 8, 5)})
+    assert places(ours) == {"MaxPool": "cpu", "Tanh": "gpu", "Add": "gpu"}

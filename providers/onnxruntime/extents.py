@@ -1,10 +1,12 @@
 """Numbers for the open extents of a model, so that it can be planned before it is run: what is
-planned for them is planned anew for the shapes of each run.
+planned for them is planned anew for the shapes of each run. So is what hangs on a shape that the
+host tells wrongly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
 from .reader import Reading, read
 from .snapshot import Snapshot
@@ -12,26 +14,30 @@ from .snapshot import Snapshot
 # Sizes that models are made for; the first that fits is used.
 SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 2, 1)
 COLOURS = 3
+HUGE = 1 << 24  # elements of a tensor: no size to guess
 
 
 def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
-    """The snapshot read for the best guess at its open extents; and whether there are any."""
+    """The snapshot read for the best guess at its open extents; and whether a run may have other
+    shapes."""
     names = _names(snapshot)
     if not names:
-        return read(snapshot, {}), False
+        reading = read(snapshot, {})
+        return reading, reading.contradictions > 0
     best: Reading | None = None
     for symbols in _guesses(names):
         reading = read(snapshot, {}, symbols)
         if best is None or _doubts(reading) < _doubts(best):
             best = reading
-        if not reading.refused:
+        if not _doubts(reading)[0]:
             break
     assert best is not None
     return best, True
 
 
 def _doubts(reading: Reading) -> tuple[int, int]:
-    return len(reading.refused), reading.contradictions
+    huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
+    return len(reading.refused) + huge, reading.contradictions
 
 
 def _names(snapshot: Snapshot) -> dict[str, tuple[int, int]]:

@@ -83,10 +83,17 @@ class Snapshot:
         return tuple(n for n in read if n not in made and self.values[n].data is None)
 
     def part(self, ids: Collection[int], outputs: tuple[str, ...]) -> Snapshot:
-        """The same of these nodes alone, with copies of their constants."""
+        """The same of these nodes alone, with copies of their constants. Shapes of what they make
+        are left open: they follow from the inputs, and hosts may tell them wrongly."""
         nodes = tuple(node for node in self.nodes if node.id in ids)
-        used = {name for node in nodes for name in (*node.reads, *node.writes)}
-        values = {name: _own(self.values[name]) for name in used}
+        made = {name for node in nodes for name in node.writes}
+        values = {
+            name: replace(self.values[name], shape=None)
+            if name in made
+            else _own(self.values[name])
+            for node in nodes
+            for name in (*node.reads, *node.writes)
+        }
         return Snapshot(nodes, values, outputs)
 
 
