@@ -6,7 +6,7 @@ steps of the output's grid.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -157,15 +157,23 @@ def _chain() -> list[Any]:
 class _Samples:
     """Runs for the quantizer."""
 
-    def __init__(self, network: Network) -> None:
-        self.feeds = iter([network.feed(seed) for seed in range(SAMPLES)])
+    def __init__(self, feeds: Iterable[Mapping[str, Array]]) -> None:
+        self.feeds = iter(feeds)
 
-    def get_next(self) -> dict[str, Array] | None:
+    def get_next(self) -> Mapping[str, Array] | None:
         return next(self.feeds, None)
 
 
 def quantize(network: Network, form: str, kind: tuple[str, str, bool]) -> bytes:
     """The network with 8-bit activations and weights, its output in float32 still."""
+    feeds = [network.feed(seed) for seed in range(SAMPLES)]
+    return quantized(network.model(), feeds, form, kind)
+
+
+def quantized(
+    model: Any, feeds: Iterable[Mapping[str, Array]], form: str, kind: tuple[str, str, bool]
+) -> bytes:
+    """A model (its path, or an onnx.ModelProto) on grids that hold its values for these inputs."""
     from onnxruntime import quantization as host
 
     types = {"u8": host.QuantType.QUInt8, "i8": host.QuantType.QInt8}
@@ -174,20 +182,85 @@ def quantize(network: Network, form: str, kind: tuple[str, str, bool]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "quantized.onnx"
         host.quantize_static(
-            network.model(), path, _Samples(network), quant_format=formats[form],
+            model, path, _Samples(feeds), quant_format=formats[form],
             per_channel=per_channel, activation_type=types[activations], weight_type=types[weights],
             reduce_range=activations != weights,  # without it, some CPUs' kernels saturate
         )  # fmt: skip
         return path.read_bytes()
 
 
-def step(model: bytes) -> float:
-    """The step of the grid that the model's output lies on: the scale of the node that makes it."""
+def quantize_dynamic(network: Network, weights: str, per_channel: bool) -> bytes:
+    """The network with 8-bit weights, its activations quantized by their range in each run."""
+    from onnxruntime import quantization as host
+
+    kind = host.QuantType.QInt8 if weights == "i8" else host.QuantType.QUInt8
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "quantized.onnx"
+        host.quantize_dynamic(
+            network.model(), path, weight_type=kind, per_channel=per_channel,
+            op_types_to_quantize=["Conv", "MatMul", "Gemm"],
+        )  # fmt: skip
+        return path.read_bytes()
+
+
+def contributed() -> Iterator[tuple[str, bytes, dict[str, Array]]]:
+    """Models of onnxruntime's own operators that its quantizer does not write, with inputs."""
+    chance = np.random.default_rng(3)
+    x = chance.uniform(-2, 3, (4, 6)).astype(np.float32)
+    a = chance.integers(0, 256, (2, 4, 6), np.uint8)
+    b = chance.integers(-128, 128, (6, 5), np.int8)
+    scales = chance.uniform(0.01, 0.02, 5).astype(np.float32)
+    zeros = chance.integers(-9, 9, 5).astype(np.int8)
+    bias = _values(5)
+    small, middle = np.float32(0.02), np.uint8(120)
+    yield "MatMulIntegerToFloat", *_contributed(
+        "MatMulIntegerToFloat", {"a": a}, {"b": b, "as": small, "bs": scales, "az": middle,
+                                           "bz": zeros, "bias": bias}, np.float32)  # fmt: skip
+    yield "DynamicQuantizeMatMul", *_contributed(
+        "DynamicQuantizeMatMul", {"x": x}, {"b": b, "bs": scales, "bz": zeros, "bias": bias},
+        np.float32)  # fmt: skip
+    yield "QuantizeLinear", *_contributed(
+        "QuantizeLinear", {"x": x}, {"s": small, "z": middle}, np.uint8)  # fmt: skip
+    yield "DequantizeLinear", *_contributed(
+        "DequantizeLinear", {"a": a}, {"s": small, "z": middle}, np.float32)  # fmt: skip
+    yield "QGemm", *_contributed(
+        "QGemm", {"a": a[0]}, {"as": small, "az": middle, "b": b, "bs": scales, "bz": zeros,
+                               "c": np.arange(5, dtype=np.int32) * 999}, np.float32,
+        alpha=0.5)  # fmt: skip
+
+
+def _contributed(
+    op: str, fed: Mapping[str, Array], constants: Mapping[str, Any], result: Any, **attributes: Any
+) -> tuple[bytes, dict[str, Array]]:
+    from onnx import helper, numpy_helper
+
+    def info(name: str, dtype: Any, shape: Any) -> Any:
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    node = helper.make_node(op, [*fed, *constants], ["y"], domain="com.microsoft", **attributes)
+    graph = helper.make_graph(
+        [node], op,
+        [info(name, value.dtype, value.shape) for name, value in fed.items()],
+        [info("y", result, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return bytes(made.SerializeToString()), dict(fed)
+
+
+def steps(model: bytes) -> list[float]:
+    """For each output the step of its grid: the scale of the node that makes it."""
     import onnx
     from onnx import numpy_helper
 
     graph = onnx.ModelProto.FromString(model).graph
-    last = next(node for node in graph.node if graph.output[0].name in node.output)
-    constants = {value.name: numpy_helper.to_array(value) for value in graph.initializer}
-    assert last.op_type == "DequantizeLinear", f"the output comes from {last.op_type}"
-    return float(constants[last.input[1]])
+    constants = {value.name: value for value in graph.initializer}
+    makers = {name: node for node in graph.node for name in node.output}
+    found = []
+    for output in graph.output:
+        last = makers[output.name]
+        assert last.op_type == "DequantizeLinear", f"{output.name} comes from {last.op_type}"
+        found.append(float(numpy_helper.to_array(constants[last.input[1]])))
+    return found

@@ -21,8 +21,10 @@ from tflgpu_plugin.quantization import EVEN, NUMBERS
 from . import elementwise as ew
 from . import matrices, rearranging, resizing, windows
 from .expansion import Expansion, Unreadable
+from .host import DTYPES
 
 Row = Callable[[Expansion], int]
+INTEGERS = (*quantization.STORED, "i32")
 
 
 # ---- grids ---------------------------------------------------------------------------------------
@@ -274,11 +276,6 @@ def softmax(e: Expansion) -> int:
     return pointwise(ew.softmax("softmax", beta=1.0))(replace(e, host=host))
 
 
-def reduce_mean(e: Expansion) -> int:
-    """Mean over the axes of an attribute."""
-    return pointwise(ew.reduction("mean", axes_are_input_since=99))(e)
-
-
 def concat(e: Expansion) -> int:
     """The grid of the result first, then each input with its own."""
     places = range(2, len(e.inputs), 3)
@@ -362,6 +359,21 @@ def matmul_integer(e: Expansion) -> int:
 
 def _int32(e: Expansion, sums: int) -> int:
     return e.add("quantize", sums, dtype="i32", quantization=NUMBERS)
+
+
+def cast(e: Expansion) -> int:
+    """Cast, of integers to float32, int32 or what they are."""
+    x, wanted = e.x(), DTYPES.get(e.integer("to"), "")
+    held = e.tensors.table[x].dtype
+    if held not in INTEGERS:
+        return ew.cast(e)
+    if wanted == "f32":
+        return rearranging.same(_seen(e, numbers(e, x)))
+    if wanted == held and held in quantization.STORED:
+        return rearranging.same(e)
+    if wanted == "i32":
+        return _int32(e, numbers(e, x))
+    raise Unreadable(f"Casting {held} to {wanted or 'this type'} is not supported.")
 
 
 def matmul_to_float(e: Expansion) -> int:

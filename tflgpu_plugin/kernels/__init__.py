@@ -107,6 +107,8 @@ POSTS: dict[str, str] = {
     "fake_quant_even": "cut(round(v / $0), $1, $2) * $0",
     "quantized_sum": "quantized_sum(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
     "vec4f($8, $9, $10, $11), $12, $13)",
+    "even_sum": "even_sum(v, e, vec3f($0, $1, $2), vec3f($3, $4, $5), $6, vec4f($7, $8, $9, $10), "
+    "$11)",
     "requantize": "requantized(v, $e, $0, $1, $2, $3)",
     "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
     "fake_quant_channels": "on_grid(v, e, $0, $1, $2, 0.0)",

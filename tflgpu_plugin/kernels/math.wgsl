@@ -40,6 +40,15 @@ fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, m
           + fixed_point(vec4i(nearest_away(e / b.x)) << vec4u(20u), b);
   return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
 }
+// Stored numbers of both grids times their factors in float32, as onnxruntime's MLAS adds them (qladd.cpp). a and b: scale,
+// zero point, factor; y: scale, zero point, least and most. `second`: v is the second operand.
+fn even_sum(v: vec4f, e: vec4f, a: vec3f, b: vec3f, start: f32, y: vec4f, second: f32) -> vec4f {
+  let turned = vec4<bool>(second != 0.0);
+  let left = nearest_away(select(v, e, turned) / a.x) + a.y;
+  let right = nearest_away(select(e, v, turned) / b.x) + b.y;
+  let sum = fma(left, vec4f(a.z), fma(right, vec4f(b.z), vec4f(start)));
+  return cut(round(sum) - y.y, y.z, y.w) * y.x;
+}
 fn fixed_point(x: vec4i, by: vec4f) -> vec4i {
   return shifted(doubling_high(x, vec4u(u32(by.y)), vec4u(u32(by.z))), vec4u(u32(by.w)));
 }

@@ -47,8 +47,9 @@ def relation(name: str, expression: str) -> Op:
 
 def _lower(low: Lowering, node: Node, expression: str) -> None:
     if "sum" in node.attributes:  # over 8-bit grids: see passes.requantize
-        numbers = {f"sum{k}": float(value) for k, value in enumerate(node.attributes["sum"])}
-        lower_pair(low, node, kernels.expression("quantized_sum", list(numbers)), numbers)
+        step, values = node.attributes["sum"]
+        numbers = {f"sum{k}": float(value) for k, value in enumerate(values)}
+        lower_pair(low, node, kernels.expression(step, list(numbers)), numbers)
         return
     lower_pair(low, node, expression)
 

@@ -13,17 +13,19 @@ from tflgpu_plugin.graph import Graph, Node, Post
 from tflgpu_plugin.passes.canonical import BIASED
 from tflgpu_plugin.passes.editor import Editor
 from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.quantization import MOVES
 
+SEVERAL = ("concat", "maximum", "minimum", "pad")  # with other values than those of one input
 LIMITS = ("relu", "relu6", "relu_n1_to_1")
 
 
 def absorb(graph: Graph) -> Graph:
     """After `canonical`, when biases are steps: limits join their layer, results that only a
     quantize reads are quantized where they are made, and readers of a dequantized tensor read the
-    quantized one."""
+    quantized one. Nodes in between that only move elements move stored ones."""
     if not any(_stands_between(graph, node) for node in graph.nodes):
         return graph
-    return _bypassed(_Merging(graph).run())
+    return _kept(_bypassed(_Merging(graph).run()))
 
 
 def _stands_between(graph: Graph, node: Node) -> bool:
@@ -36,11 +38,17 @@ def _stands_between(graph: Graph, node: Node) -> bool:
     return values.dtype == "f32" and quantization.real(stored) and quantization.even(stored)
 
 
+def _moves(node: Node) -> bool:
+    """Its results are elements of its first input, which is its only one with values."""
+    return node.op in MOVES and node.op not in SEVERAL and not node.posts
+
+
 class _Merging:
     """Limits and quantize nodes join the node before them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.tensors = dict(graph.tensors)
         self.nodes = {node.id: node for node in graph.nodes}
         self.makers = {t: node.id for node in graph.nodes for t in node.outputs}
         self.readers = graph.consumers()
@@ -53,7 +61,7 @@ class _Merging:
         for node in self.graph.nodes:
             if node.op == "quantize" and _stands_between(self.graph, node):
                 self._quantize(node)
-        return self.graph.with_nodes(list(self.nodes.values()))
+        return replace(self.graph, tensors=self.tensors, nodes=tuple(self.nodes.values()))
 
     def _limit(self, node: Node) -> None:
         """A limit between a layer and a quantize becomes a step of the layer."""
@@ -64,10 +72,20 @@ class _Merging:
             self._merge(layer, node, (*layer.posts, Post(node.op)))
 
     def _quantize(self, node: Node) -> None:
-        """The maker's result is quantized."""
-        maker = self._maker(node)
-        if maker is not None and maker.op != "dequantize":
-            self._merge(maker, node, maker.posts)
+        """The maker's result is quantized, and what is moved after it."""
+        maker, result = self._maker(node), self.tensors[node.outputs[0]]
+        if maker is None or maker.op == "dequantize":
+            return
+        self._merge(maker, node, maker.posts)
+        while _moves(maker):
+            before = self._maker(maker)
+            if before is None or before.op == "dequantize":
+                break
+            held = self.tensors[before.outputs[0]]
+            self.tensors[before.outputs[0]] = replace(
+                held, dtype=result.dtype, quantization=result.quantization
+            )
+            maker = before
 
     def _maker(self, node: Node) -> Node | None:
         """The node whose only result is a float32 tensor that this node alone reads."""
@@ -76,7 +94,7 @@ class _Merging:
             return None
         maker = self.nodes[self.makers[tensor]]
         alone = len(maker.outputs) == 1 and len(self.readers[tensor]) == 1
-        return maker if alone and self.graph.tensors[tensor].dtype == "f32" else None
+        return maker if alone and self.tensors[tensor].dtype == "f32" else None
 
     def _merge(self, maker: Node, node: Node, posts: tuple[Post, ...]) -> None:
         self.nodes[maker.id] = replace(
@@ -99,3 +117,20 @@ def _bypassed(graph: Graph) -> Graph:
     e.nodes = [node for node in e.nodes if node.id not in dropped]
     e.credit(dropped.values())
     return e.finish()
+
+
+def _kept(graph: Graph) -> Graph:
+    """What moves elements of a quantized tensor gives a quantized tensor."""
+    tensors, needed = dict(graph.tensors), graph.needed()
+    for node in graph.nodes:
+        first = tensors[node.inputs[0]] if node.inputs and node.inputs[0] is not None else None
+        if first is None or not _moves(node) or not quantization.real(first):
+            continue
+        if not quantization.even(first) or not needed.isdisjoint(node.outputs):
+            continue
+        for output in node.outputs:
+            if tensors[output].dtype == "f32":
+                tensors[output] = replace(
+                    tensors[output], dtype=first.dtype, quantization=first.quantization
+                )
+    return replace(graph, tensors=tensors)

@@ -109,9 +109,9 @@ def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
         if name is None or other is None or spread(graph, other, result) is None:
             return None
         post = _with_operand(graph, name, other)
-        if numbers := node.attributes.get("sum"):
-            numbers = swapped(numbers) if place == 1 else numbers
-            post = Post("quantized_sum", other, numbers)
+        if total := node.attributes.get("sum"):
+            step, numbers = swapped(*total) if place == 1 else total
+            post = Post(step, other, numbers)
     posts = (*producer.posts, post, *node.posts)
     operands = [p.tensor for p in posts if p.tensor is not None]
     fits = sum(len(p.parameters) for p in posts) <= MAX_PARAMETERS

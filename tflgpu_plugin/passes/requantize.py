@@ -65,6 +65,37 @@ def whole(graph: Graph, node: Node) -> Whole | None:
     return Whole(_whole_weights(weights), np.array(rows, np.float32))
 
 
+def factor_rows(factor: float, channels: int) -> Array:
+    """The rows of `rescaled` of kernels/math.wgsl for sums without a bias."""
+    return np.array([[0.0] * channels, [0.0] * channels, [factor] * channels], np.float32)
+
+
+def total(graph: Graph, node: Node, grid: Grid) -> tuple[str, tuple[float, ...]] | None:
+    """The step that adds two quantized tensors, and its numbers; None when there is none for this
+    add or sub.
+    """
+    if quantization.even(graph.tensors[node.outputs[0]]):
+        numbers = _even(graph, node, grid)
+        return None if numbers is None else ("even_sum", numbers)
+    numbers = summed(graph, node, grid)
+    return None if numbers is None else ("quantized_sum", numbers)
+
+
+def _even(graph: Graph, node: Node, grid: Grid) -> tuple[float, ...] | None:
+    """The numbers of `even_sum`, in float32 as the host works them out."""
+    tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
+    if node.op != "add" or not all(quantization.quantized(t) for t in tensors):
+        return None
+    scale, zero = (np.float32(n) for n in quantization.parameters(graph.tensors[node.outputs[0]]))
+    found: list[np.float32] = []
+    for tensor in tensors:
+        own, place = (np.float32(n) for n in quantization.parameters(tensor))
+        found += [own, place, own / scale]
+    second = found[5] * found[4]  # then a fused multiply-add
+    start = zero - np.float32(np.float64(found[2]) * found[1] + second)
+    return (*map(float, (*found, start, scale, zero)), grid.least, grid.most, 0.0)
+
+
 def summed(graph: Graph, node: Node, grid: Grid) -> tuple[float, ...] | None:
     """The numbers of `quantized_sum` for an add or sub of two quantized tensors (the second one
     negative for a sub), None when one is not quantized as a whole.
@@ -85,9 +116,11 @@ def summed(graph: Graph, node: Node, grid: Grid) -> tuple[float, ...] | None:
     return (*map(float, found), grid.least, grid.most)
 
 
-def swapped(numbers: tuple[float, ...]) -> tuple[float, ...]:
-    """The numbers of `quantized_sum` for operands in the other order."""
-    return (*numbers[4:8], *numbers[:4], *numbers[8:])
+def swapped(step: str, numbers: tuple[float, ...]) -> tuple[str, tuple[float, ...]]:
+    """The same sum of operands in the other order."""
+    if step == "even_sum":
+        return step, (*numbers[:-1], 1.0 - numbers[-1])
+    return step, (*numbers[4:8], *numbers[:4], *numbers[8:])
 
 
 def post(step: str, rows: int, scale: float, grid: Grid, channels: int) -> Post:

@@ -13,7 +13,7 @@ from math import inf, lcm, prod
 import numpy as np
 
 from tflgpu_plugin import ops, quantization
-from tflgpu_plugin.graph import Graph, Node, Post, Tensor
+from tflgpu_plugin.graph import Graph, Node, Post, Tensor, planar
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.window import Span, spans
@@ -62,11 +62,11 @@ class _Simulation:
             posts = posts[:-1] if limits else posts  # the grid's own limits become narrower
             grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, posts=posts)
-            layer = self._layer(plain, grid) if node.op in BIASED else None
-            if node.op in ("add", "sub") and not posts and not self._even(wanted[0]):
-                numbers = requantize.summed(self.graph, node, grid)
-                if numbers is not None:
-                    return [replace(plain, attributes={**node.attributes, "sum": numbers})]
+            layer = self._layer(plain, grid) if node.op in BIASED else self._mean(plain, grid)
+            if node.op in ("add", "sub") and not posts:
+                total = requantize.total(self.graph, node, grid)
+                if total is not None:
+                    return [replace(plain, attributes={**node.attributes, "sum": total})]
             return [layer or replace(plain, posts=(*posts, self._step(node, grid)))]
         read = [t for t in wanted if t in self.consumers or self._even(t)]
         raw = {t: self._add(_raw(self.tensors[t])) for t in read}
@@ -83,6 +83,22 @@ class _Simulation:
         index = max(self.tensors) + 1
         self.tensors[index] = tensor
         return index
+
+    def _mean(self, node: Node, grid: quantization.Grid) -> Node | None:
+        """A mean on an even grid: the whole sum times one factor, as hosts compute it."""
+        x = None if node.inputs[0] is None else self.tensors[node.inputs[0]]
+        if node.op != "mean" or node.posts or x is None or not self._even(node.outputs[0]):
+            return None
+        if not quantization.quantized(x):
+            return None
+        shape = self.graph.shape(node.outputs[0])
+        channels = shape[-1] if planar(shape) else prod(shape)
+        scale, _ = quantization.parameters(x)
+        count = float(prod(x.shape[axis] for axis in reduced_axes(self.graph, node)))
+        table = requantize.factor_rows(scale / (grid.scale * count), channels)
+        rows = self._add(Tensor("requantization", table.shape, "f32", table))
+        step = requantize.post("rescale", rows, scale / count, grid, channels)
+        return replace(node, posts=(step,))
 
     def _layer(self, node: Node, grid: quantization.Grid) -> Node | None:
         found = requantize.whole(self.graph, node)
