@@ -69,6 +69,23 @@ int tgi_fail(char *err, size_t err_size, const char *format, ...) __attribute__(
 void tgi_readable(WGPUStringView message, char *text, size_t size);
 void tgi_log(const char *text, size_t length);
 
+/* ---- callbacks.c: from a host's thread into Python ------------------------------------------------------------------ */
+
+/* What Python has given a door: one of its tables of callbacks. Under tgi_lock, but for what never changes. */
+typedef struct tgi_python {
+  void *functions;                 /* `size` bytes */
+  const size_t size;
+  const char *const prefix, *const remedy;         /* of the sentence when nobody is there */
+  bool set;
+  int in_flight;
+} tgi_python;
+
+/* Copy the table out and count a call as in flight until leave; false with a sentence when it is not there. */
+bool tgi_python_enter(tgi_python *door, void *functions, char *err, size_t err_size);
+void tgi_python_leave(tgi_python *door);
+/* NULL clears the table: waits for callbacks in flight, so that the interpreter may go. */
+void tgi_python_set(tgi_python *door, const void *functions);
+
 /* ---- device.c ---------------------------------------------------------------------------------------------------- */
 
 /* What wgpu's callbacks write. It is never freed: a lost-callback may come after the last release. */

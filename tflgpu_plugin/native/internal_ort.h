@@ -59,10 +59,9 @@ typedef struct tgi_compute {
 tgo_status *tgi_status(const tgo_api *api, const char *text);
 /* A status of the host as a sentence; releases it. Returns 1 when there was one. */
 int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t err_size);
-/* Python's callbacks, between enter and leave; false when they are gone. */
-bool tgi_ort_enter(tg_ort_callbacks *functions);
+/* Python's callbacks, between enter and leave; false with a sentence when they are gone. */
+bool tgi_ort_enter(tg_ort_callbacks *functions, char *err, size_t err_size);
 void tgi_ort_leave(void);
-int tgi_ort_no_python(char *err, size_t err_size);
 bool tgi_ep_is_ours(const void *ep);
 
 /* ---- ort_devices.c --------------------------------------------------------------------------------------------------- */

@@ -194,12 +194,10 @@ static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_supp
   char err[TEXT_BYTES] = "";
   tg_ort_callbacks functions;
   tgi_ep_drop_claimed(ep);
-  if (tgi_ort_enter(&functions)) {
+  if (tgi_ort_enter(&functions, err, sizeof err)) {
     int done = functions.plan(ep->number, ep, ep->factory->api, graph, support, err, sizeof err);
     tgi_ort_leave();
     if (done) return NULL;
-  } else {
-    tgi_ort_no_python(err, sizeof err);
   }
   return tgi_status(ep->factory->api, err[0] ? err : "the model could not be planned.");
 }

@@ -1,6 +1,4 @@
 /* The onnxruntime door: the library's two entry points, the factory, sessions, Python's callbacks. */
-#include <time.h>
-
 #include "internal_ort.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -25,49 +23,16 @@ int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t er
 
 /* ---- callbacks ---------------------------------------------------------------------------------------------------------- */
 
-static struct {                    /* under tgi_lock */
-  tg_ort_callbacks functions;
-  bool set;
-  int in_flight;
-} python;
+static tg_ort_callbacks table;
+static tgi_python python = {&table, sizeof table, "", "call tflgpu_plugin.register()", false, 0};
 
-bool tgi_ort_enter(tg_ort_callbacks *functions) {
-  tgi_lock();
-  bool set = python.set;
-  if (set) {
-    *functions = python.functions;
-    python.in_flight++;
-  }
-  tgi_unlock();
-  return set;
+bool tgi_ort_enter(tg_ort_callbacks *functions, char *err, size_t err_size) {
+  return tgi_python_enter(&python, functions, err, err_size);
 }
 
-void tgi_ort_leave(void) {
-  tgi_lock();
-  python.in_flight--;
-  tgi_unlock();
-}
+void tgi_ort_leave(void) { tgi_python_leave(&python); }
 
-int tgi_ort_no_python(char *err, size_t err_size) {
-  return tgi_fail(err, err_size, "its Python side is not there (call tflgpu_plugin.register(); or the process is exiting).");
-}
-
-static bool is_python_busy(void) {
-  tgi_lock();
-  bool busy = python.in_flight > 0;
-  tgi_unlock();
-  return busy;
-}
-
-void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks) {
-  const struct timespec step = {0, 1000000};
-  tgi_lock();
-  python.set = callbacks != NULL;
-  if (callbacks) python.functions = *callbacks;
-  tgi_unlock();
-  /* Once the gate is closed, or in a forked child, those in flight may never come back. */
-  while (!callbacks && is_python_busy() && tgi_is_open()) nanosleep(&step, NULL);
-}
+void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks) { tgi_python_set(&python, callbacks); }
 
 /* ---- sessions ----------------------------------------------------------------------------------------------------------- */
 
@@ -121,11 +86,9 @@ static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const ui
   }
   tg_ort_callbacks functions;
   int64_t number = 0;
-  if (tgi_ort_enter(&functions)) {
+  if (tgi_ort_enter(&functions, err, err_size)) {
     number = functions.create(ours, ours + count, used, adapters, adapter_count, err, err_size);
     tgi_ort_leave();
-  } else {
-    tgi_ort_no_python(err, err_size);
   }
   free(ours);
   return number;

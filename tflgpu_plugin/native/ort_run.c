@@ -97,7 +97,7 @@ static int read_outputs(call *c, const tgi_entry *entry, char *err, size_t err_s
 
 static int build(call *c, char *err, size_t err_size) {
   tg_ort_callbacks functions;
-  if (!tgi_ort_enter(&functions)) return tgi_ort_no_python(err, err_size);
+  if (!tgi_ort_enter(&functions, err, err_size)) return 1;
   int built = functions.build(c->island->number, c->island, c->shapes, c->shape_count, err, err_size);
   tgi_ort_leave();
   return !built;

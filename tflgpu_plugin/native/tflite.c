@@ -1,6 +1,5 @@
 /* The TFLite door: the plugin's two entry points, the delegate, Python's callbacks, preview and claim. */
 #include <dlfcn.h>
-#include <time.h>
 
 #include "internal_tflite.h"
 
@@ -9,53 +8,16 @@ enum { TEXT_BYTES = 4096 };
 
 /* ---- callbacks ---------------------------------------------------------------------------------------------------------- */
 
-static struct {                    /* under tgi_lock */
-  tg_tflite_callbacks functions;
-  bool set;
-  int in_flight;
-} python;
+static tg_tflite_callbacks table;
+static tgi_python python = {&table, sizeof table, "tflgpu: ", "import tflgpu_plugin before load_delegate(...)", false, 0};
 
-static bool enter_python(tg_tflite_callbacks *functions) {
-  tgi_lock();
-  bool set = python.set;
-  if (set) {
-    *functions = python.functions;
-    python.in_flight++;
-  }
-  tgi_unlock();
-  return set;
-}
-
-static void leave_python(void) {
-  tgi_lock();
-  python.in_flight--;
-  tgi_unlock();
-}
-
-static bool is_python_busy(void) {
-  tgi_lock();
-  bool busy = python.in_flight > 0;
-  tgi_unlock();
-  return busy;
-}
-
-void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks) {
-  const struct timespec step = {0, 1000000};
-  tgi_lock();
-  python.set = callbacks != NULL;
-  if (callbacks) python.functions = *callbacks;
-  tgi_unlock();
-  /* Once the gate is closed, or in a forked child, those in flight may never come back. */
-  while (!callbacks && is_python_busy() && tgi_is_open()) nanosleep(&step, NULL);
-}
-
-static const char no_python[] = "tflgpu: its Python side is gone (the process is exiting, or tflgpu_plugin was unloaded).";
+void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks) { tgi_python_set(&python, callbacks); }
 
 int tgi_build(tg_kernel *kernel, tgl_context *context, char *err, size_t err_size) {
   tg_tflite_callbacks functions;
-  if (!enter_python(&functions)) return tgi_fail(err, err_size, "%s", no_python);
+  if (!tgi_python_enter(&python, &functions, err, err_size)) return 1;
   int built = functions.build && functions.build(kernel->number, kernel, context, err, err_size);
-  leave_python();
+  tgi_python_leave(&python);
   return !built;
 }
 
@@ -107,10 +69,10 @@ int tgi_report(tgl_context *context, const char *text) {
 static int32_t delegate_prepare(tgl_context *context, tgl_delegate *host) {
   char err[TEXT_BYTES] = "";
   tg_tflite_callbacks functions;
-  if (!enter_python(&functions)) return tgi_report(context, no_python);
+  if (!tgi_python_enter(&python, &functions, err, sizeof err)) return tgi_report(context, err);
   int done = functions.prepare &&
              functions.prepare(((tgi_delegate *)host)->number, host, context, err, sizeof err);
-  leave_python();
+  tgi_python_leave(&python);
   return done ? TGL_OK : tgi_report(context, err[0] ? err : "tflgpu: preparing the graph failed.");
 }
 
@@ -147,15 +109,13 @@ static void import_package(void) {
 
 static int64_t create_number(const char *const *keys, const char *const *values, size_t count, char *err, size_t err_size) {
   tg_tflite_callbacks functions;
-  if (!enter_python(&functions)) {
+  if (!tgi_python_enter(&python, &functions, err, err_size)) {
     import_package();
-    if (!enter_python(&functions)) {
-      tgi_fail(err, err_size, "tflgpu: import tflgpu_plugin before load_delegate(...)");
-      return 0;
-    }
+    if (!tgi_python_enter(&python, &functions, err, err_size)) return 0;
+    err[0] = 0;
   }
   int64_t number = functions.create(keys, values, count, err, err_size);
-  leave_python();
+  tgi_python_leave(&python);
   if (number <= 0 && !err[0]) tgi_fail(err, err_size, "tflgpu: the delegate could not be made.");
   return number;
 }

@@ -1,0 +1,40 @@
+/* The way from a host's thread into Python: open while the interpreter lives. */
+#include <time.h>
+
+#include "internal.h"
+
+bool tgi_python_enter(tgi_python *door, void *functions, char *err, size_t err_size) {
+  tgi_lock();
+  bool set = door->set;
+  if (set) {
+    memcpy(functions, door->functions, door->size);
+    door->in_flight++;
+  }
+  tgi_unlock();
+  if (!set)
+    tgi_fail(err, err_size, "%sits Python side is not there (%s; or the process is exiting).", door->prefix, door->remedy);
+  return set;
+}
+
+void tgi_python_leave(tgi_python *door) {
+  tgi_lock();
+  door->in_flight--;
+  tgi_unlock();
+}
+
+static bool is_busy(const tgi_python *door) {
+  tgi_lock();
+  bool busy = door->in_flight > 0;
+  tgi_unlock();
+  return busy;
+}
+
+void tgi_python_set(tgi_python *door, const void *functions) {
+  const struct timespec step = {0, 1000000};
+  tgi_lock();
+  door->set = functions != NULL;
+  if (functions) memcpy(door->functions, functions, door->size);
+  tgi_unlock();
+  /* Once the gate is closed, or in a forked child, those in flight may never come back. */
+  while (!functions && is_busy(door) && tgi_is_open()) nanosleep(&step, NULL);
+}
