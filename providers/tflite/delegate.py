@@ -138,7 +138,7 @@ def prepare(delegate: records.Delegate, pointer: Any, context: Any) -> None:
         prepared.placed, prepared.nodes = [], _refused(prepared.nodes, _sentence(error))
         messages.line(f"WARNING: nothing of this model runs on the GPU. {_sentence(error)}")
     if prepared.placed:
-        kernels = native.ffi.new("tg_kernel *[]", [one.kernel for one in prepared.placed])
+        kernels = native.ffi.new("tg_kernel *[]", [one.handle for one in prepared.placed])
         native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(prepared.placed))
     delegate.replace(prepared)
     records.sweep()

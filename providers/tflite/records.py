@@ -1,8 +1,5 @@
 """What this door remembers: delegates, what was claimed in each host graph, and kernels that are
 in use.
-
-The host frees kernels without telling Python; native code counts that. `sweep` then lets go of an
-island's device memory and keeps the plain numbers for the report.
 """
 
 from __future__ import annotations
@@ -11,55 +8,37 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tflgpu_plugin import native
-from tflgpu_plugin.engine import BuildError, Instance, Island
+from tflgpu_plugin.engine import BuildError, Instance
 from tflgpu_plugin.graph import Graph, Shape
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.reports import (
-    GPU,
-    REVERTED,
-    AdapterReport,
-    IslandReport,
-    NodeReport,
-    Report,
-    remember,
-)
+from tflgpu_plugin.reports import NodeReport, Report, remember
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
+from ..records import PlacedIsland, release_freed, summary
+
+GONE = "The host has taken this node out of the delegate again, or has been closed."
 RECENT = 8  # plans that native code keeps for a kernel
 GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 
 @dataclass(repr=False)
-class Placed:
-    """An island and the native kernel that runs it. `island` and `recent` (instances by input
-    shapes) hold device memory; they go when the host has freed the kernel, `graph` stays.
+class Placed(PlacedIsland):
+    """With the native kernel as handle. `island` and `recent` (instances by input shapes) hold
+    device memory; they go when the host has freed the kernel, `graph` stays.
     """
 
-    island: Island | None
-    kernel: Any
     stays: AbstractSet[int]
     graph: Graph = field(init=False)
-    number: int = field(init=False)
-    nodes: tuple[int, ...] = field(init=False)
-    weight_bytes: int = field(init=False)
-    pool_bytes: int = field(init=False)
-    dispatches: int = field(init=False)
-    kernels: tuple[str, ...] = field(init=False)
     recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
-    final: Any = None  # the state when the kernel was let go
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         assert self.island is not None
-        plan = self.island.instance.plan
-        self.graph = self.island.graph
-        self.number, self.nodes = self.island.number, self.island.nodes
-        self.weight_bytes, self.pool_bytes = plan.bytes_of("weights"), plan.bytes_of("pool")
-        self.dispatches = len(plan.dispatches)
-        self.kernels = tuple(pipeline.name for pipeline in plan.pipelines)
+        self.graph, self.nodes = self.island.graph, self.island.nodes
 
     def instance(self, shapes: tuple[Shape, ...]) -> Instance:
         """What runs the island for these input shapes. Raises BuildError with a sentence."""
@@ -74,44 +53,15 @@ class Placed:
         return found
 
     def let_go(self) -> None:
-        """Free the device memory that Python holds, and the kernel, which holds the delegate."""
-        self.final = self.state()
-        self.island, self.kernel = None, None
+        """Also the kernel's hold on the delegate."""
+        super().let_go()
         self.recent = OrderedDict()
 
-    def state(self) -> Any:
-        """tg_kernel_state, counted in native code."""
-        kernel = self.kernel  # another thread may let go of it now
-        if self.final is not None:
-            return self.final
+    def counted(self, handle: Any) -> Any:
+        """tg_kernel_state."""
         out = native.ffi.new("tg_kernel_state *")
-        native.lib.tg_kernel_get_state(kernel, out)
+        native.lib.tg_kernel_get_state(handle, out)
         return out
-
-    @property
-    def dead(self) -> bool:
-        """The host had it and has freed it."""
-        state = self.state()
-        return bool(state.times_freed) and not state.live
-
-    def report(self, graph: int) -> IslandReport:
-        state = self.state()
-        return IslandReport(
-            number=self.number,
-            nodes=self.nodes,
-            live=bool(state.live),
-            runs=int(state.runs),
-            failures=int(state.failures),
-            uploaded_bytes=int(state.uploaded_bytes),
-            downloaded_bytes=int(state.downloaded_bytes),
-            device_inputs=int(state.device_inputs),
-            milliseconds=state.last_nanoseconds / 1e6,
-            weight_bytes=self.weight_bytes,
-            pool_bytes=self.pool_bytes,
-            graph=graph,
-            kernels=self.kernels,
-            dispatches=self.dispatches,
-        )
 
 
 @dataclass
@@ -166,23 +116,7 @@ class Delegate:
 
     def report(self) -> Report:
         """As of now."""
-        info = self.adapter
-        nodes, islands = [], []
-        for graph, prepared in enumerate(self.prepared):
-            gone = {n for placed in prepared.placed if placed.dead for n in placed.nodes}
-            nodes += [_with_state(node, graph, gone) for node in prepared.nodes]
-            islands += [placed.report(graph) for placed in prepared.placed]
-        adapter = AdapterReport(
-            info.name, info.vendor, info.driver, info.backend, info.kind, info.software
-        )
-        return Report(adapter, tuple(nodes), tuple(islands))
-
-
-def _with_state(node: NodeReport, graph: int, gone: set[int]) -> NodeReport:
-    if node.where == GPU and node.id in gone:
-        reason = "The host has taken this node out of the delegate again, or has been closed."
-        return replace(node, graph=graph, where=REVERTED, reason=reason)
-    return replace(node, graph=graph)
+        return summary(self.adapter, self.prepared, GONE)
 
 
 _delegates: dict[int, Delegate] = {}
@@ -216,10 +150,7 @@ def sweep() -> None:
     """Let go of the islands whose kernels the host has freed, and of delegates that the host has
     destroyed.
     """
-    for number, one in list(_kernels.items()):
-        if one.dead:
-            one.let_go()
-            _kernels.pop(number, None)
+    release_freed(_kernels)
     newest = set(_made.values())
     for number in list(_delegates):
         if number not in newest and not native.lib.tg_tflite_delegate_is_live(number):
