@@ -34,20 +34,36 @@ def _whole(results: dict[int, Array], time_axis: int) -> Array:
     return np.moveaxis(np.stack([results[t] for t in sorted(results)]), 0, time_axis)
 
 
+def _on(v: Array, grid: tuple[float, float, float]) -> Array:
+    """The nearest point of a grid (scale, least, most), halves away from zero."""
+    steps = np.copysign(np.floor(np.abs(v / grid[0]) + 0.5), v)
+    return np.clip(steps, *grid[1:]) * grid[0]
+
+
 def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
          projection: Array | None = None, bias: Array | None = None, gates: str = "ifco",
          time_axis: int = 0, reverse: bool = False, cell_clip: float = 0.0,
-         projection_clip: float = 0.0, gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+         projection_clip: float = 0.0, gate_clip: float = 0.0,
+         grids: tuple[tuple[float, float, float], ...] = ()) -> tuple[Array, ...]:  # fmt: skip
+    def fixed(v: Array, scale: float) -> Array:
+        return _on(v, (scale, -32768, 32767)) if grids else v
+
+    def function(which: Any, v: Array) -> Array:
+        return fixed(which(fixed(v, 2**-12)), 2**-15)
+
+    step = grids[1][0] if grids else 0.0
     moved, order = _steps(z, time_axis, reverse)
     holes = np.zeros((3, c.shape[1])) if peephole is None else peephole
     results: dict[int, Array] = {}
     for t in order:
         parts = np.split(_cut(moved[t] + h @ r.T, gate_clip), len(gates), axis=1)
         part = dict(zip(gates, parts, strict=True))
-        forget = _logistic(part["f"] + holes[1] * c)
-        enter = _logistic(part["i"] + holes[0] * c) if "i" in part else 1 - forget
-        c = _cut(forget * c + enter * np.tanh(part["c"]), cell_clip)
-        h = _logistic(part["o"] + holes[2] * c) * np.tanh(c)
+        forget = function(_logistic, part["f"] + holes[1] * c)
+        enter = function(_logistic, part["i"] + holes[0] * c) if "i" in part else 1 - forget
+        new = fixed(enter * function(np.tanh, part["c"]), step)
+        c = _cut(fixed(fixed(forget * c, step) + new, step), cell_clip)
+        h = function(_logistic, part["o"] + holes[2] * c) * fixed(np.tanh(c), 2**-15)
+        h = _on(h, grids[0]) if grids else h
         if projection is not None:
             h = _cut(h @ projection.T + (0 if bias is None else bias), projection_clip)
         results[t] = h

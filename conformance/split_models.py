@@ -27,7 +27,7 @@ class Part:
 
 def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]:
     """The nodes of a model in order, but those without computed inputs; values are those of the
-    reference kernels."""
+    reference kernels, and state begins at zero."""
     schema = models.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
@@ -40,8 +40,8 @@ def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]
         code = model.operatorCodes[operator.opcodeIndex]
         op = names[max(code.builtinCode, code.deprecatedBuiltinCode)]
         fed = [int(t) for t in operator.inputs if t >= 0 and t in values]
-        fed = list(dict.fromkeys(fed))
-        if fed and op != "CUSTOM" and not any(graph.tensors[t].isVariable for t in fed):
+        fed = [t for t in dict.fromkeys(fed) if not graph.tensors[t].isVariable]
+        if fed and op != "CUSTOM":
             shapes = {
                 t: values[t].shape for t in (*fed, *map(int, operator.outputs)) if t in values
             }
@@ -73,7 +73,8 @@ def alone(
 ) -> bytes:
     """A model of one operator whose inputs are the tensors `fed`, of these shapes."""
     graph = model.subgraphs[0]
-    used = list(dict.fromkeys([*map(int, operator.inputs), *map(int, operator.outputs)]))
+    inner = [] if operator.intermediates is None else list(map(int, operator.intermediates))
+    used = list(dict.fromkeys([*map(int, operator.inputs), *map(int, operator.outputs), *inner]))
     used = [t for t in used if t >= 0]
     place = {t: k for k, t in enumerate(used)} | {-1: -1}
     single, only = schema.ModelT(), schema.SubGraphT()
@@ -95,7 +96,7 @@ def alone(
     own.opcodeIndex = 0
     own.inputs = [place[int(t)] for t in operator.inputs]
     own.outputs = [place[int(t)] for t in operator.outputs]
-    own.intermediates = None
+    own.intermediates = [place[t] for t in inner] or None
     only.operators, only.name = [own], b"main"
     only.inputs = [place[t] for t in fed]
     only.outputs = list(own.outputs)

@@ -132,6 +132,7 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
 
 
 def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: bool) -> str | None:
+    states = _states(graph, node)
     for tensor in _values(graph, node):
         held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
         if tensor.dtype in STORED and "f32" in types and not folded(graph, node):
@@ -140,11 +141,23 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
             continue
         if tensor.dtype in types or (real(tensor) and "f32" in types):
             continue
+        if tensor.dtype == "i16" and any(tensor is state for state in states):
+            if reason := _refuse_quantized(tensor, quantized):
+                return f"{held}{reason}"
+            continue
         if tensor.dtype in QUANTIZED and "f32" in types:
             return f"{held}; quantized tensors must be int8 or uint8."
         wanted = " or ".join(TYPE_NAMES.get(name, name) for name in types)
         return f"{held}; {_name(node)} is supported for {wanted}."
     return None
+
+
+def _states(graph: Graph, node: Node) -> list[Tensor]:
+    """What the node keeps between runs, before and after one."""
+    pairs = ops.table()[node.op].states
+    found = [node.inputs[k] for k, _ in pairs if k < len(node.inputs)]
+    found += [node.outputs[k] for _, k in pairs if k < len(node.outputs)]
+    return [graph.tensors[t] for t in found if t is not None]
 
 
 def _refuse_quantized(tensor: Tensor, wanted: bool) -> str | None:

@@ -69,6 +69,8 @@ NODES = [
     layer("cell_clip", "lstm", 4, 2, 6, cell_clip=0.25),
     layer("gate_clip", "lstm", 4, 2, 6, gate_clip=0.5),
     layer("saturated", "lstm", 4, 2, 6, scale=30.0),
+    *(layer(f"on_grids_{n}", "lstm", 2, 2, n, grids=((2**-7, -128, 127), (2**-12, -32768, 32767)))
+      for n in (4, 7)),
     layer("too_wide", "lstm", 1, 1, 516, refused=True),
     *(layer(f"units_{n}", "gru", 3, 2, n) for n in (1, 3, 4, 5, 17)),
     *(layer(f"linear_units_{n}", "gru", 3, 2, n, (constant(seeded(n)),), linear=True)

@@ -19,6 +19,21 @@ fn gate(number: u32, q: u32) -> vec4f {
   let at = number * p.units + 4u * q;
   return cut(vec4f(gates[at], gates[at + 1u], gates[at + 2u], gates[at + 3u]), -p.gate_clip, p.gate_clip);
 }
+{% if rounded %}
+// The hosts' 16-bit fixed point, which saturates.
+fn fixed(v: vec4f, scale: f32) -> vec4f { return cut(nearest_away(v / scale), -32768.0, 32767.0) * scale; }
+fn entering(v: vec4f) -> vec4f { return fixed(v, 0x1p-12f); }
+fn part(v: vec4f) -> vec4f { return fixed(v, 0x1p-15f); }
+fn in_state(v: vec4f) -> vec4f { return fixed(v, p.state_scale); }
+fn in_hidden(v: vec4f) -> vec4f {
+  return cut(nearest_away(v / p.hidden_scale), p.hidden_least, p.hidden_most) * p.hidden_scale;
+}
+{% else %}
+fn entering(v: vec4f) -> vec4f { return v; }
+fn part(v: vec4f) -> vec4f { return v; }
+fn in_state(v: vec4f) -> vec4f { return v; }
+fn in_hidden(v: vec4f) -> vec4f { return v; }
+{% endif %}
 fn kept_lanes(q: u32, v: vec4f) -> vec4f { return select(vec4f(0.0), v, lanes_below(q, p.units)); }
 
 @compute @workgroup_size(128)
@@ -68,7 +83,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if peephole %}
       to_forget += load_extra(p.unit_quads + q) * before;
 {% endif %}
-      let kept = logistic(to_forget);
+      let kept = part(logistic(entering(to_forget)));
 {% if coupled %}
       let taken = vec4f(1.0) - kept;
 {% else %}
@@ -76,14 +91,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if peephole %}
       to_enter += load_extra(q) * before;
 {% endif %}
-      let taken = logistic(to_enter);
+      let taken = part(logistic(entering(to_enter)));
 {% endif %}
-      let state = cut(kept * before + taken * tanh_exact(gate(p.cell, q)), -p.cell_clip, p.cell_clip);
+      let content = part(tanh_exact(entering(gate(p.cell, q))));
+      let state = cut(in_state(in_state(kept * before) + in_state(taken * content)), -p.cell_clip, p.cell_clip);
 {% if peephole %}
       to_leave += load_extra(2u * p.unit_quads + q) * state;
 {% endif %}
       between[q] = kept_lanes(q, state);
-      let result = logistic(to_leave) * tanh_exact(state);
+      let result = in_hidden(part(logistic(entering(to_leave))) * part(tanh_exact(state)));
 {% elif cell == "gru" %}
       let update = logistic(gate(0u, q));
       let result = (vec4f(1.0) - update) * tanh_exact(gate(2u, q)) + update * hidden[q];

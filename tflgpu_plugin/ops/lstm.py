@@ -16,10 +16,12 @@ so may peepholes, projection and its bias. As tensorflow/lite/kernels/lstm_eval.
 
 from __future__ import annotations
 
-from math import prod
+from math import floor, prod
+from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin import quantization
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
@@ -166,7 +168,24 @@ def refuse_full(graph: Graph, node: Node, target: Target) -> str | None:
         return "An LSTM needs the weights and the bias of its input gate together."
     if present[PEEPHOLE + 1] != present[PEEPHOLE + 2]:
         return "An LSTM needs the peepholes of all its gates together."
-    return _refuse_extents(graph, node)
+    return _refuse_quantized(graph, node) or _refuse_extents(graph, node)
+
+
+def _refuse_quantized(graph: Graph, node: Node) -> str | None:
+    """In 8 bits: the plain layer, output and state quantized as hosts do it."""
+    x, output, state = (graph.tensors[node.inputs[k] or 0] for k in (0, OUTPUT, STATE))
+    if not quantization.quantized(x):
+        mixed = any(t.dtype != "f32" for t in (output, state))
+        return "An LSTM over float32 values needs a state of float32 values." if mixed else None
+    if any(node.inputs[k] is not None for k in (*range(PEEPHOLE, BIAS), PROJECTION)):
+        return "Peepholes and projections of an LSTM in 8 bits are not supported."
+    if node.inputs[INPUT] is None:
+        return "Coupled gates of an LSTM in 8 bits are not supported."
+    if not quantization.quantized(output) or state.dtype != "i16":
+        return "An LSTM in 8 bits needs an output state of 8 bits and a cell state of 16."
+    if not quantization.alike(output, graph.tensors[node.outputs[0]]):
+        return "An LSTM in 8 bits needs one quantization of its output and its output state."
+    return None
 
 
 def _refuse_extents(graph: Graph, node: Node) -> str | None:
@@ -209,10 +228,14 @@ def expand_full(steps: Steps, node: Node) -> bool:
     z = steps.add("fully_connected", sequence, weights, bias, keep_num_dims=True, activation="none")
     inputs = (z, recurrent, node.inputs[OUTPUT], node.inputs[STATE], _peepholes(steps, node),
               projection, node.inputs[PROJECTION_BIAS])  # fmt: skip
-    attributes = {
+    grids, cell_clip = _grids(steps, node), float(node.attributes.get("cell_clip", 0.0))
+    if grids:  # hosts clip the stored number
+        cell_clip = floor(cell_clip / grids[1].scale) * grids[1].scale
+    attributes: dict[str, Any] = {
+        "grids": grids,
         "gates": order,
         "time_axis": 0 if flat else node.attributes.get("time_axis", 0),
-        "cell_clip": node.attributes.get("cell_clip", 0.0),
+        "cell_clip": cell_clip,
         "projection_clip": node.attributes.get("proj_clip", 0.0),
     }
     if flat:
@@ -228,9 +251,19 @@ def _present(order: str) -> range:
 
 
 def _gate(steps: Steps, node: Node, position: int) -> Array:
-    value = steps.data(node.inputs[position])
-    assert value is not None
-    return value
+    tensor = steps.editor.tensors[node.inputs[position] or 0]
+    assert tensor.data is not None
+    if tensor.dtype == "i32" and tensor.quantization is not None:  # biases of quantized layers
+        return quantization.dequantize(tensor.data, tensor.quantization)
+    return tensor.data
+
+
+def _grids(steps: Steps, node: Node) -> tuple[quantization.Grid, ...]:
+    """Those of output and state, when the model holds them in 8 and 16 bits."""
+    held = [steps.editor.tensors[node.inputs[k] or 0] for k in (OUTPUT, STATE)]
+    if any(tensor.quantization is None for tensor in held):
+        return ()
+    return tuple(quantization.grid(tensor) for tensor in held)
 
 
 def _peepholes(steps: Steps, node: Node) -> int | None:

@@ -9,6 +9,8 @@ bias[P]|None)` -> y (z's shape with P channels), the last hidden [B, P] and cell
 "fco": the input gate is 1 - forget gate). P = D without a projection. Peepholes are those of the
 input, forget and output gate. c = f * c + i * tanh(cell), h = o * tanh(c); `cell_clip`,
 `projection_clip` limit c and the projected h, `gate_clip` what enters the gates (0: no limit).
+`grids`, two of (scale, least, most), put h and c of every step on these grids, and what is in
+between on those of the hosts' 16-bit fixed point: gates in steps of 2^-12, sigmoid and tanh 2^-15.
 
 `gru(z, r[3*D, D], h0[B, D], bias[D]|None)` -> y, last h. Blocks update, reset, new content;
 h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r (reset * h).
@@ -126,6 +128,7 @@ def lower(low: Lowering, node: Node) -> None:
         "peephole": False,
         "projection": False,
         "coupled": False,
+        "rounded": False,
     }
     r = low.constant(
         _tensor(node, R), "recurrent", vectors=rows * depth, pack=lambda data: pack_rows(data)
@@ -168,9 +171,13 @@ def _lstm(
     peephole, projection, bias = (low.graph.constant(tensor) for tensor in names)
     variant |= {
         "coupled": "i" not in order,
+        "rounded": bool(node.attributes.get("grids")),
         "peephole": peephole is not None,
         "projection": projection is not None,
     }
+    for name, grid in zip(("hidden", "state"), node.attributes.get("grids") or (), strict=False):
+        keys = (f"{name}_scale", f"{name}_least", f"{name}_most")
+        parameters |= dict(zip(keys, map(float, grid), strict=True))
     if projection is not None:
         parameters |= {
             "projection_at": 3 * quads,
