@@ -110,7 +110,7 @@ class Header:
 
 
 # Those that plans depend on, of the several dozen that an adapter lists.
-FEATURES = ("subgroup", "subgroup-barrier", "shader-f16", "timestamp-query", "pipeline-cache")
+FEATURES = ("subgroup", "subgroup-barrier", "shader-f16", "timestamp-query")
 LIMITS = {
     "max-storage-buffers-per-shader-stage": "storage buffers",
     "max-storage-buffer-binding-size": "binding bytes",

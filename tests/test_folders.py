@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tflgpu_plugin import folders, kernels
+from tflgpu_plugin import folders
+from tflgpu_plugin.kernels import templates
 
 
 def test_a_folder_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -44,6 +45,6 @@ def test_templates_render_when_their_folder_has_gone(
 ) -> None:
     monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    environment = kernels.environment.__wrapped__()
+    environment = templates.environment.__wrapped__()
     (tmp_path / "tflgpu-plugin" / "templates").rmdir()
     assert environment.get_template("common.wgsl").render()

@@ -4,14 +4,12 @@ statuses as exceptions.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import tflgpu_plugin.native
+from tflgpu_plugin import native
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array
 
 TENSOR = 1
@@ -29,22 +27,12 @@ class HostError(RuntimeError):
     """onnxruntime answered with an error; the text is its own."""
 
 
-@functools.cache
-def interface() -> Any:
-    """A cffi parser that knows abi_ort.h."""
-    from cffi import FFI
-
-    parser: Any = FFI()
-    parser.cdef(Path(tflgpu_plugin.native.__file__).with_name("abi_ort.h").read_text())
-    return parser
-
-
 class Host:
     """The table of one onnxruntime. Handles are cffi pointers that live as long as the callback
     that got them."""
 
     def __init__(self, address: int) -> None:
-        self.ffi = interface()
+        self.ffi = native.interface("_declarations_ort")
         self.api = self.ffi.cast("const tgo_api *", address)
 
     def cast(self, kind: str, address: int) -> Any:

@@ -25,16 +25,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from typing import Any
 
-import jinja2
 import numpy as np
-from jinja2.bccache import Bucket
-
-from tflgpu_plugin import folders
 
 UNIFORM_BYTES = 256
 
@@ -159,37 +154,6 @@ class FusedPost:
     fields: tuple[str, ...] = ()
 
 
-@cache
-def environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("tflgpu_plugin", "kernels"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        bytecode_cache=_compiled_templates(),
-    )
-
-
-class _CompiledTemplates(jinja2.FileSystemBytecodeCache):
-    """A disk that is full or was taken away costs time, not the kernels."""
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        with suppress(OSError):
-            super().load_bytecode(bucket)
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        with suppress(OSError):
-            super().dump_bytecode(bucket)
-
-
-def _compiled_templates() -> jinja2.BytecodeCache | None:
-    """Templates compiled by an earlier process: they are half of the time to plan a network."""
-    folder = folders.cache("templates")
-    written_by = f"jinja{version('jinja2')}"  # another compiler's code must not be loaded
-    return _CompiledTemplates(str(folder), f"%s-{written_by}.cache") if folder else None
-
-
 Parameters = Mapping[str, int | float | np.int32]
 
 
@@ -234,9 +198,16 @@ def _frozen(value: object) -> object:
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
+def _template(name: str) -> Any:
+    """The Jinja2 template of a kernel file; a start whose plans are kept needs no Jinja2."""
+    from tflgpu_plugin.kernels import templates
+
+    return templates.environment().get_template(name)
+
+
 @cache
 def _body(kernel: str, variant: tuple[tuple[str, object], ...]) -> str:
-    return environment().get_template(f"{kernel}.wgsl").render(**dict(variant))
+    return str(_template(f"{kernel}.wgsl").render(**dict(variant)))
 
 
 def expression(step: str, fields: Sequence[str] = ()) -> str:
@@ -252,7 +223,7 @@ def pairwise(step: str) -> bool:
 @cache
 def _library() -> dict[str, str]:
     """The functions of math.wgsl by name, each with the comment in front of it."""
-    text = environment().get_template("math.wgsl").render()
+    text = _template("math.wgsl").render()
     starts = [(found.start(), found[1]) for found in _FUNCTION.finditer(text)]
     ends = [start for start, _ in starts[1:]] + [len(text)]
     whole = zip(starts, ends, strict=True)

@@ -1,22 +1,28 @@
 """The shared library: finding it, loading it, and calling it through cffi.
 
 Nothing is loaded until `load()` (or `ffi`, `lib`) is asked for. The declarations are the very
-header files that C includes.
+header files that C includes, parsed when the library is built (declare.py).
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 import importlib.metadata
+import importlib.util
+import os
+import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 _FILE = "libtflgpu.so"
-_HEADERS = ("tflgpu.h", "abi_tflite.h")
 _ERROR_BYTES = 2048
+_START, _END = {"win32": ("", ".dll"), "darwin": ("lib", ".dylib")}.get(
+    sys.platform, ("lib", ".so")
+)
+_WGPU = tuple(f"{_START}wgpu_native{build}{_END}" for build in ("-release", ""))
 
 
 class NativeError(RuntimeError):
@@ -40,41 +46,33 @@ def library_path() -> Path:
 
 
 def declarations() -> Any:
-    """A cffi parser that knows both headers, without the library."""
-    return _once("declarations", _parse)
+    """The cffi interface of tflgpu.h and abi_tflite.h, without the library."""
+    return interface("_declarations")
+
+
+def interface(module: str) -> Any:
+    """The cffi interface that the build has made of some headers: `_declarations`, or
+    `_declarations_ort` for abi_ort.h. Raises NativeError.
+    """
+    try:
+        return importlib.import_module(f"{__name__}.{module}").ffi
+    except ModuleNotFoundError as error:
+        raise NativeError(f"{error.name} is not installed. Reinstall tflgpu-plugin.") from error
 
 
 def load() -> Any:
     """The library, loaded once for the life of the process."""
-    return _once("library", _open)
-
-
-_made: dict[str, Any] = {}
-_lock = threading.RLock()
-
-
-def _once(name: str, make: Callable[[], Any]) -> Any:
-    """Two threads must not parse the headers both: types of one parser are foreign to the other."""
-    if name not in _made:
+    if not _loaded:
         with _lock:
-            if name not in _made:
-                _made[name] = make()
-    return _made[name]
+            if not _loaded:
+                library: Any = declarations().dlopen(str(library_path()))
+                atexit.register(library.tg_close)
+                _loaded.append(library)
+    return _loaded[0]
 
 
-def _parse() -> Any:
-    from cffi import FFI
-
-    parser: Any = FFI()
-    for name in _HEADERS:
-        parser.cdef(Path(__file__).with_name(name).read_text())
-    return parser
-
-
-def _open() -> Any:
-    library: Any = declarations().dlopen(str(library_path()))
-    atexit.register(library.tg_close)
-    return library
+_loaded: list[Any] = []
+_lock = threading.Lock()
 
 
 def __getattr__(name: str) -> Any:
@@ -107,10 +105,24 @@ def _is_failure(function: Any, result: int) -> bool:
 
 
 def open_wgpu() -> None:
-    """Load wgpu's native library and bind ours to it."""
-    from wgpu.backends.wgpu_native import lib_path
+    """Load wgpu's native library and bind ours to it. The wgpu package is not imported: that takes
+    as long as all else at a start. Raises NativeError.
+    """
+    call(load().tg_bind_wgpu, str(_wgpu_path()).encode())
 
-    call(load().tg_bind_wgpu, str(lib_path).encode())
+
+def _wgpu_path() -> Path:
+    """The library inside the installed wgpu package, or the one that its variable names."""
+    if named := os.environ.get("WGPU_LIB_PATH", "").strip():
+        return Path(named)
+    found = importlib.util.find_spec("wgpu")
+    if found is None or not found.origin:
+        raise NativeError("The wgpu package is not installed. Install it with `pip install wgpu`.")
+    folder = Path(found.origin).parent / "resources"
+    for name in _WGPU:
+        if (folder / name).is_file():
+            return folder / name
+    raise NativeError(f"{folder} has no {_WGPU[0]}. Install wgpu again: `pip install wgpu`.")
 
 
 def take_log() -> str:

@@ -89,6 +89,7 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
     return NULL;
   }
   if (tgi_enter(err, err_size)) return NULL;
+  tgi_take_over_log();
   tg_device *device = calloc(1, sizeof *device);
   if (device && (device->fate = fate_create()))
     request_device(device, adapter, features, feature_count, err, err_size);

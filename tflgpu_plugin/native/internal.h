@@ -23,7 +23,8 @@
 /* Every function of wgpu that is called. Those that panic in this wgpu-native (SetLabel, WaitAny, GetMapState, ...)
  * must not be listed. */
 #define TGI_WGPU_FUNCTIONS(F)                                                                                          \
-  F(AdapterGetLimits) F(AdapterRequestDevice) F(BindGroupLayoutRelease) F(BindGroupRelease)                            \
+  F(AdapterGetInfo) F(AdapterGetLimits) F(AdapterHasFeature) F(AdapterInfoFreeMembers) F(AdapterRelease)               \
+  F(AdapterRequestDevice) F(BindGroupLayoutRelease) F(BindGroupRelease) F(CreateInstance) F(InstanceEnumerateAdapters) \
   F(BufferGetConstMappedRange) F(BufferMapAsync) F(BufferRelease) F(BufferUnmap) F(CommandBufferRelease)               \
   F(CommandEncoderBeginComputePass) F(CommandEncoderClearBuffer) F(CommandEncoderCopyBufferToBuffer)                   \
   F(CommandEncoderFinish) F(CommandEncoderRelease) F(CommandEncoderResolveQuerySet)                                    \
@@ -68,6 +69,8 @@ int tgi_fail(char *err, size_t err_size, const char *format, ...) __attribute__(
 /* wgpu's message without its scaffolding ("Validation Error", "Caused by:"), on one line. */
 void tgi_readable(WGPUStringView message, char *text, size_t size);
 void tgi_log(const char *text, size_t length);
+/* wgpu logs to us: said again with each device, since a wgpu-py that is imported later makes it call Python. */
+void tgi_take_over_log(void);
 
 /* ---- callbacks.c: from a host's thread into Python ------------------------------------------------------------------ */
 

@@ -84,6 +84,8 @@ static void on_log(WGPULogLevel level, WGPUStringView message, void *unused) {
   tgi_log(message.data, message.length == WGPU_STRLEN ? strlen(message.data) : message.length);
 }
 
+void tgi_take_over_log(void) { W(SetLogCallback)(on_log, NULL); }
+
 size_t tg_take_log(char *text, size_t size) {
   tgi_lock();
   size_t count = ring.used < size ? ring.used : size;
@@ -208,12 +210,12 @@ int tg_bind_wgpu(const char *path, char *err, size_t err_size) {
   pthread_mutex_lock(&lock);
   if (!bound) {
     tgi_wgpu_table table;
-    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-    if (!library) status = tgi_fail(err, err_size, "%s is not loaded; import wgpu.backends.wgpu_native first.", path);
+    void *library = dlopen(path, RTLD_NOW);
+    if (!library) status = tgi_fail(err, err_size, "%s cannot be loaded: %s", path, dlerror());
     else status = resolve(library, path, &table, err, err_size);
     if (!status) {
       tgi_wgpu = table;
-      W(SetLogCallback)(on_log, NULL);
+      tgi_take_over_log();
       bound = true;
     }
   }

@@ -13,8 +13,8 @@ typedef struct tg_kernel tg_kernel;
 
 uint32_t tg_abi_version(void);                       /* of this header: 1 */
 
-/* Resolve the wgpu functions from the libwgpu_native that wgpu-py has loaded already (path of the same file), and
- * replace its log callback by a native ring buffer. Idempotent. */
+/* Load the libwgpu_native of the wgpu package (path of its file), resolve its functions, and have it log into a native
+ * ring buffer. Idempotent. */
 int tg_bind_wgpu(const char *path, char *err, size_t err_size);
 
 /* Move the newest log lines of wgpu into text; returns the number of bytes. */
@@ -24,6 +24,24 @@ size_t tg_take_log(char *text, size_t size);
  * only the calling thread may use the GPU; other threads that come back from a run or start one stay inside for good,
  * because returning to a host that is being taken down aborts the process. */
 void tg_close(void);
+
+/* ---- adapters.c --------------------------------------------------------------------------------------------- */
+
+/* Numbers are WebGPU's (backend: WGPUBackendType, kind: WGPUAdapterType, limits in its units); features holds those of
+ * tg_feature that the adapter has, as numbers. The handle lives as long as the process. */
+typedef struct tg_adapter {
+  void *handle;
+  char name[256], driver[256];
+  uint32_t backend, kind, vendor_id, device_id;
+  uint32_t features[16], feature_count;
+  uint64_t max_storage_buffers, max_binding_bytes, max_buffer_bytes, max_groups, max_invocations;
+} tg_adapter;
+
+/* The adapters of Vulkan, Metal and D3D12, OpenGL never being looked for; at most capacity, count is written. They are
+ * looked up anew each time, and what is returned is kept for good, so ask once. */
+int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, char *err, size_t err_size);
+/* The name and number of a feature that devices may ask for, by position; NULL past the last. */
+const char *tg_feature(size_t position, uint32_t *number);
 
 /* ---- device.c ----------------------------------------------------------------------------------------------- */
 

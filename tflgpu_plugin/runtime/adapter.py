@@ -4,6 +4,7 @@ next plan).
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -14,8 +15,8 @@ from weakref import WeakValueDictionary
 from tflgpu_plugin import native
 from tflgpu_plugin.target import Target
 
-BACKENDS = ("Vulkan", "Metal", "D3D12")
-KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "software"}
+BACKENDS = {4: "D3D12", 5: "Metal", 6: "Vulkan"}  # WGPUBackendType
+KINDS = {1: "discrete", 2: "integrated", 3: "software"}  # WGPUAdapterType
 PREFERENCE = ("discrete", "integrated", "other", "software")
 VENDORS = {
     0x10DE: "nvidia",
@@ -26,15 +27,14 @@ VENDORS = {
     0x5143: "qualcomm",
 }
 
-# Features a device asks for when the adapter has them; all are optional.
-FEATURES = {
-    "subgroup": "WGPUNativeFeature_Subgroup",
-    "subgroup-barrier": "WGPUNativeFeature_SubgroupBarrier",
-    "timestamp-query": "WGPUFeatureName_TimestampQuery",
-    "timestamp-query-inside-encoders": "WGPUNativeFeature_TimestampQueryInsideEncoders",
-    "timestamp-query-inside-passes": "WGPUNativeFeature_TimestampQueryInsidePasses",
-    "shader-f16": "WGPUFeatureName_ShaderF16",
+LIMITS = {  # WebGPU's names, and ours in tg_adapter
+    "max-buffer-size": "max_buffer_bytes",
+    "max-compute-invocations-per-workgroup": "max_invocations",
+    "max-compute-workgroups-per-dimension": "max_groups",
+    "max-storage-buffer-binding-size": "max_binding_bytes",
+    "max-storage-buffers-per-shader-stage": "max_storage_buffers",
 }
+MOST = 32  # adapters
 
 INSTALL_HINT = (
     "No usable GPU adapter was found. Install a Vulkan driver for your GPU, or the software one: "
@@ -143,62 +143,60 @@ def open_device(info: AdapterInfo) -> Device:
 
 def _enumerate() -> list[AdapterInfo]:
     try:
-        import wgpu
-        from wgpu.backends.wgpu_native import extras
-    except Exception as error:
-        raise NoAdapter(
-            f"The wgpu package cannot be loaded ({error}). Install it with `pip install wgpu`."
-        ) from error
-    # OpenGL is not supported here and probing it costs time; too late when there is an instance.
-    try:
-        extras.set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
-    except RuntimeError:
-        pass
-    try:
-        handles = wgpu.gpu.enumerate_adapters_sync()
-    except Exception as error:
-        raise NoAdapter(f"{INSTALL_HINT} (The driver said: {error})") from error
-    found = [_describe(handle) for handle in handles]
-    usable = [info for info in found if info.backend in BACKENDS]
+        native.open_wgpu()
+        listed = native.ffi.new("tg_adapter[]", MOST)
+        count = native.ffi.new("size_t *")
+        native.call(native.lib.tg_adapters_list, listed, MOST, count)
+    except native.NativeError as error:
+        raise NoAdapter(f"{INSTALL_HINT} ({error})") from error
+    found = [_describe(listed[k]) for k in range(count[0])]
+    usable = [info for info in found if info.backend in BACKENDS.values()]
     return sorted(usable, key=lambda info: PREFERENCE.index(info.kind))
 
 
-def _describe(handle: Any) -> AdapterInfo:
-    info = handle.info
-    kind = KINDS.get(info["adapter_type"], "other")
-    vendor = VENDORS.get(info["vendor_id"], "software" if kind == "software" else "unknown")
+def _describe(raw: Any) -> AdapterInfo:
+    kind = KINDS.get(raw.kind, "other")
+    vendor = VENDORS.get(raw.vendor_id, "software" if kind == "software" else "unknown")
+    numbers = {raw.features[k] for k in range(raw.feature_count)}
     return AdapterInfo(
-        name=info["device"],
+        name=native.ffi.string(raw.name).decode(errors="replace"),
         vendor=vendor,
-        driver=info["description"],
-        backend=info["backend_type"],
+        driver=native.ffi.string(raw.driver).decode(errors="replace"),
+        backend=BACKENDS.get(raw.backend, "other"),
         kind=kind,
-        vendor_id=info["vendor_id"],
-        device_id=info["device_id"],
-        features=tuple(sorted(handle.features)),
-        limits=tuple(sorted(handle.limits.items())),
-        handle=handle,
+        vendor_id=raw.vendor_id,
+        device_id=raw.device_id,
+        features=tuple(sorted(name for name, k in feature_numbers().items() if k in numbers)),
+        limits=tuple((title, int(getattr(raw, name))) for title, name in LIMITS.items()),
+        handle=raw.handle,
     )
+
+
+@functools.cache
+def feature_numbers() -> dict[str, int]:
+    """The features that a device asks for when the adapter has them, all of them optional, with
+    their numbers in wgpu."""
+    found, number, position = dict[str, int](), native.ffi.new("uint32_t *"), 0
+    while name := native.lib.tg_feature(position, number):
+        found[native.ffi.string(name).decode()] = int(number[0])
+        position += 1
+    return found
 
 
 def _open(info: AdapterInfo) -> Device:
     native.open_wgpu()
-    wanted = [name for name in FEATURES if name in info.features]
+    wanted = list(info.features)
     handle = _create(info, wanted)
     return Device(info, handle, _target(info, handle, frozenset(wanted)))
 
 
 def _create(info: AdapterInfo, features: Sequence[str]) -> Any:
     """A native device, released with its handle. Raises NoAdapter."""
-    from wgpu.backends.wgpu_native import ffi as wgpu_ffi
-    from wgpu.backends.wgpu_native import lib as wgpu_lib
-
-    numbers = [int(getattr(wgpu_lib, FEATURES[name])) for name in features]
-    address = int(wgpu_ffi.cast("uintptr_t", info.handle._internal))
+    numbers = [feature_numbers()[name] for name in features]
     try:
         handle = native.call(
             native.lib.tg_device_create,
-            native.ffi.cast("void *", address),
+            info.handle,
             native.ffi.new("uint32_t[]", numbers),
             len(numbers),
         )

@@ -1,0 +1,85 @@
+"""From an imported host to the first result, once, in this process; prints where the time went.
+
+Usage: python -m benchmarks.startup_worker HOST MODEL OPTIONS-AS-JSON; one JSON object comes out,
+milliseconds by stage: `open` (library, driver, device), `make` (the interpreter with its delegate),
+`first` (inputs to outputs), their sum `total`, `prepare` (planning, packing and tuning, or reading
+what was kept; a part of `make`), `keep` (writing it).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.demo import hosts, inputs
+
+spent = {"prepare": 0.0, "keep": 0.0}
+_inside = False
+
+
+def main(host_name: str, model: str, options: str) -> None:
+    host = hosts.host(host_name)
+    content = Path(model).read_bytes()
+    details = host.module.Interpreter(model_content=content).get_input_details()
+    values = inputs.make(details, None, 0.0, 1.0)
+
+    marks = [time.perf_counter()]
+    delegate = host.module.load_delegate("tflgpu", json.loads(options))
+    marks.append(time.perf_counter())
+    _measure_parts()
+    interpreter = host.interpreter(content, experimental_delegates=[delegate])
+    marks.append(time.perf_counter())
+    hosts.feed(interpreter, values)
+    interpreter.invoke()
+    outputs = hosts.outputs(interpreter)
+    marks.append(time.perf_counter())
+
+    times = dict(zip(("open", "make", "first"), np.diff(marks).tolist(), strict=True))
+    times |= spent | {"total": marks[-1] - marks[0]}
+    digest = sha256(b"".join(np.ascontiguousarray(value).tobytes() for value in outputs))
+    shown: dict[str, Any] = {name: value * 1e3 for name, value in times.items()}
+    print(json.dumps(shown | {"outputs": digest.hexdigest()}))
+
+
+def _measure_parts() -> None:
+    from tflgpu_plugin import cache, compiler, fingerprint, tuning
+    from tflgpu_plugin.plan import Weight
+
+    for owner, name, part in (
+        (tuning, "best", "prepare"),
+        (compiler, "compile", "prepare"),
+        (Weight, "image", "prepare"),
+        (fingerprint, "constants", "prepare"),
+        (cache.Cache, "entry", "prepare"),
+        (cache.Entry, "load", "prepare"),
+        (cache.Entry, "store", "keep"),
+    ):
+        setattr(owner, name, _timed(getattr(owner, name), part))
+
+
+def _timed(function: Callable[..., Any], part: str) -> Callable[..., Any]:
+    """The function, its time added to a part unless it is called by one that is timed already."""
+
+    def timed(*args: Any, **named: Any) -> Any:
+        global _inside
+        if _inside:
+            return function(*args, **named)
+        _inside, start = True, time.perf_counter()
+        try:
+            return function(*args, **named)
+        finally:
+            _inside = False
+            spent[part] += time.perf_counter() - start
+
+    return timed
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

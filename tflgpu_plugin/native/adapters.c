@@ -1,0 +1,91 @@
+/* The adapters of this machine, found without wgpu's Python side, which takes half as long to import as all the rest of
+ * a start. */
+#include "internal.h"
+
+static const struct {
+  const char *name;
+  uint32_t number;
+} features[] = {
+    {"subgroup", WGPUNativeFeature_Subgroup},
+    {"subgroup-barrier", WGPUNativeFeature_SubgroupBarrier},
+    {"timestamp-query", WGPUFeatureName_TimestampQuery},
+    {"timestamp-query-inside-encoders", WGPUNativeFeature_TimestampQueryInsideEncoders},
+    {"timestamp-query-inside-passes", WGPUNativeFeature_TimestampQueryInsidePasses},
+    {"shader-f16", WGPUFeatureName_ShaderF16},
+};
+enum { FEATURES = sizeof features / sizeof *features };
+_Static_assert(FEATURES <= sizeof((tg_adapter *)0)->features / sizeof(uint32_t), "tg_adapter.features is too short");
+
+const char *tg_feature(size_t position, uint32_t *number) {
+  if (position >= FEATURES) return NULL;
+  *number = features[position].number;
+  return features[position].name;
+}
+
+static WGPUInstance make_instance(void) {
+  WGPUInstanceExtras extras = {
+      .chain = {.sType = (WGPUSType)WGPUSType_InstanceExtras},
+      .backends = WGPUInstanceBackend_Vulkan | WGPUInstanceBackend_Metal | WGPUInstanceBackend_DX12,
+      .flags = WGPUInstanceFlag_Default,
+  };
+  return W(CreateInstance)(&(WGPUInstanceDescriptor){.nextInChain = &extras.chain});
+}
+
+static void copy_text(WGPUStringView text, char *to, size_t size) {
+  size_t length = !text.data ? 0 : text.length == WGPU_STRLEN ? strlen(text.data) : text.length;
+  if (length >= size) length = size - 1;
+  if (length) memcpy(to, text.data, length);
+  to[length] = 0;
+}
+
+static bool describe(WGPUAdapter handle, tg_adapter *adapter) {
+  WGPUNativeLimits native = {.chain = {.sType = (WGPUSType)WGPUSType_NativeLimits}};
+  WGPULimits limits = {.nextInChain = &native.chain};
+  WGPUAdapterInfo info = {0};
+  if (W(AdapterGetInfo)(handle, &info) != WGPUStatus_Success) return false;
+  *adapter = (tg_adapter){.handle = handle,
+                          .backend = info.backendType,
+                          .kind = info.adapterType,
+                          .vendor_id = info.vendorID,
+                          .device_id = info.deviceID};
+  copy_text(info.device, adapter->name, sizeof adapter->name);
+  copy_text(info.description, adapter->driver, sizeof adapter->driver);
+  W(AdapterInfoFreeMembers)(info);
+  if (W(AdapterGetLimits)(handle, &limits) != WGPUStatus_Success) return false;
+  adapter->max_storage_buffers = limits.maxStorageBuffersPerShaderStage;
+  adapter->max_binding_bytes = limits.maxStorageBufferBindingSize;
+  adapter->max_buffer_bytes = limits.maxBufferSize;
+  adapter->max_groups = limits.maxComputeWorkgroupsPerDimension;
+  adapter->max_invocations = limits.maxComputeInvocationsPerWorkgroup;
+  for (size_t i = 0; i < FEATURES; i++)
+    if (W(AdapterHasFeature)(handle, (WGPUFeatureName)features[i].number))
+      adapter->features[adapter->feature_count++] = features[i].number;
+  return true;
+}
+
+static int list(tg_adapter *adapters, size_t capacity, size_t *count, char *err, size_t err_size) {
+  static WGPUInstance instance;    /* one for the life of the process; tgi_lock is not held over a call-out */
+  if (!instance && !(instance = make_instance())) return tgi_fail(err, err_size, "wgpu makes no instance.");
+  size_t found = W(InstanceEnumerateAdapters)(instance, NULL, NULL);
+  WGPUAdapter *handles = calloc(found + 1, sizeof *handles);
+  if (!handles) return tgi_fail(err, err_size, "Not enough memory to list adapters.");
+  if (found) W(InstanceEnumerateAdapters)(instance, NULL, handles);
+  *count = 0;
+  for (size_t i = 0; i < found; i++) {
+    if (*count < capacity && describe(handles[i], &adapters[*count])) ++*count;
+    else W(AdapterRelease)(handles[i]);
+  }
+  free(handles);
+  return 0;
+}
+
+int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, char *err, size_t err_size) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  if (!W(CreateInstance)) return tgi_fail(err, err_size, "tg_bind_wgpu was not called.");
+  if (tgi_enter(err, err_size)) return 1;
+  pthread_mutex_lock(&lock);
+  int status = list(adapters, capacity, count, err, err_size);
+  pthread_mutex_unlock(&lock);
+  tgi_leave();
+  return status;
+}
