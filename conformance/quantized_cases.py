@@ -19,6 +19,8 @@ from tflgpu_plugin.graph import Quantization
 
 Array = npt.NDArray[Any]
 FAR, NEAR, SHARE = 3, 1, 0.001  # steps that no value, and few values, may be off
+# The same for graphs of up to 20 operators, each of which passes on the steps of those before.
+GRAPH_FAR, GRAPH_SHARE = 8, 0.1
 
 # First version with int8 tensors, and which constant input is a weight, along which axis.
 VERSIONS = {
@@ -92,17 +94,17 @@ def quantize(case: Case) -> Case:
     for k, value in enumerate(inputs):
         if value is None or value.dtype != "f32" or k in (biased, weights):
             continue
-        own = first if case.op in SAME and first is not None else _grid(*_range(value), dtype)
+        own = first if case.op in SAME and first is not None else grid_of(*_range(value), dtype)
         first = first or own
-        inputs[k] = _stored(value, own, dtype)
+        inputs[k] = stored(value, own, dtype)
     if weights is not None:
         place = FIRST.get(case.op, 0)
         x, w = inputs[place], inputs[weights]
         assert x is not None and w is not None
-        inputs[weights] = w = _weights(w, dtype, AXES[case.op])
+        inputs[weights] = w = weights_of(w, dtype, AXES[case.op])
         bias = inputs[biased] if biased is not None and biased < len(inputs) else None
         if bias is not None and biased is not None:
-            inputs[biased] = _bias(bias, x, w)
+            inputs[biased] = bias_of(bias, x, w)
     output = _output(case, first, dtype)
     version = VERSIONS.get(case.op, 2) if dtype == "i8" else 1
     return replace(
@@ -117,31 +119,33 @@ def _range(value: Input) -> tuple[float, float]:
     return float(value.data.min()), float(value.data.max())
 
 
-def _grid(low: float, high: float, dtype: str) -> Quantization:
-    """Asymmetric, zero among the values."""
+def grid_of(low: float, high: float, dtype: str) -> Quantization:
+    """The asymmetric grid of a range, zero among its values."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / 255 or 1.0))
     least = -128 if dtype == "i8" else 0
     return Quantization((scale,), (int(np.clip(round(least - low / scale), least, least + 255)),))
 
 
-def _stored(value: Input, grid: Quantization, dtype: str) -> Input:
+def stored(value: Input, grid: Quantization, dtype: str) -> Input:
+    """A float32 input on a grid; without data, one that is fed any of its values."""
     least = -128 if dtype == "i8" else 0
     if value.data is None:
         return replace(value, dtype=dtype, low=least, high=least + 256, quantization=grid)
-    stored = np.round(value.data / grid.scale[0]) + grid.zero_point[0]
-    data = np.clip(stored, least, least + 255).astype("int8" if dtype == "i8" else "uint8")
+    steps = np.round(value.data / grid.scale[0]) + grid.zero_point[0]
+    data = np.clip(steps, least, least + 255).astype("int8" if dtype == "i8" else "uint8")
     return replace(value, dtype=dtype, data=data, quantization=grid)
 
 
-def _weights(value: Input, dtype: str, axis: int | None) -> Input:
+def weights_of(value: Input, dtype: str, axis: int | None) -> Input:
+    """Weights: int8 per index along `axis` (None: as a whole), uint8 as a whole."""
     if value.data is None:
         largest = max(-value.low, value.high)
         symmetric = Quantization((float(np.float32(largest / 127)),), (0,))
-        grid = symmetric if dtype == "i8" else _grid(value.low, value.high, dtype)
-        return _stored(value, grid, dtype)
+        grid = symmetric if dtype == "i8" else grid_of(value.low, value.high, dtype)
+        return stored(value, grid, dtype)
     if dtype == "u8":
-        return _stored(value, _grid(*_range(value), dtype), dtype)
+        return stored(value, grid_of(*_range(value), dtype), dtype)
     others = tuple(k for k in range(value.data.ndim) if axis is not None and k != axis)
     largest = np.abs(value.data).max(axis=others if axis is not None else None, keepdims=True)
     scale = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)
@@ -151,7 +155,8 @@ def _weights(value: Input, dtype: str, axis: int | None) -> Input:
     return replace(value, dtype="i8", data=data, quantization=grid)
 
 
-def _bias(value: Input, x: Input, weights: Input) -> Input:
+def bias_of(value: Input, x: Input, weights: Input) -> Input:
+    """An int32 bias on the grid of the sums of these (quantized) inputs and weights."""
     assert x.quantization is not None and weights.quantization is not None
     scales = np.array(weights.quantization.scale) * x.quantization.scale[0]
     grid = Quantization(tuple(float(s) for s in scales), (0,) * len(scales))
@@ -171,7 +176,7 @@ def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
     largest = np.abs(results[0]).max(initial=0.0)
     if not SMALLEST < largest < LARGEST:
         raise ValueError("no results that a grid could hold")
-    return _grid(float(results[0].min()), float(results[0].max()), dtype)
+    return grid_of(float(results[0].min()), float(results[0].max()), dtype)
 
 
 def steps_off(expected: Array, got: Array) -> tuple[int, float]:

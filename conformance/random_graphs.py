@@ -21,6 +21,7 @@ from conformance.models import Model, Shape
 LARGEST = 40_000  # elements of a tensor
 ON_THE_CPU = ("NEG", "ABS", "SQUARE")
 ACTIVATIONS = ("NONE", "NONE", "RELU", "RELU6", "RELU_N1_TO_1")
+SIMPLE = 60
 CHANNELS = (1, 3, 4, 5, 8, 16, 17)
 
 
@@ -77,6 +78,15 @@ class Maker:
             return None
         self.tensors.append(result)
         return result
+
+    def add_parts(self, x: int, axis: int, count: int) -> None:
+        """A SPLIT into `count` equal parts."""
+        shape = list(self.shape(x))
+        shape[axis] //= count
+        reads, options = [self.model.constant(np.int32(axis)), x], {"numSplits": count}
+        self.tensors += self.model.multi_op(
+            "SPLIT", reads, "SplitOptions", options, shapes=[shape] * count
+        )
 
     def window(self) -> dict[str, Any]:
         stride = self.choose.choice((1, 1, 1, 2, 3))
@@ -213,6 +223,101 @@ def _on_the_cpu(m: Maker) -> None:
     m.add(m.choose.choice(ON_THE_CPU), [m.pick()])
 
 
+def _transpose(m: Maker) -> None:
+    x = m.pick()
+    perm = m.choose.sample(range(len(m.shape(x))), len(m.shape(x)))
+    m.add("TRANSPOSE", [x, m.integers(*perm)], "TransposeOptions")
+
+
+def _mirror(m: Maker) -> None:
+    x, mode = m.pick(), m.choose.choice(("REFLECT", "SYMMETRIC"))
+    most = [extent - (mode == "REFLECT") for extent in m.shape(x)]
+    pairs = [(m.choose.randint(0, min(2, n)), m.choose.randint(0, min(2, n))) for n in most]
+    if pairs:
+        m.add("MIRROR_PAD", [x, m.integers(*pairs)], "MirrorPadOptions", mode=mode)
+
+
+def _padded_with_a_value(m: Maker) -> None:
+    x = m.pick()
+    pairs = [(m.choose.choice((0, 0, 1, 2)), m.choose.choice((0, 0, 1))) for _ in m.shape(x)]
+    value = m.model.constant(np.float32(m.choose.choice((0.0, 1.5, -2.0))))
+    if pairs:
+        m.add("PADV2", [x, m.integers(*pairs), value], "PadV2Options")
+
+
+def _gather(m: Maker) -> None:
+    x = m.pick()
+    if not m.shape(x):
+        return
+    axis = m.choose.randrange(len(m.shape(x)))
+    places = [m.choose.randrange(m.shape(x)[axis]) for _ in range(m.choose.choice((1, 2, 5)))]
+    m.add("GATHER", [x, m.integers(*places)], "GatherOptions", axis=axis)
+
+
+def _blocks(m: Maker) -> None:
+    op = m.choose.choice(("SPACE_TO_DEPTH", "DEPTH_TO_SPACE"))
+    table = f"{op.title().replace('_', '')}Options"
+    m.add(op, [m.pick(4)], table, blockSize=2)
+
+
+def _deconv(m: Maker) -> None:
+    x, kernel, stride = m.pick(4), m.choose.choice((2, 3, 4)), m.choose.choice((1, 2, 3))
+    batch, height, width, inputs = m.shape(x)
+    outputs = m.choose.choice(CHANNELS)
+    size = m.integers(batch, height * stride, width * stride, outputs)
+    reads = [size, m.weights(outputs, kernel, kernel, inputs), x]
+    if m.choose.random() < 0.5:
+        reads.append(m.weights(outputs))
+    m.add("TRANSPOSE_CONV", reads, "TransposeConvOptions", 3 if len(reads) == 4 else 1,
+          padding="SAME", strideW=stride, strideH=stride)  # fmt: skip
+
+
+def _nearest(m: Maker) -> None:
+    size = m.integers(m.choose.randint(1, 14), m.choose.randint(1, 14))
+    align, half = m.choose.choice(((False, False), (True, False), (False, True)))
+    options = {"alignCorners": align, "halfPixelCenters": half}
+    op, table = "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions"
+    m.add(op, [m.pick(4), size], table, version=3, **options)
+
+
+def _more_unary(m: Maker) -> None:
+    x = m.pick()
+    op = m.choose.choice(("HARD_SWISH", "LEAKY_RELU", "EXP", "SQRT", "RSQRT", "LOG"))
+    if op == "LEAKY_RELU":
+        m.add(op, [x], "LeakyReluOptions", alpha=0.2)
+    elif op == "EXP":
+        bounded = m.add("TANH", [x])
+        if bounded is not None:
+            m.add(op, [bounded], "ExpOptions")
+    elif op in ("SQRT", "RSQRT", "LOG"):
+        inside = m.add("LOGISTIC", [x])
+        if inside is not None:
+            m.add(op, [inside])
+    else:
+        m.add(op, [x])
+
+
+def _squeeze(m: Maker) -> None:
+    x = m.pick()
+    axes = [axis for axis, extent in enumerate(m.shape(x)) if extent == 1]
+    if axes:
+        m.add("SQUEEZE", [x], "SqueezeOptions", squeezeDims=axes[:1])
+
+
+def _split(m: Maker) -> None:
+    x = m.pick()
+    pairs = [(axis, n) for axis, extent in enumerate(m.shape(x)) for n in (2, 3) if extent % n == 0]
+    if pairs:
+        axis, count = m.choose.choice(pairs)
+        m.add_parts(x, axis, count)
+
+
+MORE = (
+    *[_transpose] * 3,
+    *(_mirror, _padded_with_a_value, _gather, _blocks, _deconv, _nearest, _more_unary),
+    *(_more_unary, _squeeze, _split, _split),
+)
+
 MAKERS = (
     *[_conv] * 4,
     *[_depthwise] * 2,
@@ -225,17 +330,19 @@ MAKERS = (
 
 
 def build(seed: int) -> tuple[Model, list[list[Array]]]:
-    """A model and two feeds. Every third seed has operators that stay on the CPU."""
+    """A model and two feeds. Every third seed has operators that stay on the CPU; seeds from SIMPLE
+    on have operators without an ONNX twin, too."""
     m = Maker(seed)
     batch = m.choose.choice((1, 1, 1, 2, 3))
     for k in range(m.choose.choice((1, 1, 2))):
         extents = (m.choose.randint(2, 12), m.choose.randint(2, 12), m.choose.choice(CHANNELS))
         m.tensors.append(m.model.input(f"x{k}", (batch, *extents)))
-    makers = (*MAKERS, *[_on_the_cpu] * (3 if seed % 3 == 0 else 0))
+    makers = (*MAKERS, *(() if seed < SIMPLE else MORE))
+    makers = (*makers, *[_on_the_cpu] * (3 if seed % 3 == 0 else 0))
     wanted = m.choose.choice((2, 3, 4, 6, 10, 20))
     while len(m.model.operators) < wanted:
         m.choose.choice(makers)(m)
-    made = [o.outputs[0] for o in m.model.operators]
+    made = [t for o in m.model.operators for t in o.outputs]
     read = {t for o in m.model.operators for t in o.inputs}
     m.model.outputs = [t for t in made if t not in read or m.choose.random() < 0.15]
     shapes = [m.shape(t) for t in m.model.inputs]

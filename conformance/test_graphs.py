@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import host, random_graphs, tolerance
+from conformance import host, quantized_cases, random_graphs, random_quantized, tolerance
 from conformance.models import Model
 
-SEEDS = range(60)
+SEEDS = range(120)
 
 
 @pytest.mark.adapter
@@ -32,6 +32,27 @@ def test_random_graph(seed: int, host_name: str, options: Mapping[str, Any]) -> 
             assert a.shape == b.shape
             error, largest = float(np.abs(a - b).max()), max(1e-3, float(np.abs(a).max()))
             assert error <= tolerance.GRAPH * largest, f"tensor {tensor} of\n{_listing(model)}"
+
+
+@pytest.mark.adapter
+@pytest.mark.dtype("i8")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_quantized_graph(seed: int, host_name: str, options: Mapping[str, Any]) -> None:
+    """As full-integer models, in steps of the outputs' grids."""
+    found = random_quantized.build(seed)
+    if found is None:
+        pytest.skip("an operator of this graph has no int8 kernel in the host")
+    model, feed = found
+    content = model.to_bytes()
+    (expected,) = host.cached_on_cpu(content, [feed], *host.oracle(content, host_name))
+    run = host.run_on_gpu(content, [feed], host_name, {**options, "force": True})
+    assert run.placement.on_gpu == run.placement.total, run.placement.sentences
+    for tensor, a, b in zip(model.outputs, expected, run.outputs[0], strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        largest, share = quantized_cases.steps_off(a, b)
+        text = f"tensor {tensor}, {largest} steps off, of\n{_listing(model)}"
+        assert largest <= quantized_cases.GRAPH_FAR, text
+        assert share <= quantized_cases.GRAPH_SHARE, text
 
 
 def _listing(model: Model) -> str:

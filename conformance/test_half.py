@@ -35,7 +35,9 @@ CASES = [
 ]
 
 
-@pytest.mark.adapter
+pytestmark = [pytest.mark.adapter, pytest.mark.dtype("f16")]
+
+
 @pytest.mark.parametrize(("family", "case"), CASES)
 def test_case(family: str, case: Case, pytestconfig: pytest.Config, book: Book) -> None:
     who: dict[str, Any] = describe("op", family, case, host.installed()[0]) | {"dtype": "f16"}
@@ -46,7 +48,6 @@ def test_case(family: str, case: Case, pytestconfig: pytest.Config, book: Book) 
     book.close(record_of(result, who), models.build(case))
 
 
-@pytest.mark.adapter
 @pytest.mark.parametrize("family", [f for f in FAMILIES if half_cases.nodes(f)])
 def test_nodes(family: str, pytestconfig: pytest.Config, book: Book) -> None:
     """Normalizations, reductions over 65,504 and the like, against numpy in float64."""
@@ -63,7 +64,6 @@ def test_nodes(family: str, pytestconfig: pytest.Config, book: Book) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.adapter
 @pytest.mark.skipif(not FLOATS, reason="real models: ../shared is absent")
 @pytest.mark.parametrize("entry", [pytest.param(e, id=real_models.stem(e)) for e in FLOATS])
 def test_models(entry: Mapping[str, Any], options: Mapping[str, Any], book: Book) -> None:

@@ -17,7 +17,7 @@ from conformance.record import FAIL, PASS, Record
 from conformance.test_graph_cases import RUNS, feeds_of, worst
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
-SEEDS = range(60)
+SEEDS = range(random_graphs.SIMPLE)
 
 
 @pytest.fixture

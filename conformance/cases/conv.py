@@ -5,6 +5,8 @@ The host's kernel always wants a bias.
 
 from __future__ import annotations
 
+import numpy as np
+
 from conformance.cases import Case, Input, constant, seeded
 
 
@@ -54,6 +56,16 @@ def runtime(name: str, x: tuple[int, ...], filters: tuple[int, ...]) -> Case:
     values = (Input(x), Input(filters), Input(filters[:1]))
     parameters = options("SAME", (1, 1), (1, 1), "RELU")
     return Case(name, "CONV_2D", 1, values, "Conv2DOptions", parameters)
+
+
+def passing(name: str, x: tuple[int, ...], kernel: int) -> Case:
+    """Sums that pass the largest float16 on the way; those of one place come back below it."""
+    signs = np.where(np.arange(x[3]) < x[3] // 2, 1, -0.6).astype(np.float32)
+    weights = constant(np.tile(signs, (6, kernel, kernel, 1)))
+    values = (Input(x, low=200, high=300), weights, constant(seeded(6)))
+    return Case(
+        name, "CONV_2D", 1, values, "Conv2DOptions", options("SAME", (1, 1), (1, 1), "NONE")
+    )
 
 
 POINT = [
@@ -130,4 +142,8 @@ REFUSED = [
         refused=True,
     ),
 ]
-CASES = POINT + PLACES + WINDOWS + WINOGRAD + ACTIVATIONS + GROUPS + RUNTIME + REFUSED
+LARGE = [
+    passing("point, sums over 65504 on the way", (1, 3, 5, 640), 1),
+    passing("window, sums over 65504 on the way", (1, 5, 5, 640), 3),
+]
+CASES = POINT + PLACES + WINDOWS + WINOGRAD + ACTIVATIONS + GROUPS + RUNTIME + LARGE + REFUSED

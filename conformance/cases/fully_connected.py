@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from conformance.cases import Case, Input, constant, seeded
 
 
@@ -81,4 +83,17 @@ OTHERS = [
     fully("runtime weights, many rows", (20, 9), (6, 9), constant_weights=False),
     fully("runtime weights, flattened", (2, 2, 2, 3), (6, 12), constant_weights=False),
 ]
+
+
+def passing(name: str, rows: int, inputs: int, outputs: int) -> Case:
+    """Sums that pass the largest float16 on the way, and come back below it."""
+    signs = np.where(np.arange(inputs) < inputs // 2, 1, -0.6).astype(np.float32)
+    weights = constant(np.tile(signs, (outputs, 1)))
+    values = (Input((rows, inputs), low=200, high=300), weights, None)
+    options = {"keepNumDims": False, "fusedActivationFunction": "NONE"}
+    return Case(name, "FULLY_CONNECTED", 1, values, "FullyConnectedOptions", options)
+
+
+OTHERS += [passing("sums over 65504 on the way", 1, 640, 5),
+           passing("sums over 65504 on the way, many rows", 9, 640, 8)]  # fmt: skip
 CASES = SIZES + LONG + RANKS + KEPT + OTHERS

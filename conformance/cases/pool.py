@@ -71,6 +71,7 @@ CASES = [
     *pool("relu_n1_to_1", (1, 6, 6, 5), (2, 2), (1, 1), "SAME", "RELU_N1_TO_1", -4.0, 4.0),
     *pool("negative_only", (1, 5, 5, 5), (3, 3), padding="SAME", low=-9.0, high=-8.0),
     *pool("large_magnitude", (1, 5, 5, 3), (2, 2), padding="SAME", low=-1e30, high=1e30),
+    *pool("sum_over_65504", (1, 32, 32, 3), (16, 16), (8, 8), low=500.0, high=1000.0),
     *pool("many_channels", (1, 3, 3, 1025), (2, 2)),
     *pool("tanh", (1, 4, 4, 3), (2, 2), activation="TANH", refused=True),
 ]
