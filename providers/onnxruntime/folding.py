@@ -5,6 +5,7 @@ a graph is read (Shape -> Gather -> Concat -> Reshape, and the like).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -163,17 +164,23 @@ def _range(inputs: Inputs, attributes: Attributes, version: int) -> Array | None
 
 
 def _split(inputs: Inputs, attributes: Attributes, version: int) -> list[Array] | None:
+    data, axis = _need(inputs[0]), int(attributes.get("axis", 0))
     given = inputs[1] if len(inputs) > 1 else attributes.get("split")
     if given is None:
-        return None
+        if "num_outputs" not in attributes:  # how many outputs there are is not known here
+            return None
+        each = -(-data.shape[axis] // int(attributes["num_outputs"]))
+        given = [each] * int(attributes["num_outputs"])
     cuts = np.cumsum([int(extent) for extent in given])[:-1]
-    return list(np.split(_need(inputs[0]), cuts, axis=int(attributes.get("axis", 0))))
+    return list(np.split(data, cuts, axis=axis))
 
 
 def _reduced(function: Callable[..., Any]) -> Callable[[Inputs, Attributes, int], Array]:
     def run(inputs: Inputs, attributes: Attributes, version: int) -> Array:
-        axes, keep = _axes(inputs, attributes), bool(attributes.get("keepdims", 1))
-        data = _need(inputs[0])
+        data, keep = _need(inputs[0]), bool(attributes.get("keepdims", 1))
+        axes = _axes(inputs, attributes) or None
+        if axes is None and attributes.get("noop_with_empty_axes", 0):
+            return data
         return np.asarray(function(data, axis=axes, keepdims=keep)).astype(data.dtype)
 
     return run
@@ -187,6 +194,61 @@ def _binary(
     function: Callable[[Array, Array], Array],
 ) -> Callable[[Inputs, Attributes, int], Array]:
     return lambda inputs, attributes, version: function(_need(inputs[0]), _need(inputs[1]))
+
+
+def _all(
+    function: Callable[[Array, Array], Array],
+) -> Callable[[Inputs, Attributes, int], Array]:
+    """Of any number of inputs."""
+    return lambda inputs, attributes, version: reduce(function, map(_need, inputs))
+
+
+def _power(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    base = _need(inputs[0])
+    return np.power(base, _need(inputs[1])).astype(base.dtype)
+
+
+def _flatten(inputs: Inputs, attributes: Attributes, version: int) -> Array:
+    data, axis = _need(inputs[0]), int(attributes.get("axis", 1))
+    return data.reshape(int(np.prod(data.shape[: axis if axis >= 0 else axis + data.ndim])), -1)
+
+
+def _tile(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+    data, repeats = _need(inputs[0]), [int(n) for n in _need(inputs[1])]
+    if data.size * np.prod(repeats, dtype=np.float64) > LARGEST or len(repeats) != data.ndim:
+        return None
+    return np.tile(data, repeats)
+
+
+def _clip(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+    if version < 11:  # limits are attributes, and values floats: no shape arithmetic
+        return None
+    data, low, high = (*inputs, None, None)[:3]
+    found = data if low is None else np.maximum(_need(data), low)
+    return _need(found) if high is None else np.minimum(_need(found), high)
+
+
+def _cumulated(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+    if attributes.get("exclusive", 0) or attributes.get("reverse", 0):
+        return None
+    data = _need(inputs[0])
+    return np.cumsum(data, axis=int(_need(inputs[1]).reshape(())), dtype=data.dtype)
+
+
+def _scattered(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+    """ScatterND: what an assignment to a part of a shape becomes."""
+    if attributes.get("reduction", "none") != "none":
+        return None
+    data, places, updates = (_need(array) for array in inputs)
+    found = data.copy()
+    found[tuple(np.moveaxis(places, -1, 0))] = updates
+    return found
+
+
+def _gathered(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+    if attributes.get("batch_dims", 0):
+        return None
+    return np.asarray(_need(inputs[0])[tuple(np.moveaxis(_need(inputs[1]), -1, 0))])
 
 
 def _transpose(inputs: Inputs, attributes: Attributes, version: int) -> Array:
@@ -206,7 +268,8 @@ _TABLE: dict[str, Callable[[Inputs, Attributes, int], Array | list[Array] | None
     "Add": _binary(np.add), "Sub": _binary(np.subtract), "Mul": _binary(np.multiply),
     "Div": _binary(_divide), "Equal": _binary(np.equal), "Less": _binary(np.less),
     "Greater": _binary(np.greater), "And": _binary(np.logical_and), "Or": _binary(np.logical_or),
-    "Min": _binary(np.minimum), "Max": _binary(np.maximum), "Not": _unary(np.logical_not),
+    "Min": _all(np.minimum), "Max": _all(np.maximum), "Sum": _all(np.add),
+    "Not": _unary(np.logical_not),
     "Neg": _unary(np.negative), "Abs": _unary(np.abs), "Floor": _unary(np.floor),
     "Ceil": _unary(np.ceil), "Sqrt": _unary(np.sqrt), "Identity": _unary(np.asarray),
     "Unsqueeze": _unsqueeze, "Squeeze": _squeeze, "Gather": _gather, "Concat": _concat,
@@ -214,6 +277,9 @@ _TABLE: dict[str, Callable[[Inputs, Attributes, int], Array | list[Array] | None
     "Range": _range, "Split": _split, "Transpose": _transpose, "Expand": _expand,
     "Where": _where, "ReduceProd": _reduced(np.prod), "ReduceSum": _reduced(np.sum),
     "ReduceMax": _reduced(np.max), "ReduceMin": _reduced(np.min), "Mod": _remainder,
-    "Xor": _binary(np.logical_xor),
+    "ReduceMean": _reduced(np.mean), "Xor": _binary(np.logical_xor), "Pow": _power,
+    "Sign": _unary(np.sign), "Round": _unary(np.round), "Flatten": _flatten, "Tile": _tile,
+    "Clip": _clip, "CumSum": _cumulated, "ScatterND": _scattered, "GatherND": _gathered,
+    "NonZero": _unary(lambda data: np.array(np.nonzero(np.atleast_1d(data)), np.int64)),
     "LessOrEqual": _binary(np.less_equal), "GreaterOrEqual": _binary(np.greater_equal),
 }  # fmt: skip

@@ -1,0 +1,72 @@
+"""Shape arithmetic against ONNX's node tests: whatever is worked out must be what ONNX says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from tflgpu_plugin.providers.onnxruntime import folding  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode  # noqa: E402
+
+from conformance import onnx_node_tests  # noqa: E402
+
+OPS = {*folding._TABLE, "Shape", "Size"}
+
+
+def _cases() -> dict[str, list[Any]]:
+    """Tests of one node, by operator."""
+    found: dict[str, list[Any]] = {op: [] for op in sorted(OPS)}
+    for case in map(onnx_node_tests.load, onnx_node_tests.cases()):
+        nodes = case.model.graph.node
+        if len(nodes) == 1 and nodes[0].op_type in OPS and not nodes[0].domain:
+            found[nodes[0].op_type].append(case)
+    return found
+
+
+CASES = _cases()
+
+
+def _attribute(attribute: Any) -> Any:
+    value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _node(case: Any) -> HostNode:
+    node = case.model.graph.node[0]
+    opset = case.model.opset_import[0].version
+    version = onnx.defs.get_schema(node.op_type, opset).since_version
+    attributes = {one.name: _attribute(one) for one in node.attribute}
+    names = [tuple(name or None for name in side) for side in (node.input, node.output)]
+    return HostNode(0, node.op_type, "", version, "n", *names, (), attributes)
+
+
+def _outcomes(case: Any) -> Counter[bool]:
+    """How many data sets were worked out (True), and how many were left alone; wrong ones raise."""
+    counted: Counter[bool] = Counter()
+    node, names = _node(case), [value.name for value in case.model.graph.input]
+    for inputs, outputs in case.sets:
+        given = dict(zip(names, inputs, strict=True))
+        if any(isinstance(value, list) for value in given.values()):  # sequences
+            continue
+        arrays = [None if name is None else np.asarray(given[name]) for name in node.inputs]
+        shapes = [None if array is None else array.shape for array in arrays]
+        found = folding.evaluate(node, arrays, shapes)
+        counted[found is not None] += 1
+        for got, wanted in zip(found or (), outputs, strict=False):
+            assert got.dtype == np.asarray(wanted).dtype, case.name
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, err_msg=case.name)
+            assert got.shape == np.asarray(wanted).shape, case.name
+    return counted
+
+
+@pytest.mark.parametrize("op", CASES)
+def test_what_is_worked_out_is_right(op: str) -> None:
+    counted = sum((_outcomes(case) for case in CASES[op]), Counter[bool]())
+    assert counted[True] > 0, f"no test of {op} is worked out"
