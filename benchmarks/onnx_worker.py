@@ -6,6 +6,7 @@ of the device are outside the measured time.
 Usage: onnx_worker.py cpu|gpu|webgpu MODEL INPUT.npy OUTPUT.npy
 """
 
+import importlib
 import json
 import sys
 import time
@@ -63,8 +64,11 @@ def providers(kind: str) -> list[str]:
 
 
 def open_device() -> Any:
-    """Register our provider and open the device that it uses; returns the adapter's name."""
+    """Import everything, register our provider and open the device that it uses; returns the
+    adapter's name."""
     import tflgpu_plugin
+
+    importlib.import_module("tflgpu_plugin.providers.onnxruntime.ep")
     from tflgpu_plugin.runtime import adapter
 
     tflgpu_plugin.register()

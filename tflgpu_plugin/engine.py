@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from tflgpu_plugin import cache as plans
-from tflgpu_plugin import capability, compiler, fingerprint, native, partition, tuning
+from tflgpu_plugin import capability, compiler, fingerprint, native, ops, partition, tuning
 from tflgpu_plugin.cache import Cache, Entry
 from tflgpu_plugin.graph import Array, Graph, Shape, Tensor
 from tflgpu_plugin.lowering import Refused
@@ -36,6 +36,7 @@ Extraction = Callable[[Graph, Collection[int]], Graph]
 SHARED = "A node on the CPU reads this constant; nodes on the GPU have a copy of their own."
 
 _numbers = itertools.count(1)
+ops.table()  # imports the families now, not while the first model is prepared
 
 
 class BuildError(RuntimeError):

@@ -5,8 +5,8 @@ objects, which count for themselves."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,24 +51,30 @@ def write_buffer(buffer: Any, offset: int, data: bytes | Array) -> None:
 def shared(
     plan: Plan, device: Device, warm: bool = False, sibling: Program | None = None
 ) -> Program:
-    """The device's living program for an equal plan (same constants), or a new one."""
-    key = plan.fingerprint()
-    program = device.programs.get(key) if key else None
-    if program is None:
-        program = Program(plan, device.handle, device.pipelines, warm, sibling, device.helper())
-        if key:
-            device.programs[key] = program
-    return program
+    """The device's living program for an equal plan (same constants), or a new one. The driver
+    compiles while constants are compared, packed and uploaded. Raises PipelineError or
+    native.NativeError.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="tflgpu-compile") as pool:
+        compiling = pool.submit(
+            pipelines.make, plan.pipelines, device.handle, device.pipelines, warm, device.helper()
+        )
+        key = plan.fingerprint()
+        program = device.programs.get(key) if key else None
+        if program is None:
+            program = Program(plan, device.handle, device.pipelines, sibling, compiling)
+            if key:
+                device.programs[key] = program
+        return program
 
 
 class Program:
-    """Builds a plan's pipelines (a driver compiles while weights are packed) and uploads its
-    weights.
+    """A plan's pipelines, and its weights on the device.
 
-    `shared_pipelines` is a cache for the programs of one device; `helper` is that of
-    `pipelines.make`; `sibling` is a program
-    of the same island for other shapes, whose weights are used again when they are packed alike.
-    Raises PipelineError or native.NativeError.
+    `shared_pipelines` is a cache for the programs of one device; `sibling` is a program of the same
+    island for other shapes, whose weights are used again when they are packed alike; `compiling`
+    ends with the pipelines, when somebody makes them already. Raises PipelineError or
+    native.NativeError.
     """
 
     def __init__(
@@ -76,17 +82,15 @@ class Program:
         plan: Plan,
         device: Any,
         shared_pipelines: dict[Pipeline, Any] | None = None,
-        warm: bool = False,
         sibling: Program | None = None,
-        helper: Callable[[], Any] | None = None,
+        compiling: Future[list[Any]] | None = None,
     ) -> None:
         self.plan, self.device = plan, device
         self.packings = plan.packings()
         cache = {} if shared_pipelines is None else shared_pipelines
-        with ThreadPoolExecutor(1, thread_name_prefix="tflgpu-compile") as pool:
-            compiling = pool.submit(pipelines.make, plan.pipelines, device, cache, warm, helper)
-            self.weights = self._adopt(sibling) or self._upload()
-            self.pipelines = compiling.result()
+        self.weights = self._adopt(sibling) or self._upload()
+        made = compiling.result() if compiling else None
+        self.pipelines = made or pipelines.make(plan.pipelines, device, cache, False)
 
     def forget_constants(self) -> None:
         """Let go of the constants' values on the host; the device has them."""
