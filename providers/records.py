@@ -32,8 +32,7 @@ class PlacedIsland:
     handle: Any
     nodes: tuple[int, ...] = field(init=False)
     number: int = field(init=False)
-    weight_bytes: int = field(init=False)
-    pool_bytes: int = field(init=False)
+    sizes: dict[str, int] = field(init=False)
     dispatches: int = field(init=False)
     kernels: tuple[str, ...] = field(init=False)
     final: Any = field(default=None, init=False)  # the state when the native object was let go
@@ -42,7 +41,7 @@ class PlacedIsland:
         assert self.island is not None
         plan = self.island.instance.plan
         self.number = self.island.number
-        self.weight_bytes, self.pool_bytes = plan.bytes_of("weights"), plan.bytes_of("pool")
+        self.sizes = plan.sizes()
         self.dispatches = len(plan.dispatches)
         self.kernels = tuple(pipeline.name for pipeline in plan.pipelines)
 
@@ -80,8 +79,7 @@ class PlacedIsland:
             downloaded_bytes=int(state.downloaded_bytes),
             device_inputs=int(getattr(state, "device_inputs", 0)),
             milliseconds=state.last_nanoseconds / 1e6,
-            weight_bytes=self.weight_bytes,
-            pool_bytes=self.pool_bytes,
+            **self.sizes,
             graph=graph,
             kernels=self.kernels,
             dispatches=self.dispatches,

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from tflgpu_plugin import compiler
 from tflgpu_plugin.graph import Array, Graph
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.adapter import Device
 from tflgpu_plugin.runtime.program import Instance, Program
+
+
+def device_of() -> Device:
+    """The best adapter's device."""
+    return adapter.open_device(adapter.select(None))
 
 
 def run_graph(
@@ -16,7 +22,7 @@ def run_graph(
     """Outputs by tensor id, for input values by tensor id, as one island; `states` (by tensor id)
     change in place.
     """
-    device = adapter.open_device(adapter.select(None))
+    device = device_of()
     program = Program(compiler.compile(graph, device.target), device.handle, device.pipelines)
     held = [(states or {})[before] for before, _ in graph.states]
     results = Instance(program).run([values[t] for t in graph.inputs], held)

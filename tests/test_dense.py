@@ -43,7 +43,9 @@ def test_the_three_transforms_make_a_convolution() -> None:
 def test_weights_are_transformed_in_block_order() -> None:
     weights = np.random.default_rng(1).standard_normal((5, 3, 3, 6)).astype(np.float32)
     blocks = Blocks(5, 1, 6, 1, 2)
-    planes = winograd.transform(weights, blocks).reshape(6, 6, blocks.count, 8, 2, 4)
+    planes = np.concatenate(list(winograd.transform(weights, blocks))).reshape(
+        6, 6, blocks.count, 8, 2, 4
+    )
     for output, channel in ((0, 0), (4, 5), (3, 2)):
         wanted = winograd.G @ weights[output, :, :, channel] @ winograd.G.T
         got = planes[:, :, 0, channel, output // 4, output % 4]

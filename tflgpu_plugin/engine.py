@@ -126,6 +126,7 @@ class Island:
         instance = self._built(plan, sibling)
         if entry:
             entry.store(plan, self.target.tuning, not _adopts(plan, sibling))
+        instance.program.forget_constants()  # the device has them; hosts may free theirs
         return instance
 
     def _kept(self, entry: Entry, graph: Graph, sibling: Program | None) -> Instance | None:

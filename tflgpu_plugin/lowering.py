@@ -8,13 +8,16 @@ later by `memory`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Post, geometry, planar
+from tflgpu_plugin.plan import Pack
 from tflgpu_plugin.target import Target
+
+PIECE = 4 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
 
 
 class Refused(Exception):
@@ -30,12 +33,13 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class Constant:
     """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data`
-    when the program is built. `half`: these are values of the model, float16 will do for them.
+    when the program is built, in one piece or in several, one after another. `half`: these are
+    values of the model, float16 will do for them.
     """
 
     key: tuple[object, ...]
     vectors: int
-    pack: Callable[[], Array] = field(compare=False, repr=False)
+    pack: Pack = field(compare=False, repr=False)
     data: Array | None = field(default=None, compare=False, repr=False)
     half: bool = False
 
@@ -156,11 +160,12 @@ class Lowering:
         tensor: int,
         *how: object,
         vectors: int,
-        pack: Callable[[Array], Array],
+        pack: Callable[[Array], Array | Iterable[Array]],
         half: bool = False,
     ) -> Constant:
         """The constant `tensor` in another layout; `how` names the layout and its parameters
-        (equal keys are shared). `half`: see `Constant`.
+        (equal keys are shared). Large ones are best packed in pieces of about `PIECE` bytes.
+        `half`: see `Constant`.
         """
         data = self.graph.constant(tensor)
         assert data is not None
@@ -184,7 +189,7 @@ class Lowering:
             tensor,
             "stored",
             vectors=shape.vectors,
-            pack=lambda data: pack_stored(data, shape),
+            pack=lambda data: stored_pieces(data, shape),
             half=True,
         )
 
@@ -277,6 +282,20 @@ def pack_stored(data: Array, shape: Geometry) -> Array:
     )
     packed = flat.reshape(shape.batch, shape.spatial, shape.quads, 4).transpose(0, 2, 1, 3)
     return np.ascontiguousarray(packed)
+
+
+def stored_pieces(data: Array, shape: Geometry) -> Iterator[Array]:
+    """`pack_stored`, some batches at a time."""
+    batches = data.reshape(shape.batch, -1)
+    step = pieces_of(shape.vectors // shape.batch * 16)
+    for first in range(0, shape.batch, step):
+        part = batches[first : first + step]
+        yield pack_stored(part, shape._replace(batch=len(part)))
+
+
+def pieces_of(unit: int) -> int:
+    """How many units of this many bytes make a piece of a constant."""
+    return max(1, PIECE // max(1, unit))
 
 
 def _access(source: Source | Access) -> Access:

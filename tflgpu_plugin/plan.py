@@ -4,7 +4,7 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -42,6 +42,9 @@ class Buffer:
     bytes: int
 
 
+Pack = Callable[[], Array | Iterable[Array]]
+
+
 def forgotten() -> Array:
     """The `pack` of a weight whose values are not at hand."""
     raise ValueError("The values of this program's constants are not kept.")
@@ -50,7 +53,8 @@ def forgotten() -> Array:
 @dataclass(frozen=True)
 class Weight:
     """A constant in device layout: `pack` makes its values from `data`, or tells its bytes (uint8)
-    as they are; they go to `buffer` at `offset` (bytes), as float16 with `half`, else as float32.
+    as they are, in one piece or in several; they go to `buffer` at `offset` (bytes), as float16
+    with `half`, else as float32.
     `digest` is that of `data`, where it is known without it.
     """
 
@@ -58,23 +62,28 @@ class Weight:
     buffer: int
     offset: int
     bytes: int
-    pack: Callable[[], Array] = field(default=forgotten, compare=False, repr=False)
+    pack: Pack = field(default=forgotten, compare=False, repr=False)
     data: Array | None = field(default=None, compare=False, repr=False)
     digest: Digest | None = field(default=None, compare=False, repr=False)
     half: bool = False
 
-    def image(self) -> Array:
-        """The bytes for the device (uint8, one-dimensional). Raises ValueError when `pack` gives
-        another number of them.
+    def pieces(self) -> Iterator[Array]:
+        """The bytes for the device, piece by piece (uint8, one-dimensional). Raises ValueError when
+        `pack` gives another number of them.
         """
-        packed = self.pack()
-        if packed.dtype != np.uint8:
-            packed = np.ascontiguousarray(packed, np.float16 if self.half else np.float32)
-        if packed.nbytes != self.bytes:
-            raise ValueError(
-                f"constant {self.key} packs to {packed.nbytes} bytes, not {self.bytes}"
-            )
-        return packed.reshape(-1).view(np.uint8)
+        packed, given, kind = self.pack(), 0, np.float16 if self.half else np.float32
+        for piece in (packed,) if isinstance(packed, np.ndarray) else packed:
+            values = piece if piece.dtype == np.uint8 else np.ascontiguousarray(piece, kind)
+            given += values.nbytes
+            if given > self.bytes:
+                break
+            yield values.reshape(-1).view(np.uint8)
+        if given != self.bytes:
+            raise ValueError(f"constant {self.key} packs to {given} bytes, not {self.bytes}")
+
+    def image(self) -> Array:
+        """All of them in one array. Raises ValueError."""
+        return np.concatenate(list(self.pieces()))
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,17 @@ class Plan:
             (w.key[1:] if isinstance(w.key[0], int) else w.key, digest, w.offset, w.bytes)
             for w, digest in zip(self.weights, self.digests, strict=True)
         ]
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of device memory: weights and pools as they are, and what the tensors in the pools
+        would need without sharing and at the very least.
+        """
+        return {
+            "weight_bytes": self.bytes_of("weights"),
+            "pool_bytes": self.bytes_of("pool"),
+            "tensor_bytes": self.tensor_bytes,
+            "least_bytes": self.least_bytes,
+        }
 
     def bytes_of(self, role: str) -> int:
         return sum(buffer.bytes for buffer in self.buffers if buffer.role == role)

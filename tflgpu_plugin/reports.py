@@ -48,8 +48,9 @@ class IslandReport:
     """One island: nodes that run as one step. Bytes and runs are counted since it was made;
     `milliseconds` is the wall time of its last run; `device_inputs` counts inputs that came from
     another island without leaving the device. `weight_bytes` and `pool_bytes` are device memory of
-    its first plan, `dispatches` how many kernels that launches per run, `kernels` the names of its
-    pipelines: equal names are the same WGSL.
+    its first plan, `tensor_bytes` what the tensors in the pools would need without sharing and
+    `least_bytes` what any way of sharing needs; `dispatches` how many kernels that launches per
+    run, `kernels` the names of its pipelines: equal names are the same WGSL.
     """
 
     number: int
@@ -63,6 +64,8 @@ class IslandReport:
     milliseconds: float
     weight_bytes: int
     pool_bytes: int
+    tensor_bytes: int
+    least_bytes: int
     graph: int = 0
     kernels: tuple[str, ...] = ()
     dispatches: int = 0
@@ -129,7 +132,8 @@ def _island_line(island: IslandReport) -> str:
         f"  island {island.number}: {len(island.nodes)} nodes, {island.dispatches} dispatches, "
         f"{island.runs} runs{failures}, "
         f"last {island.milliseconds:.2f} ms, "
-        f"{island.weight_bytes:,} bytes of weights, {island.pool_bytes:,} of tensors, "
+        f"{island.weight_bytes:,} bytes of weights, {island.pool_bytes:,} of tensors "
+        f"({island.tensor_bytes:,} without sharing, {island.least_bytes:,} at least), "
         f"{island.uploaded_bytes:,} sent, {island.downloaded_bytes:,} fetched{state}"
     )
 

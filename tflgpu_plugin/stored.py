@@ -173,7 +173,8 @@ def _body(plan: Plan) -> Iterator[memoryview]:
         place = starts[weight.buffer] + weight.offset
         if place > end:
             yield memoryview(bytes(place - end))
-        yield weight.image().data
+        for piece in weight.pieces():
+            yield piece.data
         end = place + weight.bytes
     if end < (total := _body_bytes(plan)):
         yield memoryview(bytes(total - end))

@@ -236,7 +236,6 @@ def _placed(
     shapes = [_shape(reading, name) for name in inputs]
     _add(handle, shapes, island.instance)
     placed = records.Placed(island, handle, tuple(sorted(hosts)), ports, inputs, outputs, part)
-    placed.program.forget_constants()  # they are onnxruntime's, which may free them now
     if not dynamic:  # the native object holds all that a run needs
         placed.island = None
     return placed

@@ -2,7 +2,7 @@
 #include "internal.h"
 
 /* wgpu keeps a staging copy of everything written until the next submit. */
-static const uint64_t flush_bytes = (uint64_t)64 << 20;
+static const uint64_t flush_bytes = (uint64_t)16 << 20;
 
 static WGPUBufferUsage native_usage(uint32_t usage) {
   return (usage & TG_BUFFER_STORAGE ? WGPUBufferUsage_Storage : 0) | (usage & TG_BUFFER_UNIFORM ? WGPUBufferUsage_Uniform : 0) |

@@ -12,7 +12,7 @@ from math import gcd, prod
 import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import Access, Constant, Lowering, Refused, Source
+from tflgpu_plugin.lowering import Access, Constant, Lowering, Refused, Source, pieces_of
 from tflgpu_plugin.ops.tiles import Tile
 
 VECTOR_BYTES = 16
@@ -101,17 +101,18 @@ class Blocks:
 
 def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
     """Blocks `first` to `last` of `data` [outputs, ..., depth], float32."""
-    depth, merged = blocks.depth, blocks.merged
-    source = np.asarray(data, np.float32)
-    source = source.reshape(blocks.dense_groups, blocks.filters, blocks.taps, depth)
-    padded = blocks.group_blocks * blocks.quads * 4
-    shape = (blocks.dense_groups, padded, blocks.taps, blocks.channels)
-    dense = np.zeros(shape, np.float32)
+    depth, merged, rows = blocks.depth, blocks.merged, blocks.quads * 4
+    source = data.reshape(blocks.dense_groups, blocks.filters, blocks.taps, depth)
+    dense = np.zeros(((last - first) * rows, blocks.taps, blocks.channels), np.float32)
     each = blocks.filters // merged
-    for k in range(merged):
-        rows = slice(k * each, (k + 1) * each)
-        dense[:, rows, :, k * depth : (k + 1) * depth] = source[:, rows]
-    split = dense.reshape(-1, blocks.quads, 4, blocks.taps, blocks.channels)[first:last]
+    for group in range(first // blocks.group_blocks, -(-last // blocks.group_blocks)):
+        origin = (group * blocks.group_blocks - first) * rows  # of the group's filters in `dense`
+        for k in range(merged):
+            part = slice(max(k * each, -origin), min((k + 1) * each, len(dense) - origin))
+            if part.start < part.stop:
+                place = slice(part.start + origin, part.stop + origin)
+                dense[place, :, k * depth : (k + 1) * depth] = source[group, part]
+    split = dense.reshape(last - first, blocks.quads, 4, blocks.taps, blocks.channels)
     return np.ascontiguousarray(split.transpose(0, 3, 4, 1, 2))
 
 
@@ -139,8 +140,19 @@ def _packed(low: Lowering, weights: int, blocks: Blocks, first: int, last: int) 
     vectors = (last - first) * blocks.block_vectors
     how = ("blocks", blocks, first, last)
     return low.constant(
-        weights, *how, vectors=vectors, pack=lambda data: pack(data, blocks, first, last), half=True
+        weights,
+        *how,
+        vectors=vectors,
+        pack=lambda data: pieces(data, blocks, first, last),
+        half=True,
     )
+
+
+def pieces(data: Array, blocks: Blocks, first: int, last: int) -> Iterator[Array]:
+    """`pack`, some blocks at a time."""
+    step = pieces_of(blocks.block_vectors * VECTOR_BYTES)
+    for start in range(first, last, step):
+        yield pack(data, blocks, start, min(start + step, last))
 
 
 def _packed_on_device(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Shape, geometry
-from tflgpu_plugin.lowering import Access, Lowering, Refused, Source, pack_stored
+from tflgpu_plugin.lowering import Access, Lowering, Refused, Source, stored_pieces
 from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import (
     LONGEST,
@@ -159,8 +159,8 @@ def _packed(low: Lowering, weights: int, first: int, last: int) -> Source:
     shape = low.graph.shape(weights)
     part = geometry((last - first, shape[-1]))
 
-    def pack(data: Array) -> Array:
-        return pack_stored(data.reshape(shape[0], shape[-1])[first:last], part)
+    def pack(data: Array) -> Iterator[Array]:
+        return stored_pieces(data.reshape(shape[0], shape[-1])[first:last], part)
 
     return low.constant(weights, "rows", first, last, vectors=part.vectors, pack=pack, half=True)
 

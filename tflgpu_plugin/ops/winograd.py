@@ -9,6 +9,7 @@ patch instead of 3x3 places.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.graph import Array, Node, Shape
-from tflgpu_plugin.lowering import Constant, Lowering
+from tflgpu_plugin.lowering import Constant, Lowering, pieces_of
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pack
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds
 from tflgpu_plugin.ops.window import Span
@@ -198,16 +199,20 @@ def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:
     )
 
 
-def transform(data: Array, blocks: Blocks) -> Array:
-    """G w G^T of weights [O, 3, 3, I], as [36, block, channel, quad, 4] float32.
+def transform(data: Array, blocks: Blocks) -> Iterator[Array]:
+    """G w G^T of weights [O, 3, 3, I], as [36, block, channel, quad, 4] float32, some of the 36
+    planes at a time.
 
     One product with the Kronecker square of G, a slice at a time to keep float64 copies small.
     """
     taps = pack(data, replace(blocks, taps=9), 0, blocks.count)
     taps = taps.swapaxes(0, 1).reshape(9, -1)
     both = np.kron(G, G)
-    planes = np.empty((PLANES, taps.shape[1]), np.float32)
-    for first in range(0, taps.shape[1], SLICE):
-        part = slice(first, first + SLICE)
-        planes[:, part] = both @ taps[:, part].astype(np.float64)
-    return planes
+    step = pieces_of(4 * taps.shape[1])
+    for start in range(0, PLANES, step):
+        rows = both[start : start + step]
+        planes = np.empty((len(rows), taps.shape[1]), np.float32)
+        for first in range(0, taps.shape[1], SLICE):
+            part = slice(first, first + SLICE)
+            planes[:, part] = rows @ taps[:, part].astype(np.float64)
+        yield planes

@@ -115,7 +115,10 @@ class Program:
             if buffer.role == "weights"
         }
         for weight in self.plan.weights:
-            write_buffer(buffers[weight.buffer], weight.offset, weight.image())
+            end = weight.offset
+            for piece in weight.pieces():
+                write_buffer(buffers[weight.buffer], end, piece)
+                end += piece.nbytes
         return buffers
 
 

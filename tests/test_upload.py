@@ -1,0 +1,100 @@
+"""How constants get to the device: piece by piece, so that preparing a model takes little more
+memory than its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.subprocesses import run_python
+from tflgpu_plugin import lowering
+from tflgpu_plugin.graph import Array, geometry
+from tflgpu_plugin.lowering import pack_stored, stored_pieces
+from tflgpu_plugin.ops import blocks, winograd
+from tflgpu_plugin.plan import Pack, Weight
+
+MEMORY = """
+import numpy as np, threading
+from tests.harness import device_of
+from tflgpu_plugin import compiler
+from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin.runtime import pipelines
+from tflgpu_plugin.runtime.program import Program
+
+def private():
+    lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return sum(int(lines[name].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
+
+SIDE, LAYERS = 2048, 6
+tensors, nodes = {0: Tensor("x", (1, SIDE))}, []
+random = np.random.default_rng(0)
+for k in range(LAYERS):
+    weights = random.standard_normal((SIDE, SIDE), np.float32)
+    tensors[100 + k] = Tensor(f"w{k}", (SIDE, SIDE), data=weights)
+    tensors[k + 1] = Tensor(f"y{k}", (1, SIDE))
+    nodes.append(Node(k, "fully_connected", (k, 100 + k), (k + 1,), {"activation": "none"}))
+graph = Graph(tensors, tuple(nodes), (0,), (LAYERS,))
+device = device_of()
+plan = compiler.compile(graph, device.target)
+pipelines.make(plan.pipelines, device.handle, device.pipelines, True)
+peak, ended, before = [0], threading.Event(), private()
+def watch():
+    while not ended.wait(0.001):
+        peak[0] = max(peak[0], private())
+thread = threading.Thread(target=watch)
+thread.start()
+program = Program(plan, device.handle, device.pipelines)
+ended.set(); thread.join()
+print(plan.bytes_of("weights"), max(peak[0], private()) - before)
+"""
+
+
+def pieces(pack: Pack, size: int) -> list[Array]:
+    return list(Weight(("test",), 0, 0, size, pack).pieces())
+
+
+def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows, dense weights with groups, and Winograd's planes, cut at every few kilobytes."""
+    monkeypatch.setattr(lowering, "PIECE", 4096)
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((70, 90)).astype(np.float32)
+    shape = geometry(rows.shape)
+    found = pieces(lambda: stored_pieces(rows, shape), shape.vectors * 16)
+    check(found, pack_stored(rows, shape))
+    dense = blocks.Blocks(48, 9, 5, 2, 4)
+    data = random.standard_normal((48, 3, 3, 5)).astype(np.float32)
+    size = dense.count * dense.block_vectors * 16
+    found = pieces(lambda: blocks.pieces(data, dense, 0, dense.count), size)
+    check(found, blocks.pack(data, dense, 0, dense.count))
+    point = replace(dense, taps=1, groups=1)
+    size = winograd.PLANES * point.count * point.block_vectors * 16
+    found = pieces(lambda: winograd.transform(data, point), size)
+    monkeypatch.setattr(lowering, "PIECE", 1 << 30)
+    (whole,) = winograd.transform(data, point)
+    check(found, whole)
+
+
+def check(found: list[Array], whole: Array) -> None:
+    assert len(found) > 2
+    assert np.array_equal(np.concatenate(found), whole.reshape(-1).view(np.uint8))
+
+
+@pytest.mark.parametrize("counts", [(3,), (5,), (2, 3), (3, 3), ()])
+def test_another_number_of_bytes_is_an_error(counts: tuple[int, ...]) -> None:
+    """4 floats are wanted."""
+
+    def pack() -> Iterator[Array]:
+        return (np.zeros(count, np.float32) for count in counts)
+
+    with pytest.raises(ValueError, match="not 16"):
+        pieces(pack, 16)
+
+
+@pytest.mark.adapter
+def test_peak_memory_is_little_more_than_the_weights() -> None:
+    weights, peak = map(int, run_python(MEMORY).stdout.split())
+    assert weights > 90e6
+    assert weights * 0.9 < peak < weights * 1.3
