@@ -12,6 +12,7 @@ static const struct {
     {"timestamp-query-inside-encoders", WGPUNativeFeature_TimestampQueryInsideEncoders},
     {"timestamp-query-inside-passes", WGPUNativeFeature_TimestampQueryInsidePasses},
     {"shader-f16", WGPUFeatureName_ShaderF16},
+    {"mappable-primary-buffers", WGPUNativeFeature_MappablePrimaryBuffers},
 };
 enum { FEATURES = sizeof features / sizeof *features };
 _Static_assert(FEATURES <= sizeof((tg_adapter *)0)->features / sizeof(uint32_t), "tg_adapter.features is too short");

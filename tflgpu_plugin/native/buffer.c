@@ -4,10 +4,11 @@
 /* wgpu keeps a staging copy of everything written until the next submit. */
 static const uint64_t flush_bytes = (uint64_t)16 << 20;
 
-static WGPUBufferUsage native_usage(uint32_t usage) {
+static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
   return (usage & TG_BUFFER_STORAGE ? WGPUBufferUsage_Storage : 0) | (usage & TG_BUFFER_UNIFORM ? WGPUBufferUsage_Uniform : 0) |
          (usage & TG_BUFFER_COPY_SRC ? WGPUBufferUsage_CopySrc : 0) | (usage & TG_BUFFER_COPY_DST ? WGPUBufferUsage_CopyDst : 0) |
-         (usage & TG_BUFFER_MAP_READ ? WGPUBufferUsage_MapRead : 0);
+         (usage & TG_BUFFER_HOST_READ && device->mappable ? WGPUBufferUsage_MapRead : 0) |
+         (usage & TG_BUFFER_HOST_WRITE && device->mappable ? WGPUBufferUsage_MapWrite : 0);
 }
 
 tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size) {
@@ -30,6 +31,7 @@ tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage 
     return NULL;
   }
   buffer->refs = 1;
+  buffer->usage = usage;
   buffer->bytes = bytes;
   buffer->device = device;
   tgi_device_retain(device);
@@ -38,7 +40,7 @@ tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage 
 
 tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, char *err, size_t err_size) {
   if (tgi_enter(err, err_size)) return NULL;
-  tg_buffer *buffer = tgi_buffer_create(device, bytes, native_usage(usage), err, err_size);
+  tg_buffer *buffer = tgi_buffer_create(device, bytes, native_usage(device, usage), err, err_size);
   tgi_leave();
   return buffer;
 }
@@ -140,14 +142,10 @@ static int read_through(tg_buffer *buffer, tg_buffer *staging, uint64_t offset, 
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   W(CommandEncoderCopyBufferToBuffer)(encoder, buffer->wgpu, offset, staging->wgpu, 0, bytes);
-  int failed = tgi_submit(device, encoder, mark, staging->wgpu, bytes, &ticket, err, err_size);
+  tgi_mapping mapping = {staging, bytes, WGPUMapMode_Read};
+  int failed = tgi_submit(device, encoder, mark, &mapping, 1, &ticket, err, err_size);
   pthread_mutex_unlock(&device->lock);
-  if (failed) return 1;
-  const void *mapped = tgi_collect(device, &ticket, bytes, err, err_size);
-  if (!mapped) return 1;
-  memcpy(data, mapped, bytes);
-  tgi_unmap(&ticket);
-  return 0;
+  return failed || tgi_collect(device, &ticket, err, err_size) || tgi_take(staging, data, bytes, err, err_size);
 }
 
 int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size) {

@@ -99,6 +99,7 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
     device->queue = W(DeviceGetQueue)(device->wgpu);
     device->timestamps = has_feature(features, feature_count, WGPUFeatureName_TimestampQuery) &&
                          has_feature(features, feature_count, WGPUNativeFeature_TimestampQueryInsidePasses);
+    device->mappable = has_feature(features, feature_count, WGPUNativeFeature_MappablePrimaryBuffers);
     pthread_mutex_init(&device->lock, NULL);
     tgi_register_exit();
   } else {
@@ -174,34 +175,57 @@ int tgi_scope_end(tg_device *device, unsigned mark, const char *what, char *err,
 
 /* ---- submitting and waiting ------------------------------------------------------------------------------------------ */
 
+/* Freed when no callback is to come. */
 typedef struct tgi_mapped {
-  atomic_int status;               /* 0 while under way */
-  char text[512];
+  atomic_size_t waiting;
+  atomic_bool told;
+  char text[512];                  /* of the first that failed */
+  size_t count;
+  struct {
+    tg_buffer *buffer;
+    atomic_int status;
+  } each[];
 } tgi_mapped;
 
-static void on_mapped(WGPUMapAsyncStatus status, WGPUStringView message, void *data, void *unused) {
-  (void)unused;
+static void on_mapped(WGPUMapAsyncStatus status, WGPUStringView message, void *data, void *place) {
   tgi_mapped *mapped = data;
-  tgi_readable(message, mapped->text, sizeof mapped->text);
-  atomic_store(&mapped->status, (int)status);
+  if (status != WGPUMapAsyncStatus_Success && !atomic_exchange(&mapped->told, true))
+    tgi_readable(message, mapped->text, sizeof mapped->text);
+  atomic_store((atomic_int *)place, (int)status);
+  atomic_fetch_sub(&mapped->waiting, 1);
 }
 
-int tgi_submit(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, WGPUBuffer mapping, uint64_t bytes,
+static tgi_mapped *make_mapped(const tgi_mapping *mappings, size_t count) {
+  tgi_mapped *mapped = calloc(1, sizeof *mapped + count * sizeof mapped->each[0]);
+  if (!mapped) return NULL;
+  mapped->waiting = mapped->count = count;
+  for (size_t i = 0; i < count; i++) mapped->each[i].buffer = mappings[i].buffer;
+  return mapped;
+}
+
+static void start_mapping(tgi_mapped *mapped, const tgi_mapping *mappings) {
+  for (size_t i = 0; i < mapped->count; i++) {
+    atomic_store(&mappings[i].buffer->mapped, true);
+    W(BufferMapAsync)
+    (mappings[i].buffer->wgpu, mappings[i].mode, 0, tgi_round_up(mappings[i].bytes, 4),
+     (WGPUBufferMapCallbackInfo){.mode = WGPUCallbackMode_AllowSpontaneous,
+                                 .callback = on_mapped,
+                                 .userdata1 = mapped,
+                                 .userdata2 = &mapped->each[i].status});
+  }
+}
+
+int tgi_submit(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, const tgi_mapping *mappings, size_t count,
                tgi_ticket *ticket, char *err, size_t err_size) {
-  *ticket = (tgi_ticket){.mapping = mapping};
-  if (mapping) ticket->mapped = calloc(1, sizeof *ticket->mapped);
+  *ticket = (tgi_ticket){.mapped = count ? make_mapped(mappings, count) : NULL};
   WGPUCommandBuffer commands = W(CommandEncoderFinish)(encoder, NULL);
   W(CommandEncoderRelease)(encoder);
   int status = tgi_scope_end(device, mark, "Encoding a GPU run", err, err_size);
-  if (!status && mapping && !ticket->mapped) status = tgi_fail(err, err_size, "Not enough memory for a GPU run.");
+  if (!status && count && !ticket->mapped) status = tgi_fail(err, err_size, "Not enough memory for a GPU run.");
   if (!status) {
     ticket->index = W(QueueSubmitForIndex)(device->queue, 1, &commands);
     device->unflushed = 0;
-    if (mapping)
-      W(BufferMapAsync)
-      (mapping, WGPUMapMode_Read, 0, bytes,
-       (WGPUBufferMapCallbackInfo){
-           .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_mapped, .userdata1 = ticket->mapped});
+    if (ticket->mapped) start_mapping(ticket->mapped, mappings);
   } else {
     free(ticket->mapped);
   }
@@ -213,24 +237,42 @@ void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
   if (!tg_device_is_lost(device)) W(DevicePoll)(device->wgpu, true, &index);
 }
 
-const void *tgi_collect(tg_device *device, tgi_ticket *ticket, uint64_t bytes, char *err, size_t err_size) {
+/* All or nothing: unmap what was mapped when one was not. */
+static int settle(tgi_mapped *mapped, char *err, size_t err_size) {
+  bool failed = atomic_load(&mapped->told);
+  for (size_t i = 0; i < mapped->count; i++) {
+    if (atomic_load(&mapped->each[i].status) != (int)WGPUMapAsyncStatus_Success)
+      atomic_store(&mapped->each[i].buffer->mapped, false);
+    else if (failed)
+      tgi_unmap(mapped->each[i].buffer);
+  }
+  return failed ? tgi_fail(err, err_size, "The results could not be read back: %s", mapped->text) : 0;
+}
+
+int tgi_collect(tg_device *device, tgi_ticket *ticket, char *err, size_t err_size) {
   const struct timespec step = {0, 20000};
+  tgi_mapped *mapped = ticket->mapped;
   tgi_wait(device, ticket->index);
   /* Another thread's poll may have taken over our callback and be about to call it. */
-  while (!atomic_load(&ticket->mapped->status) && !tg_device_is_lost(device)) {
+  while (atomic_load(&mapped->waiting) && !tg_device_is_lost(device)) {
     W(DevicePoll)(device->wgpu, false, NULL);
     nanosleep(&step, NULL);
   }
-  int status = atomic_load(&ticket->mapped->status);
-  const void *data = NULL;
-  if (!status) {                   /* the callback may still come: its memory stays */
-    tgi_fail(err, err_size, "The GPU device was lost during a run; make a new interpreter or session.");
-    return NULL;
-  }
-  if (status == (int)WGPUMapAsyncStatus_Success) data = W(BufferGetConstMappedRange)(ticket->mapping, 0, bytes);
-  if (!data) tgi_fail(err, err_size, "The results could not be read back: %s", ticket->mapped->text);
-  free(ticket->mapped);
-  return data;
+  if (atomic_load(&mapped->waiting))  /* callbacks may still come: their memory stays */
+    return tgi_fail(err, err_size, "The GPU device was lost during a run; make a new interpreter or session.");
+  int failed = settle(mapped, err, err_size);
+  free(mapped);
+  return failed;
 }
 
-void tgi_unmap(tgi_ticket *ticket) { W(BufferUnmap)(ticket->mapping); }
+int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, char *err, size_t err_size) {
+  const void *data = W(BufferGetConstMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4));
+  if (data) memcpy(host, data, bytes);
+  tgi_unmap(buffer);
+  return data ? 0 : tgi_fail(err, err_size, "The results could not be read back: they are not mapped.");
+}
+
+void tgi_unmap(tg_buffer *buffer) {
+  W(BufferUnmap)(buffer->wgpu);
+  atomic_store(&buffer->mapped, false);
+}

@@ -25,7 +25,8 @@
 #define TGI_WGPU_FUNCTIONS(F)                                                                                          \
   F(AdapterGetInfo) F(AdapterGetLimits) F(AdapterHasFeature) F(AdapterInfoFreeMembers) F(AdapterRelease)               \
   F(AdapterRequestDevice) F(BindGroupLayoutRelease) F(BindGroupRelease) F(CreateInstance) F(InstanceEnumerateAdapters) \
-  F(BufferGetConstMappedRange) F(BufferMapAsync) F(BufferRelease) F(BufferUnmap) F(CommandBufferRelease)               \
+  F(BufferGetConstMappedRange) F(BufferGetMappedRange) F(BufferMapAsync) F(BufferRelease) F(BufferUnmap)               \
+  F(CommandBufferRelease)                                                                                              \
   F(CommandEncoderBeginComputePass) F(CommandEncoderClearBuffer) F(CommandEncoderCopyBufferToBuffer)                   \
   F(CommandEncoderFinish) F(CommandEncoderRelease) F(CommandEncoderResolveQuerySet)                                    \
   F(ComputePassEncoderDispatchWorkgroups) F(ComputePassEncoderEnd) F(ComputePassEncoderRelease)                        \
@@ -106,6 +107,7 @@ struct tg_device {
   tgi_fate *fate;
   uint32_t max_groups;             /* workgroups in each direction */
   bool timestamps;                 /* both timestamp features were required */
+  bool mappable;                   /* buffers that kernels use may be mapped */
   /* Held around every create call and from a run's first write to its submit: error scopes belong to the device, not to
    * the thread, so nobody else may work in between. */
   pthread_mutex_t lock;
@@ -116,7 +118,11 @@ struct tg_buffer {
   atomic_size_t refs;
   tg_device *device;
   WGPUBuffer wgpu;
+  WGPUBufferUsage usage;
   uint64_t bytes;                  /* as asked for; the allocation is padded to 4 */
+  /* From the request to map it until it is unmapped: wgpu-native aborts the process when it is used meanwhile. Set with
+   * the device's lock held. */
+  atomic_bool mapped;
 };
 
 struct tg_pipeline {
@@ -136,20 +142,28 @@ void tgi_pipeline_retain(tg_pipeline *pipeline);
 unsigned tgi_scope_begin(tg_device *device);
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, char *err, size_t err_size);
 
-/* A submission under way, and the mapping of its staging buffer. */
+/* A buffer to map when a submission is done; bytes are rounded up to whole words. */
+typedef struct tgi_mapping {
+  tg_buffer *buffer;
+  uint64_t bytes;
+  WGPUMapMode mode;
+} tgi_mapping;
+
+/* A submission under way, and what is mapped after it. */
 typedef struct tgi_ticket {
   WGPUSubmissionIndex index;
-  WGPUBuffer mapping;              /* NULL: nothing is mapped */
-  struct tgi_mapped *mapped;
+  struct tgi_mapped *mapped;       /* NULL: nothing */
 } tgi_ticket;
 
 /* With the lock held and a scope open: finish, close the scope, submit, start mapping. Consumes the encoder; a command
  * buffer with an error is never submitted, because wgpu-native aborts the process for it. */
-int tgi_submit(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, WGPUBuffer mapping, uint64_t bytes,
+int tgi_submit(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, const tgi_mapping *mappings, size_t count,
                tgi_ticket *ticket, char *err, size_t err_size);
-/* Without the lock: wait for the submission; the mapped bytes or NULL with a sentence. Unmap them with tgi_unmap. */
-const void *tgi_collect(tg_device *device, tgi_ticket *ticket, uint64_t bytes, char *err, size_t err_size);
-void tgi_unmap(tgi_ticket *ticket);
+/* Without the lock: wait for the submission and until all is mapped. After a failure nothing is. */
+int tgi_collect(tg_device *device, tgi_ticket *ticket, char *err, size_t err_size);
+/* Copy from a mapped buffer and unmap it. */
+int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, char *err, size_t err_size);
+void tgi_unmap(tg_buffer *buffer);
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
 
 tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size);
@@ -175,6 +189,8 @@ typedef struct tgi_slot {
   uint64_t bytes;
   uint8_t *shadow;                 /* states: what the last run left in host memory */
   bool shadow_valid;
+  void *mapped;                    /* inputs: where the next run writes; under run_lock */
+  bool written;                    /* this run has done so */
 } tgi_slot;
 
 struct tg_replay {
@@ -187,7 +203,8 @@ struct tg_replay {
   size_t buffer_count;
   tgi_slot *inputs, *outputs, *states;
   size_t input_count, output_count, state_count;
-  tg_buffer *readback;
+  tg_buffer *readback;             /* of what cannot be mapped itself; NULL when all can */
+  tgi_mapping *mappings;           /* of the present run, room for all; under run_lock */
   pthread_mutex_t run_lock;        /* before the device's lock in order */
   WGPUSubmissionIndex last_index;  /* under run_lock */
   bool has_last_index;

@@ -67,6 +67,7 @@ static tgi_slot *copy_slots(const tg_port_spec *ports, size_t count, bool shadow
 static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   replay->inputs = copy_slots(spec->inputs, spec->input_count, false);
   replay->outputs = copy_slots(spec->outputs, spec->output_count, false);
+  replay->mappings = calloc(spec->input_count + spec->output_count + spec->state_count + 1, sizeof *replay->mappings);
   replay->states = copy_slots((const tg_port_spec *)spec->states, spec->state_count, true);
   replay->steps = calloc(spec->dispatch_count + 1, sizeof *replay->steps);
   replay->pipelines = calloc(spec->dispatch_count + 1, sizeof *replay->pipelines);
@@ -74,7 +75,8 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   if (replay->inputs) replay->input_count = spec->input_count;
   if (replay->outputs) replay->output_count = spec->output_count;
   if (replay->states) replay->state_count = spec->state_count;
-  if (!replay->inputs || !replay->outputs || !replay->states || !replay->steps || !replay->pipelines || !replay->buffers)
+  if (!replay->inputs || !replay->outputs || !replay->states || !replay->steps || !replay->pipelines ||
+      !replay->buffers || !replay->mappings)
     return false;
   replay->step_count = spec->dispatch_count;
   replay->buffer_count = spec->binding_count + 1;
@@ -140,18 +142,25 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, char *err, si
   return failed;
 }
 
-static tg_buffer *make_readback(tg_replay *replay, char *err, size_t err_size) {
+static uint64_t staged_bytes(const tgi_slot *slots, size_t count) {
   uint64_t bytes = 0;
-  for (size_t i = 0; i < replay->output_count; i++) bytes += tgi_round_up(replay->outputs[i].bytes, 16);
-  for (size_t i = 0; i < replay->state_count; i++) bytes += tgi_round_up(replay->states[i].bytes, 16);
-  return tgi_buffer_create(replay->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err, err_size);
+  for (size_t i = 0; i < count; i++)
+    if (!(slots[i].buffer->usage & WGPUBufferUsage_MapRead)) bytes += tgi_round_up(slots[i].bytes, 16);
+  return bytes;
+}
+
+static int make_readback(tg_replay *replay, char *err, size_t err_size) {
+  uint64_t bytes =
+      staged_bytes(replay->outputs, replay->output_count) + staged_bytes(replay->states, replay->state_count);
+  if (!bytes) return 0;
+  replay->readback =
+      tgi_buffer_create(replay->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err, err_size);
+  return !replay->readback;
 }
 
 static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, char *err, size_t err_size) {
   if (!copy_spec(replay, spec)) return tgi_fail(err, err_size, "Not enough memory for a plan.");
-  if (rehearse(replay, spec, err, err_size)) return 1;
-  replay->readback = make_readback(replay, err, err_size);
-  return !replay->readback;
+  return rehearse(replay, spec, err, err_size) || make_readback(replay, err, err_size);
 }
 
 tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, char *err, size_t err_size) {
@@ -200,6 +209,7 @@ void tg_replay_release(tg_replay *replay) {
   release_slots(replay->states, replay->state_count);
   tg_buffer_release(replay->readback);
   tg_buffer_release(replay->resolved);
+  free(replay->mappings);
   free(replay->steps);
   free(replay->pipelines);
   free(replay->buffers);

@@ -10,7 +10,9 @@ typedef struct run {
   const tg_port *inputs, *outputs, *states;
   uint64_t *timestamps;
   size_t steps;
-  uint64_t readback_bytes;         /* host outputs, then states, each at a multiple of 16 */
+  uint64_t readback_bytes;         /* staged outputs, then states, each at a multiple of 16 */
+  size_t mapping_count;
+  uint64_t start;
   tgi_traffic traffic;
 } run;
 
@@ -56,13 +58,25 @@ static int read_timestamps(const run *r, char *err, size_t err_size) {
 
 /* ---- before and after the pass -------------------------------------------------------------------------------------- */
 
+/* Inputs that the last run left mapped. wgpu takes no buffer that is mapped, so all are unmapped. */
+static void write_mapped_inputs(run *r) {
+  for (size_t i = 0; i < r->replay->input_count; i++) {
+    tgi_slot *slot = &r->replay->inputs[i];
+    slot->written = slot->mapped && !r->inputs[i].device;
+    if (slot->written) memcpy(slot->mapped, r->inputs[i].host, slot->bytes);
+    if (slot->mapped) tgi_unmap(slot->buffer);
+    slot->mapped = NULL;
+  }
+}
+
 static void write_inputs(run *r) {
   const tg_replay *replay = r->replay;
-  for (size_t i = 0; i < replay->input_count; i++)
-    if (!r->inputs[i].device && replay->inputs[i].bytes) {
-      tgi_write_padded(replay->inputs[i].buffer, r->inputs[i].host, replay->inputs[i].bytes);
-      r->traffic.uploaded += replay->inputs[i].bytes;
-    }
+  for (size_t i = 0; i < replay->input_count; i++) {
+    const tgi_slot *slot = &replay->inputs[i];
+    if (r->inputs[i].device || !slot->bytes) continue;
+    if (!slot->written) tgi_write_padded(slot->buffer, r->inputs[i].host, slot->bytes);
+    r->traffic.uploaded += slot->bytes;
+  }
   for (size_t i = 0; i < replay->state_count; i++) {
     tgi_slot *state = &replay->states[i];
     const void *host = r->states[i].host;
@@ -85,7 +99,19 @@ static void encode_inputs(const run *r, WGPUCommandEncoder encoder) {
   }
 }
 
+static bool can_map(const tgi_slot *slot, WGPUMapMode mode) {
+  return slot->bytes && slot->buffer->usage & (mode == WGPUMapMode_Read ? WGPUBufferUsage_MapRead : WGPUBufferUsage_MapWrite);
+}
+
+static void map_later(run *r, tg_buffer *buffer, uint64_t bytes, WGPUMapMode mode) {
+  r->replay->mappings[r->mapping_count++] = (tgi_mapping){buffer, bytes, mode};
+}
+
 static void encode_readback(run *r, WGPUCommandEncoder encoder, const tgi_slot *slot) {
+  if (can_map(slot, WGPUMapMode_Read)) {
+    map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
+    return;
+  }
   copy(encoder, slot->buffer, 0, r->replay->readback, r->readback_bytes, slot->bytes);
   r->readback_bytes += tgi_round_up(slot->bytes, 16);
 }
@@ -100,24 +126,48 @@ static void encode_outputs(run *r, WGPUCommandEncoder encoder) {
   }
   for (size_t i = 0; i < replay->state_count; i++)
     if (r->states[i].host) encode_readback(r, encoder, &replay->states[i]);
+  if (r->readback_bytes) map_later(r, replay->readback, r->readback_bytes, WGPUMapMode_Read);
+  /* The run is waited for, so the next one finds its inputs mapped. */
+  for (size_t i = 0; i < replay->input_count && r->mapping_count; i++)
+    if (can_map(&replay->inputs[i], WGPUMapMode_Write))
+      map_later(r, replay->inputs[i].buffer, replay->inputs[i].bytes, WGPUMapMode_Write);
 }
 
-static const uint8_t *take(run *r, const uint8_t *mapped, void *host, uint64_t bytes) {
-  memcpy(host, mapped, bytes);
-  r->traffic.downloaded += bytes;
-  return mapped + tgi_round_up(bytes, 16);
+/* `staged` walks through the staging buffer. */
+static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host, char *err, size_t err_size) {
+  r->traffic.downloaded += slot->bytes;
+  if (can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err, err_size);
+  if (!slot->bytes) return 0;
+  if (!*staged) return tgi_fail(err, err_size, "The results could not be read back: they are not mapped.");
+  memcpy(host, *staged, slot->bytes);
+  *staged += tgi_round_up(slot->bytes, 16);
+  return 0;
 }
 
-static void take_outputs(run *r, const uint8_t *mapped) {
+static int take_outputs(run *r, char *err, size_t err_size) {
   tg_replay *replay = r->replay;
+  const uint8_t *staged = NULL;
+  int failed = 0;
+  if (r->readback_bytes) staged = W(BufferGetConstMappedRange)(replay->readback->wgpu, 0, r->readback_bytes);
   for (size_t i = 0; i < replay->output_count; i++)
-    if (r->outputs[i].host) mapped = take(r, mapped, r->outputs[i].host, replay->outputs[i].bytes);
+    if (r->outputs[i].host) failed |= take(r, &replay->outputs[i], &staged, r->outputs[i].host, err, err_size);
   for (size_t i = 0; i < replay->state_count; i++) {
     tgi_slot *state = &replay->states[i];
     if (!r->states[i].host) continue;
-    mapped = take(r, mapped, r->states[i].host, state->bytes);
+    failed |= take(r, state, &staged, r->states[i].host, err, err_size);
     memcpy(state->shadow, r->states[i].host, state->bytes);
     state->shadow_valid = true;
+  }
+  if (r->readback_bytes) tgi_unmap(replay->readback);
+  return failed;
+}
+
+static void keep_inputs(const run *r) {
+  for (size_t i = 0; i < r->replay->input_count; i++) {
+    tgi_slot *slot = &r->replay->inputs[i];
+    if (!can_map(slot, WGPUMapMode_Write)) continue;
+    slot->mapped = W(BufferGetMappedRange)(slot->buffer->wgpu, 0, tgi_round_up(slot->bytes, 4));
+    if (!slot->mapped) tgi_unmap(slot->buffer);
   }
 }
 
@@ -135,15 +185,28 @@ static void encode(run *r, WGPUCommandEncoder encoder) {
     W(CommandEncoderResolveQuerySet)(encoder, queries, 0, (uint32_t)r->steps + 1, r->replay->resolved->wgpu, 0);
 }
 
+/* Another island's buffer that its own run, on another thread, is reading back. */
+static int check_unmapped(const run *r, char *err, size_t err_size) {
+  bool busy = false;
+  for (size_t i = 0; i < r->replay->input_count; i++)
+    busy |= r->inputs[i].device && atomic_load(&r->inputs[i].device->mapped);
+  for (size_t i = 0; i < r->replay->output_count; i++)
+    busy |= r->outputs[i].device && atomic_load(&r->outputs[i].device->mapped);
+  return busy ? tgi_fail(err, err_size, "A tensor of this run is being read by another thread; let that run end first.") : 0;
+}
+
 static int submit(run *r, tgi_ticket *ticket, char *err, size_t err_size) {
   tg_device *device = r->replay->device;
   pthread_mutex_lock(&device->lock);
+  if (check_unmapped(r, err, err_size)) {
+    pthread_mutex_unlock(&device->lock);
+    return 1;
+  }
   unsigned mark = tgi_scope_begin(device);
   write_inputs(r);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   encode(r, encoder);
-  WGPUBuffer mapping = r->readback_bytes ? r->replay->readback->wgpu : NULL;
-  int failed = tgi_submit(device, encoder, mark, mapping, r->readback_bytes, ticket, err, err_size);
+  int failed = tgi_submit(device, encoder, mark, r->replay->mappings, r->mapping_count, ticket, err, err_size);
   pthread_mutex_unlock(&device->lock);
   return failed;
 }
@@ -156,15 +219,13 @@ static void wait_for_previous(tg_replay *replay, WGPUSubmissionIndex index) {
 }
 
 static int finish(run *r, tgi_ticket *ticket, char *err, size_t err_size) {
-  if (!ticket->mapping) {
+  if (!ticket->mapped) {
     wait_for_previous(r->replay, ticket->index);
     return 0;
   }
-  const void *mapped = tgi_collect(r->replay->device, ticket, r->readback_bytes, err, err_size);
-  if (!mapped) return 1;
-  take_outputs(r, mapped);
-  tgi_unmap(ticket);
-  return 0;
+  if (tgi_collect(r->replay->device, ticket, err, err_size)) return 1;
+  keep_inputs(r);
+  return take_outputs(r, err, err_size);
 }
 
 static int check_ports(const run *r, char *err, size_t err_size) {
@@ -189,16 +250,18 @@ static int run_locked(run *r, char *err, size_t err_size) {
   tgi_ticket ticket;
   if (check_ports(r, err, err_size)) return 1;
   if (r->timestamps && ready_timestamps(r->replay, err, err_size)) return 1;
+  write_mapped_inputs(r);
   if (submit(r, &ticket, err, err_size) || finish(r, &ticket, err, err_size)) {
     for (size_t i = 0; i < r->replay->state_count; i++) r->replay->states[i].shadow_valid = false;
     return 1;
   }
+  r->traffic.nanoseconds = tgi_now() - r->start;
   return r->timestamps ? read_timestamps(r, err, err_size) : 0;
 }
 
-static void count(run *r, int failed, uint64_t start) {
+static void count(run *r, int failed) {
   tg_replay *replay = r->replay;
-  r->traffic.nanoseconds = tgi_now() - start;
+  if (failed) r->traffic.nanoseconds = tgi_now() - r->start;
   atomic_fetch_add(failed ? &replay->failures : &replay->runs, 1);
   atomic_fetch_add(&replay->uploaded, r->traffic.uploaded);
   atomic_fetch_add(&replay->downloaded, r->traffic.downloaded);
@@ -217,11 +280,11 @@ int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outp
     atomic_fetch_add(&replay->failures, 1);
     return 1;
   }
-  uint64_t start = tgi_now();
+  r.start = tgi_now();
   pthread_mutex_lock(&replay->run_lock);
   int failed = run_locked(&r, err, err_size);
   pthread_mutex_unlock(&replay->run_lock);
-  count(&r, failed, start);
+  count(&r, failed);
   *traffic = r.traffic;
   if (!atomic_flag_test_and_set(&first)) tgi_register_exit();
   tgi_leave();
@@ -238,21 +301,19 @@ int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outpu
 
 static int read_output(tg_replay *replay, const tgi_slot *slot, void *host, char *err, size_t err_size) {
   tg_device *device = replay->device;
-  uint64_t padded = tgi_round_up(slot->bytes, 4);
+  bool direct = can_map(slot, WGPUMapMode_Read);
+  tg_buffer *source = direct ? slot->buffer : replay->readback;
+  tgi_mapping mapping = {source, slot->bytes, WGPUMapMode_Read};
   tgi_ticket ticket;
   if (tg_device_is_lost(device))
     return tgi_fail(err, err_size, "The GPU device was lost; make a new interpreter or session.");
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
-  copy(encoder, slot->buffer, 0, replay->readback, 0, slot->bytes);
-  int failed = tgi_submit(device, encoder, mark, replay->readback->wgpu, padded, &ticket, err, err_size);
+  if (!direct) copy(encoder, slot->buffer, 0, replay->readback, 0, slot->bytes);
+  int failed = tgi_submit(device, encoder, mark, &mapping, 1, &ticket, err, err_size);
   pthread_mutex_unlock(&device->lock);
-  if (failed) return 1;
-  const void *mapped = tgi_collect(device, &ticket, padded, err, err_size);
-  if (!mapped) return 1;
-  memcpy(host, mapped, slot->bytes);
-  tgi_unmap(&ticket);
+  if (failed || tgi_collect(device, &ticket, err, err_size) || tgi_take(source, host, slot->bytes, err, err_size)) return 1;
   atomic_fetch_add(&replay->downloaded, slot->bytes);
   return 0;
 }

@@ -52,8 +52,16 @@ void tg_device_release(tg_device *device);
 int tg_device_is_lost(tg_device *device);
 void tg_device_mark_lost(tg_device *device);         /* for tests: as if the driver had reported it */
 
-/* Usage bits of tg_buffer_create. */
-enum { TG_BUFFER_STORAGE = 1, TG_BUFFER_UNIFORM = 2, TG_BUFFER_COPY_SRC = 4, TG_BUFFER_COPY_DST = 8, TG_BUFFER_MAP_READ = 16 };
+/* Usage bits of tg_buffer_create. HOST_READ and HOST_WRITE: the host reads or writes it every run; on a device that was
+ * opened with mappable primary buffers it is mapped for that, elsewhere the bytes go through a staging buffer. */
+enum {
+  TG_BUFFER_STORAGE = 1,
+  TG_BUFFER_UNIFORM = 2,
+  TG_BUFFER_COPY_SRC = 4,
+  TG_BUFFER_COPY_DST = 8,
+  TG_BUFFER_HOST_READ = 16,
+  TG_BUFFER_HOST_WRITE = 32
+};
 
 tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, char *err, size_t err_size);
 void tg_buffer_release(tg_buffer *buffer);
@@ -128,7 +136,7 @@ typedef struct tg_run_options {
 
 typedef struct tg_counters {
   uint64_t runs, failures, uploaded_bytes, downloaded_bytes;
-  uint64_t last_nanoseconds;       /* wall time of the last run */
+  uint64_t last_nanoseconds;       /* wall time of the last run, without reading timestamps */
 } tg_counters;
 
 /* One inference: write inputs, one compute pass, one submit, one wait, read outputs. states[i].host is host memory that

@@ -35,6 +35,8 @@ LIMITS = {  # WebGPU's names, and ours in tg_adapter
     "max-storage-buffers-per-shader-stage": "max_storage_buffers",
 }
 MOST = 32  # adapters
+MAPPING = "mappable-primary-buffers"
+SHARED_MEMORY = ("integrated", "software")  # where a mapped buffer is not slow for the GPU
 
 INSTALL_HINT = (
     "No usable GPU adapter was found. Install a Vulkan driver for your GPU, or the software one: "
@@ -186,6 +188,9 @@ def feature_numbers() -> dict[str, int]:
 def _open(info: AdapterInfo) -> Device:
     native.open_wgpu()
     wanted = list(info.features)
+    # TFLGPU_NO_MAPPING=1: inputs and outputs through staging buffers, as on a discrete GPU.
+    if info.kind not in SHARED_MEMORY or os.environ.get("TFLGPU_NO_MAPPING"):
+        wanted = [name for name in wanted if name != MAPPING]
     handle = _create(info, wanted)
     return Device(info, handle, _target(info, handle, frozenset(wanted)))
 

@@ -20,14 +20,15 @@ from tflgpu_plugin.runtime import pipelines
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import Device
 
-STORAGE, UNIFORM, COPY_SRC, COPY_DST = 1, 2, 4, 8  # TG_BUFFER_* of native/tflgpu.h
+# TG_BUFFER_* of native/tflgpu.h
+STORAGE, UNIFORM, COPY_SRC, COPY_DST, HOST_READ, HOST_WRITE = 1, 2, 4, 8, 16, 32
 USAGE = {
     "weights": STORAGE | COPY_DST,
     "uniforms": UNIFORM | COPY_DST,
     "pool": STORAGE | COPY_DST,
-    "input": STORAGE | COPY_DST,
-    "output": STORAGE | COPY_SRC,
-    "state": STORAGE | COPY_SRC | COPY_DST,
+    "input": STORAGE | COPY_DST | HOST_WRITE,
+    "output": STORAGE | COPY_SRC | HOST_READ,
+    "state": STORAGE | COPY_SRC | COPY_DST | HOST_READ,
 }
 NAN_WORD = 0x7FC0_0000
 
