@@ -143,7 +143,8 @@ static int read_through(tg_buffer *buffer, tg_buffer *staging, uint64_t offset, 
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   W(CommandEncoderCopyBufferToBuffer)(encoder, buffer->wgpu, offset, staging->wgpu, 0, bytes);
   tgi_mapping mapping = {staging, bytes, WGPUMapMode_Read};
-  int failed = tgi_submit(device, encoder, mark, &mapping, 1, &ticket, err, err_size);
+  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);
+  int failed = tgi_submit(device, commands, &mapping, 1, &ticket, err, err_size);
   pthread_mutex_unlock(&device->lock);
   return failed || tgi_collect(device, &ticket, err, err_size) || tgi_take(staging, data, bytes, err, err_size);
 }

@@ -215,22 +215,27 @@ static void start_mapping(tgi_mapped *mapped, const tgi_mapping *mappings) {
   }
 }
 
-int tgi_submit(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, const tgi_mapping *mappings, size_t count,
-               tgi_ticket *ticket, char *err, size_t err_size) {
-  *ticket = (tgi_ticket){.mapped = count ? make_mapped(mappings, count) : NULL};
+WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, char *err, size_t err_size) {
   WGPUCommandBuffer commands = W(CommandEncoderFinish)(encoder, NULL);
   W(CommandEncoderRelease)(encoder);
-  int status = tgi_scope_end(device, mark, "Encoding a GPU run", err, err_size);
-  if (!status && count && !ticket->mapped) status = tgi_fail(err, err_size, "Not enough memory for a GPU run.");
-  if (!status) {
+  int failed = tgi_scope_end(device, mark, "Encoding a GPU run", err, err_size);
+  if (!failed || !commands) return commands;
+  W(CommandBufferRelease)(commands);
+  return NULL;
+}
+
+int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count,
+               tgi_ticket *ticket, char *err, size_t err_size) {
+  if (!commands) return 1;
+  *ticket = (tgi_ticket){.mapped = count ? make_mapped(mappings, count) : NULL};
+  int failed = count && !ticket->mapped ? tgi_fail(err, err_size, "Not enough memory for a GPU run.") : 0;
+  if (!failed) {
     ticket->index = W(QueueSubmitForIndex)(device->queue, 1, &commands);
     device->unflushed = 0;
     if (ticket->mapped) start_mapping(ticket->mapped, mappings);
-  } else {
-    free(ticket->mapped);
   }
-  if (commands) W(CommandBufferRelease)(commands);
-  return status;
+  W(CommandBufferRelease)(commands);
+  return failed;
 }
 
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {

@@ -155,9 +155,11 @@ typedef struct tgi_ticket {
   struct tgi_mapped *mapped;       /* NULL: nothing */
 } tgi_ticket;
 
-/* With the lock held and a scope open: finish, close the scope, submit, start mapping. Consumes the encoder; a command
- * buffer with an error is never submitted, because wgpu-native aborts the process for it. */
-int tgi_submit(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, const tgi_mapping *mappings, size_t count,
+/* With the lock held and a scope open: finish, close the scope. Consumes the encoder. NULL with a sentence when there was
+ * an error, because wgpu-native aborts the process that submits such commands. */
+WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, char *err, size_t err_size);
+/* With the lock held: submit, start mapping. Consumes the commands. */
+int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count,
                tgi_ticket *ticket, char *err, size_t err_size);
 /* Without the lock: wait for the submission and until all is mapped. After a failure nothing is. */
 int tgi_collect(tg_device *device, tgi_ticket *ticket, char *err, size_t err_size);
@@ -206,6 +208,8 @@ struct tg_replay {
   tg_buffer *readback;             /* of what cannot be mapped itself; NULL when all can */
   tgi_mapping *mappings;           /* of the present run, room for all; under run_lock */
   pthread_mutex_t run_lock;        /* before the device's lock in order */
+  WGPUCommandBuffer prepared;      /* of a plain run, encoded while the one before it ran; under run_lock */
+  size_t prepared_stamps;          /* timestamps that it takes */
   WGPUSubmissionIndex last_index;  /* under run_lock */
   bool has_last_index;
   WGPUQuerySet queries;            /* made on the first run that asks for timestamps; under run_lock */
@@ -217,8 +221,8 @@ typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, nanoseconds;
 } tgi_traffic;
 
-/* Encode the first count steps; with queries, a timestamp before the first and after each. */
-void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, WGPUQuerySet queries);
+/* Encode the first count steps. stamps: 0, count + 1 (a timestamp before the first and after each) or 2 (the ends). */
+void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, size_t stamps);
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                    const tg_run_options *options, tgi_traffic *traffic, char *err, size_t err_size);
 uint64_t tgi_now(void);

@@ -144,7 +144,8 @@ static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, char 
   W(ComputePassEncoderDispatchWorkgroups)(pass, 1, 1, 1);
   W(ComputePassEncoderEnd)(pass);
   W(ComputePassEncoderRelease)(pass);
-  int failed = tgi_submit(device, encoder, mark, NULL, 0, &ticket, err, err_size);
+  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);
+  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err, err_size);
   if (group) W(BindGroupRelease)(group);
   pthread_mutex_unlock(&device->lock);
   if (!failed) tgi_wait(device, ticket.index);

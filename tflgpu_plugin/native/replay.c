@@ -90,9 +90,9 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   return true;
 }
 
-void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, WGPUQuerySet queries) {
+void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, size_t stamps) {
   WGPUComputePipeline current = NULL;
-  if (queries) W(ComputePassEncoderWriteTimestamp)(pass, queries, 0);
+  if (stamps) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, 0);
   for (size_t i = 0; i < count; i++) {
     const tgi_step *step = &replay->steps[i];
     if (step->group) {
@@ -100,8 +100,9 @@ void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size
       W(ComputePassEncoderSetBindGroup)(pass, 0, step->group, 0, NULL);
       W(ComputePassEncoderDispatchWorkgroups)(pass, step->x, step->y, step->z);
     }
-    if (queries) W(ComputePassEncoderWriteTimestamp)(pass, queries, (uint32_t)i + 1);
+    if (stamps == count + 1) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, (uint32_t)i + 1);
   }
+  if (stamps && stamps != count + 1) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, 1);
 }
 
 static void bind_steps(tg_replay *replay, const tg_replay_spec *spec) {
@@ -133,10 +134,11 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, char *err, si
   bind_steps(replay, spec);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
-  tgi_encode_steps(replay, pass, replay->step_count, NULL);
+  tgi_encode_steps(replay, pass, replay->step_count, 0);
   W(ComputePassEncoderEnd)(pass);
   W(ComputePassEncoderRelease)(pass);
-  int failed = tgi_submit(device, encoder, mark, NULL, 0, &ticket, err, err_size);
+  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);
+  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err, err_size);
   pthread_mutex_unlock(&device->lock);
   set_sizes(replay, spec);
   return failed;
@@ -194,9 +196,20 @@ static void release_slots(tgi_slot *slots, size_t count) {
   free(slots);
 }
 
+/* wgpu-native never frees commands that were not submitted, nor what they use, so these run once more for nobody. The
+ * replay is not in use, so its inputs are the only buffers that may be mapped. */
+static void drop_prepared(tg_replay *replay) {
+  for (size_t i = 0; i < replay->input_count; i++)
+    if (replay->inputs[i].mapped) tgi_unmap(replay->inputs[i].buffer);
+  if (!replay->prepared || tg_device_is_lost(replay->device)) return;
+  W(QueueSubmitForIndex)(replay->device->queue, 1, &replay->prepared);
+  W(CommandBufferRelease)(replay->prepared);
+}
+
 void tg_replay_release(tg_replay *replay) {
   if (!replay || atomic_fetch_sub(&replay->refs, 1) != 1) return;
   if (tgi_enter_release()) {
+    drop_prepared(replay);
     for (size_t i = 0; i < replay->step_count; i++)
       if (replay->steps[i].group) W(BindGroupRelease)(replay->steps[i].group);
     if (replay->queries) W(QuerySetRelease)(replay->queries);

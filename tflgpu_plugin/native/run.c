@@ -3,13 +3,16 @@
 
 #include "internal.h"
 
-enum { MAX_TIMESTAMPS = 4096 };    /* of one query set */
+enum {
+  MAX_TIMESTAMPS = 4096,           /* of one query set */
+  LONG_RUN = 200000000             /* nanoseconds; encoding is nothing beside it */
+};
 
 typedef struct run {
   tg_replay *replay;
   const tg_port *inputs, *outputs, *states;
   uint64_t *timestamps;
-  size_t steps;
+  size_t steps, stamps;            /* stamps: how many timestamps are taken */
   uint64_t readback_bytes;         /* staged outputs, then states, each at a multiple of 16 */
   size_t mapping_count;
   uint64_t start;
@@ -48,7 +51,7 @@ static int ready_timestamps(tg_replay *replay, char *err, size_t err_size) {
 }
 
 static int read_timestamps(const run *r, char *err, size_t err_size) {
-  size_t count = r->steps + 1, all = r->replay->step_count + 1;
+  size_t count = r->stamps, all = count == r->steps + 1 ? r->replay->step_count + 1 : count;
   if (tgi_buffer_read(r->replay->resolved, 0, r->timestamps, count * 8, err, err_size)) return 1;
   double period = W(QueueGetTimestampPeriod)(r->replay->device->queue);
   for (size_t i = 0; i < count; i++) r->timestamps[i] = (uint64_t)((double)r->timestamps[i] * period);
@@ -108,16 +111,14 @@ static void map_later(run *r, tg_buffer *buffer, uint64_t bytes, WGPUMapMode mod
 }
 
 static void encode_readback(run *r, WGPUCommandEncoder encoder, const tgi_slot *slot) {
-  if (can_map(slot, WGPUMapMode_Read)) {
-    map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
-    return;
-  }
+  if (can_map(slot, WGPUMapMode_Read)) return;
   copy(encoder, slot->buffer, 0, r->replay->readback, r->readback_bytes, slot->bytes);
   r->readback_bytes += tgi_round_up(slot->bytes, 16);
 }
 
 static void encode_outputs(run *r, WGPUCommandEncoder encoder) {
   const tg_replay *replay = r->replay;
+  r->readback_bytes = 0;
   for (size_t i = 0; i < replay->output_count; i++) {
     const tgi_slot *slot = &replay->outputs[i];
     const tg_port *port = &r->outputs[i];
@@ -126,8 +127,22 @@ static void encode_outputs(run *r, WGPUCommandEncoder encoder) {
   }
   for (size_t i = 0; i < replay->state_count; i++)
     if (r->states[i].host) encode_readback(r, encoder, &replay->states[i]);
+}
+
+static void map_output(run *r, const tgi_slot *slot) {
+  if (can_map(slot, WGPUMapMode_Read)) map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
+  else r->readback_bytes += tgi_round_up(slot->bytes, 16);
+}
+
+/* What is mapped when the run is done. If it is waited for, the next one finds its inputs mapped. */
+static void list_mappings(run *r) {
+  const tg_replay *replay = r->replay;
+  r->readback_bytes = 0;
+  for (size_t i = 0; i < replay->output_count; i++)
+    if (r->outputs[i].host) map_output(r, &replay->outputs[i]);
+  for (size_t i = 0; i < replay->state_count; i++)
+    if (r->states[i].host) map_output(r, &replay->states[i]);
   if (r->readback_bytes) map_later(r, replay->readback, r->readback_bytes, WGPUMapMode_Read);
-  /* The run is waited for, so the next one finds its inputs mapped. */
   for (size_t i = 0; i < replay->input_count && r->mapping_count; i++)
     if (can_map(&replay->inputs[i], WGPUMapMode_Write))
       map_later(r, replay->inputs[i].buffer, replay->inputs[i].bytes, WGPUMapMode_Write);
@@ -174,15 +189,51 @@ static void keep_inputs(const run *r) {
 /* ---- one run ---------------------------------------------------------------------------------------------------------- */
 
 static void encode(run *r, WGPUCommandEncoder encoder) {
-  WGPUQuerySet queries = r->timestamps ? r->replay->queries : NULL;
   encode_inputs(r, encoder);
   WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
-  tgi_encode_steps(r->replay, pass, r->steps, queries);
+  tgi_encode_steps(r->replay, pass, r->steps, r->stamps);
   W(ComputePassEncoderEnd)(pass);
   W(ComputePassEncoderRelease)(pass);
   encode_outputs(r, encoder);
-  if (queries)
-    W(CommandEncoderResolveQuerySet)(encoder, queries, 0, (uint32_t)r->steps + 1, r->replay->resolved->wgpu, 0);
+  const tg_replay *replay = r->replay;
+  if (r->stamps)
+    W(CommandEncoderResolveQuerySet)(encoder, replay->queries, 0, (uint32_t)r->stamps, replay->resolved->wgpu, 0);
+}
+
+/* Whether another run like this one has the same commands: all steps, between host memory and host memory. */
+static bool is_plain(const run *r) {
+  const tg_replay *replay = r->replay;
+  bool plain = r->steps == replay->step_count;
+  for (size_t i = 0; i < replay->input_count; i++) plain &= !r->inputs[i].device;
+  for (size_t i = 0; i < replay->output_count; i++) plain &= r->outputs[i].host && !r->outputs[i].device;
+  for (size_t i = 0; i < replay->state_count; i++) plain &= r->states[i].host != NULL;
+  return plain;
+}
+
+static WGPUCommandBuffer make_commands(run *r, char *err, size_t err_size) {
+  tg_device *device = r->replay->device;
+  unsigned mark = tgi_scope_begin(device);
+  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
+  encode(r, encoder);
+  return tgi_finish(device, encoder, mark, err, err_size);
+}
+
+/* The next run's commands, while the device is busy with this one. Not after the first run: there may be no other. */
+static void prepare_next(run *r) {
+  char ignored[256];
+  tg_replay *replay = r->replay;
+  if (replay->prepared || !atomic_load(&replay->runs) || atomic_load(&replay->last_nanoseconds) > LONG_RUN) return;
+  if (is_plain(r)) replay->prepared = make_commands(r, ignored, sizeof ignored);
+  replay->prepared_stamps = r->stamps;
+}
+
+static WGPUCommandBuffer take_commands(run *r, char *err, size_t err_size) {
+  tg_replay *replay = r->replay;
+  WGPUCommandBuffer prepared = replay->prepared;
+  if (!prepared || replay->prepared_stamps != r->stamps || !is_plain(r))
+    return make_commands(r, err, err_size);
+  replay->prepared = NULL;
+  return prepared;
 }
 
 /* Another island's buffer that its own run, on another thread, is reading back. */
@@ -204,9 +255,13 @@ static int submit(run *r, tgi_ticket *ticket, char *err, size_t err_size) {
   }
   unsigned mark = tgi_scope_begin(device);
   write_inputs(r);
-  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
-  encode(r, encoder);
-  int failed = tgi_submit(device, encoder, mark, r->replay->mappings, r->mapping_count, ticket, err, err_size);
+  int failed = tgi_scope_end(device, mark, "Writing the inputs", err, err_size);
+  if (!failed) {
+    WGPUCommandBuffer commands = take_commands(r, err, err_size);
+    list_mappings(r);
+    failed = tgi_submit(device, commands, r->replay->mappings, r->mapping_count, ticket, err, err_size);
+  }
+  if (!failed && ticket->mapped) prepare_next(r);
   pthread_mutex_unlock(&device->lock);
   return failed;
 }
@@ -275,6 +330,7 @@ int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outp
   if (options) {
     r.timestamps = options->timestamps;
     if (options->stop_after && options->stop_after < r.steps) r.steps = options->stop_after;
+    if (r.timestamps) r.stamps = options->ends_only ? 2 : r.steps + 1;
   }
   if (tgi_enter(err, err_size)) {
     atomic_fetch_add(&replay->failures, 1);
@@ -311,7 +367,8 @@ static int read_output(tg_replay *replay, const tgi_slot *slot, void *host, char
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   if (!direct) copy(encoder, slot->buffer, 0, replay->readback, 0, slot->bytes);
-  int failed = tgi_submit(device, encoder, mark, &mapping, 1, &ticket, err, err_size);
+  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);
+  int failed = tgi_submit(device, commands, &mapping, 1, &ticket, err, err_size);
   pthread_mutex_unlock(&device->lock);
   if (failed || tgi_collect(device, &ticket, err, err_size) || tgi_take(source, host, slot->bytes, err, err_size)) return 1;
   atomic_fetch_add(&replay->downloaded, slot->bytes);

@@ -193,11 +193,24 @@ class Instance:
 
         `states` are updated in place; they must be C-contiguous arrays of the ports' dtypes.
         """
+        options = native.ffi.new("tg_run_options *")
+        options.stop_after = stop_after
+        return self._run(inputs, states, options)
+
+    def timed(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> tuple[int, int]:
+        """Nanoseconds of one run: in all, and on the device from before the first dispatch to the
+        end of the last. Raises NativeError on an adapter without timestamps inside a pass.
+        """
+        options = native.ffi.new("tg_run_options *")
+        ends = native.ffi.new("uint64_t[2]")
+        options.timestamps, options.ends_only = ends, 1
+        self._run(inputs, states, options)
+        return int(self.counters().last_nanoseconds), int(ends[1] - ends[0])
+
+    def _run(self, inputs: Sequence[Array], states: Sequence[Array], options: Any) -> list[Array]:
         plan = self.plan
         arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
         outputs = [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.outputs]
-        options = native.ffi.new("tg_run_options *")
-        options.stop_after = stop_after
         native.call(
             native.lib.tg_replay_run, self.replay,
             self._ports(arrays), self._ports(outputs), self._ports(list(states)), options,

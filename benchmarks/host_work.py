@@ -1,0 +1,138 @@
+"""python -m benchmarks.host_work: what an inference costs beside the work of the device.
+
+Per network: the time of a run in the library less the time from its first dispatch to the end of
+its last (timestamps of that very run); what the delegate and the provider add to their runs; and
+how both doors compare from end to end. Everything takes turns in one process. On a busy machine the
+quickest runs say more than the medians, which then hold waiting for a core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import tflgpu_plugin
+from benchmarks.networks import NETWORKS, Network
+from benchmarks.to_graph import to_graph
+from benchmarks.to_onnx import to_onnx
+from benchmarks.to_tflite import to_tflite
+from tflgpu_plugin import compiler
+from tflgpu_plugin.demo import hosts
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, shared
+
+HEAD = ("", "dispatches", "allowed us", "median us", "best us", "MB moved")
+DOORS = ("", "median ms", "best ms", "added us, median", "added us, best")
+FIXED, EACH = 100, 1  # allowed microseconds: for a run, and for each of its dispatches
+
+
+@dataclass
+class Door:
+    """A way in: `run` makes one inference. Milliseconds of each, and those of its islands."""
+
+    name: str
+    run: Callable[[], object]
+    report: Callable[[], Any]
+    whole: list[float] = field(default_factory=list)
+    inside: list[float] = field(default_factory=list)
+
+    def turn(self) -> None:
+        start = time.perf_counter()
+        self.run()
+        self.whole.append((time.perf_counter() - start) * 1e3)
+        self.inside.append(sum(island.milliseconds for island in self.report().islands))
+
+    def added(self) -> list[float]:
+        """Microseconds outside the library's runs, host's own work included."""
+        return [(w - i) * 1e3 for w, i in zip(self.whole, self.inside, strict=True)]
+
+
+def measure(network: Network, runs: int) -> None:
+    """Print both tables for one network."""
+    picture = network.picture()
+    device = adapter.open_device(adapter.select(None))
+    plan = compiler.compile(to_graph(network), device.target)
+    instance = Instance(shared(plan, device, True))
+    doors = [*_delegate(network, picture), *_provider(network, picture)]
+    work = []
+    for _ in range(runs + 2):
+        wall, on_device = instance.timed([picture])
+        work.append((wall - on_device) / 1e3)
+        for door in doors:
+            door.turn()
+    del work[:2]  # the first runs have no commands that were encoded during the one before
+    count = len(plan.dispatches)
+    moved = sum(port.bytes for port in plan.inputs + plan.outputs) / 1e6
+    cells = [network.name, str(count), str(FIXED + EACH * count)]
+    _table(HEAD, [[*cells, f"{median(work):.0f}", f"{min(work):.0f}", f"{moved:.1f}"]])
+    rows = []
+    for door in doors:
+        added = door.added()[2:]
+        times = f"{median(door.whole):.2f}", f"{min(door.whole):.2f}"
+        rows.append([door.name, *times, f"{median(added):.0f}", f"{min(added):.0f}"])
+    _table(DOORS, rows)
+    if len(doors) == 2:
+        first, second = (door.whole for door in doors)
+        ratio, best = median(second) / median(first), min(second) / min(first)
+        print(f"provider / delegate: {ratio:.3f} (medians), {best:.3f} (best)\n")
+
+
+def _delegate(network: Network, picture: Any) -> Iterator[Door]:
+    if not hosts.installed():
+        return
+    host = hosts.host()
+    delegate = host.delegate()
+    interpreter = host.interpreter(to_tflite(network), experimental_delegates=[delegate])
+
+    def run() -> None:
+        hosts.feed(interpreter, [picture])
+        interpreter.invoke()
+        hosts.outputs(interpreter)
+
+    yield Door(f"{host.name} {host.version}", run, lambda: tflgpu_plugin.report(delegate))
+
+
+def _provider(network: Network, picture: Any) -> Iterator[Door]:
+    try:
+        import onnxruntime
+    except ImportError:
+        return
+    tflgpu_plugin.register()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    name = tflgpu_plugin.get_ep_name()
+    session = onnxruntime.InferenceSession(to_onnx(network), options, providers=[name])
+    planes = np.ascontiguousarray(picture.transpose(0, 3, 1, 2))
+    label = f"onnxruntime {onnxruntime.__version__}"
+    yield Door(
+        label,
+        lambda: session.run(None, {"input": planes}),
+        lambda: tflgpu_plugin.report(session),
+    )
+
+
+def _table(head: tuple[str, ...], rows: list[list[str]]) -> None:
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.host_work", description=__doc__)
+    parser.add_argument("--networks", nargs="*", metavar="PART", help="only these")
+    parser.add_argument("--runs", type=int, default=40)
+    given = parser.parse_args()
+    for name, build in NETWORKS.items():
+        if not given.networks or any(part in name for part in given.networks):
+            measure(build(), given.runs)
+
+
+if __name__ == "__main__":
+    main()

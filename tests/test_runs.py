@@ -1,0 +1,139 @@
+"""Runs one after another: mapped and staged buffers, commands encoded ahead, timestamps between."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.test_compiler import Builder
+from tflgpu_plugin import compiler, native
+from tflgpu_plugin.graph import Array, Graph, Tensor
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+pytestmark = pytest.mark.adapter
+MAPPABLE = "mappable-primary-buffers"
+SHAPE = (1, 5, 7, 3)
+
+
+@pytest.fixture(params=["mapped", "staged"])
+def instance(request: pytest.FixtureRequest) -> Iterator[Instance]:
+    """relu in two steps on a device of its own, that maps buffers or does not."""
+    device = adapter.open_device(adapter.select(None))
+    features = device.target.features - {MAPPABLE}
+    if request.param == "mapped":
+        if MAPPABLE not in device.target.features:
+            pytest.skip("this adapter does not share its memory")
+        features |= {MAPPABLE}
+    handle = adapter._create(device.info, sorted(features))
+    yield make(handle)
+    gc.collect()
+
+
+def make(handle: object) -> Instance:
+    b = Builder()
+    x = b.tensor(SHAPE)
+    y = b.node("relu", (x,), SHAPE)
+    z = b.node("softmax", (y,), SHAPE, beta=1.0)
+    target = adapter.open_device(adapter.select(None)).target
+    return Instance(Program(compiler.compile(b.graph((x,), (y, z)), target), handle))
+
+
+def picture(seed: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)
+
+
+def check(instance: Instance, seed: int) -> None:
+    given = picture(seed)
+    positive, soft = instance.run([given])
+    expected = np.maximum(given, 0)
+    assert np.array_equal(positive, expected)
+    e = np.exp(expected.astype(np.float64))
+    assert np.abs(soft - e / e.sum(-1, keepdims=True)).max() < 1e-6
+
+
+def test_every_run_has_its_own_result(instance: Instance) -> None:
+    for seed in range(6):
+        check(instance, seed)
+    counters = instance.counters()
+    assert (counters.runs, counters.failures) == (6, 0)
+    assert counters.uploaded_bytes == counters.downloaded_bytes / 2 == 6 * 5 * 7 * 3 * 4
+
+
+def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
+    for seed in range(4):
+        check(instance, seed)
+        instance.run([picture(9)], stop_after=1)
+        check(instance, seed)
+        wall, device = instance.timed([picture(seed)])
+        assert 0 < device < wall
+
+
+def test_an_instance_may_go_at_any_time(instance: Instance) -> None:
+    for runs in range(4):
+        other = make(instance.program.device)
+        for seed in range(runs):
+            check(other, seed)
+        del other
+        gc.collect()
+        check(instance, runs)
+
+
+def test_two_threads(instance: Instance) -> None:
+    found = list[BaseException]()
+
+    def work(which: Instance, seed: int) -> None:
+        try:
+            for k in range(10):
+                check(which, seed + k)
+        except BaseException as error:
+            found.append(error)
+
+    other = make(instance.program.device)
+    threads = [
+        threading.Thread(target=work, args=(which, seed))
+        for seed, which in enumerate((instance, other, instance))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not found
+
+
+def test_bytes_that_fill_no_word(instance: Instance) -> None:
+    graph = _bytes()
+    target = adapter.open_device(adapter.select(None)).target
+    small = Instance(Program(compiler.compile(graph, target), instance.program.device))
+    for seed in range(4):
+        given = np.random.default_rng(seed).random((5,)) < 0.5
+        (found,) = small.run([given])
+        assert np.array_equal(found, given)
+
+
+def _bytes() -> Graph:
+    tensors = {0: Tensor("x", (5,), "bool"), 1: Tensor("y", (5,), "bool")}
+    return Graph(tensors, (), (0,), (0,))
+
+
+def test_a_mapped_buffer_is_refused_with_a_sentence(
+    instance: Instance, request: pytest.FixtureRequest
+) -> None:
+    """The input that the last run left mapped, given to another run: wgpu-native would abort."""
+    check(instance, 1)
+    other = make(instance.program.device)
+    inputs = native.ffi.new("tg_port[]", 1)
+    inputs[0].device = instance.buffers[instance.plan.inputs[0].buffer]
+    outputs = [np.empty(SHAPE, np.float32) for _ in range(2)]
+    mapped = request.node.name.endswith("[mapped]")
+    with pytest.raises(native.NativeError, match="another thread" if mapped else "COPY_SRC"):
+        native.call(
+            native.lib.tg_replay_run, other.replay,
+            inputs, other._ports(outputs), other._ports([]), native.ffi.NULL,
+        )  # fmt: skip
+    check(other, 2)
+    check(instance, 3)
