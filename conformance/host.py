@@ -128,6 +128,7 @@ class Placement:
     failures: int
     sentences: tuple[str, ...]
     adapter: str = ""
+    gpu_nodes: frozenset[int] = frozenset()  # of the first subgraph
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,7 @@ def placement(delegate: Any) -> Placement:
         failures=sum(island.failures for island in islands),
         sentences=tuple(node.reason for node in report.nodes if node.reason is not None),
         adapter=report.adapter.name if report.adapter else "",
+        gpu_nodes=frozenset(n.id for n in report.nodes if n.where == "gpu" and n.graph == 0),
     )
 
 

@@ -3,7 +3,7 @@ apart an operator that is wrong and rounding errors that add up over a network."
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -106,27 +106,46 @@ def alone(
     return bytes(builder.Output())
 
 
-def widened(content: bytes) -> bytes:
-    """The same model with the 8-bit weights of its float32 layers in float32: what a float view of
-    a dynamic-range model computes."""
+def hybrid(content: bytes) -> frozenset[int]:
+    """The nodes (of the first subgraph) that multiply float32 values with 8-bit weights."""
+    model = models.schema().ModelT.InitFromPackedBuf(content, 0)
+    graph = model.subgraphs[0]
+    return frozenset(k for k, operator in enumerate(graph.operators) if _weights(graph, operator))
+
+
+def _weights(graph: Any, operator: Any) -> list[int]:
+    """The 8-bit constants that a float32 node reads."""
+    kinds = models.schema().TensorType
+    data, *others = (int(t) for t in operator.inputs) if len(operator.inputs) else (-1,)
+    if data < 0 or graph.tensors[data].type != kinds.FLOAT32:
+        return []
+    read = [(t, graph.tensors[t]) for t in others if t >= 0]
+    return [t for t, w in read if w.type == kinds.INT8 and w.quantization is not None]
+
+
+def widened(content: bytes, nodes: Collection[int]) -> bytes:
+    """The same model with the weights of these hybrid nodes in float32, and of no others: what a
+    dynamic-range model computes when these take their weights as they are, while the host's
+    kernels also quantize what the weights are multiplied with.
+    """
     schema = models.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
-    graph, kinds = model.subgraphs[0], schema.TensorType
-    for operator in graph.operators:
-        data, *others = (int(t) for t in operator.inputs)
-        if data < 0 or graph.tensors[data].type != kinds.FLOAT32:
-            continue
-        for index in others:
-            tensor = graph.tensors[index]
-            if index >= 0 and tensor.type == kinds.INT8 and tensor.quantization is not None:
-                _widen(schema, model, tensor)
+    graph = model.subgraphs[0]
+    copies: dict[int, int] = {}
+    for number, operator in enumerate(graph.operators):
+        weights = _weights(graph, operator) if number in nodes else []
+        for index in weights:
+            if index not in copies:  # other nodes may read the stored ones
+                copies[index] = len(graph.tensors)
+                graph.tensors.append(_float_copy(schema, model, graph.tensors[index]))
+        operator.inputs = [copies[int(t)] if int(t) in weights else int(t) for t in operator.inputs]
     model.signatureDefs = None
     builder = import_module("flatbuffers").Builder(len(content) * 4)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
 
 
-def _widen(schema: Any, model: Any, tensor: Any) -> None:
+def _float_copy(schema: Any, model: Any, tensor: Any) -> Any:
     stored = np.frombuffer(bytes(bytearray(model.buffers[tensor.buffer].data)), np.int8)
     given = tensor.quantization
     zero = given.zeroPoint if given.zeroPoint is not None else [0]
@@ -138,5 +157,8 @@ def _widen(schema: Any, model: Any, tensor: Any) -> None:
     values = dequantize(stored.reshape(tuple(tensor.shape)), grid)
     buffer = schema.BufferT()
     buffer.data = np.frombuffer(values.tobytes(), np.uint8)
-    tensor.buffer, tensor.type, tensor.quantization = len(model.buffers), 0, None
+    copy = schema.TensorT()
+    vars(copy).update(vars(tensor))
+    copy.buffer, copy.type, copy.quantization = len(model.buffers), 0, None
     model.buffers.append(buffer)
+    return copy

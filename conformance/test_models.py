@@ -2,8 +2,8 @@
 
 Every float32 and float16 model must agree within 1e-4 of each output's largest magnitude, or four
 times the host's own difference between optimized and reference kernels; so must dynamic-range
-models, with the same model over float32 weights. 99 % of the outputs of int8 and uint8 models are
-within two steps, and the class is the same.
+models, with the same model over float32 weights where the nodes ran here. 99 % of the outputs of
+int8 and uint8 models are within two steps, and the class is the same.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ QUANTIZED = {
     "deeplabv3_mnv2_dm05_pascal_quant": 71, "movenet_single_pose_lightning_ptq": 104,
     "face_detection_short_range": 164, "face_landmark_fp16": 210, "palm_detection_lite": 232,
     "hand_landmark_lite": 167, "pose_landmark_lite": 283, "style_transfer_f16_384": 272,
-    "style_transfer_quantized_dynamic": 138, "style_predict_quantized_256": 66,
+    "style_transfer_quantized_dynamic": 200, "style_predict_quantized_256": 66,
     "yolox_nano_hand_dynamic_range": 615, "resnet8_cifar_int8": 16, "vww_96_int8": 31,
     "kws_ref_model_float32": 13, "kws_ref_model_int8": 13, "ad01_int8": 10, "mnist_lstm_int8": 4,
     "yamnet_audio_classifier": 44,
 }  # fmt: skip
-# The last layers have shapes that only a run tells: the CPU's mixed kernels compute them. This is a
-# known disagreement that is allowed, not a tolerance; it goes when such models are left to the CPU.
-MIXED = {"style_transfer_quantized_dynamic": 0.1}
+DYNAMIC_RANGE = [
+    pytest.param(e, id=real_models.stem(e)) for e in MODELS if e["kind"] == "dynamic-range"
+]
 
 pytestmark = [
     pytest.mark.adapter,
@@ -70,20 +70,19 @@ def test_agrees_with_the_cpu(
 ) -> None:
     outcome = real_models.compare(entry, name, options)
     stem = real_models.stem(entry)
-    mixed = MIXED.get(stem, 0.0)
-    shares = [min(c.share, c.error / mixed) if mixed else c.share for c in outcome.comparisons]
-    share, text = max(zip(shares, (c.text for c in outcome.comparisons), strict=True))
+    share, text = max((c.share, c.text) for c in outcome.comparisons)
     verdict = FAIL if outcome.placement.failures or not share <= 1.0 else PASS
     where = f"{name} {host.version(name)}"
     book.add(Record(book.test, "model", verdict, host=where, case=stem, share=share, text=text))
     assert outcome.placement.failures == 0
+    assert not outcome.mixed
     wanted_nodes = QUANTIZED.get(real_models.stem(entry), 1 if entry["kind"] == "float32" else 0)
     assert outcome.placement.on_gpu >= wanted_nodes, outcome.placement.sentences
     if entry["kind"] == "float32":
         assert outcome.placement.on_gpu > 0, outcome.placement.sentences
     assert len(outcome.placement.runs) == outcome.placement.islands
     assert set(outcome.placement.runs) <= {len(outcome.comparisons)}
-    wrong = [c.text for c in outcome.comparisons if not (c.share <= 1.0 or c.error <= mixed)]
+    wrong = [c.text for c in outcome.comparisons if not c.share <= 1.0]
     assert not wrong, "\n".join(wrong)
     for wanted, got in zip(outcome.expected, outcome.got, strict=True):
         if stem in model_inputs.CLASSIFIERS:
@@ -114,6 +113,36 @@ def test_every_node_of_integer_models(entry: Mapping[str, Any], options: Mapping
             if far > quantized_cases.FAR or share > quantized_cases.SHARE:
                 wrong.append(f"node {number}, {part.op}: {far} steps, {share:.2%} over one")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("entry", DYNAMIC_RANGE)
+def test_half_of_a_dynamic_range_model(
+    entry: Mapping[str, Any], options: Mapping[str, Any]
+) -> None:
+    """Every other node with 8-bit weights is left to the CPU."""
+    name = host.installed()[0]
+    left = sorted(split_models.hybrid(model_inputs.path(entry).read_bytes()))[::2]
+    excluded = {"exclude": ",".join(str(node) for node in left)}
+    outcome = real_models.compare(entry, name, {**options, **excluded})
+    assert outcome.mixed and outcome.placement.failures == 0
+    assert outcome.placement.gpu_nodes and not outcome.placement.gpu_nodes.intersection(left)
+    wrong = [c.text for c in outcome.comparisons if not c.share <= 1.0]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_hybrid_kernels_of_the_cpu_amplify_one_bit() -> None:
+    """Why a model of which they compute a part has a wider bound: on the CPU alone, its unchanged
+    file, one bit in the input moves the answer by more than a hundred times what float32 models
+    are allowed."""
+    found = [e for e in MODELS if real_models.stem(e) == "style_transfer_quantized_dynamic"]
+    content, (feed, *_) = (
+        model_inputs.path(found[0]).read_bytes(),
+        model_inputs.feeds(found[0]).values(),
+    )
+    name = host.installed()[0]
+    feeds = [feed, real_models.nudged(feed, 0)]
+    (wanted,), (got,) = real_models.reference(content, feeds, name, "reference")
+    assert np.abs(wanted - got).max() > 100 * tolerance.MODEL * np.abs(wanted).max()
 
 
 def _same_boxes(wanted: Outputs, got: Outputs) -> None:

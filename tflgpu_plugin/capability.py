@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin.graph import KNOWN, Graph, Node, Tensor
 from tflgpu_plugin.passes.canonical import BIAS, BIASED
 from tflgpu_plugin.passes.dequantize import folded
 from tflgpu_plugin.quantization import SAME_GRID, STORED, alike, quantized, real
@@ -73,6 +73,8 @@ def support(
     """
     if node.refusal is not None:
         return node.refusal
+    if node.op == KNOWN:
+        return None if edition == "all" else _unlisted(node, edition)
     op = ops.table().get(node.op)
     if op is None:
         return f"{_name(node)} is not supported."
@@ -116,9 +118,9 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
     where = ""
     if edition != "all":
         allowed = form.documented.get(EDITIONS[edition])
-        where = f" in the {EDITIONS[edition]} edition of the GPU delegate documentation"
+        where = _listed(edition)
         if allowed is None:
-            return f"{form.host_op} is not listed{where}."
+            return _unlisted(node, edition)
     assert allowed is not None
     # Constants that were dequantized keep their quantization.
     if any(t.dtype in QUANTIZED or t.quantization is not None for t in _values(graph, node)):
@@ -129,6 +131,14 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
     first, last = allowed
     span = f"Version {first} is" if first == last else f"Versions {first} to {last} are"
     return f"This is version {node.version} of {form.host_op}. {span} supported{where}."
+
+
+def _listed(edition: str) -> str:
+    return f" in the {EDITIONS[edition]} edition of the GPU delegate documentation"
+
+
+def _unlisted(node: Node, edition: str) -> str:
+    return f"{_name(node)} is not listed{_listed(edition)}."
 
 
 def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: bool) -> str | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from tflgpu_plugin import cache as plans
 from tflgpu_plugin import capability, compiler, fingerprint, native, ops, partition, tuning
 from tflgpu_plugin.cache import Cache, Entry
-from tflgpu_plugin.graph import Array, Graph, Shape, Tensor
+from tflgpu_plugin.graph import KNOWN, Array, Graph, Shape, Tensor
 from tflgpu_plugin.lowering import Refused
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.dequantize import folded, widen
@@ -34,6 +34,7 @@ Grouping = Callable[[Sequence[int]], list[list[int]]]
 Extraction = Callable[[Graph, Collection[int]], Graph]
 
 SHARED = "A node on the CPU reads this constant; nodes on the GPU have a copy of their own."
+ELSEWHERE = "What reads this result of shape arithmetic is not in one island with it."
 
 _numbers = itertools.count(1)
 ops.table()  # imports the families now, not while the first model is prepared
@@ -209,8 +210,12 @@ def claim(
         groups = (
             (grouping or (lambda ids: partition.islands(graph, set(ids))))(kept) if kept else []
         )
-        parts = {tuple(sorted(group)): extraction(graph, set(group)) for group in groups}
-        found = _dropped(graph, parts, options) or _build_all(parts, device, built, options, cache)
+        found = _misplaced(graph, groups)
+        if not found:
+            parts = {tuple(sorted(group)): extraction(graph, set(group)) for group in groups}
+            found = _dropped(graph, parts, options) or _build_all(
+                parts, device, built, options, cache
+            )
         if not found:
             return Claim([built[key] for key in parts], refusals, device.info)
         refusals = _together(graph, refusals | found)
@@ -239,10 +244,32 @@ def _together(graph: Graph, found: dict[int, str]) -> dict[int, str]:
         if reason is not None:
             whole.setdefault(node.id, reason)
     needed = {t for node in graph.nodes if node.id in whole for t in node.reads}
-    for node in graph.nodes:
-        if folded(graph, node) and needed.intersection(node.outputs):
-            whole.setdefault(node.id, SHARED)
+    for node in reversed(graph.nodes):
+        if node.id in whole or not folded(graph, node):
+            continue
+        of_model = node.op == KNOWN and set(graph.outputs).intersection(node.outputs)
+        if of_model or needed.intersection(node.outputs):
+            whole[node.id] = SHARED
+            needed.update(node.reads)
     return whole
+
+
+def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:
+    """KNOWN nodes with no reader in their group, or one in another: alone they are no work, and
+    their results have no place on the device that another island could take them from.
+    """
+    place = {node: k for k, group in enumerate(groups) for node in group}
+    readers: dict[int, set[int | None]] = {}
+    for node in graph.nodes:
+        for tensor in node.reads:
+            readers.setdefault(tensor, set()).add(place.get(node.id))
+    found = {}
+    for node in graph.nodes:
+        if node.op == KNOWN and node.id in place:
+            reading = set().union(*(readers.get(t, set()) for t in node.outputs))
+            if reading != {place[node.id]}:
+                found[node.id] = ELSEWHERE
+    return found
 
 
 def _dropped(graph: Graph, parts: dict[tuple[int, ...], Graph], options: Options) -> dict[int, str]:

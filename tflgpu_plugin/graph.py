@@ -19,6 +19,8 @@ import numpy.typing as npt
 Shape = tuple[int, ...]
 Array = npt.NDArray[Any]
 
+KNOWN = "known"  # op of a node whose results the provider has worked out: constants, nothing runs
+
 NUMPY_DTYPES: dict[str, str] = {
     "f32": "float32", "f16": "float16", "f64": "float64", "bool": "bool",
     "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16",

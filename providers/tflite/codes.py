@@ -1,11 +1,17 @@
-"""Operator names by the number that a TFLite host uses for them (numbers are permanent; later
-hosts append).
+"""Names of operators and of tensor types by the number that a TFLite host uses for them (numbers
+are permanent; later hosts append).
 """
 
 from __future__ import annotations
 
 CUSTOM = 32
 DELEGATE = 51
+
+# The host's tensor types by number (the model file numbers them differently).
+_DTYPES = (
+    "none", "f32", "i32", "u8", "i64", "string", "bool", "i16", "c64", "i8", "f16", "f64", "c128",
+    "u64", "resource", "variant", "u32", "u16", "i4", "bf16", "i2", "u4",
+)  # fmt: skip
 
 _NAMES = """
 ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE
@@ -35,3 +41,8 @@ def name(code: int, custom: str = "") -> str:
     if code == CUSTOM and custom:
         return f"CUSTOM {custom}"
     return _NAMES[code] if 0 <= code < len(_NAMES) else f"op code #{code}"
+
+
+def dtype(number: int) -> str:
+    """The name of a tensor type, as `graph.Tensor` has it."""
+    return _DTYPES[number] if 0 <= number < len(_DTYPES) else f"type {number}"

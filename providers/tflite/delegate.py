@@ -24,7 +24,7 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import NoAdapter
 from tflgpu_plugin.runtime.program import Instance
 
-from . import codes, reader, records, refusals
+from . import codes, reader, records, refusals, shapes
 
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, reader.HostError)
 
@@ -166,12 +166,13 @@ def _place_new(
     context: Any,
 ) -> None:
     claim = engine.claim(host.graph, delegate.options, lambda ids: _preview(context, ids))
-    for island in claim.islands:
+    behind = [shapes.behind(one.graph, host.graph) for one in claim.islands]
+    for island, arithmetic in zip(claim.islands, behind, strict=True):
+        # An input of another island stays on the device. But users who ask the host not to fuse
+        # nodes want to read every tensor.
         others = (other.graph.inputs for other in claim.islands if other is not island)
-        # Users who ask the host not to fuse nodes want to read every tensor: none may stay on the
-        # device.
         stays = {t for inputs in others for t in inputs} if host.fused else set()
-        prepared.placed.append(_place(pointer, island, stays))
+        prepared.placed.append(_place(pointer, island, stays, arithmetic))
     prepared.nodes = [
         replace(
             node,
@@ -198,7 +199,7 @@ def _place_again(
                 adapter.open_device(delegate.adapter),
                 half=delegate.options.half,
             )
-        prepared.placed.append(_place(delegate.pointer, island, old.stays))
+        prepared.placed.append(_place(delegate.pointer, island, old.stays, old.arithmetic))
         prepared.placed[-1].recent = old.recent
     prepared.nodes = earlier.nodes
 
@@ -214,7 +215,9 @@ def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
     return list(found.values())
 
 
-def _place(pointer: Any, island: Island, stays: AbstractSet[int]) -> records.Placed:
+def _place(
+    pointer: Any, island: Island, stays: AbstractSet[int], arithmetic: shapes.Arithmetic
+) -> records.Placed:
     """The native kernel of an island, with its first plan. Outputs in `stays` are left on the
     device until the host asks for them.
     """
@@ -225,26 +228,33 @@ def _place(pointer: Any, island: Island, stays: AbstractSet[int]) -> records.Pla
         "input": graph.inputs,
         "output": graph.outputs,
         "state": [before for before, _ in graph.states],
+        "witness": arithmetic.witnesses,
     }
     arrays = {name: ffi.new("int32_t[]", list(values)) for name, values in lists.items()}
     for name, array in arrays.items():
-        setattr(spec, f"{name}s", array)
+        setattr(spec, f"{name}_list", array)
         setattr(spec, f"{name}_count", len(array))
     flags = ffi.new("uint8_t[]", [int(t in stays) for t in graph.outputs])
     spec.stays, spec.number = flags, island.number
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
-    _add(kernel, [graph.shape(t) for t in graph.inputs], island.instance)
-    return records.Placed(island, kernel, stays)
+    placed = records.Placed(island, kernel, stays, arithmetic)
+    _add(kernel, placed.first, island.instance.output_shapes, island.instance)
+    return placed
 
 
 def _add(
-    kernel: Any, shapes: Sequence[Shape], instance: Instance | None, reason: str | None = None
+    kernel: Any,
+    given: Sequence[Shape],
+    made: Sequence[Shape],
+    instance: Instance | None,
+    reason: str | None = None,
 ) -> None:
-    """Hand a kernel its plan for these input shapes, or the reason why there is none."""
+    """Hand a kernel its plan for these shapes, or the reason why there is none. `made` are the
+    outputs' shapes, also where they are known and there is no plan all the same.
+    """
     ffi = native.ffi
-    inputs = ffi.new("int32_t[]", _flat(shapes))
-    outputs = ffi.new("int32_t[]", _flat(instance.output_shapes) if instance else [])
+    inputs, outputs = ffi.new("int32_t[]", _flat(given)), ffi.new("int32_t[]", _flat(made))
     replay = instance.replay if instance else ffi.NULL
     text = reason.encode() if reason else ffi.NULL
     add = native.lib.tg_kernel_add
@@ -271,18 +281,20 @@ def _tell(delegate: records.Delegate, nodes: Sequence[NodeReport]) -> None:
 
 
 def build(number: int, kernel: Any, context: Any) -> None:
-    """Give a kernel a plan for the host's present input shapes, or the sentence that its runs will
-    fail with.
+    """Give a kernel a plan for the host's present shapes, or the sentence that its runs will fail
+    with.
     """
     placed = records.placed(number)
     if placed is None or placed.island is None:
         raise BuildError(
             (), "This part of the model was taken out of the delegate; make a new interpreter."
         )
-    shapes = tuple(reader.present_shapes(context, placed.graph.inputs))
+    given = tuple(reader.present_shapes(context, placed.keys))
+    made: Sequence[Shape] = ()
     try:
-        instance = placed.instance(shapes)
+        made = placed.output_shapes(given)
+        instance = placed.instance(given)
     except BuildError as error:
-        _add(kernel, shapes, None, error.sentence)
+        _add(kernel, given, made, None, error.sentence)
     else:
-        _add(kernel, shapes, instance)
+        _add(kernel, given, made, instance)

@@ -27,11 +27,6 @@ from tflgpu_plugin.graph import (
 
 from . import codes, ops, shapes
 
-# The host's tensor types by number (the model file numbers them differently).
-DTYPES = (
-    "none", "f32", "i32", "u8", "i64", "string", "bool", "i16", "c64", "i8", "f16", "f64", "c128",
-    "u64", "resource", "variant", "u32", "u16", "i4", "bf16", "i2", "u4",
-)  # fmt: skip
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
 SMALL = 64  # elements of an int64 constant that may be a list of paddings
@@ -95,16 +90,17 @@ def read(ffi: Any, context: Any) -> HostGraph:
     """The whole execution plan of `context` (tgl_context *). Raises HostError when the host
     answers with an error.
 
-    Constants are views on the host's memory. Tensors whose shape is only known at run time get
-    extents of -1.
+    Constants are views on the host's memory. Results of shape arithmetic are constants that KNOWN
+    nodes write. Tensors whose shape is only known at run time get extents of -1.
     """
     plan = _plan(ffi, context)
     written = _written(ffi, context, plan)
-    tensors, sparse = _tensors(ffi, context, written)
-    hosts = [_host_node(ffi, context, index, tensors) for index in plan]
-    tensors = shapes.mark_unknown(hosts, tensors)
-    nodes = [_node(host, tensors, sparse) for host in hosts]
+    given, sparse = _tensors(ffi, context, written)
+    walk = shapes.Walk(given)
+    hosts = [_host_node(ffi, context, index, given) for index in plan]
+    nodes = [walk.settle(host, _node(host, given, sparse)) for host in hosts]
     nodes = _refuse_shared_state(nodes)
+    tensors = dict(walk.view)
     produced = {t for node in nodes for t in node.outputs}
     read_ids = sorted({t for node in nodes for t in node.reads})
     states = tuple(pair for node in nodes for pair in state_pairs(node))
@@ -210,7 +206,7 @@ def _tensors(ffi: Any, context: Any, written: set[int]) -> tuple[dict[int, Tenso
 
 def _tensor(ffi: Any, raw: Any, index: int, written: bool) -> Tensor:
     name = ffi.string(raw.name).decode(errors="replace") if raw.name else ""
-    dtype = DTYPES[raw.type] if 0 <= raw.type < len(DTYPES) else f"type {raw.type}"
+    dtype = codes.dtype(raw.type)
     shape = _ints(raw.dims)
     tensor = Tensor(
         name=name or f"tensor {index}",

@@ -19,6 +19,7 @@ from tflgpu_plugin.reports import NodeReport, Report, remember
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 from ..records import PlacedIsland, release_freed, summary
+from . import shapes
 
 GONE = "The host has taken this node out of the delegate again, or has been closed."
 RECENT = 8  # plans that native code keeps for a kernel
@@ -27,11 +28,12 @@ GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 @dataclass(repr=False)
 class Placed(PlacedIsland):
-    """With the native kernel as handle. `island` and `recent` (instances by input shapes) hold
-    device memory; they go when the host has freed the kernel, `graph` stays.
+    """With the native kernel as handle. `island` and `recent` (instances by the shapes of `keys`)
+    hold device memory; they go when the host has freed the kernel, `graph` stays.
     """
 
     stays: AbstractSet[int]
+    arithmetic: shapes.Arithmetic
     graph: Graph = field(init=False)
     recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
 
@@ -40,17 +42,40 @@ class Placed(PlacedIsland):
         assert self.island is not None
         self.graph, self.nodes = self.island.graph, self.island.nodes
 
-    def instance(self, shapes: tuple[Shape, ...]) -> Instance:
-        """What runs the island for these input shapes. Raises BuildError with a sentence."""
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The tensors whose shapes choose a plan: the inputs, then the witnesses."""
+        return (*self.graph.inputs, *self.arithmetic.witnesses)
+
+    @property
+    def first(self) -> tuple[Shape, ...]:
+        """The shapes of `keys` when the island was claimed."""
+        tensors = {**self.arithmetic.tensors, **self.graph.tensors}
+        return tuple(tensors[t].shape for t in self.keys)
+
+    def output_shapes(self, given: tuple[Shape, ...]) -> list[Shape]:
+        """Of `graph.outputs` for these shapes of `keys`. Raises BuildError with a sentence."""
+        graph = self._reshaped(given)
+        return [graph.shape(t) for t in graph.outputs]
+
+    def instance(self, given: tuple[Shape, ...]) -> Instance:
+        """What runs the island for these shapes of `keys`. Raises BuildError with a sentence."""
         if self.island is None:
             raise BuildError((), "This part of the model is closed; make a new interpreter.")
-        if shapes == tuple(self.graph.shape(t) for t in self.graph.inputs):
+        if given == self.first:
             return self.island.instance
-        found = self.recent.pop(shapes, None) or self.island.rebuild(shapes)
-        self.recent[shapes] = found
+        found = self.recent.pop(given, None) or self.island.build(self._reshaped(given))
+        self.recent[given] = found
         while len(self.recent) > RECENT:
             self.recent.popitem(last=False)
         return found
+
+    def _reshaped(self, given: tuple[Shape, ...]) -> Graph:
+        found = dict(zip(self.keys, given, strict=True))
+        try:
+            return shapes.again(self.graph, self.arithmetic, found)
+        except ValueError as error:
+            raise BuildError(self.nodes, str(error)) from error
 
     def let_go(self) -> None:
         """Also the kernel's hold on the delegate."""

@@ -1,15 +1,24 @@
-"""Which tensors of a TFLite graph get their shape only at run time: the outputs of nodes whose
-shape is decided by the value of a tensor that is not constant, and everything behind them. Such
-extents may even be zero, so nodes that touch them stay with the host.
+"""Which shapes of a TFLite graph are known before it runs.
+
+The host leaves a shape open when the value of a computed tensor decides it, and then all behind
+it. Where that value is shape arithmetic (see `arithmetic`), it and the shapes behind it are worked
+out here; what is still open may even be empty, so nodes that touch it stay with the host. An
+island that holds such values gets them anew for other input shapes: they are never kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Protocol
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from tflgpu_plugin.graph import Tensor
+import numpy as np
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.graph import KNOWN, Graph, Node, Shape, Tensor
+
+from . import arithmetic
 
 # Host input positions whose values decide an output shape.
 _DECIDING: dict[str, tuple[int, ...]] = {
@@ -28,38 +37,185 @@ _DECIDING: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 # Nodes whose output shapes nothing outside them tells.
 _UNKNOWN = {"CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "READ_VARIABLE", "UNIQUE", "WHERE", "WHILE"}
+# Operators without a row of their own whose result has the broadcast shape of all inputs.
+_BROADCAST = {
+    "ADD_N", "ATAN2", "BITWISE_XOR", "CAST", "CEIL", "COS", "DIV", "EQUAL", "FLOOR", "FLOOR_DIV",
+    "FLOOR_MOD", "GELU", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "LOGICAL_NOT",
+    "LOGICAL_OR", "LOG_SOFTMAX", "NEG", "NOT_EQUAL", "POW", "ROUND", "SELECT_V2", "SIGN", "SIN",
+    "SQUARE", "SQUARED_DIFFERENCE", "ZEROS_LIKE",
+}  # fmt: skip
 
 
-class PlanNode(Protocol):
-    """What is needed of a node."""
+class HostNode(arithmetic.HostNode, Protocol):
+    """What is needed of a node of the host."""
 
-    @property
-    def host_op(self) -> str: ...
     @property
     def inputs(self) -> tuple[int | None, ...]: ...
     @property
     def outputs(self) -> tuple[int, ...]: ...
 
 
-def mark_unknown(nodes: Iterable[PlanNode], tensors: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """The tensors, with all extents -1 where only a run tells the shape; `nodes` are in execution
-    order.
+@dataclass
+class Walk:
+    """Goes through a graph in execution order. `tensors` get the shapes that are known, all extents
+    -1 where only a run tells; `known` are results of shape arithmetic.
     """
-    marked = dict(tensors)
-    unknown: set[int] = set()
-    for node in nodes:
-        if _decided_by_values(node, tensors) or unknown.intersection(
-            t for t in node.inputs if t is not None
-        ):
-            unknown.update(node.outputs)
-    for index in unknown:
-        marked[index] = replace(marked[index], shape=(-1,) * max(1, len(marked[index].shape)))
-    return marked
+
+    tensors: dict[int, Tensor]
+    known: dict[int, Tensor] = field(default_factory=dict)
+    _open: set[int] = field(default_factory=set)  # the host does not tell these shapes yet
+    _doubtful: set[int] = field(default_factory=set)  # not worked out, or not as the host tells
+
+    @property
+    def view(self) -> Mapping[int, Tensor]:
+        """The tensors, known values among the constants."""
+        return ChainMap(self.known, self.tensors)
+
+    def settle(self, host: HostNode, node: Node) -> Node:
+        """The node, or the KNOWN one in its place; its outputs' shapes are as known from now on."""
+        if self._is_decided(host) or self._open.intersection(_present(host.inputs)):
+            self._open.update(host.outputs)
+        if (worked_out := self._value(host, node)) is not None:
+            return worked_out
+        found = self._derived(host, node)
+        for k, index in enumerate(host.outputs):
+            shape = found[k] if found is not None and k < len(found) else None
+            self._learn(index, shape)
+        return node
+
+    def _learn(self, index: int, shape: Shape | None) -> None:
+        tensor = self.tensors[index]
+        if index in self._open:
+            unknown = (-1,) * max(1, len(tensor.shape))
+            self.tensors[index] = replace(tensor, shape=unknown if shape is None else shape)
+        if shape != self.tensors[index].shape:
+            self._doubtful.add(index)
+
+    def _is_decided(self, host: HostNode) -> bool:
+        """By the value of something that is no constant of the model."""
+        name = host.host_op.split(" ")[0]
+        if name in _UNKNOWN or name.startswith("op"):
+            return True
+        return any(self.tensors[t].data is None for t in _deciding(name, host))
+
+    def _value(self, host: HostNode, node: Node) -> Node | None:
+        """The KNOWN node when its results are shape arithmetic; they begin with shapes."""
+        inputs = _present(host.inputs)
+        begins = host.host_op in arithmetic.SEEDS or self.known.keys() & set(inputs)
+        if not begins or self._doubtful.intersection(inputs) or len(inputs) < len(host.inputs):
+            return None
+        given = arithmetic.attributes(host)
+        if given is None:
+            return None
+        view = self.view
+        tensors = [view[t] for t in inputs], [self.tensors[t] for t in host.outputs]
+        found = arithmetic.evaluate(host.host_op, given, *tensors)
+        if found is None:
+            return None
+        for index, tensor in zip(host.outputs, found, strict=True):
+            if index not in self._open and self.tensors[index].shape != tensor.shape:
+                return None
+        for index, tensor in zip(host.outputs, found, strict=True):
+            self.known[index] = tensor
+            self.tensors[index] = replace(self.tensors[index], shape=tensor.shape)
+        return replace(node, op=KNOWN, inputs=inputs, attributes=given, form=None, refusal=None)
+
+    def _derived(self, host: HostNode, node: Node) -> Sequence[Shape] | None:
+        """The outputs' shapes by the inputs' shapes and known values alone."""
+        inputs, name = _present(host.inputs), host.host_op
+        if self._doubtful.intersection(inputs) or name in _UNKNOWN:
+            return None
+        if any(self.view[t].data is None for t in _deciding(name, host)):
+            return None
+        if name in _BROADCAST:
+            return _broadcast([self.tensors[t].shape for t in inputs])
+        op = ops.table().get(node.op)
+        if op is None or node.refusal is not None:
+            return None
+        try:
+            return [tuple(s) for s in op.shapes(Graph(self.view, (node,), (), ()), node)]
+        except Exception:  # whoever runs the node will say what is wrong with it
+            return None
 
 
-def _decided_by_values(node: PlanNode, tensors: Mapping[int, Tensor]) -> bool:
-    name = node.host_op.split(" ")[0]
-    if name in _UNKNOWN or name.startswith("op"):
-        return True
-    deciding = (node.inputs[k] for k in _DECIDING.get(name, ()) if k < len(node.inputs))
-    return any(t is not None and tensors[t].data is None for t in deciding)
+def _present(inputs: Sequence[int | None]) -> tuple[int, ...]:
+    return tuple(t for t in inputs if t is not None)
+
+
+def _deciding(name: str, host: HostNode) -> tuple[int, ...]:
+    """Inputs whose values decide the outputs' shapes."""
+    return _present([host.inputs[k] for k in _DECIDING.get(name, ()) if k < len(host.inputs)])
+
+
+def _broadcast(shapes: Sequence[Shape]) -> Sequence[Shape] | None:
+    try:
+        return [np.broadcast_shapes(*shapes)]
+    except ValueError:
+        return None
+
+
+# ---- islands -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The shape arithmetic behind an island's constants. `nodes` are those of the island and the
+    KNOWN ones, in execution order (empty: it holds no such constant), over `tensors` besides its
+    own. `witnesses` are tensors from outside whose shapes are read, but no value.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    tensors: Mapping[int, Tensor] = field(default_factory=dict)
+    witnesses: tuple[int, ...] = ()
+
+
+def behind(island: Graph, whole: Graph) -> Arithmetic:
+    """The arithmetic behind an island of `whole`, which has the KNOWN nodes."""
+    makers = {t: node for node in whole.nodes if node.op == KNOWN for t in node.outputs}
+    wanted = {t for node in island.nodes for t in node.reads if t in makers}
+    used: dict[int, Node] = {}
+    while wanted:
+        node = makers[wanted.pop()]
+        if node.id not in used:
+            used[node.id] = node
+            wanted.update(t for t in node.reads if t in makers)
+    made = {t for node in island.nodes for t in node.outputs}
+    inside = made | set(island.inputs)
+    read = {t for node in used.values() for t in (*node.reads, *node.outputs)}
+    tensors = {t: whole.tensors[t] for t in read - inside}
+    witnesses = tuple(sorted(t for t, tensor in tensors.items() if tensor.data is None))
+    if not used:
+        return Arithmetic()
+    order = {node.id: k for k, node in enumerate(whole.nodes)}
+    nodes = sorted([*island.nodes, *used.values()], key=lambda node: order[node.id])
+    return Arithmetic(tuple(nodes), tensors, witnesses)
+
+
+def again(island: Graph, by: Arithmetic, given: Mapping[int, Shape]) -> Graph:
+    """The island for other shapes of its inputs and witnesses, its constants worked out anew.
+    Raises ValueError with a sentence.
+    """
+    tensors: dict[int, Tensor] = {**by.tensors, **island.tensors}
+    for index, shape in given.items():
+        tensors[index] = replace(tensors[index], shape=tuple(shape))
+    for node in by.nodes or island.nodes:
+        for index, tensor in zip(node.outputs, _outputs(node, tensors), strict=False):
+            tensors[index] = tensor
+    return replace(island, tensors={t: tensors[t] for t in island.tensors})
+
+
+def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
+    before = [tensors[t] for t in node.outputs]
+    if node.op != KNOWN:
+        graph: Any = Graph(tensors, (node,), (), ())
+        try:
+            shapes = ops.table()[node.op].shapes(graph, node)
+        except Exception as error:
+            raise ValueError(f"{node.host_op} cannot take these input shapes: {error}") from error
+        pairs = zip(before, shapes, strict=False)
+        return [replace(tensor, shape=tuple(shape)) for tensor, shape in pairs]
+    inputs = [tensors[t] for t in node.inputs if t is not None]
+    found = arithmetic.evaluate(node.host_op, node.attributes, inputs, before)
+    if found is None:
+        raise ValueError(f"{node.host_op} {node.name!r} has no value for these input shapes.")
+    return found

@@ -23,12 +23,15 @@ int32_t *tgi_shapes_of(const tgl_context *context, const int32_t *tensors, size_
 /* ---- the list ----------------------------------------------------------------------------------------------------------- */
 
 static tgi_arity arity_of(const tg_kernel *kernel) {
-  return (tgi_arity){kernel->input_count, kernel->input_count, kernel->output_count, kernel->state_count};
+  return (tgi_arity){.inputs = kernel->input_count + kernel->witness_count,
+                     .ports = kernel->input_count,
+                     .outputs = kernel->output_count,
+                     .states = kernel->state_count};
 }
 
 tgi_entry *tgi_entry_find(tg_kernel *kernel, const tgl_context *context) {
   size_t count;
-  int32_t *shapes = tgi_shapes_of(context, kernel->inputs, kernel->input_count, &count);
+  int32_t *shapes = tgi_shapes_of(context, kernel->inputs, arity_of(kernel).inputs, &count);
   tgi_entry *entry = shapes ? tgi_plans_find(&kernel->plans, shapes, count) : NULL;
   free(shapes);
   return entry;
@@ -46,7 +49,7 @@ void tgi_entries_drop(tg_kernel *kernel) {
 void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason) {
   char err[256];
   size_t count;
-  int32_t *shapes = tgi_shapes_of(context, kernel->inputs, kernel->input_count, &count);
+  int32_t *shapes = tgi_shapes_of(context, kernel->inputs, arity_of(kernel).inputs, &count);
   if (shapes) tgi_plans_add(&kernel->plans, arity_of(kernel), shapes, count, NULL, 0, NULL, reason, err, sizeof err);
   free(shapes);
 }

@@ -3,9 +3,11 @@
 
 /* ---- making ------------------------------------------------------------------------------------------------------------- */
 
-static int32_t *copy_list(const int32_t *values, size_t count) {
-  int32_t *list = malloc((count + 1) * sizeof *list);
+/* One list after the other. */
+static int32_t *copy_lists(const int32_t *values, size_t count, const int32_t *more, size_t more_count) {
+  int32_t *list = malloc((count + more_count + 1) * sizeof *list);
   if (list && count) memcpy(list, values, count * sizeof *list);
+  if (list && more_count) memcpy(list + count, more, more_count * sizeof *list);
   return list;
 }
 
@@ -15,10 +17,13 @@ static int compare(const void *a, const void *b) {
 }
 
 static bool copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
-  kernel->nodes = copy_list(spec->nodes, kernel->node_count = spec->node_count);
-  kernel->inputs = copy_list(spec->inputs, kernel->input_count = spec->input_count);
-  kernel->outputs = copy_list(spec->outputs, kernel->output_count = spec->output_count);
-  kernel->states = copy_list(spec->states, kernel->state_count = spec->state_count);
+  kernel->node_count = spec->node_count, kernel->state_count = spec->state_count;
+  kernel->input_count = spec->input_count, kernel->witness_count = spec->witness_count;
+  kernel->output_count = spec->output_count;
+  kernel->nodes = copy_lists(spec->node_list, spec->node_count, NULL, 0);
+  kernel->inputs = copy_lists(spec->input_list, spec->input_count, spec->witness_list, spec->witness_count);
+  kernel->outputs = copy_lists(spec->output_list, spec->output_count, NULL, 0);
+  kernel->states = copy_lists(spec->state_list, spec->state_count, NULL, 0);
   kernel->handles = malloc((spec->output_count + 1) * sizeof *kernel->handles);
   kernel->stays = calloc(spec->output_count + 1, 1);
   if (!kernel->nodes || !kernel->inputs || !kernel->outputs || !kernel->states || !kernel->handles || !kernel->stays)
@@ -110,9 +115,12 @@ static bool has_shape(const tgl_tensor *tensor, const int32_t *shape) {
   return rank == shape[0] && (!rank || !memcmp(tensor->dims->data, shape + 1, (size_t)rank * sizeof *shape));
 }
 
+/* The host leaves it to us to tell the shapes that we make. What it calls dynamic it would find out by running a node; we know
+ * it now, so such a tensor becomes one that the host plans memory for. */
 static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, const int32_t *shape) {
   for (size_t i = 0; i < kernel->output_count; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
+    if (tensor->allocation == TGL_IN_DYNAMIC && !tensor->data) tensor->allocation = TGL_IN_ARENA;
     if (!has_shape(tensor, shape) && resize(context, tensor, shape) != TGL_OK)
       return tgi_report(context, "tflgpu: the host could not resize an output.");
   }
@@ -131,7 +139,7 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
     if (tgi_build(kernel, context, err, sizeof err)) tgi_entry_refuse(kernel, context, err);
     entry = tgi_entry_find(kernel, context);
   }
-  int32_t status = entry && entry->replay ? resize_outputs(context, kernel, entry->output_shapes) : TGL_OK;
+  int32_t status = entry && entry->output_shape_count ? resize_outputs(context, kernel, entry->output_shapes) : TGL_OK;
   tgi_entry_release(entry);
   return status;
 }

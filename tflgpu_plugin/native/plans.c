@@ -120,10 +120,10 @@ int tgi_plans_add(tgi_plans *plans, tgi_arity arity, const int32_t *shapes, size
                   size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size) {
   if (!well_formed(shapes, shape_count, arity.inputs))
     return tgi_fail(err, err_size, "The list of input shapes does not describe %zu tensors.", arity.inputs);
-  if (replay && !well_formed(output_shapes, output_shape_count, arity.outputs))
+  if ((replay || output_shape_count > 0) && !well_formed(output_shapes, output_shape_count, arity.outputs))
     return tgi_fail(err, err_size, "The list of output shapes does not describe %zu tensors.", arity.outputs);
   if (replay && check_replay(arity, replay, err, err_size)) return 1;
-  tgi_entry *entry = make_entry(shapes, shape_count, output_shapes, replay ? output_shape_count : 0, replay, reason);
+  tgi_entry *entry = make_entry(shapes, shape_count, output_shapes, output_shape_count, replay, reason);
   if (!entry) return tgi_fail(err, err_size, "Not enough memory to keep a plan.");
   insert(plans, entry);
   return 0;

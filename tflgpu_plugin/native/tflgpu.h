@@ -165,21 +165,23 @@ void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks);
 
 /* From inside the prepare callback: one kernel per island of the host's partition. Tensor indices are the host's.
  * inputs: the island's non-constant inputs in port order (states are not among them). stays[i]: output i is read by
- * another island of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors. */
+ * another island of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors.
+ * witnesses: tensors of which only the shape is read. */
 typedef struct tg_kernel_spec {
   int64_t number;
-  const int32_t *nodes; size_t node_count;
-  const int32_t *inputs; size_t input_count;
-  const int32_t *outputs; const uint8_t *stays; size_t output_count;
-  const int32_t *states; size_t state_count;
+  const int32_t *node_list; size_t node_count;
+  const int32_t *input_list; size_t input_count;
+  const int32_t *output_list; const uint8_t *stays; size_t output_count;
+  const int32_t *state_list; size_t state_count;
+  const int32_t *witness_list; size_t witness_count;
 } tg_kernel_spec;
 
 tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, char *err, size_t err_size);
 void tg_kernel_retain(tg_kernel *kernel);
 void tg_kernel_release(tg_kernel *kernel);
 
-/* A replay for these input shapes. shapes: for each input its rank, then its extents. output_shapes: likewise, checked
- * against the host's tensors. Newest wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes
+/* A replay for these shapes. shapes: for each input, then each witness, its rank, then its extents. output_shapes: likewise,
+ * told to the host in prepare. Newest wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes
  * cannot be built, reason says why, and invoke fails with it. The kernel takes its own reference. */
 int tg_kernel_add(tg_kernel *kernel, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
                   size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size);

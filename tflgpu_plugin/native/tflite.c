@@ -83,7 +83,9 @@ static tgi_delegate *make_delegate(int64_t number) {
   delegate->host.prepare = delegate_prepare;
   delegate->host.copy_from_handle = tgi_copy_from_handle;
   delegate->host.free_handle = tgi_free_handle;
-  delegate->host.flags = TGL_ACCEPTS_DYNAMIC | TGL_WANTS_PROPAGATED_SHAPES;
+  /* Not TGL_WANTS_PROPAGATED_SHAPES: hosts would then prepare the nodes that we replaced, and their neighbours, once more in
+   * the middle of a run where a shape changes, and take memory from them that they need. Kernels tell their shapes. */
+  delegate->host.flags = TGL_ACCEPTS_DYNAMIC;
   delegate->number = number;
   delegate->refs = 1;
   tgi_lock();

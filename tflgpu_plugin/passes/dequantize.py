@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu_plugin import quantization
-from tflgpu_plugin.graph import Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.graph import KNOWN, Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes.canonical import BIAS, BIASED
 from tflgpu_plugin.passes.merge import sources
 
@@ -34,7 +34,9 @@ def dequantize(graph: Graph) -> Graph:
 
 def folded(graph: Graph, node: Node) -> bool:
     """The node's result is a constant that the graph knows already."""
-    return node.op == "dequantize" and graph.constant(node.outputs[0]) is not None
+    return node.op == KNOWN or (
+        node.op == "dequantize" and graph.constant(node.outputs[0]) is not None
+    )
 
 
 def widen(graph: Graph, quantized: bool = True) -> Graph:

@@ -1,0 +1,160 @@
+"""What the TFLite door makes of a host's numbers: attributes, inputs, operator codes; parameters
+that make no sense are a sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tflgpu_plugin.providers.tflite import codes, ops
+from tflgpu_plugin.providers.tflite.reader import HostNode
+
+from tflgpu_plugin import native
+from tflgpu_plugin.graph import Tensor
+
+# ---- the host's parameters ----------------------------------------------------------------------
+
+
+def host_node(
+    op: str, struct: str, inputs: tuple[int | None, ...] = (0, 1), **fields: Any
+) -> HostNode:
+    """A node with these parameters, tensor k having rank 1."""
+    params = native.ffi.new(f"{struct} *", fields)
+    tensors = {k: Tensor(str(k), (4,)) for k in range(4)}
+    code = codes._NAMES.index(op)
+    return HostNode(native.ffi, 0, code, op, 1, inputs, (9,), params, tensors)
+
+
+def read(node: HostNode) -> dict[str, Any]:
+    form = ops.FORMS[node.host_op]
+    assert form.attributes is not None
+    return form.attributes(node)
+
+
+CONV = {"padding": 1, "stride_w": 2, "stride_h": 3, "dilation_w": 4, "dilation_h": 5}
+POOL = {"padding": 2, "stride_w": 1, "stride_h": 1, "filter_w": 2, "filter_h": 3}
+READ = [
+    (
+        host_node("CONV_2D", "tgl_conv_params", activation=3, **CONV),
+        {"strides": (3, 2), "padding": "same", "activation": "relu6", "dilations": (5, 4)},
+    ),
+    (
+        host_node("DEPTHWISE_CONV_2D", "tgl_depthwise_params", depth_multiplier=2, **CONV),
+        {
+            "strides": (3, 2), "padding": "same", "activation": "none", "dilations": (5, 4),
+            "multiplier": 2,
+        },
+    ),
+    (
+        host_node("MAX_POOL_2D", "tgl_pool_params", activation=2, **POOL),
+        {"strides": (1, 1), "padding": "valid", "activation": "relu_n1_to_1", "window": (3, 2)},
+    ),
+    (
+        host_node("CONCATENATION", "tgl_concatenation_params", axis=-1, activation=1),
+        {"axis": -1, "activation": "relu"},
+    ),
+    (
+        host_node("FULLY_CONNECTED", "tgl_fully_connected_params", keep_num_dims=True),
+        {"keep_num_dims": True, "activation": "none"},
+    ),
+    (host_node("SOFTMAX", "tgl_softmax_params", beta=0.5), {"beta": 0.5}),
+    (host_node("RESHAPE", "tgl_reshape_params"), {}),
+    (
+        host_node("RESHAPE", "tgl_reshape_params", (0,), shape=[2, -1], count=2),
+        {"shape": (2, -1)},
+    ),
+    (host_node("RESHAPE", "tgl_reshape_params", (0,), shape=[0], count=1), {"shape": ()}),
+    (
+        host_node("SQUEEZE", "tgl_squeeze_params", (0,), dims=[1, -1], count=2),
+        {"squeeze": (1, -1)},
+    ),
+    (
+        host_node("RESIZE_BILINEAR", "tgl_resize_params", half_pixel_centers=True),
+        {"align_corners": False, "half_pixel_centers": True},
+    ),
+    (
+        host_node("STRIDED_SLICE", "tgl_strided_slice_params", begin_mask=5, offset=True),
+        {
+            "begin_mask": 5, "end_mask": 0, "ellipsis_mask": 0, "new_axis_mask": 0,
+            "shrink_axis_mask": 0, "offset": True,
+        },
+    ),
+    (host_node("MEAN", "tgl_reduce_params", keep_dims=True), {"keep_dims": True}),
+    (
+        host_node("LSTM", "tgl_lstm_params", activation=4, kernel=1, cell_clip=1.0),
+        {"cell_clip": 1.0, "proj_clip": 0.0},
+    ),
+]  # fmt: skip
+
+SENSELESS = [
+    (host_node("CONV_2D", "tgl_conv_params"), "Dilations must be at least 1"),
+    (host_node("CONV_2D", "tgl_conv_params", **CONV | {"stride_w": 0}), "width has 0"),
+    (host_node("CONV_2D", "tgl_conv_params", **CONV | {"padding": 0}), "SAME or VALID"),
+    (host_node("CONV_2D", "tgl_conv_params", **CONV, activation=5), "SIGN_BIT is not supported"),
+    (host_node("ADD", "tgl_add_params", activation=6), "SIGMOID is not supported"),
+    (host_node("ADD", "tgl_add_params", activation=77), "number 77 is not supported"),
+    (host_node("DEPTHWISE_CONV_2D", "tgl_depthwise_params", **CONV), "depth multiplier"),
+    (host_node("AVERAGE_POOL_2D", "tgl_pool_params", **POOL | {"filter_h": 0}), "height has 0"),
+    (host_node("FULLY_CONNECTED", "tgl_fully_connected_params", weights_format=1), "Shuffled"),
+    (host_node("RESHAPE", "tgl_reshape_params", (0,), count=9), "rank 9"),
+    (host_node("SQUEEZE", "tgl_squeeze_params", (0,), count=-1), "-1 axes"),
+    (
+        host_node("RESIZE_BILINEAR", "tgl_resize_params", align_corners=1, half_pixel_centers=1),
+        "align_corners must be False",
+    ),
+    (host_node("LSTM", "tgl_lstm_params", activation=1, kernel=1), "Only TANH"),
+    (host_node("LSTM", "tgl_lstm_params", activation=4, kernel=2), "kernel number 2"),
+]
+
+
+@pytest.mark.parametrize(("node", "wanted"), READ, ids=lambda v: getattr(v, "host_op", ""))
+def test_parameters_become_attributes(node: HostNode, wanted: dict[str, Any]) -> None:
+    assert read(node) == wanted
+
+
+@pytest.mark.parametrize(("node", "part"), SENSELESS, ids=lambda v: getattr(v, "host_op", ""))
+def test_senseless_parameters_are_a_sentence(node: HostNode, part: str) -> None:
+    with pytest.raises(ops.Unreadable) as caught:
+        read(node)
+    assert part in str(caught.value) and str(caught.value).endswith(".")
+
+
+def test_parameters_that_are_not_there() -> None:
+    node = replace(READ[0][0], raw_params=native.ffi.NULL)
+    with pytest.raises(ops.Unreadable, match="no parameters"):
+        read(node)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "wanted"),
+    [
+        ("CONV_2D", (5, 6), (5, 6, None)),
+        ("CONV_2D", (5, 6, None), (5, 6, None)),
+        ("TRANSPOSE_CONV", (1, 2, 3), (3, 2, None, 1)),
+        ("TRANSPOSE_CONV", (1, 2, 3, 4), (3, 2, 4, 1)),
+        ("CONCATENATION", (4, 5, 6), (4, 5, 6)),
+        ("RELU", (1,), (1,)),
+        ("PADV2", (1, 2, 3), (1, 2, 3)),
+    ],
+)
+def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -> None:
+    assert ops.operands(ops.FORMS[op], inputs) == wanted
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [("CONV_2D", (5,)), ("CONV_2D", (None, 1)), ("RELU", (1, 2)), ("ADD", (1, 2, 3)), ("RELU", ())],
+)
+def test_inputs_that_cannot_be(op: str, inputs: Any) -> None:
+    with pytest.raises(ops.Unreadable):
+        ops.operands(ops.FORMS[op], inputs)
+
+
+def test_operator_codes_agree_with_the_schema() -> None:
+    from conformance.models import schema
+
+    known = {v: k for k, v in vars(schema().BuiltinOperator).items() if isinstance(v, int)}
+    assert list(codes._NAMES) == [known[k] for k in range(len(codes._NAMES))]
+    assert codes.name(32, "Thing") == "CUSTOM Thing" and codes.name(999) == "op code #999"
