@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu_plugin.graph import Node, Shape
+from tflgpu_plugin.ops.movement import MAX_AXES
+from tflgpu_plugin.ops.transpose import grouped
 from tflgpu_plugin.passes.editor import Editor, Perm
 
 LARGEST = 1 << 24  # elements of a constant that is moved here rather than on the device
@@ -78,7 +80,10 @@ def _join(e: Editor) -> bool:
                 continue
             if op == "transpose":
                 first, second = before.attributes["perm"], node.attributes["perm"]
-                attributes = {"perm": tuple(first[axis] for axis in second)}
+                perm = tuple(first[axis] for axis in second)
+                if not _movable(e, before, perm):
+                    continue
+                attributes = {"perm": perm}
             else:
                 attributes = {"shape": e.shape(node.outputs[0])}
             inputs = (before.inputs[0],) if op == "transpose" else (before.inputs[0], None)
@@ -86,6 +91,12 @@ def _join(e: Editor) -> bool:
             producers[node.outputs[0]] = e.nodes[k]
             changed = True
     return changed
+
+
+def _movable(e: Editor, node: Node, perm: Perm) -> bool:
+    """One launch can transpose the node's input so."""
+    assert node.inputs[0] is not None
+    return len(grouped(e.shape(node.inputs[0]), perm)[1]) <= MAX_AXES
 
 
 def _key(e: Editor, node: Node) -> tuple[object, ...] | None:
