@@ -3,16 +3,21 @@
 // Two words of float16, and one of the two in a word: lane `i`, counted from any even number.
 fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
 fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }
-// float16 of v, to the nearest, halves to even, cut to 65504. Infinity and NaN are kept. Rounding comes first:
-// pack2x16float may round either way and turn what is too large into anything.
+// float16 of v, to the nearest, halves to even, cut to 65504. Rounding comes first: pack2x16float may round either way
+// and turn what is too large into anything. Infinity and NaN are kept: their bits are added to a zero, since the pack
+// of SwiftShader makes NaN of them and spoils the lane beside it.
 fn halves(v: vec4f) -> vec2u {
   let bits = bitcast<vec4u>(v);
   let size = bits & vec4u(0x7fffffffu);
   let even = (size + vec4u(0xfffu) + ((size >> vec4u(13u)) & vec4u(1u))) & vec4u(0xffffe000u);
-  let whole = (size < vec4u(0x38800000u)) | (size >= vec4u(0x7f800000u));  // subnormal float16; infinity, NaN
-  let kept = select(min(even, vec4u(0x477fe000u)), size, whole);
+  let special = size >= vec4u(0x7f800000u);
+  let tiny = size < vec4u(0x38800000u);  // subnormal float16
+  let kept = select(select(min(even, vec4u(0x477fe000u)), size, tiny), vec4u(0u), special);
   let rounded = bitcast<vec4f>(kept | (bits & vec4u(0x80000000u)));
-  return vec2u(pack2x16float(rounded.xy), pack2x16float(rounded.zw));
+  let nan_or_infinity = select(vec4u(0x7c00u), vec4u(0x7e00u), size > vec4u(0x7f800000u));
+  let m = select(vec4u(0u), nan_or_infinity, special);
+  let packed = vec2u(pack2x16float(rounded.xy), pack2x16float(rounded.zw));
+  return packed | (m.xz | (m.yw << vec2u(16u)));
 }
 // The range [low, high]; NaN stays NaN.
 fn cut(v: vec4f, low: f32, high: f32) -> vec4f {
