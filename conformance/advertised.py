@@ -125,12 +125,14 @@ class _Facts:
 
     def _value(self, form: Form) -> Any:
         op = ops.table()[form.op]
+        types = {*op.types, *(["f16"] if "f32" in op.types else [])}  # float16 as float32
 
         def outside(name: str) -> str:
             kind = self.types.get(name, 0)
-            if NAMES.get(kind) not in op.types:
+            if NAMES.get(kind) not in types:
                 word = helper.tensor_dtype_to_string(kind) if kind else "no tensor"
-                return f"{word.removeprefix('TensorProto.')}, the row has {', '.join(op.types)}"
+                held = word.removeprefix("TensorProto.")
+                return f"{held}, the row has {', '.join(sorted(types))}"
             shape = self.shapes.get(name)
             if shape is None:
                 return "a shape that only a run tells"

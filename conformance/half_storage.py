@@ -4,11 +4,13 @@ with `is_precision_loss_allowed`, which may not be worse than twice this."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from conformance import host, models, split_models
+from conformance import host, models, split_models, tolerance
 from conformance.host import Array, Feed, Outputs
 
 LARGEST = 65_504.0
@@ -51,17 +53,43 @@ def _round_constants(schema: Any, model: Any) -> None:
             model.buffers[tensor.buffer].data = np.frombuffer(values.tobytes(), np.uint8)
 
 
-def errors(expected: Outputs, got: Outputs) -> list[float]:
-    """Per output the largest difference, as a share of the largest magnitude."""
-    found = []
-    for wanted, value in zip(expected, got, strict=True):
-        want, have = wanted.astype(np.float64), value.astype(np.float64)
-        if want.shape != have.shape:
-            found.append(np.inf)
-            continue
-        same = (want == have) | (np.isnan(want) & np.isnan(have))
-        with np.errstate(invalid="ignore"):
-            off = np.where(same, 0.0, np.nan_to_num(np.abs(want - have), nan=np.inf))
-        largest = float(np.abs(want[np.isfinite(want)]).max(initial=0.0)) or 1.0
-        found.append(float(off.max(initial=0.0)) / largest)
-    return found
+@dataclass(frozen=True)
+class Distance:
+    """How far an answer is from the float32 one, as shares of the largest magnitude of each output:
+    the largest error, and the root mean square (over outputs, of theirs)."""
+
+    largest: float
+    mean: float
+
+
+def distance(expected: Sequence[Outputs], got: Sequence[Outputs]) -> Distance:
+    """Over the outputs of some runs."""
+    worst, squares = 0.0, []
+    for wanted, found in zip(expected, got, strict=True):
+        for want, have in zip(wanted, found, strict=True):
+            error = _error(want, have)
+            worst = max(worst, float(error.max(initial=0.0)))
+            squares.append(float(np.mean(error**2)) if error.size else 0.0)
+    return Distance(worst, float(np.sqrt(np.mean(squares))))
+
+
+def _error(expected: Array, got: Array) -> Array:
+    if expected.shape != got.shape:
+        return np.full(1, np.inf)
+    want, have = expected.astype(np.float64), got.astype(np.float64)
+    same = (want == have) | (np.isnan(want) & np.isnan(have))
+    with np.errstate(invalid="ignore"):
+        off = np.where(same, 0.0, np.nan_to_num(np.abs(want - have), nan=np.inf))
+    return np.asarray(off / (float(np.abs(want[np.isfinite(want)]).max(initial=0.0)) or 1.0))
+
+
+def wrong(found: Distance, simulated: Distance, sensitive: bool) -> str:
+    """A sentence when an answer is too far from float32. The errors of a `sensitive` model may be
+    large, if those of its simulation are."""
+    text = f"{found} where the simulation has {simulated}"
+    if sensitive and simulated.largest <= tolerance.HALF_MODEL:
+        return f"this model is not sensitive: {text}"
+    if not sensitive and found.largest > tolerance.HALF_MODEL:
+        return text
+    far = max(tolerance.HALF_SIMULATED * simulated.mean, tolerance.MODEL)
+    return "" if found.mean <= far else text

@@ -36,10 +36,15 @@ def device(wanted: str | None) -> Any:
 
 
 def session(
-    model: bytes, wanted: str | None = None, *, cpu: bool = False, exclude: str = ""
+    model: bytes,
+    wanted: str | None = None,
+    *,
+    cpu: bool = False,
+    exclude: str = "",
+    half: bool = False,
 ) -> Any:
     """A session without graph optimizations: on the CPU provider, or on ours with the CPU for the
-    nodes that ours leaves. `exclude` is the option of that name."""
+    nodes that ours leaves. `exclude` is the option of that name; `half` allows float16 storage."""
     import onnxruntime as ort
 
     settings = ort.SessionOptions()
@@ -50,6 +55,7 @@ def session(
         return ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
     options = {"force": "1"} | ({"adapter": wanted} if wanted else {})
     options |= {"exclude": exclude} if exclude else {}
+    options |= {"is_precision_loss_allowed": "1"} if half else {}
     settings.add_provider_for_devices([device(wanted)], options)
     made = ort.InferenceSession(model, settings, enable_fallback=0)
     made.disable_fallback()

@@ -5,11 +5,12 @@ A tensor whose storage is the host's order (a vector, a matrix of whole quads) l
 buffer itself; a kernel that can read any strides may read it there (`Lowering.hosted`). A transpose
 between channels first and channels last at the border is part of its launch.
 
-float32 and int32 travel as they are, bool as one byte per element (four in a word) and as 0.0 or
-1.0 on the device, int8 and uint8 as a byte and, on the device, as the real value that they stand
-for (without quantization parameters: the number itself). So do int32 tensors with quantization
-parameters (form "number"), and int16 ones, two in a word. Raw buffers are padded to a multiple of
-16 bytes, so the last incomplete vec4 or word may be accessed whole.
+float32 and int32 travel as they are, float16 as such (two in a word, too large values as
+infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
+uint8 as a byte and, on the device, as the real value that they stand for (without quantization
+parameters: the number itself). So do int32 tensors with quantization parameters (form "number"),
+and int16 ones, two in a word. Raw buffers are padded to a multiple of 16 bytes, so the last
+incomplete vec4 or word may be accessed whole.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ from tflgpu_plugin.lowering import Access, Hosted, Lowering, Raw, Refused
 from tflgpu_plugin.ops.movement import row_strides
 
 GROUP = 64
-DTYPES = ("f32", "bool", "i32", "i8", "u8", "i16")
-BYTES = ("bool", "i8", "u8")
-PAIRS = ("i16",)
+DTYPES = ("f32", "f16", "bool", "i32", "i8", "u8", "i16")
+SHORT = ("f16", "bool", "i8", "u8", "i16")  # several in a word
 SAME = ("f32", "i32")  # element by element the same on both sides
 
 
@@ -167,7 +167,7 @@ def _views(dtype: str, shape: Geometry, planar: bool) -> _Views:
         return _Views(0, 0 if dtype == "i32" else 1, False)
     # A single row may be read past its end: the padding is there, and pad lanes are masked.
     whole = not planar and (shape.channels % 4 == 0 or shape.batch * shape.spatial == 1)
-    return _Views(0 if dtype in (*BYTES, *PAIRS) else (4 if whole else 1), 4 if whole else 1, whole)
+    return _Views(0 if dtype in SHORT else (4 if whole else 1), 4 if whole else 1, whole)
 
 
 def _extents(shape: Geometry) -> dict[str, object]:

@@ -141,6 +141,11 @@ def _unlisted(node: Node, edition: str) -> str:
     return f"{_name(node)} is not listed{_listed(edition)}."
 
 
+def accepts(types: tuple[str, ...], dtype: str) -> bool:
+    """Whether an op of these types computes values of this one: float16 as float32."""
+    return dtype in types or (dtype == "f16" and "f32" in types)
+
+
 def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: bool) -> str | None:
     states = _states(graph, node)
     for tensor in _values(graph, node):
@@ -149,7 +154,7 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
             if reason := _refuse_quantized(tensor, quantized):
                 return f"{held}{reason}"
             continue
-        if tensor.dtype in types or (real(tensor) and "f32" in types):
+        if accepts(types, tensor.dtype) or (real(tensor) and "f32" in types):
             continue
         if tensor.dtype == "i16" and any(tensor is state for state in states):
             if reason := _refuse_quantized(tensor, quantized):

@@ -51,7 +51,8 @@ def onnx_rows() -> list[dict[str, Any]]:
     rows = []
     for form in sorted(ONNX_FORMS.values(), key=lambda form: form.host_op):
         op = ops.table()[form.op]
-        types = [TYPE_NAMES.get(name, name) for name in op.types]
+        names = [*op.types, *(["f16"] if "f32" in op.types and "f16" not in op.types else [])]
+        types = [TYPE_NAMES.get(name, name) for name in names]
         rows.append(
             {
                 "operator": form.host_op,

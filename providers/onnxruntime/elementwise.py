@@ -121,13 +121,13 @@ def pool_all(op: str) -> Row:
 
 
 def cast(e: Expansion) -> int:
-    """Between float32 and bool (which is held as 0.0 and 1.0), and to the same type."""
-    names = {1: "f32", 9: "bool"}
+    """Between float32, float16 (which is computed as float32) and bool (held as 0.0 and 1.0)."""
+    names = {1: "f32", 9: "bool", 10: "f16"}
     x, wanted = e.x(), names.get(e.integer("to"))
     held = e.tensors.table[x].dtype
     if wanted is None or held not in names.values():
         raise Unreadable(f"Casting {held} to element type {e.integer('to')} is not supported.")
-    if (held, wanted) == ("f32", "bool"):
+    if held != "bool" and wanted == "bool":
         return e.add("not_equal", x, e.const(0.0), dtype="bool")
     return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
 

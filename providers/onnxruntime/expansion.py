@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.capability import TYPE_NAMES
+from tflgpu_plugin.capability import TYPE_NAMES, accepts
 from tflgpu_plugin.graph import Array, Form, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.quantization import MOVES, NUMBERS, STORED, real
 from tflgpu_plugin.target import Target
@@ -224,7 +224,7 @@ class Expansion:
             self.hold(number, NUMBERS)
         elif row.name in BETWEEN and real(tensor):
             return
-        elif tensor.data is None and tensor.dtype not in row.types:
+        elif tensor.data is None and not accepts(row.types, tensor.dtype):
             wanted = " or ".join(TYPE_NAMES.get(name, name) for name in row.types)
             raise Unreadable(
                 f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values;"

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
 from . import folding, ops, quantized
@@ -81,7 +83,7 @@ class _Reader:
 
     def _outside(self, value: Value) -> Tensor:
         if value.data is not None:
-            return Tensor(value.name, value.data.shape, value.dtype, value.data)
+            return _widened(Tensor(value.name, value.data.shape, value.dtype, value.data))
         shape = self.shapes.get(value.name, self._host_shape(value))
         return Tensor(value.name, UNKNOWN if shape is None else shape, value.dtype)
 
@@ -223,7 +225,14 @@ def _constant(name: str, array: Array, values: Mapping[str, Value]) -> Tensor:
     """A known result, in the type that the model gives it."""
     dtype = values[name].dtype
     data = array.astype(NUMPY_DTYPES[dtype]) if dtype in NUMPY_DTYPES else array
-    return Tensor(name, data.shape, dtype, data)
+    return _widened(Tensor(name, data.shape, dtype, data))
+
+
+def _widened(constant: Tensor) -> Tensor:
+    """float16 as float32, in which constants are computed with; others as they are."""
+    if constant.dtype != "f16" or constant.data is None:
+        return constant
+    return replace(constant, dtype="f32", data=constant.data.astype(np.float32))
 
 
 def _written(shape: tuple[int | str, ...]) -> str:

@@ -19,6 +19,8 @@ fn halves(v: vec4f) -> vec2u {
   let packed = vec2u(pack2x16float(rounded.xy), pack2x16float(rounded.zw));
   return packed | (m.xz | (m.yw << vec2u(16u)));
 }
+// float16 of v as hosts have it: like halves, but what is too large is infinite.
+fn float16(v: vec4f) -> vec2u { return halves(select(v, v * 0x1p+127f, abs(v) >= vec4f(65520.0))); }
 // The range [low, high]; NaN stays NaN.
 fn cut(v: vec4f, low: f32, high: f32) -> vec4f {
   let w = select(v, vec4f(high), v > vec4f(high));

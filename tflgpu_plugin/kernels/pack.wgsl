@@ -1,7 +1,8 @@
 // Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
 // are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
-// word), i8 and u8 (four per word, real value scale * (stored - zero)), i16 (two per word, likewise), number (int32, likewise), i32 (bits kept: no
-// float touches them). `planar`: the host's buffer has channels before space.
+// word), i8 and u8 (four per word, real value scale * (stored - zero)), i16 (two per word, likewise),
+// number (int32, likewise), f16 (two per word), i32 (bits kept: no float touches them). `planar`: the
+// host's buffer has channels before space.
 {% set indices = range(4) %}
 {% if form in ("i8", "u8") %}
 fn real(bytes: vec4u) -> vec4f {
@@ -26,6 +27,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% elif form == "i16" %}
   let pairs = vec2u(load_raw(2u * at), load_raw(2u * at + 1u)).xxyy << vec4u(16u, 0u, 16u, 0u);
   let v = (vec4f(vec4i(pairs) >> vec4u(16u)) - p.zero) * p.scale;
+{% elif form == "f16" %}
+  let v = of_halves(vec2u(load_raw(2u * at), load_raw(2u * at + 1u)));
 {% elif form != "i32" %}
   let bytes = (vec4u(load_raw(at)) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u);
   let v = {{ "select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u))" if form == "bool" else "real(bytes)" }};
@@ -43,6 +46,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let word = at / 2u;
   let pairs = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));
   let v = (vec4f(vec4i(pairs << (16u - 16u * (at % vec4u(2u)))) >> vec4u(16u)) - p.zero) * p.scale;
+{% elif form == "f16" %}
+  let words = vec4u(load_raw(at.x / 2u), load_raw(at.y / 2u), load_raw(at.z / 2u), load_raw(at.w / 2u));
+  let v = vec4f(of_half(words.x, at.x), of_half(words.y, at.y), of_half(words.z, at.z), of_half(words.w, at.w));
 {% elif form == "number" %}
   let bits = vec4u(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
   let v = (vec4f(bitcast<vec4i>(bits)) - p.zero) * p.scale;

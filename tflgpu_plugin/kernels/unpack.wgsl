@@ -1,8 +1,8 @@
 // Device storage to the host's layout (row-major): one thread per four neighbouring elements of the
 // host's buffer. `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four
 // bytes per word), i8 and u8 (four per word, to the nearest step of the grid, saturating), i16 (two per
-// word, likewise), number
-// (int32, likewise), i32 (bits kept). `planar`: the host's buffer has channels before space.
+// word, likewise), number (int32, likewise), f16 (two per word), i32 (bits kept). `planar`: the host's
+// buffer has channels before space.
 {% if not whole %}
 // Lane of element e in device storage, counted in scalars; elements past the end repeat the last
 // one.
@@ -46,6 +46,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let pairs = vec4u(vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most))) & vec4u(0xffffu);
   put_raw(2u * t, pairs.x | (pairs.y << 16u));
   put_raw(2u * t + 1u, pairs.z | (pairs.w << 16u));
+{% elif form == "f16" %}
+  let words = float16(v);
+  put_raw(2u * t, words.x);
+  put_raw(2u * t + 1u, words.y);
 {% elif form == "number" %}
   let number = bitcast<vec4u>(vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most)));
 {% for k in range(4) %}
