@@ -156,7 +156,7 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
 
 
 def _scaling(tensor: Tensor) -> dict[str, object]:
-    if not quantization.real(tensor) and tensor.dtype not in (*quantization.STORED, *PAIRS):
+    if not quantization.real(tensor) and tensor.dtype not in (*quantization.STORED, "i16"):
         return {}
     scale, zero = quantization.parameters(tensor)
     return {"scale": scale, "zero": zero}
