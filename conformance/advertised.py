@@ -125,14 +125,16 @@ class _Facts:
 
     def _value(self, form: Form) -> Any:
         op = ops.table()[form.op]
-        types = {*op.types, *(["f16"] if "f32" in op.types else [])}  # float16 as float32
+        types = list(
+            dict.fromkeys([*op.types, *(["f16"] if "f32" in op.types else [])])
+        )  # float16 as float32
 
         def outside(name: str) -> str:
             kind = self.types.get(name, 0)
             if NAMES.get(kind) not in types:
                 word = helper.tensor_dtype_to_string(kind) if kind else "no tensor"
                 held = word.removeprefix("TensorProto.")
-                return f"{held}, the row has {', '.join(sorted(types))}"
+                return f"{held}, the row has {', '.join(types)}"
             shape = self.shapes.get(name)
             if shape is None:
                 return "a shape that only a run tells"
