@@ -14,11 +14,13 @@ from conformance import host as hosts
 from conformance.cases import seeded
 from conformance.models import Model
 from tests.interpreters import gpu, places
-from tflgpu_plugin import engine, passes, quantization
+from tflgpu_plugin import engine, passes, precision, quantization
 from tflgpu_plugin.graph import Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.lowering import Access, Constant, Lowering
 from tflgpu_plugin.passes import requantize
 from tflgpu_plugin.passes.dequantize import dequantize, widen
 from tflgpu_plugin.passes.simulate import simulate
+from tflgpu_plugin.target import Target
 
 GRID, FINER = Quantization((0.5,), (3,)), Quantization((0.01,), (-128,))
 HALF = np.arange(12, dtype=np.float16).reshape(3, 4)
@@ -233,3 +235,38 @@ def test_half_weights_that_the_cpu_reads_too(host: str) -> None:
     assert where == {"weights": "cpu", "y": "gpu", "up": "cpu"}
     np.testing.assert_allclose(expected[0], got[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(expected[1], got[1])
+
+
+def test_whole_weights_lie_in_bytes() -> None:
+    """A quarter of the memory, whatever their range is, with the numbers that were there."""
+    for least in (-128, -200):
+        weights = np.full((3, 4), least + 255, np.int16)
+        weights[1] = least
+        low = Lowering(passes.run(layer_of(weights)), Target())
+        constant = low.constant(
+            1, "rows", vectors=3, pack=lambda data: np.asarray(data, np.float32), half=True
+        )
+        (start,) = precision.whole(launched(low, constant)).values()
+        (stored,) = precision.bytes_from(constant.pack, start)
+        assert stored.dtype == np.uint8 and stored.nbytes == constant.vectors * 4
+        np.testing.assert_array_equal(stored + start, weights)
+
+
+def test_what_is_read_one_by_one_stays_in_float32() -> None:
+    low = Lowering(layer_of(np.ones((3, 4), np.int16)), Target())
+    constant = low.constant(1, vectors=3, pack=lambda data: data, half=True)
+    assert precision.whole(launched(low, constant, view=1)) == {}
+
+
+def layer_of(weights: Array) -> Graph:
+    tensors = {0: Tensor("x", (1, 4)), 1: Tensor("w", (3, 4), data=weights), 2: Tensor("y", (1, 3))}
+    attributes = {"keep_num_dims": False, "activation": "none"}
+    node = Node(0, "fully_connected", (0, 1, None), (2,), attributes)
+    return Graph(tensors, (node,), (0,), (2,))
+
+
+def launched(low: Lowering, constant: Constant, view: int = 4) -> Lowering:
+    low.dispatch(
+        "fully_connected", low.graph.nodes[0], {"w": Access(constant, view)}, {"y": 2}, (1, 1, 1)
+    )
+    return low

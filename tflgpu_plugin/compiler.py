@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from tflgpu_plugin import border, copies, kernels, memory, ops, passes, precision
@@ -93,6 +94,7 @@ class _Assembly:
     pipelines: dict[Pipeline, int] = field(default_factory=dict)
     views: copies.Views = field(default_factory=copies.Views)
     halves: set[object] = field(default_factory=set)  # keys of what is stored as float16
+    lows: dict[object, float] = field(default_factory=dict)  # of what is stored in bytes, by key
 
     def plan(self) -> Plan:
         target = self.low.target
@@ -101,6 +103,7 @@ class _Assembly:
         self.low.launches, self.views = copies.elide(self.low.launches, self.low.root, sizes, homes)
         if target.half:
             self.halves = precision.halves(self.low, self._memory, sizes.__getitem__)
+        self.lows = precision.whole(self.low)
         sizes.narrow(self.halves)
         reads = [self._tensors(launch.reads) for launch in self.low.launches]
         writes = [self._tensors(launch.writes) for launch in self.low.launches]
@@ -148,6 +151,11 @@ class _Assembly:
 
     def _half(self, source: Source) -> bool:
         return bool(self.halves) and precision.key(self._memory(source)) in self.halves
+
+    def _low(self, source: Source) -> float | None:
+        """The number that bytes 0 stand for; None for what is not stored in bytes."""
+        root = self.low.root(source) if self.lows else source
+        return self.lows.get(root.key) if isinstance(root, Constant) else None
 
     def _tensors(self, sources: Sequence[Source]) -> list[int]:
         roots = [root for source in sources if isinstance(root := self.low.root(source), int)]
@@ -197,12 +205,15 @@ class _Assembly:
                 source = self.low.root(raw)
                 if not isinstance(source, Constant) or source.key in self.weights:
                     continue
-                half = self._half(source)
+                half, low = self._half(source), self._low(source)
                 size = source.vectors * (VECTOR // 2 if half else VECTOR)
+                pack = source.pack
+                if low is not None:
+                    size, pack = source.vectors * 4, partial(precision.bytes_from, source.pack, low)
                 if number < 0 or end + size > limit:
                     number, end = self._buffer("weights", 0), 0
                 self.weights[source.key] = Weight(
-                    _plain(source.key), number, end, size, source.pack, source.data, half=half
+                    _plain(source.key), number, end, size, pack, source.data, half=half
                 )
                 end += -(-size // VECTOR) * VECTOR
                 self.buffers[number] = Buffer("weights", end)
@@ -215,6 +226,7 @@ class _Assembly:
         each = 2 if self._half(source) else 1  # vec4 in the bytes of one of float32
         if isinstance(source, Constant):
             weight = self.weights[source.key]
+            each = each if self._low(source) is None else 4
             return weight.buffer, weight.offset // VECTOR * each
         outer, inside = self.views.find(source)
         if outer in self.low.homes:
@@ -230,13 +242,15 @@ class _Assembly:
             parameters[f"off_{operand.name}"] = start * (4 // operand.view if operand.view else 4)
             if operand.access != "r" and operand.view == 4:
                 parameters[f"channels_{operand.name}"] = self._channels(source)
+            if (low := self._low(source)) is not None:
+                parameters[f"low_{operand.name}"] = low
         gx, gy, gz = launch.grid
         parameters |= {"folded": folded, "grid_x": gx, "grid_y": gy, "grid_total": gx * gy * gz}
         # In one order, so that launches that differ in nothing else share a pipeline.
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)
         operands = [
-            replace(operand, half=True) if self._half(source) else operand
+            replace(operand, half=self._half(source), bytes=self._low(source) is not None)
             for operand, source in launch.operands
         ]
         wgsl = kernels.render(launch.kernel, operands, parameters, launch.posts, launch.variant)

@@ -34,7 +34,8 @@ class Refused(Exception):
 class Constant:
     """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data`
     when the program is built, in one piece or in several, one after another. `half`: these are
-    values of the model, float16 will do for them.
+    values of the model, float16 will do for them; bytes will where `data` are small whole numbers
+    of an integer type.
     """
 
     key: tuple[object, ...]

@@ -1,4 +1,5 @@
-"""Which tensors and constants lie in memory as float16, when the user allows it.
+"""Which tensors and constants lie in memory as float16, when the user allows it, and which
+constants as bytes: weights that are whole numbers, of which nothing is lost.
 
 Arithmetic is float32 everywhere; what is decided here is how values are kept between kernels. They
 stay float32 where float16 would be wrong rather than less precise: whole numbers and other types,
@@ -11,12 +12,13 @@ small.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph
 from tflgpu_plugin.lowering import Constant, Lowering, Source
+from tflgpu_plugin.plan import Pack
 
 LARGEST, SMALLEST = 65_504.0, 2.0**-14  # of float16, the smallest at full precision
 SMALL = 4096  # vec4 (64 KiB of float32), which fit in any cache
@@ -43,6 +45,38 @@ def halves(low: Lowering, memory: Memory, size: Size) -> set[object]:
                 wide.add(key(source))
     narrow = {name for name, source in found.items() if name not in wide and _may_be(source, size)}
     return narrow | {t for t, source in low.copied.items() if key(memory(source)) in narrow}
+
+
+def whole(low: Lowering) -> dict[object, float]:
+    """Keys of constants that are stored in bytes, with the number that 0 stands for."""
+    found: dict[object, float] = {}
+    other: set[object] = set()
+    for launch in low.launches:
+        for operand, given in launch.operands:
+            source = low.root(given)
+            if isinstance(source, Constant):
+                least = _least(source) if operand.view == 4 and operand.access == "r" else None
+                if least is None:
+                    other.add(source.key)
+                else:
+                    found[source.key] = least
+    return {name: least for name, least in found.items() if name not in other}
+
+
+def _least(source: Constant) -> float | None:
+    """The least number of a constant in bytes, zero (which fills it up) among them."""
+    data = source.data
+    if not source.half or data is None or data.dtype.kind not in "iu" or data.dtype.itemsize > 2:
+        return None
+    least, most = min(int(data.min(initial=0)), 0), max(int(data.max(initial=0)), 0)
+    return float(least) if most - least < 256 else None
+
+
+def bytes_from(pack: Pack, low: float) -> Iterator[Array]:
+    """A packed constant of whole numbers as bytes counted from `low`, piece by piece."""
+    packed = pack()
+    for piece in (packed,) if isinstance(packed, np.ndarray) else packed:
+        yield np.asarray(piece - np.float32(low)).astype(np.uint8)
 
 
 def key(source: Source) -> object:

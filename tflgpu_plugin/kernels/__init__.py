@@ -132,13 +132,16 @@ class Operand:
     words).
 
     `access` is r, w, or x (read and written in place, bound once). `half`: stored as float16 (then
-    it is not raw, and written by whole vec4: two threads must not share a word).
+    it is not raw, and written by whole vec4: two threads must not share a word). `bytes`: a vec4 of
+    whole numbers is stored in a word, counted from the parameter `low_<name>` (then it is read
+    only, as vec4).
     """
 
     name: str
     access: str = "r"
     view: int = 4
     half: bool = False
+    bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -256,6 +259,10 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
                 raise ValueError(f"operand {name!r} is stored as float16 but not written whole")
             array, value = _HALVES[operand.view]
             value = value.format(f"{name}_data", place)
+        if operand.bytes:
+            if operand.access != "r" or operand.view != 4:
+                raise ValueError(f"operand {name!r} is stored in bytes but not only read whole")
+            array, value = "u32", f"of_bytes({name}_data[{place}], p.low_{name})"
         lines.append(
             f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{array}>;"
         )

@@ -3,6 +3,10 @@
 // Two words of float16, and one of the two in a word: lane `i`, counted from any even number.
 fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
 fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }
+// Four whole numbers in a word, counted from `low`.
+fn of_bytes(word: u32, low: f32) -> vec4f {
+  return vec4f((vec4u(word) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u)) + low;
+}
 // float16 of v, to the nearest, halves to even, cut to 65504. Rounding comes first: pack2x16float may round either way
 // and turn what is too large into anything. Infinity and NaN are kept: their bits are added to a zero, since the pack
 // of SwiftShader makes NaN of them and spoils the lane beside it.

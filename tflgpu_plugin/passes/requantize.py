@@ -150,7 +150,7 @@ def _whole_weights(weights: Tensor) -> Array:
         shape = [1] * weights.data.ndim
         shape[weights.quantization.axis] = scale.size
         scale = scale.reshape(shape)
-    return np.asarray(np.round(weights.data / scale), np.float32)
+    return np.asarray(np.round(weights.data / scale), np.int16)
 
 
 def retyped(weights: Tensor, data: Array) -> Tensor:
