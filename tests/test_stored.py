@@ -8,6 +8,7 @@ import random
 import struct
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,11 @@ def test_every_case_has_a_fingerprint_and_its_plan_comes_back(family: str) -> No
     prints = {fingerprint.content(graph) for graph in graphs}
     assert len(prints) > 0.9 * len(graphs)  # a few cases differ in names alone
     for graph in graphs:
-        made = compiler.compile(graph, Target())
-        found = stored.read(memoryview(written(made)))
-        assert found.plan == made and found.plan.fingerprint() == made.fingerprint()
-        assert found.serves(graph)
+        for target in (Target(), Target(half=True, subgroup_size=8)):
+            made = compiler.compile(graph, target)
+            found = stored.read(memoryview(written(made)))
+            assert found.plan == made and found.plan.fingerprint() == made.fingerprint()
+            assert found.serves(graph)
 
 
 def test_without_weights_their_values_are_refused() -> None:
@@ -206,6 +208,11 @@ def test_known_digests_are_those_of_the_arrays() -> None:
     known = fingerprint.constants(graph)
     assert len(known) == 2
     assert fingerprint.content(graph, known) == fingerprint.content(graph)
+    large = replace(graph.tensors[1], data=np.zeros((1 << 9, 1 << 12), np.float32))
+    with_threads = replace(graph, tensors={**graph.tensors, 1: large})
+    known = fingerprint.constants(with_threads)
+    assert all(fingerprint.of_array(t.data) == known[id(t.data)]
+               for t in with_threads.tensors.values() if t.data is not None)  # fmt: skip
 
 
 def test_codec_refuses_what_is_of_another_type() -> None:

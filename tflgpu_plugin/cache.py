@@ -119,11 +119,12 @@ class Cache:
         Raises TypeError, see `fingerprint.structure`.
         """
         key = target_key(target) | {"options": self.options, "token": self.token}
-        rest = (fingerprint.structure(graph), sorted(target.tuning.items()))
+        structure = fingerprint.structure(graph)
+        rest = (structure, sorted(target.tuning.items()))
         named = repr((key["adapter"], self.options, self.token, rest))
         start = re.sub(r"[^A-Za-z0-9._-]", "_", self.token)[:64]
         place = self.folder / f"{start}_{sha256(named.encode()).hexdigest()[:24]}{SUFFIX}"
-        return Entry(place, key | {"content": fingerprint.content(graph, known)})
+        return Entry(place, key | {"content": fingerprint.content(graph, known, structure)})
 
 
 def opened(options: Options) -> Cache | None:

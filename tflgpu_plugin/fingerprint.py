@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +17,8 @@ import numpy as np
 
 from tflgpu_plugin.graph import Array, Form, Graph, Tensor
 
+THREADS = 4
+WORTH_THREADS = 4 << 20  # bytes
 _CODE = ("*.py", "ops/*.py", "passes/*.py", "kernels/*.py", "kernels/*.wgsl")
 
 
@@ -30,11 +33,14 @@ def structure(graph: Graph) -> str:
     return digest.hexdigest()
 
 
-def content(graph: Graph, known: Mapping[int, bytes] | None = None) -> str:
+def content(
+    graph: Graph, known: Mapping[int, bytes] | None = None, structured: str | None = None
+) -> str:
     """A digest (hexadecimal) of the structure and of every constant's bytes. `known` maps the id
     of an array that lives to its digest, so that nothing is read twice; see `constants`.
+    `structured` is what `structure` gives, where it is known.
     """
-    digest = sha256(structure(graph).encode())
+    digest = sha256((structured or structure(graph)).encode())
     for tensor in sorted(graph.tensors):
         data = graph.tensors[tensor].data
         if data is not None:
@@ -44,8 +50,11 @@ def content(graph: Graph, known: Mapping[int, bytes] | None = None) -> str:
 
 def constants(graph: Graph) -> dict[int, bytes]:
     """Digests of the graph's constants by the ids of their arrays; true while the graph lives."""
-    values = (tensor.data for tensor in graph.tensors.values())
-    return {id(data): of_array(data) for data in values if data is not None}
+    values = [tensor.data for tensor in graph.tensors.values() if tensor.data is not None]
+    if sum(data.nbytes for data in values) < WORTH_THREADS:
+        return {id(data): of_array(data) for data in values}
+    with ThreadPoolExecutor(THREADS) as pool:  # hashing lets go of the GIL
+        return dict(zip(map(id, values), pool.map(of_array, values), strict=True))
 
 
 def of_array(data: Array) -> bytes:
