@@ -307,8 +307,8 @@ def test_several_outputs_and_inner_ones() -> None:
     assert len(got) == 1 and got[0].shape == (2, 2)
 
 
-def test_bodies_of_control_flow() -> None:
-    """Each branch is a graph of its own, reads a value of the outer one, and may be claimed."""
+def control_flow() -> bytes:
+    """An If whose branches read a value of the outer graph."""
     from onnx import TensorProto, helper
 
     def body(op: str) -> Any:
@@ -323,8 +323,12 @@ def test_bodies_of_control_flow() -> None:
         m.node("If", ["c"], ["r"], then_branch=body("Tanh"), else_branch=body("Exp")),
         m.node("Add", ["r", "outer"], ["y"]),
     ]
-    data = m.model(nodes, {"x": [2, 3]}, {"y": [2, 3]}, {"limit": np.float32(0)})
-    session, reference = m.session(data, force=1), m.cpu(data)
+    return m.model(nodes, {"x": [2, 3]}, {"y": [2, 3]}, {"limit": np.float32(0)})
+
+
+def test_bodies_of_control_flow() -> None:
+    """Each branch is a graph of its own, and may be claimed."""
+    session, reference = m.session(control_flow(), force=1), m.cpu(control_flow())
     for sign in (-1, 1):
         m.compare(session, reference, {"x": sign * np.abs(values(2, 3))})
     assert {"Tanh", "Exp"} <= {

@@ -159,15 +159,17 @@ class Island:
             ) from error
 
 
-def revived(nodes: tuple[int, ...], found: Stored, device: Device) -> Island:
-    """An island of a stored plan whose graph is not there; it runs for the plan's shapes alone.
-    Raises BuildError with a sentence.
+def revived(nodes: tuple[int, ...], found: Stored, device: Device, half: bool) -> Island:
+    """An island of a stored plan whose graph is not there: for other shapes, who calls `build` must
+    bring the graph. Raises BuildError with a sentence.
     """
     plan = found.plan
     ports = (*plan.inputs, *plan.outputs, *plan.states)
     tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
     inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
-    return Island(nodes, Graph(tensors, (), inputs, outputs), device, made=plan)
+    island = Island(nodes, Graph(tensors, (), inputs, outputs), device, half=half, made=plan)
+    island.target = replace(island.target, tuning=found.tuning)
+    return island
 
 
 def _adopts(plan: Plan, sibling: Program | None) -> bool:

@@ -2,7 +2,8 @@
 
 Layout (little endian): magic, format, crc32 of all that follows it, bytes of the header and of the
 body; the header as JSON; at the next multiple of 64 the body: the plan's weight buffers one after
-another, each at a multiple of 64, as they lie on the device. Nothing in it is ever executed on the
+another, each at a multiple of 64, as they lie on the device, and what else its writer wants kept
+as arrays. Nothing in it is ever executed on the
 host, and every number is checked before it is used.
 """
 
@@ -11,15 +12,16 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from tflgpu_plugin import codec
-from tflgpu_plugin.graph import NUMPY_DTYPES, Graph
+from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph
 from tflgpu_plugin.plan import Buffer, Dispatch, Plan, Port, Weight
 
 MAGIC, FORMAT = b"tflgpu\r\n", 1
@@ -37,7 +39,8 @@ class Damaged(ValueError):
 @dataclass(frozen=True)
 class Stored:
     """A plan that was read: `key` says what it was made for, `tuning` what was measured for it,
-    `extra` what its writer added. Without `weights` its constants are those of another plan.
+    `extra` and `arrays` what its writer added. Without `weights` its constants are those of another
+    plan.
     """
 
     key: Mapping[str, str]
@@ -45,6 +48,7 @@ class Stored:
     tuning: Mapping[str, str]
     weights: bool
     extra: Mapping[str, Any]
+    arrays: Mapping[str, Array] = field(default_factory=dict)
 
     def serves(self, graph: Graph) -> bool:
         """The plan's inputs, outputs and states are those of this graph."""
@@ -68,8 +72,11 @@ def write(
     tuning: Mapping[str, str],
     weights: bool = True,
     extra: Mapping[str, Any] | None = None,
+    arrays: Mapping[str, Array] | None = None,
 ) -> None:
-    """Write at the start of an empty seekable stream; one weight at a time is packed."""
+    """Write at the start of an empty seekable stream; one weight at a time is packed. `extra` is a
+    map of JSON values."""
+    arrays = arrays or {}
     header = {
         "key": dict(key),
         "tuning": dict(tuning),
@@ -77,15 +84,17 @@ def write(
         "digests": [digest.hex() if digest else None for digest in plan.digests],
         "weights": weights,
         "extra": dict(extra or {}),
+        "arrays": {name: [array.dtype.name, list(array.shape)] for name, array in arrays.items()},
     }
     text = json.dumps(header, separators=(",", ":")).encode()
     body = _body_bytes(plan) if weights else 0
+    body += sum(_aligned(array.nbytes) for array in arrays.values())
     checked = struct.pack("<QQ", len(text), body) + text
     checked += bytes(-(CHECKED + len(checked)) % ALIGNMENT)
     stream.write(bytes(CHECKED))
     stream.write(checked)
     crc = zlib.crc32(checked)
-    for part in _body(plan) if weights else ():
+    for part in (*(_body(plan) if weights else ()), *_array_bytes(arrays)):
         stream.write(part)
         crc = zlib.crc32(part, crc)
     stream.seek(0)
@@ -97,29 +106,17 @@ def read(data: memoryview) -> Stored:
     header, body = _split(data)
     try:
         plan = codec.decode(Plan, header["plan"])
-        weights = header["weights"] is True
         _check(plan)
-        if weights and len(body) != _body_bytes(plan):
+        weights = header["weights"] is True
+        end = _body_bytes(plan) if weights else 0
+        if end > len(body):
             raise codec.Mismatch("the weights have another size")
-        digests = [None if d is None else bytes.fromhex(d) for d in header["digests"]]
-        starts = _starts(plan)
-        found = (
-            _weight(weight, digest, body[starts[weight.buffer] :] if weights else None)
-            for weight, digest in zip(plan.weights, digests, strict=True)
-        )
-        plan = replace(plan, weights=tuple(found))
+        arrays = _arrays(header["arrays"], body[end:])
+        plan = replace(plan, weights=_weights(plan, header["digests"], body if weights else None))
         key, tuning = (_texts(header[name]) for name in ("key", "tuning"))
-        return Stored(key, plan, tuning, weights, dict(header["extra"]))
+        return Stored(key, plan, tuning, weights, dict(header["extra"]), arrays)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Damaged(f"its content is not valid ({error})") from error
-
-
-def read_key(data: memoryview) -> Mapping[str, str]:
-    """What these bytes were made for. Raises Damaged."""
-    try:
-        return _texts(_split(data)[0]["key"])
-    except (KeyError, ValueError) as error:
-        raise error if isinstance(error, Damaged) else Damaged("its content is not valid") from None
 
 
 def _split(data: memoryview) -> tuple[dict[str, Any], memoryview]:
@@ -151,19 +148,22 @@ def _texts(value: Any) -> dict[str, str]:
     return value
 
 
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
 def _starts(plan: Plan) -> dict[int, int]:
     """Where each weight buffer begins in the body, by its number."""
     starts, end = {}, 0
     for number, buffer in enumerate(plan.buffers):
         if buffer.role == "weights":
             starts[number] = end
-            end += -(-buffer.bytes // ALIGNMENT) * ALIGNMENT
+            end += _aligned(buffer.bytes)
     return starts
 
 
 def _body_bytes(plan: Plan) -> int:
-    sizes = [b.bytes for b in plan.buffers if b.role == "weights"]
-    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+    return sum(_aligned(buffer.bytes) for buffer in plan.buffers if buffer.role == "weights")
 
 
 def _body(plan: Plan) -> Iterator[memoryview]:
@@ -180,11 +180,45 @@ def _body(plan: Plan) -> Iterator[memoryview]:
         yield memoryview(bytes(total - end))
 
 
-def _weight(weight: Weight, digest: bytes | None, buffer: memoryview | None) -> Weight:
-    if buffer is None:
-        return replace(weight, digest=digest)
-    image = np.frombuffer(buffer[weight.offset : weight.offset + weight.bytes], np.uint8)
-    return replace(weight, pack=lambda: image, digest=digest)
+def _weights(
+    plan: Plan, digests: Sequence[str | None], body: memoryview | None
+) -> tuple[Weight, ...]:
+    starts, found = _starts(plan), []
+    for weight, digest in zip(plan.weights, digests, strict=True):
+        weight = replace(weight, digest=bytes.fromhex(digest) if digest is not None else None)
+        if body is not None:
+            start = starts[weight.buffer] + weight.offset
+            image = np.frombuffer(body[start : start + weight.bytes], np.uint8)
+            weight = replace(weight, pack=partial(_same, image))
+        found.append(weight)
+    return tuple(found)
+
+
+def _same(image: Array) -> Array:
+    return image
+
+
+def _array_bytes(arrays: Mapping[str, Array]) -> Iterator[memoryview]:
+    for array in arrays.values():
+        yield memoryview(array.tobytes())
+        yield memoryview(bytes(_aligned(array.nbytes) - array.nbytes))
+
+
+def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
+    """Views on the rest of the body, which they must fill."""
+    arrays, end = dict[str, Array](), 0
+    for name, (dtype, extents) in found.items():
+        shape = codec.decode(tuple[int, ...], extents)
+        if dtype not in NUMPY_DTYPES.values() or min(shape, default=0) < 0:
+            raise codec.Mismatch(f"{dtype!r:.20} {shape} is no array")
+        size = prod(shape) * np.dtype(dtype).itemsize
+        if size > len(body) - end:
+            raise codec.Mismatch("an array is too long")
+        arrays[name] = np.frombuffer(body[end : end + size], dtype).reshape(shape)
+        end += _aligned(size)
+    if end != len(body):
+        raise codec.Mismatch("something follows the last array")
+    return arrays
 
 
 def _check(plan: Plan) -> None:

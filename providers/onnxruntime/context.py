@@ -6,23 +6,24 @@ or in a file beside the model, for one adapter and one version of this plugin.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from tflgpu_plugin import cache, compiler, fingerprint, messages, stored
+from tflgpu_plugin import cache, codec, compiler, fingerprint, stored
 from tflgpu_plugin.engine import BuildError, Island, revived
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.graph import Array, Shape
 from tflgpu_plugin.runtime.adapter import Device
 
+from . import parts
 from .snapshot import HostNode, Snapshot
 
 DOMAIN, OP = "com.microsoft", "EPContext"
 SOURCE = b"TflGpuExecutionProvider"
 PREFIX = "ep.context_"  # of a session's settings about compiled models
 ENABLE, PATH, EMBED = (PREFIX + name for name in ("enable", "file_path", "embed_mode"))
+BODY = "onnxruntime writes no bodies of control flow into compiled models; this stays as it is."
 AGAIN = "Compile the original model again on this machine."
 
 
@@ -57,29 +58,39 @@ class Context:
     embedded: bool
 
 
-def write(
-    island: Island,
-    ports: Sequence[str],
-    outputs: Sequence[str],
-    guards: Mapping[str, Array],
-    export: Export,
-    model: str,
-) -> Context:
-    """The content for this island's node; writes its file, named by its content, where there
-    shall be one. Raises OSError.
+@dataclass(frozen=True)
+class Border:
+    """How a fused node and a plan fit together, by the names of values: `ports` are the plan's
+    inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
+    they were planned for; `guards` are defaults that were planned as constants. With `part` other
+    shapes can be planned.
+    """
 
-    `ports` and `outputs` are the names of the plan's inputs and outputs, `guards` the defaults that
-    it was planned with, `model` is the path of the original model.
+    ports: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    guards: Mapping[str, Array]
+    part: Snapshot | None = None
+
+
+def write(island: Island, border: Border, export: Export, model: str) -> Context:
+    """The content for this island's node; writes its file, named by its content, where there
+    shall be one. `model` is the path of the original model. Raises OSError.
     """
     plan = compiler.compile(island.graph, island.target)  # with the constants' values
-    stream = io.BytesIO()
-    names = {
-        "inputs": list(ports),
-        "outputs": list(outputs),
-        "guards": {name: fingerprint.of_array(data).hex() for name, data in guards.items()},
+    snapshot, arrays = (None, None) if border.part is None else parts.pack(border.part)
+    extra = {
+        "ports": border.ports,
+        "inputs": border.inputs,
+        "outputs": border.outputs,
+        "shapes": codec.encode(border.shapes),
+        "guards": {name: fingerprint.of_array(data).hex() for name, data in border.guards.items()},
+        "half": island.half,
+        "part": snapshot,
     }
-    key = cache.target_key(island.device.target)
-    stored.write(stream, plan, key, island.target.tuning, extra=names)
+    stream, key = io.BytesIO(), cache.target_key(island.device.target)
+    stored.write(stream, plan, key, island.target.tuning, extra=extra, arrays=arrays)
     target = export.target(model)
     if export.embedded or target is None:
         return Context(stream.getvalue(), True)
@@ -94,31 +105,30 @@ def is_ours(node: HostNode) -> bool:
     return (node.domain, node.op) == (DOMAIN, OP) and node.attributes.get("source") == SOURCE
 
 
-@dataclass(frozen=True)
-class Restored:
-    """An island from a node, with the names of its ports and the defaults that it relies on."""
-
-    island: Island
-    ports: tuple[str, ...]
-    outputs: tuple[str, ...]
-    guards: Mapping[str, Array]
-
-
-def read(node: HostNode, taken: Snapshot, device: Device) -> Restored:
+def read(node: HostNode, taken: Snapshot, device: Device) -> tuple[Island, Border]:
     """Build what a node carries. Raises BuildError with a sentence, also for whatever is wrong with
     its bytes."""
     try:
         found = stored.read(memoryview(_bytes(node, taken.path)))
         if reason := cache.difference(found.key, cache.target_key(device.target)):
             raise stored.Damaged(reason)
-        ports, outputs = (tuple(found.extra[name]) for name in ("inputs", "outputs"))
-        guards = _guards(found.extra["guards"], taken)
-        _check(found, ports, outputs, node, taken)
+        border = _border(found, taken)
+        _check(found, border, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildError(
             (node.id,), f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
         ) from error
-    return Restored(revived((node.id,), found, device), ports, outputs, guards)
+    return revived((node.id,), found, device, found.extra["half"] is True), border
+
+
+def _border(found: stored.Stored, taken: Snapshot) -> Border:
+    extra = found.extra
+    ports, inputs, outputs = (
+        codec.decode(tuple[str, ...], extra[name]) for name in ("ports", "inputs", "outputs")
+    )
+    shapes = codec.decode(tuple[tuple[int, ...], ...], extra["shapes"])
+    part = None if extra["part"] is None else parts.unpack(extra["part"], found.arrays)
+    return Border(ports, inputs, outputs, shapes, _guards(extra["guards"], taken), part)
 
 
 def _bytes(node: HostNode, model: str) -> bytes:
@@ -146,38 +156,23 @@ def _guards(digests: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
     return found
 
 
-def _check(
-    found: stored.Stored,
-    ports: Sequence[str],
-    outputs: Sequence[str],
-    node: HostNode,
-    taken: Snapshot,
-) -> None:
+def _check(found: stored.Stored, border: Border, node: HostNode, taken: Snapshot) -> None:
     """The node's values must be those of the plan: their data goes there and comes from there."""
-    plan = found.plan
-    if not found.weights or plan.states or not set(ports) <= set(node.reads):
+    plan, inputs = found.plan, border.inputs
+    if not found.weights or plan.states or not set(inputs) <= set(node.reads):
         raise ValueError("its content is not that of such a node")
-    if set(outputs) != set(node.writes):
+    if set(border.outputs) != set(node.writes):
         raise ValueError("its outputs are not those it was made with")
-    for names, places in ((ports, plan.inputs), (outputs, plan.outputs)):
+    planned = tuple(port.shape for port in plan.inputs)
+    if inputs[: len(planned)] != border.ports or border.shapes[: len(planned)] != planned:
+        raise ValueError("its inputs are not those it was made with")
+    if len(border.shapes) != len(inputs) or (border.part and {*inputs} - {*border.part.values}):
+        raise ValueError("its inputs are not those it was made with")
+    known = border.part.values if border.part else {}
+    for name in (*inputs, *border.outputs) if known else ():
+        if taken.values[name].dtype != known[name].dtype:
+            raise ValueError(f"its value {name!r} is of another type than it was made for")
+    for names, places in ((border.ports, plan.inputs), (border.outputs, plan.outputs)):
         for name, port in zip(names, places, strict=True):
             if taken.values[name].dtype != port.dtype:
                 raise ValueError(f"its value {name!r} is not of type {port.dtype}")
-
-
-def told_open(taken: Snapshot) -> str:
-    """The sentence for a model whose extents are open, which cannot be compiled; also said."""
-    names = {e for v in taken.values.values() for e in v.shape or () if isinstance(e, str)}
-    shown = ", ".join(sorted(name for name in names if "\0" not in name)) or "without names"
-    text = (
-        f"Only nodes of fixed shapes can be compiled into a model, and this one has open extents "
-        f"({shown}). Fix them, for example with add_free_dimension_override_by_name."
-    )
-    messages.line(f"WARNING: tflgpu compiles nothing. {text}")
-    return text
-
-
-def describe(device: Device) -> str:
-    """One line about what compiled models are made for, kept in their metadata."""
-    key: dict[str, Any] = cache.target_key(device.target)
-    return f"tflgpu {key['plugin']}; {key['adapter']}; {key['driver']}"

@@ -152,15 +152,14 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
 
 def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:
     """Fill in the level: islands that are built, and a report for every node."""
-    reading, dynamic = extents.read_open(taken)
-    if session.export and dynamic:
-        open_extents = context.told_open(taken)
-        level.nodes += [_unclaimed(node, open_extents) for node in taken.nodes]
+    if session.export and taken.body:
+        level.nodes += [_unclaimed(node, context.BODY) for node in taken.nodes]
         return
+    reading, dynamic = extents.read_open(taken)
     grouping = Grouping(taken, reading, dynamic)
     claim = engine.claim(reading.graph, session.options, grouping.group, grouping.extract)
     for island in claim.islands:
-        level.placed.append(_placed(island, taken, reading, grouping, dynamic, session))
+        level.placed.append(_placed(island, taken, reading, grouping, dynamic, session.export))
     reasons = _reasons(reading, claim.refusals)
     inside = {node for one in level.placed for node in one.nodes}
     for node in taken.nodes:
@@ -181,18 +180,12 @@ def _restore(level: records.Level, taken: Snapshot, session: records.Session) ->
             continue
         device = adapter.open_device(session.adapter)
         try:
-            one = context.read(node, taken, device)
+            island, border = context.read(node, taken, device)
         except BuildError as error:
-            broken[node.id] = _create(0, [node.id], (), 0, (), {}, refusal=error.sentence)
+            nothing = context.Border((), (), (), (), {})
+            broken[node.id] = _create(0, [node.id], nothing, refusal=error.sentence)
             continue
-        instance, ports, outputs = one.island.instance, one.ports, one.outputs
-        number = one.island.number
-        handle = _create(number, [node.id], ports, len(ports), outputs, one.guards)
-        _add(handle, [port.shape for port in instance.plan.inputs], instance)
-        placed = records.Placed(one.island, handle, (node.id,), ports, ports, outputs, None)
-        placed.program.forget_constants()
-        placed.island = None
-        level.placed.append(placed)
+        level.placed.append(_bordered(island, (node.id,), border))
     return broken
 
 
@@ -216,7 +209,7 @@ def _placed(
     reading: Reading,
     grouping: Grouping,
     dynamic: bool,
-    session: records.Session,
+    export: context.Export | None,
 ) -> records.Placed:
     """The native object of an island, with its first plan."""
     hosts = grouping.members[frozenset(island.nodes)]
@@ -228,15 +221,25 @@ def _placed(
         inputs += tuple(name for name in grouping.inputs(hosts) if name not in ports)
     defaults = ((name, taken.values[name].data) for name in grouping.guards(hosts))
     guards = {name: data for name, data in defaults if data is not None}
-    made = None
-    if session.export:
-        made = context.write(island, ports, outputs, guards, session.export, taken.path)
-    handle = _create(island.number, sorted(hosts), inputs, len(ports), outputs, guards, made)
     part = taken.part(hosts, outputs) if dynamic else None
-    shapes = [_shape(reading, name) for name in inputs]
-    _add(handle, shapes, island.instance)
-    placed = records.Placed(island, handle, tuple(sorted(hosts)), ports, inputs, outputs, part)
-    if not dynamic:  # the native object holds all that a run needs
+    shapes = tuple(_shape(reading, name) for name in inputs)
+    border = context.Border(ports, inputs, outputs, shapes, guards, part)
+    made = context.write(island, border, export, taken.path) if export else None
+    return _bordered(island, tuple(sorted(hosts)), border, made)
+
+
+def _bordered(
+    island: Island,
+    nodes: tuple[int, ...],
+    border: context.Border,
+    made: context.Context | None = None,
+) -> records.Placed:
+    """The native object of an island that is built."""
+    handle = _create(island.number, nodes, border, made)
+    _add(handle, border.shapes, island.instance)
+    names = border.ports, border.inputs, border.outputs
+    placed = records.Placed(island, handle, nodes, *names, border.part)
+    if border.part is None:  # the native object holds all that a run needs
         placed.island = None
     return placed
 
@@ -251,10 +254,7 @@ def _shape(reading: Reading, name: str) -> Shape:
 def _create(
     number: int,
     nodes: Sequence[int],
-    inputs: Sequence[str],
-    ports: int,
-    outputs: Sequence[str],
-    guards: Mapping[str, Any],
+    border: context.Border,
     made: context.Context | None = None,
     refusal: str | None = None,
 ) -> Any:
@@ -270,10 +270,11 @@ def _create(
 
     spec = ffi.new("tg_ort_island_spec *")
     spec.number, spec.nodes, spec.node_count = number, array("uint64_t", list(nodes)), len(nodes)
-    spec.inputs, spec.input_count, spec.port_count = texts(inputs), len(inputs), ports
-    spec.outputs, spec.output_count = texts(outputs), len(outputs)
-    held = [np.ascontiguousarray(data) for data in guards.values()]
-    spec.guards, spec.guard_count = texts(guards), len(guards)
+    spec.inputs, spec.input_count = texts(border.inputs), len(border.inputs)
+    spec.port_count = len(border.ports)
+    spec.outputs, spec.output_count = texts(border.outputs), len(border.outputs)
+    held = [np.ascontiguousarray(data) for data in border.guards.values()]
+    spec.guards, spec.guard_count = texts(border.guards), len(held)
     spec.guard_data = array("void *", [ffi.cast("void *", data.ctypes.data) for data in held])
     spec.guard_bytes = array("uint64_t", [data.nbytes for data in held])
     if made:

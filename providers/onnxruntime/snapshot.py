@@ -67,13 +67,15 @@ class HostNode:
 @dataclass(frozen=True)
 class Snapshot:
     """Nodes in the host's order of execution, all values by name, and the names of the outputs.
-    `path` is that of the model's file, "" where it came from memory.
+    `path` is that of the model's file, "" where it came from memory; `body` says that this is the
+    body of a control-flow node.
     """
 
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]
     outputs: tuple[str, ...]
     path: str = ""
+    body: bool = False
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -113,7 +115,9 @@ def take(host: Host, graph: Any) -> Snapshot:
     )
     names = tuple(reader.value(handle) for handle in outputs)
     outside = tuple(name for name in names if name is not None)
-    return Snapshot(tuple(nodes), reader.values, outside, host.text(api.get_model_path, graph))
+    path = host.text(api.get_model_path, graph)
+    body = bool(host.get(api.get_parent_node, graph, "const tgo_node *"))
+    return Snapshot(tuple(nodes), reader.values, outside, path, body)
 
 
 class _Reader:

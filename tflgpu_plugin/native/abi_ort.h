@@ -182,7 +182,8 @@ struct tgo_api {
   void *unused_342[2];
   tgo_status *(*get_node_count)(const tgo_graph *graph, size_t *count); /* 344 */
   tgo_status *(*get_nodes)(const tgo_graph *graph, const tgo_node **nodes, size_t count); /* 345 */
-  void *unused_346[2];
+  tgo_status *(*get_parent_node)(const tgo_graph *graph, const tgo_node **node); /* 346; NULL for the model itself */
+  void *unused_347[1];
   tgo_status *(*get_node_id)(const tgo_node *node, size_t *id); /* 348 */
   tgo_status *(*get_node_name)(const tgo_node *node, const char **name); /* 349 */
   tgo_status *(*get_op_type)(const tgo_node *node, const char **type); /* 350 */

@@ -70,6 +70,7 @@ SLOT(tgo_api, get_graph_output_count, 340);
 SLOT(tgo_api, get_graph_outputs, 341);
 SLOT(tgo_api, get_node_count, 344);
 SLOT(tgo_api, get_nodes, 345);
+SLOT(tgo_api, get_parent_node, 346);
 SLOT(tgo_api, get_node_id, 348);
 SLOT(tgo_api, get_node_name, 349);
 SLOT(tgo_api, get_op_type, 350);
