@@ -169,6 +169,7 @@ def revived(nodes: tuple[int, ...], found: Stored, device: Device, half: bool) -
     inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
     island = Island(nodes, Graph(tensors, (), inputs, outputs), device, half=half, made=plan)
     island.target = replace(island.target, tuning=found.tuning)
+    island.instance.program.forget_constants()
     return island
 
 
