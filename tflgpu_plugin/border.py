@@ -142,7 +142,12 @@ def _from_storage(
         {"raw": Access(raw, 4 if dtype == "f32" else 0)},
         (-(-elements // (4 * GROUP)), 1, 1),
         {"elements": elements, **_extents(shape), **scaling},
-        {"form": dtype, "whole": views.whole, "planar": planar},
+        {
+            "form": dtype,
+            "whole": views.whole,
+            "planar": planar,
+            "aligned": planar and shape.spatial % 4 == 0,
+        },
     )
 
 

@@ -2,7 +2,7 @@
 // host's buffer. `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four
 // bytes per word), i8 and u8 (four per word, to the nearest step of the grid, saturating), i16 (two per
 // word, likewise), number (int32, likewise), f16 (two per word), i32 (bits kept). `planar`: the host's
-// buffer has channels before space.
+// buffer has channels before space, `aligned`: in planes of whole fours.
 {% if not whole %}
 // Lane of element e in device storage, counted in scalars; elements past the end repeat the last
 // one.
@@ -28,7 +28,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let row = t / p.quads;
   let v = load_stored(((row / p.spatial) * p.quads + t % p.quads) * p.spatial + row % p.spatial);
 {% else %}
+{% if aligned %}
+  let at = place(4u * t) + vec4u(0u, 4u, 8u, 12u);
+{% else %}
   let at = vec4u(place(4u * t), place(4u * t + 1u), place(4u * t + 2u), place(4u * t + 3u));
+{% endif %}
 {% if form != "i32" %}
   let v = vec4f(load_stored(at.x), load_stored(at.y), load_stored(at.z), load_stored(at.w));
 {% endif %}

@@ -21,7 +21,7 @@ import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Access, Lowering
-from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops import Op, resize
 from tflgpu_plugin.target import Target
 
 GROUP = 64
@@ -74,6 +74,13 @@ def lower(low: Lowering, node: Node) -> None:
         places(extent, places_out, k, node.attributes)
         for k, (extent, places_out) in enumerate(zip(extents, wanted, strict=True))
     ]
+    if len(tables) == 2 and _between(node):
+        pairs = np.concatenate([_pairs(table) for table in tables])
+        key = ("pairs", pairs.tobytes())
+        resize.between(
+            low, node, low.constant(size, *key, vectors=len(pairs), pack=lambda _: pairs)
+        )
+        return
     one = np.array([[[0, 1]]], np.float32)
     depth, rows, columns = [one] * (3 - len(tables)) + tables
     whole = np.concatenate([t.reshape(-1, 2) for t in (depth, rows, columns)])
@@ -105,6 +112,19 @@ def lower(low: Lowering, node: Node) -> None:
             "outside": float(node.attributes.get("extrapolation", 0.0)),
         },
     )
+
+
+def _between(node: Node) -> bool:
+    """Whether every output lies between neighbours inside the input."""
+    coordinates = node.attributes.get("coordinates", "half_pixel")
+    return node.attributes.get("mode") == "linear" and coordinates != "tf_crop_and_resize"
+
+
+def _pairs(table: Array) -> Array:
+    """float32 [out, 4] for `resize.between` from what `places` gives for one axis."""
+    first, last = table[:, 0], table[:, -1]
+    fraction = last[:, 1] if table.shape[1] == 2 else np.zeros_like(last[:, 1])
+    return np.stack([first[:, 0], last[:, 0], fraction, np.zeros_like(fraction)], axis=1)
 
 
 def places(extent: int, out: int, axis: int, attributes: Any) -> Array:

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.lowering import Constant, Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.ops.window import quads_per_thread
@@ -53,8 +53,7 @@ def lower(low: Lowering, node: Node) -> None:
         bool(node.attributes["align_corners"]),
         bool(node.attributes["half_pixel_centers"]),
     )
-    out, (out_height, out_width) = low.geometry(node.outputs[0]), _size(low.graph, node)
-    chunk = quads_per_thread(low.target, out)
+    out_height, out_width = _size(low.graph, node)
 
     def table(_: Array) -> Array:
         axes = ((height, out_height), (width, out_width))
@@ -63,13 +62,21 @@ def lower(low: Lowering, node: Node) -> None:
 
     stored = low.graph.tensors[source].dtype == "i8"
     key = ("bilinear", height, width, align, half, stored)
+    between(low, node, low.constant(size, *key, vectors=out_height + out_width, pack=table))
+
+
+def between(low: Lowering, node: Node, table: Constant) -> None:
+    """The launch that takes each place from the four around it. `table` holds for each output row,
+    then for each column, (lower input index, upper, fraction between them, 0)."""
+    source = _input(node)
+    _, height, width, _ = low.graph.shape(source)
+    _, out_height, out_width, _ = low.graph.shape(node.outputs[0])
+    out = low.geometry(node.outputs[0])
+    chunk = quads_per_thread(low.target, out)
     low.dispatch(
         "resize",
         node,
-        {
-            "x": source,
-            "places": low.constant(size, *key, vectors=out_height + out_width, pack=table),
-        },
+        {"x": source, "places": table},
         {"out": node.outputs[0]},
         (-(-out.spatial // GROUP), -(-out.quads // chunk), out.batch),
         {
