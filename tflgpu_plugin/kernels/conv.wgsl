@@ -169,9 +169,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if taps != "point" %}
   }
 {% endif %}
-{% if pixels > 4 %}
+{% if lanes == 8 and pixels > 2 %}
   // The accumulators move down one quad per iteration and one place per turn of the inner loop, so that there is one
-  // store instruction: many of them take some drivers long to compile.
+  // store instruction: many of them take software drivers (which have groups of 8) long to compile.
   let tile_places = p.tile_places;
   for (var q = 0u; q < count; q++) {
     let post = post_y(out_quad + q);

@@ -65,7 +65,8 @@ def _lower(low: Lowering, node: Node) -> None:
     tile = choose_tile(low.target, quads, extent_out)
     few = _few_channels(low, node, x, filters)
     if few:
-        tile = replace(tile, step=1)
+        # A pipeline of its own, mostly for one node: with fewer places it compiles sooner.
+        tile = replace(tile, step=1, pixels=min(tile.pixels, 4))
     blocks = Blocks(filters[0], taps, filters[3], groups, tile.quads)
     parameters: dict[str, object] = {
         "batch": x[0],
