@@ -84,7 +84,7 @@ def plans(given: argparse.Namespace) -> dict[str, dict[str, int]]:
     target = adapter.open_device(adapter.select(None)).target
     direct = replace(target, tuning={"winograd": "never"})
     for name, build in NETWORKS.items():
-        if not given.networks or any(part in name for part in given.networks):
+        if _wanted(name, given):
             graph = to_graph(build())
             plan = compiler.compile(graph, target)
             counts = {"dispatches": len(plan.dispatches)}
@@ -98,9 +98,16 @@ def plans(given: argparse.Namespace) -> dict[str, dict[str, int]]:
     return found
 
 
+def _wanted(name: str, given: argparse.Namespace) -> bool:
+    """The seeded networks are left out where only models are named."""
+    if given.networks is None:
+        return not (given.models or given.documented)
+    return not given.networks or any(part in name for part in given.networks)
+
+
 def _subjects(given: argparse.Namespace, folder: Path) -> Iterator[Subject]:
     for name, build in NETWORKS.items():
-        if not given.networks or any(part in name for part in given.networks):
+        if _wanted(name, given):
             yield subjects.network(build(), folder)
     files = list(given.models)
     if given.documented:

@@ -19,9 +19,22 @@ from rich.console import Console
 from rich.table import Table
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+_runs = click.option(
+    "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
+)
 console = Console(soft_wrap=True, highlight=False)
+
+
+def _prepared(command: F) -> F:
+    """Options of the commands that make a model ready to run."""
+    host = "tflite-runtime or ai-edge-litert; the preferred one by default."
+    option = click.option(
+        "--option", "-o", "given", multiple=True, metavar="KEY=VALUE", help="An option."
+    )
+    return option(click.option("--host", help=host)(command))
 
 
 class Sentence(click.ClickException):
@@ -142,8 +155,7 @@ def options(markdown: bool, as_json: bool) -> None:
 
 @main.command()
 @click.argument("model", type=existing)
-@click.option("--option", "-o", "given", multiple=True, metavar="KEY=VALUE", help="An option.")
-@click.option("--host", help="tflite-runtime or ai-edge-litert; the preferred one by default.")
+@_prepared
 @as_json
 def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) -> None:
     """What of MODEL runs on the GPU: nodes, islands, reasons for the rest, bytes."""
@@ -154,6 +166,50 @@ def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) ->
         return _print_json(found.as_json())
     for line in checker.lines(found):
         console.print(line, markup=False)
+
+
+@main.command()
+@click.argument("model", type=existing)
+@_prepared
+@_runs
+@as_json
+def bench(model: Path, given: Sequence[str], host: str | None, runs: int, as_json: bool) -> None:
+    """Time MODEL on the host's CPU kernels and through this plugin, in turns."""
+    from tflgpu_plugin import measure
+
+    found = _or_sentence(lambda: measure.bench(model, _pairs(given), host, runs))
+    if as_json:
+        return _print_json(found.as_json())
+    console.print(f"{found.model} in {found.host}, {found.adapter}", markup=False)
+    head = ["engine", "first result ms", "median ms", "best ms"]
+    _table(head, [[t.engine, f"{t.first_ms:.0f}", f"{t.median_ms:.2f}", f"{t.best_ms:.2f}"]
+                  for t in found.timings])  # fmt: skip
+    console.print(f"largest difference between their outputs: {found.difference:.1e}")
+
+
+@main.command()
+@click.argument("model", type=existing)
+@_prepared
+@_runs
+@as_json
+def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_json: bool) -> None:
+    """Where the time of MODEL goes on the device, launch by launch, by timestamps."""
+    from tflgpu_plugin import measure
+
+    found = _or_sentence(lambda: measure.profiled(model, _pairs(given), host, runs))
+    if as_json:
+        return _print_json(found.as_json())
+    console.print(f"{found.model} in {found.host}, {found.adapter}", markup=False)
+    share = 100 / (found.total or 1)
+    _table(["island", "ms", "%", "kernel", "nodes"], [
+        [str(one.island), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}", one.kernel,
+         ", ".join(one.nodes)] for one in found.launches
+    ])  # fmt: skip
+    console.print(f"\n{found.total:.2f} ms on the device in {len(found.launches)} launches")
+    _table(["kernel", "launches", "ms", "%"], [
+        [name, str(count), f"{taken:.3f}", f"{taken * share:.1f}"]
+        for name, count, taken in found.by_kernel()
+    ])  # fmt: skip
 
 
 @main.command()

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tflgpu_plugin import cache as plans
@@ -37,6 +38,7 @@ SHARED = "A node on the CPU reads this constant; nodes on the GPU have a copy of
 ELSEWHERE = "What reads this result of shape arithmetic is not in one island with it."
 
 _numbers = itertools.count(1)
+_watching: list[list[tuple[Island, Instance]]] = []
 ops.table()  # imports the families now, not while the first model is prepared
 
 
@@ -101,7 +103,10 @@ class Island:
 
     def _build(self, graph: Graph, sibling: Program | None) -> Instance:
         try:
-            return self._planned(graph, sibling)
+            instance = self._planned(graph, sibling)
+            for found in _watching:
+                found.append((self, instance))
+            return instance
         except BuildError:
             raise
         except MemoryError as error:
@@ -176,6 +181,18 @@ def revived(nodes: tuple[int, ...], found: Stored, device: Device, half: bool) -
 def _adopts(plan: Plan, sibling: Program | None) -> bool:
     """The plan's weights are those of the sibling."""
     return sibling is not None and plan.packings() == sibling.packings is not None
+
+
+@contextmanager
+def watch() -> Iterator[list[tuple[Island, Instance]]]:
+    """What is built meanwhile in this process, in order, whichever door asks for it: for those who
+    look into islands, and keep them alive so."""
+    found: list[tuple[Island, Instance]] = []
+    _watching.append(found)
+    try:
+        yield found
+    finally:
+        _watching[:] = [other for other in _watching if other is not found]
 
 
 @dataclass

@@ -88,11 +88,11 @@ def read(path: Path) -> bytes:
 def details(model: bytes, path: Path) -> list[dict[str, Any]]:
     """Name, shape and dtype of each input, with numbers for open extents. Raises BadInput."""
     try:
-        session = _session(model)
+        opened = session(model)
     except Exception as error:  # onnxruntime's exceptions have no common class
         raise BadInput(f"{HOST} cannot read {path}: {error}") from error
     found = []
-    for value in session.get_inputs():
+    for value in opened.get_inputs():
         kind = value.type.removeprefix("tensor(").removesuffix(")")
         if kind not in TYPES:
             raise BadInput(f"The input {value.name} is a {value.type}, which the demo cannot make.")
@@ -113,12 +113,12 @@ def compare(
     """
     import onnxruntime
 
-    cpu, gpu = _session(model), _session(model, options)
+    cpu, gpu = session(model), session(model, options)
     agreements = _agreements(model, feeds, (cpu, gpu))
     if probed:
         inner = _probes(model)
         rich = protobuf.with_outputs(model, inner)
-        found = _agreements(rich, feeds, (_session(rich), _session(rich, options)))
+        found = _agreements(rich, feeds, (session(rich), session(rich, options)))
         agreements = found[len(agreements) :] + agreements
     results = _arrays(gpu.run(None, feeds))
     times = [_latency(session, feeds, runs) for session in (cpu, gpu)]
@@ -132,7 +132,7 @@ def _agreements(
     cpu, gpu = sessions
     names = [output.name for output in cpu.get_outputs()]
     try:
-        expected = _arrays(_session(model, optimized=False).run(None, feeds))
+        expected = _arrays(session(model, optimized=False).run(None, feeds))
     except Exception as error:
         raise BadInput(f"{HOST} does not take the demo's values for this model: {error}") from error
     optimized, ours = (_arrays(session.run(None, feeds)) for session in (cpu, gpu))
@@ -141,10 +141,10 @@ def _agreements(
 
 def _probes(model: bytes) -> list[str]:
     """Intermediate float32 results to look at, thinned out evenly."""
-    own = {output.name for output in _session(model).get_outputs()}
+    own = {output.name for output in session(model).get_outputs()}
     inner = [name for name in protobuf.node_outputs(model) if name not in own]
-    session = _session(protobuf.with_outputs(model, inner), optimized=False)
-    floats = {v.name for v in session.get_outputs() if v.type == "tensor(float)"}
+    opened = session(protobuf.with_outputs(model, inner), optimized=False)
+    floats = {v.name for v in opened.get_outputs() if v.type == "tensor(float)"}
     return thinned([name for name in inner if name in floats])
 
 
@@ -163,8 +163,9 @@ def _arrays(outputs: Sequence[Any]) -> list[Array]:
     return found
 
 
-def _session(model: bytes, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
-    """A session on the CPU provider, or with options on ours."""
+def session(model: bytes, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
+    """A session on the CPU provider, or with options on ours. Raises RuntimeError without an
+    adapter, and what onnxruntime raises."""
     import onnxruntime as ort
 
     import tflgpu_plugin

@@ -1,0 +1,226 @@
+"""`tflgpu bench MODEL` and `tflgpu profile MODEL`: how fast a .tflite or .onnx model runs here, on
+the host's CPU kernels and through this plugin, and where the time on the device goes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin import engine
+from tflgpu_plugin.demo import hosts, inputs, onnx
+from tflgpu_plugin.engine import Instance, Island
+from tflgpu_plugin.runtime import adapter, profile
+
+THREADS = 2  # of the CPU kernels
+Run = Callable[[], list[Any]]  # one inference: outputs in the model's order
+NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model in a host. `start(None)` makes it ready on the CPU kernels, `start(options)` through
+    this plugin."""
+
+    model: str
+    host: str
+    start: Callable[[Mapping[str, str] | None], Run]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One engine, in milliseconds: from creation to the first result, and inferences after that."""
+
+    engine: str
+    first_ms: float
+    median_ms: float
+    best_ms: float
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Both engines took turns; `difference` is the largest between their outputs."""
+
+    model: str
+    host: str
+    adapter: str
+    islands: int
+    timings: tuple[Timing, ...]
+    difference: float
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel of an island: its time on the device, and the host's nodes that it serves, as
+    operator and number."""
+
+    island: int
+    kernel: str
+    milliseconds: float
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Launches in the order in which they run."""
+
+    model: str
+    host: str
+    adapter: str
+    launches: tuple[Launch, ...]
+
+    @property
+    def total(self) -> float:
+        return sum(launch.milliseconds for launch in self.launches)
+
+    def by_kernel(self) -> list[tuple[str, int, float]]:
+        """(kernel, launches, milliseconds), the most expensive first."""
+        found: dict[str, list[float]] = {}
+        for launch in self.launches:
+            found.setdefault(launch.kernel, []).append(launch.milliseconds)
+        rows = [(name, len(times), sum(times)) for name, times in found.items()]
+        return sorted(rows, key=lambda row: -row[2])
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"total_ms": self.total}
+
+
+def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Bench:
+    """Interleaved inferences on seeded values. Imports and the opening of the device are not
+    counted. Raises ValueError or RuntimeError with a sentence.
+    """
+    subject, info = _subject(path, host), _opened(options)
+    ways: tuple[tuple[str, Mapping[str, str] | None], ...]
+    ways = ((f"CPU kernels, {THREADS} threads", None), ("tflgpu", options))
+    ready, firsts, results = [], [], []
+    with engine.watch() as built:
+        for _, way in ways:
+            begin = time.perf_counter()
+            ready.append(subject.start(way))
+            results.append(ready[-1]())
+            firsts.append(_since(begin))
+        islands = len(_live(built))
+    times: list[list[float]] = [[] for _ in ways]
+    for _ in range(runs):
+        for taken, run in zip(times, ready, strict=True):
+            begin = time.perf_counter()
+            run()
+            taken.append(_since(begin))
+    timings = [
+        Timing(name, first, median(taken), min(taken))
+        for (name, _), first, taken in zip(ways, firsts, times, strict=True)
+    ]
+    difference = _difference(*results)
+    return Bench(subject.model, subject.host, info.name, islands, tuple(timings), difference)
+
+
+def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
+    """Device time of every launch of the islands that one inference runs. Raises ValueError or
+    RuntimeError with a sentence, also when nothing is on the GPU or it takes no timestamps.
+    """
+    subject, info = _subject(path, host), _opened(options)
+    with engine.watch() as built:
+        run = subject.start(options)
+        run()
+        launches = [
+            launch
+            for number, (island, instance) in enumerate(_live(built))
+            for launch in _launches(number, island, instance, runs)
+        ]
+    return Profile(subject.model, subject.host, info.name, tuple(launches))
+
+
+def _launches(number: int, island: Island, instance: Instance, runs: int) -> list[Launch]:
+    names = {
+        source: f"{node.host_op or node.op} {source}"
+        for node in island.graph.nodes
+        for source in (node.sources or (node.id,))
+    }
+    times = profile.launch_times(instance, runs)
+    return [
+        Launch(number, made.label, taken, tuple(names.get(n, str(n)) for n in made.nodes))
+        for made, taken in zip(instance.plan.dispatches, times, strict=True)
+    ]
+
+
+def _live(built: list[tuple[Island, Instance]]) -> list[tuple[Island, Instance]]:
+    """Those that have run. Raises RuntimeError when there is none."""
+    found = [pair for pair in built if pair[1].counters().runs]
+    if not found:
+        raise RuntimeError(NOTHING)
+    return found
+
+
+def _opened(options: Mapping[str, str]) -> adapter.AdapterInfo:
+    info = adapter.select(options.get("adapter"))
+    adapter.open_device(info)
+    return info
+
+
+def _subject(path: Path, host: str | None) -> Subject:
+    if path.suffix.lower() != ".onnx":
+        return _interpreted(path, host)
+    if host not in (None, onnx.HOST):
+        raise ValueError(f"{host} does not read ONNX files; leave --host out.")
+    if reason := onnx.missing():
+        raise RuntimeError(reason)
+    return _session(path)
+
+
+def _interpreted(path: Path, host_name: str | None) -> Subject:
+    host, model = hosts.host(host_name), inputs.model(path)
+
+    def start(options: Mapping[str, str] | None) -> Run:
+        more: dict[str, Any] = {}
+        if options is not None:
+            more["experimental_delegates"] = [host.delegate(options)]
+        interpreter = host.interpreter(model, threads=THREADS, **more)
+        values = inputs.make(interpreter.get_input_details(), None, 0.0, 1.0)
+
+        def run() -> list[Any]:
+            hosts.feed(interpreter, values)
+            interpreter.invoke()
+            return hosts.outputs(interpreter)
+
+        return run
+
+    return Subject(path.name, f"{host.name} {host.version}", start)
+
+
+def _session(path: Path) -> Subject:
+    import onnxruntime
+
+    model = onnx.read(path)
+    details = onnx.details(model, path)
+    values = inputs.make(details, None, 0.0, 1.0)
+    feeds = {detail["name"]: value for detail, value in zip(details, values, strict=True)}
+
+    def start(options: Mapping[str, str] | None) -> Run:
+        session = onnx.session(model, options)
+        return lambda: list(session.run(None, feeds))
+
+    return Subject(path.name, f"{onnx.HOST} {onnxruntime.__version__}", start)
+
+
+def _difference(first: list[Any], second: list[Any]) -> float:
+    """The largest between numbers at the same places; outputs of other kinds are left out."""
+    found = [0.0]
+    for ours, theirs in zip(first, second, strict=True):
+        one, two = np.asarray(ours), np.asarray(theirs)
+        if one.shape == two.shape and one.size and one.dtype.kind in "fiub":
+            found.append(float(np.abs(one.astype(np.float64) - two.astype(np.float64)).max()))
+    return max(found)
+
+
+def _since(begin: float) -> float:
+    """Milliseconds."""
+    return (time.perf_counter() - begin) * 1e3
