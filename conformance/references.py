@@ -204,6 +204,20 @@ def _conv_3d(x: Array, w: Array, bias: Array | None, strides: tuple[int, ...],
     return y if bias is None else y + bias
 
 
+def _conv_2d(x: Array, w: Array, bias: Array | None, strides: tuple[int, int],
+             padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
+             activation: str = "none") -> Array:  # fmt: skip
+    """A volume of one layer."""
+    y = _conv_3d(x[:, None], w[:, None], bias, (1, *strides), (0, 0, *padding), (1, *dilations))
+    return np.asarray(y[:, 0])
+
+
+def _depthwise(x: Array, w: Array, bias: Array | None, multiplier: int = 1,
+               **more: Any) -> Array:  # fmt: skip
+    """As many groups as channels; the weights are [1, KH, KW, channels * multiplier]."""
+    return _conv_2d(x, np.moveaxis(w, 3, 0).swapaxes(1, 3).swapaxes(1, 2), bias, **more)
+
+
 def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, strides: tuple[int, int],
                     padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
                     activation: str = "none") -> Array:  # fmt: skip
@@ -298,6 +312,7 @@ NORMALIZATIONS: dict[str, Callable[..., Any]] = {
 REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **POOLS,
     "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
+    "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,
     **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,

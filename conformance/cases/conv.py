@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from conformance.cases import Case, Input, constant, seeded
+from conformance.node_cases import NodeCase
 
 
 def conv(
@@ -147,3 +148,27 @@ LARGE = [
     passing("window, sums over 65504 on the way", (1, 5, 5, 640), 3),
 ]
 CASES = POINT + PLACES + WINDOWS + WINOGRAD + ACTIVATIONS + GROUPS + RUNTIME + LARGE + REFUSED
+
+
+def node(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: tuple[int, int],
+         sides: tuple[int, ...], dilations: tuple[int, int] = (1, 1)) -> NodeCase:  # fmt: skip
+    """A node case; `sides` are (top, bottom, left, right)."""
+    inputs = (Input(shape), constant(seeded(*weights)), constant(seeded(weights[0], seed=2)))
+    attributes = {"strides": strides, "padding": sides, "dilations": dilations,
+                  "activation": "none"}  # fmt: skip
+    terms = weights[1] * weights[2] * weights[3]
+    return NodeCase(name, "conv_2d", inputs, attributes, terms=terms)
+
+
+NODES = [
+    node("sides", (2, 7, 8, 5), (6, 3, 3, 5), (1, 1), (1, 0, 0, 2)),
+    node("sides_and_strides", (1, 9, 8, 3), (5, 3, 2, 3), (2, 3), (2, 1, 0, 1)),
+    node("sides_and_dilations", (1, 9, 11, 4), (8, 3, 3, 4), (1, 1), (0, 3, 2, 1), (2, 3)),
+    node("sides_and_groups", (1, 6, 7, 8), (6, 3, 3, 4), (1, 2), (1, 2, 2, 0)),
+    node("point_with_sides", (1, 4, 5, 6), (5, 1, 1, 6), (1, 1), (1, 0, 2, 1)),
+    node("point_moved_by_sides", (1, 4, 5, 6), (5, 1, 1, 6), (2, 2), (1, 0, 1, 0)),
+    node("one_place_beside_the_image", (2, 1, 1, 6), (5, 1, 1, 6), (3, 3), (1, 0, 0, 0)),
+    node("one_place_in_the_image", (2, 1, 1, 6), (5, 1, 1, 6), (3, 3), (0, 1, 0, 1)),
+    node("one_place_from_a_window", (1, 1, 1, 6), (5, 3, 3, 6), (3, 3), (1, 1, 1, 1)),
+    node("window_beside_the_image", (1, 2, 2, 6), (5, 2, 2, 6), (3, 3), (2, 0, 2, 0)),
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance.cases import Case, Input, constant, seeded
+from conformance.node_cases import NodeCase
 
 
 def depthwise(
@@ -98,3 +99,26 @@ ACTIVATIONS = [
 ]
 REFUSED = [depthwise("fused tanh", (1, 4, 4, 4), (3, 3), activation="TANH", refused=True)]
 CASES = ROWS + BORDERS + DILATED + WINDOWS + MULTIPLIED + ACTIVATIONS + REFUSED
+
+
+def node(name: str, shape: tuple[int, ...], kernel: tuple[int, int], strides: tuple[int, int],
+         sides: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
+         multiplier: int = 1) -> NodeCase:  # fmt: skip
+    """A node case; `sides` are (top, bottom, left, right)."""
+    outputs = shape[3] * multiplier
+    inputs = (Input(shape), constant(seeded(1, *kernel, outputs)), constant(seeded(outputs)))
+    attributes = {"strides": strides, "padding": sides, "dilations": dilations,
+                  "multiplier": multiplier, "activation": "none"}  # fmt: skip
+    terms = kernel[0] * kernel[1]
+    return NodeCase(name, "depthwise_conv_2d", inputs, attributes, terms=terms)
+
+
+NODES = [
+    node("sides", (2, 7, 8, 5), (3, 3), (1, 1), (1, 0, 0, 2)),
+    node("sides_and_strides", (1, 9, 8, 8), (3, 2), (2, 3), (2, 1, 0, 1)),
+    node("sides_and_dilations", (1, 9, 11, 4), (3, 3), (1, 1), (0, 3, 2, 1), (2, 3)),
+    node("sides_and_two_filters", (1, 6, 7, 3), (3, 3), (1, 2), (1, 2, 2, 0), (1, 1), 2),
+    node("point_with_sides", (1, 4, 5, 6), (1, 1), (1, 1), (1, 0, 2, 1)),
+    node("one_place_beside_the_image", (2, 1, 1, 6), (1, 1), (3, 3), (1, 0, 0, 0)),
+    node("window_beside_the_image", (1, 2, 2, 6), (2, 2), (3, 3), (2, 0, 2, 0)),
+]

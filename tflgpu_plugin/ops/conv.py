@@ -54,7 +54,8 @@ def _lower(low: Lowering, node: Node) -> None:
     rows, columns = spans(x, (filters[1], filters[2]), node.attributes)
     groups = x[3] // filters[3]
     taps = filters[1] * filters[2]
-    if taps == 1 and groups == 1 and x[1] == x[2] == rows.places == columns.places == 1:
+    single = x[1] == x[2] == rows.places == columns.places == 1
+    if taps == 1 and groups == 1 and single and rows.before == columns.before == 0:
         multiply_rows(low, node, rows=x[0], places=1)
         return
     if winograd.pays(low, node, x, filters, rows, columns):
