@@ -237,6 +237,25 @@ def test_half_weights_that_the_cpu_reads_too(host: str) -> None:
     np.testing.assert_array_equal(expected[1], got[1])
 
 
+def test_weights_of_float_layers_become_whole() -> None:
+    """Float input, 8-bit weights: the scale is a step behind the sum, in front of the bias."""
+    stored = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
+    for scales in ((0.5,), (0.5, 0.25, 0.125)):
+        base = layer_of(stored)
+        grid = Quantization(scales, (0,) * len(scales))
+        tensors = dict(base.tensors) | {
+            1: Tensor("w", (3, 4), "i8", stored, grid), 3: Tensor("b", (3,), data=np.ones(3, "f4")),
+        }  # fmt: skip
+        node = replace(base.nodes[0], inputs=(0, 1, 3))
+        graph = passes.run(widen(replace(base, tensors=tensors, nodes=(node,))))
+        (layer,) = graph.nodes
+        assert [post.op for post in layer.posts] == ["mul", "add"]
+        np.testing.assert_array_equal(graph.constant(layer.inputs[1]), stored)
+        factor = layer.posts[0]
+        given = factor.parameters if factor.tensor is None else graph.constant(factor.tensor)
+        np.testing.assert_array_equal(given, scales)
+
+
 def test_whole_weights_lie_in_bytes() -> None:
     """A quarter of the memory, whatever their range is, with the numbers that were there."""
     for least in (-128, -200):

@@ -167,7 +167,8 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
             level.nodes.append(replace(_unclaimed(node, ""), where=GPU, reason=None))
         else:
             other = ARITHMETIC if node.id in reading.arithmetic else SPLIT
-            other = units.SPLIT if node.id in grouping.torn else other
+            if node.id in grouping.torn or node.op == "DequantizeLinear":
+                other = units.SPLIT
             level.nodes.append(_unclaimed(node, reasons.get(node.id, other)))
 
 

@@ -25,6 +25,7 @@ from tflgpu_plugin.passes.recompose import recompose
 from tflgpu_plugin.passes.share_steps import share_steps
 from tflgpu_plugin.passes.simulate import simulate
 from tflgpu_plugin.passes.transposes import transposes
+from tflgpu_plugin.passes.whole_weights import whole_weights
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     dequantize,
@@ -39,10 +40,14 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fuse_posts,
     fold_scales,
     share_steps,
+    whole_weights,
 )
 
 # Without these a graph runs as well, only slower.
-OPTIONAL = (recompose, transposes, join_moves, fuse_pad, fuse_posts, fold_scales, share_steps)
+OPTIONAL = (
+    recompose, transposes, join_moves, fuse_pad, fuse_posts, fold_scales, share_steps,
+    whole_weights,
+)  # fmt: skip
 
 
 def run(graph: Graph) -> Graph:

@@ -68,7 +68,8 @@ def _fold(tensors: dict[int, Tensor], node: Node) -> None:
         value = quantization.dequantize(source.data, source.quantization)
     else:
         return
-    tensors[node.outputs[0]] = replace(result, data=value)
+    grid = source.quantization if source.dtype in quantization.STORED else None
+    tensors[node.outputs[0]] = replace(result, data=value, quantization=grid)
 
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:

@@ -62,7 +62,7 @@ def whole(graph: Graph, node: Node) -> Whole | None:
     else:
         factor, shift = fixed_point(factors)
         rows = [high, low, factor // FACTOR_UNIT * ones, factor % FACTOR_UNIT * ones, shift * ones]
-    return Whole(_whole_weights(weights), np.array(rows, np.float32))
+    return Whole(whole_numbers(weights), np.array(rows, np.float32))
 
 
 def factor_rows(factor: float, channels: int) -> Array:
@@ -143,7 +143,8 @@ def fixed_point(factors: Array) -> tuple[Array, Array]:
     return np.where(tiny, 0, fractions), np.where(tiny, 0, shifts)
 
 
-def _whole_weights(weights: Tensor) -> Array:
+def whole_numbers(weights: Tensor) -> Array:
+    """The stored numbers of dequantized weights less their zero point."""
     assert weights.data is not None and weights.quantization is not None
     scale = np.asarray(weights.quantization.scale, np.float32)
     if scale.size > 1:
