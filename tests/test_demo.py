@@ -216,6 +216,18 @@ def test_an_onnx_model_of_the_user(tmp_path: Path) -> None:
         demo.run(demo.Request(path, host="tflite-runtime"))
 
 
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_weights_beside_an_onnx_model(tmp_path: Path) -> None:
+    public = pytest.importorskip("onnx")
+    proto = public.load_from_string(onnx.to_onnx(network.build()))
+    public.save_model(
+        proto, tmp_path / "x.onnx", save_as_external_data=True, location="x.data", size_threshold=99
+    )
+    result = demo.run(demo.Request(tmp_path / "x.onnx", runs=1))
+    assert result.ok and result.as_json()["nodes_on_gpu"] == 58
+
+
 @needs_onnxruntime
 def test_a_file_that_is_no_onnx_model_gets_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "x.onnx"

@@ -149,7 +149,7 @@ def _own(request: Request, options: dict[str, str]) -> Result:
         missing[ONNX] = reason
     else:
         feeds = {"image": network.picture().transpose(0, 3, 1, 2)}
-        other = onnx.compare(onnx.to_onnx(made), feeds, options, request.runs)
+        other = onnx.compare(onnx.File(onnx.to_onnx(made)), feeds, options, request.runs)
     result = Result(title, tflite, other, [], missing)
     if not result.doors:
         raise NoHost(" ".join(missing.values()))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ TYPES = {
     "float": "f4", "double": "f8", "float16": "f2", "bool": "?", "int8": "i1", "uint8": "u1",
     "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8",
 }  # fmt: skip
+FOLDER = "session.model_external_initializers_file_folder_path"
 SUMS = 4096  # of texts; few, so that the least difference is more than is allowed
 OPEN = 224  # height and width that a model leaves open; other open extents are 1
 
@@ -77,15 +79,23 @@ def _add_layer(model: Model, layer: Layer, x: str, size: int, limits: Sequence[s
     return model.node("Clip", [result, *limits], layer.name) if layer.activation else result
 
 
-def read(path: Path) -> bytes:
-    """The bytes of a model file. Raises BadInput."""
+@dataclass(frozen=True)
+class File:
+    """The bytes of a model, and the folder of what it keeps outside."""
+
+    content: bytes
+    folder: str = ""
+
+
+def read(path: Path) -> File:
+    """A model file. Raises BadInput."""
     try:
-        return path.read_bytes()
+        return File(path.read_bytes(), str(path.resolve().parent))
     except OSError as error:
         raise BadInput(f"The model {path} cannot be read ({error.strerror}).") from error
 
 
-def details(model: bytes, path: Path) -> list[dict[str, Any]]:
+def details(model: File, path: Path) -> list[dict[str, Any]]:
     """Name, shape and dtype of each input, with numbers for open extents. Raises BadInput."""
     try:
         opened = session(model)
@@ -104,7 +114,7 @@ def details(model: bytes, path: Path) -> list[dict[str, Any]]:
 
 
 def compare(
-    model: bytes, feeds: Mapping[str, Array], options: Mapping[str, str], runs: int = 10,
+    model: File, feeds: Mapping[str, Array], options: Mapping[str, str], runs: int = 10,
     probed: bool = False,
 ) -> Comparison:  # fmt: skip
     """Outputs against the CPU provider without its optimizations; what these change widens what is
@@ -117,7 +127,7 @@ def compare(
     agreements = _agreements(model, feeds, (cpu, gpu))
     if probed:
         inner = _probes(model)
-        rich = protobuf.with_outputs(model, inner)
+        rich = _with_outputs(model, inner)
         found = _agreements(rich, feeds, (session(rich), session(rich, options)))
         agreements = found[len(agreements) :] + agreements
     results = _arrays(gpu.run(None, feeds))
@@ -127,7 +137,7 @@ def compare(
 
 
 def _agreements(
-    model: bytes, feeds: Mapping[str, Array], sessions: tuple[Any, Any]
+    model: File, feeds: Mapping[str, Array], sessions: tuple[Any, Any]
 ) -> list[Agreement]:
     cpu, gpu = sessions
     names = [output.name for output in cpu.get_outputs()]
@@ -139,11 +149,15 @@ def _agreements(
     return agree(names, expected, optimized, ours)
 
 
-def _probes(model: bytes) -> list[str]:
+def _with_outputs(model: File, names: Sequence[str]) -> File:
+    return replace(model, content=protobuf.with_outputs(model.content, names))
+
+
+def _probes(model: File) -> list[str]:
     """Intermediate float32 results to look at, thinned out evenly."""
     own = {output.name for output in session(model).get_outputs()}
-    inner = [name for name in protobuf.node_outputs(model) if name not in own]
-    opened = session(protobuf.with_outputs(model, inner), optimized=False)
+    inner = [name for name in protobuf.node_outputs(model.content) if name not in own]
+    opened = session(_with_outputs(model, inner), optimized=False)
     floats = {v.name for v in opened.get_outputs() if v.type == "tensor(float)"}
     return thinned([name for name in inner if name in floats])
 
@@ -163,7 +177,7 @@ def _arrays(outputs: Sequence[Any]) -> list[Array]:
     return found
 
 
-def session(model: bytes, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
+def session(model: File, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
     """A session on the CPU provider, or with options on ours. Raises RuntimeError without an
     adapter, and what onnxruntime raises."""
     import onnxruntime as ort
@@ -175,14 +189,16 @@ def session(model: bytes, options: Mapping[str, str] | None = None, optimized: b
     settings.intra_op_num_threads = THREADS
     if not optimized:
         settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if model.folder:
+        settings.add_session_config_entry(FOLDER, model.folder)
     if options is None:
-        return ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(model.content, settings, providers=["CPUExecutionProvider"])
     names = tflgpu_plugin.get_ep_names()
     devices = [device for device in ort.get_ep_devices() if device.ep_name in names]
     if not devices:
         raise RuntimeError("There is no adapter for onnxruntime to use; see `tflgpu info`.")
     settings.add_provider_for_devices(devices[:1], dict(options))
-    return ort.InferenceSession(model, settings)
+    return ort.InferenceSession(model.content, settings)
 
 
 def _report(session: Any) -> Report:
