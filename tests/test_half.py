@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from conformance import half_cases, half_storage
+from tests.harness import run_graph
 from tflgpu_plugin import compiler, precision
 from tflgpu_plugin.graph import Array, Graph, Node, Tensor
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.plan import Plan
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
 from tflgpu_plugin.target import Target
 
 FULL, HALF = Target(), Target(half=True)
@@ -152,3 +158,49 @@ def test_small_things_stay_float32() -> None:
     )
     graph = Graph(tensors, nodes, (0,), (2,))
     assert compiler.compile(graph, HALF).pipelines == compiler.compile(graph, FULL).pipelines
+
+
+# ---- on the device ------------------------------------------------------------------------------
+
+
+def numbers() -> Array:
+    """All float16, what lies half way between neighbours, and beside that; floats of all bits."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    ends = np.array([65504, 65519, 65520, 65536, 1e30, np.inf, np.nan, 0, 2.0**-24], np.float32)
+    finite = np.unique(every[np.isfinite(every)])
+    between = (finite[:-1] + finite[1:]) / 2
+    beside = [np.nextafter(between, np.float32(end)) for end in (-np.inf, np.inf)]
+    chance = np.random.default_rng(2).integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32)
+    found = np.concatenate([every, ends, -ends, between, *beside, chance])
+    return np.resize(found, (1, -(-found.size // 4), 4))
+
+
+@pytest.mark.adapter
+def test_rounding_is_that_of_numpy() -> None:
+    """To the nearest float16, halves to even, whatever the driver's pack2x16float does; too large
+    numbers become 65504, infinities and NaN stay."""
+    given = numbers()
+    tensors = {t: Tensor(str(t), given.shape) for t in range(2)}
+    graph = Graph(tensors, (Node(0, "neg", (0,), (1,)),), (0,), (1,))
+    device = adapter.open_device(adapter.select(None))
+    with half_cases.everything():
+        plan = compiler.compile(graph, replace(device.target, half=True))
+    (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([given])
+    np.testing.assert_array_equal(got, -half_storage.rounded(given))
+
+
+@pytest.mark.adapter
+def test_float16_at_the_border_is_that_of_the_host() -> None:
+    """Too large numbers are infinite there, as in a cast; a float16 input is what it is."""
+    given = numbers()
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = given.astype(np.float16)
+    wide, narrow = Tensor("wide", given.shape), Tensor("narrow", given.shape, "f16")
+    node = Node(0, "reshape", (0, None), (1,), {"shape": given.shape})
+    for source, target, value, expected in (
+        (wide, narrow, given, short),
+        (narrow, wide, short, short.astype(np.float32)),
+        (narrow, replace(narrow, name="copy"), short, short),
+    ):
+        graph = Graph({0: source, 1: target}, (node,), (0,), (1,))
+        np.testing.assert_array_equal(run_graph(graph, {0: value})[1], expected)

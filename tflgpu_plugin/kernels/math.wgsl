@@ -15,8 +15,9 @@ fn halves(v: vec4f) -> vec2u {
   let size = bits & vec4u(0x7fffffffu);
   let even = (size + vec4u(0xfffu) + ((size >> vec4u(13u)) & vec4u(1u))) & vec4u(0xffffe000u);
   let special = size >= vec4u(0x7f800000u);
-  let tiny = size < vec4u(0x38800000u);  // subnormal float16
-  let kept = select(select(min(even, vec4u(0x477fe000u)), size, tiny), vec4u(0u), special);
+  let tiny = bitcast<vec4u>(round(abs(v) * 0x1p+24f) * 0x1p-24f);  // multiples of 2^-24
+  let near = select(min(even, vec4u(0x477fe000u)), tiny, size < vec4u(0x38800000u));
+  let kept = select(near, vec4u(0u), special);
   let rounded = bitcast<vec4f>(kept | (bits & vec4u(0x80000000u)));
   let nan_or_infinity = select(vec4u(0x7c00u), vec4u(0x7e00u), size > vec4u(0x7f800000u));
   let m = select(vec4u(0u), nan_or_infinity, special);
