@@ -144,26 +144,40 @@ def test_an_input_may_be_an_output() -> None:
     _agree(b.graph((x,), (x, b.node("reshape", (x,), (8,), shape=(8,)))))
 
 
+def convolved(picture: Array, weights: Array) -> Array:
+    """3x3 SAME sums of a picture [B, H, W, C] in float64, a bias of 1, relu6."""
+    height, width = picture.shape[1:3]
+    wide = np.pad(picture.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    sums = sum(
+        np.einsum("bhwc,oc->bhwo", wide[:, r : r + height, c : c + width], weights[:, r, c])
+        for r in range(3)
+        for c in range(3)
+    )
+    return np.clip(np.asarray(sums) + 1, 0, 6)
+
+
+def with_weights(graph: Graph, weights: Array) -> Graph:
+    filters = next(n.inputs[1] for n in graph.nodes if n.op == "conv_2d")
+    assert filters is not None
+    tensors = {**graph.tensors, filters: replace(graph.tensors[filters], data=weights)}
+    return replace(graph, tensors=tensors)
+
+
 @pytest.mark.adapter
 @pytest.mark.parametrize("channels", [1, 2, 3])
-def test_a_convolution_of_the_hosts_buffer(channels: int) -> None:
-    """Against the same sums in float64, weights that differ."""
-    weights = seeded((8, 3, 3, channels))
-    for batch in (1, 2):
-        picture = seeded((batch, 7, 5, channels))
-        wide = np.pad(picture.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
-        sums = sum(
-            np.einsum("bhwc,oc->bhwo", wide[:, r : r + 7, c : c + 5], weights[:, r, c])
-            for r in range(3)
-            for c in range(3)
-        )
-        expected = np.clip(sums + 1, 0, 6)
-        last, first = _conv_of(picture.shape), turned_conv((batch, channels, 7, 5))
-        planes = np.ascontiguousarray(picture.transpose(0, 3, 1, 2))
-        for graph, given in ((last, picture), (first, planes)):
-            filters = next(n.inputs[1] for n in graph.nodes if n.op == "conv_2d")
-            assert filters is not None
-            tensors = {**graph.tensors, filters: replace(graph.tensors[filters], data=weights)}
-            graph = replace(graph, tensors=tensors)
-            (found,) = run_graph(graph, {graph.inputs[0]: given}).values()
-            assert np.abs(found - expected).max() < 1e-5
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_convolution_of_few_channels(channels: int, batch: int) -> None:
+    """From the host's buffer, channels last and first, and from storage."""
+    weights, picture = seeded((8, 3, 3, channels)), seeded((batch, 7, 5, channels))
+    planes = np.ascontiguousarray(picture.transpose(0, 3, 1, 2))
+    b = Builder()
+    x = b.tensor(picture.shape)
+    stored = b.graph((x,), (conv(b, b.node("relu", (x,), picture.shape), 8),))
+    for graph, given, seen in (
+        (_conv_of(picture.shape), picture, picture),
+        (turned_conv(planes.shape), planes, picture),
+        (stored, picture, np.maximum(picture, 0)),
+    ):
+        found = run_graph(with_weights(graph, weights), {graph.inputs[0]: given})
+        expected = convolved(seen, weights)
+        assert np.abs(found[graph.outputs[0]] - expected).max() < 1e-5
