@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.engine import ROOT
 from tflgpu_plugin.demo import hosts
 
-STAGES = ("open", "make", "first", "total", "prepare", "keep")
+STAGES = ("open", "make", "first", "total", "cpu", "prepare", "keep")
 CELLS = [(ours, driver) for ours in ("cold", "warm") for driver in ("cold", "warm")]
 
 

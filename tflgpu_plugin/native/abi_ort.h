@@ -85,9 +85,7 @@ struct tgo_ep {
   void (*release_computes)(tgo_ep *ep, tgo_compute **computes, size_t count);
   void *unused_layout[2];
   tgo_status *(*set_dynamic_options)(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count);
-  void *unused_8[4];
-  const char *(*get_compatibility)(tgo_ep *ep, const tgo_graph *graph);   /* kept in a compiled model; the text lives with ep */
-  void *unused_after[55];
+  void *unused_after[60];
 };
 
 struct tgo_compute {

@@ -18,7 +18,6 @@ SLOT(tgo_ep, get_name, 1);
 SLOT(tgo_ep, get_capability, 2);
 SLOT(tgo_ep, release_computes, 4);
 SLOT(tgo_ep, set_dynamic_options, 7);
-SLOT(tgo_ep, get_compatibility, 12);
 SLOT(tgo_compute, create_state, 1);
 SLOT(tgo_compute, release_state, 3);
 _Static_assert(offsetof(tgo_fusion, drop_constants) == 4, "tgo_fusion.drop_constants is misplaced");
