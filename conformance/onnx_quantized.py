@@ -33,6 +33,11 @@ class Network:
     constants: Mapping[str, Array]
     formats: Sequence[str] = FORMATS
 
+    @property
+    def op(self) -> str:
+        """The operator that it is about."""
+        return self.name.split("-")[0]
+
     def feed(self, seed: int) -> dict[str, Array]:
         chance = np.random.default_rng(seed)
         return {

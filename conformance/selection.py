@@ -27,7 +27,7 @@ QUICK = {
 }
 QUICK |= {"test_onnx_twins": None, "test_versions": None, "test_nodes": None}
 QUICK |= {"test_random_onnx": 24, "test_quantized": None, "test_float16": None}
-QUICK |= {"test_half": None}
+QUICK |= {"test_half": None, "test_onnx_quantized": None}
 # What a run without --dtype takes; "all" takes every type.
 DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"
 
