@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conformance import (
@@ -27,6 +28,10 @@ from tflgpu_plugin.ops import FAMILIES
 SENSITIVE: tuple[str, ...] = ("pose_landmark_lite",)
 FLOATS = [e for e in model_inputs.models() if e["kind"] in ("float32", "float16")]
 ALLOWED = {"is_precision_loss_allowed": 1}
+
+# Models in 8 bits from end to end: their numbers are whole, and float16 has the weights.
+WHOLE = ("mobilenet_v1_0.25_224_quant", "resnet8_cifar_int8", "vww_96_int8", "kws_ref_model_int8")
+INTEGERS = [e for e in model_inputs.models() if real_models.stem(e) in WHOLE]
 
 CASES = [
     pytest.param(family, case, id=f"{family}-{case.op}-{case.name}")
@@ -82,3 +87,20 @@ def test_models(entry: Mapping[str, Any], options: Mapping[str, Any], book: Book
     book.add(Record(book.test, "model", FAIL if problem else PASS, dtype="f16", case=stem,
                     host=f"{name} {host.version(name)}", share=share, text=problem))  # fmt: skip
     assert not problem, problem
+
+
+@pytest.mark.skipif(not INTEGERS, reason="real models: ../shared is absent")
+@pytest.mark.parametrize("entry", [pytest.param(e, id=real_models.stem(e)) for e in INTEGERS])
+def test_integer_models(entry: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """The very same numbers, whatever is stored as float16."""
+    content = model_inputs.path(entry).read_bytes()
+    name, kernels = host.oracle(content)
+    feeds = list(model_inputs.feeds(entry).values())
+    full, half = (
+        host.run_on_gpu(content, feeds, name, {**options, **extra}, kernels)
+        for extra in ({}, ALLOWED)
+    )
+    assert half.placement.on_gpu == entry["nodes"]
+    for wanted, got in zip(full.outputs, half.outputs, strict=True):
+        for a, b in zip(wanted, got, strict=True):
+            np.testing.assert_array_equal(a, b)

@@ -54,6 +54,19 @@ def one_island(shape: tuple[int, ...] = (1, 8, 8, 3)) -> bytes:
     return model.to_bytes()
 
 
+def wide_layers() -> bytes:
+    """Two 1x1 convolutions, of 64 to 512 channels and back: large enough for float16 storage."""
+    model, shape, wide = Model(), (1, 16, 16, 64), (1, 16, 16, 512)
+    x = model.input("x", shape)
+    options = {"padding": "SAME", "strideH": 1, "strideW": 1, "fusedActivationFunction": "RELU"}
+    for given, result in ((shape, wide), (wide, shape)):
+        weights = model.constant(seeded(result[-1], 1, 1, given[-1], scale=0.1))
+        reads = [x, weights, model.constant(seeded(result[-1]))]
+        x = model.op("CONV_2D", reads, "Conv2DOptions", options, shape=result)
+    model.output(x)
+    return model.to_bytes()
+
+
 def two_islands(cpu_op: str = "DIV", read_by_both: bool = False) -> bytes:
     """x -> [p, q] on the GPU; q -> d on the CPU; p + d on the GPU again.
 

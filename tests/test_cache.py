@@ -153,6 +153,16 @@ def test_real_models(tmp_path: Path, name: str) -> None:
     assert first["outputs"] == second["outputs"]
 
 
+def test_float16_storage_has_plans_of_its_own(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, small.wide_layers(), HOSTS[0], close=0.05)
+    full = setting.run()
+    first, second = (setting.run(is_precision_loss_allowed=1) for _ in range(2))
+    assert first["planned"] and not second["planned"]
+    assert first["outputs"] == second["outputs"] != full["outputs"]
+    sizes = [path.stat().st_size for path in setting.files]
+    assert len(sizes) == 2 and min(sizes) < 0.6 * max(sizes)
+
+
 def test_state_is_not_kept(tmp_path: Path) -> None:
     setting = Setting(tmp_path, small.lstm(), HOSTS[0])
     first, second = setting.run(), setting.run()

@@ -131,7 +131,11 @@ def lower(low: Lowering, node: Node) -> None:
         "rounded": False,
     }
     r = low.constant(
-        _tensor(node, R), "recurrent", vectors=rows * depth, pack=lambda data: pack_rows(data)
+        _tensor(node, R),
+        "recurrent",
+        vectors=rows * depth,
+        pack=lambda data: pack_rows(data),
+        half=True,
     )
     reads: dict[str, Source | Access] = {
         "z": Access(low.stored(_tensor(node, 0)), 1),
