@@ -40,7 +40,9 @@ def same(interpreter: Any, model: bytes, host: str, seed: int = 0) -> None:
     ours, theirs = (hosts.invoke(i, [values])[0] for i in (interpreter, reference))
     for got, wanted in zip(ours, theirs, strict=True):
         assert got.shape == wanted.shape
-        np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-6 * max(1, np.abs(wanted).max()))
+        np.testing.assert_allclose(
+            got, wanted, rtol=0, atol=2e-6 * max(1, np.abs(wanted).max(initial=0))
+        )
 
 
 def places(made: Any) -> dict[str, str]:

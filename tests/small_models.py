@@ -103,6 +103,19 @@ def resized_between_islands() -> bytes:
     return model.to_bytes()
 
 
+def joined() -> bytes:
+    """Two convolutions, one after the other in a batch, and a third."""
+    model, shape = Model(), (1, 6, 5, 3)
+    x = model.input("x", shape, signature=(-1, -1, -1, 3))
+    y = model.input("y", (2, 6, 5, 3), signature=(-1, -1, -1, 3))
+    parts = [conv(model, x, shape, "x part"), conv(model, y, (2, 6, 5, 3), "y part", seed=5)]
+    both = model.op(
+        "CONCATENATION", parts, "ConcatenationOptions", {"axis": 0}, shape=(3, 6, 5, FEATURES)
+    )
+    model.output(conv(model, both, (3, 6, 5, FEATURES), "last", seed=3))
+    return model.to_bytes()
+
+
 def squeezed() -> bytes:
     """Convolution, its batch squeezed away, a second squeeze of whatever is 1, RELU."""
     model, shape = Model(), (1, 6, 5, 3)

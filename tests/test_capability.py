@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import ops
 
@@ -172,12 +173,22 @@ def test_logical_and_is_for_bool() -> None:
     [
         ((1,) * 9, "rank 9; ranks up to 8 are supported"),
         ((1, -1, 3), "a shape that is only known when the model runs"),
-        ((1, 0, 3), "no elements"),
     ],
 )
 def test_shapes(shape: Shape, part: str) -> None:
     reason = ask(add(shape=shape))
     assert reason is not None and part in reason
+
+
+def test_what_has_no_elements() -> None:
+    """Nothing is to be done for an empty result; one that has elements needs inputs that do."""
+    graph = add(shape=(1, 0, 3))
+    assert ask(graph) is None
+    tensors = {**graph.tensors, 1: Tensor("axes", (1,), "i32", np.array([1], np.int32))}
+    tensors[2] = Tensor("mean", (1, 3))
+    mean = replace(graph.nodes[0], op="mean", form=None, attributes={"keep_dims": False})
+    reason = ask(replace(graph, tensors=tensors, nodes=(mean,)))
+    assert reason == "Tensor 'x' has no elements, its shape being [1, 0, 3]."
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3), (1, 2, 3, 4), (1, 2, 3, 4, 5)])

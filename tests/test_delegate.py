@@ -200,15 +200,39 @@ def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixtur
 
 
 def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
-    interpreter, made = gpu(small_models.one_island(), host)
-    interpreter.resize_tensor_input(0, (0, 8, 8, 3))
+    """The mean of no elements: hosts do not agree what it is."""
+    interpreter, made = gpu(small_models.guide(), host)
+    interpreter.resize_tensor_input(0, (1, 0, 8, 3))
     interpreter.allocate_tensors()
     with pytest.raises(RuntimeError, match=r"shapes cannot run on the GPU: .*no elements"):
         interpreter.invoke()
     interpreter.resize_tensor_input(0, (1, 8, 8, 3))
     interpreter.allocate_tensors()
-    same(interpreter, small_models.one_island(), host)
+    same(interpreter, small_models.guide(), host)
     assert tflgpu_plugin.report(made).islands[-1].failures == 1
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        small_models.one_island,
+        small_models.two_islands,
+        small_models.resized_between_islands,
+        lambda: small_models.two_islands(read_by_both=True),
+        small_models.joined,
+    ],
+)
+def test_a_batch_of_none(host: str, build: Any) -> None:
+    """Everything is empty (or a part of a concatenation is), as on the CPU, and then no longer."""
+    model = build()
+    interpreter, made = gpu(model, host)
+    before = places(made)
+    for batch in (0, 2, 0, 1):
+        interpreter.resize_tensor_input(0, (batch, 6, 5, 3))
+        interpreter.allocate_tensors()
+        same(interpreter, model, host)
+        assert places(made) == before
+    assert all(island.failures == 0 for island in tflgpu_plugin.report(made).islands)
 
 
 def test_nodes_behind_a_shape_from_run_time_stay_on_the_cpu(host: str) -> None:

@@ -17,6 +17,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.graph import KNOWN, Graph, Node, Tensor
 from tflgpu_plugin.passes.canonical import BIAS, BIASED
 from tflgpu_plugin.passes.dequantize import folded
+from tflgpu_plugin.passes.trim import idle
 from tflgpu_plugin.quantization import SAME_GRID, STORED, alike, quantized, real
 from tflgpu_plugin.target import Target
 
@@ -219,7 +220,7 @@ def _refuse_shapes(graph: Graph, node: Node, max_rank: int) -> str | None:
             return f"{known} rank {len(tensor.shape)}; ranks up to {max_rank} are supported."
         if any(extent < 0 for extent in tensor.shape):
             return f"{known} a shape that is only known when the model runs."
-        if 0 in tensor.shape:
+        if 0 in tensor.shape and not (idle(graph, node) or node.op == "concat"):
             return f"{known} no elements, its shape being {list(tensor.shape)}."
     return None
 
@@ -228,7 +229,7 @@ def _refuse_by_op(graph: Graph, node: Node, op: ops.Op, target: Target) -> str |
     """The op's own constraint. The host's output shapes must be those that the inputs give; where
     they are not, a value decides them at run time."""
     try:
-        if reason := op.refuse(graph, node, target):
+        if not idle(graph, node) and (reason := op.refuse(graph, node, target)):
             return reason
         shapes = op.shapes(graph, node)
     except Exception as error:  # a defect of ours must not take the host down

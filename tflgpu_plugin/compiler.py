@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tflgpu_plugin import border, copies, kernels, memory, ops, passes, precision
-from tflgpu_plugin.graph import Graph, Node, Shape, geometry
+from tflgpu_plugin.graph import Graph, Node, Shape, Tensor, geometry
 from tflgpu_plugin.lowering import Constant, Launch, Lowering, Raw, Refused, Source
 from tflgpu_plugin.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.target import Target
@@ -25,7 +25,7 @@ def compile(graph: Graph, target: Target) -> Plan:
     """Plan an island. Raises Refused with the node that cannot run on this target."""
     rewritten = passes.run(graph)
     low = lower(rewritten, target)
-    return _Assembly(rewritten, low).plan()
+    return _Assembly(graph, rewritten, low).plan()
 
 
 def specialise(graph: Graph, shapes: Sequence[Shape]) -> Graph:
@@ -84,8 +84,10 @@ def _border(tensor: int) -> Node:
 
 @dataclass
 class _Assembly:
-    """Turns recorded launches into a Plan: one walk for memory, one for dispatches."""
+    """Turns recorded launches into a Plan: one walk for memory, one for dispatches. `whole` is the
+    graph before it was rewritten: the plan has its ports."""
 
+    whole: Graph
     graph: Graph
     low: Lowering
     buffers: list[Buffer] = field(default_factory=list)
@@ -128,8 +130,8 @@ class _Assembly:
             with _blaming(launch.node):
                 dispatches.append(self._dispatch(launch, uniforms, len(blocks)))
             blocks += self.block
-        inputs = [self._port("input", t) for t in self.graph.inputs]
-        outputs = [self._port("output", t) for t in self.graph.outputs]
+        inputs = [self._port("input", t) for t in self.whole.inputs]
+        outputs = [self._port("output", t) for t in self.whole.outputs]
         states = [self._port("state", before) for before, _ in self.graph.states]
         return Plan(
             tuple(self.pipelines),
@@ -189,12 +191,12 @@ class _Assembly:
 
     def _place_raw(self) -> None:
         """A buffer for every port, also for an input that no kernel reads."""
-        ports = [Raw("input", tensor) for tensor in self.graph.inputs]
-        ports += [Raw("output", tensor) for tensor in self.graph.outputs]
+        ports = [Raw("input", tensor) for tensor in self.whole.inputs]
+        ports += [Raw("output", tensor) for tensor in self.whole.outputs]
         ports += [Raw("state", before) for before, _ in self.graph.states]
         for raw in ports:
             if raw not in self.raw:
-                size = self.graph.tensors[raw.tensor].bytes
+                size = self._tensor(raw.tensor).bytes
                 self.raw[raw] = self._buffer(raw.role, size)
 
     def _place_weights(self) -> None:
@@ -266,8 +268,11 @@ class _Assembly:
             return geometry(self.graph.shape(source)).channels
         return ALL_LANES
 
+    def _tensor(self, tensor: int) -> Tensor:
+        return self.graph.tensors.get(tensor) or self.whole.tensors[tensor]
+
     def _port(self, role: str, tensor: int) -> Port:
-        value = self.graph.tensors[tensor]
+        value = self._tensor(tensor)
         return Port(
             tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes
         )

@@ -212,6 +212,8 @@ def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
             shapes = ops.table()[node.op].shapes(graph, node)
         except Exception as error:
             raise ValueError(f"{node.host_op} cannot take these input shapes: {error}") from error
+        if any(min(shape, default=0) < 0 for shape in shapes):
+            raise ValueError(f"{node.host_op} cannot take these input shapes: they are too small.")
         pairs = zip(before, shapes, strict=False)
         return [replace(tensor, shape=tuple(shape)) for tensor, shape in pairs]
     inputs = [tensors[t] for t in node.inputs if t is not None]

@@ -89,7 +89,7 @@ int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32
   tg_kernel *kernel;
   tg_replay *replay = tgi_handle_find(delegate, handle, &index, &kernel);
   if (!replay) return tgi_report(context, "tflgpu: this tensor's bytes are no longer on the GPU; run the model again.");
-  int failed = tensor->data ? tg_replay_read_output(replay, index, tensor->data, tensor->bytes, err, sizeof err)
+  int failed = tensor->data || !tensor->bytes ? tg_replay_read_output(replay, index, tensor->data, tensor->bytes, err, sizeof err)
                             : tgi_fail(err, sizeof err, "The host has no memory for this tensor.");
   if (!failed) atomic_fetch_add(&kernel->downloaded, tensor->bytes);
   tg_replay_release(replay);

@@ -25,9 +25,11 @@ from tflgpu_plugin.passes.recompose import recompose
 from tflgpu_plugin.passes.share_steps import share_steps
 from tflgpu_plugin.passes.simulate import simulate
 from tflgpu_plugin.passes.transposes import transposes
+from tflgpu_plugin.passes.trim import trim
 from tflgpu_plugin.passes.whole_weights import whole_weights
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    trim,
     dequantize,
     expand,
     recompose,

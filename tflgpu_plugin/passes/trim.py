@@ -1,0 +1,39 @@
+"""What has no elements needs no work: nodes whose results are all empty, and empty parts of a
+concatenation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.graph import Graph, Node
+
+
+def trim(graph: Graph) -> Graph:
+    """Without such nodes, and without empty tensors among inputs and outputs (a plan has ports for
+    them all the same).
+    """
+    if all(0 not in tensor.shape for tensor in graph.tensors.values()):
+        return graph
+    nodes = [_without_empty_parts(graph, node) for node in graph.nodes if not idle(graph, node)]
+    inputs, outputs = (
+        tuple(t for t in ports if 0 not in graph.shape(t))
+        for ports in (graph.inputs, graph.outputs)
+    )
+    return replace(graph, nodes=tuple(nodes), inputs=inputs, outputs=outputs)
+
+
+def idle(graph: Graph, node: Node) -> bool:
+    """All results are empty (and no state depends on them)."""
+    op = ops.table().get(node.op)
+    if op is None or op.states or not node.outputs:
+        return False
+    return all(0 in graph.shape(tensor) for tensor in node.outputs)
+
+
+def _without_empty_parts(graph: Graph, node: Node) -> Node:
+    if node.op != "concat":
+        return node
+    parts = tuple(t for t in node.inputs if t is not None and 0 not in graph.shape(t))
+    return replace(node, inputs=parts)
