@@ -90,6 +90,20 @@ def test_exclude(host: str, excluded: str) -> None:
     same(interpreter, model, host)
 
 
+def test_names_in_exclude_that_are_none(host: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither a node of the graph nor an operator; said once for a delegate."""
+    made = delegate(host, exclude=["maen", "SOFTMAX", "features", "0"])
+    for _ in range(2):
+        hosts.interpreter(small_models.guide(), host, experimental_delegates=[made])
+    assert capfd.readouterr().err.count("WARNING: the option exclude") == 1
+    made = delegate(host, exclude="maen")
+    hosts.interpreter(small_models.guide(), host, experimental_delegates=[made])
+    assert (
+        "WARNING: the option exclude names 'maen', which is no node of this graph and no known "
+        "operator."
+    ) in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (2, 2), (None, 2)])
 def test_max_delegated_partitions(host: str, limit: int | None, count: int) -> None:
     model = small_models.two_islands()
@@ -200,7 +214,7 @@ def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixtur
 
 
 def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
-    """The mean of no elements: hosts do not agree what it is."""
+    """The mean of no elements."""
     interpreter, made = gpu(small_models.guide(), host)
     interpreter.resize_tensor_input(0, (1, 0, 8, 3))
     interpreter.allocate_tensors()
@@ -210,29 +224,6 @@ def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
     interpreter.allocate_tensors()
     same(interpreter, small_models.guide(), host)
     assert tflgpu_plugin.report(made).islands[-1].failures == 1
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        small_models.one_island,
-        small_models.two_islands,
-        small_models.resized_between_islands,
-        lambda: small_models.two_islands(read_by_both=True),
-        small_models.joined,
-    ],
-)
-def test_a_batch_of_none(host: str, build: Any) -> None:
-    """Everything is empty (or a part of a concatenation is), as on the CPU, and then no longer."""
-    model = build()
-    interpreter, made = gpu(model, host)
-    before = places(made)
-    for batch in (0, 2, 0, 1):
-        interpreter.resize_tensor_input(0, (batch, 6, 5, 3))
-        interpreter.allocate_tensors()
-        same(interpreter, model, host)
-        assert places(made) == before
-    assert all(island.failures == 0 for island in tflgpu_plugin.report(made).islands)
 
 
 def test_nodes_behind_a_shape_from_run_time_stay_on_the_cpu(host: str) -> None:

@@ -161,8 +161,9 @@ def test_bad_options_get_a_sentence(options: dict[str, Any], sentence: str) -> N
         m.session(m.add_relu(), **options)
 
 
-def test_excluded_nodes_stay_on_the_cpu() -> None:
-    session = m.session(m.add_relu(), exclude="Relu")
+def test_excluded_nodes_stay_on_the_cpu(capfd: pytest.CaptureFixture[str]) -> None:
+    session = m.session(m.add_relu(), exclude="Relu,Reul,Conv")
+    assert capfd.readouterr().err.count("the option exclude names 'Reul', which is no node") == 1
     assert places(session) == {"Add": "gpu", "Relu": "cpu"}
     m.compare(session, m.cpu(m.add_relu()), {"x": values(2, 3, 5)})
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import tflgpu_plugin
 from tflgpu_plugin.reports import CPU, NodeReport
@@ -31,6 +31,23 @@ def software(adapter: AdapterInfo) -> None:
             f"WARNING: tflgpu runs on the software adapter {adapter.name}, which is slower than "
             "the CPU kernels. Install your GPU's Vulkan driver; `tflgpu info` shows what is seen."
         )
+
+
+def exclusions(
+    names: Sequence[str], nodes: Sequence[NodeReport], operators: Collection[str], told: set[str]
+) -> None:
+    """Say which names of the option exclude are those of no node of this graph and of no operator;
+    `told` has what was said before.
+    """
+    known = {text for node in nodes for text in (node.name, node.op, str(node.id))} | {*operators}
+    for name in names:
+        text = (
+            f"WARNING: the option exclude names {name!r}, which is no node of this graph and no "
+            "known operator."
+        )
+        if name not in known and text not in told:
+            told.add(text)
+            line(text)
 
 
 def notify(nodes: Sequence[NodeReport]) -> None:

@@ -24,7 +24,7 @@ from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import NoAdapter
 
-from . import context, extents, records, snapshot, units
+from . import context, extents, ops, records, snapshot, units
 from .grouping import Grouping
 from .host import Host, HostError
 from .reader import Reading, read
@@ -157,6 +157,8 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
         return
     reading, dynamic = extents.read_open(taken)
     grouping = Grouping(taken, reading, dynamic)
+    nodes = [_unclaimed(node, "") for node in taken.nodes]
+    messages.exclusions(session.options.exclude, nodes, tuple(ops.FORMS), session.told)
     claim = engine.claim(reading.graph, session.options, grouping.group, grouping.extract)
     for island in claim.islands:
         level.placed.append(_placed(island, taken, reading, grouping, dynamic, session.export))

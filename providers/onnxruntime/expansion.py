@@ -233,9 +233,12 @@ class Expansion:
 
     def _shapes(self, row: ops.Op, node: Node) -> list[Shape]:
         try:
-            return row.shapes(self.tensors.graph, node)
+            shapes = row.shapes(self.tensors.graph, node)
         except Exception as error:
             raise Unreadable(self._reason(row, node) or f"{self.host.title}: {error}.") from error
+        if any(min(shape, default=0) < 0 for shape in shapes):
+            raise Unreadable(f"The input of {self.host.title} is smaller than what it looks for.")
+        return shapes
 
     def _reason(self, row: ops.Op, node: Node) -> str | None:
         """The op's own sentence for what it cannot take."""

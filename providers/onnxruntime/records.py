@@ -79,6 +79,7 @@ class Session:
     adapter: AdapterInfo
     export: Export | None = None  # a compiled model is to be written
     levels: list[Level] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)  # lines already printed
 
     @property
     def ended(self) -> bool:

@@ -43,6 +43,11 @@ def name(code: int, custom: str = "") -> str:
     return _NAMES[code] if 0 <= code < len(_NAMES) else f"op code #{code}"
 
 
+def operators() -> tuple[str, ...]:
+    """The names of all operators."""
+    return tuple(_NAMES)
+
+
 def dtype(number: int) -> str:
     """The name of a tensor type, as `graph.Tensor` has it."""
     return _DTYPES[number] if 0 <= number < len(_DTYPES) else f"type {number}"

@@ -165,6 +165,7 @@ def _place_new(
     pointer: Any,
     context: Any,
 ) -> None:
+    messages.exclusions(delegate.options.exclude, prepared.nodes, codes.operators(), delegate.told)
     claim = engine.claim(host.graph, delegate.options, lambda ids: _preview(context, ids))
     behind = [shapes.behind(one.graph, host.graph) for one in claim.islands]
     for island, arithmetic in zip(claim.islands, behind, strict=True):

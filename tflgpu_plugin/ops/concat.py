@@ -10,7 +10,6 @@ from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.movement import (
     MAX_AXES,
-    empty_refusal,
     grid,
     storage_order,
     vector_strides,
@@ -57,10 +56,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     if node.attributes.get("activation", "none") != "none" or node.posts:
         return "Concatenation has a fused activation; apply the activation to its result instead."
     try:
-        (shape,) = shapes(graph, node)
+        shapes(graph, node)
     except ValueError as error:
         return f"Concatenation cannot be planned: {error}."
-    return empty_refusal(graph, node, shape)
+    return None
 
 
 def lower(low: Lowering, node: Node) -> None:

@@ -42,8 +42,6 @@ def broadcast_refusal(graph: Graph, node: Node) -> str | None:
     spread = any(prod(s) != 1 and not _in_place(s, shape) for s in shapes)
     if spread and len(shape) > MAX_AXES:
         return f"{node.op} broadcasts rank {len(shape)}; reshape to rank {MAX_AXES} at most."
-    if not prod(shape):
-        return f"The result of {node.op} is empty; give it at least one element."
     return None
 
 

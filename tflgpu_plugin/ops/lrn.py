@@ -10,7 +10,7 @@ from math import prod
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.movement import empty_refusal, grid
+from tflgpu_plugin.ops.movement import grid
 from tflgpu_plugin.target import Target
 
 LONGEST = 65_535  # rounds of one loop that every driver runs to the end
@@ -35,7 +35,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"A size of {size} is not from 1 to {LONGEST:,}."
     if float(node.attributes.get("alpha", 1e-4)) < 0 or float(node.attributes.get("bias", 1)) <= 0:
         return "Local response normalization needs alpha of at least 0 and a positive bias."
-    return empty_refusal(graph, node, shape)
+    return None
 
 
 def lower(low: Lowering, node: Node) -> None:

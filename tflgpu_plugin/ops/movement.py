@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array, Graph, Node, Shape, geometry
+from tflgpu_plugin.graph import Array, Node, Shape, geometry
 from tflgpu_plugin.lowering import Access, Constant, Lowering, Source
 
 WORKGROUP = 64
@@ -57,13 +57,6 @@ class Walk:
     low: int = 0
     stop: int = 1
     channel: int = 0
-
-
-def empty_refusal(graph: Graph, node: Node, shape: Shape) -> str | None:
-    """A sentence when a result has no elements."""
-    if prod(shape):
-        return None
-    return f"The result of {node.op} is empty ({list(shape)}); give it at least one element."
 
 
 def row_strides(shape: Shape) -> tuple[int, ...]:

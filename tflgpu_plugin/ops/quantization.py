@@ -14,7 +14,7 @@ from tflgpu_plugin import quantization
 from tflgpu_plugin.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.movement import empty_refusal, grid
+from tflgpu_plugin.ops.movement import grid
 from tflgpu_plugin.target import Target
 
 
@@ -54,7 +54,7 @@ def refuse_dequantize(graph: Graph, node: Node, target: Target) -> str | None:
         return f"Dequantizing gives float32, not {result.dtype}."
     if result.data is None and source.data is None and not quantization.real(source):
         return f"Tensor {source.name!r} holds {source.dtype} values that only a run tells."
-    return empty_refusal(graph, node, source.shape)
+    return None
 
 
 def refuse_quantize(graph: Graph, node: Node, target: Target) -> str | None:
@@ -65,7 +65,7 @@ def refuse_quantize(graph: Graph, node: Node, target: Target) -> str | None:
         return f"Quantizing to {result.dtype} is not supported; use int8 or uint8."
     if source.dtype != "f32" and not quantization.quantized(source):
         return f"Quantizing {source.dtype} is not supported; use float32, int8 or uint8."
-    return empty_refusal(graph, node, source.shape)
+    return None
 
 
 def lower_dequantize(low: Lowering, node: Node) -> None:

@@ -16,7 +16,7 @@ from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.ops.movement import MAX_AXES, Axis, empty_refusal, move
+from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
 from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.target import Target
 
@@ -100,7 +100,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"{node.op} works on {axes} axes, and {MAX_AXES} are supported."
     if node.op in ("take", "gather") and source[_axis(graph, node)] > MAX_INDEX:
         return f"{node.op} takes indices below {MAX_INDEX:,}."
-    return empty_refusal(graph, node, shape)
+    return None
 
 
 def _tiled(shape: Shape, target: Shape) -> list[Axis]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.movement import MAX_AXES, Axis, empty_refusal, move
+from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
 from tflgpu_plugin.target import Target
 
 
@@ -39,7 +39,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"A split cannot be planned: {error}."
     if len(shape) > MAX_AXES:
         return f"A split takes rank {MAX_AXES} at most, not {len(shape)}; reshape the tensor."
-    return empty_refusal(graph, node, shape)
+    return None
 
 
 def lower(low: Lowering, node: Node) -> None:

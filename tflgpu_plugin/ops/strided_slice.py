@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tflgpu_plugin.graph import Graph, Node, Shape, geometry
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.movement import MAX_AXES, Axis, empty_refusal, move, untouched
+from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move, untouched
 from tflgpu_plugin.target import Target
 
 
@@ -126,7 +126,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Constant begin, end and strides; up to 5 axes; a result that is not empty."""
+    """Constant begin, end and strides; up to 5 axes."""
     assert node.inputs[0] is not None
     try:
         found = plan(graph, node)
@@ -134,7 +134,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"Strided slice cannot be planned: {error}."
     if max(len(found.shape), len(graph.shape(node.inputs[0]))) > MAX_AXES:
         return f"Strided slice has more than {MAX_AXES} axes; reshape the tensor to fewer."
-    return empty_refusal(graph, node, found.shape)
+    return None
 
 
 def lower(low: Lowering, node: Node) -> None:

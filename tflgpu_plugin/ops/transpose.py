@@ -16,7 +16,7 @@ from tflgpu_plugin import border
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.movement import MAX_AXES, Axis, empty_refusal, in_place, move
+from tflgpu_plugin.ops.movement import MAX_AXES, Axis, in_place, move
 from tflgpu_plugin.target import Target
 
 
@@ -45,14 +45,14 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """A permutation of the axes that falls into 5 groups of neighbours at most."""
     try:
-        (result,) = shapes(graph, node)
+        shapes(graph, node)
     except ValueError as error:
         return f"A transpose cannot be planned: {error}."
     assert node.inputs[0] is not None
     _, perm = grouped(_view(graph, node), order(graph, node))
     if len(perm) > MAX_AXES:
         return f"The transpose moves {len(perm)} groups of axes; {MAX_AXES} are supported."
-    return empty_refusal(graph, node, result)
+    return None
 
 
 def grouped(shape: Shape, perm: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:

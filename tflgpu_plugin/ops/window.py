@@ -47,14 +47,16 @@ def span(
     dilation: int = 1,
     padding: str | tuple[int, int] = "valid",
 ) -> Span:
-    """One axis; `padding` is "same", "valid" or (before, after). No place fits: `places` is 0."""
+    """One axis; `padding` is "same", "valid" or (before, after). `places` is below 0 where the
+    window is longer by more than a stride.
+    """
     reach = (kernel - 1) * dilation + 1
     if padding == "same":
         places = -(-extent // stride)
         before = max((places - 1) * stride + reach - extent, 0) // 2
     else:
         before, after = (0, 0) if isinstance(padding, str) else padding
-        places = max((extent + before + after - reach) // stride + 1, 0)
+        places = (extent + before + after - reach) // stride + 1
     return Span(extent, kernel, stride, dilation, before, places)
 
 
