@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.subprocesses import run_python
 from tflgpu_plugin import folders
-from tflgpu_plugin.kernels import templates
+from tflgpu_plugin.kernels import bodies, templates
 
 
 def test_a_folder_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -48,3 +49,40 @@ def test_templates_render_when_their_folder_has_gone(
     environment = templates.environment.__wrapped__()
     (tmp_path / "tflgpu-plugin" / "templates").rmdir()
     assert environment.get_template("common.wgsl").render()
+
+
+VARIANT = (("lanes", 8), ("shared", True), ("flat", False))
+
+
+def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second time from the file; never what was cut short, nor another variant's."""
+    monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    render = bodies.body.__wrapped__
+    made = render("fully_connected", VARIANT)
+    assert "subgroupShuffleXor" in made
+    (place,) = (tmp_path / "tflgpu-plugin" / "kernels").iterdir()
+    text = place.read_text()
+    assert text.endswith(made) and render("fully_connected", VARIANT) == made
+    for damaged in (text[:-1], text.replace("8u", "4u"), "", "\0"):
+        place.write_text(damaged)
+        assert render("fully_connected", VARIANT) == made
+        assert place.read_text() == text
+    other = render("fully_connected", (*VARIANT[:1], ("shared", False), *VARIANT[2:]))
+    assert "subgroupShuffleXor" not in other
+    assert len(list(place.parent.iterdir())) == 2
+    place.parent.chmod(0o500)  # cannot be written to: rendered all the same
+    assert render("fully_connected", (("lanes", 16), *VARIANT[1:])) != made
+
+
+def test_a_start_with_kept_kernels_imports_no_jinja(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom tflgpu_plugin.kernels.bodies import body\n"
+        f"print(len(body('fully_connected', {VARIANT!r})), 'jinja2' in sys.modules)"
+    )
+    found = [
+        run_python(code, XDG_CACHE_HOME=str(tmp_path), TFLGPU_NO_CACHE="").stdout.split()
+        for _ in range(2)
+    ]
+    assert [jinja for _, jinja in found] == ["True", "False"]
+    assert found[0][0] == found[1][0]

@@ -1,4 +1,4 @@
-"""Where things are kept between runs: compiled kernel templates, tuning results, plans."""
+"""What is kept between runs: kernels and their compiled templates, tuning results, plans."""
 
 from __future__ import annotations
 

@@ -27,9 +27,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
+
+from tflgpu_plugin.kernels.bodies import body
 
 UNIFORM_BYTES = 256
 
@@ -189,28 +190,16 @@ def render(
     """Complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and types, and
     fused steps.
     """
-    body = _body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
-    common = _body("common", ())
+    main = body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
+    common = body("common", ())
     preamble = _preamble(operands, parameters)
-    own = "\n".join([*_stores(operands, posts), body])
+    own = "\n".join([*_stores(operands, posts), main])
     return "\n".join([preamble, common, *_called(preamble + own), own])
 
 
 def _frozen(value: object) -> object:
     """Lists as tuples, so that a variant can be looked up."""
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
-
-
-def _template(name: str) -> Any:
-    """The Jinja2 template of a kernel file; a start whose plans are kept needs no Jinja2."""
-    from tflgpu_plugin.kernels import templates
-
-    return templates.environment().get_template(name)
-
-
-@cache
-def _body(kernel: str, variant: tuple[tuple[str, object], ...]) -> str:
-    return str(_template(f"{kernel}.wgsl").render(**dict(variant)))
 
 
 def expression(step: str, fields: Sequence[str] = ()) -> str:
@@ -226,7 +215,7 @@ def pairwise(step: str) -> bool:
 @cache
 def _library() -> dict[str, str]:
     """The functions of math.wgsl by name, each with the comment in front of it."""
-    text = _template("math.wgsl").render()
+    text = body("math", ())
     starts = [(found.start(), found[1]) for found in _FUNCTION.finditer(text)]
     ends = [start for start, _ in starts[1:]] + [len(text)]
     whole = zip(starts, ends, strict=True)

@@ -1,0 +1,67 @@
+"""Kernel files rendered for a variant, kept in the user's cache folder: a start that has all it
+needs there imports no Jinja2, which is half of the time to plan a network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from tflgpu_plugin import folders
+
+Variant = tuple[tuple[str, object], ...]
+
+_OTHER = re.compile(r"{%-?\s*(?:import|include)\s+\"([\w.]+)\"")
+_FOLDER = Path(__file__).parent
+
+
+@cache
+def body(name: str, variant: Variant) -> str:
+    """`kernels/<name>.wgsl` rendered with this variant."""
+    folder = folders.cache("kernels")
+    place = folder / f"{name}-{_key(name, variant)}.wgsl" if folder else None
+    if place and (kept := _load(place)) is not None:
+        return kept
+    from tflgpu_plugin.kernels import templates
+
+    template = templates.environment().get_template(f"{name}.wgsl")
+    made = str(template.render(**dict(variant)))
+    if place:
+        _store(place, made)
+    return made
+
+
+def _key(name: str, variant: Variant) -> str:
+    """Of the file, of those that it includes, and of the variant."""
+    return sha256(repr((_sources(f"{name}.wgsl"), variant)).encode()).hexdigest()[:32]
+
+
+def _sources(file: str) -> list[str]:
+    text = (_FOLDER / file).read_text()
+    return [text, *(part for other in _OTHER.findall(text) for part in _sources(other))]
+
+
+def _load(place: Path) -> str | None:
+    """What is kept there; None when there is nothing, or something that was not written in full."""
+    try:
+        digest, _, text = place.read_text().partition("\n")
+    except (OSError, ValueError):
+        return None
+    return text if digest == _digest(text) else None
+
+
+def _store(place: Path, text: str) -> None:
+    with suppress(OSError):
+        handle, part = tempfile.mkstemp(".part", dir=place.parent)
+        with os.fdopen(handle, "w") as stream:
+            stream.write(f"{_digest(text)}\n{text}")
+        os.replace(part, place)
+
+
+def _digest(text: str) -> str:
+    return "// " + sha256(text.encode()).hexdigest()
