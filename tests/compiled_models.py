@@ -46,14 +46,12 @@ def compare(session: Any, original: Path, expected: Any = None) -> list[Any]:
 
 
 def by_session(folder: Path) -> list[Any]:
-    """While a session is made, embedded and beside; its outputs."""
+    """While a session is made: embedded, beside, and beside with the host's own choice of a path;
+    its outputs."""
     original, outputs = folder / "model.onnx", None
-    for mode, name in (("1", "embedded"), ("0", "beside")):
-        made = settings(
-            ep__context_enable="1",
-            ep__context_embed_mode=mode,
-            ep__context_file_path=str(folder / f"{name}_ctx.onnx"),
-        )
+    for mode, name in (("1", "embedded"), ("0", "beside"), ("0", "")):
+        path = {"ep__context_file_path": str(folder / f"{name}_ctx.onnx")} if name else {}
+        made = settings(ep__context_enable="1", ep__context_embed_mode=mode, **path)
         session = ort.InferenceSession(str(original), made, enable_fallback=0)
         outputs = compare(session, original, outputs)
     assert outputs

@@ -22,7 +22,7 @@ from conformance import quantized_cases
 from conformance.model_inputs import SHARED
 from conformance.models import Model, build
 from tests import small_models as small
-from tests.subprocesses import ROOT
+from tests.subprocesses import ROOT, run_python
 from tests.test_stored import changed
 from tflgpu_plugin import cache, options
 
@@ -256,6 +256,41 @@ def test_a_file_that_others_can_write_is_not_used(setting: Setting) -> None:
     assert setting.files[0].stat().st_mode & 0o777 == 0o600
 
 
+def test_hostile_plans_do_not_take_the_process_down() -> None:
+    """Numbers replaced, the checksum right: damage, an error of the device, or some other result.
+    Kernels keep their bounds checks, so that none reads or writes outside its buffers.
+    """
+    done = run_python("""
+import random
+import numpy as np
+from conformance import direct
+from conformance.cases import all_cases
+from tests import test_stored as s
+from tflgpu_plugin import compiler, native, stored
+from tflgpu_plugin.graph import NUMPY_DTYPES
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, shared
+device = adapter.open_device(adapter.select(None))
+graphs = [s.dense(), *(direct.graph(all_cases()[name][0]) for name in ("conv", "concat"))]
+files = [s.written(compiler.compile(graph, device.target)) for graph in graphs]
+chance, outcomes = random.Random(5), set()
+BAD = (0, 1, 3, 4, 16, 255, 256, 65535, 65536, 1 << 20, 1 << 31, (1 << 32) - 1, 1 << 40)
+def spoil(header):
+    holder, key = chance.choice(s.numbers(header["plan"]))
+    holder[key] = chance.choice(BAD)
+for _ in range(150):
+    try:
+        plan = stored.read(memoryview(s.changed(chance.choice(files), spoil))).plan
+        inputs = [np.zeros(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.inputs]
+        Instance(shared(plan, device, True)).run(inputs)
+        outcomes.add("ran")
+    except (stored.Damaged, native.NativeError) as error:
+        outcomes.add(type(error).__name__)
+print(sorted(outcomes))
+""")
+    assert done.stdout.strip() == "['Damaged', 'NativeError', 'ran']"
+
+
 # ---- folders -------------------------------------------------------------------------------------
 
 
@@ -265,6 +300,20 @@ def test_several_processes_at_once(setting: Setting) -> None:
     assert not any(one["told"] for one in found)
     assert len(setting.files) == 1  # and nothing half written
     assert not setting.run()["planned"]
+
+
+def test_what_a_killed_process_has_left_is_removed_after_a_while(setting: Setting) -> None:
+    setting.run()
+    (kept,) = setting.files
+    old, new, other = (
+        kept.with_name(f".{start}-x.part") for start in (kept.stem, f"{kept.stem}-y", "other")
+    )
+    for path, age in ((old, 7200), (new, 60), (other, 7200)):
+        path.write_bytes(b"half")
+        os.utime(path, (path.stat().st_atime, path.stat().st_mtime - age))
+    kept.unlink()
+    setting.run()
+    assert setting.files == sorted((kept, new, other))
 
 
 @pytest.fixture

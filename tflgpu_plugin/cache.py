@@ -7,10 +7,12 @@ values among it, is its key; a file with another key is left unused and written 
 
 from __future__ import annotations
 
+import glob
 import mmap
 import os
 import re
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +27,7 @@ from tflgpu_plugin.stored import Damaged, Stored
 from tflgpu_plugin.target import Target
 
 SUFFIX = ".tflgpu"
+ABANDONED = 3600  # seconds since a file that is being written was last written to
 # Parts of a key in the order in which they are compared, and what a user reads where one differs.
 DIFFERENCES = {
     "plugin": "it was written by another version of this plugin",
@@ -98,12 +101,20 @@ class Entry:
             with os.fdopen(handle, "wb") as stream:  # mode 0600
                 stored.write(stream, plan, self.key, tuning, weights)
             os.replace(part, self.place)
+            self._sweep()
         except (OSError, TypeError, ValueError) as error:
             if part:
                 with suppress(OSError):
                     os.unlink(part)
             reason = error.strerror if isinstance(error, OSError) else error
             tell(f"tflgpu: nothing can be kept in {folder} ({reason}); models run all the same.")
+
+    def _sweep(self) -> None:
+        """Remove what processes that were killed have left half written for this place."""
+        for old in self.place.parent.glob(f".{glob.escape(self.place.stem)}-*.part"):
+            with suppress(OSError):
+                if time.time() - old.stat().st_mtime > ABANDONED:
+                    old.unlink()
 
 
 @dataclass(frozen=True)
