@@ -26,8 +26,8 @@ QUICK = {
     "test_onnx_graph_cases": 60,
 }
 QUICK |= {"test_onnx_twins": None, "test_versions": None, "test_nodes": None}
-QUICK |= {"test_random_onnx": 24, "test_quantized": None, "test_float16": None}
-QUICK |= {"test_half": None, "test_onnx_quantized": None}
+QUICK |= {"test_random_onnx": 24, "test_random_operators": None, "test_quantized": None}
+QUICK |= {"test_float16": None, "test_half": None, "test_onnx_quantized": None}
 # What a run without --dtype takes; "all" takes every type.
 DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"
 

@@ -60,6 +60,16 @@ def _pads(e: Expansion, spatial: Sequence[int], window: Window) -> tuple[tuple[i
     return tuple(zip(given[:count], given[count:], strict=True))
 
 
+def _refuse_gaps(e: Expansion, window: Window, most: int) -> None:
+    """Refuse an auto_pad whose last window would end more than `most` places before the input does:
+    hosts take the negative padding for a shift, or fail."""
+    if not e.text("auto_pad", "NOTSET").startswith("SAME"):
+        return
+    spans = zip(e.shape(e.x())[2:], window.strides, window.reach, strict=True)
+    if any(n - (-(-n // stride) - 1) * stride - reach > most for n, stride, reach in spans):
+        raise Unreadable("auto_pad of strides wider than the window is read in several ways.")
+
+
 def _halves(total: int, upper: bool) -> tuple[int, int]:
     """The odd one goes to the end with SAME_UPPER."""
     small = total // 2
@@ -120,6 +130,7 @@ def conv(e: Expansion) -> int:
     if len(filters) != len(shape) or len(shape) < 3:
         raise Unreadable(f"Weights of shape {list(filters)} do not fit {list(shape)}.")
     window = _window(e, shape[2:], filters[2:])
+    _refuse_gaps(e, window, 1)  # half of one place is none
     groups = e.integer("group", 1)
     if groups < 1 or shape[1] != groups * filters[1] or filters[0] % groups:
         raise Unreadable(
@@ -228,10 +239,7 @@ def _pool(e: Expansion, op: str, **attributes: Any) -> int:
     if e.text("auto_pad", "NOTSET").startswith("SAME"):
         if max(window.dilations) > 1:
             raise Unreadable("auto_pad of a dilated window is read in several ways; give pads.")
-        spans = zip(e.shape(x)[2:], window.strides, window.reach, strict=True)
-        if any((-(-n // stride) - 1) * stride + reach < n for n, stride, reach in spans):
-            # Hosts take the negative padding for a shift, or fail.
-            raise Unreadable("auto_pad of strides wider than the window is read in several ways.")
+        _refuse_gaps(e, window, 0)
     y = e.add(
         op, e.channels_last(x), window=window.kernel, strides=window.strides,
         dilations=window.dilations, padding=_flat(window.pads),

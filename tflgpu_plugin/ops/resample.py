@@ -154,7 +154,7 @@ def _identity(at: Array) -> bool:
 
 def _coordinates(extent: int, out: int, axis: int, attributes: Any) -> Array:
     """Where each output index lies in the input, float32, in the order of operations of the
-    reference implementation."""
+    reference implementation, which computes half_pixel_symmetric in float64."""
     half, one = np.float32(0.5), np.float32(1)
     scales = attributes.get("scales")
     scale = np.float32(out) / np.float32(extent) if scales is None else np.float32(scales[axis])
@@ -171,7 +171,9 @@ def _coordinates(extent: int, out: int, axis: int, attributes: Any) -> Array:
         return pixel if out > 1 else np.zeros_like(index)
     if kind == "half_pixel_symmetric":
         adjustment = np.float32(out) / (scale * np.float32(extent))
-        return np.float32(extent) / np.float32(2) * (one - adjustment) + pixel
+        offset = np.float32(extent) / np.float32(2) * (one - adjustment)
+        wide = np.float64(offset) + (index + 0.5).astype(np.float64) / np.float64(scale) - 0.5
+        return wide.astype(np.float32)
     if kind == "tf_crop_and_resize":
         start, end = (np.float32(v) for v in attributes["roi"][2 * axis : 2 * axis + 2])
         reach = np.float32(extent - 1)
