@@ -18,7 +18,10 @@ Array = npt.NDArray[Any]
 OPSET = 17
 FORMATS = ("qdq", "qlinear")
 # Types of activations and weights, and whether weights have a scale per channel.
-KINDS = (("u8", "u8", False), ("u8", "i8", True), ("i8", "i8", True), ("i8", "i8", False))
+KINDS = (
+    ("u8", "u8", False), ("u8", "i8", True), ("i8", "i8", True), ("i8", "i8", False),
+    ("u16", "u8", False), ("i16", "i8", False),
+)  # fmt: skip
 SAMPLES = 4  # runs that choose the grids
 
 
@@ -32,6 +35,10 @@ class Network:
     output: Sequence[int]
     constants: Mapping[str, Array]
     formats: Sequence[str] = FORMATS
+
+    def written(self, kind: tuple[str, str, bool]) -> Sequence[str]:
+        """The formats for these types: only groups hold 16 bits."""
+        return self.formats if kind[0].endswith("8") else ("qdq",)
 
     @property
     def op(self) -> str:
@@ -181,7 +188,10 @@ def quantized(
     """A model (its path, or an onnx.ModelProto) on grids that hold its values for these inputs."""
     from onnxruntime import quantization as host
 
-    types = {"u8": host.QuantType.QUInt8, "i8": host.QuantType.QInt8}
+    types = {
+        "u8": host.QuantType.QUInt8, "i8": host.QuantType.QInt8,
+        "u16": host.QuantType.QUInt16, "i16": host.QuantType.QInt16,
+    }  # fmt: skip
     activations, weights, per_channel = kind
     formats = {"qdq": host.QuantFormat.QDQ, "qlinear": host.QuantFormat.QOperator}
     with tempfile.TemporaryDirectory() as folder:

@@ -80,7 +80,7 @@ def test_network(
         "test": "", "kind": "8 bits", "op": network.op, "family": family, "dtype": kind[0],
         "host": onnx_host.label(),
     }  # fmt: skip
-    for form in network.formats:
+    for form in network.written(kind):
         model = onnx_quantized.quantize(network, form, kind)
         ours, theirs = sessions(model, wanted, optimize)
         feed = network.feed(onnx_quantized.SAMPLES + 1)

@@ -26,8 +26,8 @@ from tflgpu_plugin.lowering import Access, Hosted, Lowering, Raw, Refused
 from tflgpu_plugin.ops.movement import row_strides
 
 GROUP = 64
-DTYPES = ("f32", "f16", "bool", "i32", "i8", "u8", "i16")
-SHORT = ("f16", "bool", "i8", "u8", "i16")  # several in a word
+DTYPES = ("f32", "f16", "bool", "i32", "i8", "u8", "i16", "u16")
+SHORT = ("f16", "bool", "i8", "u8", "i16", "u16")  # several in a word
 SAME = ("f32", "i32")  # element by element the same on both sides
 
 

@@ -155,7 +155,11 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
             if reason := _refuse_quantized(tensor, quantized):
                 return f"{held}{reason}"
             continue
-        if accepts(types, tensor.dtype) or (real(tensor) and "f32" in types):
+        if real(tensor) and "f32" in types and not folded(graph, node):
+            if reason := _refuse_quantized(tensor, quantized):
+                return f"{held}{reason}"
+            continue
+        if accepts(types, tensor.dtype):
             continue
         if tensor.dtype == "i16" and any(tensor is state for state in states):
             if reason := _refuse_quantized(tensor, quantized):

@@ -15,6 +15,7 @@ import numpy as np
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Quantization, Tensor
 
 STORED = ("i8", "u8")
+WIDER = ("i16", "u16", "i32")  # where the host says how it rounds
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 # Ops whose results are elements of the inputs, or zero; and all those that hosts compute on the
@@ -42,7 +43,7 @@ def quantized(tensor: Tensor) -> bool:
 
 def real(tensor: Tensor) -> bool:
     """The tensor holds integers, and on the device the real numbers that they stand for."""
-    return quantized(tensor) or (tensor.dtype == "i32" and tensor.quantization is not None)
+    return quantized(tensor) or (tensor.dtype in WIDER and even(tensor))
 
 
 def even(tensor: Tensor) -> bool:

@@ -20,6 +20,7 @@ from .snapshot import HostNode
 
 # Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
 MOVED = MOVES - {"pad"}
+COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
 BETWEEN = ("quantize", "dequantize")
 NUMPY_NAMES = {"float32": "f32", "int32": "i32", "bool": "bool"}
 
@@ -220,7 +221,7 @@ class Expansion:
         """What is computed must have a type of the op; constants may be indices, too. What moves
         elements also takes stored numbers."""
         tensor = self.tensors.table[number]
-        if tensor.dtype in STORED and row.name in MOVED:
+        if tensor.dtype in COUNTED and row.name in MOVED:
             self.hold(number, NUMBERS)
         elif row.name in BETWEEN and real(tensor):
             return

@@ -20,11 +20,11 @@ from tflgpu_plugin.quantization import EVEN, NUMBERS
 
 from . import elementwise as ew
 from . import matrices, rearranging, resizing, windows
-from .expansion import Expansion, Unreadable
+from .expansion import COUNTED, Expansion, Unreadable
 from .host import DTYPES
 
 Row = Callable[[Expansion], int]
-INTEGERS = (*quantization.STORED, "i32")
+INTEGERS = (*COUNTED, "i32")
 
 
 # ---- grids ---------------------------------------------------------------------------------------
@@ -146,18 +146,18 @@ def _whole_blocks(e: Expansion) -> None:
 
 
 def quantize_linear(e: Expansion) -> int:
-    """To 8 bits, as a whole or along an axis."""
+    """To 8 or 16 bits, as a whole or along an axis."""
     _whole_blocks(e)
-    kinds = {0: "u8", 2: "u8", 3: "i8"}
+    kinds = {0: "u8", 2: "u8", 3: "i8", 4: "u16", 5: "i16"}
     dtype = kinds.get(e.integer("output_dtype"), "")
     zero = e.x(2) if e.has(2) else None
-    if (dtype if zero is None else e.tensors.table[zero].dtype) not in quantization.STORED:
-        raise Unreadable("Quantizing is supported to int8 and uint8.")
+    if (dtype if zero is None else e.tensors.table[zero].dtype) not in COUNTED:
+        raise Unreadable("Quantizing is supported to integers of 8 and 16 bits.")
     return stored(e, e.x(), e.x(1), zero, dtype, e.integer("axis", 1))
 
 
 def dequantize_linear(e: Expansion) -> int:
-    """From 8 bits, as a whole or along an axis; a constant also from 32."""
+    """From 8 or 16 bits, as a whole or along an axis; a constant also from 32."""
     _whole_blocks(e)
     if e.tensors.table[e.x(1)].dtype != "f32":
         raise Unreadable("Dequantizing is supported to float32.")
@@ -294,7 +294,7 @@ def where(e: Expansion) -> int:
 
 
 def _holds_numbers(e: Expansion) -> bool:
-    return e.tensors.table[e.x()].dtype in quantization.STORED
+    return e.tensors.table[e.x()].dtype in COUNTED
 
 
 def _on_same_grid(e: Expansion, row: Row, *rest: int | None) -> int:
@@ -369,7 +369,7 @@ def cast(e: Expansion) -> int:
         return ew.cast(e)
     if wanted == "f32":
         return rearranging.same(_seen(e, numbers(e, x)))
-    if wanted == held and held in quantization.STORED:
+    if wanted == held and held in COUNTED:
         return rearranging.same(e)
     if wanted == "i32":
         return _int32(e, numbers(e, x))

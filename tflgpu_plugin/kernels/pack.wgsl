@@ -4,6 +4,7 @@
 // number (int32, likewise), f16 (two per word), i32 (bits kept: no float touches them). `planar`: the
 // host's buffer has channels before space.
 {% set indices = range(4) %}
+{% set signed = "vec4u" if form == "u16" else "vec4i" %}
 {% if form in ("i8", "u8") %}
 fn real(bytes: vec4u) -> vec4f {
 {% if form == "i8" %}
@@ -24,9 +25,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let at = (b * p.spatial + s) * p.quads + q;
 {% if form == "f32" %}
   let v = load_raw(at);
-{% elif form == "i16" %}
+{% elif form in ("i16", "u16") %}
   let pairs = vec2u(load_raw(2u * at), load_raw(2u * at + 1u)).xxyy << vec4u(16u, 0u, 16u, 0u);
-  let v = (vec4f(vec4i(pairs) >> vec4u(16u)) - p.zero) * p.scale;
+  let v = (vec4f({{ signed }}(pairs) >> vec4u(16u)) - p.zero) * p.scale;
 {% elif form == "f16" %}
   let v = of_halves(vec2u(load_raw(2u * at), load_raw(2u * at + 1u)));
 {% elif form != "i32" %}
@@ -42,10 +43,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% endif %}
 {% if form == "f32" %}
   let v = vec4f(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
-{% elif form == "i16" %}
+{% elif form in ("i16", "u16") %}
   let word = at / 2u;
   let pairs = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));
-  let v = (vec4f(vec4i(pairs << (16u - 16u * (at % vec4u(2u)))) >> vec4u(16u)) - p.zero) * p.scale;
+  let v = (vec4f({{ signed }}(pairs << (16u - 16u * (at % vec4u(2u)))) >> vec4u(16u)) - p.zero) * p.scale;
 {% elif form == "f16" %}
   let words = vec4u(load_raw(at.x / 2u), load_raw(at.y / 2u), load_raw(at.z / 2u), load_raw(at.w / 2u));
   let v = vec4f(of_half(words.x, at.x), of_half(words.y, at.y), of_half(words.z, at.z), of_half(words.w, at.w));

@@ -17,6 +17,7 @@ from tflgpu_plugin.quantization import Grid
 BIAS_UNIT, FACTOR_UNIT = 1 << 12, 1 << 15  # low parts, so that float32 holds both exactly
 ONE, SUM_UNIT = 1 << 31, 1 << 20
 LEAST_SHIFT = -31
+LARGEST = 255  # of weights in 8 bits less a zero point
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ def whole(graph: Graph, node: Node) -> Whole | None:
     scale = np.asarray(weights.quantization.scale, np.float64)
     if scale.size not in (1, channels) or weights.data.dtype != np.float32:
         return None
+    numbers = whole_numbers(weights)
+    if np.abs(numbers).max(initial=0) > LARGEST:
+        return None  # sums would leave 32 bits
     sums = scale * quantization.parameters(x)[0]  # the value of 1 in a sum
     bias = np.zeros(channels)
     if node.posts:
@@ -62,7 +66,7 @@ def whole(graph: Graph, node: Node) -> Whole | None:
     else:
         factor, shift = fixed_point(factors)
         rows = [high, low, factor // FACTOR_UNIT * ones, factor % FACTOR_UNIT * ones, shift * ones]
-    return Whole(whole_numbers(weights), np.array(rows, np.float32))
+    return Whole(numbers.astype(np.int16), np.array(rows, np.float32))
 
 
 def factor_rows(factor: float, channels: int) -> Array:
@@ -151,7 +155,7 @@ def whole_numbers(weights: Tensor) -> Array:
         shape = [1] * weights.data.ndim
         shape[weights.quantization.axis] = scale.size
         scale = scale.reshape(shape)
-    return np.asarray(np.round(weights.data / scale), np.int16)
+    return np.asarray(np.round(weights.data / scale), np.int32)
 
 
 def retyped(weights: Tensor, data: Array) -> Tensor:

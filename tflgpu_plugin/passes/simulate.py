@@ -143,7 +143,7 @@ def _raw(tensor: Tensor) -> Tensor:
 
 def _on_grid(graph: Graph, node: Node, tensor: int) -> bool:
     result = graph.tensors[tensor]
-    if not quantization.quantized(result):
+    if not quantization.real(result) or result.dtype == "i32":  # the border rounds whole numbers
         return True
     if node.op not in quantization.MOVES or node.posts:
         return False
