@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflgpu_plugin.providers.onnxruntime import units
 from tflgpu_plugin.providers.onnxruntime.ops import FORMS
 
 from conformance import onnx_host, onnx_quantized
@@ -38,7 +39,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def sessions(model: bytes, wanted: str | None, optimize: bool) -> tuple[Any, Any]:
+def sessions(model: bytes, wanted: str | None, optimize: bool, **options: str) -> tuple[Any, Any]:
     """Ours, and the CPU provider's."""
     import onnxruntime as ort
 
@@ -47,7 +48,7 @@ def sessions(model: bytes, wanted: str | None, optimize: bool) -> tuple[Any, Any
         one.log_severity_level = 4
         if not optimize:
             one.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    settings[0].add_provider_for_devices([onnx_host.device(wanted)], {})
+    settings[0].add_provider_for_devices([onnx_host.device(wanted)], options)
     ours = ort.InferenceSession(model, settings[0], enable_fallback=0)
     ours.disable_fallback()
     theirs = ort.InferenceSession(model, settings[1], providers=["CPUExecutionProvider"])
@@ -127,3 +128,28 @@ def _same(model: bytes, feed: Any, optimize: bool, pytestconfig: pytest.Config) 
     assert got.shape == expected.shape and got.dtype == expected.dtype
     allowed = FLOAT * np.abs(expected).max() if expected.dtype.kind == "f" else NEAR
     assert np.abs(got.astype(np.float64) - expected).max() <= allowed
+
+
+@pytest.mark.dtype("u8")
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [({"enable_quantized_inference": "0"}, ""), ({"exclude": "Conv", "force": "1"}, "Conv")],
+    ids=["off", "excluded"],
+)
+@pytest.mark.parametrize("form", onnx_quantized.FORMATS)
+def test_what_stays_on_the_cpu(
+    form: str, options: dict[str, str], left: str, pytestconfig: pytest.Config
+) -> None:
+    """All that is quantized, or the whole groups of the nodes named; the results are the same."""
+    (network,) = (network for network in NETWORKS if network.op == "chain")
+    model = onnx_quantized.quantize(network, form, KINDS[1])
+    wanted = pytestconfig.getoption("--adapter", default=None)
+    ours, theirs = sessions(model, wanted, True, **options)
+    placed, feed = onnx_host.placement(ours), network.feed(7)
+    if not left:
+        assert placed.on_gpu == 0
+    elif form == "qdq":  # the other format has no node of this name
+        assert 0 < placed.on_gpu < placed.total and units.SPLIT in " ".join(placed.sentences)
+    (got,), (expected,) = ours.run(None, feed), theirs.run(None, feed)
+    (scale,) = onnx_quantized.steps(model)
+    assert np.abs(got - expected).max() <= (NEAR + 0.5) * scale
