@@ -140,7 +140,7 @@ class _Facts:
                 return "a shape that only a run tells"
             if len(shape) > op.max_rank:
                 return f"rank {len(shape)}, the row has up to {op.max_rank}"
-            return "no elements" if 0 in shape else ""
+            return ""
 
         return outside
 

@@ -1,7 +1,7 @@
 """float16 models, operator by operator, in both hosts: constants in 16 bits behind a DEQUANTIZE
 through the delegate, and ONNX models of float16 tensors.
 
-What no row of the ONNX table takes yet is REFUSED; a row that lists float16 is held to it.
+A row of the ONNX table that takes float32 is held to float16, too.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def split(e: Expansion) -> list[int]:
     if sizes is None:
         part = -(-shape[axis] // count)
         sizes = tuple(max(0, min(part, shape[axis] - k * part)) for k in range(count))
-    if len(sizes) != count or sum(sizes) != shape[axis] or min(sizes) < 1:
+    if len(sizes) != count or sum(sizes) != shape[axis] or min(sizes) < 0:
         raise Unreadable(f"Parts of {list(sizes)} do not make up an extent of {shape[axis]}.")
     found, start = [], 0
     for size in sizes:
