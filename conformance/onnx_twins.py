@@ -7,7 +7,7 @@ The node that makes a tensor has its name, so that the option `exclude` means th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,9 +148,20 @@ def _lstm_cell(t: Twin, n: Node) -> list[str]:
     return [t.one("Mul", t.one("Sigmoid", leaving), t.one("Tanh", after)), after]
 
 
-def _window(options: Mapping[str, Any]) -> dict[str, Any]:
-    same = "SAME_UPPER" if options["padding"] == "SAME" else "VALID"
-    return {"strides": [options["strideH"], options["strideW"]], "auto_pad": same}
+def _window(options: Mapping[str, Any], shape: Shape, kernel: Sequence[int]) -> dict[str, Any]:
+    """Strides and padding of a window over [B, H, W, C]. With strides wider than the window ONNX's
+    automatic padding is read in several ways, so it is written out."""
+    strides = [options["strideH"], options["strideW"]]
+    if options["padding"] != "SAME":
+        return {"strides": strides, "auto_pad": "VALID"}
+    if all(stride <= size for stride, size in zip(strides, kernel, strict=True)):
+        return {"strides": strides, "auto_pad": "SAME_UPPER"}
+    missing = [
+        max(0, (-(-extent // stride) - 1) * stride + size - extent)
+        for extent, stride, size in zip(shape[1:3], strides, kernel, strict=True)
+    ]
+    pads = [n // 2 for n in missing] + [n - n // 2 for n in missing]
+    return {"strides": strides, "pads": pads}
 
 
 def _conv(t: Twin, n: Node) -> str:
@@ -162,9 +173,10 @@ def _conv(t: Twin, n: Node) -> str:
         groups = n.shapes[0][3] // n.shapes[1][3]
     dilations = [o.get("dilationHFactor", 1), o.get("dilationWFactor", 1)]
     bias = n.inputs[2] if len(n.inputs) > 2 else None
+    window = [(k - 1) * d + 1 for k, d in zip(n.shapes[1][1:3], dilations, strict=True)]
     made = t.image(
         "Conv", n.inputs[0], t.constant(weights), bias, dilations=dilations, group=groups,
-        **_window(o),
+        **_window(o, n.shapes[0], window),
     )  # fmt: skip
     return t.activate(made, o)
 
@@ -173,7 +185,9 @@ def _pool(t: Twin, n: Node) -> str:
     o = n.options
     op = "MaxPool" if n.op == "MAX_POOL_2D" else "AveragePool"
     kernel = [o["filterHeight"], o["filterWidth"]]
-    return t.activate(t.image(op, n.inputs[0], kernel_shape=kernel, **_window(o)), o)
+    return t.activate(
+        t.image(op, n.inputs[0], kernel_shape=kernel, **_window(o, n.shapes[0], kernel)), o
+    )
 
 
 def _fully_connected(t: Twin, n: Node) -> str:
