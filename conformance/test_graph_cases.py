@@ -35,7 +35,7 @@ def worst(expected: Sequence[Outputs], got: Sequence[Outputs]) -> tuple[float, s
         for k, (a, b) in enumerate(zip(wanted, outputs, strict=True)):
             if a.shape != b.shape:
                 return np.inf, f"run {run} output {k}: shape {b.shape}, not {a.shape}"
-            largest = max(1e-3, float(np.abs(a).max(initial=0.0)))
+            largest = max(tolerance.FAINT, float(np.abs(a).max(initial=0.0)))
             error = float(np.nan_to_num(np.abs(a - b), nan=np.inf).max(initial=0.0))
             share = error / (tolerance.GRAPH * largest)
             if share > found[0]:

@@ -30,7 +30,10 @@ def test_random_graph(seed: int, host_name: str, options: Mapping[str, Any]) -> 
     for wanted, got in zip(expected, run.outputs, strict=True):
         for tensor, a, b in zip(model.outputs, wanted, got, strict=True):
             assert a.shape == b.shape
-            error, largest = float(np.abs(a - b).max()), max(1e-3, float(np.abs(a).max()))
+            error, largest = (
+                float(np.abs(a - b).max()),
+                max(tolerance.FAINT, float(np.abs(a).max())),
+            )
             assert error <= tolerance.GRAPH * largest, f"tensor {tensor} of\n{_listing(model)}"
 
 

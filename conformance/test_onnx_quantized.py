@@ -13,7 +13,7 @@ import pytest
 from tflgpu_plugin.providers.onnxruntime import units
 from tflgpu_plugin.providers.onnxruntime.ops import FORMS
 
-from conformance import onnx_host, onnx_quantized
+from conformance import onnx_host, onnx_quantized, tolerance
 from conformance.book import Book
 from conformance.onnx_quantized import KINDS, Network
 from conformance.quantized_cases import FAR, NEAR, SHARE
@@ -28,7 +28,6 @@ DYNAMIC = [
     if network.op in ("Conv", "MatMul", "Gemm", "chain") and len(network.inputs) == 1
 ]
 CONTRIBUTED = list(onnx_quantized.contributed())
-FLOAT = 1e-5  # of the largest magnitude
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +125,7 @@ def _same(model: bytes, feed: Any, optimize: bool, pytestconfig: pytest.Config) 
     placed = onnx_host.placement(ours)
     assert placed.on_gpu == placed.total and not placed.failures, placed.sentences
     assert got.shape == expected.shape and got.dtype == expected.dtype
-    allowed = FLOAT * np.abs(expected).max() if expected.dtype.kind == "f" else NEAR
+    allowed = tolerance.FLOAT_PART * np.abs(expected).max() if expected.dtype.kind == "f" else NEAR
     assert np.abs(got.astype(np.float64) - expected).max() <= allowed
 
 

@@ -27,6 +27,8 @@ MODEL = 1e-4
 MODEL_OWN = 4.0  # or times the host's own difference between optimized and reference kernels
 MODEL_STEPS, MODEL_STEPS_SHARE = 2, 0.01  # models in whole numbers: few outputs are further off
 GRAPH = 3e-5  # up to 20 operators that each keep unit spread
+FAINT = 1e-3  # an output of a graph counts as at least so large
+FLOAT_PART = 1e-5  # float results in quantized models, of the largest magnitude
 # Graphs of any operators: or so many times what the host's answer moves by when inputs do by NUDGE
 # (16 ULP), since differences of nearly equal numbers magnify every rounding error.
 MOVED, NUDGE = 4.0, 1e-6
@@ -152,7 +154,7 @@ def moving(expected: Array, got: Array, moved: Array) -> tuple[float, float]:
         error = np.where(same, 0.0, np.abs(expected.astype(np.float64) - got))
         shift = np.nan_to_num(np.abs(expected - moved), nan=0.0, posinf=0.0)
     finite = np.abs(expected[np.isfinite(expected)])
-    largest = max(1e-3, float(finite.max(initial=0.0)))
+    largest = max(FAINT, float(finite.max(initial=0.0)))
     limit = max(GRAPH * largest, MOVED * float(shift.max(initial=0.0)))
     return float(np.nan_to_num(error, nan=np.inf).max(initial=0.0)), limit
 
