@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 GROUP = "tflgpu_plugin.providers"
 
 __all__ = [
-    "GROUP", "AdapterInfo", "BuildError", "Claim", "Form", "Graph", "Instance", "Island",
-    "NoAdapter", "Node", "OptionError", "Options", "Provider", "ProviderError", "Quantization",
-    "Shape", "Tensor", "claim", "discover", "find",
+    "GROUP", "AdapterInfo", "BuildError", "Claim", "Form", "Graph", "HostError", "Instance",
+    "Island", "NoAdapter", "Node", "OptionError", "Options", "Provider", "ProviderError",
+    "Quantization", "Shape", "Tensor", "claim", "discover", "find",
 ]  # fmt: skip
 
 _HOMES = {
@@ -40,6 +40,12 @@ _HOMES = {
 
 class ProviderError(RuntimeError):
     """A provider is not there or cannot be used; the text says what to do."""
+
+
+class HostError(RuntimeError):
+    """A host answered with an error, or did not give what its interface promises; the text says
+    which.
+    """
 
 
 @runtime_checkable

@@ -8,29 +8,26 @@ it becomes a sentence for the host.
 from __future__ import annotations
 
 import atexit
-import os
-import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import cache, engine, messages, native
+from tflgpu_plugin import engine, messages, native
 from tflgpu_plugin.engine import BuildError, Instance, Island
 from tflgpu_plugin.graph import Graph, Shape
-from tflgpu_plugin.options import OptionError, parse
+from tflgpu_plugin.options import parse
 from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.adapter import NoAdapter
 
+from ..callbacks import guarded, opened, pairs, sentence
 from . import context, extents, ops, records, snapshot, units
 from .grouping import Grouping
-from .host import Host, HostError
+from .host import Host
 from .reader import Reading, read
 from .snapshot import HostNode, Snapshot
 
-SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
 VERBOSE, INFO = 0, 1
 ARITHMETIC = "Shape arithmetic stays on the CPU where its result is needed there."
 SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
@@ -62,43 +59,20 @@ def connect() -> None:
 def _on_create(
     keys: Any, values: Any, count: int, adapters: Any, adapter_count: int, err: Any, err_size: int
 ) -> int:
-    text = native.ffi.string
-    given = {text(keys[k]).decode(): text(values[k]).decode() for k in range(count)}
     chosen = [int(adapters[k]) for k in range(adapter_count)]
-    return _guarded(lambda: create(given, chosen), err, err_size)
+    return guarded(lambda: create(pairs(keys, values, count), chosen), err, err_size)
 
 
 def _on_plan(
     number: int, ep: Any, api: Any, graph: Any, support: Any, err: Any, err_size: int
 ) -> int:
     address = native.ffi.cast("uintptr_t", api)
-    return _guarded(lambda: plan(number, ep, Host(int(address)), graph, support), err, err_size)
+    return guarded(lambda: plan(number, ep, Host(int(address)), graph, support), err, err_size)
 
 
 def _on_build(number: int, island: Any, shapes: Any, count: int, err: Any, err_size: int) -> int:
     flat = [int(shapes[k]) for k in range(count)]
-    return _guarded(lambda: build(number, island, flat), err, err_size)
-
-
-def _guarded(work: Callable[[], int | None], err: Any, err_size: int) -> int:
-    """1 (or what `work` returns) on success; 0 with a sentence in err otherwise."""
-    try:
-        result = work()
-        return 1 if result is None else result
-    except BaseException as error:
-        data = _sentence(error).encode()[: err_size - 1]
-        native.ffi.memmove(err, data + b"\0", len(data) + 1)
-        return 0
-
-
-def _sentence(error: BaseException) -> str:
-    if os.environ.get("TFLGPU_DEBUG"):
-        traceback.print_exception(error)
-    if isinstance(error, SENTENCES):
-        return str(error)
-    if isinstance(error, KeyboardInterrupt):
-        return "Interrupted."
-    return f"tflgpu failed with {error!r}. Please report this; TFLGPU_DEBUG=1 prints where it was."
+    return guarded(lambda: build(number, island, flat), err, err_size)
 
 
 # ---- create --------------------------------------------------------------------------------------
@@ -109,13 +83,9 @@ def create(given: Mapping[str, str], chosen: Sequence[int]) -> int:
     counts, unless an option names one). Raises OptionError or NoAdapter with a sentence.
     """
     options = parse({k: v for k, v in given.items() if not k.startswith(context.PREFIX)})
-    cache.opened(options)  # a folder that is not safe is told now
     if options.adapter is None and chosen:
         options = replace(options, adapter=str(chosen[0]))
-    info = adapter.select(options.adapter)
-    adapter.open_device(info)
-    messages.software(info)
-    return records.register(options, info, context.Export.of(given)).number
+    return records.register(options, opened(options), context.Export.of(given)).number
 
 
 # ---- plan ----------------------------------------------------------------------------------------
@@ -139,10 +109,10 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
         array = native.ffi.new("tg_ort_island *[]", handles)
         native.call(native.lib.tg_ort_claim, ep, graph, support, array, len(handles))
     except Exception as error:
-        sentence = _sentence(error)
+        text = sentence(error)
         level.placed = []
-        level.nodes = [_unclaimed(node, sentence) for node in (taken.nodes if taken else ())]
-        messages.line(f"WARNING: nothing of this model runs on the GPU. {sentence}")
+        level.nodes = [_unclaimed(node, text) for node in (taken.nodes if taken else ())]
+        messages.line(f"WARNING: nothing of this model runs on the GPU. {text}")
     session.levels.append(level)
     for one in level.placed:
         records.keep(one)

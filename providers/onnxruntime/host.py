@@ -12,6 +12,8 @@ import numpy as np
 from tflgpu_plugin import native
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array
 
+from .. import HostError
+
 TENSOR = 1
 INT, INTS, FLOAT, FLOATS, TEXT, TEXTS = 1, 2, 3, 4, 5, 6
 TENSOR_ATTRIBUTE = 8
@@ -21,10 +23,6 @@ DTYPES = {
     11: "f64", 12: "u32", 13: "u64",
 }  # fmt: skip
 STRING = 8
-
-
-class HostError(RuntimeError):
-    """onnxruntime answered with an error; the text is its own."""
 
 
 class Host:

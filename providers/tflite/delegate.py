@@ -7,26 +7,22 @@ sentence for the host.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin import cache, engine, messages, native
+from tflgpu_plugin import engine, messages, native
 from tflgpu_plugin.engine import BuildError, Island
 from tflgpu_plugin.graph import Shape
-from tflgpu_plugin.options import OptionError, parse
+from tflgpu_plugin.options import parse
 from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.adapter import NoAdapter
 from tflgpu_plugin.runtime.program import Instance
 
+from ..callbacks import guarded, opened, pairs, sentence
 from . import codes, reader, records, refusals, shapes
-
-SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, reader.HostError)
 
 _callbacks: dict[str, Any] = {}  # what native code points to; never emptied
 _connecting = threading.Lock()
@@ -56,44 +52,17 @@ def _make_callbacks() -> None:
 
 
 def _on_create(keys: Any, values: Any, count: int, err: Any, err_size: int) -> int:
-    text = native.ffi.string
-    return _guarded(
-        lambda: create({text(keys[k]).decode(): text(values[k]).decode() for k in range(count)}),
-        err,
-        err_size,
-    )
+    return guarded(lambda: create(pairs(keys, values, count)), err, err_size)
 
 
 def _on_prepare(number: int, pointer: Any, context: Any, err: Any, err_size: int) -> int:
     host = native.ffi.cast("tgl_context *", context)
-    return _guarded(lambda: prepare(records.delegate(number), pointer, host), err, err_size)
+    return guarded(lambda: prepare(records.delegate(number), pointer, host), err, err_size)
 
 
 def _on_build(number: int, kernel: Any, context: Any, err: Any, err_size: int) -> int:
     host = native.ffi.cast("tgl_context *", context)
-    return _guarded(lambda: build(number, kernel, host), err, err_size)
-
-
-def _guarded(work: Callable[[], int | None], err: Any, err_size: int) -> int:
-    """1 (or what `work` returns) on success; 0 with a sentence in err otherwise."""
-    try:
-        result = work()
-        return 1 if result is None else result
-    except BaseException as error:
-        text = _sentence(error).encode(errors="replace")[: err_size - 1]
-        data = text.decode(errors="ignore").encode()  # hosts want whole letters
-        native.ffi.memmove(err, data + b"\0", len(data) + 1)
-        return 0
-
-
-def _sentence(error: BaseException) -> str:
-    if os.environ.get("TFLGPU_DEBUG"):
-        traceback.print_exception(error)
-    if isinstance(error, SENTENCES):
-        return str(error)
-    if isinstance(error, KeyboardInterrupt):
-        return "Interrupted."
-    return f"tflgpu failed with {error!r}. Please report this; TFLGPU_DEBUG=1 prints where it was."
+    return guarded(lambda: build(number, kernel, host), err, err_size)
 
 
 # ---- create --------------------------------------------------------------------------------------
@@ -109,11 +78,7 @@ def create_at(keys: int, values: int, count: int, err: int, err_size: int) -> in
 def create(given: Mapping[str, str]) -> int:
     """A delegate's number for these options. Raises OptionError or NoAdapter with a sentence."""
     options = parse(given)
-    cache.opened(options)  # a folder that is not safe is told now
-    info = adapter.select(options.adapter)
-    adapter.open_device(info)
-    messages.software(info)
-    return records.register(options, info).number
+    return records.register(options, opened(options)).number
 
 
 # ---- prepare -------------------------------------------------------------------------------------
@@ -135,8 +100,8 @@ def prepare(delegate: records.Delegate, pointer: Any, context: Any) -> None:
         else:
             _place_new(prepared, host, delegate, pointer, context)
     except Exception as error:
-        prepared.placed, prepared.nodes = [], _refused(prepared.nodes, _sentence(error))
-        messages.line(f"WARNING: nothing of this model runs on the GPU. {_sentence(error)}")
+        prepared.placed, prepared.nodes = [], _refused(prepared.nodes, sentence(error))
+        messages.line(f"WARNING: nothing of this model runs on the GPU. {sentence(error)}")
     if prepared.placed:
         kernels = native.ffi.new("tg_kernel *[]", [one.handle for one in prepared.placed])
         native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(prepared.placed))

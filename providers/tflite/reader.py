@@ -25,6 +25,7 @@ from tflgpu_plugin.graph import (
     Tensor,
 )
 
+from .. import HostError
 from . import codes, ops, shapes
 
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
@@ -32,10 +33,6 @@ AFFINE = 1
 SMALL = 64  # elements of an int64 constant that may be a list of paddings
 HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
 OTHER_DELEGATE = "This node already belongs to another delegate."
-
-
-class HostError(RuntimeError):
-    """The host refused to show its graph."""
 
 
 @dataclass(frozen=True)
