@@ -40,15 +40,25 @@ def _on(v: Array, grid: tuple[float, float, float]) -> Array:
     return np.clip(steps, *grid[1:]) * grid[0]
 
 
+def _normal(v: Array) -> Array:
+    """Mean 0 and variance 1 over the units, as hosts divide."""
+    away = v - v.mean(axis=1, keepdims=True)
+    return np.asarray(away / np.sqrt((away**2).mean(axis=1, keepdims=True) + 1e-8))
+
+
 def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
-         projection: Array | None = None, bias: Array | None = None, gates: str = "ifco",
+         projection: Array | None = None, bias: Array | None = None, norm: Array | None = None,
+         gates: str = "ifco",
          time_axis: int = 0, reverse: bool = False, cell_clip: float = 0.0,
          projection_clip: float = 0.0, gate_clip: float = 0.0,
          grids: tuple[tuple[float, float, float], ...] = ()) -> tuple[Array, ...]:  # fmt: skip
     def fixed(v: Array, scale: float) -> Array:
         return _on(v, (scale, -32768, 32767)) if grids else v
 
-    def function(which: Any, v: Array) -> Array:
+    def function(which: Any, v: Array, gate: str) -> Array:
+        if norm is not None:
+            scale, start = (np.split(part, len(gates))[gates.index(gate)] for part in norm)
+            v = _normal(v) * scale + start
         return fixed(which(fixed(v, 2**-12)), 2**-15)
 
     step = grids[1][0] if grids else 0.0
@@ -58,11 +68,13 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
     for t in order:
         parts = np.split(_cut(moved[t] + h @ r.T, gate_clip), len(gates), axis=1)
         part = dict(zip(gates, parts, strict=True))
-        forget = function(_logistic, part["f"] + holes[1] * c)
-        enter = function(_logistic, part["i"] + holes[0] * c) if "i" in part else 1 - forget
-        new = fixed(enter * function(np.tanh, part["c"]), step)
+        forget = function(_logistic, part["f"] + holes[1] * c, "f")
+        enter = 1 - forget
+        if "i" in part:
+            enter = function(_logistic, part["i"] + holes[0] * c, "i")
+        new = fixed(enter * function(np.tanh, part["c"], "c"), step)
         c = _cut(fixed(fixed(forget * c, step) + new, step), cell_clip)
-        h = function(_logistic, part["o"] + holes[2] * c) * fixed(np.tanh(c), 2**-15)
+        h = function(_logistic, part["o"] + holes[2] * c, "o") * fixed(np.tanh(c), 2**-15)
         h = _on(h, grids[0]) if grids else h
         if projection is not None:
             h = _cut(h @ projection.T + (0 if bias is None else bias), projection_clip)

@@ -27,7 +27,7 @@ QUICK = {
 }
 QUICK |= {"test_onnx_twins": None, "test_versions": None, "test_nodes": None}
 QUICK |= {"test_random_onnx": 24, "test_random_operators": None, "test_quantized": None}
-QUICK |= {"test_float16": None, "test_half": None, "test_onnx_quantized": None}
+QUICK |= {"test_float16": None, "test_hybrid": None, "test_half": None, "test_onnx_quantized": None}
 # What a run without --dtype takes; "all" takes every type.
 DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"
 

@@ -73,7 +73,7 @@ def full(
         constant(seeded(outputs, seed=3, scale=scale)) if outputs and bias else None,
         Input((batch, wide), variable=True),
         Input((batch, units), variable=True),
-        *(gates(units, seed=40) if normalized else [None] * 4),
+        *(gates(units, seed=40, without=coupled) if normalized else [None] * 4),
     )
     options: dict[str, Any] = {
         "fusedActivationFunction": activation,
@@ -100,7 +100,16 @@ BOTH: list[dict[str, Any]] = [
     {"name": "full_bare_projection", "units": 6, "outputs": 9, "bias": False},
     {"name": "full_clips", "units": 6, "outputs": 6, "clips": (0.2, 0.1)},
     {"name": "full_saturated", "units": 5, "scale": 20.0},
-    {"name": "full_normalized", "units": 6, "normalized": True, "refused": True},
+    {"name": "full_normalized", "units": 6, "normalized": True},
+    {"name": "full_normalized_coupled", "units": 6, "coupled": True, "normalized": True},
+    {"name": "full_normalized_peephole", "units": 7, "peephole": True, "normalized": True},
+    {
+        "name": "full_normalized_everything",
+        "units": 7,
+        "outputs": 5,
+        "peephole": True,
+        "normalized": True,
+    },
     {"name": "full_relu", "units": 6, "activation": "RELU", "refused": True},
 ]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from conformance.cases import Case, Input, constant, seeded
 from conformance.node_cases import NodeCase
 
@@ -49,6 +51,12 @@ def projection(units: int, outputs: int) -> tuple[Input, Input]:
     return constant(seeded(outputs, units, scale=0.4)), constant(seeded(outputs, scale=0.2))
 
 
+def norm(units: int, gates: int = 4) -> Input:
+    """Scales around 1, then biases."""
+    scales, biases = seeded(gates * units, scale=0.4) + 1, seeded(gates * units, seed=2, scale=0.3)
+    return constant(np.stack([scales, biases]))
+
+
 NODES = [
     *(layer(f"units_{n}", "lstm", 3, 2, n) for n in (1, 3, 4, 5, 17)),
     layer("units_160", "lstm", 2, 1, 160, scale=0.1),
@@ -71,6 +79,13 @@ NODES = [
     layer("saturated", "lstm", 4, 2, 6, scale=30.0),
     *(layer(f"on_grids_{n}", "lstm", 2, 2, n, grids=((2**-7, -128, 127), (2**-12, -32768, 32767)))
       for n in (4, 7)),
+    *(layer(f"normalized_{n}", "lstm", 3, 2, n, (None, None, None, norm(n))) for n in (3, 4, 17)),
+    layer("normalized_coupled", "lstm", 3, 2, 6, (None, None, None, norm(6, 3)), gates="fco"),
+    layer("normalized_other_order", "lstm", 3, 2, 6, (peepholes(6), None, None, norm(6)),
+          gates="iofc"),
+    layer("normalized_everything", "lstm", 3, 2, 7, (peepholes(7), *projection(7, 5), norm(7)),
+          outputs=5, cell_clip=0.5, projection_clip=0.3, time_axis=1),
+    layer("normalized_wide", "lstm", 2, 1, 160, (None, None, None, norm(160)), scale=0.1),
     layer("too_wide", "lstm", 1, 1, 516, refused=True),
     *(layer(f"units_{n}", "gru", 3, 2, n) for n in (1, 3, 4, 5, 17)),
     *(layer(f"linear_units_{n}", "gru", 3, 2, n, (constant(seeded(n)),), linear=True)

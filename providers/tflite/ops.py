@@ -43,7 +43,6 @@ ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh"}
 UNSUPPORTED_ACTIVATIONS = {5: "SIGN_BIT", 6: "SIGMOID"}
 LSTM_FULL, LSTM_BASIC, TANH = 0, 1, 4
 BASIC_OUTPUTS = 4
-LAYER_NORM = range(20, 24)  # input positions of the full LSTM
 
 
 def _padding(params: Any) -> str:
@@ -203,21 +202,19 @@ def _lstm(node: HostNode) -> dict[str, Any]:
 
 
 def _full_lstm(node: HostNode) -> dict[str, Any]:
-    return _lstm_parts(node, node.params("tgl_lstm_params")) | {"time_axis": 0}
+    return _lstm_parts(node.params("tgl_lstm_params")) | {"time_axis": 0}
 
 
 def _sequence_lstm(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_sequence_lstm_params")
     if params.diagonal_recurrent:
         raise Unreadable("Diagonal recurrent weights of an LSTM are not supported.")
-    return _lstm_parts(node, params) | {"time_axis": 0 if params.time_major else 1}
+    return _lstm_parts(params) | {"time_axis": 0 if params.time_major else 1}
 
 
-def _lstm_parts(node: HostNode, params: Any) -> dict[str, Any]:
+def _lstm_parts(params: Any) -> dict[str, Any]:
     if params.activation != TANH:
         raise Unreadable("Only TANH activation is supported in an LSTM.")
-    if any(node.has_input(position) for position in LAYER_NORM):
-        raise Unreadable("Layer normalization inside an LSTM is not supported.")
     return {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
 
 
@@ -341,7 +338,7 @@ _OPERANDS: dict[str, str] = {
     "RESIZE_NEAREST_NEIGHBOR": "0 1",
     "SPLIT": "1 0",
     "lstm_basic": "0 1 2 3 4",
-    "lstm_full": " ".join(f"{k}?" for k in range(20)),
+    "lstm_full": " ".join(f"{k}?" for k in range(24)),
 } | dict.fromkeys(("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "LOGICAL_AND"), "0 1")
 _UNARY = "0"
 
@@ -354,8 +351,6 @@ def operands(form: Form, inputs: tuple[int | None, ...]) -> tuple[int | None, ..
         wanted = " ".join(str(k) for k in range(len(inputs)))
     else:
         wanted = _OPERANDS.get(form.op if "lstm" in form.op else form.host_op, _UNARY)
-    if form.op == "lstm_full":  # what is more, and present, was refused before
-        inputs = inputs[:20]
     if len(inputs) > len(wanted.split()):
         raise Unreadable(
             f"{len(inputs)} inputs are more than the {len(wanted.split())} that are supported."

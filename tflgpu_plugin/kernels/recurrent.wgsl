@@ -35,6 +35,58 @@ fn in_state(v: vec4f) -> vec4f { return v; }
 fn in_hidden(v: vec4f) -> vec4f { return v; }
 {% endif %}
 fn kept_lanes(q: u32, v: vec4f) -> vec4f { return select(vec4f(0.0), v, lanes_below(q, p.units)); }
+{% if normalized %}
+// Layer normalization of `count` gates at once, that of the output gate left out where there are
+// several: 32 threads for each gate, whose sums meet in `sums`.
+const TEAM = 32u;
+var<workgroup> sums: array<f32, THREADS>;
+fn summed(thread: u32, own: f32) -> f32 {
+  workgroupBarrier();
+  sums[thread] = own;
+  workgroupBarrier();
+  var total = 0.0;
+  for (var k = 0u; k < TEAM; k++) { total += sums[thread - thread % TEAM + k]; }
+  return total;
+}
+fn normalize(thread: u32, first: u32, count: u32) {
+  var number = first + thread / TEAM;
+  if (count > 1u && number >= p.leave) { number++; }
+  let units = select(0u, p.units, thread / TEAM < count);
+  let base = number * p.units;
+  var own = 0.0;
+  for (var u = thread % TEAM; u < units; u += TEAM) {
+{% if peephole %}
+    if (number != p.cell) {
+      let hole = select(0u, 1u, number == p.forget) + select(0u, 2u, number == p.leave);
+      gates[base + u] += load_extra(hole * p.unit_quads + u / 4u)[u % 4u] * between[u / 4u][u % 4u];
+    }
+{% endif %}
+    own += gates[base + u];
+  }
+  let mean = summed(thread, own) / f32(p.units);
+  own = 0.0;
+  for (var u = thread % TEAM; u < units; u += TEAM) {
+    let away = gates[base + u] - mean;
+    own += away * away;
+  }
+  let spread = sqrt(summed(thread, own) / f32(p.units) + 1e-8);
+  for (var u = thread % TEAM; u < units; u += TEAM) {
+    let at = number * p.unit_quads + u / 4u;
+    let scale = load_extra(p.norm_at + at)[u % 4u];
+    gates[base + u] = (gates[base + u] - mean) / spread * scale + load_extra(p.norm_bias_at + at)[u % 4u];
+  }
+  workgroupBarrier();
+}
+{% endif %}
+{% if cell == "lstm" %}
+fn leaving(q: u32, state: vec4f) -> vec4f {
+  var to_leave = gate(p.leave, q);
+{% if peephole and not normalized %}
+  to_leave += load_extra(2u * p.unit_quads + q) * state;
+{% endif %}
+  return in_hidden(part(logistic(entering(to_leave))) * part(tanh_exact(state)));
+}
+{% endif %}
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
@@ -75,12 +127,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% endif %}
 {% endif %}
     workgroupBarrier();
+{% if normalized %}
+    normalize(thread, 0u, {{ gates - 1 }}u);
+{% endif %}
     for (var q = thread; q < p.unit_quads; q += THREADS) {
 {% if cell == "lstm" %}
       let before = between[q];
       var to_forget = gate(p.forget, q);
-      var to_leave = gate(p.leave, q);
-{% if peephole %}
+{% if peephole and not normalized %}
       to_forget += load_extra(p.unit_quads + q) * before;
 {% endif %}
       let kept = part(logistic(entering(to_forget)));
@@ -88,18 +142,22 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
       let taken = vec4f(1.0) - kept;
 {% else %}
       var to_enter = gate(0u, q);
-{% if peephole %}
+{% if peephole and not normalized %}
       to_enter += load_extra(q) * before;
 {% endif %}
       let taken = part(logistic(entering(to_enter)));
 {% endif %}
       let content = part(tanh_exact(entering(gate(p.cell, q))));
       let state = cut(in_state(in_state(kept * before) + in_state(taken * content)), -p.cell_clip, p.cell_clip);
-{% if peephole %}
-      to_leave += load_extra(2u * p.unit_quads + q) * state;
-{% endif %}
       between[q] = kept_lanes(q, state);
-      let result = in_hidden(part(logistic(entering(to_leave))) * part(tanh_exact(state)));
+{% if normalized %}
+    }
+    workgroupBarrier();
+    normalize(thread, p.leave, 1u);
+    for (var q = thread; q < p.unit_quads; q += THREADS) {
+      let state = between[q];
+{% endif %}
+      let result = leaving(q, state);
 {% elif cell == "gru" %}
       let update = logistic(gate(0u, q));
       let result = (vec4f(1.0) - update) * tanh_exact(gate(2u, q)) + update * hidden[q];

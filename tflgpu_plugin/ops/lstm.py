@@ -8,10 +8,11 @@ gate; state = sigmoid(z0) * tanh(z1) + sigmoid(z2) * prev_state; activation = si
 tanh(state). As `LstmCell` of tensorflow/lite/kernels/internal/reference/lstm_cell.h.
 
 `lstm_full(x, 4 input weights [D,I], 4 recurrent weights [D,P], 3 peepholes [D], 4 biases [D],
-projection [P,D], its bias [P], prev_output[B,P], prev_state[B,D])` -> y, output, state, with gates
-in the order input, forget, cell, output. x is [B,I], or [T,B,I] ([B,T,I] with `time_axis` 1); y
-has P in place of I. What belongs to the input gate may be absent (then it is 1 - forget gate), and
-so may peepholes, projection and its bias. As tensorflow/lite/kernels/lstm_eval.cc.
+projection [P,D], its bias [P], prev_output[B,P], prev_state[B,D], 4 layer normalizations [D])` ->
+y, output, state, with gates in the order input, forget, cell, output. x is [B,I], or [T,B,I]
+([B,T,I] with `time_axis` 1); y has P in place of I. What belongs to the input gate may be absent
+(then it is 1 - forget gate), and so may peepholes, projection, its bias and normalizations, which
+scale the gates before the biases come. As tensorflow/lite/kernels/lstm_eval.cc.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from tflgpu_plugin.target import Target
 
 GATES = 4
 # Where the inputs of lstm_full begin.
-INPUT, RECURRENT, PEEPHOLE, BIAS, PROJECTION, PROJECTION_BIAS, OUTPUT, STATE = (
-    1, 5, 9, 12, 16, 17, 18, 19,
+INPUT, RECURRENT, PEEPHOLE, BIAS, PROJECTION, PROJECTION_BIAS, OUTPUT, STATE, NORM = (
+    1, 5, 9, 12, 16, 17, 18, 19, 20,
 )  # fmt: skip
-FULL = 20
+FULL = 24
+WEIGHTS = (*range(INPUT, OUTPUT), *range(NORM, FULL))
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -155,7 +157,7 @@ def refuse_full(graph: Graph, node: Node, target: Target) -> str | None:
     assert x is not None
     if len(graph.shape(x)) not in (2, 3):
         return "An LSTM needs an input of rank 2 or 3."
-    for tensor in node.inputs[1:OUTPUT]:
+    for tensor in (node.inputs[k] for k in WEIGHTS):
         if tensor is not None and graph.constant(tensor) is None:
             return "The weights of an LSTM must be constant."
     needed = [*range(INPUT + 1, INPUT + 4), *range(RECURRENT + 1, RECURRENT + 4),
@@ -168,6 +170,8 @@ def refuse_full(graph: Graph, node: Node, target: Target) -> str | None:
         return "An LSTM needs the weights and the bias of its input gate together."
     if present[PEEPHOLE + 1] != present[PEEPHOLE + 2]:
         return "An LSTM needs the peepholes of all its gates together."
+    if any(present[NORM:]) and present[NORM:] != present[INPUT:RECURRENT]:
+        return "An LSTM needs the layer normalization of all its gates together."
     return _refuse_quantized(graph, node) or _refuse_extents(graph, node)
 
 
@@ -177,8 +181,10 @@ def _refuse_quantized(graph: Graph, node: Node) -> str | None:
     if not quantization.quantized(x):
         mixed = any(t.dtype != "f32" for t in (output, state))
         return "An LSTM over float32 values needs a state of float32 values." if mixed else None
-    if any(node.inputs[k] is not None for k in (*range(PEEPHOLE, BIAS), PROJECTION)):
-        return "Peepholes and projections of an LSTM in 8 bits are not supported."
+    if any(node.inputs[k] is not None for k in (*range(PEEPHOLE, BIAS), PROJECTION, NORM + 1)):
+        return (
+            "Peepholes, projections and layer normalization of an LSTM in 8 bits are not supported."
+        )
     if node.inputs[INPUT] is None:
         return "Coupled gates of an LSTM in 8 bits are not supported."
     if not quantization.quantized(output) or state.dtype != "i16":
@@ -196,7 +202,8 @@ def _refuse_extents(graph: Graph, node: Node) -> str | None:
         return "The weights of an LSTM must be matrices."
     units, batch = cells[0], _batch(graph, node)
     wanted = [*[(units, (given[0] or (0,))[-1])] * 4, *[(units, outputs[1])] * 4, *[(units,)] * 7,
-              (outputs[1], units), (outputs[1],), (batch, outputs[1]), (batch, units)]  # fmt: skip
+              (outputs[1], units), (outputs[1],), (batch, outputs[1]), (batch, units),
+              *[(units,)] * 4]  # fmt: skip
     if any(have is not None and have != want for have, want in zip(given[1:], wanted, strict=True)):
         return "The weights and states of an LSTM have shapes that do not fit its input."
     return None
@@ -221,13 +228,15 @@ def expand_full(steps: Steps, node: Node) -> bool:
     order = "fco" if node.inputs[INPUT] is None else "ifco"
     flat = len(steps.shape(x)) == 2
     sequence = steps.reshape(x, (1, *steps.shape(x))) if flat else x
-    weights, recurrent, bias = (
-        steps.number(np.concatenate([_gate(steps, node, start + k) for k in _present(order)]))
-        for start in (INPUT, RECURRENT, BIAS)
-    )
-    z = steps.add("fully_connected", sequence, weights, bias, keep_num_dims=True, activation="none")
-    inputs = (z, recurrent, node.inputs[OUTPUT], node.inputs[STATE], _peepholes(steps, node),
-              projection, node.inputs[PROJECTION_BIAS])  # fmt: skip
+    weights, recurrent, biases = (_gates(steps, node, k, order) for k in (INPUT, RECURRENT, BIAS))
+    norm = None
+    if node.inputs[NORM + 1] is not None:  # the biases come after it
+        norm = steps.number(np.stack([_gates(steps, node, NORM, order), biases]))
+    z = steps.add("fully_connected", sequence, steps.number(weights),
+                  steps.number(biases) if norm is None else None,
+                  keep_num_dims=True, activation="none")  # fmt: skip
+    inputs = (z, steps.number(recurrent), node.inputs[OUTPUT], node.inputs[STATE],
+              _peepholes(steps, node), projection, node.inputs[PROJECTION_BIAS], norm)  # fmt: skip
     grids, cell_clip = _grids(steps, node), float(node.attributes.get("cell_clip", 0.0))
     if grids:  # hosts clip the stored number
         cell_clip = floor(cell_clip / grids[1].scale) * grids[1].scale
@@ -246,8 +255,10 @@ def expand_full(steps: Steps, node: Node) -> bool:
     return True
 
 
-def _present(order: str) -> range:
-    return range(GATES - len(order), GATES)
+def _gates(steps: Steps, node: Node, start: int, order: str) -> Array:
+    """The weights of the gates that are there, from input `start` on, as one array."""
+    present = range(GATES - len(order), GATES)
+    return np.concatenate([_gate(steps, node, start + k) for k in present])
 
 
 def _gate(steps: Steps, node: Node, position: int) -> Array:

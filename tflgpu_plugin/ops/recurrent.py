@@ -4,10 +4,13 @@ z is the input's part of all gates with their biases, a fully connected layer ov
 once: [T, B, G * D], or [B, T, G * D] with `time_axis` 1. D counts units, T steps.
 
 `lstm(z, r[G*D, P], h0[B, P], c0[B, D], peephole[3, D]|None, projection[P, D]|None, projection
-bias[P]|None)` -> y (z's shape with P channels), the last hidden [B, P] and cell state [B, D].
+bias[P]|None, norm[2, G*D]|None)` -> y (z's shape with P channels), the last hidden [B, P] and cell
+state [B, D].
 `gates` names the order of the blocks of z and r, of input, forget, cell and output gate ("ifco";
 "fco": the input gate is 1 - forget gate). P = D without a projection. Peepholes are those of the
-input, forget and output gate. c = f * c + i * tanh(cell), h = o * tanh(c); `cell_clip`,
+input, forget and output gate. With `norm`, a scale and a bias, what enters each gate, peephole
+included, is brought to mean 0 and variance 1 over its units first, z then being without biases.
+c = f * c + i * tanh(cell), h = o * tanh(c); `cell_clip`,
 `projection_clip` limit c and the projected h, `gate_clip` what enters the gates (0: no limit).
 `grids`, two of (scale, least, most), put h and c of every step on these grids, and what is in
 between on those of the hosts' 16-bit fixed point: gates in steps of 2^-12, sigmoid and tanh 2^-15.
@@ -34,7 +37,7 @@ from tflgpu_plugin.target import Target
 
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
 MAX_STEPS = 65_535
-R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS = 1, 2, 3, 4, 5, 6
+R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7
 GRU_BIAS = 3
 ACTIVATIONS = ("tanh", "relu", "logistic")
 
@@ -68,7 +71,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Constant weights, shapes that fit, and states that fit into workgroup memory."""
     name = node.op.upper()
     constants = [R, GRU_BIAS] if node.op == "gru" else [R]
-    constants += [PEEPHOLE, PROJECTION, PROJECTION_BIAS] if node.op == "lstm" else []
+    constants += [PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM] if node.op == "lstm" else []
     for tensor in (_given(node, position) for position in constants):
         if tensor is not None and graph.constant(tensor) is None:
             return f"The weights of {name} must be constant."
@@ -129,6 +132,7 @@ def lower(low: Lowering, node: Node) -> None:
         "projection": False,
         "coupled": False,
         "rounded": False,
+        "normalized": False,
     }
     r = low.constant(
         _tensor(node, R),
@@ -171,31 +175,37 @@ def _lstm(
         "leave": order.index("o"),
         "cell_clip": _limit(node, "cell_clip"),
     }
-    names = [_given(node, position) for position in (PEEPHOLE, PROJECTION, PROJECTION_BIAS)]
-    peephole, projection, bias = (low.graph.constant(tensor) for tensor in names)
+    names = [_given(node, position) for position in (PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM)]
+    peephole, projection, bias, norm = (low.graph.constant(tensor) for tensor in names)
     variant |= {
         "coupled": "i" not in order,
         "rounded": bool(node.attributes.get("grids")),
         "peephole": peephole is not None,
         "projection": projection is not None,
+        "normalized": norm is not None,
     }
     for name, grid in zip(("hidden", "state"), node.attributes.get("grids") or (), strict=False):
         keys = (f"{name}_scale", f"{name}_least", f"{name}_most")
         parameters |= dict(zip(keys, map(float, grid), strict=True))
+    vectors = 3 * quads
     if projection is not None:
         parameters |= {
-            "projection_at": 3 * quads,
-            "bias_at": 3 * quads + quads * outputs,
+            "projection_at": vectors,
+            "bias_at": vectors + quads * outputs,
             "outputs": outputs,
             "projection_clip": _limit(node, "projection_clip"),
         }
-    if peephole is not None or projection is not None:
-        vectors = 3 * quads + (0 if projection is None else quads * outputs + depth)
+        vectors += quads * outputs + depth
+    if norm is not None:
+        parameters |= {"norm_at": vectors, "norm_bias_at": vectors + len(order) * quads}
+        vectors += 2 * len(order) * quads
+    first = next((tensor for tensor in (peephole, projection, norm) if tensor is not None), None)
+    if first is not None:
         reads["extra"] = Constant(
             ("recurrent extra", *names),
             vectors,
-            lambda: pack_extra(peephole, projection, bias, units, outputs),
-            projection if peephole is None else peephole,
+            lambda: pack_extra(peephole, projection, bias, norm, units, outputs),
+            first,
         )
 
 
@@ -229,14 +239,22 @@ def pack_rows(weights: Array) -> Array:
 
 
 def pack_extra(
-    peephole: Array | None, projection: Array | None, bias: Array | None, units: int, outputs: int
+    peephole: Array | None,
+    projection: Array | None,
+    bias: Array | None,
+    norm: Array | None,
+    units: int,
+    outputs: int,
 ) -> Array:
-    """Three peepholes, then the projection as `pack_rows` has it, then its bias; pads zero."""
+    """Three peepholes, then the projection as `pack_rows` has it and its bias, then the scales and
+    the biases of the gates; pads zero."""
     peepholes = np.zeros((3, units), np.float32) if peephole is None else peephole
     parts = [_padded(peepholes, 1).reshape(-1)]
     if projection is not None:
         zeros = np.zeros(outputs, np.float32)
         parts += [pack_rows(projection).reshape(-1), _padded(zeros if bias is None else bias, 0)]
+    if norm is not None:
+        parts.append(_padded(norm.reshape(-1, units), 1).reshape(-1))
     return np.asarray(np.concatenate(parts), np.float32)
 
 
