@@ -155,6 +155,11 @@ def test_nodes_are_read_with_their_shapes(reading: Reading, expected: tuple[int,
         (one("Add", (2, 3), np.ones(3, F), version=6), "opset 6"),
         (one("Conv", (1, 3, 9, 8), np.ones((4, 2, 3, 3), F)), "do not make 1 groups"),
         (one("MaxPool", (1, 3, 9, 8), kernel_shape=(20, 3)), "smaller than"),
+        # What the host makes an error must not become an empty result, nor a cut one a whole one.
+        (one("Conv", (1, 3, 2, 8), np.ones((4, 3, 3, 3), F)), "does not fit into"),
+        (one("Conv", (1, 3, 0, 8), np.ones((4, 3, 1, 1), F)), "does not fit into"),
+        (one("MaxPool", (1, 3, 2, 8), kernel_shape=(3, 1), strides=(2, 1)), "several ways"),
+        (one("AveragePool", (1, 3, 0, 8), kernel_shape=(1, 1)), "may be empty"),
         (one("Reshape", (2, 3), [5, -1]), "do not fit"),
         (one("Softmax", (2, 3), axis=2), "Axis 2 is out of range"),
     ],
@@ -162,6 +167,23 @@ def test_nodes_are_read_with_their_shapes(reading: Reading, expected: tuple[int,
 def test_what_cannot_be_read_gets_a_sentence(reading: Reading, sentence: str) -> None:
     (reason,) = reading.refused.values()
     assert sentence in reason
+
+
+@pytest.mark.parametrize(
+    ("version", "extent", "parts"),
+    [(13, 6, (2, 2, 2)), (13, 7, None), (13, 0, (0, 0, 0)), (18, 7, (3, 3, 1)), (18, 4, None)],
+)
+def test_equal_parts_are_those_of_the_host(
+    version: int, extent: int, parts: tuple[int, ...] | None
+) -> None:
+    outputs = ("a", "b", "c")
+    made = snapshot([("Split", ["x"], outputs, {})], {"x": (extent,)}, None, {"Split": version},
+                    outputs)  # fmt: skip
+    reading = read(made, {})
+    if parts is None:
+        assert "equal parts" in reading.refused[0]
+    else:
+        assert tuple(reading.graph.shape(reading.ids[name])[0] for name in outputs) == parts
 
 
 def test_every_row_leads_to_an_op() -> None:

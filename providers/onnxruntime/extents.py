@@ -11,8 +11,8 @@ from math import prod
 from .reader import Reading, read
 from .snapshot import Snapshot
 
-# Sizes that models are made for; the first that fits is used.
-SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 2, 1)
+# Sizes that models are made for, and one that has many divisors; the first that fits is used.
+SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 60, 2, 1)
 COLOURS = 3
 HUGE = 1 << 24  # elements of a tensor: no size to guess
 

@@ -133,8 +133,7 @@ def split(e: Expansion) -> list[int]:
     axis = e.axis(e.integer("axis"), len(shape))
     sizes = e.integers("split") if e.version < 13 else _ints(e, 1)
     if sizes is None:
-        part = -(-shape[axis] // count)
-        sizes = tuple(max(0, min(part, shape[axis] - k * part)) for k in range(count))
+        sizes = _equal_parts(e, shape[axis], count)
     if len(sizes) != count or sum(sizes) != shape[axis] or min(sizes) < 0:
         raise Unreadable(f"Parts of {list(sizes)} do not make up an extent of {shape[axis]}.")
     found, start = [], 0
@@ -144,6 +143,15 @@ def split(e: Expansion) -> list[int]:
         found.append(cut(e, x, ranges))
         start += size
     return found
+
+
+def _equal_parts(e: Expansion, extent: int, count: int) -> tuple[int, ...]:
+    """From opset 18 on the last part may be smaller, but not empty."""
+    part = -(-extent // count)
+    sizes = tuple(max(0, min(part, extent - k * part)) for k in range(count))
+    if (sizes[-1] < 1) if e.version >= 18 else (sizes[-1] != part):
+        raise Unreadable(f"An extent of {extent} cannot be split into {count} equal parts.")
+    return sizes
 
 
 def pad(e: Expansion) -> int:

@@ -70,6 +70,12 @@ def _refuse_gaps(e: Expansion, window: Window, most: int) -> None:
         raise Unreadable("auto_pad of strides wider than the window is read in several ways.")
 
 
+def _slack(spatial: Sequence[int], window: Window) -> list[int]:
+    """Places of each axis, padding included, less what one window takes."""
+    spans = zip(spatial, window.pads, window.reach, strict=True)
+    return [extent + sum(pads) - reach for extent, pads, reach in spans]
+
+
 def _halves(total: int, upper: bool) -> tuple[int, int]:
     """The odd one goes to the end with SAME_UPPER."""
     small = total // 2
@@ -130,6 +136,11 @@ def conv(e: Expansion) -> int:
     if len(filters) != len(shape) or len(shape) < 3:
         raise Unreadable(f"Weights of shape {list(filters)} do not fit {list(shape)}.")
     window = _window(e, shape[2:], filters[2:])
+    if min(_slack(shape[2:], window)) < 0:  # for the host an error, not an empty result
+        raise Unreadable(
+            f"The window of {e.host.title}, {list(window.reach)}, does not fit into its padded "
+            f"input, {[n + sum(p) for n, p in zip(shape[2:], window.pads, strict=True)]}."
+        )
     _refuse_gaps(e, window, 1)  # half of one place is none
     groups = e.integer("group", 1)
     if groups < 1 or shape[1] != groups * filters[1] or filters[0] % groups:
@@ -235,7 +246,16 @@ def _pool(e: Expansion, op: str, **attributes: Any) -> int:
     x, kernel = e.x(), e.integers("kernel_shape")
     if kernel is None:
         raise Unreadable("kernel_shape is missing.")
-    window = _window(e, e.shape(x)[2:], kernel)
+    spatial = e.shape(x)[2:]
+    window, ceil = _window(e, spatial, kernel), bool(e.integer("ceil_mode"))
+    if 0 in e.shape(x)[1:]:
+        raise Unreadable(f"Only the batch of the input of {e.host.title} may be empty.")
+    slack = zip(_slack(spatial, window), window.strides, strict=True)
+    if not ceil and any(left < 0 and left % stride for left, stride in slack):
+        raise Unreadable(  # the host rounds towards zero, and takes the part that is there
+            f"A window of {e.host.title} that is larger than its padded input is read in several "
+            "ways."
+        )
     if e.text("auto_pad", "NOTSET").startswith("SAME"):
         if max(window.dilations) > 1:
             raise Unreadable("auto_pad of a dilated window is read in several ways; give pads.")
@@ -243,7 +263,7 @@ def _pool(e: Expansion, op: str, **attributes: Any) -> int:
     y = e.add(
         op, e.channels_last(x), window=window.kernel, strides=window.strides,
         dilations=window.dilations, padding=_flat(window.pads),
-        ceil_mode=bool(e.integer("ceil_mode")), activation="none", **attributes,
+        ceil_mode=ceil, activation="none", **attributes,
     )  # fmt: skip
     return e.channels_first(y)
 
