@@ -127,3 +127,30 @@ def test_is_taken_and_right(chain: str) -> None:
     report = tflgpu_plugin.report(ours)
     assert report.count("gpu") == len(nodes), str(report)
     assert len(report.islands) == 1
+
+
+def _filled(value: float) -> bytes:
+    """y = relu(x + a tensor of the same shape that holds one number), and that tensor itself."""
+    from onnx import numpy_helper
+
+    number = numpy_helper.from_array(np.float32([value]))
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("ConstantOfShape", ["shape"], ["same"], value=number),
+        node("Expand", ["one", "shape"], ["wide"]),
+        node("Add", ["x", "same"], ["sum"]),
+        node("Relu", ["sum"], ["y"]),
+        node("Mul", ["wide", "two"], ["z"]),
+    ]
+    constants = {"one": np.ones((300, 1), np.float32), "two": np.float32([2])}
+    return model(nodes, {"x": ("n", "m")}, {"y": None, "z": None}, constants)
+
+
+def test_arithmetic_stays_it_however_large_its_result() -> None:
+    """The first plan is for few elements; what follows from the shapes has many more in a run."""
+    ours, theirs = session(_filled(0.5)), cpu(_filled(0.5))
+    for shape in ((300, 2), (1, 64), (300, 100), (1, 1)):
+        feed = {"x": np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)}
+        for got, wanted in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+    tflgpu_plugin.assert_used(ours)

@@ -63,7 +63,7 @@ class Border:
     """How a fused node and a plan fit together, by the names of values: `ports` are the plan's
     inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
     they were planned for; `guards` are defaults that were planned as constants. With `part` other
-    shapes can be planned.
+    shapes can be planned, and `arithmetic` are its nodes that were shape arithmetic.
     """
 
     ports: tuple[str, ...]
@@ -72,6 +72,7 @@ class Border:
     shapes: tuple[Shape, ...]
     guards: Mapping[str, Array]
     part: Snapshot | None = None
+    arithmetic: frozenset[int] = frozenset()
 
 
 def write(island: Island, border: Border, export: Export, model: str) -> Context:
@@ -88,6 +89,7 @@ def write(island: Island, border: Border, export: Export, model: str) -> Context
         "guards": {name: fingerprint.of_array(data).hex() for name, data in border.guards.items()},
         "half": island.half,
         "part": snapshot,
+        "arithmetic": sorted(border.arithmetic),
     }
     stream, key = io.BytesIO(), cache.target_key(island.device.target)
     stored.write(stream, plan, key, island.target.tuning, extra=extra, arrays=arrays)
@@ -128,7 +130,9 @@ def _border(found: stored.Stored, taken: Snapshot) -> Border:
     )
     shapes = codec.decode(tuple[tuple[int, ...], ...], extra["shapes"])
     part = None if extra["part"] is None else parts.unpack(extra["part"], found.arrays)
-    return Border(ports, inputs, outputs, shapes, _guards(extra["guards"], taken), part)
+    arithmetic = frozenset(codec.decode(tuple[int, ...], extra["arithmetic"]))
+    guards = _guards(extra["guards"], taken)
+    return Border(ports, inputs, outputs, shapes, guards, part, arithmetic)
 
 
 def _bytes(node: HostNode, model: str) -> bytes:

@@ -16,15 +16,17 @@ from .host import DTYPES
 from .snapshot import DEFAULT_DOMAINS, HostNode
 
 LARGEST = 4096  # elements; what is larger is no shape arithmetic
+LARGEST_IN_A_RUN = 1 << 24  # of what was shape arithmetic for the shapes of the first plan
 Inputs = Sequence[Array | None]
 Attributes = Mapping[str, Any]
 
 
 def evaluate(
-    node: HostNode, inputs: Inputs, shapes: Sequence[Shape | None]
+    node: HostNode, inputs: Inputs, shapes: Sequence[Shape | None], largest: int = LARGEST
 ) -> tuple[Array, ...] | None:
     """The node's outputs when they follow from known inputs (None: not known) and input shapes;
-    None when they do not, or when the node is no shape arithmetic.
+    None when they do not, when one has more than `largest` elements, or when the node is no shape
+    arithmetic.
     """
     if node.domain not in DEFAULT_DOMAINS:
         return None
@@ -32,7 +34,9 @@ def evaluate(
         found: Array | list[Array] | None
         if node.op in ("Shape", "Size"):
             found = _of_shape(node, shapes[0] if shapes else None)
-        elif node.op in _TABLE and _are_known(node, inputs):
+        elif node.op in _TABLE and _are_known(node, inputs, largest):
+            if _elements(node, inputs) > largest:  # told before there is memory for it
+                return None
             found = _TABLE[node.op](inputs, node.attributes, node.version)
         else:
             return None
@@ -41,13 +45,25 @@ def evaluate(
     if found is None:
         return None
     arrays = tuple(np.asarray(array) for array in (found if isinstance(found, list) else [found]))
-    return arrays if all(array.size <= LARGEST for array in arrays) else None
+    return arrays if all(array.size <= largest for array in arrays) else None
 
 
-def _are_known(node: HostNode, inputs: Inputs) -> bool:
+def _are_known(node: HostNode, inputs: Inputs, largest: int) -> bool:
     given = [array for name, array in zip(node.inputs, inputs, strict=True) if name is not None]
-    small = all(array is not None and array.size <= LARGEST for array in given)
+    small = all(array is not None and array.size <= largest for array in given)
     return bool(given) and small
+
+
+def _elements(node: HostNode, inputs: Inputs) -> float:
+    """Of the result, where inputs may ask for any number of them; 0 for other operators."""
+    if node.op in ("ConstantOfShape", "Expand"):
+        return float(np.prod(_need(inputs[-1]), dtype=np.float64))
+    if node.op == "Tile":
+        return _need(inputs[0]).size * float(np.prod(_need(inputs[1]), dtype=np.float64))
+    if node.op == "Range":
+        start, limit, delta = (float(_need(array).reshape(())) for array in inputs[:3])
+        return (limit - start) / delta
+    return 0.0
 
 
 def _of_shape(node: HostNode, shape: Shape | None) -> Array | None:
@@ -147,19 +163,15 @@ def _remainder(inputs: Inputs, attributes: Attributes, version: int) -> Array:
     return np.asarray(function(_need(inputs[0]), _need(inputs[1])))
 
 
-def _constant_of_shape(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+def _constant_of_shape(inputs: Inputs, attributes: Attributes, version: int) -> Array:
     shape = tuple(int(extent) for extent in _need(inputs[0]).reshape(-1))
-    if np.prod(shape, dtype=np.float64) > LARGEST:
-        return None
     value = attributes.get("value")
     fill = np.zeros(1, np.float32) if value is None else value.reshape(-1)
     return np.full(shape, fill[0], fill.dtype)
 
 
-def _range(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+def _range(inputs: Inputs, attributes: Attributes, version: int) -> Array:
     start, limit, delta = (_need(array).reshape(())[()] for array in inputs[:3])
-    if delta == 0 or (limit - start) / delta > LARGEST:
-        return None
     return np.arange(start, limit, delta, dtype=_need(inputs[0]).dtype)
 
 
@@ -215,7 +227,7 @@ def _flatten(inputs: Inputs, attributes: Attributes, version: int) -> Array:
 
 def _tile(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
     data, repeats = _need(inputs[0]), [int(n) for n in _need(inputs[1])]
-    if data.size * np.prod(repeats, dtype=np.float64) > LARGEST or len(repeats) != data.ndim:
+    if len(repeats) != data.ndim:
         return None
     return np.tile(data, repeats)
 

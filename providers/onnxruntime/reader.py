@@ -7,7 +7,7 @@ transposes around them, which a pass cancels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,12 +42,17 @@ class Reading:
 
 
 def read(
-    snapshot: Snapshot, shapes: Mapping[str, Shape], symbols: Mapping[str, int] | None = None
+    snapshot: Snapshot,
+    shapes: Mapping[str, Shape],
+    symbols: Mapping[str, int] | None = None,
+    arithmetic: Collection[int] | None = None,
 ) -> Reading:
     """Read the snapshot. `shapes` are those of its inputs where the model leaves them open;
-    `symbols` gives numbers for named extents of what cannot be worked out.
+    `symbols` gives numbers for named extents of what cannot be worked out. Once an island is
+    planned, `arithmetic` are its nodes that were shape arithmetic then: they stay it for any
+    shapes, however large, and no others become it.
     """
-    reader = _Reader(snapshot, shapes, symbols or {})
+    reader = _Reader(snapshot, shapes, symbols or {}, arithmetic)
     for node in snapshot.nodes:
         reader.visit(node)
     return reader.finish()
@@ -58,6 +63,7 @@ class _Reader:
     snapshot: Snapshot
     shapes: Mapping[str, Shape]
     symbols: Mapping[str, int]
+    planned: Collection[int] | None
     tensors: Tensors = field(default_factory=Tensors)
     ids: dict[str, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -71,6 +77,8 @@ class _Reader:
         if self._fold(host, inputs):
             return
         try:
+            if self.planned is not None and host.id in self.planned:
+                raise Unreadable(f"The result of {host.title} cannot be worked out beforehand.")
             self._expand(host, inputs)
         except Unreadable as reason:
             self._refuse(host, inputs, str(reason))
@@ -98,9 +106,12 @@ class _Reader:
         table = self.tensors.table
         if host.op == "DequantizeLinear":
             return self._dequantize(host, inputs)
+        if self.planned is not None and host.id not in self.planned:
+            return False
+        largest = folding.LARGEST if self.planned is None else folding.LARGEST_IN_A_RUN
         known = [None if t is None else table[t].data for t in inputs]
         shapes = [None if t is None or -1 in table[t].shape else table[t].shape for t in inputs]
-        results = folding.evaluate(host, known, shapes)
+        results = folding.evaluate(host, known, shapes, largest)
         if results is None or len(results) < len(host.outputs):
             return False
         for name, array in zip(host.outputs, results, strict=False):

@@ -25,7 +25,7 @@ KEPT = 64  # sessions that have ended, for their reports
 @dataclass(repr=False)
 class Placed(PlacedIsland):
     """`ports` are the names of the replay's inputs, `inputs` of all values whose shape matters.
-    `part` is there when other shapes may come; then `island` is, too.
+    `part` is there when other shapes may come; then `island` is, too. `arithmetic` are nodes of it.
     """
 
     nodes: tuple[int, ...]
@@ -33,6 +33,7 @@ class Placed(PlacedIsland):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     part: Snapshot | None
+    arithmetic: frozenset[int]
     program: Any = field(init=False)
 
     def __post_init__(self) -> None:
