@@ -16,11 +16,13 @@ import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
 from tflgpu_plugin.providers.onnxruntime.ops import FORMS
 
-from tflgpu_plugin import ops
+from tflgpu_plugin import ops, tables
 from tflgpu_plugin.graph import Form
 
 NAMES: dict[int, str] = {
-    TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BOOL: "bool"
+    TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BOOL: "bool",
+    TensorProto.INT8: "i8", TensorProto.UINT8: "u8", TensorProto.INT16: "i16",
+    TensorProto.UINT16: "u16", TensorProto.INT32: "i32",
 }  # fmt: skip
 DOMAINS = ("", "ai.onnx")
 
@@ -124,10 +126,7 @@ class _Facts:
         return int(defs.get_schema(node.op_type, opset, node.domain).since_version)
 
     def _value(self, form: Form) -> Any:
-        op = ops.table()[form.op]
-        types = list(
-            dict.fromkeys([*op.types, *(["f16"] if "f32" in op.types else [])])
-        )  # float16 as float32
+        op, types = ops.table()[form.op], tables.onnx_types(form)
 
         def outside(name: str) -> str:
             kind = self.types.get(name, 0)

@@ -49,7 +49,8 @@ class Form:
     `versions` is what our kernels honestly support; `documented` maps an edition of the GPU
     delegate documentation ("2019", "current", "quantized") to the range that edition lists.
     `attributes` reads the host's parameters. `constants` names the inputs, by position, whose
-    values must be known before a run; `outputs` is how many outputs are supported.
+    values must be known before a run; `outputs` is how many outputs are supported. `types` are the
+    dtypes of all that a node reads and writes, where they are not those of `op`.
     """
 
     host_op: str
@@ -59,6 +60,7 @@ class Form:
     attributes: Callable[..., dict[str, Any]] | None = None
     constants: Mapping[int, str] = field(default_factory=dict)
     outputs: int | None = None
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

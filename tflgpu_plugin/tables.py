@@ -10,6 +10,7 @@ from typing import Any
 
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.capability import QUIRKS, TYPE_NAMES
+from tflgpu_plugin.graph import Form
 from tflgpu_plugin.providers.onnxruntime.ops import FORMS as ONNX_FORMS
 from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
 from tflgpu_plugin.target import Target
@@ -45,14 +46,13 @@ def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
 
 def onnx_rows() -> list[dict[str, Any]]:
     """One row per ONNX operator, by name: versions of its definition (the opsets that changed it),
-    the op that it becomes, the types of that, which inputs must be constants ("constants"), and
-    how many outputs are supported (None: all).
+    the op that it becomes, the types of what it reads and writes, which inputs must be constants
+    ("constants"), and how many outputs are supported (None: all).
     """
     rows = []
     for form in sorted(ONNX_FORMS.values(), key=lambda form: form.host_op):
         op = ops.table()[form.op]
-        names = [*op.types, *(["f16"] if "f32" in op.types and "f16" not in op.types else [])]
-        types = [TYPE_NAMES.get(name, name) for name in names]
+        types = [TYPE_NAMES.get(name, name) for name in onnx_types(form)]
         rows.append(
             {
                 "operator": form.host_op,
@@ -64,6 +64,12 @@ def onnx_rows() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def onnx_types(form: Form) -> tuple[str, ...]:
+    """The types of a row of ONNX operators: its own, or those of its op, float16 as float32."""
+    own = ops.table()[form.op].types
+    return form.types or tuple(dict.fromkeys((*own, "f16") if "f32" in own else own))
 
 
 def quirks(op: str, target: Target) -> list[str]:
@@ -129,6 +135,7 @@ Ranks go up to 5. A node that is not claimed stays on the CPU, and a sentence sa
 **versions** is the range of the operator's definitions, counted by the opset that introduced each.
 **becomes** is the op whose kernel runs it, if need be with others. Its limits are those of the
 TFLite operator that becomes the same op; `tflgpu check MODEL.onnx` tells them for each node.
+**types** are those of all that a node reads and writes, scales and biases among them.
 **limits** are those of the operator itself: inputs whose values must be known before a run (as
 initializers, or worked out from shapes), and how many outputs may be used where not all may.
 

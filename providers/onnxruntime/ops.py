@@ -21,12 +21,18 @@ Row = Callable[[Any], Any]
 
 def _row(
     host_op: str, op: str, versions: tuple[int, int], build: Row, *, outputs: int | None = None,
-    **constants: int,
+    types: str = "", **constants: int,
 ) -> Form:  # fmt: skip
     """A row; `constants` maps the names of inputs that must be constant to their positions."""
     names = {position: name.replace("_", " ") for name, position in constants.items()}
-    return Form(host_op, op, versions, {}, build, names, outputs)
+    return Form(host_op, op, versions, {}, build, names, outputs, tuple(types.split()))
 
+
+# What quantized operators hold: numbers, and the scales and biases that go with them.
+WHOLE = "i8 u8"
+WIDE = f"{WHOLE} i16 u16 f32"
+GRIDS = f"{WHOLE} f32"
+SUMS = f"{GRIDS} i32"
 
 SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # defaults of Selu-22
 
@@ -50,15 +56,15 @@ _ROWS: tuple[Form, ...] = (
     _row("Concat", "concat", (4, 13), rearranging.concat),
     _row("Conv", "conv_2d", (1, 22), windows.conv),
     _row("ConvTranspose", "transpose_conv", (1, 22), windows.conv_transpose),
-    _row("ConvInteger", "conv_2d", (10, 10), quantized.conv_integer),
+    _row("ConvInteger", "conv_2d", (10, 10), quantized.conv_integer, types=f"{WHOLE} i32"),
     _row("Cos", "cos", (7, 22), ew.unary("cos")),
     _row("Cosh", "cosh", (9, 22), ew.unary("cosh")),
     _row("Crop", "strided_slice", (1, 1), rearranging.crop),
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
-    _row("DequantizeLinear", "dequantize", (10, 25), quantized.dequantize_linear),
+    _row("DequantizeLinear", "dequantize", (10, 25), quantized.dequantize_linear, types=WIDE),
     _row("Div", "div", (7, 14), ew.binary("div")),
     _row("Dropout", "reshape", (7, 22), rearranging.dropout, outputs=1, ratio=1, training_mode=2),
-    _row("DynamicQuantizeLinear", "quantize", (11, 11), quantized.dynamic_quantize),
+    _row("DynamicQuantizeLinear", "quantize", (11, 11), quantized.dynamic_quantize, types="f32 u8"),
     _row("Elu", "elu", (6, 22), ew.unary("elu", alpha=("alpha", 1.0))),
     _row("Equal", "equal", (7, 19), ew.relation("equal")),
     _row("Erf", "erf", (9, 13), ew.unary("erf")),
@@ -107,7 +113,7 @@ _ROWS: tuple[Form, ...] = (
     _row("LogSoftmax", "log_softmax", (1, 13), ew.softmax("log_softmax")),
     _row("LpPool", "lp_pool", (2, 22), windows.lp_pool),
     _row("MatMul", "matmul", (1, 13), matrices.matmul),
-    _row("MatMulInteger", "matmul", (10, 10), quantized.matmul_integer),
+    _row("MatMulInteger", "matmul", (10, 10), quantized.matmul_integer, types=f"{WHOLE} i32"),
     _row("Max", "maximum", (8, 13), ew.variadic("maximum")),
     _row("MaxPool", "max_pool_2d", (1, 22), windows.max_pool, outputs=1),
     _row("Mean", "add", (8, 13), ew.average),
@@ -127,9 +133,9 @@ _ROWS: tuple[Form, ...] = (
     _row("PRelu", "prelu", (7, 16), ew.prelu),
     _row("Pad", "pad", (2, 25), quantized.pad, pads=1, value=2, axes=3),
     _row("Pow", "pow", (7, 15), ew.power),
-    _row("QLinearConv", "conv_2d", (10, 10), quantized.conv),
-    _row("QLinearMatMul", "matmul", (10, 21), quantized.matmul),
-    _row("QuantizeLinear", "quantize", (10, 25), quantized.quantize_linear),
+    _row("QLinearConv", "conv_2d", (10, 10), quantized.conv, types=SUMS),
+    _row("QLinearMatMul", "matmul", (10, 21), quantized.matmul, types=GRIDS),
+    _row("QuantizeLinear", "quantize", (10, 25), quantized.quantize_linear, types=WIDE),
     _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm),
     _row("RNN", "rnn", (7, 22), recurrent.rnn, weights=1, recurrent_weights=2, biases=3, lengths=4),
     _row("Reciprocal", "reciprocal", (6, 13), ew.unary("reciprocal")),
@@ -191,26 +197,27 @@ _ROWS: tuple[Form, ...] = (
 
 CONTRIB = "com.microsoft"
 _CONTRIB_ROWS: tuple[Form, ...] = tuple(
-    _row(f"{CONTRIB}:{name}", op, (1, 1), build)
-    for name, op, build in (
-        ("DequantizeLinear", "dequantize", quantized.dequantize_linear),
-        ("DynamicQuantizeMatMul", "matmul", quantized.dynamic_matmul),
-        ("MatMulIntegerToFloat", "matmul", quantized.matmul_to_float),
-        ("QGemm", "fully_connected", quantized.gemm),
-        ("QLinearAdd", "add", quantized.pointwise(ew.binary("add"), 2)),
-        ("QLinearAveragePool", "average_pool_2d", quantized.average_pool),
-        ("QLinearConcat", "concat", quantized.concat),
-        ("QLinearGlobalAveragePool", "mean", quantized.global_average_pool),
+    _row(f"{CONTRIB}:{name}", op, (1, 1), build, types=types)
+    for name, op, types, build in (
+        ("DequantizeLinear", "dequantize", WIDE, quantized.dequantize_linear),
+        ("DynamicQuantizeMatMul", "matmul", GRIDS, quantized.dynamic_matmul),
+        ("MatMulIntegerToFloat", "matmul", GRIDS, quantized.matmul_to_float),
+        ("QGemm", "fully_connected", SUMS, quantized.gemm),
+        ("QLinearAdd", "add", GRIDS, quantized.pointwise(ew.binary("add"), 2)),
+        ("QLinearAveragePool", "average_pool_2d", GRIDS, quantized.average_pool),
+        ("QLinearConcat", "concat", GRIDS, quantized.concat),
+        ("QLinearGlobalAveragePool", "mean", GRIDS, quantized.global_average_pool),
         (
             "QLinearLeakyRelu",
             "leaky_relu",
+            GRIDS,
             quantized.pointwise(ew.unary("leaky_relu", alpha=("alpha", 0.01))),
         ),
-        ("QLinearMul", "mul", quantized.pointwise(ew.binary("mul"), 2)),
-        ("QLinearSigmoid", "logistic", quantized.pointwise(ew.unary("logistic"))),
-        ("QLinearSoftmax", "softmax", quantized.softmax),
-        ("QLinearWhere", "where", quantized.where),
-        ("QuantizeLinear", "quantize", quantized.quantize_linear),
+        ("QLinearMul", "mul", GRIDS, quantized.pointwise(ew.binary("mul"), 2)),
+        ("QLinearSigmoid", "logistic", GRIDS, quantized.pointwise(ew.unary("logistic"))),
+        ("QLinearSoftmax", "softmax", GRIDS, quantized.softmax),
+        ("QLinearWhere", "where", f"bool {GRIDS}", quantized.where),
+        ("QuantizeLinear", "quantize", WIDE, quantized.quantize_linear),
     )
 )
 
