@@ -13,7 +13,7 @@ import pytest
 from tflgpu_plugin.providers.onnxruntime import units
 from tflgpu_plugin.providers.onnxruntime.ops import FORMS
 
-from conformance import onnx_host, onnx_quantized, tolerance
+from conformance import onnx_blocks, onnx_host, onnx_quantized, tolerance
 from conformance.book import Book
 from conformance.onnx_quantized import KINDS, Network
 from conformance.quantized_cases import FAR, NEAR, SHARE
@@ -27,6 +27,7 @@ DYNAMIC = [
     for network in NETWORKS
     if network.op in ("Conv", "MatMul", "Gemm", "chain") and len(network.inputs) == 1
 ]
+BLOCKS = list(onnx_blocks.models())
 CONTRIBUTED = list(onnx_quantized.contributed())
 
 
@@ -116,6 +117,13 @@ def test_dynamic_ranges(
 @pytest.mark.parametrize(("name", "model", "feed"), CONTRIBUTED, ids=[c[0] for c in CONTRIBUTED])
 def test_contributed(name: str, model: bytes, feed: Any, pytestconfig: pytest.Config) -> None:
     _same(model, feed, True, pytestconfig)
+
+
+@pytest.mark.dtype("i8", "u8")
+@pytest.mark.parametrize(("name", "model", "feed"), BLOCKS, ids=[c[0] for c in BLOCKS])
+def test_blocks(name: str, model: bytes, feed: Any, pytestconfig: pytest.Config) -> None:
+    """Not optimized: the host then has float32 weights, too, and rounds no activations."""
+    _same(model, feed, False, pytestconfig)
 
 
 def _same(model: bytes, feed: Any, optimize: bool, pytestconfig: pytest.Config) -> None:

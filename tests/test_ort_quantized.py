@@ -7,7 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
+from tflgpu_plugin.providers.onnxruntime import blocks
+from tflgpu_plugin.providers.onnxruntime.expansion import Unreadable
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
+from tflgpu_plugin.providers.onnxruntime.host import nibbles
 from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
 from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
 
@@ -114,6 +118,21 @@ def test_scales_of_a_run_are_computed_with() -> None:
     assert [node.op for node in reading.graph.nodes] == ["div", "round", "quantize"]
     assert reading.graph.tensors[reading.ids["r"]].quantization == NUMBERS
     supported(reading)
+
+
+def test_values_of_blocks_are_repeated_and_cut() -> None:
+    given = np.float32([[1, 2], [3, 4]])
+    np.testing.assert_array_equal(
+        blocks.repeated(given, 1, 3, (2, 5)), [[1, 1, 1, 2, 2], [3, 3, 3, 4, 4]]
+    )
+    with pytest.raises(Unreadable, match="blocks of 2 along axis 1"):
+        blocks.repeated(given, 1, 2, (2, 5))
+
+
+def test_numbers_of_4_bits_come_out_of_bytes_low_half_first() -> None:
+    packed = np.array([[0x21, 0xF8]], np.uint8)
+    np.testing.assert_array_equal(nibbles(packed), [[1, 2, 8, 15]])
+    np.testing.assert_array_equal(nibbles(packed, signed=True), [[1, 2, -8, -1]])
 
 
 def taken(made: Snapshot) -> tuple[list[set[int]], set[int]]:

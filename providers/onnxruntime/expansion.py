@@ -140,6 +140,10 @@ class Expansion:
         """Somebody asks for this output."""
         return position < len(self.host.outputs) and self.host.outputs[position] is not None
 
+    def seen(self, *inputs: int | None) -> Expansion:
+        """The node as another row sees it: with these inputs."""
+        return replace(self, inputs=inputs)
+
     # ---- writing ------------------------------------------------------------------------------
 
     def const(self, data: Array | Sequence[Any] | float, dtype: Any = None) -> int:

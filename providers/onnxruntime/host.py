@@ -22,7 +22,9 @@ DTYPES = {
     1: "f32", 2: "u8", 3: "i8", 4: "u16", 5: "i16", 6: "i32", 7: "i64", 9: "bool", 10: "f16",
     11: "f64", 12: "u32", 13: "u64",
 }  # fmt: skip
-STRING = 8
+# Numbers of 4 bits, two to a byte, the first in its low half: constants of these are read as bytes.
+NIBBLES = {21: "u8", 22: "i8"}
+UNREAD = {8: "string", 16: "bfloat16", 21: "uint4", 22: "int4"}  # names for sentences
 
 
 class Host:
@@ -121,10 +123,11 @@ class Host:
         """A tensor's bytes as a read-only view; None for elements without a numpy type."""
         info = self.get(self.api.get_value_info, value, "tgo_tensor_info *")
         try:
-            dtype = DTYPES.get(self.get(self.api.get_element_kind, info, "int"))
+            element = self.get(self.api.get_element_kind, info, "int")
             shape = tuple(self.dims(info))
         finally:
             self.api.release_tensor_info(info)
+        dtype = DTYPES.get(element) or NIBBLES.get(element)
         if dtype is None:
             return None
         kind = np.dtype(NUMPY_DTYPES[dtype])
@@ -132,6 +135,9 @@ class Host:
         if not count:
             return np.zeros(shape, kind)
         address = self.get(self.api.get_tensor_data, value, "void *")
+        if element in NIBBLES:
+            packed = np.frombuffer(self.ffi.buffer(address, -(-count // 2)), np.uint8)
+            return nibbles(packed, dtype == "i8")[:count].reshape(shape)
         view = np.frombuffer(self.ffi.buffer(address, count * kind.itemsize), kind)
         view.flags.writeable = False
         return view.reshape(shape)
@@ -149,3 +155,10 @@ class Host:
         out = self.ffi.new("const char *[]", max(1, rank))
         self.check(self.api.get_symbols(info, out, rank))
         return [self.ffi.string(out[k]).decode() if out[k] else "" for k in range(rank)]
+
+
+def nibbles(packed: Array, signed: bool = False) -> Array:
+    """Both halves of each byte as numbers of their own along the last axis, the low half first."""
+    halves = np.stack([packed & 15, packed >> 4], axis=-1)
+    found = halves.reshape(*packed.shape[:-1], -1)
+    return np.asarray((found.astype(np.int8) ^ 8) - np.int8(8)) if signed else found

@@ -13,8 +13,8 @@ from typing import Any
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import Form
 
+from . import blocks, matrices, quantized, rearranging, recurrent, resizing, windows
 from . import elementwise as ew
-from . import matrices, quantized, rearranging, recurrent, resizing, windows
 
 Row = Callable[[Any], Any]
 
@@ -221,6 +221,11 @@ _CONTRIB_ROWS: tuple[Form, ...] = tuple(
     )
 )
 
+_STORED = _row(
+    f"{CONTRIB}:MatMulNBits", "matmul", (1, 1), blocks.matmul_n_bits,
+    types="f32 f16 u8", weights=1, scales=2, zero_points=3,
+)  # fmt: skip
+
 FORMS: dict[str, Form] = {
-    form.host_op: form for form in (*_ROWS, *_CONTRIB_ROWS) if form.op in internal.table()
+    form.host_op: form for form in (*_ROWS, *_CONTRIB_ROWS, _STORED) if form.op in internal.table()
 }

@@ -18,8 +18,8 @@ from tflgpu_plugin import quantization
 from tflgpu_plugin.graph import Array, Quantization, Tensor
 from tflgpu_plugin.quantization import EVEN, NUMBERS
 
+from . import blocks, matrices, rearranging, resizing, windows
 from . import elementwise as ew
-from . import matrices, rearranging, resizing, windows
 from .expansion import COUNTED, Expansion, Unreadable
 from .host import DTYPES
 
@@ -132,46 +132,59 @@ def stored(
     return e.add("quantize", whole, dtype=dtype, quantization=NUMBERS)
 
 
-def _seen(e: Expansion, *inputs: int | None) -> Expansion:
-    """The node as a row of float32 operators sees it: with these inputs."""
-    return replace(e, inputs=inputs)
-
-
 # ---- between the types ---------------------------------------------------------------------------
 
 
-def _whole_blocks(e: Expansion) -> None:
-    if e.integer("block_size"):
-        raise Unreadable(f"{e.host.title} in blocks is not supported.")
+def _in_blocks(e: Expansion, zero: int | None) -> tuple[int, int | None]:
+    """Scale and zero point (both float32) as one per element of the input."""
+    block, shape = e.integer("block_size"), e.shape(e.x())
+    axis = e.axis(e.integer("axis", 1), len(shape))
+    if not shape or block < 1:
+        raise Unreadable(f"Blocks of {block} are not supported.")
+    scale = blocks.spread(e, e.x(1), axis, block, shape)
+    return scale, zero if zero is None else blocks.spread(e, numbers(e, zero), axis, block, shape)
 
 
 def quantize_linear(e: Expansion) -> int:
-    """To 8 or 16 bits, as a whole or along an axis."""
-    _whole_blocks(e)
+    """To 8 or 16 bits, as a whole, along an axis or in blocks."""
     kinds = {0: "u8", 2: "u8", 3: "i8", 4: "u16", 5: "i16"}
     dtype = kinds.get(e.integer("output_dtype"), "")
     zero = e.x(2) if e.has(2) else None
     if (dtype if zero is None else e.tensors.table[zero].dtype) not in COUNTED:
         raise Unreadable("Quantizing is supported to integers of 8 and 16 bits.")
+    if e.integer("block_size"):
+        scale, start = _in_blocks(e, zero)
+        whole = e.add("round", e.add("div", e.x(), scale))
+        whole = whole if start is None else e.add("add", whole, start)
+        kind = dtype if zero is None else e.tensors.table[zero].dtype
+        return e.add("quantize", whole, dtype=kind, quantization=NUMBERS)
     return stored(e, e.x(), e.x(1), zero, dtype, e.integer("axis", 1))
 
 
 def dequantize_linear(e: Expansion) -> int:
-    """From 8 or 16 bits, as a whole or along an axis; a constant also from 32."""
-    _whole_blocks(e)
+    """From 8 or 16 bits, as a whole, along an axis or in blocks; a constant also from 32."""
     if e.tensors.table[e.x(1)].dtype != "f32":
         raise Unreadable("Dequantizing is supported to float32.")
+    if e.integer("block_size"):
+        scale, zero = _in_blocks(e, e.x(2) if e.has(2) else None)
+        values = numbers(e, e.x())
+        values = values if zero is None else e.add("sub", values, zero)
+        return e.add("mul", values, scale)
     return real(e, 0, e.integer("axis", 1))
 
 
-def known_values(inputs: Sequence[Tensor | None], axis: int, name: str) -> Tensor | None:
-    """The result of a DequantizeLinear of constants, which keeps its quantization; None when it is
-    not known."""
+def known_values(
+    inputs: Sequence[Tensor | None], axis: int, name: str, block: int = 0
+) -> Tensor | None:
+    """The result of a DequantizeLinear of constants, which keeps its quantization unless that is of
+    blocks; None when it is not known."""
     data, scale, zero = (*inputs, None)[:3]
     if data is None or scale is None or data.data is None or scale.dtype != "f32":
         return None
     zeros = np.zeros(1, np.int32) if zero is None else zero.data
     axis += data.data.ndim if axis < 0 else 0
+    if block:
+        return _known_blocks(data.data, scale.data, zeros, axis, block, name)
     found = grid(scale.data, zeros, axis)
     if found is None or len(scale.shape) > 1:
         return None
@@ -179,6 +192,17 @@ def known_values(inputs: Sequence[Tensor | None], axis: int, name: str) -> Tenso
         return None
     values = quantization.dequantize(data.data, found)
     return Tensor(name, values.shape, "f32", values, found)
+
+
+def _known_blocks(
+    data: Array, scale: Array | None, zeros: Array | None, axis: int, block: int, name: str
+) -> Tensor | None:
+    if scale is None or zeros is None or not 0 <= axis < data.ndim:
+        return None
+    shift = zeros if zeros.ndim < data.ndim else blocks.repeated(zeros, axis, block, data.shape)
+    whole = data.astype(np.int64) - shift
+    values = whole.astype(np.float32) * blocks.repeated(scale, axis, block, data.shape)
+    return Tensor(name, values.shape, "f32", values)
 
 
 def dynamic_quantize(e: Expansion) -> list[int]:
@@ -203,7 +227,7 @@ def conv(e: Expansion) -> int:
     """Convolution with int32 biases, whose scale is the input's times that of the weights."""
     x, weights = real(e, 0), real(e, 3, 0)
     bias = _product_bias(e, 8, e.x(1), e.x(4)) if e.has(8) else None
-    return stored(e, windows.conv(_seen(e, x, weights, bias)), e.x(6), e.x(7))
+    return stored(e, windows.conv(e.seen(x, weights, bias)), e.x(6), e.x(7))
 
 
 def _product_bias(e: Expansion, place: int, *scales: int) -> int:
@@ -227,7 +251,7 @@ def matmul(e: Expansion) -> int:
     """A product of matrices: scales per row of the first, per column of the second."""
     a = real(e, 0, max(e.rank(e.x(0)) - 2, 0))
     b = real(e, 3, max(e.rank(e.x(3)) - 1, 0))
-    return stored(e, matrices.matmul(_seen(e, a, b)), e.x(6), e.x(7))
+    return stored(e, matrices.matmul(e.seen(a, b)), e.x(6), e.x(7))
 
 
 def gemm(e: Expansion) -> int:
@@ -239,7 +263,7 @@ def gemm(e: Expansion) -> int:
         c = _product_bias(e, 6, e.x(1), e.x(4))
         alpha = e.number("alpha", 1.0)
         c = c if alpha == 1 else e.add("mul", c, e.const(alpha))
-    y = matrices.gemm(_seen(e, a, b, c))
+    y = matrices.gemm(e.seen(a, b, c))
     return stored(e, y, e.x(7), e.x(8)) if e.has(7) else y
 
 
@@ -250,7 +274,7 @@ def pointwise(row: Row, count: int = 1) -> Row:
         values = [real(e, 3 * k) for k in range(count)]
         zero = e.x(3 * count + 1) if e.has(3 * count + 1) else None
         first = e.tensors.table[e.x()].dtype
-        return stored(e, row(_seen(e, *values)), e.x(3 * count), zero, first)
+        return stored(e, row(e.seen(*values)), e.x(3 * count), zero, first)
 
     return over_grids
 
@@ -300,7 +324,7 @@ def _holds_numbers(e: Expansion) -> bool:
 def _on_same_grid(e: Expansion, row: Row, *rest: int | None) -> int:
     """A float32 row whose results are elements of its first input, or of its grid."""
     held = e.hold(e.x(), NUMBERS)
-    y = row(_seen(e, e.add("dequantize", e.x(), dtype="f32"), *rest))
+    y = row(e.seen(e.add("dequantize", e.x(), dtype="f32"), *rest))
     return e.add("quantize", y, dtype=e.tensors.table[e.x()].dtype, quantization=held)
 
 
@@ -343,7 +367,7 @@ def _differences(e: Expansion, place: int, zero: int, axis: int) -> int:
 def conv_integer(e: Expansion) -> int:
     """int32 sums."""
     x, weights = _differences(e, 0, 2, 0), _differences(e, 1, 3, 0)
-    return _int32(e, windows.conv(_seen(e, x, weights)))
+    return _int32(e, windows.conv(e.seen(x, weights)))
 
 
 def _integer_factors(e: Expansion, zeros: int) -> tuple[int, int]:
@@ -354,7 +378,7 @@ def _integer_factors(e: Expansion, zeros: int) -> tuple[int, int]:
 
 def matmul_integer(e: Expansion) -> int:
     """int32 sums."""
-    return _int32(e, matrices.matmul(_seen(e, *_integer_factors(e, 2))))
+    return _int32(e, matrices.matmul(e.seen(*_integer_factors(e, 2))))
 
 
 def _int32(e: Expansion, sums: int) -> int:
@@ -368,7 +392,7 @@ def cast(e: Expansion) -> int:
     if held not in INTEGERS:
         return ew.cast(e)
     if wanted == "f32":
-        return rearranging.same(_seen(e, numbers(e, x)))
+        return rearranging.same(e.seen(numbers(e, x)))
     if wanted == held and held in COUNTED:
         return rearranging.same(e)
     if wanted == "i32":
@@ -378,7 +402,7 @@ def cast(e: Expansion) -> int:
 
 def matmul_to_float(e: Expansion) -> int:
     """A product of stored numbers times both scales, and a bias."""
-    y = matrices.matmul(_seen(e, *_integer_factors(e, 4)))
+    y = matrices.matmul(e.seen(*_integer_factors(e, 4)))
     return _scaled(e, y, (e.x(2), e.x(3)), 6)
 
 
@@ -386,7 +410,7 @@ def dynamic_matmul(e: Expansion) -> int:
     """The first factor is quantized by its own range."""
     a, scale, zero = dynamic_quantize(e)
     left = e.add("sub", numbers(e, a), numbers(e, zero))
-    y = matrices.matmul(_seen(e, left, _differences(e, 1, 3, e.rank(e.x(1)) - 1)))
+    y = matrices.matmul(e.seen(left, _differences(e, 1, 3, e.rank(e.x(1)) - 1)))
     return _scaled(e, y, (scale, e.x(2)), 4)
 
 

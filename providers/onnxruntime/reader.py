@@ -74,9 +74,9 @@ class _Reader:
         """Add one node, in one of three ways: its result is known, it has kernels, or it is
         refused."""
         inputs = [None if name is None else self.tensor(name) for name in host.inputs]
-        if self._fold(host, inputs):
-            return
         try:
+            if self._fold(host, inputs):
+                return
             if self.planned is not None and host.id in self.planned:
                 raise Unreadable(f"The result of {host.title} cannot be worked out beforehand.")
             self._expand(host, inputs)
@@ -122,10 +122,9 @@ class _Reader:
 
     def _dequantize(self, host: HostNode, inputs: list[int | None]) -> bool:
         given = [None if t is None else self.tensors.table[t] for t in inputs]
-        if host.attributes.get("block_size"):
-            return False
-        name = host.writes[0]
-        values = quantized.known_values(given, int(host.attributes.get("axis", 1)), name)
+        name, axis = host.writes[0], int(host.attributes.get("axis", 1))
+        block = int(host.attributes.get("block_size", 0))
+        values = quantized.known_values(given, axis, name, block)
         if values is None:
             return False
         self.ids[name] = self.tensors.add(values)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tflgpu_plugin.graph import Array
 
-from .host import DTYPES, STRING, TENSOR, Host
+from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host
 
 Extent = int | str
 DEFAULT_DOMAINS = ("", "ai.onnx")
@@ -171,7 +171,9 @@ class _Reader:
             return Value(name, "", None)
         info = host.get(api.cast_to_tensor_info, kind, "const tgo_tensor_info *")
         element = host.get(api.get_element_kind, info, "int")
-        dtype = DTYPES.get(element, "string" if element == STRING else f"type {element}")
+        dtype = DTYPES.get(element) or UNREAD.get(element, f"type {element}")
+        if data is not None and not default:
+            dtype = NIBBLES.get(element, dtype)
         if not api.has_shape(info):
             return Value(name, dtype, None if data is None else data.shape, data, default)
         return Value(name, dtype, self._shape(name, info), data, default)
