@@ -17,7 +17,7 @@ from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Post, geometry, pl
 from tflgpu_plugin.plan import Pack
 from tflgpu_plugin.target import Target
 
-PIECE = 4 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
+PIECE = 1 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
 
 
 class Refused(Exception):

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from math import prod
 from typing import Any, BinaryIO
 
@@ -94,7 +95,7 @@ def write(
     stream.write(bytes(CHECKED))
     stream.write(checked)
     crc = zlib.crc32(checked)
-    for part in (*(_body(plan) if weights else ()), *_array_bytes(arrays)):
+    for part in chain(_body(plan) if weights else (), _array_bytes(arrays)):
         stream.write(part)
         crc = zlib.crc32(part, crc)
     stream.seek(0)

@@ -2,28 +2,32 @@
 #include "internal.h"
 
 /* wgpu keeps a staging copy of everything written until the next submit. */
-static const uint64_t flush_bytes = (uint64_t)16 << 20;
+static const uint64_t flush_bytes = (uint64_t)4 << 20;
 
 static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
   return (usage & TG_BUFFER_STORAGE ? WGPUBufferUsage_Storage : 0) | (usage & TG_BUFFER_UNIFORM ? WGPUBufferUsage_Uniform : 0) |
          (usage & TG_BUFFER_COPY_SRC ? WGPUBufferUsage_CopySrc : 0) | (usage & TG_BUFFER_COPY_DST ? WGPUBufferUsage_CopyDst : 0) |
          (usage & TG_BUFFER_HOST_READ && device->mappable ? WGPUBufferUsage_MapRead : 0) |
-         (usage & TG_BUFFER_HOST_WRITE && device->mappable ? WGPUBufferUsage_MapWrite : 0);
+         (usage & (TG_BUFFER_HOST_WRITE | TG_BUFFER_FILL_FIRST) && device->mappable ? WGPUBufferUsage_MapWrite : 0);
 }
 
-tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size) {
+static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, bool mapped, char *err, size_t err_size) {
   tg_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) {
     tgi_fail(err, err_size, "Not enough memory for a buffer.");
     return NULL;
   }
-  WGPUBufferDescriptor descriptor = {.usage = usage, .size = tgi_round_up(bytes ? bytes : 4, 4)};
+  WGPUBufferDescriptor descriptor = {
+      .usage = usage, .size = tgi_round_up(bytes ? bytes : 4, 4), .mappedAtCreation = mapped};
   char what[64];
   snprintf(what, sizeof what, "Making a buffer of %llu bytes", (unsigned long long)bytes);
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   buffer->wgpu = W(DeviceCreateBuffer)(device->wgpu, &descriptor);
   int failed = tgi_scope_end(device, mark, what, err, err_size);
+  if (!failed && mapped && !(buffer->memory = W(BufferGetMappedRange)(buffer->wgpu, 0, descriptor.size)))
+    failed = tgi_fail(err, err_size, "%s failed: it is not mapped.", what);
+  buffer->mapped = mapped;
   pthread_mutex_unlock(&device->lock);
   if (failed) {
     if (buffer->wgpu) W(BufferRelease)(buffer->wgpu);
@@ -38,11 +42,29 @@ tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage 
   return buffer;
 }
 
+tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size) {
+  return make(device, bytes, usage, false, err, err_size);
+}
+
 tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, char *err, size_t err_size) {
   if (tgi_enter(err, err_size)) return NULL;
-  tg_buffer *buffer = tgi_buffer_create(device, bytes, native_usage(device, usage), err, err_size);
+  bool mapped = usage & TG_BUFFER_FILL_FIRST && device->mappable;
+  tg_buffer *buffer = make(device, bytes, native_usage(device, usage), mapped, err, err_size);
   tgi_leave();
   return buffer;
+}
+
+int tg_buffer_filled(tg_buffer *buffer, char *err, size_t err_size) {
+  if (tgi_enter(err, err_size)) return 1;
+  tg_device *device = buffer->device;
+  pthread_mutex_lock(&device->lock);
+  unsigned mark = tgi_scope_begin(device);
+  if (buffer->memory) tgi_unmap(buffer);
+  buffer->memory = NULL;
+  int failed = tgi_scope_end(device, mark, "Filling a buffer", err, err_size);
+  pthread_mutex_unlock(&device->lock);
+  tgi_leave();
+  return failed;
 }
 
 void tgi_buffer_retain(tg_buffer *buffer) { atomic_fetch_add(&buffer->refs, 1); }
@@ -111,7 +133,9 @@ static int write_all(tg_buffer *buffer, uint64_t offset, const uint8_t *data, ui
 
 int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, char *err, size_t err_size) {
   if (check_range(buffer, offset, bytes, err, err_size) || tgi_enter(err, err_size)) return 1;
-  int failed = write_all(buffer, offset, data, bytes, err, err_size);
+  int failed = 0;
+  if (buffer->memory) memcpy(buffer->memory + offset, data, bytes);
+  else failed = write_all(buffer, offset, data, bytes, err, err_size);
   tgi_leave();
   return failed;
 }

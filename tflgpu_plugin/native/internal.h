@@ -123,6 +123,7 @@ struct tg_buffer {
   /* From the request to map it until it is unmapped: wgpu-native aborts the process when it is used meanwhile. Set with
    * the device's lock held. */
   atomic_bool mapped;
+  uint8_t *memory;                 /* of one that is filled first, until it is: where it is written to */
 };
 
 struct tg_pipeline {

@@ -53,14 +53,17 @@ int tg_device_is_lost(tg_device *device);
 void tg_device_mark_lost(tg_device *device);         /* for tests: as if the driver had reported it */
 
 /* Usage bits of tg_buffer_create. HOST_READ and HOST_WRITE: the host reads or writes it every run; on a device that was
- * opened with mappable primary buffers it is mapped for that, elsewhere the bytes go through a staging buffer. */
+ * opened with mappable primary buffers it is mapped for that, elsewhere the bytes go through a staging buffer. FILL_FIRST: it is
+ * written before its first use, and then tg_buffer_filled is called; where buffers can be mapped, what is written goes
+ * straight into its memory. */
 enum {
   TG_BUFFER_STORAGE = 1,
   TG_BUFFER_UNIFORM = 2,
   TG_BUFFER_COPY_SRC = 4,
   TG_BUFFER_COPY_DST = 8,
   TG_BUFFER_HOST_READ = 16,
-  TG_BUFFER_HOST_WRITE = 32
+  TG_BUFFER_HOST_WRITE = 32,
+  TG_BUFFER_FILL_FIRST = 64
 };
 
 tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, char *err, size_t err_size);
@@ -68,6 +71,7 @@ void tg_buffer_release(tg_buffer *buffer);
 uint64_t tg_buffer_bytes(tg_buffer *buffer);
 /* offset and bytes are multiples of 4. Large writes are flushed in slices so that staging memory stays small. */
 int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, char *err, size_t err_size);
+int tg_buffer_filled(tg_buffer *buffer, char *err, size_t err_size);
 /* Fill with one 32-bit word (the test mode that fills pools with NaN). */
 int tg_buffer_fill(tg_buffer *buffer, uint32_t word, char *err, size_t err_size);
 /* Blocking read-back, for tests and tools; the buffer needs TG_BUFFER_COPY_SRC. */

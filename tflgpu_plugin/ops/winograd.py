@@ -10,7 +10,6 @@ patch instead of 3x3 places.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -29,7 +28,6 @@ DEEP = 32  # input channels; with fewer terms the rounding of the transforms wou
 EPILOGUE = 4  # what a thread does once, as so many input quads
 INPUT, OUTPUT = 37, 28  # the transforms of 8 patches of one quad
 GAIN = 1.3  # three pipelines more must save this much
-SLICE = 1 << 14  # weights that are transformed at a time
 
 # Rows: the kernel's polynomial at each point. The points lie around 1 on a logarithmic scale, which
 # keeps rounding errors 3 to 4 times smaller than with 1, -1, 2, -2.
@@ -203,16 +201,17 @@ def transform(data: Array, blocks: Blocks) -> Iterator[Array]:
     """G w G^T of weights [O, 3, 3, I], as [36, block, channel, quad, 4] float32, some of the 36
     planes at a time.
 
-    One product with the Kronecker square of G, a slice at a time to keep float64 copies small.
+    One product with the Kronecker square of G, some outputs at a time to keep float64 copies small.
     """
-    taps = pack(data, replace(blocks, taps=9), 0, blocks.count)
-    taps = taps.swapaxes(0, 1).reshape(9, -1)
-    both = np.kron(G, G)
-    step = pieces_of(4 * taps.shape[1])
+    outputs, depth = data.shape[0], data.shape[3]
+    taps, both = data.reshape(outputs, 9, depth), np.kron(G, G)
+    step = pieces_of(outputs * depth * 4)
+    slices = pieces_of(9 * depth * 8)
     for start in range(0, PLANES, step):
         rows = both[start : start + step]
-        planes = np.empty((len(rows), taps.shape[1]), np.float32)
-        for first in range(0, taps.shape[1], SLICE):
-            part = slice(first, first + SLICE)
-            planes[:, part] = rows @ taps[:, part].astype(np.float64)
-        yield planes
+        planes = np.empty((len(rows), outputs, depth), np.float32)
+        for first in range(0, outputs, slices):
+            part = taps[first : first + slices].astype(np.float64)
+            planes[:, first : first + slices] = (rows @ part).swapaxes(0, 1)
+        for plane in planes:
+            yield pack(plane, blocks, 0, blocks.count)

@@ -12,13 +12,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tflgpu_plugin import native
 from tflgpu_plugin.plan import Pipeline
 
-SLOW = 0.02  # seconds: a kernel that takes longer was not in the driver's cache
+SLOW = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
+GLANCE = 0.005  # seconds between looks at the clock
 PATIENCE = 1.0  # seconds until the user is told what is going on
 
 
@@ -62,7 +64,8 @@ class _Work:
         self.device, self.cache, self.warm = device, cache, warm
         self.missing, self.prepared = missing, deque[Pipeline]()
         self.helper = helper if warm and len(missing) > 1 else None
-        self.start = self.begun = time.monotonic()
+        self.start = time.monotonic()
+        self.begun: float | None = None  # when the driver was given the kernel in hand
         self.ended, self.told, self.count = threading.Event(), False, len(missing)
 
     def run(self) -> None:
@@ -86,23 +89,26 @@ class _Work:
                 pipeline = waiting.popleft()
             except IndexError:
                 return
-            self.begun = time.monotonic()
-            self.cache[pipeline] = _build(pipeline, self.device, self.warm)
+            self.cache[pipeline] = handle = _create(pipeline, self.device)
+            if self.warm:
+                self.begun = time.monotonic()
+                _warm_up(pipeline, handle)
+                self.begun = None
             if time.monotonic() - self.start > PATIENCE:
                 self._tell()
 
     def _help(self, open_device: Callable[[], Any]) -> None:
         """Begins when one kernel takes long. Whatever goes wrong here, the pipeline in hand is made
         again, and its error told, by `run`."""
-        while time.monotonic() - self.begun < SLOW:
-            if self.ended.wait(SLOW / 4):
+        while (begun := self.begun) is None or time.monotonic() - begun < SLOW:
+            if self.ended.wait(GLANCE):
                 return
         try:
             device = open_device()
             while True:
                 pipeline = self.missing.popleft()
                 try:
-                    _build(pipeline, device, True)
+                    _warm_up(pipeline, _create(pipeline, device))
                 finally:
                     self.prepared.append(pipeline)
         except (IndexError, PipelineError, native.NativeError, RuntimeError):
@@ -118,22 +124,26 @@ class _Work:
             )
 
 
-def _build(pipeline: Pipeline, device: Any, warm: bool) -> Any:
-    try:
-        handle = _create(device, pipeline)
-        if warm:
-            native.call(native.lib.tg_pipeline_warm_up, handle)
-    except native.NativeError as error:
-        raise PipelineError(pipeline, str(error)) from error
-    return handle
-
-
-def _create(device: Any, pipeline: Pipeline) -> Any:
+def _create(pipeline: Pipeline, device: Any) -> Any:
     ffi = native.ffi
     names = [ffi.new("char[]", name.encode()) for name, _ in pipeline.constants]
-    handle = native.call(
-        native.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
-        ffi.new("char *[]", names), ffi.new("double[]", [value for _, value in pipeline.constants]),
-        len(names), 0,
-    )  # fmt: skip
+    with _refusals(pipeline):
+        handle = native.call(
+            native.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
+            ffi.new("char *[]", names),
+            ffi.new("double[]", [value for _, value in pipeline.constants]), len(names), 0,
+        )  # fmt: skip
     return ffi.gc(handle, native.lib.tg_pipeline_release)
+
+
+def _warm_up(pipeline: Pipeline, handle: Any) -> None:
+    with _refusals(pipeline):
+        native.call(native.lib.tg_pipeline_warm_up, handle)
+
+
+@contextmanager
+def _refusals(pipeline: Pipeline) -> Iterator[None]:
+    try:
+        yield
+    except native.NativeError as error:
+        raise PipelineError(pipeline, str(error)) from error

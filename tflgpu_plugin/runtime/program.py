@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import Device
 
 # TG_BUFFER_* of native/tflgpu.h
-STORAGE, UNIFORM, COPY_SRC, COPY_DST, HOST_READ, HOST_WRITE = 1, 2, 4, 8, 16, 32
+STORAGE, UNIFORM, COPY_SRC, COPY_DST, HOST_READ, HOST_WRITE, FILL_FIRST = 1, 2, 4, 8, 16, 32, 64
 USAGE = {
-    "weights": STORAGE | COPY_DST,
+    "weights": STORAGE | COPY_DST | FILL_FIRST,
     "uniforms": UNIFORM | COPY_DST,
     "pool": STORAGE | COPY_DST,
     "input": STORAGE | COPY_DST | HOST_WRITE,
@@ -120,6 +120,8 @@ class Program:
             for piece in weight.pieces():
                 write_buffer(buffers[weight.buffer], end, piece)
                 end += piece.nbytes
+        for buffer in buffers.values():
+            native.call(native.lib.tg_buffer_filled, buffer)
         return buffers
 
 
