@@ -9,7 +9,7 @@ import importlib.metadata
 import importlib.util
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,6 +31,14 @@ KERNELS = {
     "optimized": "BUILTIN_WITHOUT_DEFAULT_DELEGATES",
     "default": "AUTO",
 }
+
+
+# In the sentences for what no row promises: types, shapes, and islands that do not pay.
+BEYOND = (
+    " values; ",
+    "a shape that is only known when the model runs",
+    "would only split the graph",
+)
 
 
 def installed() -> list[str]:
@@ -129,6 +137,8 @@ class Placement:
     sentences: tuple[str, ...]
     adapter: str = ""
     gpu_nodes: frozenset[int] = frozenset()  # of the first subgraph
+    eligible: tuple[int, int] = (0, 0)  # on the GPU, and in all, of operators that have a row
+    possible: tuple[int, int] = (0, 0)  # of these, where types and shapes are those of rows, too
 
 
 @dataclass(frozen=True)
@@ -173,8 +183,18 @@ def placed(
     return placement(delegate)
 
 
+def eligible(report: Any, rows: Collection[str], beyond: Sequence[str] = ()) -> tuple[int, int]:
+    """How many nodes of operators that have a row are on the GPU, and how many there are, but for
+    those whose sentence has words of `beyond`."""
+    nodes = [node for node in report.nodes if node.op in rows]
+    nodes = [n for n in nodes if not any(words in (n.reason or "") for words in beyond)]
+    return sum(node.where == "gpu" for node in nodes), len(nodes)
+
+
 def placement(delegate: Any) -> Placement:
     """The delegate's report in brief."""
+    from tflgpu_plugin.providers.tflite.ops import FORMS
+
     import tflgpu_plugin
 
     report = tflgpu_plugin.report(delegate)
@@ -188,6 +208,8 @@ def placement(delegate: Any) -> Placement:
         sentences=tuple(node.reason for node in report.nodes if node.reason is not None),
         adapter=report.adapter.name if report.adapter else "",
         gpu_nodes=frozenset(n.id for n in report.nodes if n.where == "gpu" and n.graph == 0),
+        eligible=eligible(report, FORMS),
+        possible=eligible(report, FORMS, BEYOND),
     )
 
 

@@ -1,9 +1,11 @@
-"""The real models as a table: `python -m conformance.models_table [--onnx] [PART OF A NAME]`.
+"""The real models as a table: `python -m conformance.models_table [--onnx | --quantized] [PART OF A
+NAME]`.
 
 Columns: nodes on the GPU and in all, islands, largest error against the reference kernels and what
 is allowed (relative to the output's largest magnitude; of the output that is nearest to its bound),
 the host's default CPU kernels and ours in milliseconds (median of interleaved runs). With --onnx
-the ONNX models, in ONNX Runtime; "f64" marks an error that was measured against float64.
+the ONNX models, in ONNX Runtime; "f64" marks an error that was measured against float64. With
+--quantized the models in 16 and 8 bits, see `quantized_table`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from conformance import (
     host,
     model_inputs,
     onnx_models,
+    quantized_table,
     real_models,
 )
 from conformance.host import Placement
@@ -38,10 +41,13 @@ def main(arguments: list[str] | None = None) -> int:
         "name", nargs="?", default="", help="only models whose file name holds this"
     )
     parser.add_argument("--onnx", action="store_true", help="the ONNX models, in ONNX Runtime")
+    parser.add_argument("--quantized", action="store_true", help="models in 16 and 8 bits")
     parser.add_argument("--host", default=None, help="of TFLite models")
     parser.add_argument("--adapter", default=None)
     parser.add_argument("--runs", type=int, default=5)
     chosen = parser.parse_args(arguments)
+    if chosen.quantized:
+        return quantized_table.show(chosen, _times)
     listed = onnx_models.entries() if chosen.onnx else model_inputs.models()
     entries = [e for e in listed if chosen.name in str(e["file"])]
     if not entries:
@@ -65,7 +71,7 @@ def _tflite_row(entry: Mapping[str, Any], chosen: argparse.Namespace) -> int:
     for interpreter in pair:
         interpreter.allocate_tensors()
     cpu, ours = (lambda: host.invoke(pair[0], [feed])), (lambda: host.invoke(pair[1], [feed]))
-    return _row(entry, outcome.placement, outcome.comparisons, _times(cpu, ours, chosen.runs))
+    return _row(entry, outcome.placement, outcome.comparisons, _times([cpu, ours], chosen.runs))
 
 
 def _onnx_row(entry: Mapping[str, Any], chosen: argparse.Namespace) -> int:
@@ -73,12 +79,12 @@ def _onnx_row(entry: Mapping[str, Any], chosen: argparse.Namespace) -> int:
     path = model_inputs.path(entry)
     cpu, ours = onnx_models.session(path), onnx_models.ours(path, chosen.adapter)
     feed = next(iter(onnx_models.feeds(entry).values()))
-    times = _times(lambda: cpu.run(None, feed), lambda: ours.run(None, feed), chosen.runs)
+    times = _times([lambda: cpu.run(None, feed), lambda: ours.run(None, feed)], chosen.runs)
     return _row(entry, outcome.placement, outcome.comparisons, times)
 
 
 def _row(entry: Mapping[str, Any], place: Placement, comparisons: list[Comparison],
-         times: tuple[float, float]) -> int:  # fmt: skip
+         times: list[float]) -> int:  # fmt: skip
     worst = max(comparisons, key=lambda c: c.share)
     error = f"{worst.error:.1e} / {worst.error / worst.share if worst.share else 0:.1e}"
     error += " f64" * ("float64" in worst.feed) + " FAIL" * (not worst.share <= 1)
@@ -88,17 +94,16 @@ def _row(entry: Mapping[str, Any], place: Placement, comparisons: list[Compariso
     return int(not worst.share <= 1)
 
 
-def _times(cpu: Run, ours: Run, runs: int) -> tuple[float, float]:
-    """Medians in milliseconds of the default CPU kernels and of ours, run in turns after a
-    warm-up."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for number in range(runs + 1):
-        for run, spent in zip((cpu, ours), times, strict=True):
+def _times(runs: list[Run], count: int) -> list[float]:
+    """Medians in milliseconds of each, run in turns after a warm-up."""
+    times: list[list[float]] = [[] for _ in runs]
+    for number in range(count + 1):
+        for run, spent in zip(runs, times, strict=True):
             start = time.perf_counter()
             run()
             if number:
                 spent.append(1000 * (time.perf_counter() - start))
-    return statistics.median(times[0]), statistics.median(times[1])
+    return [statistics.median(spent) for spent in times]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.host import Feed, GpuRun, Outputs, Placement
+from conformance.host import Feed, GpuRun, Outputs, Placement, eligible
 
 EP = "TflGpuExecutionProvider"
 NAME = "onnxruntime"
@@ -88,6 +88,8 @@ def run_on_gpu(
 
 def placement(made: Any) -> Placement:
     """Our report of a session in brief."""
+    from tflgpu_plugin.providers.onnxruntime.ops import FORMS
+
     import tflgpu_plugin
 
     report = tflgpu_plugin.report(made)
@@ -101,4 +103,5 @@ def placement(made: Any) -> Placement:
         failures=sum(island.failures for island in islands),
         sentences=tuple(dict.fromkeys(reasons)),
         adapter=report.adapter.name if report.adapter else "",
+        eligible=eligible(report, FORMS),
     )
