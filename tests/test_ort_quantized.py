@@ -15,9 +15,9 @@ from tflgpu_plugin.providers.onnxruntime.host import nibbles
 from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
 from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
 
-from tflgpu_plugin import passes
 from tflgpu_plugin.capability import support
 from tflgpu_plugin.graph import Graph, Quantization, verify
+from tflgpu_plugin.passes import order as passes
 from tflgpu_plugin.passes.dequantize import widen
 from tflgpu_plugin.quantization import EVEN, NUMBERS
 from tflgpu_plugin.target import Target

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tflgpu_plugin import passes
 from tflgpu_plugin.graph import Array, Graph, Node, Post, Shape, Tensor, verify
+from tflgpu_plugin.passes import order as passes
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse_pad import fuse_pad
 from tflgpu_plugin.passes.fuse_posts import fuse_posts

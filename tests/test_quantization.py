@@ -14,9 +14,10 @@ from conformance import host as hosts
 from conformance.cases import seeded
 from conformance.models import Model
 from tests.interpreters import gpu, places
-from tflgpu_plugin import engine, passes, precision, quantization
+from tflgpu_plugin import engine, precision, quantization
 from tflgpu_plugin.graph import Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.lowering import Access, Constant, Lowering
+from tflgpu_plugin.passes import order as passes
 from tflgpu_plugin.passes import requantize
 from tflgpu_plugin.passes.dequantize import dequantize, widen
 from tflgpu_plugin.passes.simulate import simulate

@@ -69,7 +69,8 @@ def register() -> None:
 
     Raises ImportError or RuntimeError with a sentence when onnxruntime is missing or too old.
     """
-    _door("onnxruntime").register()
+    with _native.looking():
+        _door("onnxruntime").register()
 
 
 def assert_used(session: Any) -> None:
@@ -139,7 +140,8 @@ _CREATE = _ctypes.CFUNCTYPE(
 
 def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
     try:
-        return int(_door("tflite").create(keys, values, count, err, err_size))
+        with _native.looking():
+            return int(_door("tflite").create(keys, values, count, err, err_size))
     except Exception as error:
         text = str(error).encode(errors="replace")[: err_size - 1] + b"\0"
         _ctypes.memmove(err, text, len(text))

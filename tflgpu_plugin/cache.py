@@ -7,13 +7,14 @@ values among it, is its key; a file with another key is left unused and written 
 
 from __future__ import annotations
 
+import functools
 import glob
 import mmap
 import os
 import re
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -26,7 +27,9 @@ from tflgpu_plugin.plan import Plan
 from tflgpu_plugin.stored import Damaged, Stored
 from tflgpu_plugin.target import Target
 
+Known = Mapping[int, bytes]
 SUFFIX = ".tflgpu"
+CONTENT = "content"  # the last part of a key
 ABANDONED = 3600  # seconds since a file that is being written was last written to
 # Parts of a key in the order in which they are compared, and what a user reads where one differs.
 DIFFERENCES = {
@@ -36,7 +39,7 @@ DIFFERENCES = {
     "target": "it was written for other limits or features of the adapter",
     "options": "it was written for other options",
     "token": "it was written for another model_token",
-    "content": "it was written for a model with other weights; give each model its own model_token",
+    CONTENT: "it was written for a model with other weights; give each model its own model_token",
 }
 
 _told: set[str] = set()
@@ -65,18 +68,21 @@ def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | Non
 
 @dataclass(frozen=True)
 class Entry:
-    """The place for one island's plan, and the key that its content must have."""
+    """The place for one island's plan, and the key that its content must have: `key`, and what
+    `content` gives for the part of that name, which takes longer to work out.
+    """
 
     place: Path
     key: Mapping[str, str]
+    content: Callable[[], str]
 
     def load(self, graph: Graph) -> Stored | None:
         """What is kept here, mapped into memory; None when there is nothing or, with a line for
-        the user, when it cannot be used for this island.
+        the user, when it cannot be used for this island. It is of use when `check` has passed it.
         """
         try:
-            found = stored.read(_mapped(self.place))
-            if reason := difference(found.key, self.key):
+            found = stored.read(_mapped(self.place), whole=False)
+            if reason := difference({**found.key, CONTENT: ""}, {**self.key, CONTENT: ""}):
                 raise Damaged(reason)
             if not found.serves(graph):
                 raise Damaged("its inputs and outputs are not those of the model")
@@ -86,6 +92,12 @@ class Entry:
             self.refuse(str(error))
             return None
         return found
+
+    def check(self, found: Stored) -> None:
+        """Raise Damaged unless this was written whole, and for these weights."""
+        if reason := difference(found.key, {**self.key, CONTENT: self.content()}):
+            raise Damaged(reason)
+        found.check()
 
     def refuse(self, reason: str) -> None:
         """Tell the user why what is kept here is of no use; `reason` goes on from the file."""
@@ -99,7 +111,8 @@ class Entry:
         try:
             handle, part = tempfile.mkstemp(".part", f".{self.place.stem}-", folder)
             with os.fdopen(handle, "wb") as stream:  # mode 0600
-                stored.write(stream, plan, self.key, tuning, weights)
+                key = {**self.key, CONTENT: self.content()}
+                stored.write(stream, plan, key, tuning, weights)
             os.replace(part, self.place)
             self._sweep()
         except (OSError, TypeError, ValueError) as error:
@@ -125,8 +138,9 @@ class Cache:
     token: str
     options: str
 
-    def entry(self, graph: Graph, target: Target, known: Mapping[int, bytes]) -> Entry:
-        """Where this island's plan for this target is kept. `known`: see `fingerprint.content`.
+    def entry(self, graph: Graph, target: Target, known: Callable[[], Known]) -> Entry:
+        """Where this island's plan for this target is kept. `known` gives what
+        `fingerprint.content` can use, and is asked when that is needed.
         Raises TypeError, see `fingerprint.structure`.
         """
         key = target_key(target) | {"options": self.options, "token": self.token}
@@ -135,7 +149,8 @@ class Cache:
         named = repr((key["adapter"], self.options, self.token, rest))
         start = re.sub(r"[^A-Za-z0-9._-]", "_", self.token)[:64]
         place = self.folder / f"{start}_{sha256(named.encode()).hexdigest()[:24]}{SUFFIX}"
-        return Entry(place, key | {"content": fingerprint.content(graph, known, structure)})
+        content = functools.cache(lambda: fingerprint.content(graph, known(), structure))
+        return Entry(place, key, content)
 
 
 def opened(options: Options) -> Cache | None:

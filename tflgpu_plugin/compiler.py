@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from tflgpu_plugin import border, copies, kernels, memory, ops, passes, precision
+from tflgpu_plugin import border, copies, kernels, memory, ops, precision
 from tflgpu_plugin.graph import Graph, Node, Shape, Tensor, geometry
 from tflgpu_plugin.lowering import Constant, Launch, Lowering, Raw, Refused, Source
+from tflgpu_plugin.passes import order
 from tflgpu_plugin.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.target import Target
 
@@ -23,7 +24,7 @@ ALL_LANES = 0xFFFF_FFFF
 
 def compile(graph: Graph, target: Target) -> Plan:
     """Plan an island. Raises Refused with the node that cannot run on this target."""
-    rewritten = passes.run(graph)
+    rewritten = order.run(graph)
     low = lower(rewritten, target)
     return _Assembly(graph, rewritten, low).plan()
 

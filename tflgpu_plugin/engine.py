@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tflgpu_plugin import cache as plans
-from tflgpu_plugin import capability, compiler, fingerprint, native, ops, partition, tuning
+from tflgpu_plugin import capability, fingerprint, native, ops, partition, threads
 from tflgpu_plugin.cache import Cache, Entry
 from tflgpu_plugin.graph import KNOWN, Array, Graph, Shape, Tensor
 from tflgpu_plugin.lowering import Refused
@@ -26,7 +27,7 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
-from tflgpu_plugin.stored import Stored
+from tflgpu_plugin.stored import Damaged, Stored
 from tflgpu_plugin.target import Target
 
 __all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter", "claim"]
@@ -70,15 +71,22 @@ class Island:
     def __post_init__(self) -> None:
         self.number = next(_numbers)
         self.target = replace(self.device.target, half=self.half)
-        self._known = fingerprint.constants(self.graph) if self.cache else {}
-        self.instance = (
-            self._build(self.graph, None) if self.made is None else self._built(self.made, None)
-        )
+        self._known: Callable[[], Mapping[int, bytes]] = dict
+        if self.cache:  # hashed while what is kept is looked up and its kernels are made
+            self._known = threads.begin(partial(fingerprint.constants, self.graph), "hash")
+        try:
+            self.instance = (
+                self._build(self.graph, None) if self.made is None else self._built(self.made, None)
+            )
+        finally:
+            self._known()  # nothing goes on reading constants, which may be the host's
 
     def rebuild(self, shapes: Sequence[Shape]) -> Instance:
         """An instance for other shapes of `graph.inputs`; weights are shared. Raises BuildError
         with a sentence.
         """
+        from tflgpu_plugin import compiler
+
         try:
             graph = compiler.specialise(self.graph, shapes)
         except Refused as refused:
@@ -123,6 +131,8 @@ class Island:
         entry = self.cache.entry(graph, self.target, self._known) if self.cache else None
         if entry and (kept := self._kept(entry, graph, sibling)):
             return kept
+        from tflgpu_plugin import compiler, tuning  # a start from what is kept needs neither
+
         if self.tuned and sibling is None:
             self.target = tuning.best(graph, self.device, self.target)
         try:
@@ -141,19 +151,24 @@ class Island:
         if found is None or not (found.weights or _adopts(found.plan, sibling)):
             return None
         try:
-            instance = self._built(found.plan, sibling)
+            instance = self._built(found.plan, sibling, partial(entry.check, found))
         except BuildError as error:
             entry.refuse(error.sentence)
+            return None
+        except Damaged as error:
+            entry.refuse(str(error))
             return None
         instance.program.forget_constants()  # lets go of the file
         if sibling is None:
             self.target = replace(self.target, tuning=found.tuning)
         return instance
 
-    def _built(self, plan: Plan, sibling: Program | None) -> Instance:
+    def _built(
+        self, plan: Plan, sibling: Program | None, check: Callable[[], None] | None = None
+    ) -> Instance:
         warm = not os.environ.get("TFLGPU_NO_WARM_UP")
         try:
-            return Instance(shared(plan, self.device, warm, sibling))
+            return Instance(shared(plan, self.device, warm, sibling, check))
         except PipelineError as error:
             index = plan.pipelines.index(error.pipeline)
             nodes = {n for d in plan.dispatches if d.pipeline == index for n in d.nodes}

@@ -5,32 +5,31 @@ of all of it. Equal digests mean that the same plan and the same packed weights 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, is_dataclass, replace
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin import folders, threads
 from tflgpu_plugin.graph import Array, Form, Graph, Tensor
 
 THREADS = 4
 WORTH_THREADS = 4 << 20  # bytes
-_CODE = ("*.py", "ops/*.py", "passes/*.py", "kernels/*.py", "kernels/*.wgsl")
+_CODE = (".", "ops", "passes", "kernels")  # folders of this package
 
 
 def structure(graph: Graph) -> str:
     """A digest (hexadecimal) of nodes, attributes, tensors, names and numbers; of constants only
     type and shape. Raises TypeError for an attribute whose value it cannot tell.
     """
-    digest = sha256()
-    for text in _texts(graph):
-        digest.update(text.encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
+    texts: list[str] = []
+    _texts(graph, texts)
+    return sha256("\0".join(texts).encode()).hexdigest()
 
 
 def content(
@@ -53,8 +52,17 @@ def constants(graph: Graph) -> dict[int, bytes]:
     values = [tensor.data for tensor in graph.tensors.values() if tensor.data is not None]
     if sum(data.nbytes for data in values) < WORTH_THREADS:
         return {id(data): of_array(data) for data in values}
-    with ThreadPoolExecutor(THREADS) as pool:  # hashing lets go of the GIL
-        return dict(zip(map(id, values), pool.map(of_array, values), strict=True))
+    found: dict[int, bytes] = {}
+
+    def hash_some() -> None:  # lets go of the GIL
+        with suppress(IndexError):
+            while True:
+                data = values.pop()
+                found[id(data)] = of_array(data)
+
+    for ended in [threads.begin(hash_some, "hash") for _ in range(THREADS)]:
+        ended()
+    return found
 
 
 def of_array(data: Array) -> bytes:
@@ -67,42 +75,79 @@ def of_array(data: Array) -> bytes:
 @functools.cache
 def of_plugin() -> str:
     """The version of this package and a digest (hexadecimal) of the code that plans depend on, so
-    that who changes a kernel never gets a plan from before.
+    that who changes a kernel never gets a plan from before. It is kept beside a digest of what the
+    file system says of these files, since reading them all takes a while.
     """
+    signature, folder = _signature(), folders.cache("code")
+    place = folder / "digest" if folder else None
+    with suppress(OSError, ValueError):
+        before, _, known = place.read_text().partition(" ") if place else ("", "", "")
+        if before == signature and known:
+            return known
+    made = _of_code()
+    if place:
+        folders.keep(place, f"{signature} {made}")
+    return made
+
+
+def _code() -> list[Path]:
+    """Files that plans depend on."""
+    package = Path(__file__).parent
+    listed = (entry for name in _CODE for entry in os.scandir(package / name))
+    return sorted(Path(entry.path) for entry in listed if entry.name.endswith((".py", ".wgsl")))
+
+
+def _signature() -> str:
+    """A file that is written or replaced has another time of change (ctime), which nobody sets,
+    whatever its installer does with the time of its content."""
+    states = ((str(path), path.stat()) for path in _code())
+    listed = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for name, s in states]
+    return sha256(repr(listed).encode()).hexdigest()
+
+
+def _of_code() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         number = version("tflgpu-plugin")
     except PackageNotFoundError:
         number = "unknown"
-    folder, digest = Path(__file__).parent, sha256()
-    for path in sorted(found for part in _CODE for found in folder.glob(part)):
+    digest = sha256()
+    for path in _code():
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return f"{number}-{digest.hexdigest()[:16]}"
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """A value as texts in one order, equal only for equal values."""
-    if isinstance(value, Form):
-        return  # a row of a host's table: what it allows was decided before
-    if isinstance(value, np.ndarray):
-        yield f"array {value.dtype.str} {value.shape} {of_array(value).hex()}"
-    elif isinstance(value, Tensor) and value.data is not None:
-        yield f"constant {value.data.dtype.str} {value.data.shape}"
-        yield from _texts(replace(value, data=None))
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield type(value).__name__
-        for field in fields(value):
-            yield from _texts(getattr(value, field.name))
-    elif isinstance(value, Mapping):
-        yield f"map {len(value)}"
-        for key in sorted(value, key=str):
-            yield repr(key)
-            yield from _texts(value[key])
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _texts(value: Any, texts: list[str]) -> None:
+    """Add a value as texts in one order, equal only for equal values."""
+    if value is None or isinstance(value, (bool, int, float, str, bytes, np.generic)):
+        texts.append(f"{type(value).__name__} {value!r}")
     elif isinstance(value, (tuple, list)):
-        yield f"list {len(value)}"
+        texts.append(f"list {len(value)}")
         for item in value:
-            yield from _texts(item)
-    elif value is None or isinstance(value, (bool, int, float, str, bytes, np.generic)):
-        yield f"{type(value).__name__} {value!r}"
+            _texts(item, texts)
+    elif isinstance(value, Form):
+        pass  # a row of a host's table: what it allows was decided before
+    elif isinstance(value, np.ndarray):
+        texts.append(f"array {value.dtype.str} {value.shape} {of_array(value).hex()}")
+    elif is_dataclass(value) and not isinstance(value, type):
+        texts.append(type(value).__name__)
+        for name in _names(type(value)):
+            part = getattr(value, name)
+            if name == "data" and isinstance(value, Tensor) and part is not None:
+                texts.append(f"constant {part.dtype.str} {part.shape}")
+            else:
+                _texts(part, texts)
+    elif isinstance(value, Mapping):
+        texts.append(f"map {len(value)}")
+        for key in sorted(value, key=str):
+            texts.append(repr(key))
+            _texts(value[key], texts)
     else:
         raise TypeError(f"a {type(value).__name__} has no fingerprint")

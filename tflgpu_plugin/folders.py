@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -23,6 +24,19 @@ def cache(name: str) -> Path | None:
     except (OSError, RuntimeError):  # the latter: this user has no home folder
         return None
     return folder if private and os.access(folder, os.W_OK) else None
+
+
+def keep(place: Path, text: str) -> None:
+    """Write a file of a cache folder, all of it or nothing; what goes wrong costs the next process
+    its time, nothing else.
+    """
+    import tempfile
+
+    with suppress(OSError):
+        handle, part = tempfile.mkstemp(".part", dir=place.parent)
+        with os.fdopen(handle, "w") as stream:
+            stream.write(text)
+        os.replace(part, place)
 
 
 def unsafe(place: Path | int) -> str | None:

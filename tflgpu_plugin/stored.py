@@ -1,9 +1,9 @@
 """A plan with its packed weights as one run of bytes, for files and for models that carry it.
 
-Layout (little endian): magic, format, crc32 of all that follows it, bytes of the header and of the
-body; the header as JSON; at the next multiple of 64 the body: the plan's weight buffers one after
-another, each at a multiple of 64, as they lie on the device, and what else its writer wants kept
-as arrays. Nothing in it is ever executed on the
+Layout (little endian): magic, format, crc32 of all that follows it up to the body, bytes of the
+header and of the body, the body's adler32; the header as JSON; at the next multiple of 64 the body:
+the plan's weight buffers one after another, each at a multiple of 64, as they lie on the device,
+and what else its writer wants kept as arrays. Nothing in it is ever executed on the
 host, and every number is checked before it is used.
 """
 
@@ -25,9 +25,9 @@ from tflgpu_plugin import codec
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph
 from tflgpu_plugin.plan import Buffer, Dispatch, Plan, Port, Weight
 
-MAGIC, FORMAT = b"tflgpu\r\n", 1
-PREAMBLE = struct.Struct("<8sIIQQ")
-CHECKED = 16  # where the bytes that the checksum covers begin
+MAGIC, FORMAT = b"tflgpu\r\n", 2
+PREAMBLE = struct.Struct("<8sIIQQQ")
+CHECKED = 16  # where the bytes that the first checksum covers begin
 ALIGNMENT = 64
 UNIFORM_BLOCK = 256
 ROLES = ("weights", "uniforms", "pool", "input", "output", "state")
@@ -49,7 +49,14 @@ class Stored:
     tuning: Mapping[str, str]
     weights: bool
     extra: Mapping[str, Any]
-    arrays: Mapping[str, Array] = field(default_factory=dict)
+    arrays: Mapping[str, Array]
+    body: memoryview = field(repr=False)
+    checksum: int
+
+    def check(self) -> None:
+        """Raise Damaged when the weights and arrays are not what was written."""
+        if zlib.adler32(self.body) != self.checksum:
+            raise Damaged("its checksum is wrong")
 
     def serves(self, graph: Graph) -> bool:
         """The plan's inputs, outputs and states are those of this graph."""
@@ -90,21 +97,23 @@ def write(
     text = json.dumps(header, separators=(",", ":")).encode()
     body = _body_bytes(plan) if weights else 0
     body += sum(_aligned(array.nbytes) for array in arrays.values())
-    checked = struct.pack("<QQ", len(text), body) + text
-    checked += bytes(-(CHECKED + len(checked)) % ALIGNMENT)
-    stream.write(bytes(CHECKED))
-    stream.write(checked)
-    crc = zlib.crc32(checked)
+    start = -(-(PREAMBLE.size + len(text)) // ALIGNMENT) * ALIGNMENT
+    stream.seek(start)
+    checksum = zlib.adler32(b"")
     for part in chain(_body(plan) if weights else (), _array_bytes(arrays)):
         stream.write(part)
-        crc = zlib.crc32(part, crc)
+        checksum = zlib.adler32(part, checksum)
+    checked = struct.pack("<QQQ", len(text), body, checksum) + text
+    checked += bytes(start - CHECKED - len(checked))
     stream.seek(0)
-    stream.write(struct.pack("<8sII", MAGIC, FORMAT, crc))
+    stream.write(struct.pack("<8sII", MAGIC, FORMAT, zlib.crc32(checked)) + checked)
 
 
-def read(data: memoryview) -> Stored:
-    """The plan in these bytes; its weights are views on them. Raises Damaged."""
-    header, body = _split(data)
+def read(data: memoryview, whole: bool = True) -> Stored:
+    """The plan in these bytes; its weights are views on them. Without `whole`, who uses them calls
+    `check` first. Raises Damaged.
+    """
+    header, body, checksum = _split(data)
     try:
         plan = codec.decode(Plan, header["plan"])
         _check(plan)
@@ -115,16 +124,19 @@ def read(data: memoryview) -> Stored:
         arrays = _arrays(header["arrays"], body[end:])
         plan = replace(plan, weights=_weights(plan, header["digests"], body if weights else None))
         key, tuning = (_texts(header[name]) for name in ("key", "tuning"))
-        return Stored(key, plan, tuning, weights, dict(header["extra"]), arrays)
+        found = Stored(key, plan, tuning, weights, dict(header["extra"]), arrays, body, checksum)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Damaged(f"its content is not valid ({error})") from error
+    if whole:
+        found.check()
+    return found
 
 
-def _split(data: memoryview) -> tuple[dict[str, Any], memoryview]:
-    """(header, body), after the checksum."""
+def _split(data: memoryview) -> tuple[dict[str, Any], memoryview, int]:
+    """(header, body, checksum of the body), after the header's checksum."""
     if len(data) < PREAMBLE.size:
         raise Damaged("it is truncated")
-    magic, version, crc, header_bytes, body_bytes = PREAMBLE.unpack_from(data)
+    magic, version, crc, header_bytes, body_bytes, checksum = PREAMBLE.unpack_from(data)
     if magic != MAGIC:
         raise Damaged("it was not written by this plugin")
     if version != FORMAT:
@@ -132,7 +144,7 @@ def _split(data: memoryview) -> tuple[dict[str, Any], memoryview]:
     start = -(-(PREAMBLE.size + header_bytes) // ALIGNMENT) * ALIGNMENT
     if start + body_bytes != len(data):
         raise Damaged("it is truncated" if start + body_bytes > len(data) else "it is too long")
-    if zlib.crc32(data[CHECKED:]) != crc:
+    if zlib.crc32(data[CHECKED:start]) != crc:
         raise Damaged("its checksum is wrong")
     try:
         header = json.loads(bytes(data[PREAMBLE.size : PREAMBLE.size + header_bytes]))
@@ -140,7 +152,7 @@ def _split(data: memoryview) -> tuple[dict[str, Any], memoryview]:
         raise Damaged("its header is not valid") from error
     if not isinstance(header, dict):
         raise Damaged("its header is not valid")
-    return header, data[start:]
+    return header, data[start:], checksum
 
 
 def _texts(value: Any) -> dict[str, str]:

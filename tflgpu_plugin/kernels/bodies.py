@@ -4,10 +4,7 @@ needs there imports no Jinja2, which is half of the time to plan a network.
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -32,7 +29,7 @@ def body(name: str, variant: Variant) -> str:
     template = templates.environment().get_template(f"{name}.wgsl")
     made = str(template.render(**dict(variant)))
     if place:
-        _store(place, made)
+        folders.keep(place, f"{_digest(made)}\n{made}")
     return made
 
 
@@ -53,14 +50,6 @@ def _load(place: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return text if digest == _digest(text) else None
-
-
-def _store(place: Path, text: str) -> None:
-    with suppress(OSError):
-        handle, part = tempfile.mkstemp(".part", dir=place.parent)
-        with os.fdopen(handle, "w") as stream:
-            stream.write(f"{_digest(text)}\n{text}")
-        os.replace(part, place)
 
 
 def _digest(text: str) -> str:

@@ -14,11 +14,14 @@ import importlib.util
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 _FILE = "libtflgpu.so"
 _ERROR_BYTES = 2048
+MOST = 32  # adapters
 _START, _END = {"win32": ("", ".dll"), "darwin": ("lib", ".dylib")}.get(
     sys.platform, ("lib", ".so")
 )
@@ -109,6 +112,41 @@ def open_wgpu() -> None:
     as long as all else at a start. Raises NativeError.
     """
     call(load().tg_bind_wgpu, str(_wgpu_path()).encode())
+
+
+def adapters() -> tuple[Any, int]:
+    """wgpu's adapters (tg_adapter[]) and their number, looked up once: who comes while that goes on
+    waits. Raises NativeError.
+    """
+    with _looking:
+        if not _adapters:
+            open_wgpu()
+            listed, count = declarations().new("tg_adapter[]", MOST), declarations().new("size_t *")
+            call(load().tg_adapters_list, listed, MOST, count)
+            _adapters.append((listed, int(count[0])))
+    return _adapters[0]
+
+
+_adapters: list[tuple[Any, int]] = []
+_looking = threading.Lock()
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """Look for adapters on a thread meanwhile: loading drivers takes as long as importing what
+    will ask for them.
+    """
+
+    def look() -> None:
+        with suppress(NativeError):  # who asks is told
+            adapters()
+
+    thread = threading.Thread(target=look, daemon=True, name="tflgpu-adapters")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _wgpu_path() -> Path:

@@ -34,7 +34,6 @@ LIMITS = {  # WebGPU's names, and ours in tg_adapter
     "max-storage-buffer-binding-size": "max_binding_bytes",
     "max-storage-buffers-per-shader-stage": "max_storage_buffers",
 }
-MOST = 32  # adapters
 MAPPING = "mappable-primary-buffers"
 SHARED_MEMORY = ("integrated", "software")  # where a mapped buffer is not slow for the GPU
 
@@ -145,13 +144,10 @@ def open_device(info: AdapterInfo) -> Device:
 
 def _enumerate() -> list[AdapterInfo]:
     try:
-        native.open_wgpu()
-        listed = native.ffi.new("tg_adapter[]", MOST)
-        count = native.ffi.new("size_t *")
-        native.call(native.lib.tg_adapters_list, listed, MOST, count)
+        listed, count = native.adapters()
     except native.NativeError as error:
         raise NoAdapter(f"{INSTALL_HINT} ({error})") from error
-    found = [_describe(listed[k]) for k in range(count[0])]
+    found = [_describe(listed[k]) for k in range(count)]
     usable = [info for info in found if info.backend in BACKENDS.values()]
     return sorted(usable, key=lambda info: PREFERENCE.index(info.kind))
 

@@ -5,14 +5,14 @@ objects, which count for themselves."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tflgpu_plugin import native
+from tflgpu_plugin import native, threads
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array
 from tflgpu_plugin.plan import Pipeline, Plan, forgotten
 from tflgpu_plugin.runtime import pipelines
@@ -50,23 +50,37 @@ def write_buffer(buffer: Any, offset: int, data: bytes | Array) -> None:
 
 
 def shared(
-    plan: Plan, device: Device, warm: bool = False, sibling: Program | None = None
+    plan: Plan,
+    device: Device,
+    warm: bool = False,
+    sibling: Program | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Program:
     """The device's living program for an equal plan (same constants), or a new one. The driver
-    compiles while constants are compared, packed and uploaded. Raises PipelineError or
-    native.NativeError.
+    compiles while constants are checked, compared, packed and uploaded. Raises PipelineError,
+    native.NativeError, or what `check` raises before anything but the kernels is used.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="tflgpu-compile") as pool:
-        compiling = pool.submit(
-            pipelines.make, plan.pipelines, device.handle, device.pipelines, warm, device.helper()
-        )
+    compiling = threads.begin(
+        lambda: pipelines.make(
+            plan.pipelines, device.handle, device.pipelines, warm, device.helper()
+        ),
+        "compile",
+    )
+    try:
+        if check:
+            check()
         key = plan.fingerprint()
         program = device.programs.get(key) if key else None
         if program is None:
             program = Program(plan, device.handle, device.pipelines, sibling, compiling)
             if key:
                 device.programs[key] = program
-        return program
+    except BaseException:
+        with suppress(Exception):  # nothing goes on behind who has the error
+            compiling()
+        raise
+    compiling()
+    return program
 
 
 class Program:
@@ -74,7 +88,7 @@ class Program:
 
     `shared_pipelines` is a cache for the programs of one device; `sibling` is a program of the same
     island for other shapes, whose weights are used again when they are packed alike; `compiling`
-    ends with the pipelines, when somebody makes them already. Raises PipelineError or
+    waits for the pipelines, when somebody makes them already. Raises PipelineError or
     native.NativeError.
     """
 
@@ -84,13 +98,13 @@ class Program:
         device: Any,
         shared_pipelines: dict[Pipeline, Any] | None = None,
         sibling: Program | None = None,
-        compiling: Future[list[Any]] | None = None,
+        compiling: Callable[[], list[Any]] | None = None,
     ) -> None:
         self.plan, self.device = plan, device
         self.packings = plan.packings()
         cache = {} if shared_pipelines is None else shared_pipelines
         self.weights = self._adopt(sibling) or self._upload()
-        made = compiling.result() if compiling else None
+        made = compiling() if compiling else None
         self.pipelines = made or pipelines.make(plan.pipelines, device, cache, False)
 
     def forget_constants(self) -> None:

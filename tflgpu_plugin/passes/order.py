@@ -1,0 +1,92 @@
+"""The rewrites of an island's graph before lowering: an ordered list of small pure `Graph -> Graph`
+functions, a file each.
+
+Every host node stays in exactly one node's `sources`, so reports and timings can name what was
+merged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+from tflgpu_plugin.graph import Graph, verify
+from tflgpu_plugin.passes.absorb import absorb
+from tflgpu_plugin.passes.canonical import canonical
+from tflgpu_plugin.passes.dequantize import dequantize
+from tflgpu_plugin.passes.expand import expand
+from tflgpu_plugin.passes.fold_scales import fold_scales
+from tflgpu_plugin.passes.fuse_pad import fuse_pad
+from tflgpu_plugin.passes.fuse_posts import fuse_posts
+from tflgpu_plugin.passes.join_moves import join_moves
+from tflgpu_plugin.passes.recompose import recompose
+from tflgpu_plugin.passes.share_steps import share_steps
+from tflgpu_plugin.passes.simulate import simulate
+from tflgpu_plugin.passes.transposes import transposes
+from tflgpu_plugin.passes.trim import trim
+from tflgpu_plugin.passes.whole_weights import whole_weights
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    trim,
+    dequantize,
+    expand,
+    recompose,
+    transposes,
+    join_moves,
+    canonical,
+    absorb,
+    simulate,
+    fuse_pad,
+    fuse_posts,
+    fold_scales,
+    share_steps,
+    whole_weights,
+)
+
+# Without these a graph runs as well, only slower.
+OPTIONAL = (
+    recompose, transposes, join_moves, fuse_pad, fuse_posts, fold_scales, share_steps,
+    whole_weights,
+)  # fmt: skip
+
+
+def run(graph: Graph) -> Graph:
+    """Apply all passes in order. TFLGPU_DEBUG=2 prints the nodes around each on stderr.
+
+    A defect in an optional pass leaves the graph as it was, with a line on stderr; with
+    TFLGPU_DEBUG it is raised.
+    """
+    debug = os.environ.get("TFLGPU_DEBUG")
+    for rewrite in PASSES:
+        before, graph = graph, _applied(rewrite, graph, bool(debug))
+        if debug == "2":
+            print(
+                f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}",
+                file=sys.stderr,
+            )
+    return graph
+
+
+def _applied(rewrite: Callable[[Graph], Graph], graph: Graph, debug: bool) -> Graph:
+    if debug or rewrite not in OPTIONAL:
+        return rewrite(graph)
+    try:
+        rewritten = rewrite(graph)
+        verify(rewritten)
+    except Exception as error:  # a defect of ours must not take the host down
+        print(
+            f"tflgpu: the pass {rewrite.__name__} failed and is left out: {error!r}. "
+            "Please report it.",
+            file=sys.stderr,
+        )
+        return graph
+    return rewritten
+
+
+def counts(graph: Graph) -> str:
+    """Number of nodes and how many of each op, for example `3 nodes (2 conv_2d, 1 relu)`."""
+    by_op = Counter(node.op for node in graph.nodes)
+    listed = ", ".join(f"{count} {op}" for op, count in sorted(by_op.items()))
+    return f"{len(graph.nodes)} nodes ({listed})"
