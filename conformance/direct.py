@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tflgpu_plugin.providers.tflite import counts
 from tflgpu_plugin.providers.tflite.ops import FORMS, FULL_LSTM, operands
 
 from conformance import host, models
@@ -107,6 +108,11 @@ READERS: dict[str, Reader] = {
     "DEPTH_TO_SPACE": lambda o: {"block": int(o.get("blockSize", 0))},
     "SPACE_TO_DEPTH": lambda o: {"block": int(o.get("blockSize", 0))},
     "GATHER": lambda o: {"axis": int(o.get("axis", 0))},
+    "ARG_MAX": lambda o: {"keep_dims": False},
+    "ARG_MIN": lambda o: {"keep_dims": False},
+    "DIV": _activation,
+    "PACK": lambda o: {"axis": int(o.get("axis", 0))},
+    "UNPACK": lambda o: {"axis": int(o.get("axis", 0))},
     "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
 
@@ -131,7 +137,8 @@ def graph(case: Case) -> Graph:
         shape = shapes[present + k] or ()
         quantization = case.output_quantization
         tensors[tensor] = Tensor(f"output_{k}", shape, case.output_type, quantization=quantization)
-    node = _with_state(_node(case, outputs, tensors), tensors)
+    (settled,) = counts.settle([_node(case, outputs, tensors)], tensors)
+    node = _with_state(settled, tensors)
     pairs = [(node.inputs[k], node.outputs[n]) for k, n in ops.table()[node.op].states]
     given = [k for k, t in tensors.items() if k not in node.outputs and t.data is None]
     fed = tuple(k for k in given if not tensors[k].variable)

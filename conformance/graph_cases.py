@@ -235,7 +235,35 @@ def input_is_both_operands() -> Model:
     return m
 
 
+def _whole(m: Maker, op: str, reads: list[int], table: str, **options: Any) -> int:
+    """A node whose results are int32, one for each channel."""
+    return m.op(op, reads, table, options, dtype="i32", shape=SHAPE[-1:])
+
+
+def indices() -> Model:
+    """The place of the largest value of each channel, as row and column, and what another tensor
+    has there; small whole numbers all along."""
+    m = Maker()
+    _, height, width, channels = SHAPE
+    x, y = m.start(), m.start((height, width))
+    places = m.constant(np.array([height * width, channels]), dtype="i32")
+    flat = m.op("RESHAPE", [x, places], "ReshapeOptions", shape=(height * width, channels))
+    zero, size = (m.constant(np.array(n), dtype="i32") for n in (0, width))
+    best = _whole(m, "ARG_MAX", [flat, zero], "ArgMaxOptions", outputType="INT32")
+    row = _whole(m, "FLOOR_DIV", [best, size], "FloorDivOptions")
+    before = _whole(m, "MUL", [row, size], "MulOptions")
+    column = _whole(m, "SUB", [best, before], "SubOptions")
+    pairs = m.op("PACK", [row, column], "PackOptions", {"valuesCount": 2, "axis": 1},
+                 dtype="i32", shape=(channels, 2))  # fmt: skip
+    picked = m.op("GATHER_ND", [y, pairs], "GatherNdOptions", {}, shape=(channels,))
+    real = m.op("CAST", [column], "CastOptions", {"inDataType": "INT32", "outDataType": "FLOAT32"},
+                shape=(channels,))  # fmt: skip
+    m.output(m.binary("ADD", picked, real), best)
+    return m
+
+
 CASES = [
+    GraphCase("indices and what lies there", indices),
     GraphCase("an intermediate that is also an output", intermediate_output),
     GraphCase("a sum and its operands are outputs", added_output),
     GraphCase("an output that a later island reads", output_read_by_a_later_island, 2, 1),

@@ -33,12 +33,8 @@ KERNELS = {
 }
 
 
-# In the sentences for what no row promises: types, shapes, and islands that do not pay.
-BEYOND = (
-    " values; ",
-    "a shape that is only known when the model runs",
-    "would only split the graph",
-)
+# In the sentences for what no row promises: types, and shapes of a run.
+BEYOND = (" values; ", "a shape that is only known when the model runs")
 
 
 def installed() -> list[str]:

@@ -40,6 +40,7 @@ ENUMS = {
     "mode": "MirrorPadMode",
     "inDataType": "TensorType",
     "outDataType": "TensorType",
+    "outputType": "TensorType",
 }
 
 # Operators whose later outputs are the host's scratch, and how many of the first are results.

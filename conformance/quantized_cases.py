@@ -35,6 +35,7 @@ SAME = {
     "RESHAPE", "SQUEEZE", "TRANSPOSE", "STRIDED_SLICE", "PAD", "PADV2", "CONCATENATION",
     "MAX_POOL_2D", "AVERAGE_POOL_2D", "MAXIMUM", "MINIMUM", "RESIZE_BILINEAR", "SPLIT", "SLICE",
     "RESIZE_NEAREST_NEIGHBOR", "GATHER", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "MIRROR_PAD",
+    "PACK", "UNPACK", "GATHER_ND",
 }  # fmt: skip
 FIXED = {
     "SOFTMAX": {"i8": (1 / 256, -128), "u8": (1 / 256, 0)},
@@ -49,6 +50,8 @@ LEFT_OUT = {
     "QUANTIZE",
     "DEQUANTIZE",
     "RELU_N1_TO_1",
+    "DIV",
+    "CAST",
     "SQRT",
 }
 SMALLEST, LARGEST = 1e-6, 1e4  # of the values of a sensible grid

@@ -34,6 +34,21 @@ def _infinite(x: Array, negative: float = 1, positive: float = 1) -> Array:
     return (np.isneginf(x) & bool(negative)) | (np.isposinf(x) & bool(positive))
 
 
+def _argument(sign: float) -> Any:
+    def places(x: Array, axes: Array, keep_dims: bool, last: bool = False) -> Array:
+        (axis,) = (int(a) for a in axes.reshape(-1))
+        given = np.flip(x, axis) if last else x
+        found = np.argmax(sign * given, axis, keepdims=keep_dims)
+        return np.asarray(x.shape[axis] - 1 - found if last else found)
+
+    return places
+
+
+def _pick(x: Array, places: Array, axis: int) -> Array:
+    rows = np.moveaxis(x, range(axis, axis + places.shape[1]), range(places.shape[1]))
+    return np.moveaxis(rows[tuple(places.astype(np.int64).T)], 0, axis)
+
+
 UNARY: dict[str, Callable[..., Any]] = {
     "abs": np.abs, "neg": np.negative, "ceil": np.ceil, "floor": np.floor, "round": np.round,
     "sign": np.sign, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "square": np.square,
@@ -316,5 +331,6 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "transpose_conv": _transpose_conv,
     **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
+    "pick": _pick, "arg_max": _argument(1), "arg_min": _argument(-1),
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

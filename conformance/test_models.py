@@ -32,12 +32,12 @@ DETECTORS = {
     "ssd_mobilenet_v1_coco_float_from_quant": 1
 }  # nodes that stay on the CPU: post-processing
 
-# Nodes on the GPU of models in 16 and 8 bits. What is left: operators without a row, 32-bit index
-# arithmetic, and nodes behind a shape that only a run tells.
+# Nodes on the GPU of models in 16 and 8 bits. What is left: operators without a row, and nodes
+# behind a shape that only a run tells.
 QUANTIZED = {
     "mobilenet_v1_0.25_224_quant": 31, "mobilenet_v2_1.0_224_quant": 65,
     "mobilenet_v2_035_96_embedder": 66, "ssd_mobilenet_v1_coco_quant_detect": 63,
-    "deeplabv3_mnv2_dm05_pascal_quant": 71, "movenet_single_pose_lightning_ptq": 104,
+    "deeplabv3_mnv2_dm05_pascal_quant": 72, "movenet_single_pose_lightning_ptq": 157,
     "face_detection_short_range": 164, "face_landmark_fp16": 210, "palm_detection_lite": 232,
     "hand_landmark_lite": 167, "pose_landmark_lite": 283, "style_transfer_f16_384": 272,
     "style_transfer_quantized_dynamic": 200, "style_predict_quantized_256": 66,

@@ -27,8 +27,8 @@ def conv(model: Model, x: int, shape: tuple[int, ...], name: str = "", seed: int
 
 
 def binary(model: Model, op: str, a: int, b: int, shape: tuple[int, ...], name: str = "") -> int:
-    """ADD, SUB, MUL or DIV without activation, or an op that has no options."""
-    table = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
+    """ADD, SUB or MUL without activation, or an op that has no options."""
+    table = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
     options: dict[str, Any] = {"fusedActivationFunction": "NONE"} if op in table else {}
     return model.op(op, [a, b], table.get(op), options, shape=shape, name=name)
 
@@ -67,7 +67,7 @@ def wide_layers() -> bytes:
     return model.to_bytes()
 
 
-def two_islands(cpu_op: str = "DIV", read_by_both: bool = False) -> bytes:
+def two_islands(cpu_op: str = "SQUARED_DIFFERENCE", read_by_both: bool = False) -> bytes:
     """x -> [p, q] on the GPU; q -> d on the CPU; p + d on the GPU again.
 
     With `read_by_both`, the CPU node reads p too, so that a CPU node and an island share it.
@@ -82,7 +82,7 @@ def two_islands(cpu_op: str = "DIV", read_by_both: bool = False) -> bytes:
         divisor = model.constant(np.float32(3.0))
     d = binary(model, cpu_op, q, divisor, out, "d")
     if read_by_both:
-        d = binary(model, "DIV", d, model.constant(np.float32(1.5)), out, "d2")
+        d = binary(model, cpu_op, d, model.constant(np.float32(1.5)), out, "d2")
         d = binary(model, "SQUARED_DIFFERENCE", d, p, out, "d3")
     model.output(binary(model, "ADD", p, d, out, "sum"))
     return model.to_bytes()

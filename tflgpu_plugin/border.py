@@ -9,8 +9,8 @@ float32 and int32 travel as they are, float16 as such (two in a word, too large 
 infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
 uint8 as a byte and, on the device, as the real value that they stand for (without quantization
 parameters: the number itself). So do int32 tensors with quantization parameters (form "number"),
-and int16 ones, two in a word. Raw buffers are padded to a multiple of 16 bytes, so the last
-incomplete vec4 or word may be accessed whole.
+int16 ones, two in a word, and on their way out int64 ones, in two words (form "wide"). Raw buffers
+are padded to a multiple of 16 bytes, so the last incomplete vec4 or word may be accessed whole.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from tflgpu_plugin.lowering import Access, Hosted, Lowering, Raw, Refused
 from tflgpu_plugin.ops.movement import row_strides
 
 GROUP = 64
-DTYPES = ("f32", "f16", "bool", "i32", "i8", "u8", "i16", "u16")
+DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16")
 SHORT = ("f16", "bool", "i8", "u8", "i16", "u16")  # several in a word
+NUMBERED = {"i32": "number", "i64": "wide"}  # forms of those that are numbers on the device
 SAME = ("f32", "i32")  # element by element the same on both sides
 
 
@@ -52,6 +53,8 @@ def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
     Both have the tensor's shape and dtype. Raises Refused for a dtype that has no device form.
     """
     dtype, shape = _dtype(low, node, tensor), low.geometry(tensor)
+    if dtype == "wide":
+        raise Refused(node.id, "An int64 tensor cannot come into an island.")
     # A state's buffer is written within a run, so nothing may read it then.
     if raw.role == "input" and dtype == "f32":
         low.hosted[tensor] = Hosted(raw, row_strides(low.graph.shape(tensor)))
@@ -90,7 +93,7 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
         return
     scaling = _scaling(value)
     if scaling:
-        limits = np.iinfo(NUMPY_DTYPES[value.dtype])
+        limits = np.iinfo(np.int32 if dtype == "wide" else NUMPY_DTYPES[value.dtype])
         scaling |= {"least": float(limits.min), "most": float(limits.max)}
     planar = tensor in low.turned
     stored = low.turned.get(tensor, tensor)
@@ -153,11 +156,11 @@ def _from_storage(
 
 def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     dtype = low.graph.tensors[tensor].dtype
-    if dtype not in DTYPES:
+    real = quantization.real(low.graph.tensors[tensor])
+    if dtype not in DTYPES or (dtype == "i64" and not real):
         accepted = ", ".join(DTYPES)
         raise Refused(node.id, f"A {dtype} tensor cannot cross the border; use one of {accepted}.")
-    number = dtype == "i32" and quantization.real(low.graph.tensors[tensor])
-    return "number" if number else dtype
+    return NUMBERED.get(dtype, dtype) if real else dtype
 
 
 def _scaling(tensor: Tensor) -> dict[str, object]:
@@ -168,7 +171,7 @@ def _scaling(tensor: Tensor) -> dict[str, object]:
 
 
 def _views(dtype: str, shape: Geometry, planar: bool) -> _Views:
-    if dtype in ("i32", "number"):
+    if dtype in ("i32", "number", "wide"):
         return _Views(0, 0 if dtype == "i32" else 1, False)
     # A single row may be read past its end: the padding is there, and pad lanes are masked.
     whole = not planar and (shape.channels % 4 == 0 or shape.batch * shape.spatial == 1)

@@ -15,14 +15,15 @@ import numpy as np
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Quantization, Tensor
 
 STORED = ("i8", "u8")
-WIDER = ("i16", "u16", "i32")  # where the host says how it rounds
+WIDER = ("i16", "u16", "i32", "i64")  # where the host says how it rounds
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 # Ops whose results are elements of the inputs, or zero; and all those that hosts compute on the
 # stored numbers, so that inputs and results must have one grid.
 MOVES = frozenset(
     "reshape transpose strided_slice slice split concat pad gather take resize_nearest max_pool_2d "
-    "maximum minimum space_to_depth depth_to_space mirror_pad tile expand".split()
+    "maximum minimum space_to_depth depth_to_space mirror_pad tile expand stack unstack "
+    "gather_nd pick".split()
 )
 SAME_GRID = MOVES | {"average_pool_2d", "resize_bilinear"}
 ALIKE = 1e-4  # scales nearer than this (relative) number the same grid: 255 steps end within 0.03

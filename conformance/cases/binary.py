@@ -12,6 +12,7 @@ from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
 OPTIONS = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
+TABLES = OPTIONS | {"DIV": "DivOptions"}  # which cuts what is divided by zero, on some CPU kernels
 BROADCAST_5 = {"SUB": 3, "MAXIMUM": 3, "MINIMUM": 3}  # the version that a rank over 4 came with
 
 
@@ -29,9 +30,9 @@ def pair(
         constant(seeded(*shape)) if fixed == place else Input(shape, low=-9, high=9)
         for shape, place in ((first, "first"), (second, "second"))
     ]
-    options = {"fusedActivationFunction": activation} if op in OPTIONS else {}
+    options = {"fusedActivationFunction": activation} if op in TABLES else {}
     version = BROADCAST_5.get(op, 1) if max(len(first), len(second)) > 4 else 1
-    return Case(name, op, version, tuple(given), OPTIONS.get(op), options, **more)
+    return Case(name, op, version, tuple(given), TABLES.get(op), options, **more)
 
 
 SPREADS: dict[str, tuple[Shape, Shape]] = {
@@ -133,6 +134,9 @@ CASES = [
     *[pair(op, a.lower(), ODD, ODD, a) for op in ("ADD", "SUB", "MUL") for a in ACTIVATIONS],
     pair("ADD", "relu_spread_rank_5", (2, 1, 3, 1, 5), (1, 4, 1, 2, 1), "RELU"),
     pair("SUB", "relu6_spread", (1, 5, 7, 1), (5,), "RELU6"),
+    *spreads("DIV", SPREADS),
+    *constants("DIV"),
+    *[pair("DIV", a.lower(), ODD, ODD, a) for a in ACTIVATIONS],
     *[logical(name, *shapes) for name, shapes in SPREADS.items()],
     logical("constant", (1, 5, 7, 5), (5,), fixed=True),
     logical("rank_1", (17,), (17,)),

@@ -33,7 +33,22 @@ def channels(*extents: int, batch: int = 1) -> list[Shape]:
     return [(batch, 3, 5, extent) for extent in extents]
 
 
+def pack(name: str, axis: int, count: int, shape: Shape, fixed: tuple[int, ...] = (),
+         **more: Any) -> Case:  # fmt: skip
+    given = tuple(
+        constant(seeded(*shape, seed=k)) if k in fixed else Input(shape) for k in range(count)
+    )
+    options = {"valuesCount": count, "axis": axis}
+    return Case(name, "PACK", 1, given, "PackOptions", options, **more)
+
+
 CASES = [
+    *(pack(f"axis_{axis}", axis, 3, (2, 5, 3)) for axis in range(-1, 3)),
+    pack("rank_0", 0, 4, ()),
+    pack("rank_1", 1, 5, (7,)),
+    pack("rank_4", 4, 2, (2, 3, 5, 4)),
+    pack("constants", 1, 3, (4, 6), fixed=(0, 2)),
+    pack("one", 0, 1, (3, 4)),
     join("channels_quads", 3, *channels(4, 8, 4)),
     join("channels_last_odd", 3, *channels(8, 4, 5)),
     join("channels_first_odd", 3, *channels(3, 4)),

@@ -3,6 +3,8 @@ requantization, and what is refused. Values lie on both sides of zero points at 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from conformance.cases import Case, Input, constant
@@ -41,8 +43,24 @@ def again(name: str, source: Input, dtype: str, scale: float, zero: int) -> Case
     )
 
 
+TYPES = {"f32": "FLOAT32", "i32": "INT32", "i8": "INT8", "u8": "UINT8", "bool": "BOOL"}
+
+
+def cast(name: str, source: Input, dtype: str, **more: Any) -> Case:
+    options = {"inDataType": TYPES[source.dtype], "outDataType": TYPES[dtype]}
+    return Case(name, "CAST", 1, (source,), "CastOptions", options, output_type=dtype, **more)
+
+
 SHAPES: tuple[Shape, ...] = ((7,), (1, 1), (3, 5), (1, 4, 6, 3), (3, 5, 7, 8), (2, 3, 2, 3, 5))
 CASES = [
+    cast("to_int32", Input((2, 5, 7), low=-9, high=9), "i32"),
+    cast("to_int32_large", Input((3, 9), low=-1e9, high=1e9), "i32"),
+    cast("from_int32", Input((1, 3, 5, 6), "i32", low=-999, high=999), "f32"),
+    cast("from_int32_large", Input((37,), "i32", low=-(2**31), high=2**31), "f32"),
+    cast("from_uint8", Input((1, 4, 6, 3), "u8", low=0, high=256), "f32"),
+    cast("from_int8", Input((5, 9), "i8", low=-128, high=128), "f32"),
+    cast("from_bool", Input((3, 7), "bool"), "f32"),
+    cast("to_bool", Input((3, 7)), "bool", refused=True),
     *(dequantize(f"int8_rank_{len(s)}_{s[-1]}", s, "i8") for s in SHAPES),
     *(dequantize(f"uint8_rank_{len(s)}_{s[-1]}", s, "u8", 0.5, 255) for s in SHAPES),
     dequantize("scalar", (), "i8"),

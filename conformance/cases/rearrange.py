@@ -23,7 +23,17 @@ def gather(name: str, shape: Shape, indices: Any, axis: int) -> Case:
     return Case(name, "GATHER", 1, given, "GatherOptions", {"axis": axis})
 
 
+def computed(name: str, shape: Shape, places: Shape, axis: int) -> Case:
+    """Indices that a run tells."""
+    given = (Input(shape), Input(places, "i32", low=0, high=shape[axis]))
+    return Case(name, "GATHER", 1, given, "GatherOptions", {"axis": axis})
+
+
 CASES = [
+    computed("of_a_run_table", (40, 16), (1, 9), 0),
+    computed("of_a_run_scalar", (4, 6), (), 1),
+    computed("of_a_run_channels", (1, 3, 5, 7), (4,), 3),
+    computed("of_a_run_matrix", (2, 9, 5), (3, 2), 1),
     blocks("DEPTH_TO_SPACE", "channels_8", (1, 3, 5, 8), 2),
     blocks("DEPTH_TO_SPACE", "channels_27_batch_3", (3, 2, 3, 27), 3),
     blocks("SPACE_TO_DEPTH", "channels_3", (1, 4, 6, 3), 2),

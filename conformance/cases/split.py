@@ -14,7 +14,19 @@ def split(name: str, shape: Shape, axis: int, parts: int, version: int = 1) -> C
     return Case(name, "SPLIT", version, given, "SplitOptions", {"numSplits": parts}, outputs=parts)
 
 
+def unpack(name: str, shape: Shape, axis: int, dtype: str = "f32") -> Case:
+    options = {"num": shape[axis], "axis": axis}
+    return Case(name, "UNPACK", 1, (Input(shape, dtype),), "UnpackOptions", options,
+                outputs=shape[axis], output_type=dtype)  # fmt: skip
+
+
 CASES = [
+    *(unpack(f"axis_{axis}", (3, 2, 4, 5), axis) for axis in range(-1, 3)),
+    unpack("rank_1", (4,), 0),
+    unpack("rank_2", (5, 3), 1),
+    unpack("rank_5", (2, 3, 2, 3, 5), 1),
+    unpack("one", (1, 7), 0),
+    unpack("bool", (3, 4), 0, "bool"),
     split("rank_1", (12,), 0, 3),
     split("rank_2_rows", (6, 5), 0, 2),
     split("rank_2_columns", (6, 10), 1, 5),

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.quantization import NUMBERS
+
 from .expansion import Expansion, Unreadable
 
 Row = Callable[[Expansion], int]
@@ -130,6 +132,19 @@ def cast(e: Expansion) -> int:
     if held != "bool" and wanted == "bool":
         return e.add("not_equal", x, e.const(0.0), dtype="bool")
     return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
+
+
+def argument(op: str) -> Row:
+    """ArgMax and ArgMin: places as int64."""
+
+    def place(e: Expansion) -> int:
+        axis = e.axis(e.integer("axis"), e.rank(e.x()))
+        return e.add(
+            op, e.x(), e.index([axis]), keep_dims=bool(e.integer("keepdims", 1)),
+            last=bool(e.integer("select_last_index")), dtype="i64", quantization=NUMBERS,
+        )  # fmt: skip
+
+    return place
 
 
 def gelu(e: Expansion) -> int:

@@ -43,6 +43,8 @@ _ROWS: tuple[Form, ...] = (
     _row("Add", "add", (7, 14), ew.binary("add")),
     _row("Affine", "mul", (1, 1), ew.affine),
     _row("And", "logical_and", (7, 7), ew.binary("logical_and")),
+    _row("ArgMax", "arg_max", (1, 13), ew.argument("arg_max"), types="f32 f16 i64"),
+    _row("ArgMin", "arg_min", (1, 13), ew.argument("arg_min"), types="f32 f16 i64"),
     _row("Asin", "asin", (7, 22), ew.unary("asin")),
     _row("Asinh", "asinh", (9, 22), ew.unary("asinh")),
     _row("Atan", "atan", (7, 22), ew.unary("atan")),

@@ -218,6 +218,14 @@ def _lstm_parts(params: Any) -> dict[str, Any]:
     return {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
 
 
+def _argument(node: HostNode) -> dict[str, Any]:
+    return {"keep_dims": False}
+
+
+def _axis(node: HostNode) -> dict[str, Any]:
+    return {"axis": int(node.params("tgl_pack_params").axis)}
+
+
 def _row(
     host_op: str,
     op: str,
@@ -299,6 +307,13 @@ def _rows() -> tuple[Form, ...]:
         _row("RSQRT", "rsqrt", 2, **ours),
         _row("SQRT", "sqrt", 1, **ours),
         _row("TRANSPOSE", "transpose", 6, _transpose, **ours),
+        _row("ARG_MAX", "arg_max", 2, _argument, **ours),
+        _row("ARG_MIN", "arg_min", 2, _argument, **ours),
+        _row("CAST", "cast", 2, **ours),
+        _row("DIV", "div", 2, mul, **ours),
+        _row("GATHER_ND", "gather_nd", 2, **ours),
+        _row("PACK", "stack", 2, _axis, **ours),
+        _row("UNPACK", "unstack", 2, _axis, **ours),
     )
 
 
@@ -306,15 +321,18 @@ FORMS: dict[str, Form] = {form.host_op: form for form in _rows()}
 
 # The LSTM of many inputs; the documentation lists the basic one only.
 FULL_LSTM = _row("LSTM", "lstm_full", 4, _full_lstm, edition_2019=None, current=None)
-# Rows beside the first one of an operator, by what the table of operators calls them.
-VARIANTS: dict[str, Form] = {"LSTM (full)": FULL_LSTM}
+# Of integers that nodes before it make, so that no model of one operator shows it.
+FLOOR_DIV = _row("FLOOR_DIV", "floor_div", 2, edition_2019=None, current=None)
+# Rows beside the first one of an operator, and those that need others, by what the table of
+# operators calls them.
+VARIANTS: dict[str, Form] = {"LSTM (full)": FULL_LSTM, "FLOOR_DIV": FLOOR_DIV}
 
 
 def form(host_op: str, node: HostNode) -> Form | None:
     """The row of a node: that of its operator, or of its kind of LSTM."""
     if host_op == "LSTM" and node.params("tgl_lstm_params").kernel == LSTM_FULL:
         return FULL_LSTM
-    return FORMS.get(host_op)
+    return FLOOR_DIV if host_op == FLOOR_DIV.host_op else FORMS.get(host_op)
 
 
 # Host input positions in the order of the internal op, "?" marking an optional one. Ops that are
@@ -339,7 +357,10 @@ _OPERANDS: dict[str, str] = {
     "SPLIT": "1 0",
     "lstm_basic": "0 1 2 3 4",
     "lstm_full": " ".join(f"{k}?" for k in range(24)),
-} | dict.fromkeys(("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "LOGICAL_AND"), "0 1")
+} | dict.fromkeys(
+    ("ADD", "SUB", "MUL", "DIV", "FLOOR_DIV", "MAXIMUM", "MINIMUM", "LOGICAL_AND", "ARG_MAX",
+     "ARG_MIN", "GATHER_ND"), "0 1",
+)  # fmt: skip
 _UNARY = "0"
 
 
@@ -347,7 +368,7 @@ def operands(form: Form, inputs: tuple[int | None, ...]) -> tuple[int | None, ..
     """A node's inputs in the order of the internal op. Raises Unreadable when one is absent or too
     many are there.
     """
-    if form.op == "concat":
+    if form.op in ("concat", "stack"):
         wanted = " ".join(str(k) for k in range(len(inputs)))
     else:
         wanted = _OPERANDS.get(form.op if "lstm" in form.op else form.host_op, _UNARY)
@@ -369,6 +390,6 @@ def operands(form: Form, inputs: tuple[int | None, ...]) -> tuple[int | None, ..
 
 def check_outputs(form: Form, count: int) -> None:
     """Raise Unreadable when a node does not have the outputs that its op has."""
-    expected = {"lstm_basic": BASIC_OUTPUTS, "split": count}.get(form.op, 1)
+    expected = {"lstm_basic": BASIC_OUTPUTS, "split": count, "unstack": count}.get(form.op, 1)
     if count != expected:
         raise Unreadable(f"{count} outputs instead of {expected} are not supported.")

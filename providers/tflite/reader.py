@@ -26,7 +26,7 @@ from tflgpu_plugin.graph import (
 )
 
 from .. import HostError
-from . import codes, ops, shapes
+from . import codes, counts, ops, shapes
 
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
@@ -96,14 +96,15 @@ def read(ffi: Any, context: Any) -> HostGraph:
     walk = shapes.Walk(given)
     hosts = [_host_node(ffi, context, index, given) for index in plan]
     nodes = [walk.settle(host, _node(host, given, sparse)) for host in hosts]
-    nodes = _refuse_shared_state(nodes)
     tensors = dict(walk.view)
+    nodes = _refuse_shared_state(nodes)
     produced = {t for node in nodes for t in node.outputs}
-    read_ids = sorted({t for node in nodes for t in node.reads})
     states = tuple(pair for node in nodes for pair in state_pairs(node))
     for before, after in states:
         if after not in tensors:  # a result that the host has no tensor for
             tensors[after] = replace(tensors[before], variable=False)
+    nodes = counts.settle(nodes, tensors)
+    read_ids = sorted({t for node in nodes for t in node.reads})
     outputs, fused = _outputs(ffi, context, plan)
     graph = Graph(
         tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},

@@ -1,7 +1,7 @@
 // Device storage to the host's layout (row-major): one thread per four neighbouring elements of the
 // host's buffer. `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four
 // bytes per word), i8 and u8 (four per word, to the nearest step of the grid, saturating), i16 (two per
-// word, likewise), number (int32, likewise), f16 (two per word), i32 (bits kept). `planar`: the host's
+// word, likewise), number (int32, likewise), wide (int64, likewise), f16 (two per word), i32 (bits kept). `planar`: the host's
 // buffer has channels before space, `aligned`: in planes of whole fours.
 {% if not whole %}
 // Lane of element e in device storage, counted in scalars; elements past the end repeat the last
@@ -54,6 +54,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let words = float16(v);
   put_raw(2u * t, words.x);
   put_raw(2u * t + 1u, words.y);
+{% elif form == "wide" %}
+  let number = vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most));
+  for (var k = 0u; k < 4u && 4u * t + k < p.elements; k++) {
+    put_raw(2u * (4u * t + k), bitcast<u32>(number[k]));
+    put_raw(2u * (4u * t + k) + 1u, bitcast<u32>(number[k] >> 31u));
+  }
 {% elif form == "number" %}
   let number = bitcast<vec4u>(vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most)));
 {% for k in range(4) %}

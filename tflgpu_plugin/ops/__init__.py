@@ -46,6 +46,8 @@ FAMILIES = (
     "lrn",
     "matmul",
     "quantization",
+    "pick",
+    "arg",
 )
 
 Refusal = str | None

@@ -1,9 +1,12 @@
-"""Concatenation on any axis: one launch per input, which writes its part of the output in place."""
+"""Concatenation on any axis: one launch per input, which writes its part of the output in place.
+`stack(inputs): axis` is one along a new axis."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+
+import numpy as np
 
 from tflgpu_plugin.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.lowering import Access, Lowering
@@ -14,6 +17,7 @@ from tflgpu_plugin.ops.movement import (
     storage_order,
     vector_strides,
 )
+from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.target import Target
 
 
@@ -194,4 +198,46 @@ def _floats(low: Lowering, node: Node, part: Part, runs: Runs, tail: int, tail_f
     )
 
 
-OPS = (Op("concat", refuse, shapes, lower, "exact", types=("f32", "bool")),)
+def _alone(graph: Graph, node: Node) -> tuple[Shape, int]:
+    """The shape of each input, with the new axis of extent 1, and that axis."""
+    first, *others = (graph.shape(tensor) for tensor in _given(node))
+    if any(shape != first for shape in others):
+        raise ValueError(f"shapes {list(first)} and {[list(shape) for shape in others]} differ")
+    rank, axis = len(first) + 1, int(node.attributes["axis"])
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
+    axis %= rank
+    return (*first[:axis], 1, *first[axis:]), axis
+
+
+def stack_shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape, axis = _alone(graph, node)
+    return [(*shape[:axis], len(node.inputs), *shape[axis + 1 :])]
+
+
+def refuse_stack(graph: Graph, node: Node, target: Target) -> str | None:
+    """Inputs of one shape."""
+    try:
+        stack_shapes(graph, node)
+    except ValueError as error:
+        return f"Packing cannot be planned: {error}."
+    return None
+
+
+def expand_stack(steps: Steps, node: Node) -> bool:
+    """Each input with the new axis, then joined."""
+    shape, axis = _alone(Graph(steps.editor.tensors, (), (), ()), node)
+    parts = []
+    for tensor in _given(node):
+        data = steps.data(tensor)
+        fixed = data is not None and data.dtype == np.float32
+        parts.append(steps.number(data.reshape(shape)) if fixed else steps.reshape(tensor, shape))  # type: ignore[union-attr]
+    steps.last("concat", *parts, axis=axis, activation="none")
+    return True
+
+
+OPS = (
+    Op("concat", refuse, shapes, lower, "exact", types=("f32", "bool")),
+    Op("stack", refuse_stack, stack_shapes, lower_expanded, "exact",
+       expand=expand_stack),
+)  # fmt: skip

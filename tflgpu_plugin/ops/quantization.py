@@ -4,6 +4,8 @@ On the device a quantized tensor holds real values, so dequantizing moves nothin
 puts values on the result's grid: round to nearest and saturate. Halves go away from zero, as in
 tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the
 scale, as in the definition of QuantizeLinear; the result's quantization says which.
+
+`cast(x)` between float32, bool and whole numbers in integer types; fractions are cut off.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from tflgpu_plugin.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.movement import grid
+from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.target import Target
 
 
@@ -87,6 +90,33 @@ def lower_quantize(low: Lowering, node: Node) -> None:
     )
 
 
+def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
+    """Between float32 and integers, and from bool to float32."""
+    assert node.inputs[0] is not None
+    source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    whole = quantization.real(source), quantization.real(result)
+    if result.dtype == "f32" or (source.dtype == "f32" and whole[1]) or all(whole):
+        return None
+    return f"Casting {source.dtype} to {result.dtype} is not supported."
+
+
+def expand_cast(steps: Steps, node: Node) -> bool:
+    """Nothing moves but towards integers, where a truncation comes first."""
+    x = node.inputs[0]
+    assert x is not None
+    source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
+    if result.dtype == "f32" and quantization.real(source):
+        steps.last("dequantize", x)
+    elif result.dtype == source.dtype or source.dtype == "bool":
+        steps.last("reshape", x, None, shape=source.shape)
+    elif source.dtype == "f32":
+        size = steps.add("floor", steps.add("abs", x))
+        steps.last("quantize", steps.add("mul", steps.add("sign", x), size))
+    else:
+        steps.last("quantize", steps.add("reshape", x, None, shape=source.shape))
+    return True
+
+
 TYPES = ("f32", "i8", "u8")
 
 OPS = (
@@ -94,4 +124,6 @@ OPS = (
        types=(*TYPES, "f16"), max_rank=8),
     Op("quantize", refuse_quantize, shapes, lower_quantize, "elementwise", types=TYPES,
        fuses=True, max_rank=8),
+    Op("cast", refuse_cast, shapes, lower_expanded, "exact", types=("f32", "bool"), max_rank=8,
+       expand=expand_cast),
 )  # fmt: skip

@@ -2,8 +2,8 @@
 
 * `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
   is broadcast with that of x)
-* `take(x, indices constant, 1 axis): axis` and `gather(x, indices constant): axis`: numpy's take;
-  indices may be negative
+* `take(x, indices constant, 1 axis): axis` and `gather(x, indices): axis`: numpy's take; constant
+  indices may be negative, others become a `pick`
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
   block outside of the channels, "CRD" inside
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
-from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops import Op, pick
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
 from tflgpu_plugin.ops.steps import Steps, lower_expanded
@@ -64,8 +64,16 @@ def expand_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
-    shape, axis = graph.shape(_input(node)), _axis(graph, node)
-    return [(*shape[:axis], *_indices(graph, node).shape, *shape[axis + 1 :])]
+    shape, axis, listed = graph.shape(_input(node)), _axis(graph, node), node.inputs[1]
+    assert listed is not None
+    if not _is_computed(graph, node):
+        _indices(graph, node)  # they must be inside
+    return [(*shape[:axis], *graph.shape(listed), *shape[axis + 1 :])]
+
+
+def _is_computed(graph: Graph, node: Node) -> bool:
+    """A run tells the indices."""
+    return node.op == "gather" and graph.constant(node.inputs[1]) is None
 
 
 def depth_shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -100,6 +108,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"{node.op} works on {axes} axes, and {MAX_AXES} are supported."
     if node.op in ("take", "gather") and source[_axis(graph, node)] > MAX_INDEX:
         return f"{node.op} takes indices below {MAX_INDEX:,}."
+    if _is_computed(graph, node):
+        return pick.refuse_indices(graph, node)
     return None
 
 
@@ -153,6 +163,11 @@ def lower_take(low: Lowering, node: Node) -> None:
 def expand_gather(steps: Steps, node: Node) -> bool:
     """Indices of another rank than 1: taken in one row, then given their shape."""
     view = Graph(steps.editor.tensors, (), (), ())
+    if _is_computed(view, node):
+        places = pick.rows(steps, node.inputs[1] or 0, 1)
+        picked = steps.add("pick", _input(node), places, axis=_axis(view, node))
+        steps.last("reshape", picked, None, shape=gather_shapes(view, node)[0])
+        return True
     indices, axis = _indices(view, node), _axis(view, node)
     if node.op == "take":
         return False

@@ -1,4 +1,5 @@
-"""`split(x, axis i32 constant)` into as many equal parts along an axis as it has outputs."""
+"""`split(x, axis i32 constant)` into as many equal parts along an axis as it has outputs, and
+`unstack(x): axis` into as many as the axis has places, which lose it."""
 
 from __future__ import annotations
 
@@ -51,4 +52,42 @@ def lower(low: Lowering, node: Node) -> None:
         move(low, replace(node, outputs=(output,)), axes)
 
 
-OPS = (Op("split", refuse, shapes, lower, "exact", types=("f32", "bool")),)
+def unstack_shapes(graph: Graph, node: Node) -> list[Shape]:
+    assert node.inputs[0] is not None
+    shape = graph.shape(node.inputs[0])
+    at = _unstacked(graph, node)
+    if shape[at] != len(node.outputs):
+        raise ValueError(f"an extent of {shape[at]} does not become {len(node.outputs)} tensors")
+    return [(*shape[:at], *shape[at + 1 :])] * len(node.outputs)
+
+
+def _unstacked(graph: Graph, node: Node) -> int:
+    assert node.inputs[0] is not None
+    rank, given = len(graph.shape(node.inputs[0])), int(node.attributes["axis"])
+    if not -rank <= given < rank:
+        raise ValueError(f"axis {given} is outside a tensor of rank {rank}")
+    return given % rank
+
+
+def refuse_unstack(graph: Graph, node: Node, target: Target) -> str | None:
+    """As many outputs as the axis has places."""
+    try:
+        unstack_shapes(graph, node)
+    except ValueError as error:
+        return f"Unpacking cannot be planned: {error}."
+    return None
+
+
+def lower_unstack(low: Lowering, node: Node) -> None:
+    """A launch per place."""
+    at = _unstacked(low.graph, node)
+    for k, output in enumerate(node.outputs):
+        shape = low.graph.shape(output)
+        axes = [Axis(e, j + (j >= at)) for j, e in enumerate(shape)]
+        move(low, replace(node, outputs=(output,)), axes, fixed={at: k})
+
+
+OPS = (
+    Op("unstack", refuse_unstack, unstack_shapes, lower_unstack, "exact", types=("f32", "bool")),
+    Op("split", refuse, shapes, lower, "exact", types=("f32", "bool")),
+)

@@ -1,0 +1,52 @@
+"""ARG_MAX and ARG_MIN: every axis of each rank, both integer types, ties, one element, many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from conformance.cases import Case, Input, constant
+from conformance.node_cases import NodeCase
+
+Shape = tuple[int, ...]
+TYPES = {"i32": "INT32", "i64": "INT64"}
+
+
+def arg(op: str, name: str, shape: Shape, axis: int, dtype: str = "i32", **ends: Any) -> Case:
+    given = (Input(shape, **ends), constant(np.int32(axis), "i32"))
+    table = "ArgMaxOptions" if op == "ARG_MAX" else "ArgMinOptions"
+    return Case(name, op, 1, given, table, {"outputType": TYPES[dtype]}, output_type=dtype)
+
+
+CASES = [
+    *(arg(op, f"axis_{axis}", (2, 3, 5, 7), axis) for op in ("ARG_MAX", "ARG_MIN")
+      for axis in range(4)),
+    arg("ARG_MAX", "channels_21", (1, 9, 8, 21), 3, "i64"),
+    arg("ARG_MAX", "channels_64_batch_3", (3, 5, 4, 64), -1),
+    arg("ARG_MIN", "rank_1", (17,), 0, "i64"),
+    arg("ARG_MAX", "rank_1_of_70000", (70_000,), 0),
+    *(arg("ARG_MAX", f"rank_2_rows_{n}", (n, 6), 0, "i64") for n in (1, 3, 6)),
+    arg("ARG_MAX", "rank_5", (2, 3, 2, 3, 5), 2),
+    arg("ARG_MAX", "one_element", (1, 1), 1),
+    arg("ARG_MAX", "equal_elements", (3, 9), 1, low=0.25, high=0.25),
+    Case("axis_of_a_run", "ARG_MAX", 1, (Input((3, 9)), Input((), "i32", low=0, high=2)),
+         "ArgMaxOptions", {"outputType": "INT32"}, output_type="i32", refused=True),
+]  # fmt: skip
+
+
+def node(op: str, name: str, values: Any, **attributes: Any) -> NodeCase:
+    reads = (constant(np.float32(values)), constant((1,), "i32"))
+    return NodeCase(name, op, reads, {"keep_dims": False, **attributes})
+
+
+TIES = [[1, 3, 3, 0], [-1, -1, -2, -2], [5, 5, 5, 5]]
+NODES = [
+    *(node(op, f"ties_{last}", TIES, last=last)
+      for op in ("arg_max", "arg_min") for last in (False, True)),
+    *(node(op, "infinities", [[-np.inf, 1, np.inf], [-np.inf] * 3, [np.inf] * 3])
+      for op in ("arg_max", "arg_min")),
+    node("arg_max", "kept", TIES, keep_dims=True),
+    NodeCase("two_axes", "arg_max", (Input((3, 4)), constant((0, 1), "i32")),
+             {"keep_dims": False}, refused=True),
+]  # fmt: skip

@@ -1,0 +1,50 @@
+"""GATHER_ND: places on the first axes, as constants and from a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from conformance.cases import Case, Input, constant
+from conformance.node_cases import NodeCase
+
+Shape = tuple[int, ...]
+
+
+def gather_nd(name: str, shape: Shape, indices: Any, **more: Any) -> Case:
+    """`indices` are constants, or the shape of those that a run tells (all axes have 3 places)."""
+    given = (
+        Input(indices, "i32", low=0, high=3)
+        if isinstance(indices, tuple)
+        else constant(np.array(indices), "i32")
+    )
+    return Case(name, "GATHER_ND", 1, (Input(shape), given), "GatherNdOptions", {}, **more)
+
+
+CASES = [
+    gather_nd("rows", (5, 7), [[4], [0], [4]]),
+    gather_nd("elements", (3, 4, 5), [[0, 1, 4], [2, 3, 0]]),
+    gather_nd("images", (3, 4, 5, 6), [[0, 3], [2, 0], [1, 1]]),
+    gather_nd("of_a_run_1", (3, 5), (4, 1)),
+    gather_nd("of_a_run_2", (3, 3, 6, 5), (7, 2)),
+    gather_nd("of_a_run_3", (3, 3, 3, 17), (2, 3, 3)),
+    gather_nd("of_a_run_4", (3, 3, 3, 3), (5, 4)),
+    gather_nd("channels_quads", (3, 3, 8), (6, 2)),
+]
+
+
+def pick(name: str, shape: Shape, places: Shape, axis: int, **more: Any) -> NodeCase:
+    """Places between 0 and 3, whose fractions are cut off."""
+    given = (Input(shape), Input(places, low=0.0, high=3.0))
+    return NodeCase(name, "pick", given, {"axis": axis}, **more)
+
+
+NODES = [
+    *(pick(f"axis_{axis}", (3, 3, 3, 3), (5, 1), axis) for axis in range(4)),
+    pick("two_axes", (2, 3, 3, 6), (4, 2), 1),
+    pick("channels_21", (3, 4, 21), (7, 1), 0),
+    pick("image_and_channels", (1, 3, 3, 3), (9, 3), 1),
+    pick("rank_5", (2, 3, 2, 3, 5), (4, 1), 1),
+    pick("too_many_axes", (3, 3), (5, 3), 0, refused=True),
+]

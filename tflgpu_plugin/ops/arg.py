@@ -1,0 +1,69 @@
+"""`arg_max(x, axis i32 constant): keep_dims, last` and `arg_min`: the first (or last) place of the
+largest (smallest) element along an axis, as a whole number. NaN is neither larger nor smaller.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.graph import Graph, Node, geometry
+from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.reduce import reduced_axes
+from tflgpu_plugin.ops.reduce import shapes as reduced
+from tflgpu_plugin.target import Target
+
+GROUP = 64
+MAX_COUNT = 1 << 24  # exact in float32
+BETTER = {("arg_max", False): ">", ("arg_max", True): ">=",
+          ("arg_min", False): "<", ("arg_min", True): "<="}  # fmt: skip
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """One constant axis of less than 2^24 places."""
+    axes = graph.constant(node.inputs[1])
+    if axes is None or axes.size != 1:
+        return f"{node.op} needs one constant axis."
+    try:
+        (axis,) = reduced_axes(graph, node) or (0,)
+    except ValueError as error:
+        return str(error)
+    shape = graph.shape(_input(node))
+    if not shape or not 0 < shape[axis] < MAX_COUNT or prod(shape) == 0:
+        return f"{node.op} takes from axes of 1 to {MAX_COUNT:,}, not from {list(shape)}."
+    return None
+
+
+def _input(node: Node) -> int:
+    assert node.inputs[0] is not None
+    return node.inputs[0]
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, four results per thread."""
+    (axis,) = reduced_axes(low.graph, node)
+    shape = low.graph.shape(_input(node))
+    out, data = low.geometry(node.outputs[0]), geometry(shape)
+    low.dispatch(
+        "arg",
+        node,
+        {"x": Access(low.stored(_input(node)), 1)},
+        {"out": node.outputs[0]},
+        (-(-out.vectors // GROUP), 1, 1),
+        {
+            "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
+            "channels": out.channels, "in_quads": data.quads, "in_spatial": data.spatial,
+            "in_channels": data.channels, "count": shape[axis], "inner": prod(shape[axis + 1 :]),
+        },
+        {"better": BETTER[node.op, bool(node.attributes.get("last"))]},
+        fused=False,
+    )  # fmt: skip
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return prod(graph.shape(_input(node)))
+
+
+OPS = tuple(
+    Op(name, refuse, reduced, lower, "exact", work=_work) for name in ("arg_max", "arg_min")
+)

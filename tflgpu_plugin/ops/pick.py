@@ -1,0 +1,116 @@
+"""Ops that pick elements by indices that a run tells: `gather_nd(x, indices)` as TFLite's operator,
+and `pick(x, places[n, m]): axis`, which it becomes, as `gather` does when its indices are computed.
+
+Each row of `places` names a place on the m axes of x from `axis` on; the result has these axes
+replaced by one of n. Fractions are cut off, and what lies outside becomes the nearest place inside,
+where hosts answer with an error.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin import quantization
+from tflgpu_plugin.graph import Graph, Node, Shape, geometry
+from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.steps import Steps, lower_expanded
+from tflgpu_plugin.target import Target
+
+GROUP = 64
+MAX_AXES = 5
+MAX_INDEX = 1 << 24  # exact in float32
+
+
+def _pair(graph: Graph, node: Node) -> tuple[Shape, Shape]:
+    x, places = node.inputs
+    assert x is not None and places is not None
+    return graph.shape(x), graph.shape(places)
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    (shape, places), axis = _pair(graph, node), int(node.attributes["axis"])
+    if len(places) != 2 or not 0 <= axis <= axis + places[1] <= len(shape):
+        raise ValueError(f"places of shape {list(places)} do not fit {list(shape)}")
+    return [(*shape[:axis], places[0], *shape[axis + places[1] :])]
+
+
+def nd_shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape, indices = _pair(graph, node)
+    if not indices or indices[-1] > len(shape):
+        raise ValueError(f"indices of shape {list(indices)} do not fit {list(shape)}")
+    return [(*indices[:-1], *shape[indices[-1] :])]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Indices that fit the input, below 2^24; they may be computed."""
+    shape, _ = _pair(graph, node)
+    try:
+        (nd_shapes if node.op == "gather_nd" else shapes)(graph, node)
+    except ValueError as error:
+        return f"{node.op} cannot be planned: {error}."
+    if prod(shape) == 0 or max(shape, default=1) > MAX_INDEX:
+        return f"{node.op} takes from axes of 1 to {MAX_INDEX:,}, not from {list(shape)}."
+    return refuse_indices(graph, node)
+
+
+def refuse_indices(graph: Graph, node: Node) -> str | None:
+    """The numbers of a run must be held as such."""
+    indices = graph.tensors[node.inputs[1] or 0]
+    if indices.data is None and indices.dtype != "f32" and not quantization.real(indices):
+        return f"The indices {indices.name!r} hold {indices.dtype} values that others read, too."
+    return None
+
+
+def expand_nd(steps: Steps, node: Node) -> bool:
+    """In one list of places, and back."""
+    x, indices = node.inputs
+    assert x is not None and indices is not None
+    last = steps.shape(indices)[-1]
+    picked = steps.add("pick", x, rows(steps, indices, last), axis=0)
+    steps.last("reshape", picked, None, shape=steps.shape(node.outputs[0]))
+    return True
+
+
+def rows(steps: Steps, indices: int, count: int) -> int:
+    """Indices as float32 places of so many axes, [n, count]."""
+    data, shape = steps.data(indices), (-1, count)
+    if data is not None:
+        return steps.number(np.asarray(data, np.float32).reshape(shape))
+    return steps.reshape(indices, (prod(steps.shape(indices)) // count, count))
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, four lanes of the result per thread."""
+    x, places = node.inputs
+    assert x is not None and places is not None
+    (shape, (count, width)), axis = _pair(low.graph, node), int(node.attributes["axis"])
+    out, data, listed = low.geometry(node.outputs[0]), geometry(shape), geometry((count, width))
+    inner = prod(shape[axis + width :])
+    parameters: dict[str, object] = {
+        "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
+        "channels": out.channels, "in_quads": data.quads, "in_spatial": data.spatial,
+        "in_channels": data.channels, "row_quads": listed.quads, "row_spatial": listed.spatial,
+        "width": width, "count": count, "inner": inner, "outer": prod(shape[axis:]),
+    }  # fmt: skip
+    for k in range(width):
+        parameters |= {f"extent{k}": shape[axis + k], f"stride{k}": prod(shape[axis + k + 1 :])}
+    low.dispatch(
+        "pick",
+        node,
+        {"x": Access(low.stored(x), 1), "places": Access(low.stored(places), 1)},
+        {"out": node.outputs[0]},
+        (-(-out.vectors // GROUP), 1, 1),
+        parameters,
+        {"axes": width},
+        fused=False,
+    )
+
+
+OPS = (
+    Op("gather_nd", refuse, nd_shapes, lower_expanded, "exact", expand=expand_nd,
+       max_rank=MAX_AXES),
+    Op("pick", refuse, shapes, lower, "exact", max_rank=MAX_AXES),
+)  # fmt: skip
