@@ -179,7 +179,7 @@ WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, t
 
 static inline uint64_t tgi_round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
-/* ---- replay.c, run.c ----------------------------------------------------------------------------------------------- */
+/* ---- replay.c, run.c, stamps.c --------------------------------------------------------------------------------------- */
 
 typedef struct tgi_step {
   WGPUComputePipeline pipeline;
@@ -227,5 +227,9 @@ void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                    const tg_run_options *options, tgi_traffic *traffic, char *err, size_t err_size);
 uint64_t tgi_now(void);
+/* With the run lock held. Make room for timestamps; fetch the first `count`, in nanoseconds, of a run of `steps` dispatches
+ * (those of steps that did not run repeat the last one). */
+int tgi_stamps_ready(tg_replay *replay, char *err, size_t err_size);
+int tgi_stamps_read(const tg_replay *replay, size_t steps, size_t count, uint64_t *values, char *err, size_t err_size);
 
 #endif

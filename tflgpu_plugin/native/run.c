@@ -3,10 +3,7 @@
 
 #include "internal.h"
 
-enum {
-  MAX_TIMESTAMPS = 4096,           /* of one query set */
-  LONG_RUN = 200000000             /* nanoseconds; encoding is nothing beside it */
-};
+enum { LONG_RUN = 200000000 };     /* nanoseconds; encoding is nothing beside it */
 
 typedef struct run {
   tg_replay *replay;
@@ -23,40 +20,6 @@ uint64_t tgi_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* ---- profiling ------------------------------------------------------------------------------------------------------ */
-
-static int ready_timestamps(tg_replay *replay, char *err, size_t err_size) {
-  tg_device *device = replay->device;
-  size_t count = replay->step_count + 1;
-  if (!device->timestamps) return tgi_fail(err, err_size, "This adapter cannot take timestamps inside a pass.");
-  if (count > MAX_TIMESTAMPS) return tgi_fail(err, err_size, "Too many dispatches for timestamps (%zu).", count - 1);
-  if (replay->queries) return 0;
-  replay->resolved =
-      tgi_buffer_create(device, count * 8, WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc, err, err_size);
-  if (!replay->resolved) return 1;
-  pthread_mutex_lock(&device->lock);
-  unsigned mark = tgi_scope_begin(device);
-  replay->queries = W(DeviceCreateQuerySet)(
-      device->wgpu, &(WGPUQuerySetDescriptor){.type = WGPUQueryType_Timestamp, .count = (uint32_t)count});
-  int failed = tgi_scope_end(device, mark, "Making a query set", err, err_size);
-  pthread_mutex_unlock(&device->lock);
-  if (!failed) return 0;
-  if (replay->queries) W(QuerySetRelease)(replay->queries);
-  replay->queries = NULL;
-  tg_buffer_release(replay->resolved);
-  replay->resolved = NULL;
-  return 1;
-}
-
-static int read_timestamps(const run *r, char *err, size_t err_size) {
-  size_t count = r->stamps, all = count == r->steps + 1 ? r->replay->step_count + 1 : count;
-  if (tgi_buffer_read(r->replay->resolved, 0, r->timestamps, count * 8, err, err_size)) return 1;
-  double period = W(QueueGetTimestampPeriod)(r->replay->device->queue);
-  for (size_t i = 0; i < count; i++) r->timestamps[i] = (uint64_t)((double)r->timestamps[i] * period);
-  for (size_t i = count; i < all; i++) r->timestamps[i] = r->timestamps[count - 1];
-  return 0;
 }
 
 /* ---- before and after the pass -------------------------------------------------------------------------------------- */
@@ -195,9 +158,6 @@ static void encode(run *r, WGPUCommandEncoder encoder) {
   W(ComputePassEncoderEnd)(pass);
   W(ComputePassEncoderRelease)(pass);
   encode_outputs(r, encoder);
-  const tg_replay *replay = r->replay;
-  if (r->stamps)
-    W(CommandEncoderResolveQuerySet)(encoder, replay->queries, 0, (uint32_t)r->stamps, replay->resolved->wgpu, 0);
 }
 
 /* Whether another run like this one has the same commands: all steps, between host memory and host memory. */
@@ -304,14 +264,14 @@ static int check_ports(const run *r, char *err, size_t err_size) {
 static int run_locked(run *r, char *err, size_t err_size) {
   tgi_ticket ticket;
   if (check_ports(r, err, err_size)) return 1;
-  if (r->timestamps && ready_timestamps(r->replay, err, err_size)) return 1;
+  if (r->timestamps && tgi_stamps_ready(r->replay, err, err_size)) return 1;
   write_mapped_inputs(r);
   if (submit(r, &ticket, err, err_size) || finish(r, &ticket, err, err_size)) {
     for (size_t i = 0; i < r->replay->state_count; i++) r->replay->states[i].shadow_valid = false;
     return 1;
   }
   r->traffic.nanoseconds = tgi_now() - r->start;
-  return r->timestamps ? read_timestamps(r, err, err_size) : 0;
+  return r->timestamps ? tgi_stamps_read(r->replay, r->steps, r->stamps, r->timestamps, err, err_size) : 0;
 }
 
 static void count(run *r, int failed) {
