@@ -1,14 +1,17 @@
 """python -m benchmarks.host_work: what an inference costs beside the work of the device.
 
 Per network: the time of a run in the library less the time from its first dispatch to the end of
-its last (timestamps of that very run); what the delegate and the provider add to their runs; and
-how both doors compare from end to end. Everything takes turns in one process. On a busy machine the
-quickest runs say more than the medians, which then hold waiting for a core.
+its last (timestamps of that very run), less what taking these adds outside that time, as a run of
+one dispatch tells. Beside it what no run can do without: one submission of one dispatch, and one
+copy of the inputs and outputs in host memory. Then what the delegate and the provider add to their
+runs, and how both doors compare from end to end. Everything takes turns in one process. On a busy
+machine the quickest runs say more than the medians, which then hold waiting for a core.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import tflgpu_plugin
+from benchmarks.floor import Copies, Small
 from benchmarks.networks import NETWORKS, Network
 from benchmarks.to_graph import to_graph
 from benchmarks.to_onnx import to_onnx
@@ -27,7 +31,8 @@ from tflgpu_plugin.demo import hosts
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, shared
 
-HEAD = ("", "dispatches", "allowed us", "median us", "best us", "MB moved")
+HEAD = ("", "dispatches", "allowed us", "median us", "best us")
+MORE = ("timestamps us", "one dispatch us", "best us", "copies us", "best us", "MB moved")
 DOORS = ("", "median ms", "best ms", "added us, median", "added us, best")
 FIXED, EACH = 100, 1  # allowed microseconds: for a run, and for each of its dispatches
 
@@ -53,6 +58,30 @@ class Door:
         return [(w - i) * 1e3 for w, i in zip(self.whole, self.inside, strict=True)]
 
 
+@dataclass
+class Times:
+    """Nanoseconds of every turn. The first runs have no commands that were encoded during the one
+    before, and are left out."""
+
+    work: list[int] = field(default_factory=list)
+    small: list[int] = field(default_factory=list)
+    stamped: list[int] = field(default_factory=list)
+    copies: list[int] = field(default_factory=list)
+
+    def stamps(self) -> float:
+        """What timestamps add outside the time between them. The dispatch of the plain run counts
+        as if it took no time, so this is rather too little."""
+        return max(0.0, median(self.stamped[2:]) - median(self.small[2:]))
+
+    def cells(self, count: int) -> list[str]:
+        stamps = self.stamps()
+        work = [value - stamps for value in self.work[2:]]
+        numbers = [median(work), min(work), stamps]
+        for values in (self.small[2:], self.copies[2:]):
+            numbers += [median(values), min(values)]
+        return [str(count), str(FIXED + EACH * count), *(f"{n / 1e3:.0f}" for n in numbers)]
+
+
 def measure(network: Network, runs: int) -> None:
     """Print both tables for one network."""
     picture = network.picture()
@@ -60,17 +89,19 @@ def measure(network: Network, runs: int) -> None:
     plan = compiler.compile(to_graph(network), device.target)
     instance = Instance(shared(plan, device, True))
     doors = [*_delegate(network, picture), *_provider(network, picture)]
-    work = []
+    small, copies, times = Small.on(device), Copies(plan), Times()
+    between = itertools.cycle([door.turn for door in doors] or [lambda: instance.run([picture])])
     for _ in range(runs + 2):
         wall, on_device = instance.timed([picture])
-        work.append((wall - on_device) / 1e3)
-        for door in doors:
-            door.turn()
-    del work[:2]  # the first runs have no commands that were encoded during the one before
-    count = len(plan.dispatches)
+        times.work.append(wall - on_device)
+        next(between)()  # the next ones find the caches as the run of a network does
+        times.small.append(small.run())
+        next(between)()
+        times.stamped.append(small.outside())
+        times.copies.append(copies.run())
     moved = sum(port.bytes for port in plan.inputs + plan.outputs) / 1e6
-    cells = [network.name, str(count), str(FIXED + EACH * count)]
-    _table(HEAD, [[*cells, f"{median(work):.0f}", f"{min(work):.0f}", f"{moved:.1f}"]])
+    cells = [*times.cells(len(plan.dispatches)), f"{moved:.1f}"]
+    _table(HEAD + MORE, [[network.name, *cells]])
     rows = []
     for door in doors:
         added = door.added()[2:]
@@ -89,11 +120,14 @@ def _delegate(network: Network, picture: Any) -> Iterator[Door]:
     host = hosts.host()
     delegate = host.delegate()
     interpreter = host.interpreter(to_tflite(network), experimental_delegates=[delegate])
+    (given,) = (detail["index"] for detail in interpreter.get_input_details())
+    results = [detail["index"] for detail in interpreter.get_output_details()]
 
     def run() -> None:
-        hosts.feed(interpreter, [picture])
+        interpreter.set_tensor(given, picture)
         interpreter.invoke()
-        hosts.outputs(interpreter)
+        for result in results:
+            interpreter.get_tensor(result)
 
     yield Door(f"{host.name} {host.version}", run, lambda: tflgpu_plugin.report(delegate))
 

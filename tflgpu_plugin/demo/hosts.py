@@ -77,7 +77,7 @@ def feed(interpreter: Any, values: list[npt.NDArray[Any]]) -> None:
 
 def outputs(interpreter: Any) -> list[npt.NDArray[Any]]:
     """Copies of the outputs, in the model's order."""
-    return [np.array(interpreter.get_tensor(d["index"])) for d in interpreter.get_output_details()]
+    return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
 
 
 def latency(interpreter: Any, runs: int = 10) -> float:
