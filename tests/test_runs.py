@@ -105,18 +105,19 @@ def test_two_threads(instance: Instance) -> None:
     assert not found
 
 
-def test_bytes_that_fill_no_word(instance: Instance) -> None:
-    graph = _bytes()
+@pytest.mark.parametrize("count", [5, (1 << 17) - 1, (1 << 17) + 1029, 700_003])
+def test_bytes_that_fill_no_word(instance: Instance, count: int) -> None:
+    graph = _bytes(count)
     target = adapter.open_device(adapter.select(None)).target
     small = Instance(Program(compiler.compile(graph, target), instance.program.device))
     for seed in range(4):
-        given = np.random.default_rng(seed).random((5,)) < 0.5
+        given = np.random.default_rng(seed).random((count,)) < 0.5
         (found,) = small.run([given])
         assert np.array_equal(found, given)
 
 
-def _bytes() -> Graph:
-    tensors = {0: Tensor("x", (5,), "bool"), 1: Tensor("y", (5,), "bool")}
+def _bytes(count: int) -> Graph:
+    tensors = {0: Tensor("x", (count,), "bool"), 1: Tensor("y", (count,), "bool")}
     return Graph(tensors, (), (0,), (0,))
 
 

@@ -272,7 +272,7 @@ int tgi_collect(tg_device *device, tgi_ticket *ticket, char *err, size_t err_siz
 
 int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, char *err, size_t err_size) {
   const void *data = W(BufferGetConstMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4));
-  if (data) memcpy(host, data, bytes);
+  if (data) tgi_copy(host, data, bytes);
   tgi_unmap(buffer);
   return data ? 0 : tgi_fail(err, err_size, "The results could not be read back: they are not mapped.");
 }

@@ -172,6 +172,8 @@ void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
 tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size);
 /* tg_buffer_read without the checks and the gate. */
 int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size);
+/* memcpy for the tensors of hosts, which may be large. */
+void tgi_copy(void *to, const void *from, uint64_t bytes);
 /* With the lock held and a scope open: any number of bytes, the tail is padded with zeros. */
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes);
 /* With the lock held and a scope open. A NULL buffer of a 'u' binding means uniforms. */

@@ -29,7 +29,7 @@ static void write_mapped_inputs(run *r) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     tgi_slot *slot = &r->replay->inputs[i];
     slot->written = slot->mapped && !r->inputs[i].device;
-    if (slot->written) memcpy(slot->mapped, r->inputs[i].host, slot->bytes);
+    if (slot->written) tgi_copy(slot->mapped, r->inputs[i].host, slot->bytes);
     if (slot->mapped) tgi_unmap(slot->buffer);
     slot->mapped = NULL;
   }
@@ -117,7 +117,7 @@ static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host
   if (can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err, err_size);
   if (!slot->bytes) return 0;
   if (!*staged) return tgi_fail(err, err_size, "The results could not be read back: they are not mapped.");
-  memcpy(host, *staged, slot->bytes);
+  tgi_copy(host, *staged, slot->bytes);
   *staged += tgi_round_up(slot->bytes, 16);
   return 0;
 }
