@@ -1,8 +1,7 @@
 """What no run can do without: one submission waited for, and one copy of its inputs and outputs.
 
-All in nanoseconds. `Small` is a run of one dispatch that writes a single number, through the same
-library; beside the run of a network it tells what the driver and wgpu take for any submission, and
-what taking timestamps adds.
+Both in nanoseconds. `Small` is a run of one dispatch that writes a single number, through the same
+library: beside the run of a network it tells what the driver and wgpu take for any submission.
 """
 
 from __future__ import annotations
@@ -28,11 +27,9 @@ SHAPE, BYTES = (4,), 16
 
 @dataclass
 class Small:
-    """One dispatch, 16 bytes in, 16 bytes out; two instances, since each prepares its next run as
-    the one before it was."""
+    """One dispatch, 16 bytes in, 16 bytes out."""
 
-    plain: Instance
-    stamped: Instance
+    instance: Instance
 
     @classmethod
     def on(cls, device: Device) -> Small:
@@ -50,18 +47,12 @@ class Small:
             (result,),
             (),
         )
-        program = Program(plan, device.handle)
-        return cls(Instance(program), Instance(program))
+        return cls(Instance(Program(plan, device.handle)))
 
     def run(self) -> int:
-        """The time of a run."""
-        self.plain.run([np.zeros(SHAPE, np.float32)])
-        return int(self.plain.counters().last_nanoseconds)
-
-    def outside(self) -> int:
-        """The time of a run with timestamps, less that between them."""
-        wall, on_device = self.stamped.timed([np.zeros(SHAPE, np.float32)])
-        return wall - on_device
+        """The time of a run, in which the next one is encoded as in every run."""
+        self.instance.run([np.zeros(SHAPE, np.float32)])
+        return int(self.instance.counters().last_nanoseconds)
 
 
 class Copies:

@@ -1,17 +1,15 @@
 """python -m benchmarks.host_work: what an inference costs beside the work of the device.
 
 Per network: the time of a run in the library less the time from its first dispatch to the end of
-its last (timestamps of that very run), less what taking these adds outside that time, as a run of
-one dispatch tells. Beside it what no run can do without: one submission of one dispatch, and one
-copy of the inputs and outputs in host memory. Then what the delegate and the provider add to their
-runs, and how both doors compare from end to end. Everything takes turns in one process. On a busy
-machine the quickest runs say more than the medians, which then hold waiting for a core.
+its last (timestamps of that very run). Beside it what no run can do without: a run of one dispatch,
+and one copy of the inputs and outputs in host memory. Then what the delegate and the provider add
+to their runs, and how both doors compare from end to end. Everything takes turns in one process. On
+a busy machine the quickest runs say more than the medians, which then hold waiting for a core.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -31,8 +29,10 @@ from tflgpu_plugin.demo import hosts
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, shared
 
-HEAD = ("", "dispatches", "allowed us", "median us", "best us")
-MORE = ("timestamps us", "one dispatch us", "best us", "copies us", "best us", "MB moved")
+HEAD = (
+    "", "dispatches", "MB moved", "allowed us", "median us", "best us",
+    "one dispatch, median", "best", "copies, median", "best",
+)  # fmt: skip
 DOORS = ("", "median ms", "best ms", "added us, median", "added us, best")
 FIXED, EACH = 100, 1  # allowed microseconds: for a run, and for each of its dispatches
 
@@ -58,50 +58,33 @@ class Door:
         return [(w - i) * 1e3 for w, i in zip(self.whole, self.inside, strict=True)]
 
 
-@dataclass
-class Times:
-    """Nanoseconds of every turn. The first runs have no commands that were encoded during the one
-    before, and are left out."""
-
-    work: list[int] = field(default_factory=list)
-    small: list[int] = field(default_factory=list)
-    stamped: list[int] = field(default_factory=list)
-    copies: list[int] = field(default_factory=list)
-
-    def stamps(self) -> float:
-        """What timestamps add outside the time between them. The dispatch of the plain run counts
-        as if it took no time, so this is rather too little."""
-        return max(0.0, median(self.stamped[2:]) - median(self.small[2:]))
-
-    def cells(self, count: int) -> list[str]:
-        stamps = self.stamps()
-        work = [value - stamps for value in self.work[2:]]
-        numbers = [median(work), min(work), stamps]
-        for values in (self.small[2:], self.copies[2:]):
-            numbers += [median(values), min(values)]
-        return [str(count), str(FIXED + EACH * count), *(f"{n / 1e3:.0f}" for n in numbers)]
-
-
 def measure(network: Network, runs: int) -> None:
-    """Print both tables for one network."""
+    """Print the tables of one network."""
     picture = network.picture()
     device = adapter.open_device(adapter.select(None))
     plan = compiler.compile(to_graph(network), device.target)
     instance = Instance(shared(plan, device, True))
     doors = [*_delegate(network, picture), *_provider(network, picture)]
-    small, copies, times = Small.on(device), Copies(plan), Times()
-    between = itertools.cycle([door.turn for door in doors] or [lambda: instance.run([picture])])
+    small, copies = Small.on(device), Copies(plan)
+    work, alone, copied = list[float](), list[float](), list[float]()
     for _ in range(runs + 2):
         wall, on_device = instance.timed([picture])
-        times.work.append(wall - on_device)
-        next(between)()  # the next ones find the caches as the run of a network does
-        times.small.append(small.run())
-        next(between)()
-        times.stamped.append(small.outside())
-        times.copies.append(copies.run())
+        work.append((wall - on_device) / 1e3)
+        for door in doors:
+            door.turn()
+        alone.append(small.run() / 1e3)  # it finds the caches as a run of a network leaves them
+        copied.append(copies.run() / 1e3)
+    count = len(plan.dispatches)
     moved = sum(port.bytes for port in plan.inputs + plan.outputs) / 1e6
-    cells = [*times.cells(len(plan.dispatches)), f"{moved:.1f}"]
-    _table(HEAD + MORE, [[network.name, *cells]])
+    cells = [network.name, str(count), f"{moved:.1f}", str(FIXED + EACH * count)]
+    for values in (work, alone, copied):
+        del values[:2]  # the first runs have no commands that were encoded during the one before
+        cells += [f"{median(values):.0f}", f"{min(values):.0f}"]
+    _table(HEAD, [cells])
+    _doors(doors)
+
+
+def _doors(doors: list[Door]) -> None:
     rows = []
     for door in doors:
         added = door.added()[2:]

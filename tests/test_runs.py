@@ -71,6 +71,9 @@ def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
         check(instance, seed)
         wall, device = instance.timed([picture(seed)])
         assert 0 < device < wall
+        stamps = instance.stamped([picture(seed)])
+        assert len(stamps) == len(instance.plan.dispatches) + 1
+        assert (np.diff(stamps) >= 0).all() and stamps[0] > 0
 
 
 def test_an_instance_may_go_at_any_time(instance: Instance) -> None:

@@ -198,6 +198,9 @@ typedef struct tgi_slot {
   bool written;                    /* this run has done so */
 } tgi_slot;
 
+/* What timestamps a run takes: before the first dispatch and after each, or before the first and twice after the last. */
+typedef enum tgi_stamps { TGI_NO_STAMPS, TGI_EACH, TGI_ENDS } tgi_stamps;
+
 struct tg_replay {
   atomic_size_t refs;
   tg_device *device;
@@ -212,7 +215,7 @@ struct tg_replay {
   tgi_mapping *mappings;           /* of the present run, room for all; under run_lock */
   pthread_mutex_t run_lock;        /* before the device's lock in order */
   WGPUCommandBuffer prepared;      /* of a plain run, encoded while the one before it ran; under run_lock */
-  size_t prepared_stamps;          /* timestamps that it takes */
+  tgi_stamps prepared_stamps;      /* that it takes */
   WGPUSubmissionIndex last_index;  /* under run_lock */
   bool has_last_index;
   WGPUQuerySet queries;            /* made on the first run that asks for timestamps; under run_lock */
@@ -224,14 +227,14 @@ typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, nanoseconds;
 } tgi_traffic;
 
-/* Encode the first count steps. stamps: 0, count + 1 (a timestamp before the first and after each) or 2 (the ends). */
-void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, size_t stamps);
+/* Encode the first count steps. */
+void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, tgi_stamps stamps);
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                    const tg_run_options *options, tgi_traffic *traffic, char *err, size_t err_size);
 uint64_t tgi_now(void);
-/* With the run lock held. Make room for timestamps; fetch the first `count`, in nanoseconds, of a run of `steps` dispatches
- * (those of steps that did not run repeat the last one). */
+/* With the run lock held. Make room for timestamps; fetch those of a run of the first `steps` dispatches, in nanoseconds
+ * (with TGI_EACH, those of steps that did not run repeat the last one). */
 int tgi_stamps_ready(tg_replay *replay, char *err, size_t err_size);
-int tgi_stamps_read(const tg_replay *replay, size_t steps, size_t count, uint64_t *values, char *err, size_t err_size);
+int tgi_stamps_read(const tg_replay *replay, size_t steps, tgi_stamps stamps, uint64_t *values, char *err, size_t err_size);
 
 #endif

@@ -9,7 +9,8 @@ typedef struct run {
   tg_replay *replay;
   const tg_port *inputs, *outputs, *states;
   uint64_t *timestamps;
-  size_t steps, stamps;            /* stamps: how many timestamps are taken */
+  size_t steps;
+  tgi_stamps stamps;
   uint64_t readback_bytes;         /* staged outputs, then states, each at a multiple of 16 */
   size_t mapping_count;
   uint64_t start;
@@ -290,7 +291,7 @@ int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outp
   if (options) {
     r.timestamps = options->timestamps;
     if (options->stop_after && options->stop_after < r.steps) r.steps = options->stop_after;
-    if (r.timestamps) r.stamps = options->ends_only ? 2 : r.steps + 1;
+    if (r.timestamps) r.stamps = options->ends_only ? TGI_ENDS : TGI_EACH;
   }
   if (tgi_enter(err, err_size)) {
     atomic_fetch_add(&replay->failures, 1);

@@ -1,11 +1,14 @@
 /* Timestamps of a run: taken inside its pass, fetched when it is over, so that fetching is no part of the run. */
 #include "internal.h"
 
-enum { MAX_TIMESTAMPS = 4096 };    /* of one query set */
+enum {
+  MAX_TIMESTAMPS = 4096,           /* of one query set */
+  ENDS = 3                         /* what TGI_ENDS takes */
+};
 
 int tgi_stamps_ready(tg_replay *replay, char *err, size_t err_size) {
   tg_device *device = replay->device;
-  size_t count = replay->step_count + 1;
+  size_t count = replay->step_count + 1 > ENDS ? replay->step_count + 1 : ENDS;
   if (!device->timestamps) return tgi_fail(err, err_size, "This adapter cannot take timestamps inside a pass.");
   if (count > MAX_TIMESTAMPS) return tgi_fail(err, err_size, "Too many dispatches for timestamps (%zu).", count - 1);
   if (replay->queries) return 0;
@@ -39,8 +42,9 @@ static int resolve(const tg_replay *replay, size_t count, char *err, size_t err_
   return failed;
 }
 
-int tgi_stamps_read(const tg_replay *replay, size_t steps, size_t count, uint64_t *values, char *err, size_t err_size) {
-  size_t all = count == steps + 1 ? replay->step_count + 1 : count;
+int tgi_stamps_read(const tg_replay *replay, size_t steps, tgi_stamps stamps, uint64_t *values, char *err,
+                    size_t err_size) {
+  size_t count = stamps == TGI_EACH ? steps + 1 : ENDS, all = stamps == TGI_EACH ? replay->step_count + 1 : ENDS;
   if (resolve(replay, count, err, err_size) ||
       tgi_buffer_read(replay->resolved, 0, values, count * 8, err, err_size))
     return 1;

@@ -136,7 +136,8 @@ typedef struct tg_port {
 typedef struct tg_run_options {
   uint32_t stop_after;             /* dispatches to run; 0 means all */
   uint64_t *timestamps;            /* NULL, or dispatch_count + 1 nanosecond values, written */
-  uint32_t ends_only;              /* timestamps holds two values: before the first dispatch and after the last */
+  uint32_t ends_only;              /* timestamps holds three values: before the first dispatch, after the last, and once
+                                    * more, which tells what a timestamp takes */
 } tg_run_options;
 
 typedef struct tg_counters {
