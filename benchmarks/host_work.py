@@ -3,8 +3,10 @@
 Per network: the time of a run in the library less the time from its first dispatch to the end of
 its last (timestamps of that very run). Beside it what no run can do without: a run of one dispatch,
 and one copy of the inputs and outputs in host memory. Then what the delegate and the provider add
-to their runs, and how both doors compare from end to end. Everything takes turns in one process. On
-a busy machine the quickest runs say more than the medians, which then hold waiting for a core.
+to their runs (TensorFlow Lite's set_tensor and get_tensor copy once more; ONNX Runtime takes and
+gives arrays as they are), and how both doors compare from end to end. Everything takes turns in one
+process. On a busy machine the quickest runs say more than the medians, which then hold waiting for
+a core.
 """
 
 from __future__ import annotations
