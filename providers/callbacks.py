@@ -2,11 +2,15 @@
 and open the device that the options name.
 
 No exception leaves a callback; native code, and so the host's process, could do nothing with it.
+An interruption (Ctrl-C) that meets one is raised again when the host is back in the user's code.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
+import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -22,16 +26,52 @@ from . import HostError
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
 
 
+SOON = 0.05  # seconds after which an interruption is raised again, unless a callback runs
+
+_running: set[int] = set()  # threads that are in a callback
+
+
+def callback(kind: Any, function: Callable[..., int]) -> Any:
+    """A C function pointer (of this cffi type) to a callback that answers with `guarded`."""
+    return native.ffi.callback(kind, function, error=0, onerror=_outside)
+
+
+def _outside(kind: type[BaseException], error: BaseException, where: Any) -> None:
+    """An exception before or after `guarded`: signals may come between any two instructions."""
+    if isinstance(error, KeyboardInterrupt):
+        _interrupt_soon()
+    else:
+        traceback.print_exception(kind, error, where)
+
+
+def _interrupt_soon() -> None:
+    """Raise KeyboardInterrupt in the main thread when it has left our callbacks."""
+    threading.Thread(target=_interrupt, daemon=True).start()
+
+
+def _interrupt() -> None:
+    time.sleep(SOON)
+    while threading.main_thread().ident in _running:
+        time.sleep(SOON)
+    _thread.interrupt_main()
+
+
 def guarded(work: Callable[[], int | None], err: Any, err_size: int) -> int:
     """1 (or what `work` returns) on success; 0 with a sentence in `err` (char *) otherwise."""
+    thread = threading.get_ident()
+    _running.add(thread)
     try:
         result = work()
         return 1 if result is None else result
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            _interrupt_soon()
         text = sentence(error).encode(errors="replace")[: err_size - 1]
         data = text.decode(errors="ignore").encode()  # hosts want whole letters
         native.ffi.memmove(err, data + b"\0", len(data) + 1)
         return 0
+    finally:
+        _running.discard(thread)
 
 
 def sentence(error: BaseException) -> str:

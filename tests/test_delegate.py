@@ -6,10 +6,12 @@ Every comparison is with the host's own reference kernels on the same model and 
 from __future__ import annotations
 
 import gc
+import time
 from typing import Any
 
 import numpy as np
 import pytest
+from tflgpu_plugin.providers.tflite import delegate as provider
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -224,6 +226,27 @@ def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
     interpreter.allocate_tensors()
     same(interpreter, small_models.guide(), host)
     assert tflgpu_plugin.report(made).islands[-1].failures == 1
+
+
+def test_an_interrupted_build_is_no_refusal(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while a new shape is planned: the user hears of it, and the shape still works."""
+    interpreter, made = gpu(small_models.one_island(), host)
+    build, calls = provider.build, list[int]()
+
+    def interrupted(*args: Any) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        time.sleep(0.2)  # the user hears of it only after this
+        build(*args)
+
+    monkeypatch.setattr(provider, "build", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        interpreter.resize_tensor_input(0, (1, 9, 8, 3))
+        interpreter.allocate_tensors()
+        time.sleep(5)
+    same(interpreter, small_models.one_island(), host)
+    assert tflgpu_plugin.report(made).islands[-1].failures == 0
 
 
 def test_nodes_behind_a_shape_from_run_time_stay_on_the_cpu(host: str) -> None:

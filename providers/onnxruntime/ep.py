@@ -21,7 +21,7 @@ from tflgpu_plugin.options import parse
 from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 
-from ..callbacks import guarded, opened, pairs, sentence
+from ..callbacks import callback, guarded, opened, pairs, sentence
 from . import context, extents, ops, records, snapshot, units
 from .grouping import Grouping
 from .host import Host
@@ -46,9 +46,8 @@ def connect() -> None:
     functions = {"create": _on_create, "plan": _on_plan, "build": _on_build}
     members = dict(ffi.typeof("tg_ort_callbacks").fields)
     for name, function in functions.items():
-        callback = ffi.callback(members[name].type, function, error=0)
-        setattr(callbacks, name, callback)
-        _connected.append(callback)
+        _connected.append(callback(members[name].type, function))
+        setattr(callbacks, name, _connected[-1])
     lib.tg_ort_set_callbacks(callbacks)
     atexit.register(lib.tg_ort_set_callbacks, ffi.NULL)
 

@@ -21,7 +21,7 @@ from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance
 
-from ..callbacks import guarded, opened, pairs, sentence
+from ..callbacks import callback, guarded, opened, pairs, sentence
 from . import codes, reader, records, refusals, shapes
 
 _callbacks: dict[str, Any] = {}  # what native code points to; never emptied
@@ -43,7 +43,7 @@ def _make_callbacks() -> None:
     types = {name: member.type for name, member in ffi.typeof("tg_tflite_callbacks").fields}
     functions = {"create": _on_create, "prepare": _on_prepare, "build": _on_build}
     for name, function in functions.items():
-        _callbacks[name] = ffi.callback(types[name], function, error=0)
+        _callbacks[name] = callback(types[name], function)
         setattr(table, name, _callbacks[name])
     _callbacks["all"] = table
 

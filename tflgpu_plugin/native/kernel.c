@@ -128,15 +128,18 @@ static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, con
 }
 
 /* What fails here would leave the interpreter unusable, or put the whole graph on the CPU without a word. So shapes that
- * cannot be built are remembered, and invoke says why. */
+ * cannot be built are remembered, and invoke says why. A build that failed otherwise (Ctrl-C) says nothing about the shapes,
+ * so it is tried again, now and in the next prepare. */
 static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
   if (!kernel) return tgi_report(context, "tflgpu: the host made a kernel that was not asked for.");
   if (tgi_is_forked()) return TGL_OK;
   tgi_entry *entry = tgi_entry_find(kernel, context);
-  if (!entry) {
+  if (!entry || !entry->replay) {
+    tgi_entry_release(entry);
     char err[1024] = "";
-    if (tgi_build(kernel, context, err, sizeof err)) tgi_entry_refuse(kernel, context, err);
+    if (tgi_build(kernel, context, err, sizeof err) && tgi_build(kernel, context, err, sizeof err))
+      tgi_entry_refuse(kernel, context, err);
     entry = tgi_entry_find(kernel, context);
   }
   int32_t status = entry && entry->output_shape_count ? resize_outputs(context, kernel, entry->output_shapes) : TGL_OK;
