@@ -8,7 +8,7 @@ it becomes a sentence for the host.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,8 @@ VERBOSE, INFO = 0, 1
 ARITHMETIC = "Shape arithmetic stays on the CPU where its result is needed there."
 SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
 
+Functions = dict[str, Callable[..., int]]
+
 _connected: list[Any] = []  # the callbacks that native code points to; never emptied
 
 
@@ -43,7 +45,7 @@ def connect() -> None:
         return
     ffi, lib = native.ffi, native.lib
     callbacks = ffi.new("tg_ort_callbacks *")
-    functions = {"create": _on_create, "plan": _on_plan, "build": _on_build}
+    functions: Functions = {"create": _on_create, "plan": _on_plan, "build": _on_build}
     members = dict(ffi.typeof("tg_ort_callbacks").fields)
     for name, function in functions.items():
         _connected.append(callback(members[name].type, function))
