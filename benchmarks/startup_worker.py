@@ -50,7 +50,7 @@ def main(host_name: str, model: str, options: str) -> None:
 
 
 def _measure_parts() -> None:
-    from tflgpu_plugin import cache, compiler, fingerprint, tuning
+    from tflgpu_plugin import cache, compiler, tuning
     from tflgpu_plugin.plan import Weight
 
     pieces = Weight.pieces
@@ -59,9 +59,9 @@ def _measure_parts() -> None:
         (tuning, "best", "prepare"),
         (compiler, "compile", "prepare"),
         (Weight, "pieces", "prepare"),
-        (fingerprint, "constants", "prepare"),
         (cache.Cache, "entry", "prepare"),
         (cache.Entry, "load", "prepare"),
+        (cache.Entry, "check", "prepare"),
         (cache.Entry, "store", "keep"),
     ):
         setattr(owner, name, _timed(getattr(owner, name), part))

@@ -53,18 +53,21 @@ def test_other_code_is_seen_whatever_its_size_and_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The digest of the code is kept by what the file system tells of it."""
-    code = tmp_path / "code.py"
+    code = tmp_path / "code" / "conv.py"
+    code.parent.mkdir()
     code.write_text("tile = 4")
     before = code.stat()
-    monkeypatch.setattr(fingerprint, "_code", lambda: [code])
-    monkeypatch.setattr(folders, "cache", lambda name: tmp_path)
+    kept_in = tmp_path / "kept"
+    kept_in.mkdir()
+    monkeypatch.setattr(fingerprint, "_code", lambda: list(os.scandir(tmp_path / "code")))
+    monkeypatch.setattr(folders, "cache", lambda name: kept_in)
     first, again = (fingerprint.of_plugin.__wrapped__() for _ in range(2))
-    kept = (tmp_path / "digest").read_text()
+    kept = (kept_in / "digest").read_text()
     assert first == again and first in kept
     time.sleep(0.02)  # more than a tick of the clock that file systems use
     code.write_text("tile = 8")
     os.utime(code, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert code.stat().st_size == before.st_size
     assert fingerprint.of_plugin.__wrapped__() != first
-    (tmp_path / "digest").write_text(kept)  # of the code before, of another installation
+    (kept_in / "digest").write_text(kept)  # of the code before, of another installation
     assert fingerprint.of_plugin.__wrapped__() != first

@@ -95,9 +95,9 @@ class Entry:
 
     def check(self, found: Stored) -> None:
         """Raise Damaged unless this was written whole, and for these weights."""
+        found.check()  # while constants are still being hashed
         if reason := difference(found.key, {**self.key, CONTENT: self.content()}):
             raise Damaged(reason)
-        found.check()
 
     def refuse(self, reason: str) -> None:
         """Tell the user why what is kept here is of no use; `reason` goes on from the file."""
@@ -191,4 +191,6 @@ def _mapped(place: Path) -> memoryview:
             raise Damaged(f"it is not safe to use ({unsafe.rstrip('.')})")
         if not os.fstat(file.fileno()).st_size:
             raise Damaged("it is truncated")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        now = {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
+        how = now if hasattr(mmap, "MAP_POPULATE") else {"access": mmap.ACCESS_READ}
+        return memoryview(mmap.mmap(file.fileno(), 0, **how))

@@ -90,19 +90,21 @@ def of_plugin() -> str:
     return made
 
 
-def _code() -> list[Path]:
+def _code() -> list[os.DirEntry[str]]:
     """Files that plans depend on."""
     package = Path(__file__).parent
     listed = (entry for name in _CODE for entry in os.scandir(package / name))
-    return sorted(Path(entry.path) for entry in listed if entry.name.endswith((".py", ".wgsl")))
+    return [entry for entry in listed if entry.name.endswith((".py", ".wgsl"))]
 
 
 def _signature() -> str:
     """A file that is written or replaced has another time of change (ctime), which nobody sets,
     whatever its installer does with the time of its content."""
-    states = ((str(path), path.stat()) for path in _code())
-    listed = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for name, s in states]
-    return sha256(repr(listed).encode()).hexdigest()
+    listed = []
+    for file in _code():
+        s = file.stat()
+        listed.append((file.path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino))
+    return sha256(repr(sorted(listed)).encode()).hexdigest()
 
 
 def _of_code() -> str:
@@ -113,9 +115,9 @@ def _of_code() -> str:
     except PackageNotFoundError:
         number = "unknown"
     digest = sha256()
-    for path in _code():
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    for path in sorted(file.path for file in _code()):
+        digest.update(os.path.basename(path).encode())
+        digest.update(Path(path).read_bytes())
     return f"{number}-{digest.hexdigest()[:16]}"
 
 

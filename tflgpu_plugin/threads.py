@@ -5,30 +5,41 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
-def begin(work: Callable[[], T], name: str) -> Callable[[], T]:
-    """Begin `work` on a thread. What is returned waits for its end and gives its result, or raises
-    what it has raised, each time that it is called.
+class Begun(Generic[T]):
+    """Work that goes on. Calling this waits for its end and gives its result, or raises what it has
+    raised, each time.
     """
-    results: list[T] = []
-    errors: list[BaseException] = []
 
-    def run() -> None:
+    def __init__(self, work: Callable[[], T], name: str) -> None:
+        self._work = work
+        self._results: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"tflgpu-{name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
         try:
-            results.append(work())
+            self._results.append(self._work())
         except BaseException as error:
-            errors.append(error)
+            self._error = error
+        del self._work  # and what it holds
 
-    def result() -> T:
-        thread.join()
-        if errors:
-            raise errors[0]
-        return results[0]
+    def wait(self) -> None:
+        """Wait for the end, whatever it is."""
+        self._thread.join()
 
-    thread = threading.Thread(target=run, name=f"tflgpu-{name}", daemon=True)
-    thread.start()
-    return result
+    def __call__(self) -> T:
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+
+def begin(work: Callable[[], T], name: str) -> Begun[T]:
+    """Begin `work` on a thread of this name."""
+    return Begun(work, name)

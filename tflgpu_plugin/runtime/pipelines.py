@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tflgpu_plugin import native
+from tflgpu_plugin import native, threads
 from tflgpu_plugin.plan import Pipeline
 
 SLOW = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
@@ -44,13 +44,17 @@ def make(
     `helper` opens a second device of the same adapter. Raises PipelineError.
     """
     missing = sorted((p for p in wanted if p not in cache), key=lambda p: -len(p.wgsl))
-    _Work(device, cache, warm, helper, deque(missing)).run()
+    if missing:
+        _Work(device, cache, warm, helper, missing).run()
     return [cache[pipeline] for pipeline in wanted]
 
 
+Made = tuple[Pipeline, Any]
+
+
 class _Work:
-    """Pipelines to make, the largest first. Those that the helper has prepared are made again on
-    the device, which finds them in the driver's cache.
+    """Pipelines to make, the largest first: a thread makes them, this one has the driver generate
+    their code. It comes to those that the helper has prepared when they are in the driver's cache.
     """
 
     def __init__(
@@ -59,67 +63,84 @@ class _Work:
         cache: dict[Pipeline, Any],
         warm: bool,
         helper: Callable[[], Any] | None,
-        missing: deque[Pipeline],
+        missing: list[Pipeline],
     ) -> None:
-        self.device, self.cache, self.warm = device, cache, warm
-        self.missing, self.prepared = missing, deque[Pipeline]()
+        self.device, self.cache, self.warm, self.missing = device, cache, warm, missing
+        self.made, self.prepared = deque[Made](), deque[Made]()
+        self.more, self.all_made = threading.Semaphore(0), False  # released for each, and at last
         self.helper = helper if warm and len(missing) > 1 else None
         self.start = time.monotonic()
         self.begun: float | None = None  # when the driver was given the kernel in hand
-        self.ended, self.told, self.count = threading.Event(), False, len(missing)
+        self.ended, self.told = threading.Event(), False
 
     def run(self) -> None:
-        thread = None
-        if self.helper:
-            thread = threading.Thread(target=self._help, args=(self.helper,), daemon=True)
-            thread.start()
+        making = threads.begin(self._make_all, "make")
+        helping = threads.begin(self._help, "help") if self.helper else None
         try:
-            self._drain(self.missing)
+            self._warm_all()
+            making()
         finally:
             self.ended.set()
-            if thread:
-                self.missing.clear()
-                self._drain(self.prepared)
-                thread.join()
-        self._drain(self.prepared)
+            making.wait()
+            self.made.clear()
+            if helping:
+                helping.wait()
+        while self.prepared:
+            self._warm(*self.prepared.popleft())
 
-    def _drain(self, waiting: deque[Pipeline]) -> None:
+    def _make_all(self) -> None:
+        try:
+            for pipeline in self.missing:
+                self.made.append((pipeline, _create(pipeline, self.device)))
+                self.more.release()
+        finally:
+            self.all_made = True
+            self.more.release()
+
+    def _warm_all(self) -> None:
         while True:
+            self.more.acquire()
             try:
-                pipeline = waiting.popleft()
-            except IndexError:
-                return
-            self.cache[pipeline] = handle = _create(pipeline, self.device)
-            if self.warm:
-                self.begun = time.monotonic()
-                _warm_up(pipeline, handle)
-                self.begun = None
-            if time.monotonic() - self.start > PATIENCE:
-                self._tell()
+                pipeline, handle = self.made.popleft()
+            except IndexError:  # the helper has taken some
+                if self.all_made:
+                    return
+                continue
+            self._warm(pipeline, handle)
 
-    def _help(self, open_device: Callable[[], Any]) -> None:
-        """Begins when one kernel takes long. Whatever goes wrong here, the pipeline in hand is made
-        again, and its error told, by `run`."""
+    def _warm(self, pipeline: Pipeline, handle: Any) -> None:
+        if self.warm:
+            self.begun = time.monotonic()
+            _warm_up(pipeline, handle)
+            self.begun = None
+        self.cache[pipeline] = handle
+        if time.monotonic() - self.start > PATIENCE:
+            self._tell()
+
+    def _help(self) -> None:
+        """Begins when one kernel takes long. Whatever goes wrong here, the error is told by `run`,
+        for which the pipeline in hand is left."""
         while (begun := self.begun) is None or time.monotonic() - begun < SLOW:
             if self.ended.wait(GLANCE):
                 return
+        assert self.helper
         try:
-            device = open_device()
+            device = self.helper()
             while True:
-                pipeline = self.missing.popleft()
+                made = self.made.popleft()
                 try:
-                    _warm_up(pipeline, _create(pipeline, device))
+                    _warm_up(made[0], _create(made[0], device))
                 finally:
-                    self.prepared.append(pipeline)
+                    self.prepared.append(made)
         except (IndexError, PipelineError, native.NativeError, RuntimeError):
             return
 
     def _tell(self) -> None:
-        if not self.told and self.missing:
+        if not self.told and (self.made or not self.all_made):
             self.told = True
             print(
-                f"tflgpu: the driver compiles {self.count} GPU kernels; where it keeps a cache, "
-                "this takes place once.",
+                f"tflgpu: the driver compiles {len(self.missing)} GPU kernels; "
+                "where it keeps a cache, this takes place once.",
                 file=sys.stderr,
             )
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +56,8 @@ def shared(
     check: Callable[[], None] | None = None,
 ) -> Program:
     """The device's living program for an equal plan (same constants), or a new one. The driver
-    compiles while constants are checked, compared, packed and uploaded. Raises PipelineError,
-    native.NativeError, or what `check` raises before anything but the kernels is used.
+    compiles while constants are compared, packed and uploaded. Raises PipelineError,
+    native.NativeError, or what `check` raises, which says whether plan and constants may be used.
     """
     compiling = threads.begin(
         lambda: pipelines.make(
@@ -66,20 +65,23 @@ def shared(
         ),
         "compile",
     )
-    try:
+
+    def made() -> list[Any]:
         if check:
-            check()
+            check()  # what it waits for has gone on meanwhile
+        return compiling()
+
+    try:
         key = plan.fingerprint()
         program = device.programs.get(key) if key else None
         if program is None:
-            program = Program(plan, device.handle, device.pipelines, sibling, compiling)
+            program = Program(plan, device.handle, device.pipelines, sibling, made)
             if key:
                 device.programs[key] = program
-    except BaseException:
-        with suppress(Exception):  # nothing goes on behind who has the error
-            compiling()
-        raise
-    compiling()
+        else:
+            made()
+    finally:
+        compiling.wait()  # nothing goes on behind who has an error
     return program
 
 
