@@ -189,7 +189,7 @@ def eligible(report: Any, rows: Collection[str], beyond: Sequence[str] = ()) -> 
 
 def placement(delegate: Any) -> Placement:
     """The delegate's report in brief."""
-    from tflgpu_plugin.providers.tflite.ops import FORMS
+    from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
 
     import tflgpu_plugin
 
@@ -204,8 +204,8 @@ def placement(delegate: Any) -> Placement:
         sentences=tuple(node.reason for node in report.nodes if node.reason is not None),
         adapter=report.adapter.name if report.adapter else "",
         gpu_nodes=frozenset(n.id for n in report.nodes if n.where == "gpu" and n.graph == 0),
-        eligible=eligible(report, FORMS),
-        possible=eligible(report, FORMS, BEYOND),
+        eligible=eligible(report, {*FORMS, *VARIANTS}),
+        possible=eligible(report, {*FORMS, *VARIANTS}, BEYOND),
     )
 
 

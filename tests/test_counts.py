@@ -45,6 +45,13 @@ def test_what_may_pass_the_exact_numbers_stays_as_it_is() -> None:
     assert sentence is not None and "int32" in sentence
 
 
+def test_indices_are_not_quantized_values() -> None:
+    """They run without `enable_quantized_inference`, too."""
+    nodes, tensors = settled(100)
+    graph = Graph(tensors, tuple(nodes), (X,), (REAL,))
+    assert capability.support(graph, nodes[2], Target(), quantized=False) is None
+
+
 def test_floor_division_is_for_numbers_that_are_known() -> None:
     nodes, tensors = settled(48, "floor_div")
     assert nodes[1].refusal is None and tensors[RESULT].quantization == NUMBERS

@@ -24,6 +24,7 @@ from tflgpu_plugin.target import Target
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
+COUNTS = ("i32", "i64")  # plain whole numbers, such as indices
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
@@ -156,7 +157,7 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
                 return f"{held}{reason}"
             continue
         if real(tensor) and "f32" in types and not folded(graph, node):
-            if reason := _refuse_quantized(tensor, quantized):
+            if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
                 return f"{held}{reason}"
             continue
         if accepts(types, tensor.dtype):

@@ -45,7 +45,7 @@ def nd_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Indices that fit the input, below 2^24; they may be computed."""
+    """Indices that fit the input, below 2^24. One outside of it gives the nearest element."""
     shape, _ = _pair(graph, node)
     try:
         (nd_shapes if node.op == "gather_nd" else shapes)(graph, node)

@@ -97,7 +97,8 @@ SHAPES = {
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """A pattern that is known when the model is prepared, over 5 axes at most."""
+    """A pattern that is known when the model is prepared, over 5 axes at most. GATHER also takes
+    indices of a run; one outside gives the nearest element."""
     try:
         (shape,) = SHAPES[node.op](graph, node)
     except ValueError as error:
