@@ -83,13 +83,13 @@ def _error(expected: Array, got: Array) -> Array:
     return np.asarray(off / (float(np.abs(want[np.isfinite(want)]).max(initial=0.0)) or 1.0))
 
 
-def wrong(found: Distance, simulated: Distance, sensitive: bool) -> str:
-    """A sentence when an answer is too far from float32. The errors of a `sensitive` model may be
-    large, if those of its simulation are."""
-    text = f"{found} where the simulation has {simulated}"
-    if sensitive and simulated.largest <= tolerance.HALF_MODEL:
-        return f"this model is not sensitive: {text}"
-    if not sensitive and found.largest > tolerance.HALF_MODEL:
-        return text
-    far = max(tolerance.HALF_SIMULATED * simulated.mean, tolerance.MODEL)
-    return "" if found.mean <= far else text
+def wrong(found: Distance, simulated: Distance) -> str:
+    """A sentence when an answer is too far from float32: its largest error, or either further than
+    so many times the simulation's."""
+    largest, mean = (
+        max(tolerance.HALF_SIMULATED * error, tolerance.MODEL)
+        for error in (simulated.largest, simulated.mean)
+    )
+    if found.largest <= min(tolerance.HALF_MODEL, largest) and found.mean <= mean:
+        return ""
+    return f"{found} where the simulation has {simulated}"

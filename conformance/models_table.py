@@ -5,7 +5,8 @@ Columns: nodes on the GPU and in all, islands, largest error against the referen
 is allowed (relative to the output's largest magnitude; of the output that is nearest to its bound),
 the host's default CPU kernels and ours in milliseconds (median of interleaved runs). With --onnx
 the ONNX models, in ONNX Runtime; "f64" marks an error that was measured against float64. With
---quantized the models in 16 and 8 bits, see `quantized_table`.
+--quantized the models in 16 and 8 bits, see `quantized_table`; with --half those in float32 with
+values stored as float16, see `half_table`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 os.environ.setdefault("LP_NUM_THREADS", "2")
 
 from conformance import (
+    half_table,
     host,
     model_inputs,
     onnx_models,
@@ -42,12 +44,15 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--onnx", action="store_true", help="the ONNX models, in ONNX Runtime")
     parser.add_argument("--quantized", action="store_true", help="models in 16 and 8 bits")
+    parser.add_argument("--half", action="store_true", help="values stored as float16")
     parser.add_argument("--host", default=None, help="of TFLite models")
     parser.add_argument("--adapter", default=None)
     parser.add_argument("--runs", type=int, default=5)
     chosen = parser.parse_args(arguments)
     if chosen.quantized:
         return quantized_table.show(chosen, _times)
+    if chosen.half:
+        return half_table.show(chosen, _times)
     listed = onnx_models.entries() if chosen.onnx else model_inputs.models()
     entries = [e for e in listed if chosen.name in str(e["file"])]
     if not entries:

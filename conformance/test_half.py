@@ -10,6 +10,7 @@ import pytest
 
 from conformance import (
     half_cases,
+    half_models,
     half_storage,
     host,
     model_inputs,
@@ -23,11 +24,7 @@ from conformance.record import FAIL, PASS, Record
 from conformance.test_ops import describe, record_of
 from tflgpu_plugin.ops import FAMILIES
 
-# An activation of these is the difference of large ones, so that the simulation has large errors,
-# too.
-SENSITIVE: tuple[str, ...] = ("pose_landmark_lite",)
-FLOATS = [e for e in model_inputs.models() if e["kind"] in ("float32", "float16")]
-ALLOWED = {"is_precision_loss_allowed": 1}
+FLOATS = half_models.tflite_entries()
 
 # Models in 8 bits from end to end: their numbers are whole, and float16 has the weights.
 WHOLE = ("mobilenet_v1_0.25_224_quant", "resnet8_cifar_int8", "vww_96_int8", "kws_ref_model_int8")
@@ -71,21 +68,17 @@ def test_nodes(family: str, pytestconfig: pytest.Config, book: Book) -> None:
 @pytest.mark.skipif(not FLOATS, reason="real models: ../shared is absent")
 @pytest.mark.parametrize("entry", [pytest.param(e, id=real_models.stem(e)) for e in FLOATS])
 def test_models(entry: Mapping[str, Any], options: Mapping[str, Any], book: Book) -> None:
-    """No error over 1e-2 of an output's largest magnitude, and in the mean at most twice as far
-    from float32 as a simulation of float16 storage."""
-    content = real_models.before_final(model_inputs.path(entry).read_bytes())
-    name, kernels = host.oracle(content)
-    feeds = list(model_inputs.feeds(entry).values())
-    run = host.run_on_gpu(content, feeds, name, {**options, **ALLOWED}, kernels, reset=True)
-    assert run.placement.on_gpu > 0 and not run.placement.failures
-    expected = real_models.reference(content, feeds, name, kernels)
-    simulated = [half_storage.simulate(content, feed, name) for feed in feeds]
-    found, measure = (half_storage.distance(expected, some) for some in (run.outputs, simulated))
-    stem = real_models.stem(entry)
-    problem = half_storage.wrong(found, measure, stem in SENSITIVE)
+    """No error over 1e-2 of an output's largest magnitude; the largest error, and that in the mean,
+    at most twice as far from float32 as a simulation of float16 storage."""
+    outcome = half_models.tflite(entry, options)
+    assert outcome.placement.on_gpu > 0 and not outcome.placement.failures
+    found, measure = outcome.found, outcome.measure
+    problem = half_storage.wrong(found, measure)
     share = found.mean / (tolerance.HALF_SIMULATED * measure.mean or 1.0)
-    book.add(Record(book.test, "model", FAIL if problem else PASS, dtype="f16", case=stem,
-                    host=f"{name} {host.version(name)}", share=share, text=problem))  # fmt: skip
+    book.add(Record(
+        book.test, "model", FAIL if problem else PASS, dtype="f16", case=real_models.stem(entry),
+        host=outcome.host, share=share, text=problem,
+    ))  # fmt: skip
     assert not problem, problem
 
 
@@ -98,7 +91,7 @@ def test_integer_models(entry: Mapping[str, Any], options: Mapping[str, Any]) ->
     feeds = list(model_inputs.feeds(entry).values())
     full, half = (
         host.run_on_gpu(content, feeds, name, {**options, **extra}, kernels)
-        for extra in ({}, ALLOWED)
+        for extra in ({}, half_models.ALLOWED)
     )
     assert half.placement.on_gpu == entry["nodes"]
     for wanted, got in zip(full.outputs, half.outputs, strict=True):

@@ -9,15 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import half_storage, model_inputs, onnx_half, onnx_host, onnx_models, tolerance
-from conformance.host import Outputs
+from conformance import half_models, half_storage, onnx_half, onnx_host, tolerance
+from conformance.half_models import arrays, cpu, feeds, load
 from conformance.real_models import stem
 
-ENTRIES = [e for e in onnx_models.entries() if e["kind"] == "float32"]
-LARGE = ("fns_candy",)  # one feed, because half a minute goes by
-# The simulation, too, is further from float32 than HALF_MODEL: an early layer adds up large terms
-# of both signs.
-SENSITIVE = ("yolox_nano",)
+ENTRIES = half_models.onnx_entries()
 # onnxruntime's own error where results are small.
 OWN = max(v for (name, _), v in tolerance.HOST_FLOORS.items() if name == onnx_host.NAME)
 
@@ -28,46 +24,24 @@ pytestmark = [
 ]
 
 
-def _feeds(entry: Mapping[str, Any]) -> list[onnx_models.Feed]:
-    """Without faint noise, for which the largest outputs are small errors themselves."""
-    found = [feed for kind, feed in onnx_models.feeds(entry).items() if "noise" not in kind]
-    return found[: 1 if stem(entry) in LARGE else None]
-
-
-def _load(entry: Mapping[str, Any]) -> Any:
-    import onnx
-
-    return onnx.load(str(model_inputs.path(entry)))
-
-
-def _cpu(model: Any) -> Any:
-    return onnx_host.session(model.SerializeToString(), cpu=True)
-
-
-def _arrays(outputs: Any) -> Outputs:
-    if any(isinstance(value, list) for value in outputs):
-        pytest.skip("its output is a map of classes to scores")
-    return [np.asarray(value) for value in outputs]
-
-
 @pytest.mark.parametrize("entry", ENTRIES, ids=stem)
 def test_float16_models(entry: Mapping[str, Any], pytestconfig: pytest.Config) -> None:
     """As many nodes on the GPU as of the float32 model; answers are those of float32 over the same
     weights, rounded once."""
     wanted = pytestconfig.getoption("--adapter", default=None)
-    model, half = _load(entry), onnx_half.float16(_load(entry))
+    model, half = load(entry), onnx_half.float16(load(entry))
     try:
-        _cpu(half)
+        cpu(half)
     except Exception as error:  # onnxruntime has no common class for what it raises
         pytest.skip(f"the CPU provider does not load it as float16: {error}")
     full, plain = (
-        _cpu(onnx_half.rounded_weights(model)),
+        cpu(onnx_half.rounded_weights(model)),
         onnx_host.session(half.SerializeToString(), wanted),
     )
-    for feed in _feeds(entry)[:1]:
+    for feed in feeds(entry)[:1]:
         given = {name: half_storage.rounded(value) for name, value in feed.items()}
         short = {n: v.astype(np.float16) if v.dtype == np.float32 else v for n, v in given.items()}
-        expected, got = _arrays(full.run(None, given)), _arrays(plain.run(None, short))
+        expected, got = arrays(full.run(None, given)), arrays(plain.run(None, short))
         for k, (want, have) in enumerate(zip(expected, got, strict=True)):
             assert have.dtype == (np.float16 if want.dtype == np.float32 else want.dtype)
             _near(k, want, have)
@@ -90,19 +64,13 @@ def _near(k: int, want: Any, have: Any) -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=stem)
 def test_float16_storage(entry: Mapping[str, Any], pytestconfig: pytest.Config) -> None:
-    """No error over 1e-2 of an output's largest magnitude, and in the mean at most twice as far
-    from float32 as the simulation."""
-    model = _load(entry)
-    try:
-        simulation, full = _cpu(onnx_half.simulation(model)), _cpu(model)
-    except Exception as error:
-        pytest.skip(f"the CPU provider does not load its simulation: {error}")
+    """No error over 1e-2 of an output's largest magnitude; the largest error, and that in the mean,
+    at most twice as far from float32 as the simulation."""
     wanted = pytestconfig.getoption("--adapter", default=None)
-    ours = onnx_host.session(model.SerializeToString(), wanted, half=True)
-    expected, simulated, got = (
-        [_arrays(one.run(None, feed)) for feed in _feeds(entry)] for one in (full, simulation, ours)
-    )
-    assert onnx_host.placement(ours).on_gpu > 0
-    found, measure = (half_storage.distance(expected, some) for some in (got, simulated))
-    problem = half_storage.wrong(found, measure, stem(entry) in SENSITIVE)
+    try:
+        outcome = half_models.onnx(entry, wanted)
+    except half_models.Unmeasured as reason:
+        pytest.skip(str(reason))
+    assert outcome.placement.on_gpu > 0
+    problem = half_storage.wrong(outcome.found, outcome.measure)
     assert not problem, problem

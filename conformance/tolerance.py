@@ -38,7 +38,7 @@ BOX = 1e-3  # corners of a detector's boxes, of the picture
 # place of float16, which is 2^13 of float32; below 2^-14 units are all 2^-24.
 HALF_ULP, HALF_SUBNORMAL = 2.0**12, 2.0**-25
 # Whole models: of each output's largest magnitude, and times the error of a simulation of float16
-# storage (`half_storage`); both must hold.
+# storage (`half_storage`), the largest and that in the mean; all must hold.
 HALF_MODEL, HALF_SIMULATED = 1e-2, 2.0
 
 
