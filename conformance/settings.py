@@ -18,7 +18,16 @@ from tflgpu_plugin.target import Target
 
 FAMILIES = ("conv", "transpose_conv", "fully_connected", "conv_3d", "matmul")
 TILES = ("1x2", "2x2", "4x2", "1x4", "2x4", "4x4", "7x4", "1x8", "2x8", "4x8", "5x8", "7x8")
-SWITCHES = ({"winograd": "always"}, {"strided": "always"}, {"strided": "never"})
+SWITCHES = tuple(
+    {name: how}
+    for name, how in (
+        ("winograd", "always"),
+        ("strided", "always"),
+        ("strided", "never"),
+        ("rows", "always"),
+        ("rows", "never"),
+    )
+)
 
 
 def targets(own: Target) -> dict[str, Target]:

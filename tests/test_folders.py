@@ -48,7 +48,7 @@ def test_templates_render_when_their_folder_has_gone(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     environment = templates.environment.__wrapped__()
     (tmp_path / "tflgpu-plugin" / "templates").rmdir()
-    assert environment.get_template("common.wgsl").render()
+    assert environment.get_template("common.wgsl").render(folded=False)
 
 
 VARIANT = (("lanes", 8), ("shared", True), ("flat", False))

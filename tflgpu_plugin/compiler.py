@@ -247,8 +247,9 @@ class _Assembly:
                 parameters[f"channels_{operand.name}"] = self._channels(source)
             if (low := self._low(source)) is not None:
                 parameters[f"low_{operand.name}"] = low
-        gx, gy, gz = launch.grid
-        parameters |= {"folded": folded, "grid_x": gx, "grid_y": gy, "grid_total": gx * gy * gz}
+        if folded:
+            gx, gy, gz = launch.grid
+            parameters |= {"folded": folded, "grid_x": gx, "grid_y": gy, "grid_total": gx * gy * gz}
         # In one order, so that launches that differ in nothing else share a pipeline.
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)

@@ -26,7 +26,7 @@ from tflgpu_plugin.target import Target
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import Device
 
-VERSION = 2  # of what the settings mean; results of other versions are ignored
+VERSION = 3  # of what the settings mean; results of other versions are ignored
 RUNS = 5
 PATIENCE = 10.0  # seconds for one island
 GAIN = 0.97  # of the time so far: differences below are noise

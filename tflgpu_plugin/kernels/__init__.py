@@ -191,7 +191,7 @@ def render(
     fused steps.
     """
     main = body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
-    common = body("common", ())
+    common = body("common", (("folded", "folded" in parameters),))
     preamble = _preamble(operands, parameters)
     own = "\n".join([*_stores(operands, posts), main])
     return "\n".join([preamble, common, *_called(preamble + own), own])

@@ -11,6 +11,39 @@
 {% set views = 1 if strided else 4 // step %}
 {% set kind = {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
 {% set weights = step * quads %}
+{% macro load_weights() %}
+{# Of one iteration, from `w_at` on; or, with `memory`, of iteration `k`. #}
+{% if shared %}
+{% for i in range((weights + 7) // 8) %}
+      let w{{ i }} = load_w(w_at + {{ 8 * i }}u);
+{% endfor %}
+{% elif memory %}
+      let t_at = (k - start) * {{ weights }}u;
+{% for i in range(weights) %}
+      let b{{ i }} = tile[t_at + {{ i }}u];
+{% endfor %}
+{% else %}
+{% for i in range(weights) %}
+      let b{{ i }} = load_w(w_at + {{ i }}u);
+{% endfor %}
+{% endif %}
+{% endmacro %}
+{% macro products() %}
+{# A sum takes all terms of an iteration at once, since it is not in a register for long. #}
+{% for q in range(quads) %}
+{% if shared %}
+{% for i in range(step) %}
+{% set n = i * quads + q %}
+      let b{{ n }} = subgroupShuffle(w{{ n // 8 }}, base + {{ n % 8 }}u);
+{% endfor %}
+{% endif %}
+{% for j in range(pixels) %}
+{% for i in range(step) %}
+      c{{ j }}_{{ q }} = fma(vec4f(a{{ j }}{{ "" if step == 1 else "." ~ "xyzw"[i] }}), b{{ i * quads + q }}, c{{ j }}_{{ q }});
+{% endfor %}
+{% endfor %}
+{% endfor %}
+{% endmacro %}
 {% if memory %}
 var<workgroup> tile: array<vec4f, {{ 8 * weights }}>;
 {% endif %}
@@ -22,7 +55,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if shared %}
   let base = sid - sid % 8u;
 {% endif %}
+{% if taps != "rows" %}
   let first = (wi.x * {{ lanes // 8 }}u + lid / 8u) * {{ 8 * pixels }}u + lane;
+{% endif %}
   let block = p.first_block + wi.y;
   let group = block / p.group_blocks;
   let quad = (block % p.group_blocks) * {{ quads }}u;
@@ -43,9 +78,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let row = extent.y;
 {% else %}
   let batch = min(wi.z, p.batch - 1u);
+{% if taps == "rows" %}
+  let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
+  let row = item / p.row_items;
+  let column = min(item % p.row_items * {{ pixels }}u, p.out_w - {{ pixels }}u);
+  let top = i32(row * p.stride_h) - p.top;
+  let left = i32(column * p.stride_w) - p.left;
+{% else %}
   let places = p.places;
 {% endif %}
+{% endif %}
 {% for j in range(pixels) %}
+{% if taps == "rows" %}
+  let y{{ j }} = row * p.out_w + column + {{ j }}u;
+{% else %}
   let m{{ j }} = min(first + {{ 8 * j }}u, places - 1u);
 {% if taps == "point" %}
   let x{{ j }} = m{{ j }} * p.x_place * {{ views }}u;
@@ -63,6 +109,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let at{{ j }} = vec2i(in{{ j }}) + start;
   let y{{ j }} = (in{{ j }}.x * stride.x + phase.x) * p.out_w + in{{ j }}.y * stride.y + phase.y;
 {% endif %}
+{% endif %}
 {% for q in range(quads) %}
   var c{{ j }}_{{ q }} = vec4f(0.0);
 {% endfor %}
@@ -73,6 +120,51 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
   let x_base = (batch * p.x_batch + group * p.group_x) * {{ views }}u + zero;
   let w_base = wi.y * p.block_vectors{% if taps == "point" %} + batch * p.w_batch{% endif %}{% if shared %} + {{ "lane" if weights >= 8 else "min(lane, %du)" % (weights - 1) }}{% endif %};
+{% if taps == "rows" %}
+{% set place = "p.x_place" if strided else "%du" % views %}
+  // Taps of a row that lie `stride_w` apart see the same places, each the next one's neighbour: they move down.
+  let row_step = {{ "p.x_row" if strided else "p.in_w * %du" % views }};
+  for (var line = 0u; line < p.lines; line++) {
+    let phase = line % p.phases;
+    let tap_row = line / p.phases;
+    let at_row = u32(top + i32(tap_row * p.dilation_h));  // negative places wrap to large ones
+    let start = left + i32(phase);
+    let inside = at_row < p.in_h;
+    let x_row = x_base + select(0u, at_row, inside) * row_step;
+{% for j in range(1, pixels) %}
+    let at{{ j }} = u32(start + i32({{ j - 1 }}u * p.stride_w));
+    let ok{{ j }} = inside && at{{ j }} < p.in_w;
+    let x{{ j }} = select(0u, at{{ j }} * {{ place }}, ok{{ j }});
+{% endfor %}
+    let w_row = w_base + (tap_row * p.kernel_w + phase) * p.tap_vectors;
+    for (var k = 0u; k < steps; k++) {
+{% if views > 1 %}
+      let x_at = x_row + k / {{ views }}u * x_quad + k % {{ views }}u;
+{% else %}
+      let x_at = x_row + k * x_quad;
+{% endif %}
+{% for j in range(pixels) %}
+      var a{{ j }} = {{ kind }}(0.0);
+{% endfor %}
+{% for j in range(1, pixels) %}
+      a{{ j }} = select({{ kind }}(0.0), load_x(x_at + x{{ j }}), ok{{ j }});
+{% endfor %}
+      var next = start + i32({{ pixels - 1 }}u * p.stride_w);
+      var w_at = w_row + k * {{ weights }}u;
+      for (var tap = phase; tap < p.kernel_w; tap += p.stride_w) {
+{% for j in range(pixels - 1) %}
+        a{{ j }} = a{{ j + 1 }};
+{% endfor %}
+        let ok = inside && u32(next) < p.in_w;
+        a{{ pixels - 1 }} = select({{ kind }}(0.0), load_x(x_at + select(0u, u32(next) * {{ place }}, ok)), ok);
+{{ load_weights() -}}
+{{ products() -}}
+        next += i32(p.stride_w);
+        w_at += p.stride_w * p.tap_vectors;
+      }
+    }
+  }
+{% else %}
 {% if taps == "point" %}
   let w_tap = w_base;
 {% else %}
@@ -120,20 +212,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% else %}
     for (var k = 0u; k < steps; k++) {
 {% endif %}
-{% if shared %}
-{% for i in range((weights + 7) // 8) %}
-      let w{{ i }} = load_w(w_at + {{ 8 * i }}u);
-{% endfor %}
-{% elif memory %}
-      let t_at = (k - start) * {{ weights }}u;
-{% for i in range(weights) %}
-      let b{{ i }} = tile[t_at + {{ i }}u];
-{% endfor %}
-{% else %}
-{% for i in range(weights) %}
-      let b{{ i }} = load_w(w_at + {{ i }}u);
-{% endfor %}
-{% endif %}
+{{ load_weights() -}}
 {% if not memory %}
       w_at += {{ weights }}u;
 {% endif %}
@@ -149,25 +228,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       let a{{ j }} = select({{ kind }}(0.0), load_x(x_at + x{{ j }}), ok{{ j }});
 {% endif %}
 {% endfor %}
-{% for i in range(step) %}
-{% set lane = "" if step == 1 else "." ~ "xyzw"[i] %}
-{% for q in range(quads) %}
-{% set n = i * quads + q %}
-{% set b = "b%d" % n %}
-{% if shared %}
-      let {{ b }} = subgroupShuffle(w{{ n // 8 }}, base + {{ n % 8 }}u);
-{% endif %}
-{% for j in range(pixels) %}
-      c{{ j }}_{{ q }} = fma(vec4f(a{{ j }}{{ lane }}), {{ b }}, c{{ j }}_{{ q }});
-{% endfor %}
-{% endfor %}
-{% endfor %}
+{{ products() -}}
     }
 {% if memory %}
     }
 {% endif %}
 {% if taps != "point" %}
   }
+{% endif %}
 {% endif %}
 {% if lanes == 8 and pixels > 2 %}
   // The accumulators move down one quad per iteration and one place per turn of the inner loop, so that there is one

@@ -201,15 +201,17 @@ def convolve(
     strided: bool = False,
     packed: Source | None = None,
     target: int | None = None,
+    threads: int | None = None,
 ) -> None:
     """Launch `kernel` once per part of the weights: `places` output places in each of `planes`.
 
     `x_quad` is the distance of channel quads of x in vec4; `parameters` adds those of the `taps`
     variant and the other distances. `source`, `packed` and `target` stand for the node's own input,
-    weights and output; no posts are applied to another target. If `strided`, all distances in x are
+    weights and output; no posts are applied to another target. `threads` make the places of one
+    plane; if not given, as many as are needed. If `strided`, all distances in x are
     in elements, and `x_quad` is that of channels.
     """
-    lanes_places = tile.lanes * tile.pixels
+    threads = -(-places // tile.pixels) if threads is None else threads
     x, weights = node.inputs[:2]
     assert x is not None and weights is not None
     x_source: Source = x if source is None else source
@@ -224,7 +226,7 @@ def convolve(
             node,
             reads={"x": Access(x_source, view=tile.step), "w": part},
             writes={"y": y},
-            grid=(-(-places // lanes_places), last - first, planes),
+            grid=(-(-threads // tile.lanes), last - first, planes),
             parameters={
                 "first_block": first,
                 "group_blocks": blocks.group_blocks,

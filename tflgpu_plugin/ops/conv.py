@@ -12,8 +12,8 @@ from tflgpu_plugin.lowering import Lowering, Source
 from tflgpu_plugin.ops import Op, Refusal, winograd
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.fully_connected import multiply_rows
-from tflgpu_plugin.ops.tiles import choose_tile
-from tflgpu_plugin.ops.window import refuse_window, spans
+from tflgpu_plugin.ops.tiles import choose_tile, row_threads
+from tflgpu_plugin.ops.window import Span, refuse_window, spans
 from tflgpu_plugin.target import Target
 
 
@@ -63,11 +63,16 @@ def _lower(low: Lowering, node: Node) -> None:
         return
     quads = -(-(filters[0] // groups) // 4)
     extent_in, extent_out = x[1] * x[2], rows.places * columns.places
-    tile = choose_tile(low.target, quads, extent_out)
     few = _few_channels(low, node, x, filters)
+    point = taps == 1 and rows.stride == columns.stride == 1 and extent_in == extent_out
+    point = point and rows.before == columns.before == 0 and not few
+    width = 0 if point else _row_width(low.target, columns, quads, few is not None)
+    tile = choose_tile(low.target, quads, extent_out, width)
+    if width and tile.weights == "memory":  # which holds weights of one tap
+        tile = replace(tile, weights="global")
     if few:
         # A pipeline of its own, mostly for one node: with fewer places it compiles sooner.
-        tile = replace(tile, step=1, pixels=min(tile.pixels, 4))
+        tile = replace(tile, step=1, pixels=tile.pixels if width else min(tile.pixels, 4))
     blocks = Blocks(filters[0], taps, filters[3], groups, tile.quads)
     parameters: dict[str, object] = {
         "batch": x[0],
@@ -76,8 +81,7 @@ def _lower(low: Lowering, node: Node) -> None:
         "y_batch": -(-filters[0] // 4) * extent_out,
         "y_quad": extent_out,
     }
-    point = taps == 1 and rows.stride == columns.stride == 1 and extent_in == extent_out
-    if point and rows.before == columns.before == 0 and not few:
+    if point:
         parameters |= {"x_place": 1, "y_place": 1, "w_batch": 0}
     else:
         parameters |= {
@@ -94,6 +98,11 @@ def _lower(low: Lowering, node: Node) -> None:
             "top": np.int32(rows.before),
             "left": np.int32(columns.before),
         }
+    if width:
+        phases = min(columns.stride, filters[2])
+        parameters |= {"phases": phases, "lines": filters[1] * phases}
+        items = row_threads(extent_out, tile.pixels, width)
+        parameters |= {"items": items, "row_items": items // rows.places}
     x_quad = extent_in
     if few:
         _, (batch, row, place, x_quad) = few
@@ -104,7 +113,8 @@ def _lower(low: Lowering, node: Node) -> None:
         blocks,
         tile,
         kernel="conv",
-        taps="window" if "kernel_h" in parameters else "point",
+        taps="point" if point else "rows" if width else "window",
+        threads=parameters["items"] if width else None,
         places=extent_out,
         planes=x[0],
         x_quad=x_quad,
@@ -112,6 +122,17 @@ def _lower(low: Lowering, node: Node) -> None:
         source=few[0] if few else None,
         strided=few is not None,
     )
+
+
+def _row_width(target: Target, columns: Span, quads: int, few: bool) -> int:
+    """The extent of a row where a thread's places shall be neighbours in one (see conv.wgsl), so
+    that taps of a row share what they load; else 0. On software adapters it pays where a load
+    serves few products, and more than two taps share it."""
+    wanted = target.tuning.get("rows")
+    if columns.dilation > 1 or wanted == "never":
+        return 0
+    pays = target.software and (few or quads <= 4) and columns.kernel > 2 * columns.stride
+    return columns.places if pays or wanted == "always" else 0
 
 
 def _few_channels(

@@ -15,7 +15,9 @@ GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")
 BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
 MANY, FEW = 7, 2  # places per thread on software adapters, for maps of any size and for small ones
+ROW = 8  # of neighbours in a row, whose windows share what they load
 FEW_PAY = 1.3  # a pipeline more must save this much
+PRODUCTS = 128  # per iteration on software adapters: more take long to compile
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,9 @@ STARTS: dict[str, Start] = {
 }
 
 
-def choose_tile(target: Target, quads: int, places: int) -> Tile:
+def choose_tile(target: Target, quads: int, places: int, width: int = 0) -> Tile:
     """The tile for an output of `places` with `quads` channel quads; few tiles, so few pipelines.
+    With a `width`, a thread's places are neighbours in a row of that many.
 
     Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
     Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU.
@@ -72,9 +75,9 @@ def choose_tile(target: Target, quads: int, places: int) -> Tile:
         pixels, per_thread = (int(part) for part in forced.split("x"))
         lanes = GROUP if target.software else 32
         weights = _weights(target, STARTS["unknown"].weights)
-        return _tile(pixels, min(per_thread, least), lanes, weights)
+        return _tile(min(pixels, width or pixels), min(per_thread, least), lanes, weights)
     if target.software:
-        return _software(target, least, places)
+        return _software(target, least, places, width)
     start = STARTS.get(target.vendor, STARTS["unknown"])
     fitting = [(p, q) for p, q in start.sizes if q <= least]
     busy = [(p, q) for p, q in fitting if places * quads >= BUSY_THREADS * p * q]
@@ -82,18 +85,23 @@ def choose_tile(target: Target, quads: int, places: int) -> Tile:
     return _tile(pixels, per_thread, start.lanes, _weights(target, start.weights))
 
 
-def _software(target: Target, least: int, places: int) -> Tile:
+def _software(target: Target, least: int, places: int, width: int) -> Tile:
     weights = _weights(target, "shuffle")
     if weights != "shuffle":
-        return Tile(8, min(least, 4), 1, GROUP, weights)
-    small = rounds(places, FEW) * FEW_PAY < rounds(places, MANY)
-    return _tile(FEW if small else MANY, least, GROUP, weights)
+        return Tile(min(ROW, width or ROW), min(least, 4), 1, GROUP, weights)
+    most = ROW if width else MANY
+    small = rounds(places, FEW, width) * FEW_PAY < rounds(places, most, width)
+    if small or 0 < width < most:
+        most = min(FEW, width or FEW)
+    return _tile(most, least, GROUP, weights)
 
 
 def _tile(pixels: int, quads: int, lanes: int, weights: str) -> Tile:
     """Input channels per iteration are such that 8 lanes load whole weights: quads * step in
-    eights."""
-    return Tile(pixels, quads, 4 if quads == 2 else 2, lanes, weights)
+    eights. On software adapters, which have groups of 8, all of a quad if that compiles in time.
+    """
+    whole = quads == 2 or (lanes == GROUP and 4 * pixels * quads <= PRODUCTS)
+    return Tile(pixels, quads, 4 if whole else 2, lanes, weights)
 
 
 def _weights(target: Target, start: str) -> str:
@@ -101,8 +109,15 @@ def _weights(target: Target, start: str) -> str:
     return "global" if wanted == "shuffle" and not target.shuffles else wanted
 
 
-def rounds(places: int, pixels: int) -> int:
+def rounds(places: int, pixels: int, width: int = 0) -> int:
     """Work of one group of 8 lanes over `places`, in units of one place per lane: what a thread
-    does besides its places (weights, shuffles) takes as long as one more.
+    does besides its places (weights, shuffles) takes as long as one more. With a `width`, no
+    thread makes places of two rows.
     """
-    return -(-places // (GROUP * pixels)) * (pixels + 1)
+    threads = row_threads(places, pixels, width) if width else -(-places // pixels)
+    return -(-threads // GROUP) * (pixels + 1)
+
+
+def row_threads(places: int, pixels: int, width: int) -> int:
+    """Threads of `pixels` neighbours that cover rows of `width`; the last of a row overlaps."""
+    return places // width * -(-width // pixels)

@@ -9,25 +9,27 @@ patch instead of 3x3 places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.graph import Array, Node, Shape
-from tflgpu_plugin.lowering import Constant, Lowering, pieces_of
+from tflgpu_plugin.lowering import Constant, Lowering, Source, pieces_of
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pack
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds
 from tflgpu_plugin.ops.window import Span
 from tflgpu_plugin.target import Target
 
 SIDE = 4  # places of one patch along an axis
-PLANES = 36
+SIX = 6
+PLANES = SIX * SIX
 DEEP = 32  # input channels; with fewer terms the rounding of the transforms would show
 EPILOGUE = 4  # what a thread does once, as so many input quads
-INPUT, OUTPUT = 37, 28  # the transforms of 8 patches of one quad
+INPUT, OUTPUT = 55, 43  # the transforms of 8 patches of one quad
 GAIN = 1.3  # three pipelines more must save this much
+LANES = 16  # of the transforms on software adapters, where a workgroup takes long to start
 
 # Rows: the kernel's polynomial at each point. The points lie around 1 on a logarithmic scale, which
 # keeps rounding errors 3 to 4 times smaller than with 1, -1, 2, -2.
@@ -104,53 +106,66 @@ def _limit(target: Target) -> int:
 
 
 def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> None:
-    """Three launches; both intermediate tensors lie as [plane][quad][patch]."""
+    """Five launches: rows, columns, products, columns, rows. The tensors between them lie as
+    [column][map][quad][row, patch], [plane][quad][patch] twice, and [row][column][quad][patch].
+    """
+    source = node.inputs[0]
+    assert source is not None
     high, wide = patches(rows, columns)
     count = x[0] * high * wide
     depth, outputs = -(-x[3] // 4), -(-filters[0] // 4)
+    half = low.temporary(SIX * depth * x[0] * x[1] * wide)
     transformed = low.temporary(PLANES * depth * count)
     products = low.temporary(PLANES * outputs * count)
-    lanes = 8 if low.target.software else 32
-    shared: dict[str, object] = {
-        "patches": count,
-        "patches_per_map": high * wide,
-        "patches_w": wide,
-        "six": 6,
-    }
-    source = node.inputs[0]
-    assert source is not None
-    low.dispatch(
-        "winograd_input",
-        node,
-        reads={"x": source},
-        writes={"y": transformed},
-        grid=(-(-count // lanes), depth, 1),
-        parameters={
-            **shared,
-            "quads": depth,
-            "in_h": x[1],
-            "in_w": x[2],
-            "top": np.int32(rows.before),
-            "left": np.int32(columns.before),
-        },
-        variant={"lanes": lanes},
-        fused=False,
-    )
+    summed = low.temporary(SIX * SIDE * outputs * count)
+    maps, line, plane = x[0] * depth, x[1] * wide, depth * count
+    places = {"line_blocks": 0, "column_blocks": SIDE, "before": np.int32(columns.before)}
+    strides = {"x_outer": 0, "x_image": x[1] * x[2], "x_line": x[2], "x_column": 0, "x_step": 1}
+    made = {"y_outer": 0, "y_map": depth * line, "y_quad": line, "y_step": maps * line}
+    parameters = {"across": wide, "quads": depth, "extent": x[2], **places, **strides, **made}
+    _transform(low, node, "input", (source, half), (line, maps, 1), parameters)
+    places = {"line_blocks": SIDE, "column_blocks": 0, "before": np.int32(rows.before)}
+    strides = {"x_outer": maps * line, "x_image": line, "x_line": 0, "x_column": 1, "x_step": wide}
+    made = {"y_outer": plane, "y_map": high * wide, "y_quad": count, "y_step": SIX * plane}
+    parameters = {"across": wide, "quads": depth, "extent": x[1], **places, **strides, **made}
+    _transform(low, node, "input", (half, transformed), (high * wide, maps, SIX), parameters)
     _multiply(low, node, (transformed, products), filters, count)
+    plane = outputs * count
+    across = SIX * plane
+    strides = {"x_map": 0, "x_quad": 0, "x_outer": 0, "x_step": across}
+    made = {"y_image": 0, "y_line": 0, "y_column": 1, "y_step": across}
+    parameters = {"across": across, "quads": 1, "extent": SIDE, "block": 0, **strides, **made}
+    _transform(low, node, "output", (products, summed), (across, 1, 1), parameters)
+    strides = {"x_map": high * wide, "x_quad": count, "x_outer": across, "x_step": plane}
+    extent = columns.places
+    made = {"y_image": rows.places * extent, "y_line": extent, "y_column": SIDE, "y_step": 1}
+    parameters = {"across": wide, "quads": outputs, "extent": extent, "block": SIDE}
+    items = rows.places * wide, x[0] * outputs, 1
+    _transform(
+        low, node, "output", (summed, node.outputs[0]), items, {**parameters, **strides, **made}
+    )
+
+
+def _transform(
+    low: Lowering,
+    node: Node,
+    side: str,
+    tensors: tuple[Source, Source],
+    items: tuple[int, int, int],
+    parameters: Mapping[str, object],
+) -> None:
+    """One launch from the first tensor to the second. `items`: per image, images, how often."""
+    lanes = LANES if low.target.software else 32
+    count, images, outer = items
     low.dispatch(
-        "winograd_output",
+        f"winograd_{side}",
         node,
-        reads={"x": products},
-        writes={"y": node.outputs[0]},
-        grid=(-(-count // lanes), outputs, 1),
-        parameters={
-            **shared,
-            "four": SIDE,
-            "quads": outputs,
-            "out_h": rows.places,
-            "out_w": columns.places,
-        },
+        reads={"x": tensors[0]},
+        writes={"y": tensors[1]},
+        grid=(-(-count // lanes), images, outer),
+        parameters={"items": count, **parameters},
         variant={"lanes": lanes},
+        fused=tensors[1] == node.outputs[0],
     )
 
 
