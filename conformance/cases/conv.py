@@ -104,10 +104,10 @@ WINDOWS = [
     conv("dilation over input", (1, 5, 5, 4), (3, 3, 3, 4), dilation=(8, 8)),
 ]
 WINOGRAD = [  # large enough for transformed products to pay
-    conv("3x3 over whole patches", (1, 12, 16, 64), (64, 3, 3, 64), scale=0.1),
-    conv("3x3 over broken patches", (3, 13, 15, 41), (70, 3, 3, 41), "VALID", scale=0.1),
-    conv("3x3 with relu6", (1, 14, 14, 64), (64, 3, 3, 64), scale=0.2, activation="RELU6"),
-    conv("3x3 of large values", (1, 14, 15, 64), (64, 3, 3, 64), low=-90.0, scale=0.1),
+    conv("3x3 over whole patches", (1, 24, 28, 64), (64, 3, 3, 64), scale=0.1),
+    conv("3x3 over broken patches", (3, 25, 23, 41), (70, 3, 3, 41), "VALID", scale=0.1),
+    conv("3x3 with relu6", (1, 28, 27, 64), (64, 3, 3, 64), scale=0.2, activation="RELU6"),
+    conv("3x3 of large values", (1, 26, 27, 64), (64, 3, 3, 64), low=-90.0, scale=0.1),
 ]
 ACTIVATIONS = [
     conv(f"{a.lower()}, {o} channels", (1, 5, 5, 4), (o, 1, 1, 4), activation=a, scale=4.0)

@@ -98,11 +98,12 @@ def _lower(low: Lowering, node: Node) -> None:
             "top": np.int32(rows.before),
             "left": np.int32(columns.before),
         }
+    threads = None
     if width:
         phases = min(columns.stride, filters[2])
         parameters |= {"phases": phases, "lines": filters[1] * phases}
-        items = row_threads(extent_out, tile.pixels, width)
-        parameters |= {"items": items, "row_items": items // rows.places}
+        threads = row_threads(extent_out, tile.pixels, width)
+        parameters |= {"items": threads, "row_items": threads // rows.places}
     x_quad = extent_in
     if few:
         _, (batch, row, place, x_quad) = few
@@ -114,7 +115,7 @@ def _lower(low: Lowering, node: Node) -> None:
         tile,
         kernel="conv",
         taps="point" if point else "rows" if width else "window",
-        threads=parameters["items"] if width else None,
+        threads=threads,
         places=extent_out,
         planes=x[0],
         x_quad=x_quad,

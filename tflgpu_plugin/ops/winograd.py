@@ -119,37 +119,60 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
     products = low.temporary(PLANES * outputs * count)
     summed = low.temporary(SIX * SIDE * outputs * count)
     maps, line, plane = x[0] * depth, x[1] * wide, depth * count
-    places = {"line_blocks": 0, "column_blocks": SIDE, "before": np.int32(columns.before)}
-    strides = {"x_outer": 0, "x_image": x[1] * x[2], "x_line": x[2], "x_column": 0, "x_step": 1}
-    made = {"y_outer": 0, "y_map": depth * line, "y_quad": line, "y_step": maps * line}
+    places: dict[str, object] = {
+        "line_blocks": 0,
+        "column_blocks": SIDE,
+        "before": np.int32(columns.before),
+    }
+    strides: dict[str, object] = {
+        "x_outer": 0,
+        "x_image": x[1] * x[2],
+        "x_line": x[2],
+        "x_column": 0,
+        "x_step": 1,
+    }
+    made: dict[str, object] = {
+        "y_outer": 0,
+        "y_map": depth * line,
+        "y_quad": line,
+        "y_step": maps * line,
+    }
+    parameters: dict[str, object]
     parameters = {"across": wide, "quads": depth, "extent": x[2], **places, **strides, **made}
-    _transform(low, node, "input", (source, half), (line, maps, 1), parameters)
+    _transform(low, node, "winograd_input", (source, half), (line, maps, 1), parameters)
     places = {"line_blocks": SIDE, "column_blocks": 0, "before": np.int32(rows.before)}
     strides = {"x_outer": maps * line, "x_image": line, "x_line": 0, "x_column": 1, "x_step": wide}
     made = {"y_outer": plane, "y_map": high * wide, "y_quad": count, "y_step": SIX * plane}
     parameters = {"across": wide, "quads": depth, "extent": x[1], **places, **strides, **made}
-    _transform(low, node, "input", (half, transformed), (high * wide, maps, SIX), parameters)
+    _transform(
+        low, node, "winograd_input", (half, transformed), (high * wide, maps, SIX), parameters
+    )
     _multiply(low, node, (transformed, products), filters, count)
     plane = outputs * count
     across = SIX * plane
     strides = {"x_map": 0, "x_quad": 0, "x_outer": 0, "x_step": across}
     made = {"y_image": 0, "y_line": 0, "y_column": 1, "y_step": across}
     parameters = {"across": across, "quads": 1, "extent": SIDE, "block": 0, **strides, **made}
-    _transform(low, node, "output", (products, summed), (across, 1, 1), parameters)
+    _transform(low, node, "winograd_output", (products, summed), (across, 1, 1), parameters)
     strides = {"x_map": high * wide, "x_quad": count, "x_outer": across, "x_step": plane}
     extent = columns.places
     made = {"y_image": rows.places * extent, "y_line": extent, "y_column": SIDE, "y_step": 1}
     parameters = {"across": wide, "quads": outputs, "extent": extent, "block": SIDE}
     items = rows.places * wide, x[0] * outputs, 1
     _transform(
-        low, node, "output", (summed, node.outputs[0]), items, {**parameters, **strides, **made}
+        low,
+        node,
+        "winograd_output",
+        (summed, node.outputs[0]),
+        items,
+        {**parameters, **strides, **made},
     )
 
 
 def _transform(
     low: Lowering,
     node: Node,
-    side: str,
+    kernel: str,
     tensors: tuple[Source, Source],
     items: tuple[int, int, int],
     parameters: Mapping[str, object],
@@ -158,7 +181,7 @@ def _transform(
     lanes = LANES if low.target.software else 32
     count, images, outer = items
     low.dispatch(
-        f"winograd_{side}",
+        kernel,
         node,
         reads={"x": tensors[0]},
         writes={"y": tensors[1]},
