@@ -59,8 +59,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let first = (wi.x * {{ lanes // 8 }}u + lid / 8u) * {{ 8 * pixels }}u + lane;
 {% endif %}
   let block = p.first_block + wi.y;
-  let group = block / p.group_blocks;
-  let quad = (block % p.group_blocks) * {{ quads }}u;
+  let part = divided(block, p.group_blocks);
+  let group = part.x;
+  let quad = part.y * {{ quads }}u;
   let count = min(p.tile_quads, p.group_quads - quad);
   let out_quad = group * p.group_quads + quad;
 {% if taps == "transposed" %}
@@ -80,8 +81,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let batch = min(wi.z, p.batch - 1u);
 {% if taps == "rows" %}
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
-  let row = item / p.row_items;
-  let column = min(item % p.row_items * {{ pixels }}u, p.out_w - {{ pixels }}u);
+  let place = divided(item, p.row_items);
+  let row = place.x;
+  let column = min(place.y * {{ pixels }}u, p.out_w - {{ pixels }}u);
   let top = i32(row * p.stride_h) - p.top;
   let left = i32(column * p.stride_w) - p.left;
 {% else %}
@@ -97,7 +99,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let x{{ j }} = m{{ j }} * p.x_place * {{ views }}u;
   let y{{ j }} = m{{ j }} * p.y_place;
 {% elif taps == "window" %}
-  let at{{ j }} = vec2i(vec2u(m{{ j }} / p.out_w * p.stride_h, m{{ j }} % p.out_w * p.stride_w)) - vec2i(p.top, p.left);
+  let at{{ j }} = vec2i(divided(m{{ j }}, p.out_w) * vec2u(p.stride_h, p.stride_w)) - vec2i(p.top, p.left);
   let y{{ j }} = m{{ j }};
 {% elif taps == "volume" %}
   let row{{ j }} = m{{ j }} / p.out_w;
@@ -105,7 +107,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     m{{ j }} % p.out_w * p.stride_w)) - vec3i(p.front, p.top, p.left);
   let y{{ j }} = m{{ j }};
 {% else %}
-  let in{{ j }} = vec2u(m{{ j }} / row, m{{ j }} % row);
+  let in{{ j }} = divided(m{{ j }}, row);
   let at{{ j }} = vec2i(in{{ j }}) + start;
   let y{{ j }} = (in{{ j }}.x * stride.x + phase.x) * p.out_w + in{{ j }}.y * stride.y + phase.y;
 {% endif %}
@@ -125,8 +127,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   // Taps of a row that lie `stride_w` apart see the same places, each the next one's neighbour: they move down.
   let row_step = {{ "p.x_row" if strided else "p.in_w * %du" % views }};
   for (var line = 0u; line < p.lines; line++) {
-    let phase = line % p.phases;
-    let tap_row = line / p.phases;
+    let taps = divided(line, p.phases);
+    let tap_row = taps.x;
+    let phase = taps.y;
     let at_row = u32(top + i32(tap_row * p.dilation_h));  // negative places wrap to large ones
     let start = left + i32(phase);
     let inside = at_row < p.in_h;
@@ -175,7 +178,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
   let taps = tap_count.x * tap_count.y;
   for (var tap = 0u; tap < taps; tap++) {
-    let t = vec2u(tap / tap_count.y, tap % tap_count.y);
+    let t = divided(tap, tap_count.y);
 {% if taps == "volume" %}
     let offset = vec3i(vec3u(t.x / p.kernel_h, t.x % p.kernel_h, t.y) * vec3u(p.dilation_d, p.dilation_h, p.dilation_w));
     let w_tap = w_base + tap * p.tap_vectors;

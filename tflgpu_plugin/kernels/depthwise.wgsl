@@ -44,10 +44,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% endif %}
   // Columns and rows of one thread lie `dilation` apart, so that they share their taps.
-  let c = item % p.column_groups;
-  let r = item / p.column_groups;
-  let out_x = c % dilation.y + c / dilation.y * ({{ pixels }}u * dilation.y);
-  let out_y = r % dilation.x + r / dilation.x * (rows * dilation.x);
+  let place = divided(item, p.column_groups);
+  let c = divided(place.y, dilation.y);
+  let r = divided(place.x, dilation.x);
+  let out_x = c.y + c.x * ({{ pixels }}u * dilation.y);
+  let out_y = r.y + r.x * (rows * dilation.x);
 {% for t in range(columns) %}
   let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * dilation.y) - p.left;
   let ok{{ t }} = u32(c{{ t }}) < extent_in.y;
@@ -111,9 +112,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let kernel_h = p.kernel_h;
   let dilation = vec2u(p.dilation_h, p.dilation_w);
   let zero = select(0u, p.off_x ^ p.off_w, kernel_h == 0xffffffffu);  // keeps both offsets in registers
-  let c = item % p.column_groups;
-  let oy = item / p.column_groups;
-  let out_x = c % dilation.y + c / dilation.y * ({{ pixels }}u * dilation.y);
+  let place = divided(item, p.column_groups);
+  let c = divided(place.y, dilation.y);
+  let oy = place.x;
+  let out_x = c.y + c.x * ({{ pixels }}u * dilation.y);
   let first = i32(oy * p.stride_h) - p.top;
 {% for t in range(columns) %}
   let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * dilation.y) - p.left;
@@ -159,7 +161,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let first = wi.x * {{ lanes * pixels }}u + lid;
 {% for j in range(pixels) %}
   let m{{ j }} = min(first + {{ lanes * j }}u, p.places - 1u);
-  let at{{ j }} = vec2i(vec2u(m{{ j }} / p.out_w * p.stride_h, m{{ j }} % p.out_w * p.stride_w)) - vec2i(p.top, p.left);
+  let at{{ j }} = vec2i(divided(m{{ j }}, p.out_w) * vec2u(p.stride_h, p.stride_w)) - vec2i(p.top, p.left);
   var c{{ j }} = vec4f(0.0);
 {% endfor %}
 {% if form == "multiplied" %}

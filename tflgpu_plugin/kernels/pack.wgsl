@@ -18,9 +18,11 @@ fn real(bytes: vec4u) -> vec4f {
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = group_id(wid).x * 64u + lane;
   if (i >= p.vectors) { return; }
-  let s = i % p.spatial;
-  let q = (i / p.spatial) % p.quads;
-  let b = i / (p.spatial * p.quads);
+  let place = divided(i, p.spatial);
+  let plane = divided(place.x, p.quads);
+  let s = place.y;
+  let q = plane.y;
+  let b = plane.x;
 {% if whole %}
   let at = (b * p.spatial + s) * p.quads + q;
 {% if form == "f32" %}

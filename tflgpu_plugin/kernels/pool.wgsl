@@ -5,16 +5,16 @@
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = group_id(wid).x * 64u + lane;
   if (i >= p.vectors) { return; }
-  let s = i % p.spatial;
-  let plane = i / p.spatial;
-  let row = s / p.out_width;
-  let place = vec3i(vec3u(row / p.out_height, row % p.out_height, s % p.out_width));
+  let part = divided(i, p.spatial);
+  let plane = part.x;
+  let in_row = divided(part.y, p.out_width);
+  let place = vec3i(vec3u(divided(in_row.x, p.out_height), in_row.y));
   let corner = place * vec3i(p.stride_d, p.stride_h, p.stride_w) - vec3i(p.front, p.top, p.left);
   let window = vec3i(p.window_d, p.window_h, p.window_w);
   let dilation = vec3i(p.dilation_d, p.dilation_h, p.dilation_w);
   let extent = vec3i(p.depth, p.height, p.width);
-  let begin = max(vec3i(0), (dilation - 1 - corner) / dilation);
-  let end = min(window, (extent - corner + dilation - 1) / dilation);
+  let begin = steps(dilation - 1 - corner, dilation);
+  let end = min(window, steps(extent - corner + dilation - 1, dilation));
   let image = i32(plane) * p.depth * p.height * p.width;
   var a = {{ start }};
   for (var z = begin.x; z < end.x; z++) {
@@ -29,13 +29,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% if average %}
 {% if counted %}
   let padded = extent + vec3i(p.back, p.bottom, p.right);
-  let taps = min(window, (padded - corner + dilation - 1) / dilation);
+  let taps = min(window, steps(padded - corner + dilation - 1, dilation));
 {% else %}
   let taps = end - begin;
 {% endif %}
   a = a / f32(taps.x * taps.y * taps.z);
 {% endif %}
-  store_out(i, post_out(plane % p.quads), {{ finish }});
+  store_out(i, post_out(divided(plane, p.quads).y), {{ finish }});
 }
 fn combined(a: vec4f, v: vec4f) -> vec4f { return {{ combine }}; }
 fn each(v: vec4f) -> vec4f { return {{ each }}; }
+fn steps(distance: vec3i, dilation: vec3i) -> vec3i {
+  let a = vec3u(max(distance, vec3i(0)));
+  let b = vec3u(dilation);
+  return vec3i(vec3u(divided(a.x, b.x).x, divided(a.y, b.y).x, divided(a.z, b.z).x));
+}

@@ -7,8 +7,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   if (s >= p.spatial) { return; }
   let first = min(wi.y * p.chunk, p.quads);
   let last = min(first + p.chunk, p.quads);
-  let y = load_places(s / p.out_width);
-  let x = load_places(p.out_height + s % p.out_width);
+  let place = divided(s, p.out_width);
+  let y = load_places(place.x);
+  let x = load_places(p.out_height + place.y);
   let upper = u32(y.x) * p.width;
   let lower = u32(y.y) * p.width;
   let left = u32(x.x);

@@ -9,13 +9,17 @@
 fn place(element: u32) -> u32 {
   let e = min(element, p.elements - 1u);
 {% if planar %}
-  let s = e % p.spatial;
-  let c = e / p.spatial % p.channels;
-  let b = e / p.spatial / p.channels;
+  let outer = divided(e, p.spatial);
+  let plane = divided(outer.x, p.channels);
+  let s = outer.y;
+  let c = plane.y;
+  let b = plane.x;
 {% else %}
-  let c = e % p.channels;
-  let s = e / p.channels % p.spatial;
-  let b = e / p.channels / p.spatial;
+  let outer = divided(e, p.channels);
+  let image = divided(outer.x, p.spatial);
+  let c = outer.y;
+  let s = image.y;
+  let b = image.x;
 {% endif %}
   return 4u * ((b * p.quads + c / 4u) * p.spatial + s) + c % 4u;
 }
@@ -25,8 +29,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let t = group_id(wid).x * 64u + lane;
   if (4u * t >= p.elements) { return; }
 {% if whole %}
-  let row = t / p.quads;
-  let v = load_stored(((row / p.spatial) * p.quads + t % p.quads) * p.spatial + row % p.spatial);
+  let row = divided(t, p.quads);
+  let image = divided(row.x, p.spatial);
+  let v = load_stored((image.x * p.quads + row.y) * p.spatial + image.y);
 {% else %}
 {% if aligned %}
   let at = place(4u * t) + vec4u(0u, 4u, 8u, 12u);

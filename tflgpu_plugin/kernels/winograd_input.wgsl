@@ -10,12 +10,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   let image = wi.y;
   let outer = wi.z;
-  let line = quotient(item, p.across);
-  let column = item - line * p.across;
-  let start = i32(line * p.line_blocks + column * p.column_blocks) - p.before;
-  let map = quotient(image, p.quads);
-  let quad = image - map * p.quads;
-  let x_base = outer * p.x_outer + image * p.x_image + line * p.x_line + column * p.x_column;
+  let place = divided(item, p.across);
+  let map = divided(image, p.quads);
+  let start = i32(place.x * p.line_blocks + place.y * p.column_blocks) - p.before;
+  let x_base = outer * p.x_outer + image * p.x_image + place.x * p.x_line + place.y * p.x_column;
 {% for t in range(6) %}
   let at{{ t }} = u32(start + {{ t }});  // a negative place wraps to a large one
   let ok{{ t }} = at{{ t }} < p.extent;
@@ -26,8 +24,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let odd = {{ root }} * fma(vec4f(-2.0), d1, d3) * 0.5;
   let near = fma(vec4f(-0.5), d2, d4);
   let far = {{ root }} * fma(vec4f(-0.5), d1, d3);
-  let post = post_y(quad);
-  let y_base = outer * p.y_outer + map * p.y_map + quad * p.y_quad + item;
+  let post = post_y(map.y);
+  let y_base = outer * p.y_outer + map.x * p.y_map + map.y * p.y_quad + item;
   store_y(y_base, post, fma(vec4f(-2.5), d2, d0 + d4));
   store_y(y_base + p.y_step, post, even + odd);
   store_y(y_base + 2u * p.y_step, post, even - odd);

@@ -9,11 +9,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let wi = group_id(wid);
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   let image = wi.y;
-  let line = quotient(item, p.across);
-  let column = item - line * p.across;
-  let map = quotient(image, p.quads);
-  let quad = image - map * p.quads;
-  let x_base = map * p.x_map + quad * p.x_quad + line % 4u * p.x_outer + line / 4u * p.across + column;
+  let place = divided(item, p.across);
+  let line = place.x;
+  let column = place.y;
+  let map = divided(image, p.quads);
+  let x_base = map.x * p.x_map + map.y * p.x_quad + line % 4u * p.x_outer + line / 4u * p.across + column;
 {% for t in range(6) %}
   let m{{ t }} = load_x(x_base + {{ t }}u * p.x_step);
 {% endfor %}
@@ -30,7 +30,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let z1 = select(v1, v0, last < 1u);
   let z2 = select(v2, z1, last < 2u);
   let z3 = select(v3, z2, last < 3u);
-  let post = post_y(quad);
+  let post = post_y(map.y);
   let y_base = image * p.y_image + line * p.y_line + column * p.y_column;
 {% for t in range(4) %}
   store_y(y_base + min({{ t }}u, last) * p.y_step, post, {{ "z%d" % t if t else "v0" }});
