@@ -55,8 +55,9 @@ def one_island(shape: tuple[int, ...] = (1, 8, 8, 3)) -> bytes:
 
 
 def wide_layers() -> bytes:
-    """Two 1x1 convolutions, of 64 to 512 channels and back: large enough for float16 storage."""
-    model, shape, wide = Model(), (1, 16, 16, 64), (1, 16, 16, 512)
+    """Two 1x1 convolutions, of 64 to 1024 channels and back: large enough for float16 storage, and
+    for weights to be most of a plan."""
+    model, shape, wide = Model(), (1, 16, 16, 64), (1, 16, 16, 1024)
     x = model.input("x", shape)
     options = {"padding": "SAME", "strideH": 1, "strideW": 1, "fusedActivationFunction": "RELU"}
     for given, result in ((shape, wide), (wide, shape)):

@@ -8,16 +8,6 @@ fn group_id(wid: vec3u) -> vec3u {
   return wid;
 {% endif %}
 }
-// a / b and a % b for a below 2^31. By floats, since software drivers divide integers one lane after the other: the first
-// quotient is off by some of 2^-22, that of what it leaves by 1.
-fn divided(a: u32, b: u32) -> vec2u {
-  let divisor = f32(b);
-  let first = u32(f32(a) / divisor);
-  let second = first + u32(i32(f32(i32(a - first * b)) / divisor));
-  let left = i32(a - second * b);
-  let whole = second + select(0u, 1u, left >= i32(b)) - select(0u, 1u, left < 0);
-  return vec2u(whole, a - whole * b);
-}
 fn lanes_below(q: u32, channels: u32) -> vec4<bool> {
   return vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u) < vec4u(channels);
 }

@@ -1,5 +1,15 @@
-// Functions of vec4: a kernel gets those that it calls. Those named _exact are right to a few ulp of f32, where a
+// Functions, most of vec4: a kernel gets those that it calls. Those named _exact are right to a few ulp of f32, where a
 // driver's own may be far less (Vulkan allows sin an absolute error of 2^-11).
+// a / b and a % b for a below 2^31. By floats, since software drivers divide integers one lane after the other: the first
+// quotient is off by some of 2^-22, that of what it leaves by 1.
+fn divided(a: u32, b: u32) -> vec2u {
+  let divisor = f32(b);
+  let first = u32(f32(a) / divisor);
+  let second = first + u32(i32(f32(i32(a - first * b)) / divisor));
+  let left = i32(a - second * b);
+  let whole = second + select(0u, 1u, left >= i32(b)) - select(0u, 1u, left < 0);
+  return vec2u(whole, a - whole * b);
+}
 // Two words of float16, and one of the two in a word: lane `i`, counted from any even number.
 fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
 fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }
