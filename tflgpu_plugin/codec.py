@@ -10,8 +10,9 @@ import base64
 import functools
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,23 +43,26 @@ def encode(value: Any) -> Any:
 
 def decode(kind: Any, value: Any) -> Any:
     """The value of type `kind` that `encode` wrote as `value`. Raises Mismatch."""
+    return _decoder(kind)(value)
+
+
+@functools.cache
+def _decoder(kind: Any) -> Callable[[Any], Any]:
+    """What reads values of this type: worked out once, as plans hold thousands."""
     if is_dataclass(kind):
-        return _record(kind, value)
+        return partial(_record, kind)
     if kind in (int, float, str):
-        return _scalar(kind, value)
-    if kind is bool:
-        if not isinstance(value, bool):
-            raise Mismatch(f"{value!r:.60} is neither true nor false")
-        return value
-    if kind is bytes:
-        return _bytes(value)
-    if kind is object:
-        return _anything(value)
+        return partial(_scalar, kind)
+    plain = {bool: _bool, bytes: _bytes, object: _anything}
+    if kind in plain:
+        return plain[kind]
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple and len(parts) == 2 and parts[1] is Ellipsis:
+        return partial(_list, _decoder(parts[0]))
     if origin is tuple:
-        return _tuple(parts, value)
+        return partial(_tuple, [_decoder(part) for part in parts])
     if origin in (types.UnionType, typing.Union) and types.NoneType in parts:
-        return None if value is None else decode(parts[0], value)
+        return partial(_optional, _decoder(parts[0]))
     raise TypeError(f"{kind} cannot be read")
 
 
@@ -69,12 +73,27 @@ def _fields(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(kind) if field.compare}
 
 
+@functools.cache
+def _readers(kind: type) -> list[tuple[str, Callable[[Any], Any]]]:
+    return [(name, _decoder(part)) for name, part in _fields(kind).items()]
+
+
 def _record(kind: Any, value: Any) -> Any:
-    wanted = _fields(kind)
+    wanted = _readers(kind)
     if not isinstance(value, list) or len(value) != len(wanted):
         raise Mismatch(f"a {kind.__name__} has {len(wanted)} fields")
-    pairs = zip(wanted.items(), value, strict=True)
-    return kind(**{name: decode(part, item) for (name, part), item in pairs})
+    pairs = zip(wanted, value, strict=True)
+    return kind(**{name: read(item) for (name, read), item in pairs})
+
+
+def _bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Mismatch(f"{value!r:.60} is neither true nor false")
+    return value
+
+
+def _optional(read: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else read(value)
 
 
 def _scalar(kind: Any, value: Any) -> Any:
@@ -102,11 +121,15 @@ def _anything(value: Any) -> object:
     raise Mismatch(f"{value!r:.60} is no scalar")
 
 
-def _tuple(parts: Sequence[Any], value: Any) -> tuple[Any, ...]:
+def _list(read: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list):
         raise Mismatch(f"{value!r:.60} is no list")
-    if len(parts) == 2 and parts[1] is Ellipsis:
-        return tuple(decode(parts[0], item) for item in value)
-    if len(parts) != len(value):
-        raise Mismatch(f"a list of {len(value)} should have {len(parts)} items")
-    return tuple(decode(part, item) for part, item in zip(parts, value, strict=True))
+    return tuple([read(item) for item in value])
+
+
+def _tuple(readers: Sequence[Callable[[Any], Any]], value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise Mismatch(f"{value!r:.60} is no list")
+    if len(readers) != len(value):
+        raise Mismatch(f"a list of {len(value)} should have {len(readers)} items")
+    return tuple([read(item) for read, item in zip(readers, value, strict=True)])

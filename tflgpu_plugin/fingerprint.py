@@ -18,7 +18,7 @@ import numpy as np
 from tflgpu_plugin import folders, threads
 from tflgpu_plugin.graph import Array, Form, Graph, Tensor
 
-THREADS = 4
+THREADS = max(1, min(4, (os.cpu_count() or 1) - 1))  # a core stays for the rest of a start
 WORTH_THREADS = 4 << 20  # bytes
 _CODE = (".", "ops", "passes", "kernels")  # folders of this package
 
@@ -60,7 +60,9 @@ def constants(graph: Graph) -> dict[int, bytes]:
                 data = values.pop()
                 found[id(data)] = of_array(data)
 
-    for ended in [threads.begin(hash_some, "hash") for _ in range(THREADS)]:
+    others = [threads.begin(hash_some, "hash") for _ in range(THREADS - 1)]
+    hash_some()
+    for ended in others:
         ended()
     return found
 
