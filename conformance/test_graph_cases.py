@@ -70,7 +70,9 @@ def _misplaced(case: GraphCase, place: host.Placement, runs: int) -> str:
     return f"nodes, islands, runs, failures are {found}, not {wanted}: {place.sentences}"
 
 
-@pytest.mark.parametrize("graph", graph_cases.CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "graph", [*graph_cases.CASES, *graph_cases.OF_TFLITE], ids=lambda c: c.name
+)
 def test_graph(graph: GraphCase, host_name: str, options: Mapping[str, Any], book: Book) -> None:
     model = graph.build()
     content, feeds = model.to_bytes(), feeds_of(model)
