@@ -11,6 +11,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Shape = Sequence[int | str | None]
 EP = "TflGpuExecutionProvider"
+RANDOM = np.random.default_rng(7)
 
 
 def node(op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
@@ -90,6 +91,18 @@ def session(data: bytes, *, optimize: bool = True, **options: Any) -> Any:
     made = onnxruntime.InferenceSession(data, settings, enable_fallback=0)
     made.disable_fallback()
     return made
+
+
+def values(*shape: int) -> Array:
+    """Random values, others with each call."""
+    return RANDOM.uniform(-1, 1, shape).astype(np.float32)
+
+
+def places(session: Any) -> dict[str, str]:
+    """Where each node is, by its operator."""
+    import tflgpu_plugin
+
+    return {node.op: node.where for node in tflgpu_plugin.report(session).nodes}
 
 
 def cpu(data: bytes, optimize: bool = True) -> Any:

@@ -20,6 +20,12 @@ from tflgpu_plugin.demo import hosts, network
 from tflgpu_plugin.runtime import adapter
 
 
+@pytest.fixture(autouse=True)
+def no_tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As users run it: the conformance suite, in one process with these tests, asks for them."""
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+
+
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tflgpu_plugin import native
+from tflgpu_plugin import messages, native
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
 
 ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
+
+_told: set[str] = set()  # lines already printed
 
 
 def is_offered(info: AdapterInfo) -> bool:
@@ -20,11 +22,17 @@ def is_offered(info: AdapterInfo) -> bool:
 
 
 def tell() -> None:
-    """Hand the adapters to native code; none when no driver works."""
+    """Hand the adapters to native code; none, with a line that says why, when no driver works:
+    onnxruntime itself only knows that there is no such provider.
+    """
     try:
+        adapter.select()
         infos = adapter.adapters()
-    except NoAdapter:
+    except NoAdapter as error:
         infos = []
+        if str(error) not in _told:
+            _told.add(str(error))
+            messages.line(f"WARNING: nothing will run on the GPU. {error}")
     ffi = native.ffi
     keep: list[Any] = []
 

@@ -35,13 +35,13 @@ def relation(op: str) -> Row:
     return lambda e: e.add(op, *(e.x(k) for k in range(len(e.inputs))), dtype="bool")
 
 
-def variadic(op: str) -> Row:
+def variadic(op: str, **attributes: Any) -> Row:
     """Any number of inputs, two at a time."""
 
     def row(e: Expansion) -> int:
         result = e.x(0)
         for position in range(1, len(e.inputs)):
-            result = e.add(op, result, e.x(position))
+            result = e.add(op, result, e.x(position), **attributes)
         return result
 
     return row
@@ -58,8 +58,8 @@ def clip(e: Expansion) -> int:
     if e.version < 11:
         low, high = e.number("min", -inf), e.number("max", inf)
     elif any(e.has(k) and e.constant(e.x(k)) is None for k in (1, 2)):
-        y = e.add("maximum", e.x(), e.x(1)) if e.has(1) else e.x()
-        return e.add("minimum", y, e.x(2)) if e.has(2) else y
+        y = e.add("maximum", e.x(), e.x(1), nan=True) if e.has(1) else e.x()
+        return e.add("minimum", y, e.x(2), nan=True) if e.has(2) else y
     else:
         bounds = (e.constant(e.x(k)) if e.has(k) else None for k in (1, 2))
         low, high = (

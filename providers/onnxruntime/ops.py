@@ -116,7 +116,7 @@ _ROWS: tuple[Form, ...] = (
     _row("LpPool", "lp_pool", (2, 22), windows.lp_pool),
     _row("MatMul", "matmul", (1, 13), matrices.matmul),
     _row("MatMulInteger", "matmul", (10, 10), quantized.matmul_integer, types=f"{WHOLE} i32"),
-    _row("Max", "maximum", (8, 13), ew.variadic("maximum")),
+    _row("Max", "maximum", (8, 13), ew.variadic("maximum", nan=True)),
     _row("MaxPool", "max_pool_2d", (1, 22), windows.max_pool, outputs=1),
     _row("Mean", "add", (8, 13), ew.average),
     _row(
@@ -125,7 +125,7 @@ _ROWS: tuple[Form, ...] = (
         (9, 13),
         matrices.mean_variance,
     ),
-    _row("Min", "minimum", (8, 13), ew.variadic("minimum")),
+    _row("Min", "minimum", (8, 13), ew.variadic("minimum", nan=True)),
     _row("Mish", "mish", (18, 22), ew.unary("mish")),
     _row("Mod", "fmod", (10, 13), ew.modulo),
     _row("Mul", "mul", (7, 14), ew.binary("mul")),

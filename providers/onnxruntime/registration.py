@@ -8,6 +8,8 @@ from typing import Any
 
 from tflgpu_plugin import messages, native
 from tflgpu_plugin.reports import CPU, GPU, Report
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.adapter import NoAdapter
 
 from . import EP_NAME, LIBRARY_NAME, install, records
 
@@ -92,6 +94,10 @@ def assert_used(session: Any) -> None:
 
 def _unregistered(session: Any) -> str:
     listed = ", ".join(session.get_providers())
+    try:
+        adapter.select()
+    except NoAdapter as error:
+        return f"This session runs on {listed}. {error}"
     return (
         f"This session does not use {EP_NAME}; its providers are {listed}. Call "
         "tflgpu_plugin.register() before making it, and name the provider: "

@@ -49,8 +49,13 @@ POSTS: dict[str, str] = {
     "sub": "v - e",
     "reverse_sub": "e - v",
     "mul": "v * e",
+    # TFLite's keep NaN of the second operand alone, ONNX's that of either (the attribute `nan`).
     "maximum": "select(e, v, v > e)",
+    "reverse_maximum": "select(v, e, e > v)",
+    "maximum_nan": "select(e, v, (v > e) | is_nan(v))",
     "minimum": "select(e, v, v < e)",
+    "reverse_minimum": "select(v, e, e < v)",
+    "minimum_nan": "select(e, v, (v < e) | is_nan(v))",
     "prelu": "select(v * e, v, v >= vec4f(0.0))",
     "div": "v / e",
     "reverse_div": "e / v",
@@ -62,7 +67,7 @@ POSTS: dict[str, str] = {
     "ceil": "ceil(v)",
     "floor": "floor(v)",
     "round": "round(v)",  # halves to the even neighbour
-    "sign": "sign(v)",
+    "sign": "select(sign(v), v, is_nan(v))",
     "sqrt": "sqrt(v)",
     "rsqrt": "1.0 / sqrt(v)",
     "square": "v * v",

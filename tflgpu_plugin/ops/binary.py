@@ -51,7 +51,8 @@ def _lower(low: Lowering, node: Node, expression: str) -> None:
         numbers = {f"sum{k}": float(value) for k, value in enumerate(values)}
         lower_pair(low, node, kernels.expression(step, list(numbers)), numbers)
         return
-    lower_pair(low, node, expression)
+    name = f"{node.op}_nan" if node.attributes.get("nan") else None
+    lower_pair(low, node, POSTS[name] if name else expression)
 
 
 OPS = (

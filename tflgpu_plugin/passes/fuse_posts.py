@@ -18,8 +18,8 @@ BINARY: dict[str, tuple[str, str | None]] = {
     "add": ("add", "add"),
     "sub": ("sub", "reverse_sub"),
     "mul": ("mul", "mul"),
-    "maximum": ("maximum", "maximum"),
-    "minimum": ("minimum", "minimum"),
+    "maximum": ("maximum", "reverse_maximum"),
+    "minimum": ("minimum", "reverse_minimum"),
     "div": ("div", "reverse_div"),
     "pow": ("pow", "reverse_pow"),
     "squared_difference": ("squared_difference", "squared_difference"),
@@ -105,7 +105,8 @@ def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
         post = unary.step(node.op, node.attributes)
     else:
         place = node.inputs.index(made)
-        name, other = BINARY[node.op][place], node.inputs[1 - place]
+        names, other = BINARY[node.op], node.inputs[1 - place]
+        name = f"{node.op}_nan" if node.attributes.get("nan") else names[place]
         if name is None or other is None or spread(graph, other, result) is None:
             return None
         post = _with_operand(graph, name, other)
