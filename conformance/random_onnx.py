@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from conformance.host import Array
+from conformance.random_onnx_blocks import BLOCKS
 from conformance.random_onnx_maker import CHANNELS, Maker, Value
 from conformance.random_onnx_steps import MAKERS
+
+SIMPLE = 100  # seeds below have no blocks
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Made:
 
 def build(seed: int) -> Made:
     """Every third seed leaves some nodes to the CPU; every fourth has symbolic extents and runs for
-    several shapes."""
+    several shapes. From SIMPLE on half of what is added are blocks.
+    """
     m = Maker(seed)
     for k in range(m.choose.choice((1, 1, 2))):
         rank = m.choose.choice((2, 3, 4, 4, 4, 5))
@@ -41,7 +45,8 @@ def build(seed: int) -> Made:
     while len(m.nodes) < wanted:
         kept = len(m.nodes), len(m.held)
         try:
-            m.choose.choice(MAKERS)(m)
+            blocks = seed >= SIMPLE and m.choose.random() < 0.5
+            m.choose.choice(BLOCKS if blocks else MAKERS)(m)
         except Exception:  # nothing fits, or the host refuses it
             del m.nodes[kept[0] :], m.held[kept[1] :]
     read = {name for node in m.nodes for name in node.input}

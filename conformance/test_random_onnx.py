@@ -19,7 +19,7 @@ from conformance.record import FAIL, PASS, Record
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 
-SEEDS = range(100)
+SEEDS = range(150)
 REFUSED_RUN = "these input shapes cannot run on the GPU"  # of symbolic extents, with the reason
 
 
