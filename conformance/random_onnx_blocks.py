@@ -50,7 +50,8 @@ def _residual(m: Maker) -> None:
         pooled = m.step("GlobalAveragePool", y)
         gate = m.step("Conv", pooled, m.weights(channels, channels, 1, 1))
         y = m.step("Mul", y, m.step("Sigmoid", gate))
-    m.add("Add", *([y, x] if m.choose.random() < 0.5 else [x, y]))
+    terms: tuple[Value | str, Value | str] = (x, y)
+    m.add("Add", *(terms[::-1] if m.choose.random() < 0.5 else terms))
 
 
 def _recurrent(m: Maker) -> None:
@@ -60,7 +61,7 @@ def _recurrent(m: Maker) -> None:
     op, gates = m.choose.choice((("LSTM", 4), ("GRU", 3), ("RNN", 1)))
     direction = m.choose.choice(("forward", "reverse", "bidirectional"))
     ways, units = 1 + (direction == "bidirectional"), m.choose.choice((1, 3, 4, 5, 8))
-    reads = [x, m.weights(ways, gates * units, x.shape[2], spread=0.5),
+    reads: list[Value | str] = [x, m.weights(ways, gates * units, x.shape[2], spread=0.5),
              m.weights(ways, gates * units, units, spread=0.5)]  # fmt: skip
     if m.choose.random() < 0.7:
         reads.append(m.weights(ways, 2 * gates * units))
@@ -154,7 +155,7 @@ def _half_by_shape(m: Maker) -> None:
 
 def _filled_by_shape(m: Maker) -> None:
     x = m.pick(1, 2, 3, 4)
-    value = numpy_helper.from_array(np.float32([m.choose.choice((0.0, 1.0, 0.5))]))
+    value = numpy_helper.from_array(np.array([m.choose.choice((0.0, 1.0, 0.5))], np.float32))
     filled = m.step("ConstantOfShape", m.step("Shape", x), value=value)
     m.add(m.choose.choice(("Add", "Mul", "Sub")), x, filled)
 

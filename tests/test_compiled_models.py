@@ -17,7 +17,7 @@ import pytest
 import tflgpu_plugin
 from tests import onnx_models as m
 from tests.subprocesses import ROOT, run_python
-from tests.test_onnxruntime import control_flow
+from tests.test_ort_models import control_flow
 from tests.test_ort_versions import VERSIONS, run_in
 from tests.test_stored import changed
 
