@@ -12,7 +12,7 @@ from tflgpu_plugin.lowering import Lowering, Source
 from tflgpu_plugin.ops import Op, Refusal, winograd
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.fully_connected import multiply_rows
-from tflgpu_plugin.ops.tiles import choose_tile, row_threads
+from tflgpu_plugin.ops.tiles import ROW, choose_tile, row_threads
 from tflgpu_plugin.ops.window import Span, refuse_window, spans
 from tflgpu_plugin.target import Target
 
@@ -128,11 +128,12 @@ def _lower(low: Lowering, node: Node) -> None:
 def _row_width(target: Target, columns: Span, quads: int, few: bool) -> int:
     """The extent of a row where a thread's places shall be neighbours in one (see conv.wgsl), so
     that taps of a row share what they load; else 0. On software adapters it pays where a load
-    serves few products, and more than two taps share it."""
+    serves few products, in rows that take them all, and more than two taps share it."""
     wanted = target.tuning.get("rows")
     if columns.dilation > 1 or wanted == "never":
         return 0
-    pays = target.software and (few or quads <= 4) and columns.kernel > 2 * columns.stride
+    pays = target.software and (few or quads <= 4) and columns.places >= ROW
+    pays = pays and columns.kernel > 2 * columns.stride
     return columns.places if pays or wanted == "always" else 0
 
 
