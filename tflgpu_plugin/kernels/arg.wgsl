@@ -1,13 +1,7 @@
 // The place of the extreme element along an axis: one thread per storage vec4 of the result. The axis has `count`
 // places, `inner` elements apart; `better` (>, >=, <, <=) says when a later element takes over.
-// Lane of row-major element e in device storage, counted in scalars.
-fn place(e: vec4u) -> vec4u {
-  let c = e % p.in_channels;
-  let row = e / p.in_channels;
-  return 4u * (((row / p.in_spatial) * p.in_quads + c / 4u) * p.in_spatial + row % p.in_spatial) + c % 4u;
-}
 fn element(e: vec4u) -> vec4f {
-  let at = place(e);
+  let at = stored_at(e, p.in_channels, p.in_spatial, p.in_quads);
   return vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
 }
 
@@ -15,11 +9,7 @@ fn element(e: vec4u) -> vec4f {
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = group_id(wid).x * 64u + lane;
   if (i >= p.vectors) { return; }
-  let s = i % p.spatial;
-  let q = (i / p.spatial) % p.quads;
-  let b = i / (p.spatial * p.quads);
-  let c = min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(p.channels - 1u));
-  let o = (b * p.spatial + s) * p.channels + c;
+  let o = elements_of(i, p.channels, p.spatial, p.quads);
   let start = (o / p.inner) * (p.count * p.inner) + o % p.inner;
   var best = element(start);
   var found = vec4f(0.0);
@@ -32,5 +22,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
       found = select(found, vec4f(f32(r)), taken);
     }
   }
-  store_out(i, post_out(q), found);
+  store_out(i, post_out((i / p.spatial) % p.quads), found);
 }

@@ -14,20 +14,9 @@ fn each(v: vec4f) -> vec4f { return {{ each }}; }
 fn origin(i: u32) -> u32 { return i * p.count; }
 fn element(start: u32, r: u32) -> vec4f { return load_x(start + r); }
 {% else %}
-// Lane of row-major element e in device storage, counted in scalars.
-fn place(e: vec4u) -> vec4u {
-  let c = e % p.in_channels;
-  let row = e / p.in_channels;
-  let plane = (row / p.in_spatial) * p.in_quads + c / 4u;
-  return 4u * (plane * p.in_spatial + row % p.in_spatial) + c % 4u;
-}
 // The first input element of each lane of output vec4 i; kept axes are collapsed into three groups.
 fn origin(i: u32) -> vec4u {
-  let s = i % p.spatial;
-  let q = (i / p.spatial) % p.quads;
-  let b = i / (p.spatial * p.quads);
-  let c = min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(p.channels - 1u));
-  let o = (b * p.spatial + s) * p.channels + c;
+  let o = elements_of(i, p.channels, p.spatial, p.quads);
   return (o / (p.kept_1 * p.kept_2)) * p.kept_stride_0
     + ((o / p.kept_2) % p.kept_1) * p.kept_stride_1
     + (o % p.kept_2) * p.kept_stride_2;
@@ -36,7 +25,7 @@ fn element(start: vec4u, r: u32) -> vec4f {
   let moved = (r / (p.gone_1 * p.gone_2)) * p.gone_stride_0
     + ((r / p.gone_2) % p.gone_1) * p.gone_stride_1
     + (r % p.gone_2) * p.gone_stride_2;
-  let at = place(start + moved);
+  let at = stored_at(start + moved, p.in_channels, p.in_spatial, p.in_quads);
   return vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
 }
 {% endif %}
