@@ -128,6 +128,7 @@ def header(wanted: str | None, package: str = "") -> Header:
 
     info = adapter.select(wanted)
     device = adapter.open_device(info)
+    limits = dict(info.limits)
     described = {
         "name": info.name,
         "vendor": info.vendor,
@@ -135,7 +136,7 @@ def header(wanted: str | None, package: str = "") -> Header:
         "backend": info.backend,
         "kind": info.kind,
         "features": [name for name in FEATURES if name in info.features],
-        "limits": {label: info.limit(name, 0) for name, label in LIMITS.items()},
+        "limits": {label: limits[name] for name, label in LIMITS.items()},
         "subgroup_size": device.target.subgroup_size,
     }
     return Header(described, _versions(), _machine(), _commit(), package)

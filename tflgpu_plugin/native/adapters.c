@@ -58,6 +58,7 @@ static bool describe(WGPUAdapter handle, tg_adapter *adapter) {
   adapter->max_buffer_bytes = limits.maxBufferSize;
   adapter->max_groups = limits.maxComputeWorkgroupsPerDimension;
   adapter->max_invocations = limits.maxComputeInvocationsPerWorkgroup;
+  adapter->max_workgroup_bytes = limits.maxComputeWorkgroupStorageSize;
   for (size_t i = 0; i < FEATURES; i++)
     if (W(AdapterHasFeature)(handle, (WGPUFeatureName)features[i].number))
       adapter->features[adapter->feature_count++] = features[i].number;

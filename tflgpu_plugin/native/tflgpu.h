@@ -34,7 +34,7 @@ typedef struct tg_adapter {
   char name[256], driver[256];
   uint32_t backend, kind, vendor_id, device_id;
   uint32_t features[16], feature_count;
-  uint64_t max_storage_buffers, max_binding_bytes, max_buffer_bytes, max_groups, max_invocations;
+  uint64_t max_storage_buffers, max_binding_bytes, max_buffer_bytes, max_groups, max_invocations, max_workgroup_bytes;
 } tg_adapter;
 
 /* The adapters of Vulkan, Metal and D3D12, OpenGL never being looked for; at most capacity, count is written. They are

@@ -30,6 +30,7 @@ VENDORS = {
 LIMITS = {  # WebGPU's names, and ours in tg_adapter
     "max-buffer-size": "max_buffer_bytes",
     "max-compute-invocations-per-workgroup": "max_invocations",
+    "max-compute-workgroup-storage-size": "max_workgroup_bytes",
     "max-compute-workgroups-per-dimension": "max_groups",
     "max-storage-buffer-binding-size": "max_binding_bytes",
     "max-storage-buffers-per-shader-stage": "max_storage_buffers",
