@@ -25,7 +25,7 @@ from tflgpu_plugin.runtime import adapter
 
 FOREIGN = "i64"  # a type of values that no row has
 # Types of a row that its operator cannot have in any TFLite host; the other door has them.
-ELSEWHERE = {("SPLIT", "bool")}
+ELSEWHERE = {("SPLIT", "bool"), ("SPLIT_V", "bool")}
 
 
 @dataclass(frozen=True)

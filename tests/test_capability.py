@@ -259,3 +259,29 @@ def test_quirks(quirk: Quirk, name: str, driver: str, shape: Shape, refused: boo
 
 def test_no_quirk_is_known_yet() -> None:
     assert capability.QUIRKS == []
+
+
+@pytest.mark.parametrize(
+    ("extents", "reason"),
+    [
+        ((2, 5), None),
+        ((-1, 3), None),
+        ((2, 4), "parts of [2, 4] do not make up 2 of an extent of 7"),
+        ((-1, 8), "parts of [-1, 8] do not make up 2 of an extent of 7"),
+        ((-1, -1), "parts of [-1, -1] do not make up 2 of an extent of 7"),
+        ((-2, 9), "parts of [-2, 9] do not make up 2 of an extent of 7"),
+        ((2, 3, 2), "parts of [2, 3, 2] do not make up 2 of an extent of 7"),
+        (None, "the extents of the parts must be constants"),
+    ],
+)
+def test_parts_of_a_split(extents: tuple[int, ...] | None, reason: str | None) -> None:
+    value = None if extents is None else np.array(extents, np.int32)
+    tensors = {
+        0: Tensor("x", (1, 7)), 1: Tensor("axis", (), "i32", np.array(1, np.int32)),
+        2: Tensor("extents", (2,), "i32", value), 3: Tensor("a", (1, 4)), 4: Tensor("b", (1, 3)),
+    }  # fmt: skip
+    if extents == (2, 5):
+        tensors |= {3: Tensor("a", (1, 2)), 4: Tensor("b", (1, 5))}
+    node = Node(0, "split", (0, 1, 2), (3, 4), host_op="SPLIT_V")
+    found = ask(Graph(tensors, (node,), (0,), (3, 4)))
+    assert found == (None if reason is None else f"A split cannot be planned: {reason}.")

@@ -302,6 +302,7 @@ def _rows() -> tuple[Form, ...]:
         _row("RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, _resize, **ours),
         _row("SPACE_TO_DEPTH", "space_to_depth", 2, _block, **ours),
         _row("SPLIT", "split", 4, **ours),
+        _row("SPLIT_V", "split", 2, **ours),
         _row("UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 3, _sequence_lstm, **ours),
         _row("QUANTIZE", "quantize", 3, **ours),
         _row("RSQRT", "rsqrt", 2, **ours),
@@ -355,6 +356,7 @@ _OPERANDS: dict[str, str] = {
     "MIRROR_PAD": "0 1",
     "RESIZE_NEAREST_NEIGHBOR": "0 1",
     "SPLIT": "1 0",
+    "SPLIT_V": "0 2 1",
     "lstm_basic": "0 1 2 3 4",
     "lstm_full": " ".join(f"{k}?" for k in range(24)),
 } | dict.fromkeys(

@@ -1,15 +1,18 @@
-"""`split(x, axis i32 constant)` into as many equal parts along an axis as it has outputs, and
-`unstack(x): axis` into as many as the axis has places, which lose it."""
+"""`split(x, axis i32 constant, extents i32 constant)` into as many parts along an axis as it has
+outputs, of these extents (one may be -1: the rest) or, where there is no third input, of equal
+ones; and `unstack(x): axis` into as many as the axis has places, which lose it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
 from tflgpu_plugin.target import Target
+
+REST = -1  # an extent: what the other parts leave
 
 
 def axis(graph: Graph, node: Node) -> int:
@@ -26,14 +29,31 @@ def axis(graph: Graph, node: Node) -> int:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     assert node.inputs[0] is not None
-    shape, at, parts = graph.shape(node.inputs[0]), axis(graph, node), len(node.outputs)
-    if shape[at] % parts:
-        raise ValueError(f"an extent of {shape[at]} does not divide into {parts} parts")
-    return [(*shape[:at], shape[at] // parts, *shape[at + 1 :])] * parts
+    shape, at, count = graph.shape(node.inputs[0]), axis(graph, node), len(node.outputs)
+    if len(node.inputs) > 2:
+        extents = _given(graph.constant(node.inputs[2]), shape[at], count)
+    elif shape[at] % count:
+        raise ValueError(f"an extent of {shape[at]} does not divide into {count} parts")
+    else:
+        extents = [shape[at] // count] * count
+    return [(*shape[:at], extent, *shape[at + 1 :]) for extent in extents]
+
+
+def _given(value: Array | None, whole: int, count: int) -> list[int]:
+    """The parts' extents, the rest where -1 is given. Raises ValueError."""
+    if value is None:
+        raise ValueError("the extents of the parts must be constants")
+    extents = [int(extent) for extent in value.reshape(-1)]
+    others = sum(extent for extent in extents if extent != REST)
+    possible = len(extents) == count and extents.count(REST) <= 1 and min(extents) >= REST
+    if not possible or (others != whole if REST not in extents else others > whole):
+        raise ValueError(f"parts of {extents} do not make up {count} of an extent of {whole}")
+    return [whole - others if extent == REST else extent for extent in extents]
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """A constant axis whose extent divides into the parts."""
+    """A constant axis that divides into equal parts, or (SPLIT_V) into parts of constant extents,
+    one of which may be -1, the rest."""
     try:
         shape, *_ = shapes(graph, node)
     except ValueError as error:
@@ -45,11 +65,12 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def lower(low: Lowering, node: Node) -> None:
     """A launch per part."""
-    at = axis(low.graph, node)
-    for k, output in enumerate(node.outputs):
+    at, start = axis(low.graph, node), 0
+    for output in node.outputs:
         shape = low.graph.shape(output)
-        axes = [Axis(e, j, k * e if j == at else 0) for j, e in enumerate(shape)]
+        axes = [Axis(e, j, start if j == at else 0) for j, e in enumerate(shape)]
         move(low, replace(node, outputs=(output,)), axes)
+        start += shape[at]
 
 
 def unstack_shapes(graph: Graph, node: Node) -> list[Shape]:
