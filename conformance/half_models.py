@@ -72,7 +72,8 @@ def tflite(entry: Mapping[str, Any], options: Mapping[str, Any]) -> Outcome:
     content = real_models.before_final(model_inputs.path(entry).read_bytes())
     name, kernels = host.oracle(content)
     feeds = list(model_inputs.feeds(entry).values())
-    run = host.run_on_gpu(content, feeds, name, {**options, **ALLOWED}, kernels, reset=True)
+    every = range(len(feeds))
+    run = host.run_on_gpu(content, feeds, name, {**options, **ALLOWED}, kernels, every)
     expected = real_models.reference(content, feeds, name, kernels)
     simulated = [half_storage.simulate(content, feed, name) for feed in feeds]
     label = f"{name} {host.version(name)}"

@@ -33,10 +33,6 @@ KERNELS = {
 }
 
 
-# In the sentences for what no row promises: types, and shapes of a run.
-BEYOND = (" values; ", "a shape that is only known when the model runs")
-
-
 def installed() -> list[str]:
     """The hosts that can be imported here, the preferred one first."""
     return [host for host in PACKAGES if importlib.util.find_spec(host) is not None]
@@ -112,12 +108,26 @@ def invoke(cpu: Any, feeds: Sequence[Feed]) -> list[Outputs]:
 
 
 def run_on_cpu(
-    model: bytes, feeds: Sequence[Feed], host: str | None = None, kernels: str = "reference"
+    model: bytes,
+    feeds: Sequence[Feed],
+    host: str | None = None,
+    kernels: str = "reference",
+    resets: Collection[int] = (),
 ) -> list[Outputs]:
     """The host's own answer, one list of outputs per feed (state is kept between feeds)."""
     cpu = interpreter(model, host, kernels)
     cpu.allocate_tensors()
-    return invoke(cpu, feeds)
+    return _invoked(cpu, feeds, resets)
+
+
+def _invoked(made: Any, feeds: Sequence[Feed], resets: Collection[int]) -> list[Outputs]:
+    """As `invoke`, with variables cleared before the feeds of these numbers."""
+    outputs = []
+    for number, feed in enumerate(feeds):
+        if number in resets:
+            made.reset_all_variables()
+        outputs += invoke(made, [feed])
+    return outputs
 
 
 @dataclass(frozen=True)
@@ -134,7 +144,6 @@ class Placement:
     adapter: str = ""
     gpu_nodes: frozenset[int] = frozenset()  # of the first subgraph
     eligible: tuple[int, int] = (0, 0)  # on the GPU, and in all, of operators that have a row
-    possible: tuple[int, int] = (0, 0)  # of these, where types and shapes are those of rows, too
 
 
 @dataclass(frozen=True)
@@ -152,21 +161,15 @@ def run_on_gpu(
     host: str | None = None,
     options: Mapping[str, Any] | None = None,
     kernels: str = "reference",
-    reset: bool = False,
+    resets: Collection[int] = (),
 ) -> GpuRun:
-    """The same through our delegate; nodes it leaves run on the named CPU kernels.
-
-    `reset` clears the interpreter's variables before each feed.
+    """The same through our delegate; nodes it leaves run on the named CPU kernels. The
+    interpreter's variables are cleared before the feeds whose numbers are in `resets`.
     """
     delegate = load_delegate(host, options)
     gpu = interpreter(model, host, kernels, experimental_delegates=[delegate])
     gpu.allocate_tensors()
-    outputs = []
-    for feed in feeds:
-        if reset:
-            gpu.reset_all_variables()
-        outputs += invoke(gpu, [feed])
-    return GpuRun(outputs, placement(delegate))
+    return GpuRun(_invoked(gpu, feeds, resets), placement(delegate))
 
 
 def placed(
@@ -179,11 +182,9 @@ def placed(
     return placement(delegate)
 
 
-def eligible(report: Any, rows: Collection[str], beyond: Sequence[str] = ()) -> tuple[int, int]:
-    """How many nodes of operators that have a row are on the GPU, and how many there are, but for
-    those whose sentence has words of `beyond`."""
+def eligible(report: Any, rows: Collection[str]) -> tuple[int, int]:
+    """How many nodes of operators that have a row are on the GPU, and how many there are."""
     nodes = [node for node in report.nodes if node.op in rows]
-    nodes = [n for n in nodes if not any(words in (n.reason or "") for words in beyond)]
     return sum(node.where == "gpu" for node in nodes), len(nodes)
 
 
@@ -205,7 +206,6 @@ def placement(delegate: Any) -> Placement:
         adapter=report.adapter.name if report.adapter else "",
         gpu_nodes=frozenset(n.id for n in report.nodes if n.where == "gpu" and n.graph == 0),
         eligible=eligible(report, {*FORMS, *VARIANTS}),
-        possible=eligible(report, {*FORMS, *VARIANTS}, BEYOND),
     )
 
 

@@ -28,7 +28,7 @@ Shape = tuple[int, ...]
 SCHEMA_TYPES = {
     "f32": "FLOAT32", "f16": "FLOAT16", "f64": "FLOAT64", "bool": "BOOL",
     "i8": "INT8", "u8": "UINT8", "i16": "INT16", "u16": "UINT16",
-    "i32": "INT32", "u32": "UINT32", "i64": "INT64", "u64": "UINT64",
+    "i32": "INT32", "u32": "UINT32", "i64": "INT64", "u64": "UINT64", "resource": "RESOURCE",
 }  # fmt: skip
 
 # Which enum of the schema holds the value names of an option field.
@@ -210,6 +210,27 @@ class Model:
         for tensor, shape in zip(self.tensors, hosts.shapes(self.to_bytes(), host), strict=False):
             if tensor.computed and shape is not None:
                 tensor.shape = shape
+
+
+def operator_names(model: Any) -> list[str]:
+    """The operators of an unpacked model, by the numbers that its nodes have for them."""
+    names = {v: k for k, v in vars(schema().BuiltinOperator).items() if k.isupper()}
+    # Old files have only the deprecated field, newer ones hold the larger of both.
+    return [names[max(c.builtinCode, c.deprecatedBuiltinCode)] for c in model.operatorCodes]
+
+
+def with_outputs(content: bytes, more: Iterable[int]) -> bytes:
+    """The same model with these tensors as further outputs."""
+    model = schema().ModelT.InitFromPackedBuf(content, 0)
+    graph = model.subgraphs[0]
+    outputs = [int(t) for t in graph.outputs]
+    extra = [t for t in dict.fromkeys(more) if t not in outputs]
+    if not extra:
+        return content
+    graph.outputs, model.signatureDefs = [*outputs, *extra], None
+    builder = import_module("flatbuffers").Builder(len(content) + 1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
 
 
 def build(case: Case, shapes: Sequence[Shape] | None = None, version: int | None = None) -> bytes:

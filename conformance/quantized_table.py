@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance import host, model_inputs, onnx_models, real_models, split_models
+from conformance import host, model_inputs, onnx_models, real_models, split_models, streams
 from conformance.host import Placement
 from conformance.real_models import Comparison, stem
 
@@ -52,6 +52,8 @@ def _tflite(entry: Mapping[str, Any], chosen: argparse.Namespace, times: Times) 
     options = {"adapter": chosen.adapter} if chosen.adapter else {}
     name = chosen.host or host.installed()[0]
     outcome = real_models.compare(entry, name, options)
+    if entry in streams.entries():
+        outcome.comparisons.extend(streams.compare(entry, name, options).comparisons)
     content, feed = _content(entry), next(iter(model_inputs.feeds(entry).values()))
     runs = [_prepared(content, feed, name, options), _prepared(content, feed, name, None)]
     twin = _twin(entry)

@@ -3,9 +3,8 @@ they may be."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +36,6 @@ class Comparison:
     text: str
 
 
-Judge = Callable[[str, int, Array, Array, Sequence[Array]], Comparison]
-
-
 @dataclass(frozen=True)
 class Outcome:
     """A model's comparisons and where its nodes ran. `mixed`: some nodes with 8-bit weights ran
@@ -61,26 +57,17 @@ def before_final(content: bytes) -> bytes:
     schema = models.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
-    names = {v: k for k, v in vars(schema.BuiltinOperator).items() if k.isupper()}
-    # Old files have only the deprecated field, newer ones hold the larger of both.
-    codes = [names[max(c.builtinCode, c.deprecatedBuiltinCode)] for c in model.operatorCodes]
+    codes = models.operator_names(model)
     readers: dict[int, set[str]] = {}
     for operator in graph.operators:
         for tensor in operator.inputs:
             readers.setdefault(int(tensor), set()).add(codes[operator.opcodeIndex])
-    outputs = [int(t) for t in graph.outputs]
     extra = [
         int(o.inputs[0])
         for o in graph.operators
         if codes[o.opcodeIndex] in FINAL and readers.get(int(o.outputs[0]), set()) <= AFTER_FINAL
     ]
-    extra = [t for t in dict.fromkeys(extra) if t not in outputs]
-    if not extra:
-        return content
-    graph.outputs, model.signatureDefs = [*outputs, *extra], None
-    builder = import_module("flatbuffers").Builder(len(content) + 1024)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
+    return models.with_outputs(content, extra)
 
 
 def compare(
@@ -108,9 +95,8 @@ def compare(
     own = [reference(true, arrays, name, "optimized")] if kernels == "reference" else [expected]
     for seed in range(NUDGES if mixed else 0):
         own.append(reference(true, [nudged(feed, seed) for feed in arrays], name, kernels))
-    judge = _steps if entry["kind"] in INTEGER else _output
     comparisons = [
-        _compare(judge, feed, wanted, got, others)
+        compare_run(entry, feed, wanted, got, others)
         for feed, wanted, got, *others in zip(feeds, expected, run.outputs, *own, strict=True)
     ]
     return Outcome(comparisons, run.placement, expected, run.outputs, mixed)
@@ -143,13 +129,18 @@ def fresh_runs(
 ) -> host.GpuRun:
     """The feeds through the delegate, one after the other in one interpreter whose variables are
     reset between."""
-    return host.run_on_gpu(content, feeds, name, options, kernels, reset=True)
+    return host.run_on_gpu(content, feeds, name, options, kernels, range(len(feeds)))
 
 
-def _compare(
-    judge: Judge, feed: str, expected: Outputs, got: Outputs, own: Sequence[Outputs]
+def compare_run(
+    entry: Mapping[str, Any],
+    feed: str,
+    expected: Outputs,
+    got: Outputs,
+    own: Sequence[Outputs],
 ) -> Comparison:
-    """`own` are the host's own answers in other ways."""
+    """The worst output of one run. `own` are the host's own answers in other ways."""
+    judge = _steps if entry["kind"] in INTEGER else _output
     worst = Comparison(feed, 0.0, 0.0, "")
     for k, (wanted, found, *others) in enumerate(zip(expected, got, *own, strict=True)):
         one = judge(feed, k, wanted, found, others)

@@ -12,7 +12,7 @@ import numpy as np
 
 from conformance import host, models
 from conformance.host import Array, Feed
-from tflgpu_plugin.graph import Quantization
+from tflgpu_plugin.graph import NUMPY_DTYPES, Quantization
 from tflgpu_plugin.quantization import dequantize
 
 
@@ -26,27 +26,30 @@ class Part:
 
 
 def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]:
-    """The nodes of a model in order, but those without computed inputs; values are those of the
-    reference kernels, and state begins at zero."""
+    """The nodes of a model in order, but those without computed inputs, and those of variables;
+    values are those of the reference kernels, and state begins at zero."""
     schema = models.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
-    numbers = {getattr(schema.TensorType, kind) for kind in models.SCHEMA_TYPES.values()}
-    if any(tensor.type not in numbers for tensor in graph.tensors):
-        return  # resources and the like: their nodes do not stand alone
+    numbers = _numbers()
     values = _values(content, feed, name)
-    names = {v: k for k, v in vars(schema.BuiltinOperator).items() if k.isupper()}
+    names = models.operator_names(model)
     for operator in graph.operators:
-        code = model.operatorCodes[operator.opcodeIndex]
-        op = names[max(code.builtinCode, code.deprecatedBuiltinCode)]
+        code, op = model.operatorCodes[operator.opcodeIndex], names[operator.opcodeIndex]
         fed = [int(t) for t in operator.inputs if t >= 0 and t in values]
         fed = [t for t in dict.fromkeys(fed) if not graph.tensors[t].isVariable]
-        if fed and op != "CUSTOM":
+        used = [int(t) for t in (*operator.inputs, *operator.outputs) if t >= 0]
+        if fed and op != "CUSTOM" and all(graph.tensors[t].type in numbers for t in used):
             shapes = {
                 t: values[t].shape for t in (*fed, *map(int, operator.outputs)) if t in values
             }
             single = alone(schema, model, operator, code, fed, shapes)
             yield Part(op, single, [values[t] for t in fed])
+
+
+def _numbers() -> set[int]:
+    """Types of tensors that are arrays; variables, for one, cannot be asked for."""
+    return {getattr(models.schema().TensorType, models.SCHEMA_TYPES[n]) for n in NUMPY_DTYPES}
 
 
 def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
@@ -60,7 +63,7 @@ def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
     found = {}
     for index, tensor in enumerate(model.subgraphs[0].tensors):
         data = model.buffers[tensor.buffer].data
-        if data is None or len(data) == 0:
+        if tensor.type in _numbers() and (data is None or len(data) == 0):
             try:
                 found[index] = np.array(cpu.get_tensor(index))
             except ValueError:

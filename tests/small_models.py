@@ -180,14 +180,14 @@ def branches() -> bytes:
     for seed in (1, 3):
         branch = Model()
         branch.output(conv(branch, branch.input("x", shape), shape, "branch", seed=seed))
-        _append_subgraph(packed, branch._model())
+        append_subgraph(packed, branch._model())
     builder = flatbuffers.Builder(1 << 16)
     builder.Finish(packed.Pack(builder), b"TFL3")
     assert len(packed.subgraphs) == 3 and s is not None
     return bytes(builder.Output())
 
 
-def _append_subgraph(packed: Any, other: Any) -> None:
+def append_subgraph(packed: Any, other: Any) -> None:
     """The only subgraph of `other` becomes one more of `packed`."""
     graph = other.subgraphs[0]
     for tensor in graph.tensors:

@@ -4,10 +4,12 @@ graph.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tflgpu_plugin import partition
-from tflgpu_plugin.graph import Graph, Node, Tensor, verify
+from tflgpu_plugin.graph import STORE, Graph, Node, Tensor, verify
 
 
 def graph_of(links: dict[int, list[int]], size: int = 4, op: str = "relu") -> Graph:
@@ -65,6 +67,16 @@ def test_extract_finds_inputs_and_outputs() -> None:
     assert island.inputs == (100,)
     assert island.outputs == (0, 1)
     assert [node.id for node in island.nodes] == [0, 1]
+
+
+def test_what_the_host_fetches_and_keeps_is_no_work() -> None:
+    """An island between a read and an assignment splits nothing."""
+    graph = graph_of({0: [100], 1: [0], 2: [1], 3: [2]})
+    between = partition.extract(graph, {1})
+    assert partition.loss(graph, between) is not None
+    for kept in ((0,), (2,), (0, 2)):
+        nodes = [replace(n, op=STORE) if n.id in kept else n for n in graph.nodes]
+        assert partition.loss(graph.with_nodes(nodes), between) is None
 
 
 def test_only_an_island_between_cpu_nodes_is_dropped() -> None:

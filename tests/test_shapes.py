@@ -47,6 +47,7 @@ def chain(op: str, value: Array | None) -> Walk:
         ("RESHAPE", True, False),
         ("ADD", False, False),
         ("WHERE", True, True),
+        ("READ_VARIABLE", True, False),
         ("CUSTOM Thing", True, True),
         ("op code #180", True, True),
     ],

@@ -20,6 +20,7 @@ Shape = tuple[int, ...]
 Array = npt.NDArray[Any]
 
 KNOWN = "known"  # op of a node whose results the provider has worked out: constants, nothing runs
+STORE = "store"  # op of a node that only fetches or keeps a value of the host's: it stays there
 
 NUMPY_DTYPES: dict[str, str] = {
     "f32": "float32", "f16": "float16", "f64": "float64", "bool": "bool",

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.graph import KNOWN, Graph
+from tflgpu_plugin.graph import KNOWN, STORE, Graph
 
 # The nominal GPU and CPU of the pays-off rule: a mid-range integrated GPU beside two CPU cores
 # (2024).
@@ -93,10 +93,13 @@ def loss(whole: Graph, island: Graph) -> str | None:
     """Why an island should stay on the CPU: a sentence, or None when it pays.
 
     Only an island that splits the graph can be dropped: one that the CPU both feeds and reads.
+    What is fetched from the host's store or kept there is as an input or output of the graph.
     """
-    made = {t for node in whole.nodes for t in node.outputs}
-    fed = [t for t in island.inputs if t in made]
-    read = [t for t in island.outputs if t not in whole.outputs]
+    computing = [node for node in whole.nodes if node.op != STORE]
+    made = {t for node in computing for t in node.outputs}
+    used = {t for node in computing for t in node.reads}
+    fed = made.intersection(island.inputs)
+    read = used.intersection(island.outputs).difference(whole.outputs)
     if not fed or not read:
         return None
     border = sum(island.tensors[t].bytes for t in (*island.inputs, *island.outputs))

@@ -16,6 +16,7 @@ import numpy as np
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import (
     NUMPY_DTYPES,
+    STORE,
     Array,
     Form,
     Graph,
@@ -33,6 +34,16 @@ AFFINE = 1
 SMALL = 64  # elements of an int64 constant that may be a list of paddings
 HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
 OTHER_DELEGATE = "This node already belongs to another delegate."
+VARIABLES = {
+    "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
+    "VAR_HANDLE": "It names a variable of the model, which the host keeps.",
+    "READ_VARIABLE": "It copies a variable of the model, which the host keeps.",
+    "ASSIGN_VARIABLE": "It sets a variable of the model, which the host keeps.",
+}
+UNORDERED = (
+    "This host does not keep the order in which variables are read and assigned when some nodes "
+    "run elsewhere."
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,7 @@ class HostNode:
     outputs: tuple[int, ...]
     raw_params: Any
     tensors: Mapping[int, Tensor]
+    has_side_effect: bool = False  # the host keeps it in order with the others of which it says so
 
     def params(self, struct: str) -> Any:
         """The node's parameters as a struct of abi_tflite.h. Raises ops.Unreadable when there are
@@ -97,7 +109,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
     hosts = [_host_node(ffi, context, index, given) for index in plan]
     nodes = [walk.settle(host, _node(host, given, sparse)) for host in hosts]
     tensors = dict(walk.view)
-    nodes = _refuse_shared_state(nodes)
+    nodes = _refuse_unordered(hosts, _refuse_shared_state(nodes))
     produced = {t for node in nodes for t in node.outputs}
     states = tuple(pair for node in nodes for pair in state_pairs(node))
     for before, after in states:
@@ -188,6 +200,7 @@ def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]
         outputs=_ints(node.outputs),
         raw_params=node.params,
         tensors=tensors,
+        has_side_effect=bool(node.has_side_effect),
     )
 
 
@@ -254,6 +267,8 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
     form = None
     name = tensors[host.outputs[0]].name if host.outputs else f"node {host.id}"
     common: dict[str, Any] = {"name": name, "host_op": host.host_op, "version": host.version}
+    if reason := VARIABLES.get(host.host_op):
+        return Node(host.id, STORE, host.inputs, host.outputs, refusal=reason, **common)
     try:
         if host.code == codes.DELEGATE:
             raise ops.Unreadable(OTHER_DELEGATE)
@@ -320,3 +335,10 @@ def _refuse_shared_state(nodes: Sequence[Node]) -> list[Node]:
         else node
         for node in nodes
     ]
+
+
+def _refuse_unordered(hosts: Sequence[HostNode], nodes: list[Node]) -> list[Node]:
+    """All nodes, where the host might move one that reads a variable past one that assigns it."""
+    if all(host.has_side_effect for host in hosts if host.host_op in VARIABLES):
+        return nodes
+    return [replace(node, refusal=node.refusal or UNORDERED) for node in nodes]

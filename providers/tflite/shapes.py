@@ -36,7 +36,10 @@ _DECIDING: dict[str, tuple[int, ...]] = {
     "UNSORTED_SEGMENT_MIN": (2,), "UNSORTED_SEGMENT_PROD": (2,), "UNSORTED_SEGMENT_SUM": (2,),
 }  # fmt: skip
 # Nodes whose output shapes nothing outside them tells.
-_UNKNOWN = {"CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "READ_VARIABLE", "UNIQUE", "WHERE", "WHILE"}
+_UNKNOWN = {"CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE", "WHILE"}
+# What it reads has the shape that the model file says, or, where that has no extents, may get any
+# in a run; the host prepares the nodes behind it anew then.
+_STATED = "READ_VARIABLE"
 # Operators without a row of their own whose result has the broadcast shape of all inputs.
 _BROADCAST = {
     "ADD_N", "ATAN2", "BITWISE_XOR", "CAST", "CEIL", "COS", "DIV", "EQUAL", "FLOOR", "FLOOR_DIV",
@@ -123,6 +126,8 @@ class Walk:
     def _derived(self, host: HostNode, node: Node) -> Sequence[Shape] | None:
         """The outputs' shapes by the inputs' shapes and known values alone."""
         inputs, name = _present(host.inputs), host.host_op
+        if name == _STATED:
+            return [self.tensors[t].shape for t in host.outputs]
         if self._doubtful.intersection(inputs) or name in _UNKNOWN:
             return None
         if any(self.view[t].data is None for t in _deciding(name, host)):
