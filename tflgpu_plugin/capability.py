@@ -107,8 +107,9 @@ def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
     """
     for tensor in node.outputs:
         yield graph.tensors[tensor]
+    weights = 1 if node.op in BIASED else 0
     for position, index in enumerate(node.inputs):
-        if index is not None and (position == 0 or graph.tensors[index].dtype != INDEX):
+        if index is not None and (position <= weights or graph.tensors[index].dtype != INDEX):
             yield graph.tensors[index]
 
 

@@ -60,6 +60,10 @@ CASES = [
     cast("from_uint8", Input((1, 4, 6, 3), "u8", low=0, high=256), "f32"),
     cast("from_int8", Input((5, 9), "i8", low=-128, high=128), "f32"),
     cast("from_bool", Input((3, 7), "bool"), "f32"),
+    # A cast takes the numbers as they are stored.
+    cast("from_quantized", stored((3, 5), "u8", 0.1, 128), "f32", refused=True),
+    cast("to_quantized", Input((3, 5), high=100.0), "i8", refused=True,
+         output_quantization=grid(0.5, 3)),
     cast("to_bool", Input((3, 7)), "bool", refused=True),
     *(dequantize(f"int8_rank_{len(s)}_{s[-1]}", s, "i8") for s in SHAPES),
     *(dequantize(f"uint8_rank_{len(s)}_{s[-1]}", s, "u8", 0.5, 255) for s in SHAPES),

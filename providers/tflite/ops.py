@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 from tflgpu_plugin.graph import Form
 
+from . import codes
+
 
 class Unreadable(Exception):
     """Parameters that make no sense or ask for something unsupported; the text is the sentence for
@@ -32,6 +34,9 @@ class HostNode(Protocol):
 
     def has_input(self, position: int, rank: int | None = None) -> bool:
         """The host's input at this position is there (and has this rank)."""
+
+    def result(self) -> str:
+        """The type that the model gives the first output."""
 
     def constant(self, position: int) -> Any:
         """The value of the host's input at this position, None when it is absent or computed."""
@@ -219,6 +224,9 @@ def _lstm_parts(params: Any) -> dict[str, Any]:
 
 
 def _argument(node: HostNode) -> dict[str, Any]:
+    made = codes.dtype(int(node.params("tgl_arg_params").output_type))
+    if made != node.result():
+        raise Unreadable(f"The parameters ask for {made} places, the output holds {node.result()}.")
     return {"keep_dims": False}
 
 

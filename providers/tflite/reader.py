@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import (
     NUMPY_DTYPES,
@@ -31,8 +32,11 @@ from . import codes, counts, ops, shapes
 
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
+NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
 SMALL = 64  # elements of an int64 constant that may be a list of paddings
 HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
+CONVERTING = {"cast", "quantize", "dequantize", "arg_max", "arg_min"}
+STATEFUL = {"lstm_basic", "lstm_full"}  # results after the first are the host's scratch
 OTHER_DELEGATE = "This node already belongs to another delegate."
 VARIABLES = {
     "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
@@ -76,6 +80,10 @@ class HostNode:
         tensor = self.inputs[position] if position < len(self.inputs) else None
         return tensor is not None and (rank is None or len(self.tensors[tensor].shape) == rank)
 
+    def result(self) -> str:
+        """The type that the model gives the first output."""
+        return self.tensors[self.outputs[0]].dtype
+
     def constant(self, position: int) -> Array | None:
         """The value of an input that is a constant."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
@@ -104,6 +112,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
     """
     plan = _plan(ffi, context)
     written = _written(ffi, context, plan)
+    _check_order(ffi, context, plan)
     given, sparse = _tensors(ffi, context, written)
     walk = shapes.Walk(given)
     hosts = [_host_node(ffi, context, index, given) for index in plan]
@@ -171,6 +180,21 @@ def _written(ffi: Any, context: Any, plan: Sequence[int]) -> set[int]:
     return {t for index in plan for t in _ints(_raw_node(ffi, context, index)[0].outputs)}
 
 
+def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
+    """Raises HostError when a node reads what it writes itself or a later one does. CPU kernels run
+    such a model, but a host that is asked to group its nodes runs into the void.
+    """
+    later = set[int]()
+    for index in reversed(plan):
+        node = _raw_node(ffi, context, index)[0]
+        later |= set(_ints(node.outputs))
+        if later & set(_ints(node.inputs)):
+            raise HostError(
+                f"Node {index} reads a tensor that is only written by it or by a later node; "
+                "the model is damaged."
+            )
+
+
 def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bool]:
     """The outputs of the host's graph, and whether it fuses nodes. A context does not list the
     outputs, but a preview of taking every node does; a host that does not fuse previews them one
@@ -207,20 +231,30 @@ def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]
 def _tensors(ffi: Any, context: Any, written: set[int]) -> tuple[dict[int, Tensor], set[int]]:
     """All tensors by index, and which of them are sparse constants."""
     tensors, sparse = {}, set()
-    for index in range(context.tensor_count):
+    for index, name in enumerate(_names(ffi, context)):
         raw = context.tensors[index]
-        tensors[index] = _tensor(ffi, raw, index, index in written)
+        tensors[index] = _tensor(ffi, raw, name or f"tensor {index}", index in written)
         if raw.sparsity:
             sparse.add(index)
     return tensors, sparse
 
 
-def _tensor(ffi: Any, raw: Any, index: int, written: bool) -> Tensor:
-    name = ffi.string(raw.name).decode(errors="replace") if raw.name else ""
+def _names(ffi: Any, context: Any) -> list[str]:
+    """The names of all tensors, "" for what is no name. They lie in the model file, which may be
+    damaged: native code reads them with care.
+    """
+    size = NAME_BYTES
+    names = ffi.new("char[]", context.tensor_count * size)
+    native.lib.tg_tflite_names(context, names, size)
+    places = range(0, context.tensor_count * size, size)
+    return [ffi.string(names + at).decode(errors="replace") for at in places]
+
+
+def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Tensor:
     dtype = codes.dtype(raw.type)
     shape = _ints(raw.dims)
     tensor = Tensor(
-        name=name or f"tensor {index}",
+        name=name,
         shape=shape,
         dtype=dtype,
         quantization=_quantization(ffi, raw) if dtype[0] in "iu" else None,
@@ -283,6 +317,7 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
         attributes = form.attributes(host) if form.attributes else {}
         inputs = ops.operands(form, host.inputs)
         ops.check_outputs(form, len(host.outputs))
+        _check_types(host, form, inputs[0])
         if {"shape", "perm"} & set(attributes):  # read from input 1 where that has them
             inputs = inputs[:1]
         outputs = (*host.outputs, *_hidden_outputs(host, form))
@@ -294,6 +329,26 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
             host.id, form.op if form else "", present, host.outputs, refusal=str(reason), **common
         )
     return node
+
+
+def _check_types(host: HostNode, form: Form, first: int | None) -> None:
+    """Hosts give results the type of the first value when they prepare a node, whatever the model
+    file says of them; that comes later.
+    """
+    if first is None or form.op in CONVERTING:
+        return
+    given = _whole(host.tensors[first].dtype)
+    for output in host.outputs[:1] if form.op in STATEFUL else host.outputs:
+        result = host.tensors[output]
+        if _whole(result.dtype) != given:
+            raise ops.Unreadable(
+                f"Tensor {result.name!r} holds {result.dtype} values in the model, but "
+                f"{host.host_op} makes {given} from its input."
+            )
+
+
+def _whole(dtype: str) -> str:
+    return "i64" if dtype == "i32" else dtype  # small constants of int64 are held as int32
 
 
 def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:

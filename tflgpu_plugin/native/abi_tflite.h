@@ -205,4 +205,5 @@ typedef struct tgl_cast_params { int32_t in_type, out_type; } tgl_cast_params;
 typedef struct tgl_gelu_params { bool approximate; } tgl_gelu_params;
 typedef struct tgl_one_hot_params { int32_t axis; } tgl_one_hot_params;
 typedef struct tgl_cumsum_params { bool exclusive, reverse; } tgl_cumsum_params;
+typedef struct tgl_arg_params { int32_t output_type; } tgl_arg_params;                       /* ARG_MAX, ARG_MIN */
 typedef struct tgl_shape_params { int32_t out_type; } tgl_shape_params;

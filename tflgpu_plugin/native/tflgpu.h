@@ -168,6 +168,10 @@ typedef struct tg_tflite_callbacks {
 /* NULL clears them: waits for callbacks in flight, afterwards create fails with a sentence and builds are refused. */
 void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks);
 
+/* The names of all tensors of a host's context, each in `size` bytes (2 to 4096) and cut to that; empty where there is none
+ * or its pointer leads nowhere. */
+void tg_tflite_names(void *context, char *names, size_t size);
+
 /* From inside the prepare callback: one kernel per island of the host's partition. Tensor indices are the host's.
  * inputs: the island's non-constant inputs in port order (states are not among them). stays[i]: output i is read by
  * another island of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors.

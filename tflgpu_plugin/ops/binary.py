@@ -13,7 +13,7 @@ from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.elementwise import broadcast, broadcast_refusal, lower_pair, operands
 from tflgpu_plugin.target import Target
 
-ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6", "tanh")
+ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6")  # hosts' kernels accept tanh and leave it out
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

@@ -29,12 +29,13 @@ def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
 
 
 def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
-    """The sentence for a bias (input 2) that is not one value per output, or a fused tanh.
+    """The sentence for a bias (input 2) that is not one row of values per output, or a fused tanh.
 
     Hosts' CPU kernels of these ops leave a fused tanh out, so there is no right answer.
     """
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    if bias is not None and prod(graph.shape(bias)) != outputs:
+    row = graph.shape(bias)[-1:] if bias is not None else ()
+    if bias is not None and (prod(graph.shape(bias)) != outputs or row not in ((), (outputs,))):
         return f"The bias has shape {list(graph.shape(bias))} for {outputs} output channels."
     if node.attributes.get("activation") == "tanh":
         return f"A tanh fused into {node.op} is not supported; make it an op of its own."

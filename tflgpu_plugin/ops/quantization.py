@@ -91,9 +91,16 @@ def lower_quantize(low: Lowering, node: Node) -> None:
 
 
 def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
-    """Between float32 and integers, and from bool to float32."""
+    """Between float32 and integers that are not quantized, and from bool to float32."""
     assert node.inputs[0] is not None
     source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    for tensor in (source, result):
+        grid = tensor.quantization if quantization.real(tensor) else None
+        if grid and (set(grid.scale), set(grid.zero_point)) != ({1.0}, {0}):
+            return (
+                f"Tensor {tensor.name!r} is quantized, and a cast takes its stored numbers; "
+                "only those of tensors that are not quantized are supported."
+            )
     whole = quantization.real(source), quantization.real(result)
     if result.dtype == "f32" or (source.dtype == "f32" and whole[1]) or all(whole):
         return None

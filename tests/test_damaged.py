@@ -1,0 +1,83 @@
+"""Model files that are damaged: where the host's CPU kernels run one, so does it with the delegate,
+which must not take the process down."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import host as hosts
+from conformance.models import Model, schema
+from tests.interpreters import gpu, places
+
+pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
+NAME = 10  # of a tensor's fields in a flatbuffer
+
+
+def _relu() -> tuple[Model, int]:
+    model = Model()
+    y = model.op("RELU", [model.input("x", (1, 4, 4, 3))], shape=(1, 4, 4, 3), name="y")
+    model.output(y)
+    return model, y
+
+
+def _check(content: bytes, host: str) -> dict[str, str]:
+    """Where the nodes are, after a run that gives what it gives without us."""
+    try:
+        cpu = hosts.interpreter(content, host)
+    except (ValueError, RuntimeError):
+        pytest.skip(f"{host} verifies its models and does not take this one")
+    ours, made = gpu(content, host)
+    cpu.allocate_tensors()
+    results = [_run(interpreter) for interpreter in (cpu, ours)]
+    np.testing.assert_array_equal(*results)
+    return places(made)
+
+
+def _run(interpreter: Any) -> Any:
+    """By numbers of tensors: asking for details would read names."""
+    interpreter.set_tensor(0, np.linspace(-1, 1, 48, dtype=np.float32).reshape(1, 4, 4, 3))
+    interpreter.invoke()
+    return interpreter.get_tensor(1)
+
+
+@pytest.mark.parametrize("far", [0x1000, 0x40000000, 0x7FFFFFF0])
+def test_a_name_that_leads_nowhere(far: int, host: str) -> None:
+    model, y = _relu()
+    content = bytearray(model.to_bytes())
+    table = schema().Model.GetRootAs(content, 0).Subgraphs(0).Tensors(y)._tab
+    struct.pack_into("<I", content, table.Pos + table.Offset(NAME), far)
+    assert list(_check(bytes(content), host).values()) == ["gpu"]
+
+
+@pytest.mark.parametrize("length", [2046, 2047, 2048, 9000])
+def test_a_long_name(length: int, host: str) -> None:
+    model, y = _relu()
+    model.tensors[y].name = "n" * length
+    assert _check(model.to_bytes(), host) == {"n" * min(length, 2047): "gpu"}
+
+
+def test_a_node_that_reads_its_own_result(host: str) -> None:
+    """Hosts that are asked to group such a node crash."""
+    model, y = _relu()
+    model.op("RELU", [2], shape=(1, 4, 4, 3), name="itself")
+    model.operators[-1].outputs[:] = [2]
+    assert _check(model.to_bytes(), host) == {}
+
+
+def test_nodes_in_the_wrong_order(host: str) -> None:
+    model, y = _relu()
+    model.op("ABS", [y], shape=(1, 4, 4, 3), name="early")
+    model.operators.reverse()
+    assert _check(model.to_bytes(), host) == {}
+
+
+def test_a_result_of_another_type(host: str) -> None:
+    """Hosts go by the input's type when they prepare the node, after we are asked."""
+    model, shape = Model(), (1, 4, 4, 3)
+    x = model.input("x", shape)
+    model.output(model.op("ADD", [x, x], "AddOptions", {}, shape=shape, dtype="f16", name="y"))
+    assert _check(model.to_bytes(), host) == {"y": "cpu"}
