@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from conformance import host as hosts
+from conformance.cases import seeded
 from conformance.models import Model, schema
 from tests.interpreters import gpu, places
+from tflgpu_plugin.graph import Quantization
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 NAME = 10  # of a tensor's fields in a flatbuffer
@@ -62,7 +64,7 @@ def test_a_long_name(length: int, host: str) -> None:
 
 def test_a_node_that_reads_its_own_result(host: str) -> None:
     """Hosts that are asked to group such a node crash."""
-    model, y = _relu()
+    model, _ = _relu()
     model.op("RELU", [2], shape=(1, 4, 4, 3), name="itself")
     model.operators[-1].outputs[:] = [2]
     assert _check(model.to_bytes(), host) == {}
@@ -81,3 +83,22 @@ def test_a_result_of_another_type(host: str) -> None:
     x = model.input("x", shape)
     model.output(model.op("ADD", [x, x], "AddOptions", {}, shape=shape, dtype="f16", name="y"))
     assert _check(model.to_bytes(), host) == {"y": "cpu"}
+
+
+def test_int8_weights_that_are_not_symmetric(host: str) -> None:
+    """Hosts never look at the zero points of such weights."""
+    model, shape = Model(), (1, 4, 4, 3)
+    x = model.input("x", shape)
+    weights = model.constant(np.round(seeded(3, 1, 1, 3, scale=99)).astype(np.int8))
+    model.tensors[weights].quantization = Quantization((0.01,) * 3, (5,) * 3)
+    reads = [x, weights, model.constant(seeded(3))]
+    options = {"padding": "SAME", "strideH": 1, "strideW": 1}
+    y = model.op("CONV_2D", reads, "Conv2DOptions", options, shape=shape, version=5, name="y")
+    model.output(y)
+    content = model.to_bytes()
+    ours, made = gpu(content, host)
+    cpu = hosts.interpreter(content, host)
+    cpu.allocate_tensors()
+    feeds = [[np.linspace(-1, 1, 48, dtype=np.float32).reshape(shape)]]
+    np.testing.assert_array_equal(hosts.invoke(ours, feeds), hosts.invoke(cpu, feeds))
+    assert places(made) == {"y": "cpu"}

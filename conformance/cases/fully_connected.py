@@ -96,7 +96,8 @@ def passing(name: str, rows: int, inputs: int, outputs: int) -> Case:
 
 OTHERS += [passing("sums over 65504 on the way", 1, 640, 5),
            passing("sums over 65504 on the way, many rows", 9, 640, 8)]  # fmt: skip
-OTHERS += [Case("bias of three rows", "FULLY_CONNECTED", 1,
-                (Input((2, 7)), constant(seeded(6, 7)), constant(seeded(3, 2))),
-                "FullyConnectedOptions", {}, refused=True)]  # fmt: skip
+OTHERS += [Case(f"bias of shape {shape}", "FULLY_CONNECTED", 1,
+                (Input((2, 7)), constant(seeded(6, 7)), constant(seeded(*shape))),
+                "FullyConnectedOptions", {}, refused=refused)
+           for shape, refused in (((1, 6), False), ((3, 2), True), ((1, 1, 6), True))]  # fmt: skip
 CASES = SIZES + LONG + RANKS + KEPT + OTHERS

@@ -36,6 +36,7 @@ NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
 SMALL = 64  # elements of an int64 constant that may be a list of paddings
 HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
 CONVERTING = {"cast", "quantize", "dequantize", "arg_max", "arg_min"}
+WEIGHTED = {"conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected"}  # by input 1
 STATEFUL = {"lstm_basic", "lstm_full"}  # results after the first are the host's scratch
 OTHER_DELEGATE = "This node already belongs to another delegate."
 VARIABLES = {
@@ -318,6 +319,7 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
         inputs = ops.operands(form, host.inputs)
         ops.check_outputs(form, len(host.outputs))
         _check_types(host, form, inputs[0])
+        _check_weights(host, form)
         if {"shape", "perm"} & set(attributes):  # read from input 1 where that has them
             inputs = inputs[:1]
         outputs = (*host.outputs, *_hidden_outputs(host, form))
@@ -345,6 +347,21 @@ def _check_types(host: HostNode, form: Form, first: int | None) -> None:
                 f"Tensor {result.name!r} holds {result.dtype} values in the model, but "
                 f"{host.host_op} makes {given} from its input."
             )
+
+
+def _check_weights(host: HostNode, form: Form) -> None:
+    """Kernels for int8 weights take them to be symmetric and never look at their zero points; only
+    FULLY_CONNECTED of int8 inputs does.
+    """
+    weights = host.tensors[host.inputs[1] or 0] if form.op in WEIGHTED else None
+    if weights is None or weights.dtype != "i8" or weights.quantization is None:
+        return
+    looks = form.op == "fully_connected" and host.tensors[host.inputs[0] or 0].dtype == "i8"
+    if any(weights.quantization.zero_point) and not looks:
+        raise ops.Unreadable(
+            f"The int8 weights {weights.name!r} have another zero point than 0, which is not "
+            "supported."
+        )
 
 
 def _whole(dtype: str) -> str:

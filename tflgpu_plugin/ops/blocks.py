@@ -12,7 +12,7 @@ from math import gcd, prod
 import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import Access, Constant, Lowering, Refused, Source, pieces_of
+from tflgpu_plugin.lowering import Access, Constant, Lowering, Refused, Source, pieces_of, spread
 from tflgpu_plugin.ops.tiles import GROUP, Tile
 
 VECTOR_BYTES = 16
@@ -34,9 +34,10 @@ def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
     Hosts' CPU kernels of these ops leave a fused tanh out, so there is no right answer.
     """
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    row = graph.shape(bias)[-1:] if bias is not None else ()
-    if bias is not None and (prod(graph.shape(bias)) != outputs or row not in ((), (outputs,))):
-        return f"The bias has shape {list(graph.shape(bias))} for {outputs} output channels."
+    if bias is not None:
+        shape = graph.shape(bias)
+        if prod(shape) != outputs or spread(graph, bias, node.outputs[0]) is None:
+            return f"The bias has shape {list(shape)} for {outputs} output channels."
     if node.attributes.get("activation") == "tanh":
         return f"A tanh fused into {node.op} is not supported; make it an op of its own."
     return None
