@@ -31,7 +31,7 @@ conformance: .venv/ready-dev
 conformance-settings: .venv/ready-dev
 	@$(BIN)/python -m conformance.settings $(ARGS)
 
-bench: .venv/ready
+bench: .venv/ready-dev
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 wheel: .venv/ready-dev

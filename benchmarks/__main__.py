@@ -14,23 +14,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-
-from benchmarks import chart, subjects
+from benchmarks import chart, subjects, tables
 from benchmarks.engine import ROOT, Unavailable, Worker, first_results
 from benchmarks.networks import NETWORKS
 from benchmarks.subjects import Subject
 from benchmarks.tables import Row, show
 from benchmarks.to_graph import to_graph
+from conformance.real_models import DOCUMENTED
 from tflgpu_plugin import compiler
 from tflgpu_plugin.runtime import adapter
-
-DOCUMENTED = (
-    "mobilenet_v1_1.0_224_float_from_quant",
-    "deeplabv3_257_mv_gpu",
-    "posenet_mobilenet_v1_100_257x257_multi_kpt_float_from_quant",
-    "ssd_mobilenet_v1_coco_float_from_quant",
-)
 
 
 def measure(subject: Subject, given: argparse.Namespace, folder: Path) -> list[Row]:
@@ -43,36 +35,40 @@ def measure(subject: Subject, given: argparse.Namespace, folder: Path) -> list[R
         if given.engines and not any(part in name for part in given.engines):
             del rows[name]
             continue
-        result = folder / f"{subject.name}-{number}.npy"
+        result = folder / f"{subject.name}-{number}.npz"
         try:
             engine = make()
             times = first_results(engine, result, given.cold) if given.cold else []
             Worker(engine, result).close()  # fills the driver's cache
             started.append((name, Worker(engine, result), times))
         except Unavailable as error:
-            rows[name] = Row(name, reason=str(error))
+            rows[name] = Row(name, reason=f"did not run: {error}")
     for _ in range(given.rounds):
         for _, worker, _ in started:
             worker.run(given.runs)
-    reference = next((np.load(w.result) for _, w, _ in started if w.hello["device"] == "CPU"), None)
+    reference = next((w.outputs() for _, w, _ in started if w.hello["device"] == "CPU"), None)
     for name, worker, times in started:
         worker.close()
         rows[name] = _row(name, worker, times, reference)
     return list(rows.values())
 
 
-def _row(name: str, worker: Worker, times: list[float], reference: object) -> Row:
-    value, difference = np.load(worker.result), None
-    if isinstance(reference, np.ndarray):
-        difference = float(np.abs(value.reshape(reference.shape) - reference).max())
+def _row(
+    name: str, worker: Worker, times: list[float], reference: list[tables.Array] | None
+) -> Row:
+    name = name if "," in name else worker.hello["engine"]
+    error = None if reference is None else tables.error(worker.outputs(), reference)
+    if error is not None and not error <= tables.WRONG:
+        reason = f"wrong answers: off by {error:.1e} of the largest value"
+        return Row(name, reason=reason, error=error)
     return Row(
-        name if "," in name else worker.hello["engine"],
+        name,
         device=worker.hello["device"],
         median_ms=median(worker.times),
         best_ms=min(worker.times),
         first_ms=worker.hello["first_ms"],
         cold_ms=median(times) if times else None,
-        difference=difference,
+        error=error,
     )
 
 
@@ -114,7 +110,7 @@ def _subjects(given: argparse.Namespace, folder: Path) -> Iterator[Subject]:
         paths = (given.documented / f"{name}.tflite" for name in DOCUMENTED)
         files += [path for path in paths if path.exists()]
     for path in files:
-        yield subjects.file(path, folder)
+        yield from subjects.file(path, folder)
 
 
 def main() -> None:

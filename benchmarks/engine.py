@@ -1,9 +1,9 @@
 """An engine under measurement: a process of its own, driven line by line, so that engines take
 turns in one run.
 
-Protocol: the worker loads the model, runs it once, saves the output, and prints one JSON object
-(engine, device, first_ms). Then, for every number N it reads, it runs N times and prints the list
-of times in milliseconds.
+Protocol: the worker loads the model, runs it once, saves all outputs in the model's order (.npz),
+and prints one JSON object (engine, device, first_ms). Then, for every number N it reads, it runs N
+times and prints the list of times in milliseconds.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,11 +29,13 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Engine:
-    """How to start a worker; `command` ends before the path of the output file."""
+    """How to start a worker; `command` ends before the path of the output file. With `planes`
+    pictures go in and come out as planes, one per channel.
+    """
 
-    name: str
     command: tuple[str, ...]
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    planes: bool = False
 
 
 class Worker:
@@ -47,7 +53,7 @@ class Worker:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            env=os.environ | engine.environment | environment,
+            env={**os.environ, **engine.environment, **environment},
         )
         self.hello: dict[str, Any] = self._read()
 
@@ -56,6 +62,14 @@ class Worker:
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()
         self.times += self._read()
+
+    def outputs(self) -> list[npt.NDArray[Any]]:
+        """What the first run gave, channels last."""
+        with np.load(self.result) as saved:
+            values = [saved[f"arr_{number}"] for number in range(len(saved.files))]
+        if not self.engine.planes:
+            return values
+        return [v.transpose(0, 2, 3, 1) if v.ndim == 4 else v for v in values]
 
     def close(self) -> None:
         assert self._process.stdin is not None

@@ -2,7 +2,8 @@
 `benchmarks.engine`.
 
 Runs under the interpreter of ncnn's own environment, so it imports nothing of ours.
-Usage: ncnn_worker.py PARAM BIN INPUT.npy OUTPUT.npy
+The blobs are `in0`, and `out0`, `out1`, ... without a batch, as pnnx names them.
+Usage: ncnn_worker.py PARAM BIN INPUT.npy OUTPUTS.npz
 """
 
 import json
@@ -15,7 +16,7 @@ import numpy as np
 
 
 def main(param: str, weights: str, source: str, result: str) -> None:
-    image = np.load(source)[0].transpose(2, 0, 1).copy()
+    image = np.load(source)[0]
     if ncnn.get_gpu_count() == 0:
         raise SystemExit("ncnn sees no Vulkan device")
     ncnn.get_gpu_device(
@@ -27,19 +28,18 @@ def main(param: str, weights: str, source: str, result: str) -> None:
     net.opt.num_threads = 2
     net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
     net.opt.use_bf16_storage = False
-    net.load_param(param)
-    net.load_model(weights)
+    if net.load_param(param) or net.load_model(weights):
+        sys.exit(1)  # ncnn has said why
+    names = [f"out{number}" for number in range(len(net.output_names()))]
 
-    def run() -> Any:
+    def run() -> list[Any]:
         with net.create_extractor() as extractor:
-            extractor.input("in0", ncnn.Mat(image))
-            _, out = extractor.extract("out0")
-            return np.array(out)
+            extractor.input("in0", ncnn.Mat(image).clone())  # its shaders want aligned planes
+            return [np.array(extractor.extract(name)[1]) for name in names]
 
-    value = run()
+    values = run()
     first = time.perf_counter() - start
-    planar = value.ndim == 3  # [C, H, W]
-    np.save(result, (value.transpose(1, 2, 0) if planar else value)[None])
+    np.savez(result, *(value[None] for value in values))
     name = ncnn.get_gpu_info(0).device_name()
     print(
         json.dumps(

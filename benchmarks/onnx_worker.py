@@ -3,7 +3,7 @@
 Speaks the protocol of `benchmarks.engine`. May run under the interpreter of a peer's environment,
 so it imports nothing of ours but the plugin when that is what is measured. Imports and the creation
 of the device are outside the measured time.
-Usage: onnx_worker.py cpu|gpu|webgpu MODEL INPUT.npy OUTPUT.npy
+Usage: onnx_worker.py cpu|gpu|webgpu MODEL INPUT.npy OUTPUTS.npz
 """
 
 import importlib
@@ -25,7 +25,7 @@ WEBGPU = "WebGpuExecutionProvider"
 
 
 def main(kind: str, model: str, source: str, result: str) -> None:
-    image = np.ascontiguousarray(np.load(source).transpose(0, 3, 1, 2))
+    image = np.load(source)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.log_severity_level = 3
@@ -34,7 +34,7 @@ def main(kind: str, model: str, source: str, result: str) -> None:
     start = time.perf_counter()
     session = onnxruntime.InferenceSession(model, options, providers=providers(kind))
     name = session.get_inputs()[0].name
-    value = session.run(None, {name: image})[0]
+    values = session.run(None, {name: image})
     first = (time.perf_counter() - start) * 1e3
 
     if kind == "webgpu" and session.get_providers()[0] != WEBGPU:
@@ -43,7 +43,7 @@ def main(kind: str, model: str, source: str, result: str) -> None:
         import tflgpu_plugin
 
         tflgpu_plugin.assert_used(session)
-    np.save(result, value.transpose(0, 2, 3, 1) if value.ndim == 4 else value)
+    np.savez(result, *values)
     engine = f"onnxruntime {onnxruntime.__version__} {NAMES[kind]}"
     print(json.dumps({"engine": engine, "device": device, "first_ms": first}), flush=True)
     for line in sys.stdin:

@@ -1,44 +1,76 @@
 """The GPU peers, each in its own environment under build/, so that ours stays as it is: ncnn
-(https://github.com/Tencent/ncnn) and onnxruntime's WebGPU provider.
+(https://github.com/Tencent/ncnn), onnxruntime's WebGPU provider and LiteRT's GPU accelerator.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from benchmarks.engine import ROOT, Engine, Unavailable
 
-PACKAGES = {
-    "ncnn": ("ncnn==1.0.20261020", "numpy"),
-    "webgpu": ("onnxruntime-webgpu==1.27.0", "numpy"),
+
+@dataclass(frozen=True)
+class Environment:
+    """Packages with all that they ask for, and programs without it."""
+
+    packages: tuple[str, ...]
+    alone: tuple[str, ...] = ()
+
+
+ENVIRONMENTS = {
+    # pnnx is a program that needs nothing; its package asks for all of PyTorch.
+    "ncnn": Environment(("ncnn==1.0.20261020", "numpy"), ("pnnx==20261020",)),
+    "webgpu": Environment(("onnxruntime-webgpu==1.27.0", "numpy")),
+    "litert": Environment(("ai-edge-litert==2.3.0", "numpy")),
 }
-MODULES = {"ncnn": "ncnn", "webgpu": "onnxruntime"}
 
 
-def ncnn(model: Path, weights: Path, source: Path) -> Engine:
+def ncnn(model: Path, weights: Path, source: Path, planes: bool) -> Engine:
     """The engine for an ncnn model; makes the environment on first use. Raises Unavailable with the
     reason.
     """
     worker = ROOT / "benchmarks" / "ncnn_worker.py"
     parts = (_python("ncnn"), worker, model, weights, source)
-    return Engine("ncnn Vulkan", tuple(str(part) for part in parts))
+    return Engine(tuple(str(part) for part in parts), planes=planes)
 
 
-def webgpu(model: Path, source: Path, driver: Mapping[str, str]) -> Engine:
-    """The engine for an ONNX model on the driver that these variables choose. Raises
-    Unavailable."""
+def pnnx(model: Path, shape: tuple[int, ...]) -> tuple[Path, Path]:
+    """An ONNX model with one float32 input of this shape as an ncnn model, beside it. Raises
+    Unavailable.
+    """
+    packages = _python("ncnn").parents[1].glob("lib/*/site-packages")
+    program = next(path for folder in packages for path in folder.glob("pnnx/pnnx"))
+    given = f"inputshape=[{','.join(map(str, shape))}]f32"
+    done = subprocess.run(
+        [str(program), model.name, given, "fp16=0"],
+        cwd=model.parent, capture_output=True, text=True,
+    )  # fmt: skip
+    files = model.with_suffix(".ncnn.param"), model.with_suffix(".ncnn.bin")
+    if done.returncode or not all(file.exists() for file in files):
+        raise Unavailable(f"pnnx cannot convert it: {_last(done)}")
+    return files
+
+
+def webgpu(model: Path, source: Path, planes: bool) -> Engine:
+    """The engine for an ONNX model. Raises Unavailable."""
     worker = ROOT / "benchmarks" / "onnx_worker.py"
     parts = (_python("webgpu"), worker, "webgpu", model, source)
-    return Engine("onnxruntime WebGPU", tuple(str(part) for part in parts), dict(driver))
+    return Engine(tuple(str(part) for part in parts), planes=planes)
+
+
+def litert(model: Path, source: Path) -> Engine:
+    """The engine for a TFLite model. Raises Unavailable."""
+    worker = ROOT / "benchmarks" / "litert_worker.py"
+    parts = (_python("litert"), worker, model, source)
+    return Engine(tuple(str(part) for part in parts))
 
 
 def newer_driver() -> dict[str, str]:
-    """Variables that choose the newer lavapipe, which the WebGPU provider needs. Raises
-    Unavailable."""
+    """Variables that choose the newer lavapipe, which WebGPU needs. Raises Unavailable."""
     drivers = import_module("tools.drivers")
 
     try:
@@ -49,18 +81,25 @@ def newer_driver() -> dict[str, str]:
 
 def _python(peer: str) -> Path:
     """The interpreter of a peer's environment."""
-    folder = ROOT / "build" / "peers" / peer
-    python = folder / "bin" / "python"
-    check = [str(python), "-c", f"import {MODULES[peer]}"]
-    if not python.exists() or subprocess.run(check, capture_output=True).returncode:
+    folder, wanted = ROOT / "build" / "peers" / peer, ENVIRONMENTS[peer]
+    python, ready = folder / "bin" / "python", folder / "ready"
+    content = "\n".join([*wanted.packages, *wanted.alone])
+    if not ready.exists() or ready.read_text() != content:
         install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _run([*install, *PACKAGES[peer]])
+        _run([*install, *wanted.packages])
+        if wanted.alone:
+            _run([*install, "--no-deps", *wanted.alone])
+        ready.write_text(content)
     return python
 
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise Unavailable(f"its environment cannot be made: {lines[-1] if lines else command}")
+        raise Unavailable(f"its environment cannot be made: {_last(done)}")
+
+
+def _last(done: subprocess.CompletedProcess[str]) -> str:
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return lines[-1] if lines else f"status {done.returncode}"

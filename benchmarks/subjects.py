@@ -1,18 +1,20 @@
-"""What is measured: networks that every engine gets in its own format, and TFLite files that only
-TFLite hosts read."""
+"""What is measured: networks that every engine gets in its own format, and TFLite files, which are
+converted for the engines that read none."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import peers
+from benchmarks import convert, peers
 from benchmarks.engine import Engine, Unavailable
 from benchmarks.networks import Network
+from benchmarks.tables import NEWER
 from tflgpu_plugin.demo import hosts, inputs
 
 Maker = Callable[[], Engine]
@@ -29,6 +31,20 @@ class Subject:
     makers: Sequence[tuple[str, Maker]]
 
 
+@dataclass(frozen=True)
+class Files:
+    """One model in three formats, and its picture: for TFLite with channels last, for the others as
+    planes or not. Converting may raise Unavailable.
+    """
+
+    tflite: Path
+    pixels: Path
+    onnx: Callable[[], Path]
+    ncnn: Callable[[], tuple[Path, Path]]
+    picture: Path
+    planes: bool
+
+
 def network(described: Network, folder: Path) -> Subject:
     """One of the seeded networks, written for every engine into `folder`."""
     from benchmarks.to_ncnn import to_ncnn
@@ -36,72 +52,98 @@ def network(described: Network, folder: Path) -> Subject:
     from benchmarks.to_tflite import to_tflite
 
     tflite, onnx = (folder / f"{described.name}.{kind}" for kind in ("tflite", "onnx"))
-    source = folder / f"{described.name}.npy"
+    pixels, planes = (folder / f"{described.name}-{kind}.npy" for kind in ("pixels", "planes"))
     tflite.write_bytes(to_tflite(described))
     onnx.write_bytes(to_onnx(described))
-    np.save(source, described.picture())
-    param, weights = to_ncnn(described, folder)
-
-    def on_newer(make: Callable[[dict[str, str]], Engine]) -> Maker:
-        return lambda: make(peers.newer_driver())
-
-    def ours(variables: dict[str, str]) -> Engine:
-        return _onnx("gpu", onnx, source, variables, "tflgpu in onnxruntime, newer lavapipe")
-
-    def other(variables: dict[str, str]) -> Engine:
-        return peers.webgpu(onnx, source, variables)
-
-    plain = {"TFLGPU_NO_SUBGROUPS": "1"}
-    return Subject(
-        described.name,
-        [
-            *_tflite(tflite, source),
-            ("tflgpu in onnxruntime", lambda: _onnx("gpu", onnx, source)),
-            ("tflgpu, without subgroups", lambda: _plain(tflite, source, plain)),
-            ("onnxruntime CPU", lambda: _onnx("cpu", onnx, source)),
-            ("ncnn Vulkan", lambda: peers.ncnn(param, weights, source)),
-            ("tflgpu in onnxruntime, newer lavapipe", on_newer(ours)),
-            ("onnxruntime WebGPU, newer lavapipe", on_newer(other)),
-        ],
-    )
+    np.save(pixels, described.picture())
+    np.save(planes, np.ascontiguousarray(described.picture().transpose(0, 3, 1, 2)))
+    ncnn = to_ncnn(described, folder)
+    files = Files(tflite, pixels, lambda: onnx, lambda: ncnn, planes, True)
+    return Subject(described.name, _makers(files))
 
 
-def file(path: Path, folder: Path) -> Subject:
-    """Any TFLite model with one input; seeded values go in."""
-    host = hosts.host()
-    details = host.module.Interpreter(model_path=str(path)).get_input_details()
-    source = folder / f"{path.stem}.npy"
-    np.save(source, inputs.make(details, None, 0.0, 1.0)[0])
+def file(path: Path, folder: Path) -> Iterator[Subject]:
+    """Any TFLite model with one input, into which seeded values go. What ends with custom operators
+    is for TFLite engines; the model without them follows, for all engines.
+    """
+    rest = convert.without_custom(path.read_bytes())
+    yield _file(path.stem, path, folder / path.stem, rest is None)
+    if rest is not None:
+        shorter = folder / f"{path.stem}-shorter.tflite"
+        shorter.write_bytes(rest)
+        name = f"{path.stem} without its custom operators"
+        yield _file(name, shorter, folder / shorter.stem, True)
 
-    def none() -> Engine:
-        raise Unavailable("ncnn reads no TFLite files")
 
-    return Subject(path.stem, [*_tflite(path, source), ("ncnn Vulkan", none)])
+def _file(name: str, path: Path, folder: Path, convertible: bool) -> Subject:
+    folder.mkdir()
+    picture, onnx = folder / "picture.npy", folder / "converted.onnx"
+    details = hosts.host().module.Interpreter(model_path=str(path)).get_input_details()
+    (values,) = inputs.make(details, None, 0.0, 1.0)
+    np.save(picture, values)
+
+    @cache
+    def to_onnx() -> Path:
+        if not convertible:
+            raise Unavailable("custom operators are others in ONNX; the next table is without them")
+        onnx.write_bytes(convert.to_onnx(path.read_bytes()))
+        return onnx
+
+    @cache
+    def to_ncnn() -> tuple[Path, Path]:
+        return convert.to_ncnn(to_onnx().read_bytes(), values.shape, folder)
+
+    return Subject(name, _makers(Files(path, picture, to_onnx, to_ncnn, picture, False)))
 
 
-def _tflite(model: Path, source: Path) -> list[tuple[str, Maker]]:
-    found: list[tuple[str, Maker]] = []
+def _makers(files: Files) -> list[tuple[str, Maker]]:
+    first = next(iter(hosts.installed()))
+    return [
+        *_hosts(files),
+        (
+            f"tflgpu in {first}, without subgroups",
+            lambda: _tflite(first, "gpu", files, {"TFLGPU_NO_SUBGROUPS": "1"}),
+        ),
+        ("tflgpu in onnxruntime", lambda: _onnx("gpu", files)),
+        ("onnxruntime CPU", lambda: _onnx("cpu", files)),
+        (
+            "ncnn Vulkan",
+            lambda: peers.ncnn(*files.ncnn(), files.picture, files.planes),
+        ),
+        _on_newer(f"tflgpu in {first}", lambda: _tflite(first, "gpu", files)),
+        _on_newer("LiteRT GPU", lambda: peers.litert(files.tflite, files.pixels)),
+        _on_newer("tflgpu in onnxruntime", lambda: _onnx("gpu", files)),
+        _on_newer(
+            "onnxruntime WebGPU",
+            lambda: peers.webgpu(files.onnx(), files.picture, files.planes),
+        ),
+    ]
+
+
+def _on_newer(name: str, make: Maker) -> tuple[str, Maker]:
+    """The engine on the newer driver, which WebGPU needs."""
+    return f"{name}, {NEWER}", lambda: replace(make(), environment=peers.newer_driver())
+
+
+def _hosts(files: Files) -> Iterator[tuple[str, Maker]]:
     kinds = {"gpu": "tflgpu in {}", "half": "tflgpu in {}, float16 storage", "cpu": "{} CPU"}
     for kind, name in kinds.items():
         for host in hosts.installed():
-            label = name.format(host)
-            found.append((label, _maker(label, host, kind, model, source)))
-    return found
+            yield name.format(host), _maker(host, kind, files)
 
 
-def _maker(label: str, host: str, kind: str, model: Path, source: Path) -> Maker:
-    worker = (sys.executable, "-m", "benchmarks.tflite_worker")
-    return lambda: Engine(label, (*worker, host, kind, str(model), str(source)))
+def _maker(host: str, kind: str, files: Files) -> Maker:
+    return lambda: _tflite(host, kind, files)
 
 
-def _plain(model: Path, source: Path, variables: dict[str, str]) -> Engine:
-    host = next(iter(hosts.installed()))
-    engine = _maker(f"tflgpu in {host}, without subgroups", host, "gpu", model, source)()
-    return Engine(engine.name, engine.command, variables)
-
-
-def _onnx(
-    kind: str, model: Path, source: Path, variables: dict[str, str] | None = None, name: str = ""
+def _tflite(
+    host: str, kind: str, files: Files, variables: Mapping[str, str] | None = None
 ) -> Engine:
-    command = (sys.executable, "-m", "benchmarks.onnx_worker", kind, str(model), str(source))
-    return Engine(name or f"onnxruntime {kind}", command, variables or {})
+    command = (sys.executable, "-m", "benchmarks.tflite_worker", host, kind)
+    return Engine((*command, str(files.tflite), str(files.pixels)), variables or {})
+
+
+def _onnx(kind: str, files: Files) -> Engine:
+    command = (sys.executable, "-m", "benchmarks.onnx_worker", kind)
+    parts = (*command, str(files.onnx()), str(files.picture))
+    return Engine(parts, planes=files.planes)

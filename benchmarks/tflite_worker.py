@@ -3,7 +3,7 @@ delegate.
 
 Speaks the protocol of `benchmarks.engine`. Imports and the creation of the device are outside the
 measured time. Usage: python -m benchmarks.tflite_worker HOST cpu|gpu|half MODEL INPUT.npy
-OUTPUT.npy ("half" is the delegate with float16 storage).
+OUTPUTS.npz ("half" is the delegate with float16 storage).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def main(host_name: str, kind: str, model: str, source: str, result: str) -> Non
     interpreter = host.interpreter(content, threads=THREADS, **more)
     hosts.feed(interpreter, [image])
     interpreter.invoke()
-    value = hosts.outputs(interpreter)[0]
+    values = hosts.outputs(interpreter)
     first = (time.perf_counter() - start) * 1e3
 
-    np.save(result, value)
+    np.savez(result, *values)
     kernels = f"XNNPACK, {THREADS} threads" if kind == "cpu" else "tflgpu"
     hello = {"engine": f"{host.name} {host.version} {kernels}", "device": device, "first_ms": first}
     print(json.dumps(hello), flush=True)
