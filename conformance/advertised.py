@@ -23,8 +23,10 @@ NAMES: dict[int, str] = {
     TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BOOL: "bool",
     TensorProto.INT8: "i8", TensorProto.UINT8: "u8", TensorProto.INT16: "i16",
     TensorProto.UINT16: "u16", TensorProto.INT32: "i32",
+    TensorProto.INT64: "i64",
 }  # fmt: skip
 DOMAINS = ("", "ai.onnx")
+INDICES = ("i32", "i64")
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,11 @@ class _Facts:
                 return f"the row asks for a constant {role}"
         if form.outputs is not None and any(node.output[form.outputs :]):
             return f"{len(node.output)} outputs, the row has {form.outputs}"
-        names = [n for k, n in enumerate(node.input) if n and k not in form.constants]
+        for position in form.indices:
+            if NAMES.get(self.types.get(node.input[position], 0)) not in INDICES:
+                return f"indices of another type than {' or '.join(INDICES)}"
+        apart = {*form.constants, *form.indices}
+        names = [n for k, n in enumerate(node.input) if n and k not in apart]
         return next(filter(None, map(self._value(form), [*names, *filter(None, node.output)])), "")
 
     def _since(self, node: Any) -> int:

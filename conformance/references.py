@@ -44,9 +44,15 @@ def _argument(sign: float) -> Any:
     return places
 
 
-def _pick(x: Array, places: Array, axis: int) -> Array:
+def _pick(x: Array, places: Array, axis: int, wraps: bool = False) -> Array:
     rows = np.moveaxis(x, range(axis, axis + places.shape[1]), range(places.shape[1]))
     return np.moveaxis(rows[tuple(places.astype(np.int64).T)], 0, axis)
+
+
+def _gather_nd(x: Array, indices: Array, batch: int = 0, wraps: bool = False) -> Array:
+    count, places = indices.shape[-1], list(np.ndindex(x.shape[:batch]))
+    rows = [x[at][tuple(indices[at].reshape(-1, count).T)] for at in places]
+    return np.asarray(rows).reshape(indices.shape[:-1] + x.shape[batch + count :])
 
 
 UNARY: dict[str, Callable[..., Any]] = {
@@ -331,6 +337,6 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "transpose_conv": _transpose_conv,
     **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
-    "pick": _pick, "arg_max": _argument(1), "arg_min": _argument(-1),
+    "pick": _pick, "gather_nd": _gather_nd, "arg_max": _argument(1), "arg_min": _argument(-1),
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

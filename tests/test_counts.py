@@ -1,9 +1,9 @@
-"""Which integers of a TFLite graph the device may hold as float32."""
+"""Which integers of a graph the device may hold as float32."""
 
 from __future__ import annotations
 
 import numpy as np
-from tflgpu_plugin.providers.tflite import counts
+from tflgpu_plugin.providers import counts
 
 from tflgpu_plugin import capability
 from tflgpu_plugin.graph import Graph, Node, Tensor
@@ -27,7 +27,7 @@ def settled(factor: int, op: str = "mul") -> tuple[list[Node], dict[int, Tensor]
         Node(1, op, (PLACES, FACTOR), (RESULT,)),
         Node(2, "cast", (RESULT,), (REAL,)),
     ]
-    return counts.settle(nodes, tensors), tensors
+    return counts.settle(nodes, tensors).nodes, tensors
 
 
 def test_products_of_places_are_numbers_while_they_are_exact() -> None:
@@ -39,10 +39,10 @@ def test_products_of_places_are_numbers_while_they_are_exact() -> None:
 
 def test_what_may_pass_the_exact_numbers_stays_as_it_is() -> None:
     nodes, tensors = settled(1 << 15)
-    assert tensors[PLACES].quantization == NUMBERS and tensors[RESULT].quantization is None
-    assert nodes[1].inputs[1] == FACTOR
+    assert tensors[PLACES].quantization == NUMBERS and nodes[1].inputs[1] == FACTOR
     sentence = capability.support(Graph(tensors, tuple(nodes), (X,), (REAL,)), nodes[1], Target())
-    assert sentence is not None and "int32" in sentence
+    assert sentence is not None and "below 2^24" in sentence
+    assert nodes[2].refusal is None  # of a result that then comes from the CPU
 
 
 def test_indices_are_not_quantized_values() -> None:
@@ -56,19 +56,55 @@ def test_floor_division_is_for_numbers_that_are_known() -> None:
     nodes, tensors = settled(48, "floor_div")
     assert nodes[1].refusal is None and tensors[RESULT].quantization == NUMBERS
     nodes, tensors = settled(-48, "floor_div")
-    assert tensors[RESULT].quantization is None
+    assert nodes[1].refusal is not None
     real = {X: Tensor("x", (4,)), REAL: Tensor("real", (4,))}
-    (node,) = counts.settle([Node(0, "floor_div", (X, X), (REAL,))], real)
+    (node,) = counts.settle([Node(0, "floor_div", (X, X), (REAL,))], real).nodes
     assert node.refusal is not None
 
 
-def test_integers_of_the_user_are_numbers_where_they_are_only_read_as_such() -> None:
-    def held(*nodes: Node) -> bool:
-        tensors = {X: Tensor("x", (4,), "i32"), REAL: Tensor("real", (4,)),
-                   RESULT: Tensor("result", (4,), "i32")}  # fmt: skip
-        counts.settle(nodes, tensors)
-        return tensors[X].quantization == NUMBERS
+def refused(nodes: list[Node], outputs: tuple[int, ...]) -> list[int]:
+    """Which of these over integers of the user are left to the host."""
+    integers = {X: Tensor("x", (4,), "i64"), PLACES: Tensor("y", (4,), "i64"),
+                FACTOR: Tensor("rows", (9, 2)), RESULT: Tensor("z", (4,), "i64"),
+                REAL: Tensor("real", (4,))}  # fmt: skip
+    return [node.id for node in counts.settle(nodes, integers, outputs).nodes if node.refusal]
 
-    cast = Node(0, "cast", (X,), (REAL,))
-    assert held(cast)
-    assert not held(cast, Node(1, "reshape", (X,), (RESULT,)))
+
+def test_integers_of_the_user_may_be_rounded_where_they_become_floats_or_places() -> None:
+    moved, cast = Node(0, "reshape", (X,), (PLACES,)), Node(1, "cast", (PLACES,), (REAL,))
+    assert refused([moved, cast], (REAL,)) == []
+    assert refused([moved, Node(1, "gather", (FACTOR, PLACES), (REAL,))], (REAL,)) == []
+    narrowed = Node(1, "cast", (PLACES,), (RESULT,))
+    assert refused([moved, narrowed, Node(2, "cast", (RESULT,), (REAL,))], (REAL,)) == []
+
+
+def test_integers_of_the_user_are_not_rounded_where_they_are_seen() -> None:
+    moved, cast = Node(0, "reshape", (X,), (PLACES,)), Node(1, "cast", (PLACES,), (REAL,))
+    assert refused([moved, cast], (REAL, PLACES)) == [0]
+    assert refused([cast, Node(2, "equal", (PLACES, X), (REAL,))], (REAL,)) == [2]
+    assert refused([Node(2, "add", (X, X), (PLACES,)), cast], (REAL,)) == [2]
+    elsewhere = Node(3, "", (PLACES,), (RESULT,), refusal="It is for the CPU.")
+    assert refused([moved, cast, elsewhere], (REAL,)) == [0, 3]
+    assert refused([cast, elsewhere], (REAL,)) == [3]  # which has the integers themselves
+
+
+def test_what_the_graph_around_knows_holds_in_a_part_of_it() -> None:
+    moved = Node(0, "reshape", (X,), (PLACES,))
+    integers = {X: Tensor("x", (4,), "i64"), PLACES: Tensor("y", (4,), "i64")}
+    known = {X: counts.ROUNDED, PLACES: counts.ROUNDED}
+    assert counts.settle([moved], dict(integers), (PLACES,), known).nodes == [moved]
+    assert counts.settle([moved], dict(integers), (PLACES,), {X: (0, 5)}).nodes == [moved]
+    assert counts.settle([moved], dict(integers), (PLACES,)).nodes[0].refusal
+
+
+def test_sums_of_bytes_are_numbers_up_to_a_bound() -> None:
+    def left(bound: int, *readers: Node, outputs: tuple[int, ...]) -> list[int]:
+        tensors = {X: Tensor("x", (4,)), PLACES: Tensor("sums", (4,), "i32"),
+                   REAL: Tensor("real", (4,))}  # fmt: skip
+        nodes = [Node(0, "quantize", (X,), (PLACES,), {"bound": bound}), *readers]
+        return [n.id for n in counts.settle(nodes, tensors, outputs).nodes if n.refusal]
+
+    cast = Node(1, "cast", (PLACES,), (REAL,))
+    assert left(counts.EXACT, outputs=(PLACES,)) == []
+    assert left(counts.EXACT + 1, cast, outputs=(REAL,)) == []
+    assert left(counts.EXACT + 1, cast, outputs=(REAL, PLACES)) == [0]

@@ -9,7 +9,7 @@ float32 and int32 travel as they are, float16 as such (two in a word, too large 
 infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
 uint8 as a byte and, on the device, as the real value that they stand for (without quantization
 parameters: the number itself). So do int32 tensors with quantization parameters (form "number"),
-int16 ones, two in a word, and on their way out int64 ones, in two words (form "wide"). Raw buffers
+int16 ones, two in a word, and int64 ones, in two words (form "wide"). Raw buffers
 are padded to a multiple of 16 bytes, so the last incomplete vec4 or word may be accessed whole.
 """
 
@@ -53,8 +53,6 @@ def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
     Both have the tensor's shape and dtype. Raises Refused for a dtype that has no device form.
     """
     dtype, shape = _dtype(low, node, tensor), low.geometry(tensor)
-    if dtype == "wide":
-        raise Refused(node.id, "An int64 tensor cannot come into an island.")
     # A state's buffer is written within a run, so nothing may read it then.
     if raw.role == "input" and dtype == "f32":
         low.hosted[tensor] = Hosted(raw, row_strides(low.graph.shape(tensor)))
@@ -93,7 +91,7 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
         return
     scaling = _scaling(value)
     if scaling:
-        limits = np.iinfo(np.int32 if dtype == "wide" else NUMPY_DTYPES[value.dtype])
+        limits = np.iinfo(NUMPY_DTYPES[value.dtype])
         scaling |= {"least": float(limits.min), "most": float(limits.max)}
     planar = tensor in low.turned
     stored = low.turned.get(tensor, tensor)

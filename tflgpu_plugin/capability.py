@@ -18,13 +18,12 @@ from tflgpu_plugin.graph import KNOWN, Graph, Node, Tensor
 from tflgpu_plugin.passes.canonical import BIAS, BIASED
 from tflgpu_plugin.passes.dequantize import folded
 from tflgpu_plugin.passes.trim import idle
-from tflgpu_plugin.quantization import SAME_GRID, STORED, alike, quantized, real
+from tflgpu_plugin.quantization import COUNTS, SAME_GRID, STORED, alike, quantized, real
 from tflgpu_plugin.target import Target
 
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
-COUNTS = ("i32", "i64")  # plain whole numbers, such as indices
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
@@ -109,7 +108,7 @@ def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
         yield graph.tensors[tensor]
     weights = 1 if node.op in BIASED else 0
     for position, index in enumerate(node.inputs):
-        if index is not None and (position <= weights or graph.tensors[index].dtype != INDEX):
+        if index is not None and (position <= weights or graph.tensors[index].dtype not in COUNTS):
             yield graph.tensors[index]
 
 

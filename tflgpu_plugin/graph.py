@@ -51,7 +51,8 @@ class Form:
     delegate documentation ("2019", "current", "quantized") to the range that edition lists.
     `attributes` reads the host's parameters. `constants` names the inputs, by position, whose
     values must be known before a run; `outputs` is how many outputs are supported. `types` are the
-    dtypes of all that a node reads and writes, where they are not those of `op`.
+    dtypes of all that a node reads and writes, where they are not those of `op`; inputs at the
+    positions `indices` hold int32 or int64 besides.
     """
 
     host_op: str
@@ -62,6 +63,7 @@ class Form:
     constants: Mapping[int, str] = field(default_factory=dict)
     outputs: int | None = None
     types: tuple[str, ...] = ()
+    indices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

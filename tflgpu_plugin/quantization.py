@@ -16,6 +16,7 @@ from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Quantization, Tensor
 
 STORED = ("i8", "u8")
 WIDER = ("i16", "u16", "i32", "i64")  # where the host says how it rounds
+COUNTS = ("i32", "i64")  # plain whole numbers, such as indices
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 # Ops whose results are elements of the inputs, or zero; and all those that hosts compute on the

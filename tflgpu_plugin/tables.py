@@ -13,6 +13,7 @@ from tflgpu_plugin.capability import QUIRKS, TYPE_NAMES
 from tflgpu_plugin.graph import Form
 from tflgpu_plugin.providers.onnxruntime.ops import FORMS as ONNX_FORMS
 from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
+from tflgpu_plugin.quantization import COUNTS
 from tflgpu_plugin.target import Target
 
 EDITIONS = ("2019", "current", "quantized")
@@ -52,7 +53,8 @@ def onnx_rows() -> list[dict[str, Any]]:
     rows = []
     for form in sorted(ONNX_FORMS.values(), key=lambda form: form.host_op):
         op = ops.table()[form.op]
-        types = [TYPE_NAMES.get(name, name) for name in onnx_types(form)]
+        dtypes = (*onnx_types(form), *(COUNTS if form.indices else ()))
+        types = [TYPE_NAMES.get(name, name) for name in dict.fromkeys(dtypes)]
         rows.append(
             {
                 "operator": form.host_op,

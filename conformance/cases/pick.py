@@ -40,7 +40,24 @@ def pick(name: str, shape: Shape, places: Shape, axis: int, **more: Any) -> Node
     return NodeCase(name, "pick", given, {"axis": axis}, **more)
 
 
+def from_both_ends(name: str, shape: Shape, indices: Shape, batch: int = 0) -> NodeCase:
+    """A gather_nd of constant places, of which some count from the end."""
+    extents = shape[batch : batch + indices[-1]]
+    chance = np.random.default_rng(len(name))
+    columns = [chance.integers(-n, n, indices[:-1]) for n in extents]
+    reads = (Input(shape), constant(np.stack(columns, -1).astype(np.int32), "i32"))
+    return NodeCase(name, "gather_nd", reads, {"batch": batch, "wraps": True})
+
+
+OUTSIDE = (Input((3, 3)), constant(np.array([[3]], np.int32), "i32"))
 NODES = [
+    from_both_ends("wraps", (5, 3, 7), (6, 2)),
+    *(from_both_ends(f"batch_{n}", (2, 3, 5, 6), (*(2, 3)[:n], 4, 2), n) for n in (1, 2)),
+    from_both_ends("batch_of_places", (3, 4, 5), (3, 4, 1), 2),
+    NodeCase("constant_outside", "gather_nd", OUTSIDE, {"wraps": True}, refused=True),
+    NodeCase(
+        "other_batch", "gather_nd", (Input((2, 3)), Input((3, 1))), {"batch": 1}, refused=True
+    ),
     *(pick(f"axis_{axis}", (3, 3, 3, 3), (5, 1), axis) for axis in range(4)),
     pick("two_axes", (2, 3, 3, 6), (4, 2), 1),
     pick("channels_21", (3, 4, 21), (7, 1), 0),

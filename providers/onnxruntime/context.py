@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tflgpu_plugin.engine import BuildError, Island, revived
 from tflgpu_plugin.graph import Array, Shape
 from tflgpu_plugin.runtime.adapter import Device
 
+from ..counts import Range
 from . import parts
 from .snapshot import HostNode, Snapshot
 
@@ -63,7 +64,8 @@ class Border:
     """How a fused node and a plan fit together, by the names of values: `ports` are the plan's
     inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
     they were planned for; `guards` are defaults that were planned as constants. With `part` other
-    shapes can be planned, and `arithmetic` are its nodes that were shape arithmetic.
+    shapes can be planned; `arithmetic` are its nodes that were shape arithmetic, and `numbers` the
+    ranges of integers that were held as floats.
     """
 
     ports: tuple[str, ...]
@@ -73,6 +75,7 @@ class Border:
     guards: Mapping[str, Array]
     part: Snapshot | None = None
     arithmetic: frozenset[int] = frozenset()
+    numbers: Mapping[str, Range] = field(default_factory=dict)
 
 
 def write(island: Island, border: Border, export: Export, model: str) -> Context:
@@ -90,6 +93,7 @@ def write(island: Island, border: Border, export: Export, model: str) -> Context
         "half": island.half,
         "part": snapshot,
         "arithmetic": sorted(border.arithmetic),
+        "numbers": codec.encode(tuple((name, *ends) for name, ends in border.numbers.items())),
     }
     stream, key = io.BytesIO(), cache.target_key(island.device.target)
     stored.write(stream, plan, key, island.target.tuning, extra=extra, arrays=arrays)
@@ -132,7 +136,9 @@ def _border(found: stored.Stored, taken: Snapshot) -> Border:
     part = None if extra["part"] is None else parts.unpack(extra["part"], found.arrays)
     arithmetic = frozenset(codec.decode(tuple[int, ...], extra["arithmetic"]))
     guards = _guards(extra["guards"], taken)
-    return Border(ports, inputs, outputs, shapes, guards, part, arithmetic)
+    ranges = codec.decode(tuple[tuple[str, float, float], ...], extra["numbers"])
+    numbers = {name: (low, high) for name, low, high in ranges}
+    return Border(ports, inputs, outputs, shapes, guards, part, arithmetic, numbers)
 
 
 def _bytes(node: HostNode, model: str) -> bytes:

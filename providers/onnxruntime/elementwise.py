@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.quantization import NUMBERS
+from tflgpu_plugin.quantization import COUNTS
 
 from .expansion import Expansion, Unreadable
+from .host import DTYPES
 
 Row = Callable[[Expansion], int]
 
@@ -123,15 +124,19 @@ def pool_all(op: str) -> Row:
 
 
 def cast(e: Expansion) -> int:
-    """Between float32, float16 (which is computed as float32) and bool (held as 0.0 and 1.0)."""
-    names = {1: "f32", 9: "bool", 10: "f16"}
-    x, wanted = e.x(), names.get(e.integer("to"))
-    held = e.tensors.table[x].dtype
-    if wanted is None or held not in names.values():
-        raise Unreadable(f"Casting {held} to element type {e.integer('to')} is not supported.")
-    if held != "bool" and wanted == "bool":
+    """Between float32, float16 (which is computed as float32), bool (held as 0.0 and 1.0), and
+    whole numbers."""
+    x, wanted = e.x(), DTYPES.get(e.integer("to"), f"element type {e.integer('to')}")
+    held, floats = e.tensors.table[x].dtype, ("f32", "f16", "bool")
+    if wanted not in (*floats, *COUNTS) or held not in (*floats, *COUNTS):
+        raise Unreadable(f"Casting {held} to {wanted} is not supported.")
+    if wanted == "bool" and held in COUNTS:
+        x, held = e.add("cast", x, dtype="f32"), "f32"
+    if wanted == "bool" and held != "bool":
         return e.add("not_equal", x, e.const(0.0), dtype="bool")
-    return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
+    if {held, wanted}.isdisjoint(COUNTS):
+        return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
+    return e.add("cast", x, dtype=wanted)
 
 
 def argument(op: str) -> Row:
@@ -141,7 +146,7 @@ def argument(op: str) -> Row:
         axis = e.axis(e.integer("axis"), e.rank(e.x()))
         return e.add(
             op, e.x(), e.index([axis]), keep_dims=bool(e.integer("keepdims", 1)),
-            last=bool(e.integer("select_last_index")), dtype="i64", quantization=NUMBERS,
+            last=bool(e.integer("select_last_index")), dtype="i64",
         )  # fmt: skip
 
     return place
@@ -159,10 +164,17 @@ def infinite(e: Expansion) -> int:
     return e.add("is_infinite", e.x(), dtype="bool", **signs)
 
 
+def divide(e: Expansion) -> int:
+    """Div, of whole numbers without the fraction."""
+    whole = e.tensors.table[e.x()].dtype in COUNTS
+    return e.add("floor_div" if whole else "div", e.x(0), e.x(1))
+
+
 def modulo(e: Expansion) -> int:
-    """The remainder with the sign of the dividend (fmod); the other is for integers."""
-    if not e.integer("fmod"):
-        raise Unreadable("Mod of integers is not supported.")
+    """The remainder with the sign of the dividend (fmod), and that of whole numbers, where the
+    sign makes no difference."""
+    if not e.integer("fmod") and e.tensors.table[e.x()].dtype not in COUNTS:
+        raise Unreadable("Mod is supported with fmod, or for integers of 32 and 64 bits.")
     return e.add("fmod", e.x(0), e.x(1))
 
 

@@ -198,7 +198,9 @@ def _placed(
     part = taken.part(hosts, outputs) if dynamic else None
     shapes = tuple(_shape(reading, name) for name in inputs)
     arithmetic = reading.arithmetic & hosts if dynamic else frozenset[int]()
-    border = context.Border(ports, inputs, outputs, shapes, guards, part, arithmetic)
+    values = part.values if part else {}
+    numbers = {name: ends for name, ends in reading.numbers.items() if name in values}
+    border = context.Border(ports, inputs, outputs, shapes, guards, part, arithmetic, numbers)
     made = context.write(island, border, export, taken.path) if export else None
     return _bordered(island, tuple(sorted(hosts)), border, made)
 
@@ -213,7 +215,9 @@ def _bordered(
     handle = _create(island.number, nodes, border, made)
     _add(handle, border.shapes, island.instance)
     names = border.ports, border.inputs, border.outputs
-    placed = records.Placed(island, handle, nodes, *names, border.part, border.arithmetic)
+    placed = records.Placed(
+        island, handle, nodes, *names, border.part, border.arithmetic, border.numbers
+    )
     if border.part is None:  # the native object holds all that a run needs
         placed.island = None
     return placed
@@ -312,7 +316,7 @@ def _read_again(placed: records.Placed, shapes: Mapping[str, Shape]) -> Graph:
     """The island's graph for other shapes, its ports in the order of the first. Raises BuildError
     with a sentence."""
     assert placed.part is not None
-    reading = read(placed.part, shapes, arithmetic=placed.arithmetic)
+    reading = read(placed.part, shapes, None, placed.arithmetic, placed.numbers)
     for node, reason in reading.refused.items():
         raise BuildError((node,), reason)
     ids, tensors = reading.ids, dict(reading.graph.tensors)

@@ -21,11 +21,11 @@ Row = Callable[[Any], Any]
 
 def _row(
     host_op: str, op: str, versions: tuple[int, int], build: Row, *, outputs: int | None = None,
-    types: str = "", **constants: int,
+    types: str = "", indices: tuple[int, ...] = (), **constants: int,
 ) -> Form:  # fmt: skip
     """A row; `constants` maps the names of inputs that must be constant to their positions."""
     names = {position: name.replace("_", " ") for name, position in constants.items()}
-    return Form(host_op, op, versions, {}, build, names, outputs, tuple(types.split()))
+    return Form(host_op, op, versions, {}, build, names, outputs, tuple(types.split()), indices)
 
 
 # What quantized operators hold: numbers, and the scales and biases that go with them.
@@ -33,6 +33,7 @@ WHOLE = "i8 u8"
 WIDE = f"{WHOLE} i16 u16 f32"
 GRIDS = f"{WHOLE} f32"
 SUMS = f"{GRIDS} i32"
+COUNTS = "i32 i64"  # places, and what is computed with them
 
 SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # defaults of Selu-22
 
@@ -51,7 +52,7 @@ _ROWS: tuple[Form, ...] = (
     _row("Atanh", "atanh", (9, 22), ew.unary("atanh")),
     _row("AveragePool", "average_pool_2d", (7, 22), windows.average_pool),
     _row("BatchNormalization", "mul", (7, 15), matrices.batch_norm, outputs=1),
-    _row("Cast", "reshape", (6, 25), quantized.cast),
+    _row("Cast", "cast", (6, 25), quantized.cast, types=f"f32 f16 bool {COUNTS}"),
     _row("Ceil", "ceil", (6, 13), ew.unary("ceil")),
     _row("Celu", "celu", (12, 12), ew.unary("celu", alpha=("alpha", 1.0))),
     _row("Clip", "clip", (6, 13), ew.clip),
@@ -64,7 +65,7 @@ _ROWS: tuple[Form, ...] = (
     _row("Crop", "strided_slice", (1, 1), rearranging.crop),
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
     _row("DequantizeLinear", "dequantize", (10, 25), quantized.dequantize_linear, types=WIDE),
-    _row("Div", "div", (7, 14), ew.binary("div")),
+    _row("Div", "div", (7, 14), ew.divide),
     _row("Dropout", "reshape", (7, 22), rearranging.dropout, outputs=1, ratio=1, training_mode=2),
     _row("DynamicQuantizeLinear", "quantize", (11, 11), quantized.dynamic_quantize, types="f32 u8"),
     _row("Elu", "elu", (6, 22), ew.unary("elu", alpha=("alpha", 1.0))),
@@ -75,7 +76,8 @@ _ROWS: tuple[Form, ...] = (
     _row("Flatten", "reshape", (1, 25), rearranging.flatten),
     _row("Floor", "floor", (6, 13), ew.unary("floor")),
     _row("GRU", "gru", (7, 22), recurrent.gru, weights=1, recurrent_weights=2, biases=3, lengths=4),
-    _row("Gather", "gather", (1, 13), rearranging.gather, indices=1),
+    _row("Gather", "gather", (1, 13), rearranging.gather, indices=(1,)),
+    _row("GatherND", "gather_nd", (11, 13), rearranging.gather_nd, indices=(1,)),
     _row("Gelu", "gelu", (20, 20), ew.gelu),
     _row("Gemm", "fully_connected", (7, 13), matrices.gemm),
     _row("GlobalAveragePool", "mean", (1, 22), ew.pool_all("mean")),

@@ -16,7 +16,7 @@ import numpy as np
 
 from tflgpu_plugin import quantization
 from tflgpu_plugin.graph import Array, Quantization, Tensor
-from tflgpu_plugin.quantization import EVEN, NUMBERS
+from tflgpu_plugin.quantization import COUNTS, EVEN, NUMBERS
 
 from . import blocks, matrices, rearranging, resizing, windows
 from . import elementwise as ew
@@ -24,7 +24,7 @@ from .expansion import COUNTED, Expansion, Unreadable
 from .host import DTYPES
 
 Row = Callable[[Expansion], int]
-INTEGERS = (*COUNTED, "i32")
+STEPS = 255  # between two numbers of 8 bits
 
 
 # ---- grids ---------------------------------------------------------------------------------------
@@ -49,6 +49,8 @@ def numbers(e: Expansion, tensor: int) -> int:
     """The stored numbers of an integer tensor, as float32."""
     if e.constant(tensor) is not None:
         return e.derived(tensor, "numbers", make=lambda data: data.astype(np.float32))
+    if e.tensors.table[tensor].dtype in COUNTS:
+        return e.add("cast", tensor, dtype="f32")
     e.hold(tensor, NUMBERS)
     values, held = e.add("dequantize", tensor, dtype="f32"), e.tensors.table[tensor].quantization
     assert held is not None
@@ -85,7 +87,8 @@ def dequantized(
     rank = e.rank(tensor)
     place = _along(e, scale, axis, rank)
     known = _grid_at(e, scale, zero, place)
-    single = known is not None and len(known.scale) == 1
+    counted = e.tensors.table[tensor].dtype in COUNTED
+    single = counted and known is not None and len(known.scale) == 1
     if known is not None and e.constant(tensor) is not None and e.rank(scale) < 2:
         return _constant(e, tensor, known)
     if single:
@@ -367,7 +370,8 @@ def _differences(e: Expansion, place: int, zero: int, axis: int) -> int:
 def conv_integer(e: Expansion) -> int:
     """int32 sums."""
     x, weights = _differences(e, 0, 2, 0), _differences(e, 1, 3, 0)
-    return _int32(e, windows.conv(e.seen(x, weights)))
+    axes = range(1, e.rank(weights))
+    return _int32(e, windows.conv(e.seen(x, weights)), weights, tuple(axes))
 
 
 def _integer_factors(e: Expansion, zeros: int) -> tuple[int, int]:
@@ -378,26 +382,31 @@ def _integer_factors(e: Expansion, zeros: int) -> tuple[int, int]:
 
 def matmul_integer(e: Expansion) -> int:
     """int32 sums."""
-    return _int32(e, matrices.matmul(e.seen(*_integer_factors(e, 2))))
+    a, b = _integer_factors(e, 2)
+    return _int32(e, matrices.matmul(e.seen(a, b)), b, (max(e.rank(b) - 2, 0),))
 
 
-def _int32(e: Expansion, sums: int) -> int:
-    return e.add("quantize", sums, dtype="i32", quantization=NUMBERS)
+def _int32(e: Expansion, sums: int, weights: int, axes: tuple[int, ...]) -> int:
+    """Sums of products with `weights`, along these axes of them. The other factor, like weights of
+    a run, is a difference of two numbers of 8 bits."""
+    known = e.constant(weights)
+    if known is None:
+        bound = STEPS**2 * prod(e.shape(weights)[axis] for axis in axes)
+    else:
+        bound = STEPS * int(np.abs(known).sum(axis=axes, dtype=np.float64).max(initial=0))
+    return e.add("quantize", sums, dtype="i32", bound=bound)
 
 
 def cast(e: Expansion) -> int:
-    """Cast, of integers to float32, int32 or what they are."""
+    """Cast, also of stored numbers."""
     x, wanted = e.x(), DTYPES.get(e.integer("to"), "")
     held = e.tensors.table[x].dtype
-    if held not in INTEGERS:
+    if held not in COUNTED:
         return ew.cast(e)
-    if wanted == "f32":
-        return rearranging.same(e.seen(numbers(e, x)))
-    if wanted == held and held in COUNTED:
+    if wanted == held:
         return rearranging.same(e)
-    if wanted == "i32":
-        return _int32(e, numbers(e, x))
-    raise Unreadable(f"Casting {held} to {wanted or 'this type'} is not supported.")
+    whole = numbers(e, x)
+    return rearranging.same(e.seen(whole)) if wanted == "f32" else ew.cast(e.seen(whole))
 
 
 def matmul_to_float(e: Expansion) -> int:

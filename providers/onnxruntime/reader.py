@@ -15,6 +15,7 @@ import numpy as np
 
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
+from .. import counts
 from . import folding, ops, quantized
 from .expansion import Expansion, Tensors, Unreadable
 from .snapshot import HostNode, Snapshot, Value
@@ -27,12 +28,14 @@ UNKNOWN = (-1,)
 class Reading:
     """`graph` holds what needs a kernel; `arithmetic` are the ids of nodes whose results are known
     and which are therefore not in it. `ids` gives the tensor of a value. A node of the host that
-    became several has its own id on the last of them, and in `sources` of all.
+    became several has its own id on the last of them, and in `sources` of all. `numbers` are the
+    ranges of integers that the device holds as floats.
     """
 
     graph: Graph
     ids: dict[str, int]
     arithmetic: frozenset[int]
+    numbers: Mapping[str, counts.Range]
     contradictions: int = 0
 
     @property
@@ -46,16 +49,17 @@ def read(
     shapes: Mapping[str, Shape],
     symbols: Mapping[str, int] | None = None,
     arithmetic: Collection[int] | None = None,
+    numbers: Mapping[str, counts.Range] | None = None,
 ) -> Reading:
     """Read the snapshot. `shapes` are those of its inputs where the model leaves them open;
     `symbols` gives numbers for named extents of what cannot be worked out. Once an island is
     planned, `arithmetic` are its nodes that were shape arithmetic then: they stay it for any
-    shapes, however large, and no others become it.
+    shapes, however large, and no others become it; and `numbers` are those of that reading.
     """
     reader = _Reader(snapshot, shapes, symbols or {}, arithmetic)
     for node in snapshot.nodes:
         reader.visit(node)
-    return reader.finish()
+    return reader.finish(numbers or {})
 
 
 @dataclass
@@ -203,18 +207,21 @@ class _Reader:
         )  # fmt: skip
         self.nodes.append(node)
 
-    def finish(self) -> Reading:
-        made = {t for node in self.nodes for t in node.outputs}
-        read_ids = {t for node in self.nodes for t in node.reads}
+    def finish(self, numbers: Mapping[str, counts.Range]) -> Reading:
         table = self.tensors.table
         outputs = [self.ids[name] for name in self.snapshot.outputs if name in self.ids]
+        known = {self.ids[name]: limits for name, limits in numbers.items() if name in self.ids}
+        nodes, ranges = counts.settle(self.nodes, table, outputs, known)
+        made = {t for node in nodes for t in node.outputs}
+        read_ids = {t for node in nodes for t in node.reads}
         graph = Graph(
             tensors={t: table[t] for t in sorted(made | read_ids)},
-            nodes=tuple(self.nodes),
+            nodes=tuple(nodes),
             inputs=tuple(sorted(t for t in read_ids - made if table[t].data is None)),
             outputs=tuple(dict.fromkeys(t for t in outputs if t in made)),
         )
-        return Reading(graph, self.ids, frozenset(self.arithmetic), self.contradictions)
+        found = {name: ranges[t] for name, t in self.ids.items() if t in ranges}
+        return Reading(graph, self.ids, frozenset(self.arithmetic), found, self.contradictions)
 
 
 def _fresh(expansion: Expansion, outputs: list[int]) -> list[int]:

@@ -198,9 +198,19 @@ def expand(e: Expansion) -> int:
 
 
 def gather(e: Expansion) -> int:
-    """Constant indices along one axis."""
+    """Indices along one axis, those below 0 counted from its end."""
     axis = e.axis(e.integer("axis"), e.rank(e.x()))
-    return e.add("gather", e.x(), e.index(e.value(1)), axis=axis)
+    return e.add("gather", e.x(), _places(e), axis=axis, wraps=True)
+
+
+def gather_nd(e: Expansion) -> int:
+    """Indices along the first axes, or those behind the batch."""
+    return e.add("gather_nd", e.x(), _places(e), batch=e.integer("batch_dims"), wraps=True)
+
+
+def _places(e: Expansion) -> int:
+    known = e.constant(e.x(1))
+    return e.x(1) if known is None else e.index(known)
 
 
 def blocks(op: str) -> Callable[[Expansion], int]:

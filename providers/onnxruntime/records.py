@@ -15,6 +15,7 @@ from tflgpu_plugin.options import Options
 from tflgpu_plugin.reports import NodeReport, Report, remember
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
+from ..counts import Range
 from ..records import PlacedIsland, release_freed, summary
 from .context import Export
 from .snapshot import Snapshot
@@ -25,7 +26,8 @@ KEPT = 64  # sessions that have ended, for their reports
 @dataclass(repr=False)
 class Placed(PlacedIsland):
     """`ports` are the names of the replay's inputs, `inputs` of all values whose shape matters.
-    `part` is there when other shapes may come; then `island` is, too. `arithmetic` are nodes of it.
+    `part` is there when other shapes may come; then `island` is, too. `arithmetic` are nodes of it,
+    `numbers` ranges of its integers.
     """
 
     nodes: tuple[int, ...]
@@ -34,6 +36,7 @@ class Placed(PlacedIsland):
     outputs: tuple[str, ...]
     part: Snapshot | None
     arithmetic: frozenset[int]
+    numbers: Mapping[str, Range]
     program: Any = field(init=False)
 
     def __post_init__(self) -> None:

@@ -27,8 +27,8 @@ from tflgpu_plugin.graph import (
     Tensor,
 )
 
-from .. import HostError
-from . import codes, counts, ops, shapes
+from .. import HostError, counts
+from . import codes, ops, shapes
 
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
@@ -125,9 +125,9 @@ def read(ffi: Any, context: Any) -> HostGraph:
     for before, after in states:
         if after not in tensors:  # a result that the host has no tensor for
             tensors[after] = replace(tensors[before], variable=False)
-    nodes = counts.settle(nodes, tensors)
-    read_ids = sorted({t for node in nodes for t in node.reads})
     outputs, fused = _outputs(ffi, context, plan)
+    nodes = counts.settle(nodes, tensors, outputs).nodes
+    read_ids = sorted({t for node in nodes for t in node.reads})
     graph = Graph(
         tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},
         nodes=tuple(nodes),

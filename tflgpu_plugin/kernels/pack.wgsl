@@ -1,7 +1,7 @@
 // Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
 // are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
 // word), i8 and u8 (four per word, real value scale * (stored - zero)), i16 (two per word, likewise),
-// number (int32, likewise), f16 (two per word), i32 (bits kept: no float touches them). `planar`: the
+// number (int32, likewise), wide (int64, likewise, in two words), f16 (two per word), i32 (bits kept: no float touches them). `planar`: the
 // host's buffer has channels before space.
 {% set indices = range(4) %}
 {% set signed = "vec4u" if form == "u16" else "vec4i" %}
@@ -55,6 +55,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% elif form == "number" %}
   let bits = vec4u(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
   let v = (vec4f(bitcast<vec4i>(bits)) - p.zero) * p.scale;
+{% elif form == "wide" %}
+  let low = vec4u(load_raw(2u * at.x), load_raw(2u * at.y), load_raw(2u * at.z), load_raw(2u * at.w));
+  let high = vec4u(load_raw(2u * at.x + 1u), load_raw(2u * at.y + 1u), load_raw(2u * at.z + 1u), load_raw(2u * at.w + 1u));
+  let v = (of_wide(low, high) - p.zero) * p.scale;
 {% elif form != "i32" %}
   let word = at / 4u;
   let words = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));

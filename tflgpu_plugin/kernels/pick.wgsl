@@ -1,10 +1,14 @@
 // Elements at places that a list tells: one thread per storage vec4 of the result. Row j of `places` holds the
 // coordinates on {{ axes }} axes of x, whose neighbours are `stride` elements apart; `inner` elements lie behind them,
-// and `outer` between repetitions of what lies before them.
+// and `outer` between repetitions of what lies before them. `wraps`: negative places count from the end.
 fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   let at = stored_at(row * p.width + k, p.width, p.row_spatial, p.row_quads);
   let v = vec4f(load_places(at.x), load_places(at.y), load_places(at.z), load_places(at.w));
+{% if wraps %}
+  return vec4u(cut(select(v, v + f32(extent), v < vec4f(0.0)), 0.0, f32(extent - 1u)));
+{% else %}
   return vec4u(cut(v, 0.0, f32(extent - 1u)));
+{% endif %}
 }
 
 @compute @workgroup_size(64)

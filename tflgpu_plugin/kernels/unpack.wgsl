@@ -60,10 +60,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   put_raw(2u * t, words.x);
   put_raw(2u * t + 1u, words.y);
 {% elif form == "wide" %}
-  let number = vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most));
+  let number = cut(nearest_away(v / p.scale) + p.zero, p.least, p.most);
   for (var k = 0u; k < 4u && 4u * t + k < p.elements; k++) {
-    put_raw(2u * (4u * t + k), bitcast<u32>(number[k]));
-    put_raw(2u * (4u * t + k) + 1u, bitcast<u32>(number[k] >> 31u));
+    let words = wide(number[k]);
+    put_raw(2u * (4u * t + k), words.x);
+    put_raw(2u * (4u * t + k) + 1u, words.y);
   }
 {% elif form == "number" %}
   let number = bitcast<vec4u>(vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most)));

@@ -1,9 +1,11 @@
-"""Ops that pick elements by indices that a run tells: `gather_nd(x, indices)` as TFLite's operator,
-and `pick(x, places[n, m]): axis`, which it becomes, as `gather` does when its indices are computed.
+"""Ops that pick elements by indices that a run tells: `gather_nd(x, indices): batch, wraps` as the
+hosts' operators, and `pick(x, places[n, m]): axis, wraps`, which it becomes, as `gather` does when
+its indices are computed.
 
 Each row of `places` names a place on the m axes of x from `axis` on; the result has these axes
-replaced by one of n. Fractions are cut off, and what lies outside becomes the nearest place inside,
-where hosts answer with an error.
+replaced by one of n. With `wraps` negative places count from the end. Fractions are cut off, and
+what lies outside becomes the nearest place inside, where hosts answer with an error. The first
+`batch` axes of a gather_nd are the same of x, indices and result.
 """
 
 from __future__ import annotations
@@ -38,22 +40,41 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def nd_shapes(graph: Graph, node: Node) -> list[Shape]:
-    shape, indices = _pair(graph, node)
-    if not indices or indices[-1] > len(shape):
+    (shape, indices), batch = _pair(graph, node), batched(node)
+    rank = len(indices) - 1
+    if not 0 <= batch <= rank or shape[:batch] != indices[:batch]:
+        raise ValueError(f"{list(shape)} and {list(indices)} have no {batch} axes in common")
+    if not 1 <= indices[-1] <= len(shape) - batch:
         raise ValueError(f"indices of shape {list(indices)} do not fit {list(shape)}")
-    return [(*indices[:-1], *shape[indices[-1] :])]
+    return [(*indices[:-1], *shape[batch + indices[-1] :])]
+
+
+def batched(node: Node) -> int:
+    """How many axes x and indices share."""
+    return int(node.attributes.get("batch", 0))
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Indices that fit the input, below 2^24. One outside of it gives the nearest element."""
-    shape, _ = _pair(graph, node)
+    shape, indices = _pair(graph, node)
     try:
         (nd_shapes if node.op == "gather_nd" else shapes)(graph, node)
     except ValueError as error:
         return f"{node.op} cannot be planned: {error}."
     if prod(shape) == 0 or max(shape, default=1) > MAX_INDEX:
         return f"{node.op} takes from axes of 1 to {MAX_INDEX:,}, not from {list(shape)}."
+    if node.op == "gather_nd" and not _inside(graph, node, shape[batched(node) :][: indices[-1]]):
+        return f"{node.op} cannot be planned: an index is outside {list(shape)}."
     return refuse_indices(graph, node)
+
+
+def _inside(graph: Graph, node: Node, extents: Shape) -> bool:
+    """Constant indices are on their axes."""
+    listed = graph.constant(node.inputs[1])
+    if listed is None:
+        return True
+    first = -np.asarray(extents) if node.attributes.get("wraps") else 0
+    return bool(np.all((listed >= first) & (listed < np.asarray(extents))))
 
 
 def refuse_indices(graph: Graph, node: Node) -> str | None:
@@ -68,17 +89,25 @@ def expand_nd(steps: Steps, node: Node) -> bool:
     """In one list of places, and back."""
     x, indices = node.inputs
     assert x is not None and indices is not None
-    last = steps.shape(indices)[-1]
-    picked = steps.add("pick", x, rows(steps, indices, last), axis=0)
+    *outer, last = steps.shape(indices)
+    places, batch = rows(steps, indices, last), batched(node)
+    if batch:  # one more place: the number of the batch
+        shape = steps.shape(x)
+        count = prod(shape[:batch])
+        x = steps.reshape(x, (count, *shape[batch:]))
+        numbers = np.repeat(np.arange(count), prod(outer) // count).reshape(-1, 1)
+        column = steps.indices(numbers)
+        places = steps.add("concat", column, places, axis=1, activation="none")
+    picked = steps.add("pick", x, places, axis=0, wraps=node.attributes.get("wraps", False))
     steps.last("reshape", picked, None, shape=steps.shape(node.outputs[0]))
     return True
 
 
 def rows(steps: Steps, indices: int, count: int) -> int:
-    """Indices as float32 places of so many axes, [n, count]."""
+    """Indices as places of so many axes, [n, count]."""
     data, shape = steps.data(indices), (-1, count)
     if data is not None:
-        return steps.number(np.asarray(data, np.float32).reshape(shape))
+        return steps.indices(data.reshape(shape))
     return steps.reshape(indices, (prod(steps.shape(indices)) // count, count))
 
 
@@ -104,13 +133,13 @@ def lower(low: Lowering, node: Node) -> None:
         {"out": node.outputs[0]},
         (-(-out.vectors // GROUP), 1, 1),
         parameters,
-        {"axes": width},
+        {"axes": width, "wraps": bool(node.attributes.get("wraps"))},
         fused=False,
     )
 
 
 OPS = (
     Op("gather_nd", refuse, nd_shapes, lower_expanded, "exact", expand=expand_nd,
-       max_rank=MAX_AXES),
-    Op("pick", refuse, shapes, lower, "exact", max_rank=MAX_AXES),
+       types=("f32", "bool"), max_rank=MAX_AXES),
+    Op("pick", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=MAX_AXES),
 )  # fmt: skip

@@ -5,7 +5,7 @@ puts values on the result's grid: round to nearest and saturate. Halves go away 
 tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the
 scale, as in the definition of QuantizeLinear; the result's quantization says which.
 
-`cast(x)` between float32, bool and whole numbers in integer types; fractions are cut off.
+`cast(x)` between floats, bool and whole numbers in integer types; fractions are cut off.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def lower_quantize(low: Lowering, node: Node) -> None:
 
 
 def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
-    """Between float32 and integers that are not quantized, and from bool to float32."""
+    """Between floats and whole numbers that float32 holds and that are not quantized; from bool."""
     assert node.inputs[0] is not None
     source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
     for tensor in (source, result):
@@ -102,7 +102,7 @@ def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
                 "only those of tensors that are not quantized are supported."
             )
     whole = quantization.real(source), quantization.real(result)
-    if result.dtype == "f32" or (source.dtype == "f32" and whole[1]) or all(whole):
+    if result.dtype in FLOATS or (source.dtype in (*FLOATS, "bool") and whole[1]) or all(whole):
         return None
     return f"Casting {source.dtype} to {result.dtype} is not supported."
 
@@ -112,11 +112,11 @@ def expand_cast(steps: Steps, node: Node) -> bool:
     x = node.inputs[0]
     assert x is not None
     source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
-    if result.dtype == "f32" and quantization.real(source):
+    if result.dtype in FLOATS and quantization.real(source):
         steps.last("dequantize", x)
-    elif result.dtype == source.dtype or source.dtype == "bool":
+    elif result.dtype in (*FLOATS, source.dtype) or source.dtype == "bool":
         steps.last("reshape", x, None, shape=source.shape)
-    elif source.dtype == "f32":
+    elif source.dtype in FLOATS:
         size = steps.add("floor", steps.add("abs", x))
         steps.last("quantize", steps.add("mul", steps.add("sign", x), size))
     else:
@@ -125,6 +125,7 @@ def expand_cast(steps: Steps, node: Node) -> bool:
 
 
 TYPES = ("f32", "i8", "u8")
+FLOATS = ("f32", "f16")
 
 OPS = (
     Op("dequantize", refuse_dequantize, shapes, lower_dequantize, "exact",

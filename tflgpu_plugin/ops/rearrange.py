@@ -2,8 +2,8 @@
 
 * `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
   is broadcast with that of x)
-* `take(x, indices constant, 1 axis): axis` and `gather(x, indices): axis`: numpy's take; constant
-  indices may be negative, others become a `pick`
+* `take(x, indices constant, 1 axis): axis` and `gather(x, indices): axis, wraps`: numpy's take;
+  constant indices may be negative, others become a `pick`
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
   block outside of the channels, "CRD" inside
 """
@@ -166,7 +166,8 @@ def expand_gather(steps: Steps, node: Node) -> bool:
     view = Graph(steps.editor.tensors, (), (), ())
     if _is_computed(view, node):
         places = pick.rows(steps, node.inputs[1] or 0, 1)
-        picked = steps.add("pick", _input(node), places, axis=_axis(view, node))
+        wraps = node.attributes.get("wraps", False)
+        picked = steps.add("pick", _input(node), places, axis=_axis(view, node), wraps=wraps)
         steps.last("reshape", picked, None, shape=gather_shapes(view, node)[0])
         return True
     indices, axis = _indices(view, node), _axis(view, node)

@@ -20,6 +20,7 @@ from tflgpu_plugin.ops.window import Span, spans
 from tflgpu_plugin.passes import requantize
 from tflgpu_plugin.passes.canonical import BIASED
 from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.quantization import COUNTS
 
 # What a fused activation leaves of a result; hosts clamp stored numbers.
 LIMITS = {"relu": (0.0, inf), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}
@@ -143,14 +144,14 @@ def _raw(tensor: Tensor) -> Tensor:
 
 def _on_grid(graph: Graph, node: Node, tensor: int) -> bool:
     result = graph.tensors[tensor]
-    if not quantization.real(result) or result.dtype == "i32":  # the border rounds whole numbers
+    if not quantization.real(result) or result.dtype in COUNTS:  # the border rounds whole numbers
         return True
     if node.op not in quantization.MOVES or node.posts:
         return False
     if node.attributes.get("activation", "none") != "none":
         return False
     values = [graph.tensors[t] for t in node.inputs if t is not None]
-    return all(quantization.alike(v, result) for v in values if v.dtype != "i32")
+    return all(quantization.alike(v, result) for v in values if v.dtype not in COUNTS)
 
 
 def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
