@@ -71,12 +71,12 @@ def _blaming(node: Node) -> Iterator[None]:
     try:
         yield
     except Refused as refused:
-        raise Refused(node.id, refused.sentence) from refused
+        raise Refused(node.id, refused.sentence, node.sources) from refused
     except Exception as error:
         if os.environ.get("TFLGPU_DEBUG"):
             raise
         sentence = f"Planning {node.op} failed inside this plugin: {error!r}. Please report it."
-        raise Refused(node.id, sentence) from error
+        raise Refused(node.id, sentence, node.sources) from error
 
 
 def _border(tensor: int) -> Node:
@@ -115,10 +115,12 @@ class _Assembly:
         alive = {tensor: life for tensor, life in lives.items() if tensor not in homes}
         for tensor, life in lives.items():
             if life.size * VECTOR > target.max_binding_bytes:
+                writer = self._writer(tensor)
                 raise Refused(
-                    self._writer(tensor),
+                    writer.id,
                     f"A tensor of {life.size * VECTOR:,} bytes is over this adapter's "
                     f"binding limit of {target.max_binding_bytes:,}.",
+                    writer.sources,
                 )
         limit = min(target.max_binding_bytes, target.max_buffer_bytes) // VECTOR
         self.places, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
@@ -176,15 +178,15 @@ class _Assembly:
                 )
             written.update(write)
 
-    def _writer(self, tensor: int) -> int:
+    def _writer(self, tensor: int) -> Node:
         """The node to blame for a tensor: the first that writes it, else the first that reads
         it.
         """
         for attribute in ("writes", "reads"):
             for launch in self.low.launches:
                 if launch.node.id >= 0 and tensor in self._tensors(getattr(launch, attribute)):
-                    return launch.node.id
-        return self.graph.nodes[0].id
+                    return launch.node
+        return self.graph.nodes[0]
 
     def _buffer(self, role: str, size: int) -> int:
         self.buffers.append(Buffer(role, -(-size // VECTOR) * VECTOR))

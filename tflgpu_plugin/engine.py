@@ -90,7 +90,7 @@ class Island:
         try:
             graph = compiler.specialise(self.graph, shapes)
         except Refused as refused:
-            raise BuildError((refused.node,), refused.sentence) from refused
+            raise BuildError(refused.nodes, refused.sentence) from refused
         return self.build(graph)
 
     def build(self, graph: Graph) -> Instance:
@@ -138,7 +138,7 @@ class Island:
         try:
             plan = compiler.compile(graph, self.target)
         except Refused as refused:
-            raise BuildError((refused.node,), refused.sentence) from refused
+            raise BuildError(refused.nodes, refused.sentence) from refused
         instance = self._built(plan, sibling)
         if entry:
             entry.store(plan, self.target.tuning, not _adopts(plan, sibling))

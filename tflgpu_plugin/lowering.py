@@ -22,12 +22,12 @@ PIECE = 1 << 20  # bytes of a large constant that are packed at a time: peak mem
 
 class Refused(Exception):
     """A node that cannot run on this target after all; the compiler removes it and partitions
-    again.
+    again. `sources` are the host's nodes that it stands for.
     """
 
-    def __init__(self, node: int, sentence: str) -> None:
+    def __init__(self, node: int, sentence: str, sources: Sequence[int] = ()) -> None:
         super().__init__(sentence)
-        self.node, self.sentence = node, sentence
+        self.nodes, self.sentence = (node, *sources), sentence
 
 
 @dataclass(frozen=True)
