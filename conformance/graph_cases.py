@@ -262,6 +262,23 @@ def indices() -> Model:
     return m
 
 
+def variance() -> Model:
+    """Instance normalization as converters spell it out."""
+    m = Maker()
+    x = m.conv(m.start())
+
+    def mean(y: int) -> int:
+        axes = m.constant(np.array([1, 2], np.int32))
+        return m.add("MEAN", [y, axes], "ReducerOptions", {"keepDims": True})
+
+    middle = mean(x)
+    spread = mean(m.add("SQUARED_DIFFERENCE", [x, middle], "SquaredDifferenceOptions"))
+    factor = m.unary("RSQRT", m.binary("ADD", spread, m.constant(np.float32(1e-3))))
+    scale = m.binary("MUL", factor, m.constant(seeded(4)))
+    m.output(m.binary("MUL", m.binary("SUB", x, middle), scale))
+    return m
+
+
 CASES = [
     GraphCase("an intermediate that is also an output", intermediate_output),
     GraphCase("a sum and its operands are outputs", added_output),
@@ -373,4 +390,7 @@ FUSED: dict[str, Callable[[], Model]] = {
 }  # fmt: skip
 
 # Of operators whose ONNX counterparts take other types, so that no twin is made of them.
-OF_TFLITE = [GraphCase("indices and what lies there", indices)]
+OF_TFLITE = [
+    GraphCase("indices and what lies there", indices),
+    GraphCase("instance normalization", variance),
+]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import delegate as provider
+from tflgpu_plugin.providers.tflite import variances
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -33,7 +34,7 @@ def test_the_guides_example(host: str, capfd: pytest.CaptureFixture[str]) -> Non
     interpreter, made = gpu(model, host)
     lines = capfd.readouterr().err.splitlines()
     start = lines.index("WARNING: op code #99 cannot be handled by this delegate.")
-    assert lines[start + 1].strip() == "SQUARED_DIFFERENCE is not in the table of this plugin."
+    assert lines[start + 1].strip() == variances.ALONE
     assert lines[start + 2] == (
         "2 operations will run on the GPU, and the remaining 1 operations will run on the CPU."
     )

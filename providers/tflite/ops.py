@@ -330,18 +330,26 @@ FORMS: dict[str, Form] = {form.host_op: form for form in _rows()}
 
 # The LSTM of many inputs; the documentation lists the basic one only.
 FULL_LSTM = _row("LSTM", "lstm_full", 4, _full_lstm, edition_2019=None, current=None)
-# Of integers that nodes before it make, so that no model of one operator shows it.
+# Of integers that nodes before it make, so that no model of one operator shows it (counts.py).
 FLOOR_DIV = _row("FLOOR_DIV", "floor_div", 2, edition_2019=None, current=None)
+# Within a variance, so that no model of one operator shows it, either (variances.py).
+SQUARED_DIFFERENCE = _row(
+    "SQUARED_DIFFERENCE", "squared_difference", 1, edition_2019=None, current=None
+)
 # Rows beside the first one of an operator, and those that need others, by what the table of
 # operators calls them.
-VARIANTS: dict[str, Form] = {"LSTM (full)": FULL_LSTM, "FLOOR_DIV": FLOOR_DIV}
+VARIANTS: dict[str, Form] = {
+    "LSTM (full)": FULL_LSTM,
+    "FLOOR_DIV": FLOOR_DIV,
+    "SQUARED_DIFFERENCE": SQUARED_DIFFERENCE,
+}
 
 
 def form(host_op: str, node: HostNode) -> Form | None:
     """The row of a node: that of its operator, or of its kind of LSTM."""
     if host_op == "LSTM" and node.params("tgl_lstm_params").kernel == LSTM_FULL:
         return FULL_LSTM
-    return FLOOR_DIV if host_op == FLOOR_DIV.host_op else FORMS.get(host_op)
+    return FORMS.get(host_op) or VARIANTS.get(host_op)
 
 
 # Host input positions in the order of the internal op, "?" marking an optional one. Ops that are
@@ -369,7 +377,7 @@ _OPERANDS: dict[str, str] = {
     "lstm_full": " ".join(f"{k}?" for k in range(24)),
 } | dict.fromkeys(
     ("ADD", "SUB", "MUL", "DIV", "FLOOR_DIV", "MAXIMUM", "MINIMUM", "LOGICAL_AND", "ARG_MAX",
-     "ARG_MIN", "GATHER_ND"), "0 1",
+     "ARG_MIN", "GATHER_ND", "SQUARED_DIFFERENCE"), "0 1",
 )  # fmt: skip
 _UNARY = "0"
 

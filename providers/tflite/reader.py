@@ -28,7 +28,7 @@ from tflgpu_plugin.graph import (
 )
 
 from .. import HostError, counts
-from . import codes, ops, shapes
+from . import codes, ops, shapes, variances
 
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
@@ -126,7 +126,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
         if after not in tensors:  # a result that the host has no tensor for
             tensors[after] = replace(tensors[before], variable=False)
     outputs, fused = _outputs(ffi, context, plan)
-    nodes = counts.settle(nodes, tensors, outputs).nodes
+    nodes = variances.settle(counts.settle(nodes, tensors, outputs).nodes, outputs)
     read_ids = sorted({t for node in nodes for t in node.reads})
     graph = Graph(
         tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},
