@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from conformance import host as hosts
-from conformance.cases import seeded
+from conformance import models
+from conformance.cases import lstm, seeded
 from conformance.models import Model, schema
 from tests.interpreters import gpu, places
 from tflgpu_plugin.graph import Quantization
@@ -102,3 +103,16 @@ def test_int8_weights_that_are_not_symmetric(host: str) -> None:
     feeds = [[np.linspace(-1, 1, 48, dtype=np.float32).reshape(shape)]]
     np.testing.assert_array_equal(hosts.invoke(ours, feeds), hosts.invoke(cpu, feeds))
     assert places(made) == {"y": "cpu"}
+
+
+def test_one_variable_as_two_states(host: str) -> None:
+    model = models.single(lstm.lstm("shared", 2, 3, 4))
+    reads = model.operators[0].inputs
+    reads[4] = reads[1]
+    content = model.to_bytes()
+    ours, made = gpu(content, host)
+    cpu = hosts.interpreter(content, host)
+    cpu.allocate_tensors()
+    inputs = [[seeded(2, 3)], [seeded(2, 3, seed=2)]]
+    np.testing.assert_array_equal(hosts.invoke(ours, inputs), hosts.invoke(cpu, inputs))
+    assert places(made) == {"output": "cpu"}

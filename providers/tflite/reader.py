@@ -7,6 +7,7 @@ partitions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -393,14 +394,11 @@ def _check_state(node: Node, tensors: Mapping[int, Tensor]) -> None:
 
 
 def _refuse_shared_state(nodes: Sequence[Node]) -> list[Node]:
-    """State that other nodes read too stays with the host, which updates it in the middle of a
+    """State that is read elsewhere, too, stays with the host, which updates it in the middle of a
     run.
     """
-    readers: dict[int, int] = {}
-    for node in nodes:
-        for tensor in node.reads:
-            readers[tensor] = readers.get(tensor, 0) + 1
-    shared = "Its state is read by other nodes too, which is not supported."
+    readers = Counter(tensor for node in nodes for tensor in node.inputs)
+    shared = "Its state is read in other places too, which is not supported."
     return [
         replace(node, refusal=shared)
         if any(readers[before] > 1 for before, _ in state_pairs(node))

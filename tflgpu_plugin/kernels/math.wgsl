@@ -248,7 +248,8 @@ fn pow_exact(v: vec4f, e: vec4f) -> vec4f {
   let grows = (a == vec4f(0.0)) == (e < vec4f(0.0));
   let infinite = bitcast<vec4f>(vec4u(0x7f800000u) | (bitcast<vec4u>(v) & vec4u(0u)));
   let size = select(power_of_magnitude(a, e), select(vec4f(0.0), infinite, grows), ends);
-  let signed = select(size, -size, v < vec4f(0.0) & odd);
+  let minus = bitcast<vec4u>(v) >= vec4u(0x80000000u);  // that of zero, too
+  let signed = select(size, -size, minus & odd);
   let known = select(signed, not_a_number(v), v < vec4f(0.0) & !whole & !is_infinite(v) & !is_infinite(e));
   let nan = select(known, not_a_number(v), is_nan(v) | is_nan(e));
   let far = select(vec4f(0.0), infinite, (a > vec4f(1.0)) == (e > vec4f(0.0)));
@@ -262,10 +263,57 @@ fn remainder_of(v: vec4f, e: vec4f) -> vec4f {
   r = select(r, r + sign(v) * abs(e), r * v < vec4f(0.0));
   return select(r, v, is_infinite(e) & !is_infinite(v));
 }
-// sin(v + quarter pi / 2): reduction by three parts of pi / 2 (right up to |v| of some 10^5), polynomials of Cephes.
+// Words of 2 / pi behind the point, the first being 0; and 32 of its bits from a place on.
+fn inverse_word(i: vec4u) -> vec4u {
+  var w = select(vec4u(0xfe5163abu), vec4u(0x3c439041u), i < vec4u(7u));
+  w = select(w, vec4u(0xdb629599u), i < vec4u(6u));
+  w = select(w, vec4u(0xf534ddc0u), i < vec4u(5u));
+  w = select(w, vec4u(0xfc2757d1u), i < vec4u(4u));
+  w = select(w, vec4u(0x4e441529u), i < vec4u(3u));
+  w = select(w, vec4u(0xa2f9836eu), i < vec4u(2u));
+  return select(w, vec4u(0u), i < vec4u(1u));
+}
+fn inverse_bits(first: vec4u) -> vec4u {
+  let i = first / 32u;
+  let h = first % 32u;
+  return (inverse_word(i) << h) | ((inverse_word(i + 1u) >> vec4u(1u)) >> (31u - h));
+}
+// The upper 32 bits of a b, for a below 2^24.
+fn upper_product(a: vec4u, b: vec4u) -> vec4u {
+  let high = a >> vec4u(16u);
+  let low = a & vec4u(65535u);
+  let first = high * (b & vec4u(65535u)) + ((low * (b & vec4u(65535u))) >> vec4u(16u));
+  let second = low * (b >> vec4u(16u)) + (first & vec4u(65535u));
+  return high * (b >> vec4u(16u)) + (first >> vec4u(16u)) + (second >> vec4u(16u));
+}
+// Quarter turns in v, finite and beyond 1: whole ones modulo 4, and the rest in radians, of -pi / 4 to pi / 4.
+// After Payne and Hanek: those bits of 2 / pi that give more than whole turns are left out, and 96 of the rest are taken.
+fn quarter_turns(v: vec4f) -> mat2x4f {
+  let bits = bitcast<vec4u>(v) & vec4u(0x7fffffffu);
+  let m = (bits & vec4u(0x7fffffu)) | vec4u(0x800000u);
+  let start = max(bits >> vec4u(23u), vec4u(120u)) - 120u;
+  let b = inverse_bits(start + 32u);
+  let c = inverse_bits(start + 64u);
+  let carried = upper_product(m, c);
+  let middle = m * b + carried;
+  let top = m * inverse_bits(start) + upper_product(m, b) + select(vec4u(0u), vec4u(1u), middle < carried);
+  let fraction = (top << vec4u(2u)) | (middle >> vec4u(30u));
+  let below = (middle << vec4u(2u)) | ((m * c) >> vec4u(30u));
+  let whole = vec4f((top >> vec4u(30u)) + (fraction >> vec4u(31u)));
+  let rest = (vec4f(bitcast<vec4i>(fraction)) + vec4f(below) * 0x1p-32f) * 0x1p-32f * 1.57079633;
+  let minus = v < vec4f(0.0);
+  return mat2x4f(select(whole, -whole, minus), select(rest, -rest, minus));
+}
+// sin(v + quarter pi / 2): reduction by three parts of pi / 2, polynomials of Cephes.
 fn sine(v: vec4f, quarter: i32) -> vec4f {
-  let n = round(v * 0.63661977);
-  let x = ((v - n * 1.5703125) - n * 4.837512969970703e-4) - n * 7.549789954891882e-8;
+  var n = round(v * 0.63661977);
+  var x = ((v - n * 1.5703125) - n * 4.837512969970703e-4) - n * 7.549789954891882e-8;
+  let far = abs(v) > vec4f(1024.0) & !is_infinite(v);
+  if (any(far)) {
+    let turns = quarter_turns(v);
+    n = select(n, turns[0], far);
+    x = select(x, turns[1], far);
+  }
   let z = x * x;
   let s = x + x * z * ((-1.9515295891e-4 * z + 8.3321608736e-3) * z - 1.6666654611e-1);
   let c = 1.0 - 0.5 * z + z * z * ((2.443315711809948e-5 * z - 1.388731625493765e-3) * z + 4.166664568298827e-2);
