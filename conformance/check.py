@@ -160,11 +160,14 @@ def through_host(
     """
     feeds = host.case_feeds(case)
     model = models.build(case, version=version)
-    name, kernels = host.oracle(model, name)
+    told, kernels = host.oracle(model, name)
+    name = name or told
     try:
-        expected = host.cached_on_cpu(model, feeds, name, kernels)
+        expected = host.cached_on_cpu(model, feeds, told, kernels)
     except (RuntimeError, ValueError) as error:
         raise HostRefuses(f"{name} refuses this model: {' '.join(str(error).split())}") from error
+    if case.refused and told != name:
+        return _refusal(case, host.placed(model, name, options))
     run = host.run_on_gpu(model, feeds, name, options, kernels)
     placement = run.placement
     if case.refused:

@@ -113,6 +113,7 @@ READERS: dict[str, Reader] = {
     "DIV": _activation,
     "PACK": lambda o: {"axis": int(o.get("axis", 0))},
     "UNPACK": lambda o: {"axis": int(o.get("axis", 0))},
+    "CUSTOM Convolution2DTransposeBias": _window,
     "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
 

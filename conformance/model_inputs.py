@@ -8,6 +8,7 @@ import wave
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ SOURCES: dict[str, Source] = {
     "face_detection_short_range": Source("single_face_320.jpeg", *SIGNED),
     "face_landmark_fp16": Source("face.jpg", *UNIT),
     "face_landmark_fp32": Source("face.jpg", *UNIT),
+    "hair_segmentation": Source("grace_hopper.jpg", *UNIT),
     "hand_landmark_lite": Source("hand_rock.jpg", *UNIT),
     "iris_landmark": Source("face.jpg", *UNIT),
     "mobilenet_v1_0.25_224_1_default_1": Source("cat_720p.jpg", *SIGNED),
@@ -56,6 +58,7 @@ SOURCES: dict[str, Source] = {
     ),
     "resnet8_cifar_float": Source("cat_720p.jpg", *BYTES),
     "resnet8_cifar_int8": Source("cat_720p.jpg", -128.0, 127.0),
+    "selfie_segmentation": Source("grace_hopper.jpg", *UNIT),
     "ssd_mobilenet_v1_coco_float_from_quant": Source("multi_objects.jpg", *SIGNED),
     "ssd_mobilenet_v1_coco_quant_detect": Source("multi_objects.jpg", *BYTES),
     "style_predict_quantized_256": Source("segmentation_image.jpeg", *UNIT),
@@ -68,6 +71,10 @@ SOURCES: dict[str, Source] = {
     "yolox_nano_hand_dynamic_range": Source("hand_rock.jpg", *BYTES),
     "yolox_nano_with_post_float32": Source("traffic_0003.bmp", *BYTES),
 }
+
+# With custom operators that only the default kernels of newer hosts have; the listing does not tell
+# their inputs.
+CUSTOM = ("hair_segmentation", "selfie_segmentation")
 
 CLASSIFIERS = (
     "mobilenet_v1_1.0_224_float_from_quant",
@@ -88,12 +95,31 @@ CLASSIFIERS = (
 
 
 def models() -> list[dict[str, Any]]:
-    """The TFLite entries of models.json that run on the CPU; empty when `../shared` is absent."""
+    """The TFLite entries of models.json that run on the CPU of some installed host; empty when
+    `../shared` is absent."""
     listing = SHARED / "models" / "models.json"
     if not listing.exists():
         return []
     entries: list[dict[str, Any]] = json.loads(listing.read_text())
-    return [e for e in entries if e["file"].endswith(".tflite") and e.get("runs_on_cpu")]
+    found = [e for e in entries if e["file"].endswith(".tflite")]
+    newer = find_spec("ai_edge_litert") is not None
+    return [
+        e if e["inputs"] else {**e, "inputs": _inputs(e)}
+        for e in found
+        if e.get("runs_on_cpu") or (newer and Path(str(e["file"])).stem in CUSTOM)
+    ]
+
+
+def _inputs(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Names, shapes and types of the inputs, as the model has them."""
+    from conformance.models import schema
+
+    graph = schema().ModelT.InitFromPackedBuf(path(entry).read_bytes(), 0).subgraphs[0]
+    tensors = [graph.tensors[t] for t in graph.inputs]
+    return [
+        {"name": t.name.decode(), "shape": [int(n) for n in t.shape], "dtype": "float32"}
+        for t in tensors
+    ]
 
 
 def path(entry: Mapping[str, Any]) -> Path:
@@ -151,4 +177,6 @@ def picture(file: Path, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     height, width = shape[2:4] if planar else shape[1:3]
     with Image.open(file) as image:
         pixels = np.asarray(image.convert("RGB").resize((width, height)), np.float64)
+    if not planar and shape[3] == 4:  # the fourth is the mask of the picture before
+        pixels = np.concatenate([pixels, np.zeros((height, width, 1))], 2)
     return (pixels.transpose(2, 0, 1) if planar else pixels)[None]

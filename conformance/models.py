@@ -43,6 +43,14 @@ ENUMS = {
     "outputType": "TensorType",
 }
 
+# The parameters of MediaPipe's custom operators are C structs of int32, as they lie in memory.
+STRUCTS = {
+    "TfLiteTransposeConvParams": ("padding", "strideW", "strideH"),
+    "TfLitePoolParams": ("padding", "strideW", "strideH", "filterWidth", "filterHeight",
+                         "fusedActivationFunction", "", ""),
+}  # fmt: skip
+NUMBERS = {"SAME": 1, "VALID": 2, "NONE": 0, "RELU": 1}
+
 # Operators whose later outputs are the host's scratch, and how many of the first are results.
 VISIBLE = {"LSTM": 2}
 
@@ -133,7 +141,7 @@ class Model:
         name: str = "",
     ) -> int:
         """Add an operator with one output and return that tensor. `op` is a BuiltinOperator name,
-        or "CUSTOM:name"."""
+        or "CUSTOM name" (with a struct of `STRUCTS` for options)."""
         results = self.multi_op(
             op,
             inputs,
@@ -219,6 +227,13 @@ def operator_names(model: Any) -> list[str]:
     return [names[max(c.builtinCode, c.deprecatedBuiltinCode)] for c in model.operatorCodes]
 
 
+def custom_operators(content: bytes) -> list[str]:
+    """The names of the custom operators of a model."""
+    model = schema().Model.GetRootAs(content, 0)
+    codes = [model.OperatorCodes(k) for k in range(model.OperatorCodesLength())]
+    return [code.CustomCode().decode() for code in codes if code.CustomCode()]
+
+
 def with_outputs(content: bytes, more: Iterable[int]) -> bytes:
     """The same model with these tensors as further outputs."""
     model = schema().ModelT.InitFromPackedBuf(content, 0)
@@ -252,9 +267,10 @@ def single(case: Case, shapes: Sequence[Shape] | None = None) -> Model:
     """The model of a case; without `shapes`, those of its outputs are not known."""
     model = Model()
     tensors = [None if i is None else _case_input(model, i, k) for k, i in enumerate(case.inputs)]
+    made = shapes or case.shapes or [()] * case.outputs
     results = model.multi_op(
         case.op, tensors, case.options_type, case.options, version=case.version, name="output",
-        shapes=shapes or [()] * case.outputs, dtypes=[case.output_type] * case.outputs,
+        shapes=made, dtypes=[case.output_type] * case.outputs,
     )  # fmt: skip
     for k, value in zip(tensors, case.inputs, strict=True):
         if k is not None and value is not None:
@@ -306,8 +322,8 @@ def _pack_quantization(quantization: Quantization) -> Any:
 def _operator_code(op: str, version: int) -> Any:
     s = schema()
     code = s.OperatorCodeT()
-    if op.startswith("CUSTOM:"):
-        number, code.customCode = s.BuiltinOperator.CUSTOM, op.removeprefix("CUSTOM:").encode()
+    if op.startswith("CUSTOM "):
+        number, code.customCode = s.BuiltinOperator.CUSTOM, op.removeprefix("CUSTOM ").encode()
     else:
         number = getattr(s.BuiltinOperator, op)
     code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), version
@@ -319,12 +335,20 @@ def _pack_operator(operator: _Operator, code: int) -> Any:
     packed = s.OperatorT()
     packed.opcodeIndex = code
     packed.inputs, packed.outputs = list(operator.inputs), list(operator.outputs)
-    if operator.options_type:
+    if operator.options_type in STRUCTS:
+        packed.customOptions = np.frombuffer(_struct(operator), np.uint8)
+    elif operator.options_type:
         packed.builtinOptionsType = getattr(s.BuiltinOptions, operator.options_type)
         packed.builtinOptions = getattr(s, f"{operator.options_type}T")()
         for name, value in _options(packed.builtinOptions, operator):
             setattr(packed.builtinOptions, name, value)
     return packed
+
+
+def _struct(operator: _Operator) -> bytes:
+    """The options of a custom operator; absent ones are 0."""
+    given = [operator.options.get(name, 0) for name in STRUCTS[operator.options_type or ""]]
+    return np.array([NUMBERS.get(value, value) for value in given], "<i4").tobytes()
 
 
 def _options(target: Any, operator: _Operator) -> Iterable[tuple[str, Any]]:

@@ -53,6 +53,7 @@ LEFT_OUT = {
     "DIV",
     "CAST",
     "SQRT",
+    "CUSTOM Convolution2DTransposeBias",
 }
 SMALLEST, LARGEST = 1e-6, 1e4  # of the values of a sensible grid
 

@@ -239,6 +239,29 @@ def _depthwise(x: Array, w: Array, bias: Array | None, multiplier: int = 1,
     return _conv_2d(x, np.moveaxis(w, 3, 0).swapaxes(1, 3).swapaxes(1, 2), bias, **more)
 
 
+def _places(x: Array, window: tuple[int, int], padding: str) -> tuple[Array, Array]:
+    """The largest element of each window and its place, side by side from the first element."""
+    (b, h, w, c), (rows, columns) = x.shape, window
+    over = padding == "same"
+    counts = [(n + (k - 1) * over) // k for n, k in ((h, rows), (w, columns))]
+    values, places = np.zeros((2, b, *counts, c))
+    for y, z in np.ndindex(*counts):
+        part = x[:, y * rows : (y + 1) * rows, z * columns : (z + 1) * columns]
+        best = part.reshape(b, -1, c).argmax(1)
+        values[:, y, z] = part.max((1, 2))
+        places[:, y, z] = best // part.shape[2] * columns + best % part.shape[2]
+    return values, places
+
+
+def _unpool(x: Array, places: Array, window: tuple[int, int], padding: str) -> Array:
+    b, h, w, c = x.shape
+    y = np.zeros((b, h, window[0], w, window[1], c))
+    for n, i, j, k in np.ndindex(b, h, w, c):
+        at = divmod(int(places[n, i, j, k]), window[1])
+        y[n, i, at[0], j, at[1], k] = x[n, i, j, k]
+    return y.reshape(b, h * window[0], w * window[1], c)
+
+
 def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, strides: tuple[int, int],
                     padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
                     activation: str = "none") -> Array:  # fmt: skip
@@ -335,6 +358,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
     "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,
+    "max_pool_places": _places, "max_unpool": _unpool,
     **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
     "pick": _pick, "gather_nd": _gather_nd, "arg_max": _argument(1), "arg_min": _argument(-1),

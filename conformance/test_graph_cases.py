@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import graph_cases, host, tolerance
+from conformance import graph_cases, host, tolerance, unpool_graphs
 from conformance.book import Book
 from conformance.graph_cases import GraphCase
 from conformance.host import Feed, Outputs
@@ -19,6 +19,7 @@ from tflgpu_plugin.passes import order as passes
 
 pytestmark = pytest.mark.adapter
 RUNS = 3
+GRAPHS = [*graph_cases.CASES, *graph_cases.OF_TFLITE, *unpool_graphs.CASES]
 
 
 def feeds_of(model: Model, runs: int = RUNS, seed: int = 7) -> list[Feed]:
@@ -71,16 +72,19 @@ def _misplaced(case: GraphCase, place: host.Placement, runs: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "graph", [*graph_cases.CASES, *graph_cases.OF_TFLITE], ids=lambda c: c.name
+    "graph",
+    [*graph_cases.CASES, *graph_cases.OF_TFLITE, *unpool_graphs.CASES],
+    ids=lambda c: c.name,
 )
 def test_graph(graph: GraphCase, host_name: str, options: Mapping[str, Any], book: Book) -> None:
     model = graph.build()
     content, feeds = model.to_bytes(), feeds_of(model)
-    expected = host.cached_on_cpu(content, feeds, *host.oracle(content, host_name))
+    told, kernels = host.oracle(content, host_name)
+    expected = host.cached_on_cpu(content, feeds, told, kernels)
     chosen = {**options, "force": True}
     if graph.on_cpu:
         chosen["exclude"] = graph.excluded
-    run = host.run_on_gpu(content, feeds, host_name, chosen, host.oracle(content, host_name)[1])
+    run = host.run_on_gpu(content, feeds, host_name, chosen, kernels)
     problem = _misplaced(graph, run.placement, RUNS)
     close(book, "graph", graph.name, host_name, problem, worst(expected, run.outputs), content)
 

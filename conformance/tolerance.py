@@ -189,7 +189,8 @@ def _floats(expected: Array, got: Array, allowed: Bound) -> Verdict:
     return Verdict(largest <= 1.0, largest, index, float(wanted[worst]), float(found[worst]), ulp)
 
 
-PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "LSTM")
+TRANSPOSED = ("TRANSPOSE_CONV", "CUSTOM Convolution2DTransposeBias")
+PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", *TRANSPOSED, "FULLY_CONNECTED", "LSTM")
 MEANS = ("AVERAGE_POOL_2D", "MEAN")
 
 
@@ -200,7 +201,7 @@ def accumulation(
     filter."""
     first = inputs[0] or (1,)
     weights = (inputs[1] if len(inputs) > 1 else None) or (1,)
-    if host_op in ("CONV_2D", "TRANSPOSE_CONV"):  # [O, H, W, I]
+    if host_op in ("CONV_2D", *TRANSPOSED):  # [O, H, W, I]
         return prod(weights[1:])
     if host_op == "DEPTHWISE_CONV_2D":  # [1, H, W, O]
         return prod(weights[:-1])

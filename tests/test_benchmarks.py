@@ -46,7 +46,7 @@ def _ending(op: str) -> Any:
 
 def test_models_end_before_their_custom_operators() -> None:
     assert convert.without_custom(_ending("ADD")) is None
-    rest = convert.without_custom(_ending("CUSTOM:Other"))
+    rest = convert.without_custom(_ending("CUSTOM Other"))
     graph = models.schema().ModelT.InitFromPackedBuf(rest, 0).subgraphs[0]
     (operator,) = graph.operators
     assert list(graph.outputs) == list(operator.outputs)  # not the constant
@@ -54,6 +54,6 @@ def test_models_end_before_their_custom_operators() -> None:
 
 def test_a_custom_operator_that_others_read_stays() -> None:
     model = Model()
-    value = model.op("CUSTOM:Other", [model.input("x", SHAPE)], shape=SHAPE)
+    value = model.op("CUSTOM Other", [model.input("x", SHAPE)], shape=SHAPE)
     model.output(model.op("RELU", [value], shape=SHAPE))
     assert convert.without_custom(model.to_bytes()) is None

@@ -120,6 +120,18 @@ def plan(scale: float, exact: bool = False) -> Plan:
     return compiler.compile(chain(*steps[:-1], channels=128), Target(half=True))
 
 
+def test_what_chooses_places_must_be_exact() -> None:
+    """But for values whose places nothing reads."""
+    attributes = {"window": (2, 2), "padding": "valid"}
+    pool = Node(0, "max_pool_places", (0,), (1, 2), attributes)
+    back = Node(1, "max_unpool", (1, 2), (3,), attributes)
+    shapes = {0: (1, 4, 4, 4), 1: (1, 2, 2, 4), 2: (1, 2, 2, 4), 3: (1, 4, 4, 4)}
+    tensors = {t: Tensor(str(t), shape) for t, shape in shapes.items()}
+    found = noise.gains(Graph(tensors, (pool, back), (0,), (3,)))
+    assert found[0] == np.inf and np.isfinite([found[1], found[2]]).all()
+    assert np.isfinite(noise.gains(Graph(tensors, (pool,), (0,), (1,)))[0])
+
+
 def test_what_makes_outputs_unbearable_stays_float32() -> None:
     """What comes before large weights, and these; but weights that float16 has are not rounded."""
     calm, wild, known = plan(0.2), plan(500.0), plan(500.0, exact=True)

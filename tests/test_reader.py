@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tflgpu_plugin.providers.tflite import codes, ops
+from tflgpu_plugin.providers.tflite.params import Unreadable
 from tflgpu_plugin.providers.tflite.reader import HostNode
 
 from tflgpu_plugin import native
@@ -116,15 +117,63 @@ def test_parameters_become_attributes(node: HostNode, wanted: dict[str, Any]) ->
 
 @pytest.mark.parametrize(("node", "part"), SENSELESS, ids=lambda v: getattr(v, "host_op", ""))
 def test_senseless_parameters_are_a_sentence(node: HostNode, part: str) -> None:
-    with pytest.raises(ops.Unreadable) as caught:
+    with pytest.raises(Unreadable) as caught:
         read(node)
     assert part in str(caught.value) and str(caught.value).endswith(".")
 
 
 def test_parameters_that_are_not_there() -> None:
     node = replace(READ[0][0], raw_params=native.ffi.NULL)
-    with pytest.raises(ops.Unreadable, match="no parameters"):
+    with pytest.raises(Unreadable, match="no parameters"):
         read(node)
+
+
+def custom_node(op: str, *numbers: int, tail: bytes = b"") -> HostNode:
+    """A custom node whose parameters are these int32."""
+    raw = b"".join(number.to_bytes(4, "little", signed=True) for number in numbers) + tail
+    null, tensors = native.ffi.NULL, {k: Tensor(str(k), (4,)) for k in range(10)}
+    return HostNode(native.ffi, 0, codes.CUSTOM, op, 1, (0, 1), (9,), null, tensors, custom=raw)
+
+
+def read_custom(node: HostNode) -> dict[str, Any]:
+    form = ops.form(node.host_op, node)
+    assert form is not None and form.attributes is not None
+    return form.attributes(node)
+
+
+@pytest.mark.parametrize("more", [(), (0,), (0, 0)])
+def test_parameters_of_a_custom_convolution(more: tuple[int, ...]) -> None:
+    found = read_custom(custom_node(ops.CONV_TRANSPOSE, 1, 2, 3, *more))
+    assert found == {"strides": (3, 2), "padding": "same", "activation": "none"}
+
+
+@pytest.mark.parametrize("op", [ops.POOL_PLACES, ops.UNPOOL])
+@pytest.mark.parametrize("more", [(), (-1, -1), (7, 7, 7, 7)])
+def test_parameters_of_custom_poolings(op: str, more: tuple[int, ...]) -> None:
+    found = read_custom(custom_node(op, 2, 2, 3, 2, 3, 0, *more))
+    assert found == {"window": (3, 2), "padding": "valid"}
+
+
+SENSELESS_CUSTOM = [
+    (custom_node(ops.CONV_TRANSPOSE), "0 bytes of parameters, not 12, 16 or 20"),
+    (custom_node(ops.CONV_TRANSPOSE, 1, 2, tail=b"abc"), "11 bytes"),
+    (custom_node(ops.CONV_TRANSPOSE, 1, 2, 2, tail=b"a"), "13 bytes"),
+    (custom_node(ops.CONV_TRANSPOSE, 0, 2, 2), "SAME or VALID"),
+    (custom_node(ops.CONV_TRANSPOSE, 1, 0, 2), "width has 0"),
+    (custom_node(ops.CONV_TRANSPOSE, 1, 2, 2, 1), "activation"),
+    (custom_node(ops.POOL_PLACES, 1, 2, 2), "12 bytes of parameters, not 24, 32 or 40"),
+    (custom_node(ops.POOL_PLACES, 1, 2, 2, 2, 2, 1), "activation"),
+    (custom_node(ops.POOL_PLACES, 1, 2, 2, 3, 2, 0), "side by side"),
+    (custom_node(ops.UNPOOL, 2, 2, -2, 2, -2, 0), "height has -2"),
+    (custom_node(ops.UNPOOL, 2, 2, 2, 2, 2, 0, 0), "28 bytes"),
+]
+
+
+@pytest.mark.parametrize(("node", "part"), SENSELESS_CUSTOM, ids=lambda v: str(v)[:20])
+def test_senseless_parameters_of_custom_operators(node: HostNode, part: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        read_custom(node)
+    assert part in str(caught.value) and str(caught.value).endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +186,7 @@ def test_parameters_that_are_not_there() -> None:
         ("CONCATENATION", (4, 5, 6), (4, 5, 6)),
         ("RELU", (1,), (1,)),
         ("PADV2", (1, 2, 3), (1, 2, 3)),
+        (ops.CONV_TRANSPOSE, (5, 6, 7), (5, 6, 7)),
     ],
 )
 def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -> None:
@@ -148,7 +198,7 @@ def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -
     [("CONV_2D", (5,)), ("CONV_2D", (None, 1)), ("RELU", (1, 2)), ("ADD", (1, 2, 3)), ("RELU", ())],
 )
 def test_inputs_that_cannot_be(op: str, inputs: Any) -> None:
-    with pytest.raises(ops.Unreadable):
+    with pytest.raises(Unreadable):
         ops.operands(ops.FORMS[op], inputs)
 
 

@@ -269,8 +269,8 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
 
 
 def _together(graph: Graph, found: dict[int, str]) -> dict[int, str]:
-    """Also every node that shares a source with one of these, for the same reason, and every
-    dequantized constant that the CPU needs.
+    """Also every node that shares a source with one of these, or is to run together with it, for
+    the same reason, and every dequantized constant that the CPU needs.
     """
     sources = {s: found[node.id] for node in graph.nodes if node.id in found for s in node.sources}
     whole = dict(found)
@@ -278,6 +278,9 @@ def _together(graph: Graph, found: dict[int, str]) -> dict[int, str]:
         reason = next((sources[source] for source in node.sources if source in sources), None)
         if reason is not None:
             whole.setdefault(node.id, reason)
+    for group in graph.together:
+        if reason := next((whole[node] for node in sorted(group) if node in whole), None):
+            whole |= {node: reason for node in group if node not in whole}
     needed = {t for node in graph.nodes if node.id in whole for t in node.reads}
     for node in reversed(graph.nodes):
         if node.id in whole or not folded(graph, node):

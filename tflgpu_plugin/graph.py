@@ -167,7 +167,9 @@ class Graph:
     """Nodes in execution order over a tensor table; `inputs` and `outputs` are tensor ids in the
     host's order.
 
-    `states` pairs a variable tensor with the tensor whose value it takes after each run.
+    `states` pairs a variable tensor with the tensor whose value it takes after each run. `together`
+    has groups of nodes, by id, that run here all or not at all: they share numbers that others read
+    in another way.
     """
 
     tensors: Mapping[int, Tensor]
@@ -175,6 +177,7 @@ class Graph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     states: tuple[tuple[int, int], ...] = ()
+    together: tuple[frozenset[int], ...] = ()
 
     def shape(self, tensor: int) -> Shape:
         return self.tensors[tensor].shape

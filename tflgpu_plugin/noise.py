@@ -9,6 +9,9 @@ by normalizations, whose scales are part of the weights now. So weights whose ro
 that what they multiply is small or that terms cancel, and either makes errors matter more. Outputs
 have the magnitude that the last weights and biases give.
 
+Where a value is put by where the largest of others was, the smallest error may put it elsewhere, so
+that all of it is wrong there: such errors count as infinite.
+
 An op that is not known here passes errors on as they are.
 """
 
@@ -37,6 +40,7 @@ GATES = (
     *("swish", "hard_swish", "gelu", "gelu_tanh", "mish", "softplus"),
 )
 CLOSED = 0.5
+CHOOSING = {"max_pool_places": 1}  # which of the outputs tells of a choice
 BOUNDED = ("logistic", "tanh", "hard_sigmoid")  # of magnitude 1, however large the weights
 TINY, SMALL = float(np.finfo(np.float64).tiny), np.finfo(np.float32).tiny
 
@@ -86,6 +90,8 @@ class _Walk:
         gain = given[0] if len(given) == 1 else np.full(1, sum(part.sum() for part in given))
         for post in reversed(node.posts):
             gain = self._before(post, gain)
+        if node.op in CHOOSING and node.outputs[CHOOSING[node.op]] in self.found:
+            gain = np.full(1, np.inf)
         if (weights := self._weights(node)) is not None:
             self._product(node, weights, gain)
         elif node.op == "concat":

@@ -63,7 +63,7 @@ def _unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) 
     """Of these, what must stay float32: the worst, until the errors that all others bring to the
     outputs are BEARABLE. Where all of them were a multiple of that, what is left may be only the
     same fraction of it, or HARMLESS: the larger the estimate, the further are single places from
-    the mean."""
+    the mean. What is infinite stays out of this."""
     gains = noise.gains(low.graph) if narrow else {}
     found = {name: gains.get(name[0], 0.0) if isinstance(name, tuple) else 0.0 for name in narrow}
     for tensor, gain in gains.items():
@@ -72,7 +72,7 @@ def _unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) 
             found[name] = max(found[name], gain)
     ordered = sorted(found, key=found.__getitem__)
     errors = ROUNDING * np.sqrt(np.cumsum([found[name] for name in ordered]))
-    total = max(errors[-1], BEARABLE) if ordered else BEARABLE
+    total = max((*errors[np.isfinite(errors)][-1:], BEARABLE))
     allowed = max(BEARABLE / total * BEARABLE, HARMLESS)
     worst = (name for name, error in zip(ordered, errors, strict=True) if error > allowed)
     return {name for name in worst if not _exact(narrow[name])}

@@ -41,7 +41,8 @@ class Case:
     """A single-op TFLite model: `op` and `options` as the schema names them (BuiltinOperator and
     the options table, for example "CONV_2D", "Conv2DOptions", {"padding": "SAME", "strideH": 2,
     "strideW": 2, "fusedActivationFunction": "RELU6"}; enum values are given by name). `outputs`
-    counts output tensors (shapes come from the host). None in `inputs` is an absent optional
+    counts output tensors (shapes come from the host, or are stated in `shapes` where the host takes
+    those of a custom operator from the model). None in `inputs` is an absent optional
     input. `refused`: the table must say no (a control case)."""
 
     name: str
@@ -54,6 +55,7 @@ class Case:
     output_type: str = "f32"
     refused: bool = False
     output_quantization: Quantization | None = None
+    shapes: tuple[tuple[int, ...], ...] = ()
 
 
 def seeded(*shape: int, seed: int = 1, scale: float = 1.0) -> npt.NDArray[np.float32]:

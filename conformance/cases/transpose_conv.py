@@ -5,6 +5,8 @@ The output shapes are those that every host takes; older ones take any.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from conformance.cases import Case, Input, constant, seeded
 from conformance.node_cases import NodeCase
 
@@ -62,6 +64,43 @@ OTHERS = [
     transposed("runtime weights", (1, 4, 5, 6), (9, 3, 3, 6), (8, 10), constant_weights=False),
     transposed("more than 65,536 places", (1, 129, 129, 1), (1, 2, 2, 1), (258, 258)),
 ]
+
+
+def custom(
+    name: str,
+    x: tuple[int, ...],
+    filters: tuple[int, ...],
+    output: tuple[int, int],
+    padding: str = "SAME",
+    stride: tuple[int, int] = (2, 2),
+) -> Case:
+    """MediaPipe's operator: a bias, and an output shape that follows from the rest."""
+    inputs = (Input(x), constant(seeded(*filters)), constant(seeded(filters[0], seed=2)))
+    options = {"padding": padding, "strideH": stride[0], "strideW": stride[1]}
+    op, struct = "CUSTOM Convolution2DTransposeBias", "TfLiteTransposeConvParams"
+    return Case(name, op, 1, inputs, struct, options, shapes=((x[0], *output, filters[0]),))
+
+
+def built_in(case: Case) -> Case:
+    """The same as TRANSPOSE_CONV, which is given the output shape."""
+    x, weights, bias = case.inputs
+    inputs = (constant(case.shapes[0], "i32"), weights, x, bias)
+    return replace(case, op="TRANSPOSE_CONV", version=3, inputs=inputs,
+                   options_type="TransposeConvOptions")  # fmt: skip
+
+
+CUSTOM = [
+    custom("3x3", (1, 4, 6, 4), (4, 3, 3, 4), (8, 12)),
+    custom("3x3 of odd extents", (1, 5, 7, 3), (5, 3, 3, 3), (9, 13)),
+    custom("2x2", (1, 8, 9, 16), (1, 2, 2, 16), (16, 17)),
+    custom("4x4, three images", (3, 4, 5, 8), (17, 4, 4, 8), (8, 9)),
+    custom("5x4, stride 2 by 3", (1, 5, 4, 3), (2, 5, 4, 3), (9, 10), stride=(2, 3)),
+    custom("stride 1", (1, 4, 5, 6), (3, 3, 3, 6), (4, 5), stride=(1, 1)),
+    custom("one place", (1, 1, 1, 8), (6, 3, 3, 8), (1, 1)),
+    custom("valid 3x3", (1, 5, 4, 4), (4, 3, 3, 4), (11, 9), "VALID"),
+    custom("valid 2x2", (1, 5, 4, 4), (9, 2, 2, 4), (10, 8), "VALID"),
+    custom("valid, stride over kernel", (1, 3, 4, 4), (5, 2, 2, 4), (12, 11), "VALID", (5, 3)),
+]
 REFUSED = [
     Case(
         "runtime output shape",
@@ -73,7 +112,7 @@ REFUSED = [
         refused=True,
     ),
 ]
-CASES = CHANNELS + PADDING + STRIDES + OTHERS + REFUSED
+CASES = CHANNELS + PADDING + STRIDES + OTHERS + CUSTOM + REFUSED
 
 
 def node(name: str, shape: tuple[int, ...], weights: tuple[int, ...], output: tuple[int, ...],

@@ -17,7 +17,7 @@ from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Tensor
 from tflgpu_plugin.ops import strided_slice
 
 from . import codes
-from .ops import Unreadable
+from .params import Unreadable
 
 LARGEST = 4096  # elements; what is larger is no shape arithmetic
 SEEDS = {"SHAPE", "RANK"}  # read the shape of their input, never its value

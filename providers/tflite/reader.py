@@ -29,16 +29,14 @@ from tflgpu_plugin.graph import (
 )
 
 from .. import HostError, counts
-from . import codes, ops, shapes, variances
+from . import checks, codes, ops, places, shapes, variances
+from .params import Unreadable
 
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
 NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
 SMALL = 64  # elements of an int64 constant that may be a list of paddings
 HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
-CONVERTING = {"cast", "quantize", "dequantize", "arg_max", "arg_min"}
-WEIGHTED = {"conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected"}  # by input 1
-STATEFUL = {"lstm_basic", "lstm_full"}  # results after the first are the host's scratch
 OTHER_DELEGATE = "This node already belongs to another delegate."
 VARIABLES = {
     "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
@@ -68,14 +66,30 @@ class HostNode:
     raw_params: Any
     tensors: Mapping[int, Tensor]
     has_side_effect: bool = False  # the host keeps it in order with the others of which it says so
+    custom: bytes = b""  # parameters of a custom operator, as they are in the model
 
     def params(self, struct: str) -> Any:
-        """The node's parameters as a struct of abi_tflite.h. Raises ops.Unreadable when there are
+        """The node's parameters as a struct of abi_tflite.h. Raises Unreadable when there are
         none.
         """
         if self.raw_params == self.ffi.NULL:
-            raise ops.Unreadable("The model gives this node no parameters.")
+            raise Unreadable("The model gives this node no parameters.")
         return self.ffi.cast(f"{struct} *", self.raw_params)
+
+    def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
+        """The parameters of a custom operator as a struct of abi_tflite.h, zeros behind their end.
+        Raises Unreadable when they are not of one of these sizes.
+        """
+        if len(self.custom) not in sizes:
+            known = ", ".join(map(str, sizes[:-1]))
+            raise Unreadable(
+                f"The model gives this node {len(self.custom)} bytes of parameters, not {known} or "
+                f"{sizes[-1]}."
+            )
+        made = self.ffi.new(f"{struct} *")
+        size = min(len(self.custom), self.ffi.sizeof(struct))
+        self.ffi.memmove(made, self.custom, size)
+        return made
 
     def has_input(self, position: int, rank: int | None = None) -> bool:
         """The input is present (and has this rank)."""
@@ -128,6 +142,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
             tensors[after] = replace(tensors[before], variable=False)
     outputs, fused = _outputs(ffi, context, plan)
     nodes = variances.settle(counts.settle(nodes, tensors, outputs).nodes, outputs)
+    nodes, together = places.settle(nodes, tensors, outputs if fused else ())
     read_ids = sorted({t for node in nodes for t in node.reads})
     graph = Graph(
         tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},
@@ -135,6 +150,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
         inputs=tuple(t for t in read_ids if t not in produced and tensors[t].data is None),
         outputs=tuple(t for t in outputs if t in produced),
         states=states,
+        together=together,
     )
     return HostGraph(graph, {host.id: host.code for host in hosts}, fused)
 
@@ -227,7 +243,15 @@ def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]
         raw_params=node.params,
         tensors=tensors,
         has_side_effect=bool(node.has_side_effect),
+        custom=_bytes(ffi, node),
     )
+
+
+def _bytes(ffi: Any, node: Any) -> bytes:
+    """The parameters of a custom operator: those of other ops are no bytes."""
+    if not node.custom_data or node.custom_data_size <= 0:
+        return b""
+    return bytes(ffi.buffer(node.custom_data, node.custom_data_size))
 
 
 def _tensors(ffi: Any, context: Any, written: set[int]) -> tuple[dict[int, Tensor], set[int]]:
@@ -307,66 +331,32 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
         return Node(host.id, STORE, host.inputs, host.outputs, refusal=reason, **common)
     try:
         if host.code == codes.DELEGATE:
-            raise ops.Unreadable(OTHER_DELEGATE)
+            raise Unreadable(OTHER_DELEGATE)
         form = ops.form(host.host_op, host)
         if form is None:
-            raise ops.Unreadable(f"{host.host_op} is not in the table of this plugin.")
+            raise Unreadable(f"{host.host_op} is not in the table of this plugin.")
         for tensor in host.inputs:
             if tensor in sparse:
-                raise ops.Unreadable(
+                raise Unreadable(
                     f"The constant {tensors[tensor].name!r} is sparse, which is not supported."
                 )
+        checks.row_types(host, form)
         attributes = form.attributes(host) if form.attributes else {}
         inputs = ops.operands(form, host.inputs)
         ops.check_outputs(form, len(host.outputs))
-        _check_types(host, form, inputs[0])
-        _check_weights(host, form)
+        checks.result_types(host, form, inputs[0])
+        checks.weights(host, form)
         if {"shape", "perm"} & set(attributes):  # read from input 1 where that has them
             inputs = inputs[:1]
         outputs = (*host.outputs, *_hidden_outputs(host, form))
         node = Node(host.id, form.op, inputs, outputs, attributes, form=form, **common)
         _check_state(node, tensors)
-    except ops.Unreadable as reason:
+    except Unreadable as reason:
         present = tuple(t for t in host.inputs)
         return Node(
             host.id, form.op if form else "", present, host.outputs, refusal=str(reason), **common
         )
     return node
-
-
-def _check_types(host: HostNode, form: Form, first: int | None) -> None:
-    """Hosts give results the type of the first value when they prepare a node, whatever the model
-    file says of them; that comes later.
-    """
-    if first is None or form.op in CONVERTING:
-        return
-    given = _whole(host.tensors[first].dtype)
-    for output in host.outputs[:1] if form.op in STATEFUL else host.outputs:
-        result = host.tensors[output]
-        if _whole(result.dtype) != given:
-            raise ops.Unreadable(
-                f"Tensor {result.name!r} holds {result.dtype} values in the model, but "
-                f"{host.host_op} makes {given} from its input."
-            )
-
-
-def _check_weights(host: HostNode, form: Form) -> None:
-    """Kernels for int8 weights take them to be symmetric and never look at their zero points; only
-    FULLY_CONNECTED of int8 inputs does.
-    """
-    weights = host.tensors[host.inputs[1] or 0] if form.op in WEIGHTED else None
-    if weights is None or weights.dtype != "i8" or weights.quantization is None:
-        return
-    looks = form.op == "fully_connected" and host.tensors[host.inputs[0] or 0].dtype == "i8"
-    if any(weights.quantization.zero_point) and not looks:
-        raise ops.Unreadable(
-            f"The int8 weights {weights.name!r} have another zero point than 0, which is not "
-            "supported."
-        )
-
-
-def _whole(dtype: str) -> str:
-    return "i64" if dtype == "i32" else dtype  # small constants of int64 are held as int32
 
 
 def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
@@ -388,9 +378,7 @@ def _hidden_outputs(host: HostNode, form: Form) -> tuple[int, ...]:
 def _check_state(node: Node, tensors: Mapping[int, Tensor]) -> None:
     for before, _ in state_pairs(node):
         if not tensors[before].variable:
-            raise ops.Unreadable(
-                f"The state {tensors[before].name!r} is not a variable of the model."
-            )
+            raise Unreadable(f"The state {tensors[before].name!r} is not a variable of the model.")
 
 
 def _refuse_shared_state(nodes: Sequence[Node]) -> list[Node]:

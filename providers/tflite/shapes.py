@@ -81,10 +81,26 @@ class Walk:
         if (worked_out := self._value(host, node)) is not None:
             return worked_out
         found = self._derived(host, node)
+        if found is not None and (reason := self._contradiction(host, found)):
+            node, found = replace(node, refusal=reason), None
         for k, index in enumerate(host.outputs):
             shape = found[k] if found is not None and k < len(found) else None
             self._learn(index, shape)
         return node
+
+    def _contradiction(self, host: HostNode, derived: Sequence[Shape]) -> str | None:
+        """Hosts cannot tell the shape of a custom operator's result, but the model file does; they
+        do not agree on what follows when that is another than the operator makes."""
+        if not host.host_op.startswith("CUSTOM "):
+            return None
+        for index, shape in zip(host.outputs, derived, strict=True):
+            stated = self.tensors[index].shape
+            if stated != shape:
+                return (
+                    f"The model says that its result has the shape {list(stated)}, but by its "
+                    f"input and parameters it has {list(shape)}."
+                )
+        return None
 
     def _learn(self, index: int, shape: Shape | None) -> None:
         tensor = self.tensors[index]

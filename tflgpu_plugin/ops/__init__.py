@@ -26,6 +26,7 @@ FAMILIES = (
     "conv_3d",
     "fully_connected",
     "pool",
+    "unpool",
     "binary",
     "unary",
     "prelu",

@@ -1,4 +1,6 @@
-"""Transposed convolution: x [B, H, W, C], weights [O, KH, KW, C / groups] -> a given output shape.
+"""Transposed convolution: x [B, H, W, C], weights [O, KH, KW, C / groups] -> a given output shape,
+or, without that operand, what padding leaves of the full result: all of it with "valid", and with
+"same" less what is over a stride behind the last multiple of it that a tap of the image reaches.
 
 Gathered: an output place is reached by every stride-th tap, so places of one phase of the strides
 form an ordinary convolution of stride 1. Padding is that of a convolution from the output back to
@@ -22,14 +24,15 @@ from tflgpu_plugin.target import Target
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
-    """4 dimensions; a constant output shape; no fused tanh."""
+    """4 dimensions; a constant output shape, if one is given; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
         return "A transposed convolution needs an input and weights of 4 dimensions."
-    value = graph.constant(node.inputs[3])
-    if value is None:
+    if min(node.attributes["strides"]) < 1:
+        return "Strides must be at least 1."
+    output = _output(graph, node)
+    if output is None:
         return "The output shape of a transposed convolution must be a constant."
-    output = tuple(int(extent) for extent in value)
     if len(output) != 4 or min(output) < 1 or min(prod(x), prod(weights)) < 1:
         return f"An output shape of {list(output)} is not four positive extents."
     if x[3] % weights[3] or weights[0] % (x[3] // weights[3]):
@@ -38,15 +41,30 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
     if max(node.attributes.get("dilations", (1, 1))) > 1 and not _fixed(graph, node):
         return "The weights of a dilated transposed convolution must be constant."
-    if min(node.attributes["strides"]) < 1:
-        return "Strides must be at least 1."
     return refuse_epilogue(graph, node, weights[0])
 
 
 def _shapes(graph: Graph, node: Node) -> list[Shape]:
-    value = graph.constant(node.inputs[3])
-    assert value is not None
-    return [tuple(int(extent) for extent in value)]
+    output = _output(graph, node)
+    assert output is not None
+    return [output]
+
+
+def _output(graph: Graph, node: Node) -> Shape | None:
+    """The output shape: as given, None where it is not constant, or what padding leaves."""
+    if len(node.inputs) > 3:
+        value = graph.constant(node.inputs[3])
+        return None if value is None else tuple(int(extent) for extent in value)
+    (batch, *extents, _), (channels, *kernel, _) = operands(graph, node)
+    same = node.attributes["padding"] == "same"
+    taken = zip(extents, kernel, node.attributes["strides"], strict=True)
+    return (batch, *(_left(*axis, same) for axis in taken), channels)
+
+
+def _left(extent: int, kernel: int, stride: int, same: bool) -> int:
+    """The extent of the output along one axis (mediapipe/util/tflite/operations)."""
+    reached = (extent - 1) * stride
+    return reached + (min(kernel, (extent - 1) % stride + 1) if same else kernel)
 
 
 def _work(graph: Graph, node: Node) -> int:

@@ -1,0 +1,75 @@
+"""What a node's tensors must hold, by what its host's kernels would say when they prepare it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from tflgpu_plugin.capability import TYPE_NAMES
+from tflgpu_plugin.graph import Form, Tensor
+
+from .params import Unreadable
+
+CONVERTING = {"cast", "quantize", "dequantize", "arg_max", "arg_min"}
+WEIGHTED = {"conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected"}  # by input 1
+STATEFUL = {"lstm_basic", "lstm_full"}  # results after the first are the host's scratch
+
+
+class HostNode(Protocol):
+    """What is needed of a node of the host."""
+
+    @property
+    def host_op(self) -> str: ...
+    @property
+    def inputs(self) -> tuple[int | None, ...]: ...
+    @property
+    def outputs(self) -> tuple[int, ...]: ...
+    @property
+    def tensors(self) -> Mapping[int, Tensor]: ...
+
+
+def result_types(host: HostNode, form: Form, first: int | None) -> None:
+    """Hosts give results the type of the first value when they prepare a node, whatever the model
+    file says of them; that comes later.
+    """
+    if first is None or form.op in CONVERTING:
+        return
+    given = _whole(host.tensors[first].dtype)
+    for output in host.outputs[:1] if form.op in STATEFUL else host.outputs:
+        result = host.tensors[output]
+        if _whole(result.dtype) != given:
+            raise Unreadable(
+                f"Tensor {result.name!r} holds {result.dtype} values in the model, but "
+                f"{host.host_op} makes {given} from its input."
+            )
+
+
+def weights(host: HostNode, form: Form) -> None:
+    """Kernels for int8 weights take them to be symmetric and never look at their zero points; only
+    FULLY_CONNECTED of int8 inputs does.
+    """
+    held = host.tensors[host.inputs[1] or 0] if form.op in WEIGHTED else None
+    if held is None or held.dtype != "i8" or held.quantization is None:
+        return
+    looks = form.op == "fully_connected" and host.tensors[host.inputs[0] or 0].dtype == "i8"
+    if any(held.quantization.zero_point) and not looks:
+        raise Unreadable(
+            f"The int8 weights {held.name!r} have another zero point than 0, which is not "
+            "supported."
+        )
+
+
+def _whole(dtype: str) -> str:
+    return "i64" if dtype == "i32" else dtype  # small constants of int64 are held as int32
+
+
+def row_types(host: HostNode, form: Form) -> None:
+    """Those of a row that has types of its own."""
+    for tensor in (*host.inputs, *host.outputs) if form.types else ():
+        held = None if tensor is None else host.tensors[tensor]
+        if held is not None and held.dtype not in form.types:
+            names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *form.types)]
+            raise Unreadable(
+                f"Tensor {held.name!r} holds {names[0]} values; {form.host_op} is supported for "
+                f"{' or '.join(names[1:])}."
+            )

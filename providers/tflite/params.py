@@ -1,0 +1,254 @@
+"""How a TFLite host's parameters of a node become attributes of ours: one reader per struct, which
+raises `Unreadable` where they make no sense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from . import codes
+
+
+class Unreadable(Exception):
+    """Parameters that make no sense or ask for something unsupported; the text is the sentence for
+    the user.
+    """
+
+
+class HostNode(Protocol):
+    """What an attribute reader sees of a node."""
+
+    def params(self, struct: str) -> Any:
+        """The node's parameters as this struct of abi_tflite.h. Raises Unreadable when the host
+        has none.
+        """
+
+    def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
+        """The parameters of a custom operator, bytes of the model, as this struct, the members
+        that are not there being 0. Raises Unreadable when there are not so many bytes.
+        """
+
+    def has_input(self, position: int, rank: int | None = None) -> bool:
+        """The host's input at this position is there (and has this rank)."""
+
+    def result(self) -> str:
+        """The type that the model gives the first output."""
+
+    def constant(self, position: int) -> Any:
+        """The value of the host's input at this position, None when it is absent or computed."""
+
+
+MIRRORS = {1: "reflect", 2: "symmetric"}
+PADDINGS = {1: "same", 2: "valid"}
+ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh"}
+UNSUPPORTED_ACTIVATIONS = {5: "SIGN_BIT", 6: "SIGMOID"}
+LSTM_FULL, LSTM_BASIC, TANH = 0, 1, 4
+BASIC_OUTPUTS = 4
+
+
+def _padding(params: Any) -> str:
+    if params.padding not in PADDINGS:
+        raise Unreadable(
+            f"Padding must be SAME or VALID, not number {params.padding} "
+            "(are the options missing from the model?)."
+        )
+    return PADDINGS[params.padding]
+
+
+def _activation(params: Any) -> str:
+    number = int(params.activation)
+    if number not in ACTIVATIONS:
+        name = UNSUPPORTED_ACTIVATIONS.get(number, f"number {number}")
+        raise Unreadable(f"The fused activation {name} is not supported.")
+    return ACTIVATIONS[number]
+
+
+def _positive(what: str, height: int, width: int) -> tuple[int, int]:
+    if height < 1 or width < 1:
+        raise Unreadable(
+            f"{what} must be at least 1, but height has {height} and width has {width}."
+        )
+    return int(height), int(width)
+
+
+def _window(params: Any) -> dict[str, Any]:
+    return {
+        "strides": _positive("Strides", params.stride_h, params.stride_w),
+        "padding": _padding(params),
+        "activation": _activation(params),
+    }
+
+
+def convolution(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_conv_params")
+    dilations = _positive("Dilations", params.dilation_h, params.dilation_w)
+    return _window(params) | {"dilations": dilations}
+
+
+def depthwise(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_depthwise_params")
+    dilations = _positive("Dilations", params.dilation_h, params.dilation_w)
+    if params.depth_multiplier < 1:
+        raise Unreadable(
+            f"The depth multiplier must be at least 1, but it is {params.depth_multiplier}."
+        )
+    return _window(params) | {"dilations": dilations, "multiplier": int(params.depth_multiplier)}
+
+
+def transposed(node: HostNode) -> dict[str, Any]:
+    return _window(node.params("tgl_transpose_conv_params"))
+
+
+def pool(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_pool_params")
+    return _window(params) | {
+        "window": _positive("Window extents", params.filter_h, params.filter_w)
+    }
+
+
+def custom_transposed(node: HostNode) -> dict[str, Any]:
+    """Padding and strides; hosts do not look at what may follow, a fused activation."""
+    params = node.options("tgl_transpose_conv_params", (12, 16, 20))
+    if params.activation:
+        raise Unreadable("No host applies the activation that this operator asks for.")
+    return _window(params)
+
+
+def custom_pool(node: HostNode) -> dict[str, Any]:
+    """Windows side by side, which is all that hosts take; their padding is what hangs over."""
+    params = node.options("tgl_pool_params", (24, 32, 40))
+    if params.activation:
+        raise Unreadable("An activation is not supported here; hosts have none.")
+    given = _window(params)
+    window = _positive("Window extents", params.filter_h, params.filter_w)
+    if given["strides"] != window:
+        raise Unreadable(
+            f"A window of {window[0]} x {window[1]} moved by {given['strides'][0]} x "
+            f"{given['strides'][1]} is not supported: windows must lie side by side."
+        )
+    return {"window": window, "padding": given["padding"]}
+
+
+def fully_connected(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_fully_connected_params")
+    if params.weights_format:
+        raise Unreadable("Shuffled weights are not supported.")
+    return {"keep_num_dims": bool(params.keep_num_dims), "activation": _activation(params)}
+
+
+def with_activation(struct: str) -> Callable[[HostNode], dict[str, Any]]:
+    return lambda node: {"activation": _activation(node.params(struct))}
+
+
+def concatenation(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_concatenation_params")
+    return {"axis": int(params.axis), "activation": _activation(params)}
+
+
+def softmax(node: HostNode) -> dict[str, Any]:
+    return {"beta": float(node.params("tgl_softmax_params").beta)}
+
+
+def reshape(node: HostNode) -> dict[str, Any]:
+    """Input 1 counts when it is a vector (as in GetOutputShape of the host's reshape.cc), else the
+    parameters do.
+    """
+    if node.has_input(1, rank=1):
+        return {}
+    params = node.params("tgl_reshape_params")
+    if not 0 <= params.count <= len(params.shape):
+        raise Unreadable(f"A shape of rank {params.count} cannot be in the parameters.")
+    shape = tuple(int(params.shape[k]) for k in range(params.count))
+    return {"shape": () if shape == (0,) else shape}  # one 0 is how old converters wrote a scalar
+
+
+def squeeze(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_squeeze_params")
+    if not 0 <= params.count <= len(params.dims):
+        raise Unreadable(f"{params.count} axes cannot be in the parameters.")
+    return {"squeeze": tuple(int(params.dims[k]) for k in range(params.count))}
+
+
+def resize(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_resize_params")
+    align, half = bool(params.align_corners), bool(params.half_pixel_centers)
+    if align and half:
+        raise Unreadable("If half_pixel_centers is True, align_corners must be False.")
+    return {"align_corners": align, "half_pixel_centers": half}
+
+
+def strided_slice(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_strided_slice_params")
+    masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    return {mask: int(getattr(params, mask)) for mask in masks} | {"offset": bool(params.offset)}
+
+
+def mean(node: HostNode) -> dict[str, Any]:
+    return {"keep_dims": bool(node.params("tgl_reduce_params").keep_dims)}
+
+
+def mirror_pad(node: HostNode) -> dict[str, Any]:
+    mode = int(node.params("tgl_mirror_pad_params").mode)
+    if mode not in MIRRORS:
+        raise Unreadable(f"Mirror mode number {mode} is not supported.")
+    return {"mode": MIRRORS[mode]}
+
+
+def block(node: HostNode) -> dict[str, Any]:
+    return {"block": int(node.params("tgl_block_params").size)}
+
+
+def gather(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_gather_params")
+    if params.batch_dims:
+        raise Unreadable("Gathering with batch dimensions is not supported.")
+    return {"axis": int(params.axis)}
+
+
+def leaky_relu(node: HostNode) -> dict[str, Any]:
+    return {"alpha": float(node.params("tgl_leaky_relu_params").alpha)}
+
+
+def transpose(node: HostNode) -> dict[str, Any]:
+    perm = node.constant(1)
+    if perm is None:
+        raise Unreadable("The order of the axes must be constant.")
+    return {"perm": tuple(int(axis) for axis in perm.reshape(-1))}
+
+
+def lstm(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_lstm_params")
+    if params.kernel != LSTM_BASIC:
+        raise Unreadable(f"LSTM kernel number {params.kernel} is not supported.")
+    if params.activation != TANH:
+        raise Unreadable("Only TANH activation is supported in a basic LSTM.")
+    return {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
+
+
+def full_lstm(node: HostNode) -> dict[str, Any]:
+    return _lstm_parts(node.params("tgl_lstm_params")) | {"time_axis": 0}
+
+
+def sequence_lstm(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_sequence_lstm_params")
+    if params.diagonal_recurrent:
+        raise Unreadable("Diagonal recurrent weights of an LSTM are not supported.")
+    return _lstm_parts(params) | {"time_axis": 0 if params.time_major else 1}
+
+
+def _lstm_parts(params: Any) -> dict[str, Any]:
+    if params.activation != TANH:
+        raise Unreadable("Only TANH activation is supported in an LSTM.")
+    return {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
+
+
+def argument(node: HostNode) -> dict[str, Any]:
+    made = codes.dtype(int(node.params("tgl_arg_params").output_type))
+    if made != node.result():
+        raise Unreadable(f"The parameters ask for {made} places, the output holds {node.result()}.")
+    return {"keep_dims": False}
+
+
+def axis(node: HostNode) -> dict[str, Any]:
+    return {"axis": int(node.params("tgl_pack_params").axis)}

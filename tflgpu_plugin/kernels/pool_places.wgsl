@@ -1,0 +1,26 @@
+// The first largest element of every window, and its place in there: one thread per output vec4. Windows lie side by
+// side from the first element on; the last ones may hang over the end of the image.
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = group_id(wid).x * 64u + lane;
+  if (i >= p.vectors) { return; }
+  let part = divided(i, p.spatial);
+  let place = divided(part.y, p.out_width);
+  let corner = vec2u(place.x * p.window_h, place.y * p.window_w);
+  let rows = min(p.window_h, p.height - corner.x);
+  let columns = min(p.window_w, p.width - corner.y);
+  let first = (part.x * p.height + corner.x) * p.width + corner.y;
+  var best = load_x(first);
+  var found = vec4f(0.0);
+  for (var y = 0u; y < rows; y++) {
+    for (var x = 0u; x < columns; x++) {
+      let v = load_x(first + y * p.width + x);
+      let taken = v > best;
+      best = select(best, v, taken);
+      found = select(found, vec4f(f32(y * p.window_w + x)), taken);
+    }
+  }
+  let q = divided(part.x, p.quads).y;
+  store_out(i, post_out(q), best);
+  store_places(i, post_places(q), found);
+}

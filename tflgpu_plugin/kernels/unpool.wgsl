@@ -1,0 +1,13 @@
+// Values put back to their places in windows that lie side by side, zeros elsewhere: one thread per output vec4.
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = group_id(wid).x * 64u + lane;
+  if (i >= p.vectors) { return; }
+  let part = divided(i, p.spatial);
+  let at = divided(part.y, p.out_width);
+  let row = divided(at.x, p.window_h);
+  let column = divided(at.y, p.window_w);
+  let source = part.x * p.in_spatial + row.x * p.in_width + column.x;
+  let here = trunc(load_places(source)) == vec4f(f32(row.y * p.window_w + column.y));
+  store_out(i, post_out(divided(part.x, p.quads).y), select(vec4f(0.0), load_x(source), here));
+}

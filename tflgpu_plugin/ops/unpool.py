@@ -1,0 +1,130 @@
+"""Maxima and where they were, x [B, H, W, C]: `max_pool_places(x): window, padding` gives the
+largest element of each window and its place in there, y * width + x; `max_unpool(x, places):
+window, padding` puts values back to their places, and zeros all around.
+
+Windows lie side by side. The first of equal elements counts, and NaN only where it is the first of
+its window. Fractions of a place are cut off; a place outside of the window is none, so that its
+value is lost.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.window import Span, span
+from tflgpu_plugin.target import Target
+
+GROUP = 64
+LONGEST = 65_535  # rounds of one loop that every driver runs to the end
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """4 dimensions; windows side by side that begin at the first element, of 65,535 elements at
+    most; places that unpoolings on the GPU read, and nothing else.
+    """
+    shape, window = _first(graph, node), node.attributes["window"]
+    if len(shape) != 4 or prod(shape) == 0:
+        return f"Pooling with places needs an image of 4 dimensions, not {list(shape)}."
+    if min(window) < 1 or prod(window) > LONGEST:
+        return f"A window of {window[0]} x {window[1]} is not of 1 to {LONGEST:,} elements."
+    found = _spans(shape, node)
+    if min(s.places for s in found) < 1:
+        return f"A window of {window[0]} x {window[1]} does not fit {list(shape)}."
+    if max(s.before for s in found):
+        return "Windows that begin in the padding are not supported: hosts differ in their places."
+    return None
+
+
+def refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
+    """4 dimensions; windows side by side; places of a pooling on the GPU, of the shape of the
+    values.
+    """
+    shape, window = _first(graph, node), node.attributes["window"]
+    places = graph.shape(_input(node, 1))
+    if len(shape) != 4 or prod(shape) == 0:
+        return f"Unpooling needs an image of 4 dimensions, not {list(shape)}."
+    if places != shape:
+        return f"Values of shape {list(shape)} and places of {list(places)} do not agree."
+    if min(window) < 1 or prod(window) > LONGEST:
+        return f"A window of {window[0]} x {window[1]} is not of 1 to {LONGEST:,} elements."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """Both outputs [B, places ..., C]."""
+    shape = _first(graph, node)
+    pooled = (shape[0], *(s.places for s in _spans(shape, node)), shape[3])
+    return [pooled, pooled]
+
+
+def shapes_back(graph: Graph, node: Node) -> list[Shape]:
+    """As many windows as there are values."""
+    batch, height, width, channels = _first(graph, node)
+    rows, columns = node.attributes["window"]
+    return [(batch, height * rows, width * columns, channels)]
+
+
+def _spans(shape: Shape, node: Node) -> list[Span]:
+    window, padding = node.attributes["window"], node.attributes["padding"]
+    axes = zip(shape[1:3], window, strict=True)
+    return [span(extent, size, size, 1, padding) for extent, size in axes]
+
+
+def _input(node: Node, position: int) -> int:
+    tensor = node.inputs[position]
+    assert tensor is not None
+    return tensor
+
+
+def _first(graph: Graph, node: Node) -> Shape:
+    return graph.shape(_input(node, 0))
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch for values and places."""
+    rows, columns = _spans(_first(low.graph, node), node)
+    out = low.geometry(node.outputs[0])
+    low.dispatch(
+        "pool_places",
+        node,
+        {"x": low.stored(_input(node, 0))},
+        {"out": node.outputs[0], "places": node.outputs[1]},
+        (-(-out.vectors // GROUP), 1, 1),
+        {
+            "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
+            "out_width": columns.places, "height": rows.extent, "width": columns.extent,
+            "window_h": rows.kernel, "window_w": columns.kernel,
+        },
+    )  # fmt: skip
+
+
+def lower_back(low: Lowering, node: Node) -> None:
+    """One launch, four elements of the result per thread."""
+    out, (_, _, width, _) = low.geometry(node.outputs[0]), _first(low.graph, node)
+    window_h, window_w = node.attributes["window"]
+    low.dispatch(
+        "unpool",
+        node,
+        {"x": low.stored(_input(node, 0)), "places": low.stored(_input(node, 1))},
+        {"out": node.outputs[0]},
+        (-(-out.vectors // GROUP), 1, 1),
+        {
+            "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
+            "out_width": width * window_w, "in_width": width,
+            "in_spatial": out.spatial // (window_h * window_w),
+            "window_h": window_h, "window_w": window_w,
+        },
+    )  # fmt: skip
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return prod(_first(graph, node))
+
+
+OPS = (
+    Op("max_pool_places", refuse, shapes, lower, "exact", work=_work),
+    Op("max_unpool", refuse_back, shapes_back, lower_back, "exact", fuses=True),
+)
