@@ -29,6 +29,7 @@ class Stateful(Model):
         super().__init__()
         self.multi_op("CALL_ONCE", [], "CallOnceOptions", {"initSubgraphIndex": 1}, shapes=[])
         self.stores: dict[int, tuple[str, Shape]] = {}
+        self.branches: list[Model] = []  # further subgraphs, from number 2 on
 
     def store(self, name: str, shape: Shape) -> int:
         """A new variable's handle, and the shape that it has at first."""
@@ -51,7 +52,8 @@ class Stateful(Model):
         for seed, (name, shape) in enumerate(self.stores.values()):
             _assign(first, _handle(first, name), first.constant(seeded(*shape, seed=seed)))
         packed = self._model()
-        append_subgraph(packed, first._model())
+        for more in (first, *self.branches):
+            append_subgraph(packed, more._model())
         builder = import_module("flatbuffers").Builder(1 << 16)
         builder.Finish(packed.Pack(builder), b"TFL3")
         return bytes(builder.Output())
@@ -152,7 +154,38 @@ def of_the_input() -> bytes:
     return model.to_bytes()
 
 
+def in_a_branch() -> bytes:
+    """A branch reads the variable and assigns it, between two reads; the other leaves it alone."""
+    model = Stateful()
+    x = model.input("x", SHAPE)
+    handle = model.store("v", SHAPE)
+    before = model.read(handle, "before")
+    features = conv(model, before, SHAPE, "features")
+    every = model.constant(np.array([0, 1, 2, 3], np.int32))
+    mean = model.op("MEAN", [x, every], "ReducerOptions", {"keepDims": False})
+    which = model.op("GREATER", [mean, model.constant(np.float32(0))], dtype="bool", name="which")
+    options = {"thenSubgraphIndex": 2, "elseSubgraphIndex": 3}
+    chosen = model.op("IF", [which, features], "IfOptions", options, shape=SHAPE, name="chosen")
+    model.branches = [_branch(assigns) for assigns in (True, False)]
+    after = conv(model, model.read(handle, "after"), SHAPE, "features after", seed=3)
+    model.output(chosen, after, binary(model, "ADD", before, after, SHAPE, "both"))
+    return model.to_bytes()
+
+
+def _branch(assigns: bool) -> Model:
+    branch = Model()
+    x = branch.input("x", SHAPE)
+    if assigns:
+        handle = _handle(branch, "v")
+        value = branch.op("READ_VARIABLE", [handle], "ReadVariableOptions", {}, shape=SHAPE)
+        x = conv(branch, binary(branch, "SUB", value, x, SHAPE), SHAPE, "new", seed=5)
+        _assign(branch, handle, branch.op("TANH", [x], shape=SHAPE, name="bounded"))
+    branch.output(conv(branch, x, SHAPE, "result", seed=7))
+    return branch
+
+
 MODELS: dict[str, Callable[[], bytes]] = {
+    "in a branch": in_a_branch,
     "streaming": streaming, "again": again, "growing": growing, "of the input": of_the_input,
 }  # fmt: skip
 
