@@ -116,3 +116,22 @@ def test_one_variable_as_two_states(host: str) -> None:
     inputs = [[seeded(2, 3)], [seeded(2, 3, seed=2)]]
     np.testing.assert_array_equal(hosts.invoke(ours, inputs), hosts.invoke(cpu, inputs))
     assert places(made) == {"output": "cpu"}
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16"])
+def test_a_constant_of_another_size(dtype: str, host: str) -> None:
+    model, shape = Model(), (1, 4, 4, 3)
+    alpha = model.constant(seeded(3))
+    model.tensors[alpha].dtype = dtype
+    model.output(model.op("PRELU", [model.input("x", shape), alpha], shape=shape, name="y"))
+    model.inputs[:] = [1]
+    content = model.to_bytes()
+    try:
+        cpu = hosts.interpreter(content, host)
+        cpu.allocate_tensors()
+    except (ValueError, RuntimeError):
+        pytest.skip(f"{host} does not take this model")
+    ours, made = gpu(content, host)
+    inputs = [[seeded(*shape)]]
+    np.testing.assert_array_equal(hosts.invoke(ours, inputs), hosts.invoke(cpu, inputs))
+    assert places(made) == {"y": "cpu"}

@@ -10,9 +10,12 @@ from tflgpu_plugin.graph import Form, Tensor
 
 from .params import Unreadable
 
-CONVERTING = {"cast", "quantize", "dequantize", "arg_max", "arg_min"}
+CONVERTING = {"cast", "arg_max", "arg_min"}
+GRIDS = {"quantize", "dequantize"}
+PAIRED = {"prelu", "add", "sub", "mul", "div", "floor_div", "maximum", "minimum"}
 WEIGHTED = {"conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected"}  # by input 1
 STATEFUL = {"lstm_basic", "lstm_full"}  # results after the first are the host's scratch
+STORED = {"i8", "u8", "i16"}
 
 
 class HostNode(Protocol):
@@ -34,14 +37,27 @@ def result_types(host: HostNode, form: Form, first: int | None) -> None:
     """
     if first is None or form.op in CONVERTING:
         return
+    if form.op in GRIDS:
+        _grids(host, first)
+        return
     given = _whole(host.tensors[first].dtype)
-    for output in host.outputs[:1] if form.op in STATEFUL else host.outputs:
-        result = host.tensors[output]
-        if _whole(result.dtype) != given:
+    others = host.outputs[:1] if form.op in STATEFUL else host.outputs
+    if form.op in PAIRED:
+        others = (*others, *(t for t in host.inputs if t is not None))
+    for other in others:
+        tensor = host.tensors[other]
+        if _whole(tensor.dtype) != given:
             raise Unreadable(
-                f"Tensor {result.name!r} holds {result.dtype} values in the model, but "
-                f"{host.host_op} makes {given} from its input."
+                f"Tensor {tensor.name!r} holds {tensor.dtype} values in the model, but "
+                f"{host.host_op} goes by the {given} values of its input."
             )
+
+
+def _grids(host: HostNode, first: int) -> None:
+    for other in (first, *host.outputs):
+        tensor = host.tensors[other]
+        if tensor.dtype in STORED and tensor.quantization is None:
+            raise Unreadable(f"Tensor {tensor.name!r} is not quantized: it has no scale.")
 
 
 def weights(host: HostNode, form: Form) -> None:

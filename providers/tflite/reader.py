@@ -34,6 +34,7 @@ from .params import Unreadable
 
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
+MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
 NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
 SMALL = 64  # elements of an int64 constant that may be a list of paddings
 HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
@@ -129,10 +130,10 @@ def read(ffi: Any, context: Any) -> HostGraph:
     plan = _plan(ffi, context)
     written = _written(ffi, context, plan)
     _check_order(ffi, context, plan)
-    given, sparse = _tensors(ffi, context, written)
+    given, unreadable = _tensors(ffi, context, written)
     walk = shapes.Walk(given)
     hosts = [_host_node(ffi, context, index, given) for index in plan]
-    nodes = [walk.settle(host, _node(host, given, sparse)) for host in hosts]
+    nodes = [walk.settle(host, _node(host, given, unreadable)) for host in hosts]
     tensors = dict(walk.view)
     nodes = _refuse_unordered(hosts, _refuse_shared_state(nodes))
     produced = {t for node in nodes for t in node.outputs}
@@ -248,21 +249,34 @@ def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]
 
 
 def _bytes(ffi: Any, node: Any) -> bytes:
-    """The parameters of a custom operator: those of other ops are no bytes."""
-    if not node.custom_data or node.custom_data_size <= 0:
+    """The parameters of a custom operator, "" where there are none in such a place: those of other
+    ops are no bytes.
+    """
+    size = int(node.custom_data_size)
+    if not node.custom_data or not 0 < size <= MOST_BYTES:
         return b""
-    return bytes(ffi.buffer(node.custom_data, node.custom_data_size))
+    held = ffi.new("char[]", size)
+    found = native.lib.tg_tflite_bytes(node.custom_data, held, size)
+    return bytes(ffi.buffer(held, found))
 
 
-def _tensors(ffi: Any, context: Any, written: set[int]) -> tuple[dict[int, Tensor], set[int]]:
-    """All tensors by index, and which of them are sparse constants."""
-    tensors, sparse = {}, set()
+def _tensors(ffi: Any, context: Any, written: set[int]) -> tuple[dict[int, Tensor], dict[int, str]]:
+    """All tensors by index, and for constants that cannot be read, why."""
+    tensors, unreadable = {}, {}
     for index, name in enumerate(_names(ffi, context)):
         raw = context.tensors[index]
         tensors[index] = _tensor(ffi, raw, name or f"tensor {index}", index in written)
         if raw.sparsity:
-            sparse.add(index)
-    return tensors, sparse
+            unreadable[index] = "is sparse, which is not supported"
+        elif _misfit(raw, tensors[index]):
+            unreadable[index] = f"has {raw.bytes} bytes, which are not those of its shape and type"
+    return tensors, unreadable
+
+
+def _misfit(raw: Any, tensor: Tensor) -> bool:
+    """A constant whose bytes are not those of its shape and type."""
+    constant = raw.allocation == IN_MODEL and raw.bytes and tensor.dtype in NUMPY_DTYPES
+    return bool(constant and tensor.data is None)
 
 
 def _names(ffi: Any, context: Any) -> list[str]:
@@ -322,7 +336,7 @@ def _quantization(ffi: Any, raw: Any) -> Quantization | None:
     return Quantization(scale, zero_point, int(affine.dimension))
 
 
-def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> Node:
+def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int, str]) -> Node:
     """A node in the terms of the op contract, or one with a refusal."""
     form = None
     name = tensors[host.outputs[0]].name if host.outputs else f"node {host.id}"
@@ -336,10 +350,9 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], sparse: set[int]) -> No
         if form is None:
             raise Unreadable(f"{host.host_op} is not in the table of this plugin.")
         for tensor in host.inputs:
-            if tensor in sparse:
-                raise Unreadable(
-                    f"The constant {tensors[tensor].name!r} is sparse, which is not supported."
-                )
+            if tensor is not None and tensor in unreadable:
+                name = tensors[tensor].name
+                raise Unreadable(f"The constant {name!r} {unreadable[tensor]}.")
         checks.row_types(host, form)
         attributes = form.attributes(host) if form.attributes else {}
         inputs = ops.operands(form, host.inputs)

@@ -171,6 +171,8 @@ void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks);
 /* The names of all tensors of a host's context, each in `size` bytes (2 to 4096) and cut to that; empty where there is none
  * or its pointer leads nowhere. */
 void tg_tflite_names(void *context, char *names, size_t size);
+/* Copy size bytes (4096 at most) that may not be there; returns how many were. */
+size_t tg_tflite_bytes(const void *from, char *to, size_t size);
 
 /* From inside the prepare callback: one kernel per island of the host's partition. Tensor indices are the host's.
  * inputs: the island's non-constant inputs in port order (states are not among them). stays[i]: output i is read by

@@ -67,8 +67,8 @@ def _entries(node: Node, count: int, rank: int) -> list[int | None]:
     """Indices into begin, end, strides in order; None where a whole axis is taken (ellipsis, or
     left out at the end)."""
     dots = [k for k in range(count) if _has(node, "ellipsis_mask", k)]
-    if len(dots) > 1:
-        raise ValueError("a slice may have one ellipsis")
+    if len(dots) > 1 or int(node.attributes.get("ellipsis_mask", 0)) >> count:
+        raise ValueError("a slice may have one ellipsis, among its entries")
     added = sum(_has(node, "new_axis_mask", k) for k in range(count) if k not in dots)
     whole = rank - (count - added - len(dots))
     if whole < len(dots):

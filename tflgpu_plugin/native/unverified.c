@@ -1,5 +1,6 @@
-/* Names of tensors. A host need not have verified its model file, and then a name may lead anywhere; its CPU kernels never
- * read one. The kernel is asked to copy it into a pipe: where there is no memory it says so, and nobody crashes. */
+/* What is read of a model file that its host need not have verified, so that a pointer may lead anywhere: names of tensors
+ * (no CPU kernel reads one) and parameters of custom operators. The operating system is asked to copy them into a pipe:
+ * where there is no memory it says so, and nobody crashes. */
 #include <unistd.h>
 
 #include "internal_tflite.h"
@@ -33,4 +34,14 @@ void tg_tflite_names(void *opaque, char *names, size_t size) {
     copy_name(ends, context->tensors[k].name, names + k * size, size, page);
   close(ends[0]);
   close(ends[1]);
+}
+
+size_t tg_tflite_bytes(const void *from, char *to, size_t size) {
+  int ends[2];
+  if (pipe(ends)) return 0;
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), used = 0, got = 1;
+  for (; got && used < size; used += got) got = copy_some(ends, (const char *)from + used, to + used, size - used, page);
+  close(ends[0]);
+  close(ends[1]);
+  return used;
 }
