@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,7 @@ def clip(e: Expansion) -> int:
             default if bound is None or not bound.size else float(bound.reshape(-1)[0])
             for bound, default in zip(bounds, (-inf, inf), strict=True)
         )
+    low = min(low, high)  # where they are the wrong way round, all is `high`
     largest = float(np.finfo(np.float32).max)
     low, high = (-inf if low <= -largest else low), (inf if high >= largest else high)
     named = {(0.0, 6.0): "relu6", (0.0, inf): "relu", (-1.0, 1.0): "relu_n1_to_1"}
@@ -103,8 +104,9 @@ def reduction(op: str, axes_are_input_since: int = 18) -> Row:
         if e.version >= axes_are_input_since:
             value = e.optional(1)
             given = None if value is None else tuple(int(axis) for axis in value.reshape(-1))
-        if not given and e.integer("noop_with_empty_axes"):
-            return x
+        if not given and e.integer("noop_with_empty_axes"):  # what is done to each element is
+            alone = e.reshape(x, (prod(e.shape(x)), 1))
+            return e.reshape(e.add(op, alone, e.index([1]), keep_dims=True), e.shape(x))
         axes = sorted({e.axis(axis, rank) for axis in given or range(rank)})
         return e.add(op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)))
 

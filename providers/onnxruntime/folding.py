@@ -17,6 +17,7 @@ from .snapshot import DEFAULT_DOMAINS, HostNode
 
 LARGEST = 4096  # elements; what is larger is no shape arithmetic
 LARGEST_IN_A_RUN = 1 << 24  # of what was shape arithmetic for the shapes of the first plan
+LAST = (2**31 - 1, 2**63 - 1)
 Inputs = Sequence[Array | None]
 Attributes = Mapping[str, Any]
 
@@ -128,7 +129,10 @@ def _slice(inputs: Inputs, attributes: Attributes, version: int) -> Array:
 def bounded(start: int, end: int, step: int, extent: int) -> slice:
     """Python's slice for one axis of a Slice: bounds count from the end where they are negative,
     and are then clamped, with a negative step to elements that are there (Slice-13; Python would
-    begin before the first one)."""
+    begin before the first one). The largest numbers stand for all that is left, backwards, too, as
+    in onnxruntime's kernel."""
+    if step < 0 and end in LAST:
+        end = -extent - 1
     start += extent if start < 0 else 0
     end += extent if end < 0 else 0
     if step > 0:

@@ -22,9 +22,11 @@ def resize(e: Expansion) -> int:
     rank = e.rank(x)
     axes = [e.axis(axis, rank) for axis in e.integers("axes") or range(rank)]
     scales, sizes = _extents(e, axes)
-    if e.integer("antialias") and min(scales) < 1:
+    if e.integer("antialias"):  # where nothing shrinks, too, axes and borders have other rules
         raise Unreadable("Resize with antialiasing is not supported.")
     mode = e.text("coordinate_transformation_mode", "half_pixel")
+    if mode == "tf_half_pixel_for_nn" and e.text("mode", "nearest") != "nearest":
+        raise Unreadable(f"The coordinates {mode} are supported with the mode nearest.")
     return _resize(
         e, scales, sizes,
         roi=_region(e, axes) if mode == "tf_crop_and_resize" else None,
@@ -66,6 +68,8 @@ def _extents(e: Expansion, axes: Sequence[int]) -> tuple[list[float], list[int]]
         _check_count(axes, wanted.size)
         ratios = [int(n) / shape[axis] for axis, n in zip(axes, wanted.reshape(-1), strict=True)]
         policy = e.text("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch" and min(e.integers("axes") or (0,)) < 0:
+            raise Unreadable("Negative axes with an aspect ratio are read in several ways.")
         kept = {"not_larger": min, "not_smaller": max}.get(policy)
         for axis, ratio, size in zip(axes, ratios, wanted.reshape(-1), strict=True):
             scales[axis] = kept(ratios) if kept else ratio
@@ -113,14 +117,17 @@ def _resize(
         for axis in range(rank)
         if scales[axis] != 1 or sizes[axis] != shape[axis] or regions[axis] != (0.0, 1.0)
     }
-    if roi and any(
-        scales[axis] == 1 and regions[axis] != (0.0, 1.0) for axis in range(rank)
+    same = tuple(sizes) == shape
+    if any(
+        (same or scales[axis] == 1) and regions[axis] != (0.0, 1.0) for axis in range(rank)
     ):  # onnxruntime takes such an axis whole in some of its kernels, and the standard cuts it
         raise Unreadable("A region of an axis that is not resized is read in several ways.")
-    if not roi and tuple(sizes) == shape:  # whatever the scales are, onnxruntime copies
+    if same:  # whatever the scales are, onnxruntime copies
         return e.reshape(x, shape)
     if rank == 2:
         x, spatial, order = e.reshape(x, (1, *shape, 1)), [0, 1], None
+    elif how["mode"] == "cubic" and not changed <= {2, 3}:
+        raise Unreadable("Resizing other axes than height and width is not supported as cubic.")
     elif changed <= set(range(2, rank)) and rank >= 3:
         x, spatial, order = e.channels_last(x), list(range(2, rank)), "first"
     elif changed <= set(range(1, rank - 1)):

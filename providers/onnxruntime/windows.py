@@ -233,7 +233,8 @@ def _cut(
     axis."""
     auto, wanted = e.text("auto_pad", "NOTSET"), e.integers("output_shape")
     if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = tuple(n * s for n, s in zip(spatial, window.strides, strict=True))
+        same = zip(spatial, window.strides, full, strict=True)
+        wanted = tuple(min(extent * stride, most) for extent, stride, most in same)
     if wanted is None:
         return [f - sum(p) for f, p in zip(full, window.pads, strict=True)], window.pads
     wanted = wanted[-len(spatial) :]

@@ -1,0 +1,139 @@
+"""Forms of ONNX operators that no node test has, against the CPU provider: found by random models.
+
+Each runs with its shapes known and with open ones, where the answer rests on our shapes alone.
+`LEFT` are forms in which onnxruntime's kernels are at odds with the standard or with their own
+shapes: they are the CPU's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import onnx_host
+from conformance.book import Book
+from conformance.host import Array
+from conformance.record import FAIL, PASS, Record
+from conformance.test_graph_cases import worst
+
+pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
+
+LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Form:
+    """One node; `shapes` are those of its float inputs, `constants` the inputs behind them (None:
+    absent)."""
+
+    op: str
+    shapes: Sequence[tuple[int, ...]]
+    constants: Sequence[Any] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    opset: int = 18
+
+    def build(self, symbolic: bool) -> bytes:
+        """The model, its extents as numbers or as names."""
+        from onnx import TensorProto, helper, numpy_helper
+
+        given = [f"x{k}" for k in range(len(self.shapes))]
+        behind = ["" if c is None else f"c{k}" for k, c in enumerate(self.constants)]
+        node = helper.make_node(self.op, [*given, *behind], ["y"], **self.attributes)
+        inputs = []
+        for name, shape in zip(given, self.shapes, strict=True):
+            extents = [f"{name}_{k}" if symbolic else n for k, n in enumerate(shape)]
+            inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, extents))
+        output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        held = [numpy_helper.from_array(np.asarray(c), n)
+                for n, c in zip(behind, self.constants, strict=True) if c is not None]  # fmt: skip
+        graph = helper.make_graph([node], "form", inputs, [output], held)
+        opset = helper.make_opsetid("", self.opset)
+        proto = helper.make_model(graph, opset_imports=[opset], ir_version=9)
+        return bytes(proto.SerializeToString())
+
+    def feed(self) -> list[Array]:
+        chance = np.random.default_rng(7)
+        return [chance.uniform(0.1, 1, shape).astype(np.float32) for shape in self.shapes]
+
+
+def _reduced(op: str) -> Form:
+    """Over no axis."""
+    more = {"noop_with_empty_axes": 1}
+    return Form(f"Reduce{op}", [(2, 3, 5)], [np.zeros(0, np.int64)], more)
+
+
+def _sliced(step: int) -> Form:
+    """Backwards to the largest number, which stands for all that is left."""
+    bounds = [np.array([n]) for n in (3, LARGEST, 1, step)]
+    return Form("Slice", [(2, 5)], bounds)
+
+
+def _deconv(auto: str, kernel: int, **more: Any) -> Form:
+    """Strides of 3, wider than the window."""
+    weights = np.random.default_rng(3).uniform(-1, 1, (2, 3, kernel)).astype(np.float32)
+    return Form("ConvTranspose", [(1, 2, 4)], [weights], {"auto_pad": auto, "strides": [3], **more})
+
+
+def _resized(scales: list[float], roi: Any = None, **more: Any) -> Form:
+    return Form(
+        "Resize", [(1, 3, 4, 7)], [roi, np.array(scales, np.float32)], {"mode": "linear", **more}
+    )
+
+
+def _clipped(low: float, high: float) -> Form:
+    return Form("Clip", [(8,)], [np.float32(low), np.float32(high)])
+
+
+OPS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+FORMS = {
+    **{f"Reduce{op} over nothing": _reduced(op) for op in OPS},
+    **{f"Slice backwards by {-n}": _sliced(n) for n in (-1, -2)},
+    **{f"ConvTranspose {auto} of {k}, {more} more": _deconv(auto, k, output_padding=[more])
+       for auto in ("SAME_UPPER", "SAME_LOWER")
+       for k, more in ((1, 0), (1, 1), (2, 0), (2, 1), (3, 0))},
+    "Clip to the wrong way round": _clipped(0.7, 0.3),
+    "Resize to the same size": _resized([1, 1, 1.1, 1.1]),
+}  # fmt: skip
+PART = np.array([0, 0, 0.1, 0.2, 1, 1, 0.9, 0.8], np.float32)
+LEFT = {
+    "a region, nothing resized":
+        _resized([1, 1, 1.1, 1.1], PART, coordinate_transformation_mode="tf_crop_and_resize"),
+    "antialias that grows": _resized([1, 1, 2, 1.1], antialias=1),
+    "coordinates of another mode": Form(
+        "Resize", [(1, 3, 4, 7)],
+        [np.zeros(0, np.float32), np.array([1, 1, 2, 1], np.float32)],
+        {"mode": "linear", "coordinate_transformation_mode": "tf_half_pixel_for_nn"}, 11,
+    ),
+    "cubic rows and channels": _resized([1, 1.1, 1.5, 1], mode="cubic"),
+    "an aspect ratio from behind": Form(
+        "Resize", [(1, 3, 4, 7)], [None, None, np.array([15])],
+        {"axes": [-1], "keep_aspect_ratio_policy": "not_smaller"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("name", FORMS)
+def test_form(name: str, symbolic: bool, book: Book, pytestconfig: pytest.Config) -> None:
+    form = FORMS[name]
+    content, feeds = form.build(symbolic), [form.feed()]
+    expected = onnx_host.run_on_cpu(content, feeds)
+    run = onnx_host.run_on_gpu(content, feeds, pytestconfig.getoption("--adapter"))
+    known_otherwise = form.op == "Slice" and not symbolic  # onnx's shapes are not the kernel's
+    problem = "" if run.placement.on_gpu or known_otherwise else str(run.placement)
+    share, text = worst(expected, run.outputs)
+    outcome = FAIL if problem or not share <= 1.0 else PASS
+    case = f"{name}, {'open' if symbolic else 'known'} extents"
+    record = Record("", "form", outcome, op=form.op, case=case, host=onnx_host.label(),
+                    share=share, text=problem or text)  # fmt: skip
+    book.close(record, content)
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_left_to_the_host(name: str) -> None:
+    made = onnx_host.session(LEFT[name].build(False))
+    assert onnx_host.placement(made).on_gpu == 0
