@@ -45,7 +45,17 @@ def simulate(content: bytes, feed: Feed, name: str | None = None) -> Outputs:
         (made,) = host.invoke(cpu, [[values[t] for t in fed]])
         for k, (t, array) in enumerate(zip(map(int, operator.outputs), made, strict=True)):
             values[t] = array if (custom, k) in BITS else rounded(array)
+            if not fed:  # of constants alone: some custom operators take no other weights
+                _fix(schema, model, t, values.pop(t))
     return [values[int(t)] for t in graph.outputs]
+
+
+def _fix(schema: Any, model: Any, tensor: int, value: Array) -> None:
+    """Make this the value of a constant."""
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(value.tobytes(), np.uint8)
+    model.subgraphs[0].tensors[tensor].buffer = len(model.buffers)
+    model.buffers.append(buffer)
 
 
 def _round_constants(schema: Any, model: Any) -> None:

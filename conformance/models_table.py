@@ -64,9 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _tflite_row(entry: Mapping[str, Any], chosen: argparse.Namespace) -> int:
     options = {"adapter": chosen.adapter} if chosen.adapter else {}
-    name = chosen.host or host.installed()[0]
-    outcome = real_models.compare(entry, name, options)
     content = model_inputs.path(entry).read_bytes()
+    name = chosen.host or host.oracle(content)[0]
+    outcome = real_models.compare(entry, name, options)
     feed = next(iter(model_inputs.feeds(entry).values()))
     delegate = host.load_delegate(name, options)
     pair = (

@@ -50,7 +50,7 @@ def show(chosen: argparse.Namespace, times: Times) -> int:
 
 def _tflite(entry: Mapping[str, Any], chosen: argparse.Namespace, times: Times) -> tuple[str, ...]:
     options = {"adapter": chosen.adapter} if chosen.adapter else {}
-    name = chosen.host or host.installed()[0]
+    name = chosen.host or host.oracle(_content(entry))[0]
     outcome = real_models.compare(entry, name, options)
     if entry in streams.entries():
         outcome.comparisons.extend(streams.compare(entry, name, options).comparisons)

@@ -3,6 +3,8 @@ a model says of a shape must be so."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from conformance.cases.transpose_conv import CUSTOM, built_in, custom
 from conformance.host import Outputs
 from conformance.models import Model
 from conformance.unpool_graphs import POOL, STRUCT, UNPOOL
+from tflgpu_plugin import check as checker
 
 HOSTS = host.installed()
 NEWER = "ai_edge_litert"  # its default kernels have the operators
@@ -141,3 +144,35 @@ def test_another_size_of_the_input(name: str) -> None:
         fresh = unpool_graphs.unpooled((1, *extents, 4))().to_bytes()
         (wanted,) = answers(fresh, feed, name)
         np.testing.assert_array_equal(wanted, got)
+
+
+@adapter
+@pytest.mark.skipif("tflite_runtime" not in HOSTS, reason="tflite-runtime has no such kernel")
+def test_a_host_without_the_operator_is_told_of(tmp_path: Path) -> None:
+    """`tflgpu check` says what runs and what does not, and that the host lacks a kernel."""
+    path = tmp_path / "custom.tflite"
+    path.write_bytes(models.build(CUSTOM[0]))
+    found = checker.check(path, {"force": "1"}, "tflite-runtime")
+    assert found.report.count("gpu") == 1 and not found.problem
+    found = checker.check(path, {"exclude": CUSTOM[0].op}, "tflite-runtime")
+    assert found.report.count("gpu") == 0 and "left out by the option" in found.reasons[0][1]
+    assert "no kernel here for the custom operator Convolution2DTransposeBias" in found.problem
+    assert found.as_json()["problem"] == checker.lines(found)[-1] == found.problem
+
+
+@adapter
+@pytest.mark.parametrize("name", HOSTS)
+def test_every_tensor_can_be_read(name: str) -> None:
+    """Where the user asks the host to keep all tensors, places are plain numbers."""
+    delegate = host.load_delegate(name, {"force": True})
+    gpu = host.interpreter(whole(), name, "default", experimental_delegates=[delegate],
+                           experimental_preserve_all_tensors=True)  # fmt: skip
+    gpu.allocate_tensors()
+    feed = np.random.default_rng(5).standard_normal(SHAPE).astype(np.float32)
+    (got,) = host.invoke(gpu, [[feed]])[0]
+    windows = feed.reshape(2, 2, 2, 2, 4).transpose(0, 2, 4, 1, 3).reshape(2, 2, 4, 4)
+    places = next(d["index"] for d in gpu.get_tensor_details() if d["name"] == "pool:1")
+    assert host.placement(delegate).on_gpu == 2
+    if host.placement(delegate).islands == 2:
+        np.testing.assert_array_equal(gpu.get_tensor(places)[0], windows.argmax(-1))
+    np.testing.assert_array_equal(got, answers(whole(), feed, name)[0])

@@ -24,6 +24,7 @@ class Check:
     model: str
     host: str
     report: Report
+    problem: str = ""  # why the host cannot run what is left to it
 
     @property
     def reasons(self) -> list[tuple[str, str, int]]:
@@ -34,7 +35,8 @@ class Check:
     def as_json(self) -> dict[str, Any]:
         reasons = [{"operator": op, "reason": reason, "nodes": n} for op, reason, n in self.reasons]
         report: dict[str, Any] = json.loads(self.report.to_json())
-        return {"model": self.model, "host": self.host, "reasons": reasons, "report": report}
+        found = {"model": self.model, "host": self.host, "reasons": reasons, "report": report}
+        return found | ({"problem": self.problem} if self.problem else {})
 
 
 def check(path: Path, options: Mapping[str, str], host_name: str | None = None) -> Check:
@@ -46,14 +48,18 @@ def check(path: Path, options: Mapping[str, str], host_name: str | None = None) 
         return _check_session(path, options, host_name)
     import tflgpu_plugin
 
-    host = hosts.host(host_name)
+    host, problem = hosts.host(host_name), ""
     model = inputs.model(path)
     with _quiet():
         delegate = host.delegate(options)
-        interpreter = host.interpreter(model, experimental_delegates=[delegate])
+        interpreter = host.made(model, experimental_delegates=[delegate])
+        try:
+            host.allocate(interpreter)
+        except hosts.Lacking as lacking:
+            problem = str(lacking)
         report = tflgpu_plugin.report(delegate)
     del interpreter
-    return Check(path.name, f"{host.name} {host.version}", report)
+    return Check(path.name, f"{host.name} {host.version}", report, problem)
 
 
 def _check_session(path: Path, options: Mapping[str, str], host_name: str | None) -> Check:
@@ -86,7 +92,7 @@ def lines(found: Check) -> list[str]:
         text.append("The rest stays on the CPU:")
     for operator, reason, nodes in found.reasons:
         text.append(f"  {operator} ({_many(nodes, 'node')}): {reason}")
-    return text
+    return [*text, found.problem] if found.problem else text
 
 
 def _many(count: int, what: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +18,16 @@ PACKAGES = {
     "tflite-runtime": "tflite_runtime",
     "ai-edge-litert": "ai_edge_litert",
 }
+UNRESOLVED = re.compile(r"unresolved custom op: ([^\s.]+)")
 INSTALL = "No TFLite host is installed. Run: pip install 'tflgpu-plugin[tflite]'"
 
 
 class NoHost(RuntimeError):
     """No host is installed; the text says what to install."""
+
+
+class Lacking(RuntimeError):
+    """The host has no kernel for a custom operator of the model; the text is a sentence."""
 
 
 def installed() -> dict[str, str]:
@@ -41,15 +47,34 @@ class Host:
     def interpreter(
         self, model: bytes, kernels: str = "AUTO", threads: int = 2, **more: Any
     ) -> Any:
-        """An allocated interpreter; `kernels` names a member of the host's OpResolverType."""
-        interpreter = self.module.Interpreter(
+        """An allocated interpreter; `kernels` names a member of the host's OpResolverType. Raises
+        Lacking."""
+        interpreter = self.made(model, kernels, threads, **more)
+        self.allocate(interpreter)
+        return interpreter
+
+    def made(self, model: bytes, kernels: str = "AUTO", threads: int = 2, **more: Any) -> Any:
+        """An interpreter that is not allocated; its delegates have taken their nodes."""
+        return self.module.Interpreter(
             model_content=model,
             num_threads=threads,
             experimental_op_resolver_type=getattr(self.module.OpResolverType, kernels),
             **more,
         )
-        interpreter.allocate_tensors()
-        return interpreter
+
+    def allocate(self, interpreter: Any) -> None:
+        """Raises Lacking where nodes are left whose operator the host does not have."""
+        try:
+            interpreter.allocate_tensors()
+        except RuntimeError as error:
+            name = UNRESOLVED.search(str(error))
+            if name is None:
+                raise
+            raise Lacking(
+                f"{self.name} {self.version} has no kernel here for the custom operator {name[1]}: "
+                "the model runs only where all of these nodes are on the GPU, or in a host that "
+                "has one, perhaps with --host."
+            ) from error
 
     def delegate(self, options: Mapping[str, Any] | None = None) -> Any:
         """Our delegate, loaded by the host's own function."""
