@@ -3,6 +3,8 @@ move between channels and image."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,12 @@ def node(op: str, name: str, shape: Shape, second: Any = None, **attributes: Any
     return NodeCase(name, op, inputs, attributes)
 
 
+def take(name: str, shape: Shape, rows: Mapping[int, Sequence[int]]) -> NodeCase:
+    """Rows of indices by axis."""
+    inputs = (Input(shape), *(constant(row, "i32") for row in rows.values()))
+    return NodeCase(name, "take", inputs, {"axes": tuple(rows)})
+
+
 NODES = [
     node("tile", "channels", (2, 3, 5, 3), (1, 1, 1, 3)),
     node("tile", "one_channel", (2, 3, 5, 1), (1, 1, 1, 9)),
@@ -67,12 +75,18 @@ NODES = [
     node("expand", "ones_in_shape", (2, 3, 5, 4), (1, 3, 1, 1)),
     node("expand", "scalar", (), (2, 3, 5)),
     node("expand", "rank_5", (2, 1, 3), (2, 3, 2, 4, 3)),
-    *(node("take", f"axis_{a}", (3, 4, 5, 6), (2, 0, 1, 2, 2), axis=a) for a in range(4)),
-    node("take", "reversed", (3, 4, 5, 6), (5, 4, 3, 2, 1, 0), axis=-1),
-    node("take", "every_other", (3, 4, 5, 9), (0, 2, 4, 6, 8), axis=3),
-    node("take", "negative", (7,), (-1, 3, -7), axis=0),
-    node("take", "rank_2", (5, 9), (8, 1, 1, 0, 5), axis=1),
-    node("take", "rank_5", (2, 3, 2, 4, 7), (6, 0, 3), axis=4),
+    *(take(f"axis_{a}", (3, 4, 5, 6), {a: (2, 0, 1, 2, 2)}) for a in range(4)),
+    *(take(f"axis_{a}_quads", (3, 4, 5, 8), {a: (2, 0, 1, 2, 2)}) for a in range(4)),
+    take("reversed", (3, 4, 5, 6), {-1: (5, 4, 3, 2, 1, 0)}),
+    take("every_other", (3, 4, 5, 9), {3: (0, 2, 4, 6, 8)}),
+    take("negative", (7,), {0: (-1, 3, -7)}),
+    take("rank_2", (5, 9), {1: (8, 1, 1, 0, 5)}),
+    take("rank_5", (2, 3, 2, 4, 7), {4: (6, 0, 3)}),
+    take("image", (2, 4, 5, 7), {1: (3, 3, 0, 1), 2: (1, 0, 1, 4, 4, 2)}),
+    take("image_quads", (2, 4, 5, 8), {2: (1, 0, 1, 4, 4, 2), 1: (3, 3, 0, 1)}),
+    take("image_and_channels", (2, 4, 5, 7), {1: (3, 3, 0), 2: (4, 4, 2), 3: (6, 1, 1, 0, 5)}),
+    take("image_some_in_steps", (2, 4, 5, 8), {1: (3, 3, 0), 2: (4, 3, 2), 3: (4, 5, 6, 7)}),
+    take("all_of_rank_5", (2, 3, 2, 4, 7), {a: (1, 0, 0) for a in range(5)}),
     node("gather", "scalar", (3, 4, 5, 6), 2, axis=1),
     node("gather", "scalar_last", (3, 4, 6), -1, axis=2),
     node("gather", "matrix", (3, 4, 6), ((0, 3), (2, 2)), axis=1),
@@ -86,6 +100,7 @@ NODES = [
       for op, shape in (("depth_to_space", (2, 3, 4, 8)), ("space_to_depth", (2, 4, 6, 3)))),
     NodeCase("bool", "gather", (Input((3, 4, 6), "bool"), constant((0, 3, 1), "i32")), {"axis": 1},
              output_type="bool"),
-    NodeCase("outside", "take", (Input((3, 4)), constant((4,), "i32")), {"axis": 1}, refused=True),
+    replace(take("outside", (3, 4), {1: (4,)}), refused=True),
+    replace(take("matrix", (3, 4), {1: ((1, 2), (3, 0))}), refused=True),  # type: ignore[dict-item]
     NodeCase("run_time", "tile", (Input((3, 4)), Input((2,), "i32")), refused=True),
 ]  # fmt: skip

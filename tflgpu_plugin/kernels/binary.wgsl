@@ -1,16 +1,17 @@
 // y = f(a, b) or f(a, b, c) with broadcasting. variant operands: (name, value, mode) each, the mode being same (in
-// place) or quad (affine vec4, lane 0 spread where there is one channel); expression: f for vec4 v, e and w.
+// place) or quad (affine vec4, lane 0 spread where there is one channel); rank: how many axes places are counted over;
+// expression: f for vec4 v, e and w.
 {% import "coordinates.wgsl" as at %}
 {% macro place(name) %}
-{% for k in range(5) %}c{{ k }} * p.{{ name }}_k{{ k }}{{ " + " if k < 4 }}{% endfor %}
+{% for k in range(rank) %}c{{ k }} * p.{{ name }}_k{{ k }}{{ " + " if not loop.last }}{% endfor %}
 {% endmacro %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
   let i = group_id(wid).x * 64u + lid;
   if (i >= p.vectors) { return; }
-  let q = (i / p.spatial) % p.quads;
-{% if operands | selectattr(2, "equalto", "quad") | list %}
-{{ at.split("i") }}
+  let q = divided(i, p.spatial).x % p.quads;
+{% if rank %}
+{{ at.split("i", rank) }}
 {% endif %}
 {% for name, value, mode in operands %}
 {% if mode == "same" %}

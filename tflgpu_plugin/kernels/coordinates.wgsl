@@ -1,19 +1,17 @@
 {# Macros for kernels that walk logical coordinates; not a kernel by itself. #}
-{# Linear row-major index -> coordinates c0 (slowest) to c4 over the extents p.d0 to p.d4. #}
-{% macro split(linear) %}
-  var rest = {{ linear }};
-{% for k in [4, 3, 2, 1] %}
-  var c{{ k }} = rest % p.d{{ k }};
-  rest = rest / p.d{{ k }};
+{# Linear row-major index -> coordinates c0 (slowest) to c4, or fewer, over the extents p.d0 to p.d4. #}
+{% macro split(linear, rank=5) %}
+  var rest = vec2u({{ linear }}, 0u);
+{% for k in range(rank - 1, 0, -1) %}
+  rest = divided(rest.x, p.d{{ k }});
+  var c{{ k }} = rest.y;
 {% endfor %}
-  var c0 = rest;
+  var c0 = rest.x;
 {% endmacro %}
 {# The next element in row-major order, without divisions. #}
-{% macro advance() %}
-{% for k in [4, 3, 2, 1] %}
-{% if k == 4 %}
-  c4 += 1u;
-{% endif %}
+{% macro advance(rank=5) %}
+  c{{ rank - 1 }} += 1u;
+{% for k in range(rank - 1, 0, -1) %}
   if (c{{ k }} == p.d{{ k }}) { c{{ k }} = 0u; c{{ k - 1 }} += 1u; }
 {% endfor %}
 {% endmacro %}

@@ -53,19 +53,19 @@ def lower_pair(
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     reads: dict[str, Access] = {}
     modes: list[str] = []
-    parameters: dict[str, object] = {}
+    spread: dict[str, Shape] = {}
     for name, tensor in zip(NAMES, operands(node), strict=False):
         operand = low.graph.shape(tensor)
         modes.append("same" if _in_place(operand, shape) else "quad")
         reads[name] = Access(low.stored(tensor))
         if modes[-1] == "quad":
-            parameters |= _quad_place(name, operand, shape)
+            spread[name] = operand
+    rank, parameters = _quad_places(shape, spread) if spread else (0, {})
     parameters |= {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads}
-    if "quad" in modes:
-        parameters |= _extents(shape)
     parameters |= numbers or {}
     variant = {
         "operands": list(zip(NAMES, VALUES, modes, strict=False)),
+        "rank": rank,
         "expression": expression,
     }
     low.dispatch(
@@ -100,23 +100,35 @@ def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:
     ]
 
 
-def _quad_place(name: str, operand: Shape, shape: Shape) -> dict[str, object]:
+def _quad_places(shape: Shape, spread: Mapping[str, Shape]) -> tuple[int, dict[str, object]]:
+    """How many axes the kernel walks, and its parameters: extents, and steps of each operand."""
     if len(shape) > MAX_AXES:  # row-major: only a single value is spread
-        return _numbered(f"{name}_k", [], 0) | {f"{name}_spread": 1}
-    steps, order = _steps(operand, shape, vector_strides(operand)), storage_order(len(shape))
-    spread = bool(shape) and (not operand or (operand[-1] == 1 and shape[-1] != 1))
-    found = _numbered(f"{name}_k", [steps[k] for k in order], 0)
-    return found | {f"{name}_spread": int(spread)}
-
-
-def _extents(shape: Shape) -> dict[str, object]:
-    if len(shape) > MAX_AXES:
-        return _numbered("d", [], 1)
+        one_place: dict[str, object] = {f"{name}_k0": 0 for name in spread}
+        return 1, one_place | {"d0": 1} | {f"{name}_spread": 1 for name in spread}
+    order = storage_order(len(shape))
     quads = -(-shape[-1] // 4) if shape else 1
-    extents = [quads if k == len(shape) - 1 else shape[k] for k in storage_order(len(shape))]
-    return _numbered("d", extents, 1)
+    extents = [quads if k == len(shape) - 1 else shape[k] for k in order]
+    own = [_steps(operand, shape, vector_strides(operand)) for operand in spread.values()]
+    axes = _merged(extents, [tuple(steps[k] for steps in own) for k in order])
+    found: dict[str, object] = {f"d{k}": extent for k, (extent, _) in enumerate(axes)}
+    for number, (name, operand) in enumerate(spread.items()):
+        found |= {f"{name}_k{k}": steps[number] for k, (_, steps) in enumerate(axes)}
+        one = bool(shape) and (not operand or (operand[-1] == 1 and shape[-1] != 1))
+        found[f"{name}_spread"] = int(one)
+    return len(axes), found
 
 
-def _numbered(prefix: str, values: Sequence[int], fill: int) -> dict[str, object]:
-    padded = [fill] * (MAX_AXES - len(values)) + list(values)
-    return {f"{prefix}{k}": value for k, value in enumerate(padded)}
+Walked = tuple[int, tuple[int, ...]]  # an axis: its extent, and the step of each operand
+
+
+def _merged(extents: Sequence[int], steps: Sequence[tuple[int, ...]]) -> list[Walked]:
+    """The same places over as few axes as will do: each costs every output a division."""
+    kept: list[Walked] = []
+    for extent, inner in zip(extents, steps, strict=True):
+        if extent == 1:
+            continue
+        if kept and kept[-1][1] == tuple(extent * step for step in inner):
+            kept[-1] = (kept[-1][0] * extent, inner)
+        else:
+            kept.append((extent, inner))
+    return kept or [(1, steps[0] if steps else ())]

@@ -27,7 +27,7 @@ class Axis:
 
     Outside `low <= x < high` (default: the extent) the pad value is taken. `source` None repeats
     along the axis. With `lookup`, an int array of one entry per place, coordinate x reads input
-    coordinate `lookup[x]` instead (one axis of a `move` may have one).
+    coordinate `lookup[x]` instead.
     """
 
     extent: int
@@ -57,6 +57,12 @@ class Walk:
     low: int = 0
     stop: int = 1
     channel: int = 0
+    lookup: Array | None = None
+
+    @property
+    def straight(self) -> bool:
+        """Every coordinate is read, and where it lies."""
+        return self.low == 0 and self.stop >= self.extent and self.lookup is None
 
 
 def row_strides(shape: Shape) -> tuple[int, ...]:
@@ -104,9 +110,8 @@ def move(
     inside = geometry(shape)
     parameters: dict[str, object] = {"vectors": stored.vectors, "value": float(value)}
     parameters |= {"spatial": stored.spatial, "quads": stored.quads}
-    table = next((axis.lookup for axis in axes if axis.lookup is not None), None)
     direct = view is None and tuple(axis.extent for axis in axes) == target
-    if direct and table is None and _whole_quads(shape, target, axes, value):
+    if direct and _whole_quads(shape, target, axes, value):
         form, (walks, base) = "vectors", _vector_walks(shape, axes, fixed)
         parameters |= {"base": np.int32(base)}
     elif direct and max(len(shape), len(target)) <= MAX_AXES:
@@ -121,14 +126,16 @@ def move(
         parameters |= {"in_quads": inside.quads, "in_spatial": inside.spatial}
         if source is not None:
             parameters |= {"in_quads": -(-prod(shape) // 4), "in_spatial": 1}
+    walks = walks if form == "lanes" else _merged(walks)
     parameters |= _walk_parameters(walks, form)
     reads: dict[str, Source | Access] = {
         "x": Access(low.stored(given) if source is None else source, 4 if form == "vectors" else 1)
     }
-    lookup = -1
-    if table is not None:
-        lookup = next(k for k, walk in enumerate(_slots(axes, form)) if walk.lookup is not None)
-        reads["table"] = Access(_table(low, node, table), 1)
+    lookups = {k: walk.lookup for k, walk in enumerate(walks) if walk.lookup is not None}
+    if lookups:
+        reads["table"] = Access(_table(list(lookups.values())), 1)
+        starts = np.cumsum([0, *map(len, lookups.values())])
+        parameters |= {f"table{k}": int(at) for k, at in zip(lookups, starts, strict=False)}
     low.dispatch(
         "gather",
         node,
@@ -136,13 +143,13 @@ def move(
         {"y": output},
         grid(stored.vectors),
         parameters,
-        {"form": form, "lookup": lookup},
+        {"form": form, "rank": len(walks), "lookups": tuple(lookups)},
     )
 
 
-def _table(low: Lowering, node: Node, lookup: Array) -> Constant:
-    """Indices as float32 (exact below 2**24)."""
-    entries = np.asarray(lookup, np.float32).reshape(-1)
+def _table(lookups: Sequence[Array]) -> Constant:
+    """Indices as float32 (exact below 2**24), one list after the other."""
+    entries = np.concatenate(lookups).astype(np.float32)
     key = ("lookup", entries.tobytes())
     padded = np.pad(entries, (0, -entries.size % 4))
     return Constant(key, padded.size // 4, lambda: padded, padded)
@@ -181,7 +188,7 @@ def _whole_quads(shape: Shape, target: Shape, axes: Sequence[Axis], value: float
     if not (1 <= len(shape) <= MAX_AXES and 1 <= len(target) <= MAX_AXES):
         return False
     last, channel = axes[-1], len(shape) - 1
-    if last.source != channel or last.step != 1 or last.start % 4:
+    if last.source != channel or last.step != 1 or last.start % 4 or last.lookup is not None:
         return False
     if any(a.source == channel for a in axes[:-1]):
         return False
@@ -202,20 +209,30 @@ def _vector_walks(
         stride = 0 if axis.source is None else strides[axis.source]
         unit = 4 if k == len(axes) - 1 else 1
         base += axis.start // unit * stride
-        walks.append(
-            Walk(
-                -(-axis.extent // unit), axis.step * stride, axis.low // unit, -(-axis.stop // unit)
-            )
-        )
+        extent, stop = -(-axis.extent // unit), -(-axis.stop // unit)
+        step = 1 if axis.lookup is not None else axis.step
+        walks.append(Walk(extent, step * stride, axis.low // unit, stop, lookup=axis.lookup))
     return walks, base
 
 
-def _slots(axes: Sequence[Axis], form: str) -> list[Axis]:
-    """The axes in the kernel's five places: form `lanes` has batch, channels, and space last."""
-    unit = Axis(1)
-    if form != "lanes":
-        return [unit] * (MAX_AXES - len(axes)) + list(axes)
-    rank = len(axes)
+def _merged(walks: Sequence[Walk]) -> list[Walk]:
+    """The same elements over as few axes as will do: each costs every output a division."""
+    kept: list[Walk] = []
+    for walk in walks:
+        if walk.extent == 1 and walk.straight:
+            continue
+        last = kept[-1] if kept else None
+        if last and last.straight and walk.straight and last.stride == walk.extent * walk.stride:
+            extent = last.extent * walk.extent
+            kept[-1] = Walk(extent, walk.stride, stop=extent)
+        else:
+            kept.append(walk)
+    return kept or [Walk()]
+
+
+def _lane_slots(axes: Sequence[Axis]) -> list[Axis]:
+    """The axes in the five places of form `lanes`: batch, channels, and space last."""
+    unit, rank = Axis(1), len(axes)
     batch = axes[0] if rank > 1 else unit
     channels = axes[-1] if rank else unit
     space = list(axes[1:-1])
@@ -231,16 +248,14 @@ def _lane_walks(
     base = sum(strides[axis] * at for axis, at in fixed.items() if axis != last)
     channel = fixed.get(last, 0)
     walks = []
-    for axis in _slots(axes, "lanes"):
+    for axis in _lane_slots(axes):
         step, start = (1, 0) if axis.lookup is not None else (axis.step, axis.start)
-        if axis.source is None:
-            walks.append(Walk(axis.extent, 0, axis.low, axis.stop))
-        elif axis.source == last:
-            channel += start
-            walks.append(Walk(axis.extent, 0, axis.low, axis.stop, step))
-        else:
-            base += start * strides[axis.source]
-            walks.append(Walk(axis.extent, step * strides[axis.source], axis.low, axis.stop))
+        stride, along = 0, 0
+        if axis.source == last:
+            channel, along = channel + start, step
+        elif axis.source is not None:
+            base, stride = base + start * strides[axis.source], step * strides[axis.source]
+        walks.append(Walk(axis.extent, stride, axis.low, axis.stop, along, axis.lookup))
     return walks, base, channel
 
 
@@ -254,14 +269,13 @@ def _element_walks(
         step, start = (1, 0) if axis.lookup is not None else (axis.step, axis.start)
         stride = 0 if axis.source is None else strides[axis.source]
         base += start * stride
-        walks.append(Walk(axis.extent, step * stride, axis.low, axis.stop))
+        walks.append(Walk(axis.extent, step * stride, axis.low, axis.stop, lookup=axis.lookup))
     return walks, base
 
 
 def _walk_parameters(walks: Sequence[Walk], form: str) -> dict[str, object]:
-    padded = [Walk()] * (MAX_AXES - len(walks)) + list(walks)
     found: dict[str, object] = {}
-    for k, walk in enumerate(padded):
+    for k, walk in enumerate(walks):
         quads = form == "lanes" and k == 1
         found |= {f"d{k}": -(-walk.extent // 4) if quads else walk.extent}
         found |= {f"k{k}": np.int32(walk.stride)}

@@ -69,7 +69,7 @@ def _reaches(shape: Shape, added: Array, mode: str) -> bool:
 
 
 def expand(steps: Steps, node: Node) -> bool:
-    """Other modes than a constant pick elements of the tensor, one axis after the other."""
+    """Other modes than a constant pick elements of the tensor."""
     mode = node.attributes.get("mode", "constant")
     if mode == "constant":
         return False
@@ -77,10 +77,9 @@ def expand(steps: Steps, node: Node) -> bool:
     assert x is not None and amounts is not None
     axes = [k for k, sides in enumerate(amounts.reshape(-1, 2)) if sides.any()]
     shape = steps.shape(x)
-    for axis in axes[:-1]:
-        x = steps.add("take", x, _picked(steps, amounts, shape, axis, mode), axis=axis)
+    picked = [_picked(steps, amounts, shape, axis, mode) for axis in axes]
     if axes:
-        steps.last("take", x, _picked(steps, amounts, shape, axes[-1], mode), axis=axes[-1])
+        steps.last("take", x, *picked, axes=tuple(axes))
     else:
         steps.last("reshape", x, None, shape=shape)
     return True

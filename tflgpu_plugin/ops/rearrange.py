@@ -2,8 +2,9 @@
 
 * `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
   is broadcast with that of x)
-* `take(x, indices constant, 1 axis): axis` and `gather(x, indices): axis, wraps`: numpy's take;
-  constant indices may be negative, others become a `pick`
+* `take(x, a row of constant indices per axis, ...): axes`: numpy's take along each of these axes
+* `gather(x, indices): axis, wraps`: numpy's take; constant indices may be negative, others become a
+  `pick`
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
   block outside of the channels, "CRD" inside
 """
@@ -35,20 +36,33 @@ def _numbers(graph: Graph, node: Node, what: str) -> Array:
     return value
 
 
-def _axis(graph: Graph, node: Node) -> int:
-    rank, axis = len(graph.shape(_input(node))), int(node.attributes["axis"])
+def _axis(graph: Graph, node: Node, axis: int | None = None) -> int:
+    """The axis that the node names, or this one, from 0. Raises ValueError when there is none."""
+    rank, axis = len(graph.shape(_input(node))), node.attributes["axis"] if axis is None else axis
     if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
-    return axis % rank
+    return int(axis) % rank
 
 
-def _indices(graph: Graph, node: Node) -> Array:
-    """Indices from 0. Raises ValueError when one is outside the axis."""
-    extent = graph.shape(_input(node))[_axis(graph, node)]
-    given = _numbers(graph, node, "indices").astype(np.int64)
+def _indices(graph: Graph, node: Node, axis: int, position: int = 1) -> Array:
+    """Indices from 0 along an axis. Raises ValueError when one is outside of it."""
+    extent = graph.shape(_input(node))[axis]
+    given = graph.constant(node.inputs[position])
+    if given is None:
+        raise ValueError("indices must be constant")
+    given = given.astype(np.int64)
     if given.size and (given.min() < -extent or given.max() >= extent):
         raise ValueError(f"an index is outside an axis of {extent}")
     return np.where(given < 0, given + extent, given)
+
+
+def rows(graph: Graph, node: Node) -> dict[int, Array]:
+    """Of a `take`: the indices by axis, both from 0. Raises ValueError."""
+    named = [_axis(graph, node, axis) for axis in node.attributes["axes"]]
+    found = {axis: _indices(graph, node, axis, k) for k, axis in enumerate(named, start=1)}
+    if len(found) < len(node.inputs) - 1 or any(row.ndim != 1 for row in found.values()):
+        raise ValueError("each axis needs one row of indices")
+    return found
 
 
 def tile_shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -63,11 +77,17 @@ def expand_shapes(graph: Graph, node: Node) -> list[Shape]:
     return [broadcast(graph.shape(_input(node)), wanted)]
 
 
+def take_shapes(graph: Graph, node: Node) -> list[Shape]:
+    taken = rows(graph, node)
+    shape = enumerate(graph.shape(_input(node)))
+    return [tuple(len(taken[k]) if k in taken else extent for k, extent in shape)]
+
+
 def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
     shape, axis, listed = graph.shape(_input(node)), _axis(graph, node), node.inputs[1]
     assert listed is not None
     if not _is_computed(graph, node):
-        _indices(graph, node)  # they must be inside
+        _indices(graph, node, axis)  # they must be inside
     return [(*shape[:axis], *graph.shape(listed), *shape[axis + 1 :])]
 
 
@@ -91,7 +111,7 @@ def depth_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 SHAPES = {
-    "tile": tile_shapes, "expand": expand_shapes, "take": gather_shapes, "gather": gather_shapes,
+    "tile": tile_shapes, "expand": expand_shapes, "take": take_shapes, "gather": gather_shapes,
     "depth_to_space": depth_shapes, "space_to_depth": depth_shapes,
 }  # fmt: skip
 
@@ -107,11 +127,18 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     axes = len(_tiled(source, shape)) if node.op == "tile" else max(len(shape), len(source))
     if axes > MAX_AXES:
         return f"{node.op} works on {axes} axes, and {MAX_AXES} are supported."
-    if node.op in ("take", "gather") and source[_axis(graph, node)] > MAX_INDEX:
+    if node.op in ("take", "gather") and _longest(graph, node) > MAX_INDEX:
         return f"{node.op} takes indices below {MAX_INDEX:,}."
     if _is_computed(graph, node):
         return pick.refuse_indices(graph, node)
     return None
+
+
+def _longest(graph: Graph, node: Node) -> int:
+    """The largest extent that indices go over."""
+    shape = graph.shape(_input(node))
+    axes = rows(graph, node) if node.op == "take" else [_axis(graph, node)]
+    return max((shape[axis] for axis in axes), default=0)
 
 
 def _tiled(shape: Shape, target: Shape) -> list[Axis]:
@@ -149,15 +176,13 @@ def lower_expand(low: Lowering, node: Node) -> None:
 
 
 def lower_take(low: Lowering, node: Node) -> None:
-    shape, at = low.graph.shape(_input(node)), _axis(low.graph, node)
-    indices = _indices(low.graph, node)
-    axes = [Axis(extent, k) for k, extent in enumerate(shape)]
-    steps = np.diff(indices)
-    if len(indices) == 1 or (len(set(steps.tolist())) == 1):
-        step = int(steps[0]) if len(steps) else 1
-        axes[at] = Axis(len(indices), at, int(indices[0]), step)
-    else:
-        axes[at] = Axis(len(indices), at, lookup=indices)
+    axes = [Axis(extent, k) for k, extent in enumerate(low.graph.shape(_input(node)))]
+    for at, indices in rows(low.graph, node).items():
+        steps = set(np.diff(indices).tolist())
+        if len(steps) < 2 and len(indices):
+            axes[at] = Axis(len(indices), at, int(indices[0]), steps.pop() if steps else 1)
+        else:
+            axes[at] = Axis(len(indices), at, lookup=indices)
     move(low, node, axes)
 
 
@@ -170,11 +195,9 @@ def expand_gather(steps: Steps, node: Node) -> bool:
         picked = steps.add("pick", _input(node), places, axis=_axis(view, node), wraps=wraps)
         steps.last("reshape", picked, None, shape=gather_shapes(view, node)[0])
         return True
-    indices, axis = _indices(view, node), _axis(view, node)
-    if node.op == "take":
-        return False
-    row = steps.indices(indices.reshape(-1))
-    taken = steps.add("take", _input(node), row, axis=axis)
+    axis = _axis(view, node)
+    row = steps.indices(_indices(view, node, axis).reshape(-1))
+    taken = steps.add("take", _input(node), row, axes=(axis,))
     steps.last("reshape", taken, None, shape=gather_shapes(view, node)[0])
     return True
 
@@ -201,7 +224,7 @@ BOTH = ("f32", "bool")
 OPS = (
     Op("tile", refuse, tile_shapes, lower_tile, "exact", types=BOTH, fuses=True),
     Op("expand", refuse, expand_shapes, lower_expand, "exact", types=BOTH, fuses=True),
-    Op("take", refuse, gather_shapes, lower_take, "exact", types=BOTH, fuses=True),
+    Op("take", refuse, take_shapes, lower_take, "exact", types=BOTH, fuses=True),
     Op("gather", refuse, gather_shapes, lower_expanded, "exact", types=BOTH, expand=expand_gather),
     *(
         Op(name, refuse, depth_shapes, lower_expanded, "exact", types=BOTH, expand=expand_depth)

@@ -143,19 +143,18 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def expand_nearest(steps: Steps, node: Node) -> bool:
-    """Rows are picked, then columns. Places as `GetNearestNeighbor` of tensorflow/lite/kernels/
+    """Rows and columns are picked. Places as `GetNearestNeighbor` of tensorflow/lite/kernels/
     internal/reference/resize_nearest_neighbor.h finds them, in float32.
     """
     source, size = _input(node), steps.data(node.inputs[1])
     assert size is not None
     align = bool(node.attributes["align_corners"])
     half = bool(node.attributes["half_pixel_centers"])
-    for axis, out in ((1, int(size.reshape(-1)[0])), (2, int(size.reshape(-1)[1]))):
-        rows = steps.indices(nearest(steps.shape(source)[axis], out, align, half))
-        if axis == 1:
-            source = steps.add("take", source, rows, axis=axis)
-        else:
-            steps.last("take", source, rows, axis=axis)
+    picked = [
+        steps.indices(nearest(steps.shape(source)[axis], int(out), align, half))
+        for axis, out in enumerate(size.reshape(-1), start=1)
+    ]
+    steps.last("take", source, *picked, axes=(1, 2))
     return True
 
 

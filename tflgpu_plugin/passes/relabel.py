@@ -59,12 +59,13 @@ def relabelled(e: Editor, node: Node, held: Mapping[int, Perm], names: Mapping[i
     perm = held.get(first) or held[node.outputs[0]]
     if node.op in ELEMENTWISE:
         inputs = [_operand(e, t, held[node.outputs[0]], names) for t in node.inputs]
-    elif node.op in ("concat", "softmax", "take"):
-        rank = len(perm)
-        if node.op != "softmax":
-            attributes["axis"] = perm.index(int(attributes["axis"]) % rank)
-        if node.op == "concat":
-            inputs = [_operand(e, t, perm, names) for t in node.inputs]
+    elif node.op == "concat":
+        attributes["axis"] = perm.index(int(attributes["axis"]) % len(perm))
+        inputs = [_operand(e, t, perm, names) for t in node.inputs]
+    elif node.op == "take":
+        attributes["axes"] = tuple(perm.index(axis % len(perm)) for axis in attributes["axes"])
+    elif node.op == "softmax":
+        pass
     elif node.op == "pad":
         amounts = e.data(node.inputs[1])
         assert amounts is not None
