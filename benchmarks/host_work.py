@@ -66,11 +66,12 @@ def measure(network: Network, runs: int) -> None:
     device = adapter.open_device(adapter.select(None))
     plan = compiler.compile(to_graph(network), device.target)
     instance = Instance(shared(plan, device, True))
+    outputs = instance.new_outputs()  # memory that is used again, as hosts do
     doors = [*_delegate(network, picture), *_provider(network, picture)]
     small, copies = Small.on(device), Copies(plan)
     work, alone, copied = list[float](), list[float](), list[float]()
     for _ in range(runs + 2):
-        wall, on_device = instance.timed([picture])
+        wall, on_device = instance.timed([picture], outputs=outputs)
         work.append((wall - on_device) / 1e3)
         for door in doors:
             door.turn()

@@ -69,8 +69,10 @@ def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
         check(instance, seed)
         instance.run([picture(9)], stop_after=1)
         check(instance, seed)
-        wall, device = instance.timed([picture(seed)])
+        outputs = instance.new_outputs()
+        wall, device = instance.timed([picture(seed)], outputs=outputs)
         assert 0 < device < wall
+        assert np.array_equal(outputs[0], np.maximum(picture(seed), 0))
         stamps = instance.stamped([picture(seed)])
         assert len(stamps) == len(instance.plan.dispatches) + 1
         assert (np.diff(stamps) >= 0).all() and stamps[0] > 0

@@ -215,18 +215,25 @@ class Instance:
         options.stop_after = stop_after
         return self._run(inputs, states, options)
 
-    def timed(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> tuple[int, int]:
+    def timed(
+        self,
+        inputs: Sequence[Array],
+        states: Sequence[Array] = (),
+        outputs: Sequence[Array] | None = None,
+    ) -> tuple[int, int]:
         """Nanoseconds of one run, without the two timestamps at its end: in all, and on the device
         from before the first dispatch to the end of the last. Raises NativeError on an adapter
         without timestamps inside a pass.
 
+        `outputs` are written anew, as those of hosts are, whose memory is not taken from the system
+        for each run; they are what `new_outputs` gives.
         A software driver takes long over a timestamp: it draws an empty picture after it. The time
         between the two is what one takes; the second one ends after it was taken.
         """
         options = native.ffi.new("tg_run_options *")
         ends = native.ffi.new("uint64_t[3]")
         options.timestamps, options.ends_only = ends, 1
-        self._run(inputs, states, options)
+        self._run(inputs, states, options, outputs)
         stamps = 2 * (ends[2] - ends[1])
         return int(self.counters().last_nanoseconds - stamps), int(ends[1] - ends[0])
 
@@ -240,10 +247,19 @@ class Instance:
         self._run(inputs, states, options)
         return stamps.astype(np.int64)
 
-    def _run(self, inputs: Sequence[Array], states: Sequence[Array], options: Any) -> list[Array]:
-        plan = self.plan
+    def new_outputs(self) -> list[Array]:
+        """Arrays for the outputs of a run."""
+        return [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in self.plan.outputs]
+
+    def _run(
+        self,
+        inputs: Sequence[Array],
+        states: Sequence[Array],
+        options: Any,
+        given: Sequence[Array] | None = None,
+    ) -> list[Array]:
+        plan, outputs = self.plan, list(given or self.new_outputs())
         arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
-        outputs = [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.outputs]
         native.call(
             native.lib.tg_replay_run, self.replay,
             self._ports(arrays), self._ports(outputs), self._ports(list(states)), options,
