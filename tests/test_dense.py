@@ -12,7 +12,7 @@ from tests.test_compiler import TARGET, Builder, check_sides, conv
 from tflgpu_plugin import compiler
 from tflgpu_plugin.ops import winograd
 from tflgpu_plugin.ops.blocks import Blocks
-from tflgpu_plugin.ops.tiles import STARTS, choose_tile
+from tflgpu_plugin.ops.tiles import STARTS, choose_tile, point_tile
 from tflgpu_plugin.target import Target
 
 ROOT = 2.0**0.5
@@ -61,6 +61,14 @@ def test_every_vendor_has_tiles_that_the_kernel_can_make(vendor: str, size: int)
         tile = choose_tile(target, quads, places)
         assert tile.quads * tile.step % 8 == 0 and tile.lanes % 8 == 0
         assert tile.shared <= target.shuffles
+
+
+@pytest.mark.parametrize(
+    ("driver", "step"), [("Mesa 22.3.6 (LLVM 15.0.6)", 4), ("Mesa 25.0.7", 2), ("", 2)]
+)
+def test_only_old_lavapipe_takes_whole_quads_in_large_tiles(driver: str, step: int) -> None:
+    target = Target(vendor="software", software=True, subgroup_size=8, driver=driver)
+    assert point_tile(target, choose_tile(target, 64, 12544)).step == step
 
 
 def test_settings_can_be_forced() -> None:

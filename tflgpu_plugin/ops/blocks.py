@@ -6,14 +6,14 @@ Shared by the families that multiply dense weights: conv, transpose_conv, fully_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd, prod
 
 import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.lowering import Access, Constant, Lowering, Refused, Source, pieces_of, spread
-from tflgpu_plugin.ops.tiles import GROUP, Tile
+from tflgpu_plugin.ops.tiles import Tile, point_tile
 
 VECTOR_BYTES = 16
 STAGE = 8  # iterations whose weights are in workgroup memory at a time
@@ -214,10 +214,8 @@ def convolve(
     in elements, and `x_quad` is that of channels.
     """
     threads = -(-places // tile.pixels) if threads is None else threads
-    if taps == "point" and tile.shared and tile.lanes == GROUP:
-        # On software adapters, the one pipeline that does most of a network may take longer to
-        # compile: the more terms of a sum at once, the less it is masked, loaded and stored.
-        tile = replace(tile, step=4)
+    if taps == "point":
+        tile = point_tile(low.target, tile)
     x, weights = node.inputs[:2]
     assert x is not None and weights is not None
     x_source: Source = x if source is None else source
