@@ -6,13 +6,14 @@ The answers are those of the CPU provider; what float32 may not hold stays there
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tflgpu_plugin
-from tests.onnx_models import Array, Shape, cpu, node, places, session, values
+from tests.onnx_models import EP, Array, Shape, cpu, node, places, quiet, session, values
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -164,19 +165,40 @@ def test_sums_of_bytes_are_exact_or_the_hosts(count: int) -> None:
     check([product, node("Cast", ["s"], ["y"], to=1)], {"a": a}, ["y"], {"b": b})
 
 
-def test_integers_cross_islands_of_any_shape() -> None:
+def across_islands() -> bytes:
     """TopK is the CPU's: its places come in, and what is known of others stays known."""
     nodes = [
         node("ArgMax", ["x"], ["a"], axis=1, keepdims=0), node("Mul", ["a", "two"], ["t"]),
         node("Gather", ["rows", "t"], ["y"]), node("TopK", ["x", "k"], ["v", "i"], axis=1),
-        node("Gather", ["rows", "i"], ["r"]), node("Cast", ["i"], ["f"], to=1),
-        node("Add", ["t", "two"], ["z"]),
+        node("Unsqueeze", ["i", "one"], ["u"]), node("Gather", ["rows", "u"], ["r"]),
+        node("Cast", ["u"], ["f"], to=1), node("Add", ["t", "two"], ["z"]),
     ]  # fmt: skip
-    constants = {"two": np.array(2), "k": np.array([3]), "rows": values(19, 4)}
-    outputs = ["y", "r", "f", "z"]
-    data = build(nodes, {"x": values(2, 9)}, outputs, constants, {"x": ["n", 9]})
+    constants = {"two": np.array(2), "one": np.array([1]), "k": np.array([3]),
+                 "rows": values(19, 4)}  # fmt: skip
+    return build(nodes, {"x": values(2, 9)}, ["y", "r", "f", "z"], constants, {"x": ["n", 9]})
+
+
+def test_integers_cross_islands_of_any_shape() -> None:
+    data = across_islands()
     ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
     assert [op for op, where in places(ours).items() if where == "cpu"] == ["TopK"]
     for count in (2, 5, 1):
         same(ours, theirs, {"x": values(count, 9)})
     assert not any(island.failures for island in tflgpu_plugin.report(ours).islands)
+
+
+def test_compiled_models_know_of_integers_for_other_shapes(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", minversion="1.25")
+    original, compiled = tmp_path / "model.onnx", tmp_path / "compiled.onnx"
+    original.write_bytes(across_islands())
+    tflgpu_plugin.register()
+    settings = quiet(optimize=False)
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == EP]
+    settings.add_provider_for_devices(devices[:1], {})
+    compiler = onnxruntime.ModelCompiler(
+        settings, str(original), embed_compiled_data_into_model=True
+    )
+    compiler.compile_to_file(str(compiled))
+    ours, theirs = session(compiled.read_bytes()), cpu(original.read_bytes())
+    for count in (2, 5, 1):
+        same(ours, theirs, {"x": values(count, 9)})

@@ -54,6 +54,12 @@ NODES = [
     from_both_ends("wraps", (5, 3, 7), (6, 2)),
     *(from_both_ends(f"batch_{n}", (2, 3, 5, 6), (*(2, 3)[:n], 4, 2), n) for n in (1, 2)),
     from_both_ends("batch_of_places", (3, 4, 5), (3, 4, 1), 2),
+    NodeCase(
+        "truths",
+        "gather_nd",
+        (Input((3, 4), "bool"), constant([[2], [0]], "i32")),
+        output_type="bool",
+    ),
     NodeCase("constant_outside", "gather_nd", OUTSIDE, {"wraps": True}, refused=True),
     NodeCase(
         "other_batch", "gather_nd", (Input((2, 3)), Input((3, 1))), {"batch": 1}, refused=True
