@@ -176,3 +176,15 @@ def test_every_tensor_can_be_read(name: str) -> None:
     if host.placement(delegate).islands == 2:
         np.testing.assert_array_equal(gpu.get_tensor(places)[0], windows.argmax(-1))
     np.testing.assert_array_equal(got, answers(whole(), feed, name)[0])
+
+
+@adapter
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_plan_that_is_kept(name: str, tmp_path: Path) -> None:
+    """The second start takes it from the file."""
+    feed = np.random.default_rng(6).standard_normal(SHAPE).astype(np.float32)
+    options = {"force": True, "serialization_dir": str(tmp_path), "model_token": "places"}
+    runs = [host.run_on_gpu(whole(), [[feed]], name, options, "default") for _ in range(2)]
+    assert [run.placement.on_gpu for run in runs] == [2, 2], runs[0].placement.sentences
+    assert list(tmp_path.iterdir())
+    np.testing.assert_array_equal(runs[0].outputs[0][0], runs[1].outputs[0][0])

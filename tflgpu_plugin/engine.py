@@ -279,7 +279,7 @@ def _together(graph: Graph, found: dict[int, str]) -> dict[int, str]:
         if reason is not None:
             whole.setdefault(node.id, reason)
     for group in graph.together:
-        if reason := next((whole[node] for node in sorted(group) if node in whole), None):
+        if reason := next((whole[node] for node in group if node in whole), None):
             whole |= {node: reason for node in group if node not in whole}
     needed = {t for node in graph.nodes if node.id in whole for t in node.reads}
     for node in reversed(graph.nodes):

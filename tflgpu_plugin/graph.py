@@ -177,7 +177,7 @@ class Graph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     states: tuple[tuple[int, int], ...] = ()
-    together: tuple[frozenset[int], ...] = ()
+    together: tuple[tuple[int, ...], ...] = ()
 
     def shape(self, tensor: int) -> Shape:
         return self.tensors[tensor].shape

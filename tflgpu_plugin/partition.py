@@ -74,6 +74,7 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         states=states,
+        together=(),
     )
 
 

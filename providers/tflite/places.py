@@ -17,7 +17,7 @@ PLACES = 1  # position among the outputs of the one, and the inputs of the other
 READ = "Its places in windows are read by more than unpoolings; hosts number them differently."
 FOREIGN = "Its places must be those of a pooling on the GPU; hosts number them differently."
 
-Groups = tuple[frozenset[int], ...]
+Groups = tuple[tuple[int, ...], ...]
 
 
 def settle(
@@ -39,7 +39,7 @@ def settle(
     }
     for place in kept:
         tensors[place] = replace(tensors[place], wide=True)
-    groups = (frozenset(n.id for n in (makers[place], *readers[place])) for place in sorted(kept))
+    groups = (tuple(n.id for n in (makers[place], *readers[place])) for place in sorted(kept))
     return [_settled(node, kept) for node in nodes], tuple(groups)
 
 
