@@ -12,18 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import (
-    NUMPY_DTYPES,
     STORE,
     Array,
     Form,
     Graph,
     Node,
-    Quantization,
     Shape,
     Tensor,
 )
@@ -31,12 +27,9 @@ from tflgpu_plugin.graph import (
 from .. import HostError, counts
 from . import checks, codes, ops, places, shapes, variances
 from .params import Unreadable
+from .tensors import listed, read_tensors
 
-IN_MODEL, PERSISTENT_CONSTANT = 1, 5
-AFFINE = 1
 MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
-NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
-SMALL = 64  # elements of an int64 constant that may be a list of paddings
 HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
 OTHER_DELEGATE = "This node already belongs to another delegate."
 VARIABLES = {
@@ -130,7 +123,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
     plan = _plan(ffi, context)
     written = _written(ffi, context, plan)
     _check_order(ffi, context, plan)
-    given, unreadable = _tensors(ffi, context, written)
+    given, unreadable = read_tensors(ffi, context, written)
     walk = shapes.Walk(given)
     hosts = [_host_node(ffi, context, index, given) for index in plan]
     nodes = [walk.settle(host, _node(host, given, unreadable)) for host in hosts]
@@ -158,7 +151,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
 
 def present_shapes(context: Any, tensors: Iterable[int]) -> list[Shape]:
     """The host's present shapes of these tensors."""
-    return [_ints(context.tensors[t].dims) for t in tensors]
+    return [listed(context.tensors[t].dims) for t in tensors]
 
 
 def had(context: Any, delegate: Any) -> bool:
@@ -176,16 +169,11 @@ def ints(ffi: Any, values: Sequence[int]) -> Any:
     return made
 
 
-def _ints(array: Any) -> tuple[int, ...]:
-    """The values of a tgl_ints, () for NULL."""
-    return tuple(int(array.data[k]) for k in range(array.size)) if array else ()
-
-
 def _plan(ffi: Any, context: Any) -> tuple[int, ...]:
     plan = ffi.new("tgl_ints **")
     if context.get_execution_plan(context, plan):
         raise HostError("The host did not tell its execution plan.")
-    return _ints(plan[0])  # a copy: the host's own array goes with the next call
+    return listed(plan[0])  # a copy: the host's own array goes with the next call
 
 
 def _raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
@@ -196,7 +184,7 @@ def _raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
 
 
 def _written(ffi: Any, context: Any, plan: Sequence[int]) -> set[int]:
-    return {t for index in plan for t in _ints(_raw_node(ffi, context, index)[0].outputs)}
+    return {t for index in plan for t in listed(_raw_node(ffi, context, index)[0].outputs)}
 
 
 def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
@@ -206,8 +194,8 @@ def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
     later = set[int]()
     for index in reversed(plan):
         node = _raw_node(ffi, context, index)[0]
-        later |= set(_ints(node.outputs))
-        if later & set(_ints(node.inputs)):
+        later |= set(listed(node.outputs))
+        if later & set(listed(node.inputs)):
             raise HostError(
                 f"Node {index} reads a tensor that is only written by it or by a later node; "
                 "the model is damaged."
@@ -223,7 +211,7 @@ def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bo
     nodes = ints(ffi, plan)
     if context.preview_partitions(context, nodes, partitions, count):
         raise HostError("The host did not tell the outputs of its graph.")
-    found = (t for k in range(count[0]) for t in _ints(partitions[0][k].outputs))
+    found = (t for k in range(count[0]) for t in listed(partitions[0][k].outputs))
     return list(dict.fromkeys(found)), count[0] == 1 or len(plan) < 2
 
 
@@ -232,7 +220,7 @@ def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]
     custom = registration.custom_name
     name = ffi.string(custom).decode(errors="replace") if custom else ""
     code = int(registration.builtin_code)
-    inputs = tuple(None if t < 0 else t for t in _ints(node.inputs))
+    inputs = tuple(None if t < 0 else t for t in listed(node.inputs))
     return HostNode(
         ffi=ffi,
         id=index,
@@ -240,7 +228,7 @@ def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]
         host_op=codes.name(code, name),
         version=int(registration.version),
         inputs=inputs,
-        outputs=_ints(node.outputs),
+        outputs=listed(node.outputs),
         raw_params=node.params,
         tensors=tensors,
         has_side_effect=bool(node.has_side_effect),
@@ -258,82 +246,6 @@ def _bytes(ffi: Any, node: Any) -> bytes:
     held = ffi.new("char[]", size)
     found = native.lib.tg_tflite_bytes(node.custom_data, held, size)
     return bytes(ffi.buffer(held, found))
-
-
-def _tensors(ffi: Any, context: Any, written: set[int]) -> tuple[dict[int, Tensor], dict[int, str]]:
-    """All tensors by index, and for constants that cannot be read, why."""
-    tensors, unreadable = {}, {}
-    for index, name in enumerate(_names(ffi, context)):
-        raw = context.tensors[index]
-        tensors[index] = _tensor(ffi, raw, name or f"tensor {index}", index in written)
-        if raw.sparsity:
-            unreadable[index] = "is sparse, which is not supported"
-        elif _misfit(raw, tensors[index]):
-            unreadable[index] = f"has {raw.bytes} bytes, which are not those of its shape and type"
-    return tensors, unreadable
-
-
-def _misfit(raw: Any, tensor: Tensor) -> bool:
-    """A constant whose bytes are not those of its shape and type."""
-    constant = raw.allocation == IN_MODEL and raw.bytes and tensor.dtype in NUMPY_DTYPES
-    return bool(constant and tensor.data is None)
-
-
-def _names(ffi: Any, context: Any) -> list[str]:
-    """The names of all tensors, "" for what is no name. They lie in the model file, which may be
-    damaged: native code reads them with care.
-    """
-    size = NAME_BYTES
-    names = ffi.new("char[]", context.tensor_count * size)
-    native.lib.tg_tflite_names(context, names, size)
-    places = range(0, context.tensor_count * size, size)
-    return [ffi.string(names + at).decode(errors="replace") for at in places]
-
-
-def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Tensor:
-    dtype = codes.dtype(raw.type)
-    shape = _ints(raw.dims)
-    tensor = Tensor(
-        name=name,
-        shape=shape,
-        dtype=dtype,
-        quantization=_quantization(ffi, raw) if dtype[0] in "iu" else None,
-        variable=bool(raw.is_variable),
-    )
-    data = _constant(ffi, raw, dtype, shape, written)
-    if data is None:
-        return tensor
-    if dtype == "i64" and data.size <= SMALL and np.all(data == data.astype(np.int32)):
-        return replace(
-            tensor, dtype="i32", data=data.astype(np.int32)
-        )  # shape-like operands may be int64
-    return replace(tensor, data=data)
-
-
-def _constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:
-    # A persistent constant that a node writes was computed from present shapes: a resize changes
-    # it.
-    constant = raw.allocation == IN_MODEL or (raw.allocation == PERSISTENT_CONSTANT and not written)
-    if not constant or not raw.data or dtype not in NUMPY_DTYPES:
-        return None
-    kind = np.dtype(NUMPY_DTYPES[dtype])
-    count = int(np.prod(shape, dtype=np.int64))
-    if count * kind.itemsize != raw.bytes:
-        return None  # sparse, or packed more tightly than its shape says
-    return np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind).reshape(shape)
-
-
-def _quantization(ffi: Any, raw: Any) -> Quantization | None:
-    if raw.quantization_type != AFFINE or not raw.quantization_params:
-        return None
-    affine = ffi.cast("tgl_affine *", raw.quantization_params)
-    if not affine.scale or not affine.scale.size:
-        return None
-    scale = tuple(float(affine.scale.data[k]) for k in range(affine.scale.size))
-    zeros = _ints(affine.zero_point) or (0,)
-    # One zero point may stand for all channels.
-    zero_point = tuple(zeros[min(k, len(zeros) - 1)] for k in range(len(scale)))
-    return Quantization(scale, zero_point, int(affine.dimension))
 
 
 def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int, str]) -> Node:

@@ -1,0 +1,103 @@
+"""A TFLite host's tensors as ours: names, types, constants and quantization, read with care, for
+they lie in a model file that may be damaged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin import native
+from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
+
+from . import codes
+
+IN_MODEL, PERSISTENT_CONSTANT = 1, 5
+AFFINE = 1
+NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
+SMALL = 64  # elements of an int64 constant that may be a list of paddings
+
+
+def listed(array: Any) -> tuple[int, ...]:
+    """The values of a tgl_ints, () for NULL."""
+    return tuple(int(array.data[k]) for k in range(array.size)) if array else ()
+
+
+def read_tensors(
+    ffi: Any, context: Any, written: set[int]
+) -> tuple[dict[int, Tensor], dict[int, str]]:
+    """All tensors by index, and for constants that cannot be read, why."""
+    tensors, unreadable = {}, {}
+    for index, name in enumerate(_names(ffi, context)):
+        raw = context.tensors[index]
+        tensors[index] = _tensor(ffi, raw, name or f"tensor {index}", index in written)
+        if raw.sparsity:
+            unreadable[index] = "is sparse, which is not supported"
+        elif _misfit(raw, tensors[index]):
+            unreadable[index] = f"has {raw.bytes} bytes, which are not those of its shape and type"
+    return tensors, unreadable
+
+
+def _misfit(raw: Any, tensor: Tensor) -> bool:
+    """A constant whose bytes are not those of its shape and type."""
+    constant = raw.allocation == IN_MODEL and raw.bytes and tensor.dtype in NUMPY_DTYPES
+    return bool(constant and tensor.data is None)
+
+
+def _names(ffi: Any, context: Any) -> list[str]:
+    """The names of all tensors, "" for what is no name. They lie in the model file, which may be
+    damaged: native code reads them with care.
+    """
+    size = NAME_BYTES
+    names = ffi.new("char[]", context.tensor_count * size)
+    native.lib.tg_tflite_names(context, names, size)
+    places = range(0, context.tensor_count * size, size)
+    return [ffi.string(names + at).decode(errors="replace") for at in places]
+
+
+def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Tensor:
+    dtype = codes.dtype(raw.type)
+    shape = listed(raw.dims)
+    tensor = Tensor(
+        name=name,
+        shape=shape,
+        dtype=dtype,
+        quantization=_quantization(ffi, raw) if dtype[0] in "iu" else None,
+        variable=bool(raw.is_variable),
+    )
+    data = _constant(ffi, raw, dtype, shape, written)
+    if data is None:
+        return tensor
+    if dtype == "i64" and data.size <= SMALL and np.all(data == data.astype(np.int32)):
+        return replace(
+            tensor, dtype="i32", data=data.astype(np.int32)
+        )  # shape-like operands may be int64
+    return replace(tensor, data=data)
+
+
+def _constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:
+    # A persistent constant that a node writes was computed from present shapes: a resize changes
+    # it.
+    constant = raw.allocation == IN_MODEL or (raw.allocation == PERSISTENT_CONSTANT and not written)
+    if not constant or not raw.data or dtype not in NUMPY_DTYPES:
+        return None
+    kind = np.dtype(NUMPY_DTYPES[dtype])
+    count = int(np.prod(shape, dtype=np.int64))
+    if count * kind.itemsize != raw.bytes:
+        return None  # sparse, or packed more tightly than its shape says
+    return np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind).reshape(shape)
+
+
+def _quantization(ffi: Any, raw: Any) -> Quantization | None:
+    if raw.quantization_type != AFFINE or not raw.quantization_params:
+        return None
+    affine = ffi.cast("tgl_affine *", raw.quantization_params)
+    if not affine.scale or not affine.scale.size:
+        return None
+    scale = tuple(float(affine.scale.data[k]) for k in range(affine.scale.size))
+    zeros = listed(affine.zero_point) or (0,)
+    # One zero point may stand for all channels.
+    zero_point = tuple(zeros[min(k, len(zeros) - 1)] for k in range(len(scale)))
+    return Quantization(scale, zero_point, int(affine.dimension))
