@@ -13,7 +13,7 @@ from typing import Any
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import Form
 
-from . import blocks, matrices, quantized, rearranging, recurrent, resizing, windows
+from . import blocks, grids, matrices, quantized, rearranging, recurrent, resizing, windows
 from . import elementwise as ew
 
 Row = Callable[[Any], Any]
@@ -64,10 +64,10 @@ _ROWS: tuple[Form, ...] = (
     _row("Cosh", "cosh", (9, 22), ew.unary("cosh")),
     _row("Crop", "strided_slice", (1, 1), rearranging.crop),
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
-    _row("DequantizeLinear", "dequantize", (10, 25), quantized.dequantize_linear, types=WIDE),
+    _row("DequantizeLinear", "dequantize", (10, 25), grids.dequantize_linear, types=WIDE),
     _row("Div", "div", (7, 14), ew.divide),
     _row("Dropout", "reshape", (7, 22), rearranging.dropout, outputs=1, ratio=1, training_mode=2),
-    _row("DynamicQuantizeLinear", "quantize", (11, 11), quantized.dynamic_quantize, types="f32 u8"),
+    _row("DynamicQuantizeLinear", "quantize", (11, 11), grids.dynamic_quantize, types="f32 u8"),
     _row("Elu", "elu", (6, 22), ew.unary("elu", alpha=("alpha", 1.0))),
     _row("Equal", "equal", (7, 19), ew.relation("equal")),
     _row("Erf", "erf", (9, 13), ew.unary("erf")),
@@ -139,7 +139,7 @@ _ROWS: tuple[Form, ...] = (
     _row("Pow", "pow", (7, 15), ew.power),
     _row("QLinearConv", "conv_2d", (10, 10), quantized.conv, types=SUMS),
     _row("QLinearMatMul", "matmul", (10, 21), quantized.matmul, types=GRIDS),
-    _row("QuantizeLinear", "quantize", (10, 25), quantized.quantize_linear, types=WIDE),
+    _row("QuantizeLinear", "quantize", (10, 25), grids.quantize_linear, types=WIDE),
     _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm),
     _row("RNN", "rnn", (7, 22), recurrent.rnn, weights=1, recurrent_weights=2, biases=3, lengths=4),
     _row("Reciprocal", "reciprocal", (6, 13), ew.unary("reciprocal")),
@@ -203,7 +203,7 @@ CONTRIB = "com.microsoft"
 _CONTRIB_ROWS: tuple[Form, ...] = tuple(
     _row(f"{CONTRIB}:{name}", op, (1, 1), build, types=types)
     for name, op, types, build in (
-        ("DequantizeLinear", "dequantize", WIDE, quantized.dequantize_linear),
+        ("DequantizeLinear", "dequantize", WIDE, grids.dequantize_linear),
         ("DynamicQuantizeMatMul", "matmul", GRIDS, quantized.dynamic_matmul),
         ("MatMulIntegerToFloat", "matmul", GRIDS, quantized.matmul_to_float),
         ("QGemm", "fully_connected", SUMS, quantized.gemm),
@@ -221,7 +221,7 @@ _CONTRIB_ROWS: tuple[Form, ...] = tuple(
         ("QLinearSigmoid", "logistic", GRIDS, quantized.pointwise(ew.unary("logistic"))),
         ("QLinearSoftmax", "softmax", GRIDS, quantized.softmax),
         ("QLinearWhere", "where", f"bool {GRIDS}", quantized.where),
-        ("QuantizeLinear", "quantize", WIDE, quantized.quantize_linear),
+        ("QuantizeLinear", "quantize", WIDE, grids.quantize_linear),
     )
 )
 

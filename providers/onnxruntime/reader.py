@@ -16,7 +16,7 @@ import numpy as np
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
 from .. import counts
-from . import folding, ops, quantized
+from . import folding, grids, ops
 from .expansion import Expansion, Tensors, Unreadable
 from .snapshot import HostNode, Snapshot, Value
 
@@ -128,7 +128,7 @@ class _Reader:
         given = [None if t is None else self.tensors.table[t] for t in inputs]
         name, axis = host.writes[0], int(host.attributes.get("axis", 1))
         block = int(host.attributes.get("block_size", 0))
-        values = quantized.known_values(given, axis, name, block)
+        values = grids.known_values(given, axis, name, block)
         if values is None:
             return False
         self.ids[name] = self.tensors.add(values)
