@@ -6,7 +6,9 @@ Every comparison is with the host's own reference kernels on the same model and 
 from __future__ import annotations
 
 import gc
+import signal
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -229,6 +231,15 @@ def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
     assert tflgpu_plugin.report(made).islands[-1].failures == 1
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C is heard, also where whoever started the tests ignores it (in the background)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_an_interrupted_build_is_no_refusal(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while a new shape is planned: the user hears of it, and the shape still works."""
     interpreter, made = gpu(small_models.one_island(), host)
