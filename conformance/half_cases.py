@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 import numpy as np
@@ -19,7 +19,7 @@ from conformance.cases import Case, Input, all_cases
 from conformance.half_storage import rounded
 from conformance.node_cases import NodeCase
 from tflgpu_plugin import border, compiler, precision
-from tflgpu_plugin.graph import Node
+from tflgpu_plugin.graph import Graph, Node
 from tflgpu_plugin.lowering import Lowering, Raw
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -65,23 +65,38 @@ def everything() -> Iterator[None]:
         yield
 
 
-def run(family: str, case: Case, wanted: str | None = None) -> check.Result:
-    """A case as a one-node graph on the device that `wanted` names, against the host."""
-    graph = direct.graph(case)
-    device = adapter.open_device(adapter.select(wanted))
+@dataclass(frozen=True)
+class Reference:
+    """What the CPU kernels of a host make of a case, whose inputs float16 has."""
+
+    graph: Graph
+    feed: host.Feed
+    expected: host.Outputs
+    host: str
+
+
+def reference(case: Case) -> Reference:
+    """Raises RuntimeError or ValueError where the host has no CPU kernels for the case."""
+    model, graph = models.build(case), direct.graph(case)
     feeds = [[rounded(array) for array in feed] for feed in host.case_feeds(case, 1)]
-    model = models.build(case)
     name, kernels = host.oracle(model)
     (expected,) = host.cached_on_cpu(model, feeds, name, kernels)
+    return Reference(graph, feeds[0], expected, name)
+
+
+def run(family: str, case: Case, cpu: Reference, wanted: str | None = None) -> check.Result:
+    """A case as a one-node graph on the device that `wanted` names, against the host."""
+    graph, expected = cpu.graph, cpu.expected
+    device = adapter.open_device(adapter.select(wanted))
     with everything():
         plan = compiler.compile(graph, replace(device.target, half=True))
     stored = any("halves(" in pipeline.wgsl for pipeline in plan.pipelines)
     if not stored and any(array.size for array in expected):
         return check.Result(case, False, "nothing of it is stored as float16")
     states = [np.zeros(graph.shape(before), np.float32) for before, _ in graph.states]
-    got = Instance(Program(plan, device.handle, device.pipelines)).run(feeds[0], states)
+    got = Instance(Program(plan, device.handle, device.pipelines)).run(cpu.feed, states)
     worst = tolerance.Verdict(True, 0.0)
-    allowed = tolerance.as_half(check.bounds(case, feeds, expected, name))
+    allowed = tolerance.as_half(check.bounds(case, [cpu.feed], expected, cpu.host))
     for k, (want, have) in enumerate(zip(expected, got, strict=True)):
         verdict = tolerance.compare(_cut(family, want), have, allowed)
         if verdict.share >= worst.share:
