@@ -71,8 +71,8 @@ def litert(model: Path, source: Path) -> Engine:
 
 def newer_driver() -> dict[str, str]:
     """Variables that choose the newer lavapipe, which WebGPU needs. Raises Unavailable."""
-    drivers = import_module("tools.drivers")
-
+    sys.path.append(str(ROOT / "tools"))
+    drivers = import_module("drivers")
     try:
         return dict[str, str](drivers.lavapipe_backports().variables)
     except drivers.Unavailable as error:

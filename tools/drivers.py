@@ -3,8 +3,8 @@
 Usage: python tools/drivers.py [NAME...]   makes what is missing and prints how to choose each;
        python tools/drivers.py --run NAME -- COMMAND...   runs a command with one of them.
 
-The packages come from Debian's archive, with signatures checked, through an apt of its own
-(`apt-get` is needed, no root). Stock lavapipe is that of the system.
+The packages come from the archive that the system's own package sources name, signatures checked
+(archive.py; `apt-get` is needed, no root). Stock lavapipe is that of the system.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,14 +19,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-RELEASE = "bookworm"
-ARCHIVE = "http://deb.debian.org/debian"
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+import archive
+from archive import Unavailable
+
 STOCK_FILES = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d")
-
-
-class Unavailable(Exception):
-    """A driver that cannot be had here; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +58,9 @@ def lavapipe() -> Driver:
 
 
 def lavapipe_backports() -> Driver:
-    """The newer Mesa of Debian's backports. Raises Unavailable."""
+    """The newer Mesa of the archive's backports. Raises Unavailable."""
     place = folder() / "lavapipe-backports"
-    package = _unpacked(place, f"{RELEASE}-backports", "mesa-vulkan-drivers")
+    package = _unpacked(place, "mesa-vulkan-drivers", backports=True)
     library = next(iter(place.glob("usr/lib/*/libvulkan_lvp.so")), None)
     if library is None:
         raise Unavailable(f"{package} holds no libvulkan_lvp.so.")
@@ -78,7 +73,7 @@ def lavapipe_backports() -> Driver:
 def swiftshader() -> Driver:
     """SwiftShader as Chromium brings it. Raises Unavailable."""
     place = folder() / "swiftshader"
-    package = _unpacked(place, RELEASE, "chromium-common", alone=True)
+    package = _unpacked(place, "chromium-common", alone=True)
     library = next(iter(place.glob("usr/lib/chromium/libvk_swiftshader.so")), None)
     if library is None:
         raise Unavailable(f"{package} holds no libvk_swiftshader.so.")
@@ -119,22 +114,17 @@ def _installed(package: str) -> str:
         return ""
 
 
-def _unpacked(place: Path, suite: str, package: str, alone: bool = False) -> str:
-    """Fetch a package of a suite with what it needs (or alone) and unpack it into `place`, once.
+def _unpacked(place: Path, package: str, backports: bool = False, alone: bool = False) -> str:
+    """Fetch a package with what it needs (or alone) and unpack it into `place`, once.
 
     Returns the package with its version.
     """
     stamp = place / "package.txt"
     if stamp.exists():
         return stamp.read_text()
-    for tool in ("apt-get", "dpkg-deb"):
-        if shutil.which(tool) is None:
-            raise Unavailable(f"{tool} is missing; this driver is fetched from Debian's archive.")
-    if not Path(KEYRING).exists():
-        raise Unavailable(f"{KEYRING} is missing: apt-get install debian-archive-keyring")
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as work:
-        files = _fetch(Path(work), suite, package, alone)
+        files = archive.fetch(Path(work), package, backports=backports, alone=alone)
         made = Path(work) / "root"
         for file in files:
             subprocess.run(["dpkg-deb", "-x", str(file), str(made)], check=True)
@@ -147,49 +137,6 @@ def _unpacked(place: Path, suite: str, package: str, alone: bool = False) -> str
         shutil.rmtree(place, ignore_errors=True)
         made.replace(place)
         return shown.stdout
-
-
-def _fetch(work: Path, suite: str, package: str, alone: bool) -> list[Path]:
-    """The .deb files, through an apt whose lists and settings lie in `work`."""
-    suites = dict.fromkeys((RELEASE, suite))
-    sources = work / "sources.list"
-    sources.write_text(
-        "".join(f"deb [signed-by={KEYRING}] {ARCHIVE} {name} main\n" for name in suites)
-    )
-    for name in ("lists/partial", "archives/partial"):
-        (work / name).mkdir(parents=True)
-    settings = {
-        "Dir::Etc::sourcelist": sources,
-        "Dir::Etc::sourceparts": "-",
-        "Dir::State::Lists": work / "lists",
-        "Dir::Cache": work,
-        "Dir::Cache::archives": work / "archives",
-        "APT::Sandbox::User": "",
-        "Debug::NoLocking": "1",
-    }
-    apt = ["apt-get", "-qq", *(f"-o{key}={value}" for key, value in settings.items())]
-    _apt([*apt, "update"], work)
-    wanted = [f"{package}/{suite}"]
-    if not alone:
-        wanted += _needs(apt, suite, package)
-    _apt([*apt, "download", *wanted], work)
-    return sorted(work.glob("*.deb"))
-
-
-def _needs(apt: list[str], suite: str, package: str) -> list[str]:
-    """What the system would have to install or replace for the package, but for headers."""
-    command = [*apt, "-s", "-y", "--no-install-recommends", "-t", suite, "install", package]
-    listing = subprocess.run(command, capture_output=True, text=True)
-    if listing.returncode:
-        raise Unavailable(f"apt cannot place {package} of {suite} here: {listing.stderr.strip()}")
-    found = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", listing.stdout, flags=re.MULTILINE)
-    return [f"{name}={v}" for name, v in found if name != package and not name.endswith("-dev")]
-
-
-def _apt(command: list[str], work: Path) -> None:
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True)
-    if done.returncode:
-        raise Unavailable(f"{' '.join(command[:1])} failed: {done.stderr.strip()}")
 
 
 def main(arguments: list[str]) -> int:
