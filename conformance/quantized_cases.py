@@ -1,7 +1,8 @@
 """8-bit twins of the float32 cases: the same operator and shapes over int8 (weights per channel) or
 uint8 (as a whole) tensors, with the grids that a converter would choose.
 
-Judged in steps of the output's grid: no value more than three off, and 99.9 % not more than one.
+Judged by the rule of the op's row: the very numbers of the reference kernels unless it says how
+many steps of the output's grid they may be off.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tflgpu_plugin.providers.tflite.ops import FORMS
 
-from conformance import host, models
+from conformance import host, models, tolerance
 from conformance.cases import Case, Input, all_cases
+from conformance.host import Outputs
+from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Quantization
 
 Array = npt.NDArray[Any]
@@ -181,6 +185,19 @@ def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
     if not SMALLEST < largest < LARGEST:
         raise ValueError("no results that a grid could hold")
     return grid_of(float(results[0].min()), float(results[0].max()), dtype)
+
+
+def rule_of(*host_ops: str) -> str:
+    """How near results in 8 bits must be to the reference kernels': the rule of their rows."""
+    rules = [ops.table()[FORMS[host_op].op].in_8_bits for host_op in host_ops]
+    return max(rules, key=lambda rule: tolerance.IN_8_BITS[rule])
+
+
+def judge(case: Case, expected: Outputs, got: Outputs) -> tolerance.Verdict:
+    """The worst output of a twin."""
+    rule = rule_of(case.op)
+    verdicts = [tolerance.in_8_bits(rule, *pair) for pair in zip(expected, got, strict=True)]
+    return max(verdicts, key=lambda verdict: verdict.share)
 
 
 def steps_off(expected: Array, got: Array) -> tuple[int, float]:

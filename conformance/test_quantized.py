@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 from conformance import host, models, quantized_cases
 from conformance.book import Book
 from conformance.cases import Case
-from conformance.host import Outputs
 from conformance.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Record
 from conformance.test_ops import describe
 
@@ -47,20 +46,6 @@ def test_case(
         outcome = FAIL if place.failures else REFUSED
         text = " ".join(place.sentences)
         return book.close(Record(**who, outcome=outcome, text=text), model)
-    share, text = _judge(expected[0], run.outputs[0])
-    outcome = PASS if share <= 1.0 else FAIL
-    book.close(Record(**who, outcome=outcome, share=share, text=text), model)
-
-
-def _judge(expected: Outputs, got: Sequence[Any]) -> tuple[float, str]:
-    """The worst output as a share of what is allowed, and a sentence."""
-    worst = (0.0, "all values are equal")
-    for k, (wanted, found) in enumerate(zip(expected, got, strict=True)):
-        if wanted.shape != found.shape or wanted.dtype != found.dtype:
-            text = f"{found.dtype}{list(found.shape)}, not {wanted.dtype}{list(wanted.shape)}"
-            return float("inf"), f"output {k} is {text}"
-        steps, off = quantized_cases.steps_off(wanted, found)
-        share = max(steps / quantized_cases.FAR, off / quantized_cases.SHARE)
-        text = f"output {k}: {steps} steps off, {off:.2%} of {wanted.size} by more than one"
-        worst = max(worst, (share, text))
-    return worst
+    verdict = quantized_cases.judge(twin, expected[0], run.outputs[0])
+    outcome = PASS if verdict.passed else FAIL
+    book.close(Record(**who, outcome=outcome, share=verdict.share, text=str(verdict)), model)

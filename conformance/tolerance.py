@@ -34,6 +34,9 @@ FLOAT_PART = 1e-5  # float results in quantized models, of the largest magnitude
 MOVED, NUDGE = 4.0, 1e-6
 BOX = 1e-3  # corners of a detector's boxes, of the picture
 
+# Results in int8 and uint8, in steps of their grid, by the rule of the op's row (`Op.in_8_bits`).
+IN_8_BITS = {"exact": 0, "step": 1, "steps": 3}
+
 # Values stored as float16 (is_precision_loss_allowed). One rounding is half a unit in the last
 # place of float16, which is 2^13 of float32; below 2^-14 units are all 2^-24.
 HALF_ULP, HALF_SUBNORMAL = 2.0**12, 2.0**-25
@@ -144,6 +147,17 @@ def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:
         return _exact(expected, got)
     with np.errstate(invalid="ignore", over="ignore"):
         return _floats(expected, got, allowed)
+
+
+def in_8_bits(rule: str, expected: Array, got: Array) -> Verdict:
+    """Compare stored numbers of a quantized tensor: none more steps off than its op's rule says."""
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return compare(expected, got, Bound(0.0, 0.0))
+    verdict = _exact(expected, got)
+    steps = np.abs(expected.astype(np.int32) - got).max(initial=0)
+    if verdict.passed or steps > IN_8_BITS[rule]:
+        return verdict
+    return replace(verdict, passed=True, share=float(steps / IN_8_BITS[rule]))
 
 
 def moving(expected: Array, got: Array, moved: Array) -> tuple[float, float]:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conformance.tolerance import CLASSES, UNIT, Bound, accumulation, bound, compare, magnitude
+from conformance.tolerance import (
+    CLASSES,
+    IN_8_BITS,
+    UNIT,
+    Bound,
+    accumulation,
+    bound,
+    compare,
+    in_8_bits,
+    magnitude,
+)
+from tflgpu_plugin import ops
 
 ONE = np.ones((2, 3), np.float32)
 
@@ -70,3 +81,19 @@ def test_accumulation_lengths() -> None:
     assert accumulation("RELU", [image], [image]) == 1
     assert magnitude("MEAN", [2.0], 64) == 2.0 / 64
     assert magnitude("CONV_2D", [2.0, 3.0, 100.0], 18) == 6.0
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("rule", IN_8_BITS)
+def test_results_in_8_bits_are_as_near_as_the_row_says(rule: str, dtype: type) -> None:
+    limits, steps = np.iinfo(dtype), IN_8_BITS[rule]
+    expected = np.full(99, limits.max, dtype)
+    for off, passes in ((0, True), (steps, True), (steps + 1, False), (255, False)):
+        got = expected.copy()
+        got[7] = limits.max - off
+        assert in_8_bits(rule, expected, got).passed == passes
+    assert not in_8_bits(rule, expected, expected.astype(np.int16)).passed
+
+
+def test_every_row_names_a_rule_for_8_bits() -> None:
+    assert {row.in_8_bits for row in ops.table().values()} <= set(IN_8_BITS)

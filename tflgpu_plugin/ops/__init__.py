@@ -65,7 +65,9 @@ class Op:
     the pays-off rule (None: one per output element). `fuses`: the lowering applies `node.posts`
     where it stores its first output, so passes may give it some. `expand` replaces the node by
     others before it is lowered (see `ops.steps`); it returns whether it did. `states` pairs the
-    position of an input that is state with that of the output whose value it takes.
+    position of an input that is state with that of the output whose value it takes. `in_8_bits`
+    says how near int8 and uint8 results are to those of TFLite's reference kernels: exact (the very
+    numbers), step (none more than one step of the grid off) or steps (several, over a sequence).
     """
 
     name: str
@@ -80,6 +82,7 @@ class Op:
     expand: Callable[[Steps, Node], bool] | None = None
     states: tuple[tuple[int, int], ...] = ()
     family: str = ""
+    in_8_bits: str = "exact"
 
 
 @cache

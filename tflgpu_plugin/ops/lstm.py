@@ -294,12 +294,13 @@ def _work_full(graph: Graph, node: Node) -> int:
     return prod(x[:-1]) * weights
 
 
+# Hosts keep gates and cell of 8-bit models in 16 bits, and round each step.
 OPS = (
     Op(
         "lstm_basic", refuse, shapes, lower, "accumulate", work=_work, states=((1, 0), (4, 1)),
     ),
     Op(
         "lstm_full", refuse_full, shapes_full, lower_expanded, "accumulate", work=_work_full,
-        expand=expand_full, states=((OUTPUT, 1), (STATE, 2)),
+        expand=expand_full, states=((OUTPUT, 1), (STATE, 2)), in_8_bits="steps",
     ),
 )  # fmt: skip

@@ -35,4 +35,5 @@ def lower(low: Lowering, node: Node) -> None:
     lower_pair(low, node, POSTS["prelu"])
 
 
-OPS = (Op("prelu", refuse, shapes, lower, "elementwise", fuses=True),)
+# Hosts round the two sides of zero in fixed point of two factors.
+OPS = (Op("prelu", refuse, shapes, lower, "elementwise", fuses=True, in_8_bits="step"),)

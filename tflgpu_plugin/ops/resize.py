@@ -171,6 +171,8 @@ def nearest(extent: int, out: int, align_corners: bool, half_pixel_centers: bool
 
 
 OPS = (
-    Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, fuses=True),
+    # Hosts interpolate uint8 in float32, so that halves fall as sums happen to be rounded.
+    Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, fuses=True,
+       in_8_bits="step"),
     Op("resize_nearest", refuse, shapes, lower_expanded, "exact", expand=expand_nearest),
-)
+)  # fmt: skip

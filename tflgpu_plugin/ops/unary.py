@@ -63,9 +63,14 @@ def lower(low: Lowering, node: Node) -> None:
 
 def row(name: str, accuracy: str = "transcendental", types: tuple[str, ...] = ("f32",)) -> Op:
     """An op from the fused step of its name."""
-    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8)
+    near = "step" if name in IN_STEPS else "exact"
+    return Op(
+        name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8, in_8_bits=near
+    )
 
 
+# Hosts round the two sides of zero in fixed point of two factors, and hard-swish in 16 bits.
+IN_STEPS = ("leaky_relu", "hard_swish")
 EXACT = (
     *("relu", "relu6", "relu_n1_to_1", "clip", "thresholded_relu"),
     *("abs", "neg", "ceil", "floor", "round", "sign"),
