@@ -4,6 +4,7 @@ seeded random values."""
 from __future__ import annotations
 
 import json
+import os
 import wave
 import zlib
 from collections.abc import Mapping
@@ -20,6 +21,12 @@ Array = npt.NDArray[Any]
 SHARED = (
     Path(__file__).resolve().parents[2] / "shared"
 )  # beside the checkout; tests skip without it
+FOLDER = Path(os.environ.get("TFLGPU_MODELS") or SHARED / "models")
+ABSENT = (
+    "no real models: put .tflite files into ../shared/models, or name a folder of them with "
+    "TFLGPU_MODELS"
+)
+ABSENT_ONNX = "no real ONNX models: ../shared/models has none with a models.json"
 
 
 @dataclass(frozen=True)
@@ -94,20 +101,57 @@ CLASSIFIERS = (
 )
 
 
+def listing() -> list[dict[str, Any]]:
+    """The entries of models.json, and what can be told of the .tflite files beside it."""
+    file = FOLDER / "models.json"
+    entries: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
+    known = {entry["file"] for entry in entries}
+    others = sorted(found for found in FOLDER.glob("*.tflite") if found.name not in known)
+    return entries + [_examined(found) for found in others]
+
+
 def models() -> list[dict[str, Any]]:
-    """The TFLite entries of models.json that run on the CPU of some installed host; empty when
-    `../shared` is absent."""
-    listing = SHARED / "models" / "models.json"
-    if not listing.exists():
-        return []
-    entries: list[dict[str, Any]] = json.loads(listing.read_text())
-    found = [e for e in entries if e["file"].endswith(".tflite")]
+    """The TFLite entries that run on the CPU of some installed host; empty where there are no
+    models."""
+    found = [e for e in listing() if e["file"].endswith(".tflite")]
     newer = find_spec("ai_edge_litert") is not None
     return [
         e if e["inputs"] else {**e, "inputs": _inputs(e)}
         for e in found
         if e.get("runs_on_cpu") or (newer and Path(str(e["file"])).stem in CUSTOM)
     ]
+
+
+def _examined(file: Path) -> dict[str, Any]:
+    """An entry as models.json has them, of a file that it does not list."""
+    from conformance import host
+    from conformance.models import schema
+
+    content = file.read_bytes()
+    kinds = {value: name for name, value in vars(schema().TensorType).items() if name.isupper()}
+    graph = schema().ModelT.InitFromPackedBuf(content, 0).subgraphs[0]
+    types = [kinds[tensor.type] for tensor in graph.tensors]
+    return {
+        "file": file.name,
+        "kind": _kind(types, [types[o.outputs[0]] for o in graph.operators]),
+        "nodes": len(graph.operators),
+        "inputs": [
+            {"name": t.name.decode(), "shape": [int(n) for n in t.shape],
+             "dtype": kinds[t.type].lower()}
+            for t in (graph.tensors[k] for k in graph.inputs)
+        ],
+        "runs_on_cpu": any(host.registers(content, name, "optimized") for name in host.installed()),
+    }  # fmt: skip
+
+
+def _kind(types: list[str], results: list[str]) -> str:
+    """What the listing calls the numbers of a model, by all its tensors and its nodes' results."""
+    for kind in ("INT8", "UINT8"):
+        if results.count(kind) > len(results) / 2:
+            return kind.lower()
+    if "INT8" in types:
+        return "dynamic-range"
+    return "float16" if "FLOAT16" in types else "float32"
 
 
 def _inputs(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -123,7 +167,7 @@ def _inputs(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def path(entry: Mapping[str, Any]) -> Path:
-    return SHARED / "models" / str(entry["file"])
+    return FOLDER / str(entry["file"])
 
 
 def feeds(entry: Mapping[str, Any]) -> dict[str, list[Array]]:
@@ -131,7 +175,7 @@ def feeds(entry: Mapping[str, Any]) -> dict[str, list[Array]]:
     stem = Path(str(entry["file"])).stem
     source = SOURCES.get(stem, Source())
     found = {}
-    if source.file:
+    if source.file and (SHARED / "images" / source.file).exists():
         found["picture"] = _arrays(entry, source, pictured=True)
     found["random"] = _arrays(entry, source, pictured=False)
     return found

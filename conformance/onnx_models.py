@@ -9,7 +9,6 @@ than the provider's answer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -66,12 +65,9 @@ class Outcome:
 
 
 def entries() -> list[dict[str, Any]]:
-    """The ONNX entries of models.json that run on the CPU; empty when `../shared` is absent."""
-    listing = SHARED / "models" / "models.json"
-    if not listing.exists():
-        return []
-    found: list[dict[str, Any]] = json.loads(listing.read_text())
-    return [e for e in found if e["file"].endswith(".onnx") and e.get("runs_on_cpu", True)]
+    """The ONNX entries of models.json that run on the CPU; empty where there is none."""
+    found = [e for e in model_inputs.listing() if e["file"].endswith(".onnx")]
+    return [e for e in found if e.get("runs_on_cpu", True)]
 
 
 # ---- what they are fed ---------------------------------------------------------------------------
@@ -85,7 +81,7 @@ def feeds(entry: Mapping[str, Any]) -> dict[str, Feed]:
     shapes = feeding.shapes or (tuple(entry["inputs"][0]["shape"]),)
     found = {}
     for shape in shapes:
-        if feeding.file:
+        if feeding.file and (SHARED / "images" / feeding.file).exists():
             found[f"picture {list(shape)}"] = _feed(entry, shape, _recorded(shape, feeding))
         found[f"random {list(shape)}"] = _feed(entry, shape, _random(5, shape, feeding.values))
     if feeding.values != UNIT:

@@ -19,7 +19,7 @@ MODELS = {real_models.stem(entry): entry for entry in model_inputs.models()}
 
 pytestmark = [
     pytest.mark.adapter,
-    pytest.mark.skipif(not MODELS, reason="real models: ../shared is absent"),
+    pytest.mark.skipif(not MODELS, reason=model_inputs.ABSENT),
 ]
 
 

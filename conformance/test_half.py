@@ -66,7 +66,7 @@ def test_nodes(family: str, pytestconfig: pytest.Config, book: Book) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.skipif(not FLOATS, reason="real models: ../shared is absent")
+@pytest.mark.skipif(not FLOATS, reason=model_inputs.ABSENT)
 @pytest.mark.parametrize("entry", [pytest.param(e, id=real_models.stem(e)) for e in FLOATS])
 def test_models(entry: Mapping[str, Any], options: Mapping[str, Any], book: Book) -> None:
     """No error over 1e-2 of an output's largest magnitude; the largest error, and that in the mean,
@@ -83,7 +83,7 @@ def test_models(entry: Mapping[str, Any], options: Mapping[str, Any], book: Book
     assert not problem, problem
 
 
-@pytest.mark.skipif(not INTEGERS, reason="real models: ../shared is absent")
+@pytest.mark.skipif(not INTEGERS, reason=model_inputs.ABSENT)
 @pytest.mark.parametrize("entry", [pytest.param(e, id=real_models.stem(e)) for e in INTEGERS])
 def test_integer_models(entry: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """The very same numbers, whatever is stored as float16."""

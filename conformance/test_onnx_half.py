@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import half_models, half_storage, onnx_half, onnx_host, tolerance
+from conformance import half_models, half_storage, model_inputs, onnx_half, onnx_host, tolerance
 from conformance.half_models import arrays, cpu, feeds, load
 from conformance.real_models import stem
 
@@ -20,7 +20,7 @@ OWN = max(v for (name, _), v in tolerance.HOST_FLOORS.items() if name == onnx_ho
 pytestmark = [
     pytest.mark.adapter,
     pytest.mark.onnxruntime,
-    pytest.mark.skipif(not ENTRIES, reason="real ONNX models: ../shared is absent"),
+    pytest.mark.skipif(not ENTRIES, reason=model_inputs.ABSENT_ONNX),
 ]
 
 

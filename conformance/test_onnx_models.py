@@ -24,7 +24,7 @@ ENTRIES = onnx_models.entries()
 pytestmark = [
     pytest.mark.adapter,
     pytest.mark.onnxruntime,
-    pytest.mark.skipif(not ENTRIES, reason="real ONNX models: ../shared is absent"),
+    pytest.mark.skipif(not ENTRIES, reason=model_inputs.ABSENT_ONNX),
 ]
 
 

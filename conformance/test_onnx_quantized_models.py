@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.adapter,
     pytest.mark.onnxruntime,
     pytest.mark.dtype("i8", "u8"),
-    pytest.mark.skipif(not onnx_models.entries(), reason="../shared is absent"),
+    pytest.mark.skipif(not onnx_models.entries(), reason=model_inputs.ABSENT_ONNX),
 ]
 
 # Float models of `../shared` that the quantizer takes.

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
 SHADERS, TOTALITY = "tests/test_shader_lint.py", "tests/test_totality.py"
 SUITE, MODELS = "conformance", "conformance/test_models.py"
+NETWORKS = "conformance/test_networks.py"
 QUICK = (SUITE, "--strict", "--dtype", "all")
 CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools")
 
@@ -79,13 +80,35 @@ def steps() -> list[Step]:
         _pytest("unit", "other tests, no adapter", *others, mark="not adapter and not wheel"),
         _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
         _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),
+        _pytest("networks", "seeded networks against the CPU", NETWORKS, *parallel),
         _pytest("models", "real models against the CPU", MODELS, *parallel),
         _pytest("wheel", "the wheel: built, checked, installed", "tests", mark="wheel"),
     ]
 
 
-def run(step: Step, extra: list[str]) -> tuple[bool, str, float]:
-    """Run one step with its output shown; returns success, what was counted, seconds."""
+@dataclass(frozen=True)
+class Result:
+    """How a step ended: its state (ok, FAIL, or not run when every test was skipped), what was
+    counted, the seconds, and why nothing ran."""
+
+    state: str
+    counted: str
+    seconds: float
+    reasons: tuple[str, ...] = ()
+
+
+def result(step: Step, status: int, output: str, seconds: float) -> Result:
+    """What the output of a step that ended with `status` amounts to."""
+    counted = step.counted(output)
+    if status == 0 and "pytest" in step.command and " passed" not in f" {counted}":
+        # Lists of parameters that are empty have no reason of their own.
+        reasons = re.findall(r"^SKIPPED \[\d+\] \S+: (?!got empty)(.*)$", output, re.MULTILINE)
+        return Result("not run", counted, seconds, tuple(dict.fromkeys(reasons)))
+    return Result("FAIL" if status else "ok", counted, seconds)
+
+
+def run(step: Step, extra: list[str]) -> Result:
+    """Run one step with its output shown."""
     print(f"\n== {step.name}: {step.what}", flush=True)
     more = extra if "pytest" in step.command else []
     start = time.monotonic()
@@ -102,8 +125,7 @@ def run(step: Step, extra: list[str]) -> tuple[bool, str, float]:
     for line in process.stdout:
         print(line, end="", flush=True)
         lines.append(line)
-    ok = process.wait() == 0
-    return ok, step.counted("".join(lines)), time.monotonic() - start
+    return result(step, process.wait(), "".join(lines), time.monotonic() - start)
 
 
 def main(arguments: list[str]) -> int:
@@ -117,12 +139,24 @@ def main(arguments: list[str]) -> int:
         return 2
     results = {name: run(known[name], extra) for name in names or known}
     print("\n== What ran")
-    for name, (ok, counted, seconds) in results.items():
-        state = "ok  " if ok else "FAIL"
-        print(f"{state}  {name:<12} {known[name].what:<48} {counted}  [{seconds:.0f} s]")
-    failed = [name for name, (ok, *_) in results.items() if not ok]
-    print(f"Failed: {', '.join(failed)}." if failed else f"All {len(results)} steps passed.")
-    return bool(failed)
+    print("\n".join(table(known, results)))
+    return any(found.state == "FAIL" for found in results.values())
+
+
+def table(known: Mapping[str, Step], results: Mapping[str, Result]) -> list[str]:
+    """The counted list, and one line that sums it up."""
+    lines, names = [], dict[str, list[str]]()
+    for name, found in results.items():
+        names.setdefault(found.state, []).append(name)
+        counted = f"{found.counted}  [{found.seconds:.0f} s]"
+        lines.append(f"{found.state:<8} {name:<10} {known[name].what:<48} {counted}")
+        lines += [f"{'':<19} {reason}" for reason in found.reasons]
+    failed, idle, passed = (names.get(state, []) for state in ("FAIL", "not run", "ok"))
+    if failed:
+        return [*lines, f"Failed: {', '.join(failed)}."]
+    if idle:
+        return [*lines, f"{len(passed)} steps passed. Not run: {', '.join(idle)}."]
+    return [*lines, f"All {len(results)} steps passed."]
 
 
 if __name__ == "__main__":
