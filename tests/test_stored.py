@@ -18,7 +18,7 @@ from benchmarks.networks import NETWORKS
 from benchmarks.to_graph import to_graph
 from conformance import direct, node_cases
 from conformance.cases import all_cases
-from tflgpu_plugin import codec, compiler, fingerprint, stored
+from tflgpu_plugin import codec, compiler, digests, fingerprint, stored
 from tflgpu_plugin.graph import Graph, Node, Tensor
 from tflgpu_plugin.ops import FAMILIES
 from tflgpu_plugin.plan import Plan
@@ -234,7 +234,7 @@ def test_known_digests_are_those_of_the_arrays() -> None:
     large = replace(graph.tensors[1], data=np.zeros((1 << 9, 1 << 12), np.float32))
     with_threads = replace(graph, tensors={**graph.tensors, 1: large})
     known = fingerprint.constants(with_threads)
-    assert all(fingerprint.of_array(t.data) == known[id(t.data)]
+    assert all(digests.of_array(t.data) == known[id(t.data)]
                for t in with_threads.tensors.values() if t.data is not None)  # fmt: skip
 
 

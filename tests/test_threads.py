@@ -71,3 +71,17 @@ def test_other_code_is_seen_whatever_its_size_and_time(
     assert fingerprint.of_plugin.__wrapped__() != first
     (kept_in / "digest").write_text(kept)  # of the code before, of another installation
     assert fingerprint.of_plugin.__wrapped__() != first
+
+
+def test_shared_work_is_done_once_each_and_its_errors_surface() -> None:
+    done: list[int] = []
+    threads.share(done.append, range(100), "test", 4)
+    assert sorted(done) == list(range(100))
+
+    def fails(item: int) -> None:
+        if item == 7:
+            raise IndexError("of the work itself")
+        done.append(item)
+
+    with pytest.raises(IndexError, match="of the work itself"):
+        threads.share(fails, range(20), "test", 3)

@@ -87,6 +87,14 @@ def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     check(found, np.stack(list(winograd.transform(data, point))))
 
 
+def test_transposed_matrices_are_moved_like_others() -> None:
+    values = np.random.default_rng(0).standard_normal((150, 3, 70)).astype(np.float32)
+    for source in (values, values.T, values.transpose(1, 2, 0), values[::-1], values[:, 0].T):
+        to = np.full(source.shape, np.nan, np.float32)
+        lowering.put(to, source)
+        assert np.array_equal(to, source)
+
+
 def check(found: list[Array], whole: Array) -> None:
     assert len(found) > 2
     assert np.array_equal(np.concatenate(found), whole.reshape(-1).view(np.uint8))

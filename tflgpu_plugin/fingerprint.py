@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import folders, threads
+from tflgpu_plugin.digests import of_array
 from tflgpu_plugin.graph import Array, Form, Graph, Tensor
 
-THREADS = max(1, min(4, (os.cpu_count() or 1) - 1))  # a core stays for the rest of a start
-WORTH_THREADS = 4 << 20  # bytes
+THREADS = max(1, threads.MOST - 1)  # a core stays for the rest of a start
 _CODE = (".", "ops", "passes", "kernels")  # folders of this package
 
 
@@ -50,28 +50,15 @@ def content(
 def constants(graph: Graph) -> dict[int, bytes]:
     """Digests of the graph's constants by the ids of their arrays; true while the graph lives."""
     values = [tensor.data for tensor in graph.tensors.values() if tensor.data is not None]
-    if sum(data.nbytes for data in values) < WORTH_THREADS:
+    if sum(data.nbytes for data in values) < threads.WORTH:
         return {id(data): of_array(data) for data in values}
     found: dict[int, bytes] = {}
 
-    def hash_some() -> None:  # lets go of the GIL
-        with suppress(IndexError):
-            while True:
-                data = values.pop()
-                found[id(data)] = of_array(data)
+    def hash_one(data: Array) -> None:  # lets go of the GIL
+        found[id(data)] = of_array(data)
 
-    others = [threads.begin(hash_some, "hash") for _ in range(THREADS - 1)]
-    hash_some()
-    for ended in others:
-        ended()
+    threads.share(hash_one, values, "hash", THREADS)
     return found
-
-
-def of_array(data: Array) -> bytes:
-    """The digest of a value: of its bytes in C order. sha256 has instructions of its own on
-    today's CPUs, and there is the fastest of the cryptographic ones.
-    """
-    return sha256(np.ascontiguousarray(data).data).digest()
 
 
 @functools.cache

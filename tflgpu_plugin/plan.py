@@ -11,6 +11,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from tflgpu_plugin.digests import of_array
 from tflgpu_plugin.graph import Array, Shape
 
 Digest = bytes  # a name that no field hides
@@ -128,10 +129,9 @@ class Plan:
     tensor_bytes: int = 0
     least_bytes: int = 0
 
-    def fingerprint(self) -> bytes | None:
-        """Equal for plans that would build the same program, constants' values included; None when
-        a value is unknown.
-        """
+    @cached_property
+    def structure(self) -> bytes:
+        """A digest of all but the constants' values."""
         shape = (
             self.pipelines,
             self.buffers,
@@ -143,6 +143,13 @@ class Plan:
         )
         digest = sha256(repr(shape).encode())
         digest.update(self.uniforms)
+        return digest.digest()
+
+    def fingerprint(self) -> bytes | None:
+        """Equal for plans that would build the same program, constants' values included; None when
+        a value is unknown.
+        """
+        digest = sha256(self.structure)
         for found in self.digests:
             if found is None:
                 return None
@@ -155,7 +162,7 @@ class Plan:
         return tuple(
             weight.digest
             if weight.digest is not None or weight.data is None
-            else sha256(np.ascontiguousarray(weight.data).data).digest()
+            else of_array(weight.data)
             for weight in self.weights
         )
 

@@ -3,11 +3,15 @@ done here at a start."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+MOST = min(4, os.cpu_count() or 1)  # threads that share work: memory is no faster with more
+WORTH = 4 << 20  # bytes to work on from which they pay
 
 
 class Begun(Generic[T]):
@@ -43,3 +47,26 @@ class Begun(Generic[T]):
 def begin(work: Callable[[], T], name: str) -> Begun[T]:
     """Begin `work` on a thread of this name."""
     return Begun(work, name)
+
+
+def share(work: Callable[[T], object], items: Iterable[T], name: str, most: int = MOST) -> None:
+    """`work` on each item, in any order, on this thread and up to `most` - 1 others of this name.
+    Returns when all have ended; raises what one of them has raised."""
+    left = list(items)[::-1]
+
+    def some() -> None:
+        while left:
+            try:
+                item = left.pop()
+            except IndexError:  # another thread has taken the last one
+                return
+            work(item)
+
+    others = [begin(some, name) for _ in range(min(most, len(left)) - 1)]
+    try:
+        some()
+    finally:
+        for other in others:
+            other.wait()
+    for other in others:
+        other()

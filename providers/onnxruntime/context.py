@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin import cache, codec, compiler, fingerprint, stored
+from tflgpu_plugin import cache, codec, compiler, digests, stored
 from tflgpu_plugin.engine import BuildError, Island, revived
 from tflgpu_plugin.graph import Array, Shape
 from tflgpu_plugin.runtime.adapter import Device
@@ -89,7 +89,7 @@ def write(island: Island, border: Border, export: Export, model: str) -> Context
         "inputs": border.inputs,
         "outputs": border.outputs,
         "shapes": codec.encode(border.shapes),
-        "guards": {name: fingerprint.of_array(data).hex() for name, data in border.guards.items()},
+        "guards": {name: digests.of_array(data).hex() for name, data in border.guards.items()},
         "half": island.half,
         "part": snapshot,
         "arithmetic": sorted(border.arithmetic),
@@ -153,13 +153,13 @@ def _bytes(node: HostNode, model: str) -> bytes:
     return Path(model).with_name(name).read_bytes()
 
 
-def _guards(digests: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
+def _guards(told: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
     """The defaults that a run may replace; onnxruntime makes constants of them in what it writes,
     and then they need not be watched."""
     found = {}
-    for name, digest in digests.items():
+    for name, digest in told.items():
         value = taken.values[name]
-        if value.data is None or fingerprint.of_array(value.data).hex() != digest:
+        if value.data is None or digests.of_array(value.data).hex() != digest:
             raise ValueError(f"the default of its input {name!r} is not the one it was made with")
         if value.default:
             found[name] = value.data

@@ -35,7 +35,8 @@ def gemm(e: Expansion) -> int:
 
 def _gemm_weights(data: Array, straight: bool, alpha: float) -> Array:
     """[outputs, inputs], scaled."""
-    return (data if straight else data.T) * np.float32(alpha)
+    weights = data if straight else data.T
+    return weights if alpha == 1 else weights * np.float32(alpha)
 
 
 def _bias(e: Expansion, c: int, outputs: int, beta: float) -> int | None:

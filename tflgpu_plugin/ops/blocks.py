@@ -12,7 +12,16 @@ from math import gcd, prod
 import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import Access, Constant, Lowering, Refused, Source, pieces_of, spread
+from tflgpu_plugin.lowering import (
+    Access,
+    Constant,
+    Lowering,
+    Refused,
+    Source,
+    pieces_of,
+    put,
+    spread,
+)
 from tflgpu_plugin.ops.tiles import Tile, point_tile
 
 VECTOR_BYTES = 16
@@ -113,7 +122,7 @@ def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
             part = slice(max(k * each, -origin), min((k + 1) * each, len(dense) - origin))
             if part.start < part.stop:
                 place = slice(part.start + origin, part.stop + origin)
-                dense[place, :, k * depth : (k + 1) * depth] = source[group, part]
+                put(dense[place, :, k * depth : (k + 1) * depth], source[group, part])
     split = dense.reshape(last - first, blocks.quads, 4, blocks.taps, blocks.channels)
     return np.ascontiguousarray(split.transpose(0, 3, 4, 1, 2))
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op
@@ -78,7 +76,7 @@ def expand(steps: Steps, node: Node) -> bool:
     if dense:
         assert weights is not None
         straight = node.attributes.get("transpose_b")
-        matrix = steps.number(np.ascontiguousarray(weights if straight else weights.T))
+        matrix = steps.number(weights if straight else weights.T)
         steps.last("fully_connected", a, matrix, None, keep_num_dims=True, activation="none")
     else:
         steps.last("matmul", a, b, transpose_b=node.attributes.get("transpose_b", False))

@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin import native, threads
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array
-from tflgpu_plugin.plan import Pipeline, Plan, forgotten
+from tflgpu_plugin.plan import Pipeline, Plan, Weight, forgotten
 from tflgpu_plugin.runtime import pipelines
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ def shared(
     check: Callable[[], None] | None = None,
 ) -> Program:
     """The device's living program for an equal plan (same constants), or a new one. The driver
-    compiles while constants are compared, packed and uploaded. Raises PipelineError,
-    native.NativeError, or what `check` raises, which says whether plan and constants may be used.
+    compiles while constants are compared, packed and uploaded; they are hashed before that only
+    where a program lives that may be the same. Raises PipelineError, native.NativeError, or what
+    `check` raises, which says whether plan and constants may be used.
     """
     compiling = threads.begin(
         lambda: pipelines.make(
@@ -66,22 +67,28 @@ def shared(
         "compile",
     )
 
+    hashing = threads.begin(plan.fingerprint, "hash")
+
     def made() -> list[Any]:
         if check:
             check()  # what it waits for has gone on meanwhile
+        hashing.wait()  # the program asks for the digests next
         return compiling()
 
     try:
-        key = plan.fingerprint()
-        program = device.programs.get(key) if key else None
+        alike = any(living.structure == plan.structure for living in device.programs.values())
+        if sibling:
+            hashing.wait()
+        program = device.programs.get(hashing() or b"") if alike else None
         if program is None:
             program = Program(plan, device.handle, device.pipelines, sibling, made)
-            if key:
+            if key := hashing():
                 device.programs[key] = program
         else:
             made()
     finally:
         compiling.wait()  # nothing goes on behind who has an error
+        hashing.wait()
     return program
 
 
@@ -102,12 +109,12 @@ class Program:
         sibling: Program | None = None,
         compiling: Callable[[], list[Any]] | None = None,
     ) -> None:
-        self.plan, self.device = plan, device
-        self.packings = plan.packings()
+        self.plan, self.device, self.structure = plan, device, plan.structure
         cache = {} if shared_pipelines is None else shared_pipelines
         self.weights = self._adopt(sibling) or self._upload()
         made = compiling() if compiling else None
         self.pipelines = made or pipelines.make(plan.pipelines, device, cache, False)
+        self.packings = plan.packings()
 
     def forget_constants(self) -> None:
         """Let go of the constants' values on the host; the device has them."""
@@ -118,7 +125,9 @@ class Program:
         """The sibling's weight buffers under this plan's numbers; empty when the packing
         differs.
         """
-        if sibling is None or self.packings is None or self.packings != sibling.packings:
+        if sibling is None or sibling.packings is None:
+            return {}
+        if self.plan.packings() != sibling.packings:
             return {}
         mine = [index for index, buffer in enumerate(self.plan.buffers) if buffer.role == "weights"]
         if len(mine) != len(sibling.weights):
@@ -131,11 +140,15 @@ class Program:
             for index, buffer in enumerate(self.plan.buffers)
             if buffer.role == "weights"
         }
-        for weight in self.plan.weights:
+
+        def write(weight: Weight) -> None:
             end = weight.offset
             for piece in weight.pieces():
                 write_buffer(buffers[weight.buffer], end, piece)
                 end += piece.nbytes
+
+        worth = sum(weight.bytes for weight in self.plan.weights) >= threads.WORTH
+        threads.share(write, self.plan.weights, "pack", threads.MOST if worth else 1)
         for buffer in buffers.values():
             native.call(native.lib.tg_buffer_filled, buffer)
         return buffers
