@@ -2,7 +2,7 @@
 (serialization_dir) cold and warm times the driver's cache cold and warm.
 
 Every figure is of fresh processes, each cell in turn within a round, and the median over rounds. In
-a cold cell of ours the user's cache folder is empty as well, where kernel templates and tuning
+a cold cell of ours the user's cache folder is empty as well, where rendered kernels and tuning
 results are kept. The driver's cache is Mesa's.
 """
 

@@ -252,7 +252,7 @@ def test_a_file_that_others_can_write_is_not_used(setting: Setting) -> None:
     setting.run()
     setting.files[0].chmod(0o666)
     found = setting.run()
-    assert found["planned"] and "Others can write to it" in found["told"][0]
+    assert found["planned"] and "others can write to it" in found["told"][0]
     assert setting.files[0].stat().st_mode & 0o777 == 0o600
 
 

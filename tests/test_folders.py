@@ -41,16 +41,6 @@ def test_none_where_it_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert folders.cache("some") is None
 
 
-def test_templates_render_when_their_folder_has_gone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    environment = templates.environment.__wrapped__()
-    (tmp_path / "tflgpu-plugin" / "templates").rmdir()
-    assert environment.get_template("common.wgsl").render(folded=False)
-
-
 VARIANT = (("lanes", 8), ("shared", True), ("flat", False))
 
 
@@ -64,7 +54,11 @@ def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     (place,) = (tmp_path / "tflgpu-plugin" / "kernels").iterdir()
     text = place.read_text()
     assert text.endswith(made) and render("fully_connected", VARIANT) == made
-    for damaged in (text[:-1], text.replace("8u", "4u"), "", "\0"):
+    other_name = place.with_name("another.wgsl")
+    folders.keep(other_name, made)
+    of_another = other_name.read_text()
+    other_name.unlink()
+    for damaged in (text[:-1], text.replace("8u", "4u"), "", "\0", of_another):
         place.write_text(damaged)
         assert render("fully_connected", VARIANT) == made
         assert place.read_text() == text
@@ -86,3 +80,12 @@ def test_a_start_with_kept_kernels_imports_no_jinja(tmp_path: Path) -> None:
     ]
     assert [jinja for _, jinja in found] == ["True", "False"]
     assert found[0][0] == found[1][0]
+
+
+def test_compiled_templates_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are code."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert templates.environment().bytecode_cache is None
+    bodies.body.__wrapped__("fully_connected", VARIANT)
+    for file in tmp_path.glob("*/*/*"):
+        file.read_text(encoding="utf-8")

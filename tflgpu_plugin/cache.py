@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin import fingerprint, folders, messages, stored
+from tflgpu_plugin import fingerprint, folders, stored
 from tflgpu_plugin.graph import Graph
 from tflgpu_plugin.options import OptionError, Options
 from tflgpu_plugin.plan import Plan
@@ -30,6 +30,7 @@ from tflgpu_plugin.target import Target
 Known = Mapping[int, bytes]
 SUFFIX = ".tflgpu"
 CONTENT = "content"  # the last part of a key
+ROOM, PACKED = 64 << 20, 64  # bytes of a file beside its constants, and of these packed, at most
 ABANDONED = 3600  # seconds since a file that is being written was last written to
 # Parts of a key in the order in which they are compared, and what a user reads where one differs.
 DIFFERENCES = {
@@ -41,8 +42,6 @@ DIFFERENCES = {
     "token": "it was written for another model_token",
     CONTENT: "it was written for a model with other weights; give each model its own model_token",
 }
-
-_told: set[str] = set()
 
 
 def target_key(target: Target) -> dict[str, str]:
@@ -81,7 +80,7 @@ class Entry:
         the user, when it cannot be used for this island. It is of use when `check` has passed it.
         """
         try:
-            found = stored.read(_mapped(self.place), whole=False)
+            found = stored.read(_mapped(self.place, _most(graph)), whole=False)
             if reason := difference({**found.key, CONTENT: ""}, {**self.key, CONTENT: ""}):
                 raise Damaged(reason)
             if not found.serves(graph):
@@ -89,7 +88,7 @@ class Entry:
         except FileNotFoundError:
             return None
         except (OSError, Damaged) as error:
-            self.refuse(str(error))
+            self.refuse(str(error.strerror if isinstance(error, OSError) else error))
             return None
         return found
 
@@ -101,7 +100,8 @@ class Entry:
 
     def refuse(self, reason: str) -> None:
         """Tell the user why what is kept here is of no use; `reason` goes on from the file."""
-        tell(f"tflgpu: {self.place} is not used: {reason}. It is written anew.")
+        rest = "" if self.place.is_dir() else " It is written anew."
+        folders.tell(f"tflgpu: {self.place} is not used: {reason}.{rest}")
 
     def store(self, plan: Plan, tuning: Mapping[str, str], weights: bool = True) -> None:
         """Keep a plan, with its weights or without. What goes wrong is told once; it costs the
@@ -119,8 +119,12 @@ class Entry:
             if part:
                 with suppress(OSError):
                     os.unlink(part)
+            if self.place.is_dir():
+                return  # which was told when it was looked for
             reason = error.strerror if isinstance(error, OSError) else error
-            tell(f"tflgpu: nothing can be kept in {folder} ({reason}); models run all the same.")
+            folders.tell(
+                f"tflgpu: nothing can be kept in {folder} ({reason}); models run all the same."
+            )
 
     def _sweep(self) -> None:
         """Remove what processes that were killed have left half written for this place."""
@@ -162,35 +166,36 @@ def opened(options: Options) -> Cache | None:
     folder = Path(options.serialization_dir).expanduser().absolute()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unsafe = folders.unsafe(folder)
+        unsafe = folders.unsafe(os.stat(folder))
     except OSError as error:
-        tell(
+        folders.tell(
             f"tflgpu: nothing can be kept in {folder} ({error.strerror}); models run all the same."
         )
         return None
     if unsafe:
-        raise OptionError(f"Option 'serialization_dir' cannot be {str(folder)!r}: {unsafe}")
+        raise OptionError(f"Option 'serialization_dir' cannot be {str(folder)!r}: {unsafe}.")
     # The folder changes nothing about a plan; token and adapter are in the key themselves.
     rest = replace(options, serialization_dir=None, model_token=None, adapter=None)
     return Cache(folder, options.model_token or "model", repr(rest))
 
 
-def tell(text: str) -> None:
-    """One line for the user, once per process."""
-    if text not in _told:
-        _told.add(text)
-        messages.line(text)
+def _most(graph: Graph) -> int:
+    """Bytes that no plan of this graph needs: packed, a constant may take some times its size."""
+    constants = (tensor.data for tensor in graph.tensors.values() if tensor.data is not None)
+    return ROOM + PACKED * sum(data.nbytes for data in constants)
 
 
-def _mapped(place: Path) -> memoryview:
+def _mapped(place: Path, most: int) -> memoryview:
     """The file's bytes, as they were when it was opened: writers put a new file in its place.
-    Raises OSError, or Damaged for a file that others may have written.
+    Raises OSError, or Damaged for what cannot be a plan of at most so many bytes.
     """
-    with place.open("rb") as file:
-        if unsafe := folders.unsafe(file.fileno()):
-            raise Damaged(f"it is not safe to use ({unsafe.rstrip('.')})")
-        if not os.fstat(file.fileno()).st_size:
-            raise Damaged("it is truncated")
+    try:
+        handle = folders.opened(place, most)
+    except folders.Unsafe as reason:
+        raise Damaged(str(reason)) from reason
+    with os.fdopen(handle, "rb") as file:
+        size = os.fstat(handle).st_size
+        stored.begin(file.read(stored.PREAMBLE.size), size)
         now = {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
         how = now if hasattr(mmap, "MAP_POPULATE") else {"access": mmap.ACCESS_READ}
-        return memoryview(mmap.mmap(file.fileno(), 0, **how))
+        return memoryview(mmap.mmap(handle, size, **how))

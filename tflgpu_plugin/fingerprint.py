@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -69,10 +68,9 @@ def of_plugin() -> str:
     """
     signature, folder = _signature(), folders.cache("code")
     place = folder / "digest" if folder else None
-    with suppress(OSError, ValueError):
-        before, _, known = place.read_text().partition(" ") if place else ("", "", "")
-        if before == signature and known:
-            return known
+    before, _, known = ((place and folders.kept(place)) or "").partition(" ")
+    if before == signature and known:
+        return known
     made = _of_code()
     if place:
         folders.keep(place, f"{signature} {made}")

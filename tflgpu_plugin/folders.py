@@ -1,29 +1,58 @@
-"""What is kept between runs: kernels and their compiled templates, tuning results, plans."""
+"""What is kept between runs: rendered kernels, tuning results, a digest of our code, plans.
+
+All of it is data with a digest, in folders and files of this user that nobody else can write. What
+lies in such a place and is anything else (a pipe, a link, a file of somebody else) is left unused
+with one line; nothing is waited for.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
+
+PACKAGE = "tflgpu-plugin"
+MOST_TEXT = 4 << 20  # bytes of what `keep` writes
+# A pipe does not make its reader wait, a link is not followed, a child process inherits nothing.
+_FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
+_OPEN = sum(getattr(os, name, 0) for name in _FLAGS)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+_told: set[str] = set()
+
+
+class Unsafe(ValueError):
+    """What lies there is not to be used; the text goes on from "it" or its name."""
 
 
 def cache(name: str) -> Path | None:
     """A folder of this name in the user's cache folder for this package, made when it is absent;
-    None where it cannot be made, where somebody else could write to it (compiled templates are
-    code), or when TFLGPU_NO_CACHE is set.
+    None where it cannot be made, when TFLGPU_NO_CACHE is set or, with a line for the user, when it
+    is a link or somebody else could write to it.
     """
     if os.environ.get("TFLGPU_NO_CACHE"):
         return None
     base = {"win32": "LOCALAPPDATA"}.get(sys.platform, "XDG_CACHE_HOME")
     given = os.environ.get(base)
     try:
-        folder = (Path(given) if given else Path.home() / ".cache") / "tflgpu-plugin" / name
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        private = unsafe(folder) is None
+        ours = (Path(given) if given else Path.home() / ".cache") / PACKAGE
+        folder = ours / name
+        for each in (ours, folder):  # whatever the umask is
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = os.lstat(folder)
+    except FileExistsError as error:
+        tell(f"tflgpu: {error.filename} is not used: it is no folder.")
+        return None
     except (OSError, RuntimeError):  # the latter: this user has no home folder
         return None
-    return folder if private and os.access(folder, os.W_OK) else None
+    reason = unsafe(status) if stat.S_ISDIR(status.st_mode) else "it is a link"
+    if reason:
+        tell(f"tflgpu: {folder} is not used: {reason}.")
+        return None
+    return folder if os.access(folder, os.W_OK) else None
 
 
 def keep(place: Path, text: str) -> None:
@@ -33,22 +62,79 @@ def keep(place: Path, text: str) -> None:
     import tempfile
 
     with suppress(OSError):
-        handle, part = tempfile.mkstemp(".part", dir=place.parent)
-        with os.fdopen(handle, "w") as stream:
-            stream.write(text)
-        os.replace(part, place)
+        handle, part = tempfile.mkstemp(".part", dir=place.parent)  # a new file of mode 0600
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+                stream.write(f"{_digest(place, text)}\n{text}")
+            os.replace(part, place)
+        except OSError:
+            os.unlink(part)
 
 
-def unsafe(place: Path | int) -> str | None:
-    """A sentence that says why others may write to this folder or file (a path, or the number of
-    an open one), None when only this user may (always where files have no such modes). Raises
-    OSError.
+def kept(place: Path) -> str | None:
+    """What `keep` has put there; None when there is nothing, or not all of it or, with a line for
+    the user, when it is not safe to use.
+    """
+    try:
+        with os.fdopen(opened(place, MOST_TEXT), encoding="utf-8", newline="") as stream:
+            digest, _, text = stream.read(MOST_TEXT).partition("\n")
+    except (FileNotFoundError, UnicodeDecodeError):  # the latter: not what was written
+        return None
+    except (OSError, Unsafe) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        tell(f"tflgpu: {place} is not used: {reason}.")
+        return None
+    return text if digest == _digest(place, text) else None
+
+
+def opened(place: Path, most: int | None, private: bool = True) -> int:
+    """The number of this file, open for reading: the one way in which what is kept is opened.
+    Raises Unsafe unless it is a regular file of at most so many bytes (None: any) and, when it is
+    `private`, no link, of this user, and nobody else can write it; OSError when it cannot be
+    opened, FileNotFoundError when there is none.
+    """
+    try:
+        handle = os.open(place, _OPEN | (_NO_LINK if private else 0))
+    except OSError as error:
+        if private and place.is_symlink():
+            raise Unsafe("it is a link") from error
+        raise
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unsafe("it is no regular file")
+        if private and (reason := unsafe(status)):
+            raise Unsafe(reason)
+        if most is not None and status.st_size > most:
+            raise Unsafe(f"it has {status.st_size:,} bytes, more than belong there")
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def unsafe(status: os.stat_result) -> str | None:
+    """The reason why others may write to what has this status, None when only this user may
+    (always where files have no such modes).
     """
     if not hasattr(os, "getuid"):
         return None
-    status = os.stat(place)
     if status.st_uid != os.getuid():
-        return "It belongs to another user; name one of your own."
+        return "it belongs to another user; name one of your own"
     if status.st_mode & 0o022:
-        return "Others can write to it. Run chmod go-w on it, or name one of your own."
+        return "others can write to it; run chmod go-w on it, or name one of your own"
     return None
+
+
+def tell(text: str) -> None:
+    """One line for the user, once per process."""
+    if text not in _told:
+        _told.add(text)
+        from tflgpu_plugin import messages
+
+        messages.line(text)
+
+
+def _digest(place: Path, text: str) -> str:
+    """Of a text and of the name it is kept by, so that no file stands for another."""
+    return sha256(f"{place.name}\0{text}".encode()).hexdigest()

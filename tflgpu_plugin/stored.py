@@ -172,18 +172,26 @@ def read(data: memoryview, whole: bool = True) -> Stored:
     return found
 
 
-def _split(data: memoryview) -> tuple[dict[str, Any], memoryview, int]:
-    """(header, body, checksum of the body), after the header's checksum."""
-    if len(data) < PREAMBLE.size:
+def begin(start: bytes | memoryview, size: int) -> tuple[int, int, int, int, int]:
+    """(crc32, bytes of the header, where the body begins, its bytes, its checksum), from the
+    preamble of so many bytes in all. Raises Damaged where they are no plan's.
+    """
+    if len(start) < PREAMBLE.size:
         raise Damaged("it is truncated")
-    magic, version, crc, header_bytes, body_bytes, checksum = PREAMBLE.unpack_from(data)
+    magic, version, crc, header_bytes, body_bytes, checksum = PREAMBLE.unpack_from(start)
     if magic != MAGIC:
         raise Damaged("it was not written by this plugin")
     if version != FORMAT:
         raise Damaged("it was written by another version of this plugin")
-    start = -(-(PREAMBLE.size + header_bytes) // ALIGNMENT) * ALIGNMENT
-    if start + body_bytes != len(data):
-        raise Damaged("it is truncated" if start + body_bytes > len(data) else "it is too long")
+    body = -(-(PREAMBLE.size + header_bytes) // ALIGNMENT) * ALIGNMENT
+    if body + body_bytes != size:
+        raise Damaged("it is truncated" if body + body_bytes > size else "it is too long")
+    return crc, header_bytes, body, body_bytes, checksum
+
+
+def _split(data: memoryview) -> tuple[dict[str, Any], memoryview, int]:
+    """(header, body, checksum of the body), after the header's checksum."""
+    crc, header_bytes, start, _, checksum = begin(data, len(data))
     if zlib.crc32(data[CHECKED:start]) != crc:
         raise Damaged("its checksum is wrong")
     try:

@@ -60,7 +60,8 @@ def best(graph: Graph, device: Device, target: Target) -> Target:
     stored = _load(place)
     if stored is None:
         stored = _measure(graph, device, target)
-        _store(place, stored)
+        if place:
+            folders.keep(place, json.dumps(stored))
     return replace(target, tuning=stored)
 
 
@@ -117,19 +118,9 @@ def _place(graph: Graph, target: Target) -> Path | None:
 
 def _load(place: Path | None) -> dict[str, str] | None:
     try:
-        content = json.loads(place.read_text()) if place else None
-    except (OSError, ValueError):
+        content = json.loads((place and folders.kept(place)) or "null")
+    except (ValueError, RecursionError):
         return None
     if not isinstance(content, dict):
         return None
     return {str(key): str(value) for key, value in content.items()}
-
-
-def _store(place: Path | None, settings: Mapping[str, str]) -> None:
-    if place:
-        try:
-            part = place.with_suffix(".part")
-            part.write_text(json.dumps(dict(settings)))
-            part.replace(place)
-        except OSError:
-            pass

@@ -6,12 +6,13 @@ or in a file beside the model, for one adapter and one version of this plugin.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin import cache, codec, compiler, digests, stored
+from tflgpu_plugin import cache, codec, compiler, digests, folders, stored
 from tflgpu_plugin.engine import BuildError, Island, revived
 from tflgpu_plugin.graph import Array, Shape
 from tflgpu_plugin.runtime.adapter import Device
@@ -150,7 +151,10 @@ def _bytes(node: HostNode, model: str) -> bytes:
         raise ValueError(f"the name of its file, {name!r:.80}, leads out of the model's folder")
     if not model:
         raise ValueError(f"it was loaded from memory, but needs the file {name!r} beside it")
-    return Path(model).with_name(name).read_bytes()
+    with os.fdopen(folders.opened(Path(model).with_name(name), None, private=False), "rb") as file:
+        start = file.read(stored.PREAMBLE.size)
+        stored.begin(start, os.fstat(file.fileno()).st_size)
+        return start + file.read()
 
 
 def _guards(told: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:

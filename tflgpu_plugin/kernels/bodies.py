@@ -22,14 +22,14 @@ def body(name: str, variant: Variant) -> str:
     """`kernels/<name>.wgsl` rendered with this variant."""
     folder = folders.cache("kernels")
     place = folder / f"{name}-{_key(name, variant)}.wgsl" if folder else None
-    if place and (kept := _load(place)) is not None:
+    if place and (kept := folders.kept(place)) is not None:
         return kept
     from tflgpu_plugin.kernels import templates
 
     template = templates.environment().get_template(f"{name}.wgsl")
     made = str(template.render(**dict(variant)))
     if place:
-        folders.keep(place, f"{_digest(made)}\n{made}")
+        folders.keep(place, made)
     return made
 
 
@@ -41,16 +41,3 @@ def _key(name: str, variant: Variant) -> str:
 def _sources(file: str) -> list[str]:
     text = (_FOLDER / file).read_text()
     return [text, *(part for other in _OTHER.findall(text) for part in _sources(other))]
-
-
-def _load(place: Path) -> str | None:
-    """What is kept there; None when there is nothing, or something that was not written in full."""
-    try:
-        digest, _, text = place.read_text().partition("\n")
-    except (OSError, ValueError):
-        return None
-    return text if digest == _digest(text) else None
-
-
-def _digest(text: str) -> str:
-    return "// " + sha256(text.encode()).hexdigest()
