@@ -114,6 +114,7 @@ READERS: dict[str, Reader] = {
     "PACK": lambda o: {"axis": int(o.get("axis", 0))},
     "UNPACK": lambda o: {"axis": int(o.get("axis", 0))},
     "CUSTOM Convolution2DTransposeBias": _window,
+    "GELU": lambda o: {"approximate": bool(o.get("approximate", False))},
     "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
 

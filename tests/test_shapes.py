@@ -188,7 +188,7 @@ def test_shapes_without_a_plan_are_told_all_the_same(
         with pytest.raises(RuntimeError, match="cannot run on the GPU: It is too large"):
             interpreter.invoke()
     by_name = {detail["name"]: detail["shape"] for detail in interpreter.get_tensor_details()}
-    assert list(by_name["difference"]) == [2, 16, 12, 4]
+    assert list(by_name["between"]) == [2, 16, 12, 4]
     interpreter.resize_tensor_input(0, [1, 6, 5, 3])
     interpreter.allocate_tensors()
     same(interpreter, model, host)

@@ -16,13 +16,13 @@ import tflgpu_plugin
 from conformance import host as hosts
 from tests import variable_models
 from tests.interpreters import gpu, places
-from tests.small_models import binary, conv
+from tests.small_models import CPU_OP, binary, conv
 from tests.variable_models import FEATURES, ONE, SHAPE, Stateful
 
 HOSTS = hosts.installed()
 HELD = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")
 RESET = "reset"
-CPU = {"growing": {"SIN"}, "in a branch": {"IF", "GREATER"}}
+CPU = {"growing": {CPU_OP}, "in a branch": {"IF"}}
 SEQUENCES: dict[str, list[Any]] = {
     "in a branch": [None] * 4,
     "streaming": [None] * 8 + [(1, 3, 5, FEATURES), None, (1, 9, 5, FEATURES), RESET, None],

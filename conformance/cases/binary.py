@@ -82,6 +82,25 @@ RANK_5: dict[str, tuple[Shape, Shape]] = {
     "rank_5_both_ways": ((2, 1, 3, 1, 5), (1, 4, 1, 2, 1)),
 }
 
+# What tells an operator with its own row from another one of the same kernel.
+FEW = {name: ONCE[name] for name in ("rank_3_both_ways", "rank_1_scalar", "scalars", "long_column")}
+STEPS = np.random.default_rng(6).integers(-2, 3, 2048).astype(np.float32)
+ENDS = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0], np.float32)
+COMPARISONS = SPREADS | FEW | {"rank_5_same": RANK_5["rank_5_same"]}
+SELECTED: dict[str, tuple[Shape, Shape, Shape]] = {
+    "same": ((1, 5, 7, 5), (1, 5, 7, 5), (1, 5, 7, 5)),
+    "same_batch_3": ((3, 5, 7, 8), (3, 5, 7, 8), (3, 5, 7, 8)),
+    "rank_1": ((17,), (17,), (17,)),
+    "rank_3": ((3, 2, 5), (3, 2, 5), (3, 2, 5)),
+    "rank_5": ((2, 3, 2, 2, 3), (2, 3, 2, 2, 3), (2, 3, 2, 2, 3)),
+    "scalars": ((), (), ()),
+    "one_condition": ((1,), (1, 5, 7, 5), (1, 5, 7, 5)),
+    "one_value": ((1, 5, 7, 5), (), (1, 5, 7, 5)),
+    "condition_of_channels": ((5,), (1, 5, 7, 5), (1, 5, 7, 1)),
+    "all_ways": ((3, 1, 7, 1), (1, 5, 1, 5), (1, 1, 1, 5)),
+    "mask_of_rows": ((1, 1, 7, 7), (2, 3, 7, 7), ()),
+}
+
 ODD = (1, 5, 7, 5)
 ACTIVATIONS = ("RELU", "RELU6", "RELU_N1_TO_1")
 
@@ -109,17 +128,34 @@ def special(op: str) -> Case:
                 {"fusedActivationFunction": "NONE"} if op in OPTIONS else {})  # fmt: skip
 
 
-def logical(name: str, first: Shape, second: Shape, fixed: bool = False) -> Case:
+def logical(
+    name: str, first: Shape, second: Shape, fixed: bool = False, op: str = "LOGICAL_AND"
+) -> Case:
     other = constant(seeded(*second) > 0, "bool") if fixed else Input(second, "bool")
-    return Case(
-        name,
-        "LOGICAL_AND",
-        1,
-        (Input(first, "bool"), other),
-        "LogicalAndOptions",
-        {},
-        output_type="bool",
-    )
+    return Case(name, op, 1, (Input(first, "bool"), other), output_type="bool")
+
+
+def powered(
+    name: str, first: Shape, second: Shape, low: float = 0.1, exponents: Any = None
+) -> Case:
+    """Powers of values up to 4."""
+    other = Input(second, low=-3, high=3) if exponents is None else constant(exponents)
+    return Case(name, "POW", 1, (Input(first, low=low, high=4), other), "PowOptions")
+
+
+COMPARED = ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
+
+
+def compared(op: str, name: str, first: Shape, second: Shape, value: Any = None) -> Case:
+    """Whole numbers as float32, so that many are equal."""
+    other = constant(STEPS[: int(np.prod(second))].reshape(second) if value is None else value)
+    return Case(name, op, 1, (constant(np.resize(STEPS, first)), other), output_type="bool")
+
+
+def selected(name: str, which: Shape, first: Shape, second: Shape, dtype: str = "f32") -> Case:
+    values = Input(first, dtype), Input(second, dtype)
+    return Case(name, "SELECT_V2", 1, (Input(which, "bool"), *values), "SelectV2Options",
+                output_type=dtype)  # fmt: skip
 
 
 CASES = [
@@ -140,6 +176,26 @@ CASES = [
     logical("constant", (1, 5, 7, 5), (5,), fixed=True),
     logical("rank_1", (17,), (17,)),
     logical("rank_3", (3, 7, 5), (7, 1)),
+    *[logical(name, *shapes, op="LOGICAL_OR") for name, shapes in SPREADS.items()],
+    logical("constant", (1, 5, 7, 5), (5,), fixed=True, op="LOGICAL_OR"),
+    *spreads("SQUARED_DIFFERENCE", SPREADS | FEW),
+    *constants("SQUARED_DIFFERENCE"),
+    *[powered(name, *shapes) for name, shapes in (SPREADS | FEW).items()],
+    powered("constant_exponent", (1, 5, 7, 5), (5,), exponents=seeded(5, scale=3.0)),
+    powered("whole_exponents", (1, 5, 7, 5), (5,), -4.0, [0.0, 1.0, 2.0, 3.0, -2.0]),
+    powered("square", (1, 5, 7, 5), (), -4.0, 2.0),
+    powered("root", (1, 5, 7, 5), (), 0.0, 0.5),
+    *[compared(op, name, *shapes) for op in COMPARED for name, shapes in COMPARISONS.items()],
+    *[compared(op, "constant", (1, 5, 7, 5), (), 1.0) for op in COMPARED],
+    *[compared(op, "special", (1, 6, 1, 1), (), ENDS) for op in COMPARED],
+    *[Case("bool", op, 1, (Input((3, 5), "bool"), Input((3, 5), "bool")), output_type="bool")
+      for op in ("EQUAL", "NOT_EQUAL")],
+    *[Case("int32", op, 1, (Input((4,), "i32"), Input((4,), "i32")), output_type="bool",
+           refused=True) for op in COMPARED],
+    *[selected(name, *shapes) for name, shapes in SELECTED.items()],
+    selected("bool", (2, 3), (2, 3), (2, 3), "bool"),
+    Case("constants", "SELECT_V2", 1, (Input((1, 5, 7, 5), "bool"), constant(seeded(5)),
+         constant(0.0)), "SelectV2Options"),
     # Hosts' CPU kernels accept it and do not apply it.
     *[pair(op, "tanh", ODD, ODD, "TANH", refused=True) for op in OPTIONS],
     pair("ADD", "sign_bit", (1, 2, 2, 4), (1, 2, 2, 4), "SIGN_BIT", refused=True),
@@ -170,7 +226,7 @@ def powers(name: str, low: float, high: float, exponent: Any) -> NodeCase:
     return NodeCase(name, "pow", (Input((2, 3, 5, 5), low=low, high=high), constant(exponent)))
 
 
-ENDS = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, np.inf, -np.inf, np.nan, 3.0, -3.0])
+CORNERS = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, np.inf, -np.inf, np.nan, 3.0, -3.0])
 NODES = [
     *(
         spread(op, shape)
@@ -186,8 +242,8 @@ NODES = [
     powers("near_one", 0.99, 1.01, 800.0),
     powers("exponents", 0.1, 4, seeded(5, scale=4.0)),
     NodeCase("spread_first", "pow", (constant(2.5), Input((2, 3, 5, 5), low=-9, high=9))),
-    NodeCase("special", "pow", (constant(ENDS[:, None]), constant(ENDS[None, :]))),
-    NodeCase("by_zero", "div", (constant(ENDS[:, None]), constant(ENDS[None, :]))),
+    NodeCase("special", "pow", (constant(CORNERS[:, None]), constant(CORNERS[None, :]))),
+    NodeCase("by_zero", "div", (constant(CORNERS[:, None]), constant(CORNERS[None, :]))),
     *(
         NodeCase(name, op, (constant(SMALL), constant(SMALL[:, :, :1] if "spread" in name else
                  SMALL[::-1])), output_type="bool")

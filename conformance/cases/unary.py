@@ -3,6 +3,8 @@ functions saturate."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from conformance.cases import Case, Input, constant
@@ -20,6 +22,7 @@ SHAPES = {
     "rank_5": (2, 3, 1, 5, 3),
     "long": (1, 70_001, 1, 1),
 }
+FEW = ("scalar", "rank_1", "channels_17_batch_3", "rank_5")
 
 
 def unary(op: str, name: str, shape: tuple[int, ...], low: float = -9.0, high: float = 9.0) -> Case:
@@ -34,6 +37,29 @@ def everywhere(op: str) -> list[Case]:
 def leaky(name: str, alpha: float, low: float = -9.0, high: float = 9.0) -> Case:
     values = (Input((1, 3, 5, 5), low=low, high=high),)
     return Case(name, "LEAKY_RELU", 1, values, "LeakyReluOptions", {"alpha": alpha})
+
+
+def gelu(
+    name: str, shape: tuple[int, ...], approximate: bool, low: float = -9.0, high: float = 9.0
+) -> Case:
+    """GELU by its definition, or by the approximation with a hyperbolic tangent."""
+    options = {"approximate": approximate}
+    values = (Input(shape, low=low, high=high),)
+    return Case(f"{name}_tanh" * approximate or name, "GELU", 1, values, "GeluOptions", options)
+
+
+def fixed(op: str, name: str, values: Any) -> Case:
+    """A case of these values."""
+    return Case(name, op, 1, (constant(values),))
+
+
+def ends(op: str) -> list[Case]:
+    """Values without fractions, beyond the whole numbers of int32, and near zero."""
+    return [
+        unary(op, "large", (1, 8, 8, 5), -3e18, 3e18),
+        unary(op, "beyond_a_fraction", (1, 8, 8, 5), -(2.0**24), 2.0**24),
+        unary(op, "tiny", (1, 8, 8, 5), -1e-30, 1e-30),
+    ]
 
 
 def positive(op: str) -> list[Case]:
@@ -85,7 +111,23 @@ CASES = [
     unary("LOG", "around_one", (1, 8, 8, 8), 0.999, 1.001),
     *positive("RSQRT"),
     *positive("SQRT"),
-]
+    *[case for op in ("NEG", "FLOOR", "CEIL", "ROUND", "SIGN", "SQUARE") for case in ends(op)],
+    *[case for op in ("NEG", "FLOOR", "ROUND", "SQUARE", "SIN") for case in everywhere(op)],
+    *[unary(op, name, SHAPES[name]) for op in ("CEIL", "SIGN", "COS") for name in FEW],
+    fixed("ROUND", "ties", np.arange(-4.5, 5.0)),
+    fixed("ROUND", "near_ties", np.nextafter(np.arange(-4.5, 5.0, dtype=np.float32), np.inf)),
+    fixed("FLOOR", "whole", np.arange(-4.0, 5.0)),
+    fixed("CEIL", "whole", np.arange(-4.0, 5.0)),
+    fixed("SIGN", "zeros", [0.0, -0.0, 1e-30, -1e-30, np.inf, -np.inf]),
+    *[unary(op, "around_zero", (1, 8, 8, 8), -1e-3, 1e-3) for op in ("SIN", "COS")],
+    *[unary(op, "hundreds", (1, 8, 8, 8), -500.0, 500.0) for op in ("SIN", "COS")],
+    *[gelu(name, shape, approximate) for approximate in (False, True)
+      for name, shape in SHAPES.items() if name in FEW],
+    *[gelu("around_zero", (1, 8, 8, 8), approximate, -1e-3, 1e-3) for approximate in (False, True)],
+    *[gelu("saturated", (1, 8, 8, 5), approximate, -60.0, 60.0) for approximate in (False, True)],
+    *[Case(name, "LOGICAL_NOT", 1, (Input(shape, "bool"),), output_type="bool")
+      for name, shape in SHAPES.items()],
+]  # fmt: skip
 
 
 def node(op: str, name: str, least: float, most: float, shape: tuple[int, ...] = (2, 5, 7, 6),

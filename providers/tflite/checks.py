@@ -8,11 +8,12 @@ from typing import Protocol
 from tflgpu_plugin.capability import TYPE_NAMES
 from tflgpu_plugin.graph import Form, Tensor
 
+from ..counts import ARITHMETIC, RELATIONS
 from .params import Unreadable
 
 CONVERTING = {"cast", "arg_max", "arg_min"}
 GRIDS = {"quantize", "dequantize"}
-PAIRED = {"prelu", "add", "sub", "mul", "div", "floor_div", "maximum", "minimum"}
+PAIRED = {"prelu", "div", "pow", "squared_difference", "matmul", *ARITHMETIC, *RELATIONS}
 WEIGHTED = {"conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected"}  # by input 1
 STATEFUL = {"lstm_basic", "lstm_full"}  # results after the first are the host's scratch
 STORED = {"i8", "u8", "i16"}
@@ -40,10 +41,15 @@ def result_types(host: HostNode, form: Form, first: int | None) -> None:
     if form.op in GRIDS:
         _grids(host, first)
         return
+    present = tuple(t for t in host.inputs if t is not None)
+    if form.op == "where":  # a condition comes first
+        first, present = present[1], present[1:]
     given = _whole(host.tensors[first].dtype)
     others = host.outputs[:1] if form.op in STATEFUL else host.outputs
-    if form.op in PAIRED:
-        others = (*others, *(t for t in host.inputs if t is not None))
+    if form.op in RELATIONS:
+        others = ()
+    if form.op in (*PAIRED, "where"):
+        others = (*others, *present)
     for other in others:
         tensor = host.tensors[other]
         if _whole(tensor.dtype) != given:

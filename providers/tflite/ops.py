@@ -28,6 +28,8 @@ CONV_TRANSPOSE, POOL_PLACES, UNPOOL = (
     "CUSTOM MaxUnpooling2D",
 )
 CUSTOM: Mapping[str, Any] = {"edition_2019": None, "current": None, "types": ("f32",)}
+FLOATS, TRUTHS, WHOLE = ("f32",), ("bool",), ("i32", "i64")
+NUMBERS = (*FLOATS, *WHOLE)
 
 
 def _row(
@@ -122,6 +124,26 @@ def _rows() -> tuple[Form, ...]:
         _row("GATHER_ND", "gather_nd", 2, **ours),
         _row("PACK", "stack", 2, params.axis, **ours),
         _row("UNPACK", "unstack", 2, params.axis, **ours),
+        _row("CEIL", "ceil", 1, **ours, types=FLOATS),
+        _row("COS", "cos", 2, **ours, types=FLOATS),
+        _row("EQUAL", "equal", 5, **ours, types=(*NUMBERS, "bool")),
+        _row("FLOOR", "floor", 1, **ours, types=FLOATS),
+        _row("GELU", "gelu", 2, params.gelu, **ours),
+        _row("GREATER", "greater", 2, **ours, types=(*NUMBERS, "bool")),
+        _row("GREATER_EQUAL", "greater_equal", 3, **ours, types=(*NUMBERS, "bool")),
+        _row("LESS", "less", 3, **ours, types=(*NUMBERS, "bool")),
+        _row("LESS_EQUAL", "less_equal", 2, **ours, types=(*NUMBERS, "bool")),
+        _row("LOGICAL_NOT", "logical_not", 1, **ours),
+        _row("LOGICAL_OR", "logical_or", 1, **ours),
+        _row("NEG", "neg", 1, **ours, types=NUMBERS),
+        _row("NOT_EQUAL", "not_equal", 4, **ours, types=(*NUMBERS, "bool")),
+        _row("POW", "pow", 1, **ours, types=FLOATS),
+        _row("ROUND", "round", 1, **ours, types=FLOATS),
+        _row("SELECT_V2", "where", 2, **ours, types=(*NUMBERS, "bool")),
+        _row("SIGN", "sign", 2, **ours, types=FLOATS),
+        _row("SIN", "sin", 2, **ours, types=FLOATS),
+        _row("SQUARE", "square", 1, **ours, types=FLOATS),
+        _row("SQUARED_DIFFERENCE", "squared_difference", 2, **ours),
         _row(CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, **CUSTOM),
     )
 
@@ -132,17 +154,13 @@ FORMS: dict[str, Form] = {form.host_op: form for form in _rows()}
 FULL_LSTM = _row("LSTM", "lstm_full", 4, params.full_lstm, edition_2019=None, current=None)
 # Of integers that nodes before it make, so that no model of one operator shows it (counts.py).
 FLOOR_DIV = _row("FLOOR_DIV", "floor_div", 2, edition_2019=None, current=None)
-# Within a variance, so that no model of one operator shows it, either (variances.py).
-SQUARED_DIFFERENCE = _row(
-    "SQUARED_DIFFERENCE", "squared_difference", 1, edition_2019=None, current=None
-)
 # Of places in windows, which hosts number each in its own way: the one needs the other (places.py).
 MAX_POOL = _row(POOL_PLACES, "max_pool_places", 1, params.custom_pool, **CUSTOM)
 MAX_UNPOOL = _row(UNPOOL, "max_unpool", 1, params.custom_pool, **CUSTOM)
 # Rows beside the first one of an operator, and those that need others, by what the table of
 # operators calls them.
 VARIANTS: dict[str, Form] = {"LSTM (full)": FULL_LSTM} | {
-    row.host_op: row for row in (FLOOR_DIV, SQUARED_DIFFERENCE, MAX_POOL, MAX_UNPOOL)
+    row.host_op: row for row in (FLOOR_DIV, MAX_POOL, MAX_UNPOOL)
 }
 
 
@@ -173,13 +191,15 @@ _OPERANDS: dict[str, str] = {
     "GATHER": "0 1",
     "MIRROR_PAD": "0 1",
     "RESIZE_NEAREST_NEIGHBOR": "0 1",
+    "SELECT_V2": "0 1 2",
     "SPLIT": "1 0",
     "SPLIT_V": "0 2 1",
     "lstm_basic": "0 1 2 3 4",
     "lstm_full": " ".join(f"{k}?" for k in range(24)),
 } | dict.fromkeys(
     ("ADD", "SUB", "MUL", "DIV", "FLOOR_DIV", "MAXIMUM", "MINIMUM", "LOGICAL_AND", "ARG_MAX",
-     "ARG_MIN", "GATHER_ND", "SQUARED_DIFFERENCE", UNPOOL), "0 1",
+     "ARG_MIN", "GATHER_ND", "SQUARED_DIFFERENCE", "EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL",
+     "GREATER", "GREATER_EQUAL", "LOGICAL_OR", "POW", UNPOOL), "0 1",
 )  # fmt: skip
 _UNARY = "0"
 

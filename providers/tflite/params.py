@@ -210,6 +210,10 @@ def leaky_relu(node: HostNode) -> dict[str, Any]:
     return {"alpha": float(node.params("tgl_leaky_relu_params").alpha)}
 
 
+def gelu(node: HostNode) -> dict[str, Any]:
+    return {"approximate": bool(node.params("tgl_gelu_params").approximate)}
+
+
 def transpose(node: HostNode) -> dict[str, Any]:
     perm = node.constant(1)
     if perm is None:

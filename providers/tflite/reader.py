@@ -25,7 +25,7 @@ from tflgpu_plugin.graph import (
 )
 
 from .. import HostError, counts
-from . import checks, codes, ops, places, shapes, variances
+from . import checks, codes, ops, places, shapes
 from .params import Unreadable
 from .tensors import listed, read_tensors
 
@@ -135,7 +135,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
         if after not in tensors:  # a result that the host has no tensor for
             tensors[after] = replace(tensors[before], variable=False)
     outputs, fused = _outputs(ffi, context, plan)
-    nodes = variances.settle(counts.settle(nodes, tensors, outputs).nodes, outputs)
+    nodes = counts.settle(nodes, tensors, outputs).nodes
     nodes, together = places.settle(nodes, tensors, outputs if fused else ())
     read_ids = sorted({t for node in nodes for t in node.reads})
     graph = Graph(

@@ -163,6 +163,9 @@ typedef struct tgl_conv_params {
 typedef struct tgl_depthwise_params {
   int32_t padding, stride_w, stride_h, depth_multiplier, activation, dilation_w, dilation_h;
 } tgl_depthwise_params;
+typedef struct tgl_conv_3d_params {
+  int32_t padding, stride_w, stride_h, stride_d, dilation_w, dilation_h, dilation_d, activation;
+} tgl_conv_3d_params;
 typedef struct tgl_transpose_conv_params {
   int32_t padding, stride_w, stride_h, activation;                                           /* later hosts append */
 } tgl_transpose_conv_params;

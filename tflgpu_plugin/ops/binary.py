@@ -72,7 +72,7 @@ OPS = (
     row("logical_or", "max(v, e)", types=("bool",), accuracy="exact"),
     row("logical_xor", "abs(v - e)", types=("bool",), accuracy="exact"),
     relation("equal", "v == e"),
-    relation("not_equal", "v != e"),
+    relation("not_equal", "!(v == e)"),  # NaN differs from all, which WGSL does not promise of !=
     relation("less", "v < e"),
     relation("less_equal", "v <= e"),
     relation("greater", "v > e"),

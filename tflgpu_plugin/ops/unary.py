@@ -1,4 +1,6 @@
-"""Elementwise ops of one operand: the fused step of the same name (`kernels.POSTS`) over a copy."""
+"""Elementwise ops of one operand: the fused step of the same name (`kernels.POSTS`) over a copy.
+`gelu(x): approximate` is `gelu_tanh` where it is set.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from tflgpu_plugin.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.movement import grid
+from tflgpu_plugin.ops.steps import Steps
 from tflgpu_plugin.target import Target
 
 # Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
@@ -61,6 +64,14 @@ def lower(low: Lowering, node: Node) -> None:
     )
 
 
+def expand_gelu(steps: Steps, node: Node) -> bool:
+    """Its approximation is a step of its own."""
+    if not node.attributes.get("approximate"):
+        return False
+    steps.last("gelu_tanh", node.inputs[0])
+    return True
+
+
 def row(name: str, accuracy: str = "transcendental", types: tuple[str, ...] = ("f32",)) -> Op:
     """An op from the fused step of its name."""
     near = "step" if name in IN_STEPS else "exact"
@@ -82,18 +93,14 @@ TRANSCENDENTAL = (
     *("sinh", "cosh", "asinh", "acosh", "atanh"),
     *("elu", "selu", "celu", "swish", "softplus", "mish", "softsign"),
 )
-CANCELLING = (
-    "gelu",
-    "gelu_tanh",
-    "hard_sigmoid",
-    "hard_swish",
-)  # small differences of larger terms
+CANCELLING = ("gelu_tanh", "hard_sigmoid", "hard_swish")  # small differences of larger terms
 
 OPS = (
     *(row(name, "exact") for name in EXACT),
     *(row(name, "elementwise") for name in ELEMENTWISE),
     *(row(name) for name in TRANSCENDENTAL),
     *(row(name, "cancelling") for name in CANCELLING),
+    replace(row("gelu", "cancelling"), expand=expand_gelu),
     row("is_nan", "exact", ("f32", "bool")),
     row("is_infinite", "exact", ("f32", "bool")),
     row("logical_not", "exact", ("bool",)),
