@@ -114,15 +114,15 @@ class _Assembly:
         lives = memory.lives(reads, writes, sizes)
         alive = {tensor: life for tensor, life in lives.items() if tensor not in homes}
         for tensor, life in lives.items():
-            if life.size * VECTOR > target.max_binding_bytes:
+            if life.size * VECTOR > target.storage_bytes:
                 writer = self._writer(tensor)
                 raise Refused(
                     writer.id,
                     f"A tensor of {life.size * VECTOR:,} bytes is over this adapter's "
-                    f"binding limit of {target.max_binding_bytes:,}.",
+                    f"binding limit of {target.storage_bytes:,}.",
                     writer.sources,
                 )
-        limit = min(target.max_binding_bytes, target.max_buffer_bytes) // VECTOR
+        limit = target.storage_bytes // VECTOR
         self.places, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
         uniforms = self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
         self.pools = [self._buffer("pool", size * VECTOR) for size in pools]
@@ -204,7 +204,7 @@ class _Assembly:
 
     def _place_weights(self) -> None:
         """Constants one after another, in a new buffer where the binding limit would be passed."""
-        limit, end, number = self.low.target.max_binding_bytes, 0, -1
+        limit, end, number = self.low.target.storage_bytes, 0, -1
         for launch in self.low.launches:
             for _, raw in launch.operands:
                 source = self.low.root(raw)

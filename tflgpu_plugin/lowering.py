@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Post, geometry, planar
+from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Post, Shape, geometry, planar
 from tflgpu_plugin.plan import Pack
 from tflgpu_plugin.target import Target
 
@@ -174,7 +174,7 @@ class Lowering:
         """
         data = self.graph.constant(tensor)
         assert data is not None
-        limit = self.target.max_binding_bytes
+        limit = self.target.storage_bytes
         if vectors * 16 > limit:
             raise Refused(
                 -1,
@@ -196,6 +196,38 @@ class Lowering:
             vectors=shape.vectors,
             pack=lambda data: stored_pieces(data, shape),
             half=True,
+        )
+
+    def stored_parts(
+        self, tensor: int, shape: Shape, step: int = 1
+    ) -> Iterator[tuple[int, int, Source]]:
+        """(first, last, source): the rows of a tensor, seen under a planar shape, in device
+        storage. A constant is split where it is over the binding limit, at multiples of `step`.
+        """
+        rows = shape[0]
+        if self.graph.constant(tensor) is None:
+            yield 0, rows, tensor
+            return
+        row = geometry((1, *shape[1:])).vectors * 16
+        fitting = self.target.storage_bytes // row // step * step
+        if fitting == 0:
+            raise Refused(
+                -1,
+                f"{step} rows of {row:,} bytes are over this adapter's binding limit of "
+                f"{self.target.storage_bytes:,}.",
+            )
+        for first in range(0, rows, fitting):
+            last = min(first + fitting, rows)
+            yield first, last, self._rows(tensor, shape, first, last)
+
+    def _rows(self, tensor: int, shape: Shape, first: int, last: int) -> Constant:
+        part = geometry((last - first, *shape[1:]))
+
+        def pack(data: Array) -> Iterator[Array]:
+            return stored_pieces(data.reshape(shape)[first:last], part)
+
+        return self.constant(
+            tensor, "rows", *shape, first, last, vectors=part.vectors, pack=pack, half=True
         )
 
     def dispatch(

@@ -34,6 +34,13 @@ class Target:
     half: bool = False
 
     @property
+    def storage_bytes(self) -> int:
+        """The most that one operand of a kernel may take: a buffer bound as a whole, in which every
+        byte has a number of 31 bits, as some drivers' compilers want it.
+        """
+        return min(self.max_binding_bytes, self.max_buffer_bytes, 1 << 31)
+
+    @property
     def shuffles(self) -> bool:
         """Kernels that share weights among aligned groups of 8 lanes are right here."""
         return self.subgroup_size >= 8 and self.subgroup_size % 8 == 0

@@ -1,6 +1,7 @@
 // Elements at places that a list tells: one thread per storage vec4 of the result. Row j of `places` holds the
 // coordinates on {{ axes }} axes of x, whose neighbours are `stride` elements apart; `inner` elements lie behind them,
-// and `outer` between repetitions of what lies before them. `wraps`: negative places count from the end.
+// and `outer` between repetitions of what lies before them. `wraps`: negative places count from the end. `parts`: x holds
+// the elements from `first` to `last` of the whole; others are left to other launches.
 fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   let at = stored_at(row * p.width + k, p.width, p.row_spatial, p.row_quads);
   let v = vec4f(load_places(at.x), load_places(at.y), load_places(at.z), load_places(at.w));
@@ -21,6 +22,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% for k in range(axes) %}
   e += coordinate(row, {{ k }}u, p.extent{{ k }}) * p.stride{{ k }};
 {% endfor %}
+{% if parts %}
+  if (e.x < p.first || e.x >= p.last) { return; }
+  e -= p.first;
+{% endif %}
   let at = stored_at(e, p.in_channels, p.in_spatial, p.in_quads);
   store_out(i, post_out((i / p.spatial) % p.quads), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)));
 }

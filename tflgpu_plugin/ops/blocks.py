@@ -132,12 +132,12 @@ def weight_parts(
 ) -> Iterator[tuple[int, int, Source]]:
     """(first block, last block, source) of each part; several when one is over the limit."""
     block_bytes = blocks.block_vectors * VECTOR_BYTES
-    fitting = low.target.max_binding_bytes // block_bytes
+    fitting = low.target.storage_bytes // block_bytes
     if fitting == 0:
         raise Refused(
             node.id,
             f"The weights of {blocks.quads * 4} output channels take {block_bytes:,} bytes, over "
-            f"this adapter's binding limit of {low.target.max_binding_bytes:,}.",
+            f"this adapter's binding limit of {low.target.storage_bytes:,}.",
         )
     for first in range(0, blocks.count, fitting):
         last = min(first + fitting, blocks.count)

@@ -5,11 +5,10 @@ With keep_num_dims the result is x.shape[:-1] + [O].
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
-from tflgpu_plugin.graph import Array, Geometry, Graph, Node, Shape, geometry
-from tflgpu_plugin.lowering import Access, Lowering, Refused, Source, stored_pieces
+from tflgpu_plugin.graph import Geometry, Graph, Node, Shape
+from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import (
     LONGEST,
@@ -23,7 +22,6 @@ from tflgpu_plugin.target import Target
 
 CHUNK = 1 << 15  # input quads per inner loop; a multiple of the 8 lanes that split them
 MANY_ROWS = 8  # from here on rows are treated as the places of a 1x1 convolution
-VECTOR_BYTES = 16
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
@@ -89,7 +87,7 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
     shared = low.target.shuffles
     lanes = 8 if low.target.software else 64
     each = lanes // 8 if shared else lanes  # output quads of a workgroup
-    for first, last, part in _row_parts(low, node, weights):
+    for first, last, part in low.stored_parts(weights, (outputs, inputs), 8):
         quads = -(-(last - first) // 4)
         low.dispatch(
             "fully_connected",
@@ -134,35 +132,6 @@ def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: in
             "w_batch": 0,
         },
     )
-
-
-def _row_parts(low: Lowering, node: Node, weights: int) -> Iterator[tuple[int, int, Source]]:
-    """(first output, last output, rows of the weights in storage order), within the limit."""
-    shape = low.graph.shape(weights)
-    outputs, row = shape[0], -(-shape[-1] // 4)
-    if low.graph.constant(weights) is None:
-        yield 0, outputs, weights
-        return
-    fitting = low.target.max_binding_bytes // (row * VECTOR_BYTES) // 8 * 8
-    if fitting == 0:
-        raise Refused(
-            node.id,
-            f"8 rows of {shape[-1]} weights are over this adapter's binding limit of "
-            f"{low.target.max_binding_bytes:,} bytes.",
-        )
-    for first in range(0, outputs, fitting):
-        last = min(first + fitting, outputs)
-        yield first, last, _packed(low, weights, first, last)
-
-
-def _packed(low: Lowering, weights: int, first: int, last: int) -> Source:
-    shape = low.graph.shape(weights)
-    part = geometry((last - first, shape[-1]))
-
-    def pack(data: Array) -> Iterator[Array]:
-        return stored_pieces(data.reshape(shape[0], shape[-1])[first:last], part)
-
-    return low.constant(weights, "rows", first, last, vectors=part.vectors, pack=pack, half=True)
 
 
 OPS = (

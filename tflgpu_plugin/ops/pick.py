@@ -10,13 +10,14 @@ what lies outside becomes the nearest place inside, where hosts answer with an e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
 
 from tflgpu_plugin import quantization
-from tflgpu_plugin.graph import Graph, Node, Shape, geometry
-from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.graph import Graph, Node, Shape, geometry, planar
+from tflgpu_plugin.lowering import Access, Lowering, Source
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.target import Target
@@ -24,6 +25,7 @@ from tflgpu_plugin.target import Target
 GROUP = 64
 MAX_AXES = 5
 MAX_INDEX = 1 << 24  # exact in float32
+VECTOR_BYTES = 16
 
 
 def _pair(graph: Graph, node: Node) -> tuple[Shape, Shape]:
@@ -112,7 +114,8 @@ def rows(steps: Steps, indices: int, count: int) -> int:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch, four lanes of the result per thread."""
+    """One launch, four lanes of the result per thread; one per part of a constant that is over the
+    binding limit, which writes what it finds in this part."""
     x, places = node.inputs
     assert x is not None and places is not None
     (shape, (count, width)), axis = _pair(low.graph, node), int(node.attributes["axis"])
@@ -126,16 +129,31 @@ def lower(low: Lowering, node: Node) -> None:
     }  # fmt: skip
     for k in range(width):
         parameters |= {f"extent{k}": shape[axis + k], f"stride{k}": prod(shape[axis + k + 1 :])}
-    low.dispatch(
-        "pick",
-        node,
-        {"x": Access(low.stored(x), 1), "places": Access(low.stored(places), 1)},
-        {"out": node.outputs[0]},
-        (-(-out.vectors // GROUP), 1, 1),
-        parameters,
-        {"axes": width, "wraps": bool(node.attributes.get("wraps"))},
-        fused=False,
-    )
+    for part, limits in _parts(low, x, shape, axis + width):
+        low.dispatch(
+            "pick",
+            node,
+            {"x": Access(part, 1), "places": Access(low.stored(places), 1)},
+            {"out": node.outputs[0]},
+            (-(-out.vectors // GROUP), 1, 1),
+            parameters | limits,
+            {"axes": width, "wraps": bool(node.attributes.get("wraps")), "parts": bool(limits)},
+            fused=False,
+        )
+
+
+def _parts(
+    low: Lowering, x: int, shape: Shape, behind: int
+) -> Iterator[tuple[Source, dict[str, object]]]:
+    """x, or its parts with the limits of their elements: rows of the first axis, so that the four
+    lanes of a thread lie in one part, unless the last axis is among those that are picked from."""
+    whole = geometry(shape).vectors * VECTOR_BYTES <= low.target.storage_bytes
+    if whole or behind >= len(shape) or not planar(shape):
+        yield low.stored(x), {}
+        return
+    row = prod(shape[1:])
+    for first, last, part in low.stored_parts(x, shape):
+        yield part, {"first": first * row, "last": last * row}
 
 
 OPS = (

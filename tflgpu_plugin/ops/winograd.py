@@ -63,7 +63,10 @@ def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, column
         return False
     count = x[0] * prod(patches(rows, columns))
     quads = -(-x[3] // 4), -(-filters[0] // 4)
-    if max(_bytes(count, quads, choose_tile(low.target, quads[1], count))) > _limit(low.target):
+    if (
+        max(_bytes(count, quads, choose_tile(low.target, quads[1], count)))
+        > low.target.storage_bytes
+    ):
         return False
     if forced := low.target.tuning.get("winograd"):
         return forced == "always"
@@ -99,10 +102,6 @@ def _bytes(count: int, quads: tuple[int, int], tile: Tile) -> tuple[int, int, in
     vectors = quads[0] * count, quads[1] * count, blocks * tile.quads * quads[0] * 4
     inputs, products, weights = (PLANES * n * VECTOR_BYTES for n in vectors)
     return inputs, products, weights
-
-
-def _limit(target: Target) -> int:
-    return min(target.max_binding_bytes, target.max_buffer_bytes)
 
 
 def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> None:
