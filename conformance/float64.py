@@ -8,7 +8,7 @@ padding, BatchNormalization before opset 14, a Resize with an empty `roi`), or i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,16 @@ from tflgpu_plugin.graph import Array
 EARLY = "early"  # the domain that we give to operators without a schema
 
 
-def evaluate(model: onnx.ModelProto, feed: Mapping[str, Array]) -> list[Any]:
-    """The model's outputs for inputs by name, floats as float64."""
+def evaluate(
+    model: onnx.ModelProto, feed: Mapping[str, Array], more: Sequence[type[OpRun]] = ()
+) -> list[Any]:
+    """The model's outputs for inputs by name, floats as float64. `more` operators come before those
+    that stand here."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     _widen(wide.graph)
     wide.opset_import.append(onnx.helper.make_opsetid(EARLY, 1))
-    evaluator = ReferenceEvaluator(wide, new_ops=list(OPERATORS))
+    evaluator = ReferenceEvaluator(wide, new_ops=[*more, *OPERATORS])  # the first of a name counts
     return list(evaluator.run(None, {name: _wide(value) for name, value in feed.items()}))
 
 
@@ -67,30 +70,32 @@ def _widen_tensor(tensor: TensorProto) -> None:
 
 
 class Conv(OpRun):
-    """The sum over the filter's taps of a matrix product, group by group."""
-
     op_domain = ""
 
-    def _run(self, x: Array, w: Array, b: Array | None = None, auto_pad: str = "NOTSET",
-             dilations: list[int] | None = None, group: int = 1,
-             kernel_shape: list[int] | None = None, pads: list[int] | None = None,
-             strides: list[int] | None = None) -> tuple[Array]:  # fmt: skip
-        rank, kernel = x.ndim - 2, w.shape[2:]
-        dilations, strides = dilations or [1] * rank, strides or [1] * rank
-        reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-        before, after = _padding(auto_pad, x.shape[2:], reach, strides, pads or [0] * 2 * rank)
-        x = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
-        out = [(n - r) // s + 1 for n, r, s in zip(x.shape[2:], reach, strides, strict=True)]
-        views = np.lib.stride_tricks.sliding_window_view(x, (1, 1, *reach))
-        views = views.squeeze((x.ndim, x.ndim + 1))
-        steps = (slice(None, None, s) for s in (1, 1, *strides, *dilations))
-        views = views[tuple(steps)]  # [B, C, *out, *kernel]
-        y = np.empty((x.shape[0], w.shape[0], *out))
-        for batch, k in np.ndindex(x.shape[0], group):
-            filters = slice(k * w.shape[0] // group, (k + 1) * w.shape[0] // group)
-            depth = slice(k * w.shape[1], (k + 1) * w.shape[1])
-            _filter(views[batch, depth], w[filters], y[batch, filters])
-        return (_biased(y, b),)
+    def _run(self, x: Array, w: Array, b: Array | None = None, **attributes: Any) -> tuple[Array]:
+        return (_biased(convolve(x, w, **attributes), b),)
+
+
+def convolve(x: Array, w: Array, auto_pad: str = "NOTSET", dilations: list[int] | None = None,
+             group: int = 1, kernel_shape: list[int] | None = None, pads: list[int] | None = None,
+             strides: list[int] | None = None) -> Array:  # fmt: skip
+    """Conv in float64: the sum over the filter's taps of a matrix product, group by group."""
+    rank, kernel = x.ndim - 2, w.shape[2:]
+    dilations, strides = dilations or [1] * rank, strides or [1] * rank
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    before, after = _padding(auto_pad, x.shape[2:], reach, strides, pads or [0] * 2 * rank)
+    x = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
+    out = [(n - r) // s + 1 for n, r, s in zip(x.shape[2:], reach, strides, strict=True)]
+    views = np.lib.stride_tricks.sliding_window_view(x, (1, 1, *reach))
+    views = views.squeeze((x.ndim, x.ndim + 1))
+    steps = (slice(None, None, s) for s in (1, 1, *strides, *dilations))
+    views = views[tuple(steps)]  # [B, C, *out, *kernel]
+    y = np.empty((x.shape[0], w.shape[0], *out))
+    for batch, k in np.ndindex(x.shape[0], group):
+        filters = slice(k * w.shape[0] // group, (k + 1) * w.shape[0] // group)
+        depth = slice(k * w.shape[1], (k + 1) * w.shape[1])
+        _filter(views[batch, depth], w[filters], y[batch, filters])
+    return y
 
 
 def _filter(views: Array, w: Array, y: Array) -> None:

@@ -29,7 +29,8 @@ class Record:
 
     `share` is the worst error over its tolerance, `ulp` that error in units in the last place of
     the expected value, `expected_refusal` marks a refusal that does not fail the run, `allowed` the
-    factor that `expect/` allows on the tolerance, `seconds` the time of the whole test.
+    factor that `expect/` allows on the tolerance, `seconds` the time of the whole test. `judge`
+    says where the expected values come from, "" being the host's own CPU kernels.
     """
 
     test: str
@@ -48,6 +49,7 @@ class Record:
     expected_refusal: bool = False
     allowed: float = 1.0
     model: str = ""
+    judge: str = ""
 
     @property
     def good(self) -> bool:

@@ -179,7 +179,7 @@ def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis
     return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
 
 
-def _pool(x: Array, window: tuple[int, ...], strides: tuple[int, ...], padding: tuple[int, ...],
+def pool(x: Array, window: tuple[int, ...], strides: tuple[int, ...], padding: tuple[int, ...],
           dilations: tuple[int, ...] | None = None, ceil_mode: bool = False, counted: bool = False,
           activation: str = "none", p: float = 2, kind: str = "max") -> Array:  # fmt: skip
     """One output place after the other, as the ONNX operators MaxPool, AveragePool, LpPool say."""
@@ -349,9 +349,9 @@ def _lrn(x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: flo
 
 
 POOLS: dict[str, Callable[..., Any]] = {
-    "max_pool_2d": _pool,
-    "average_pool_2d": lambda x, **a: _pool(x, kind="average", **a),
-    "lp_pool": lambda x, **a: _pool(x, kind="norm", **a),
+    "max_pool_2d": pool,
+    "average_pool_2d": lambda x, **a: pool(x, kind="average", **a),
+    "lp_pool": lambda x, **a: pool(x, kind="norm", **a),
 }
 
 NORMALIZATIONS: dict[str, Callable[..., Any]] = {

@@ -19,6 +19,7 @@ from conformance.record import FAIL, OUTCOMES, PASS, Header, Record, from_json
 FORMAT = 1
 # Columns of the matrix; others, which no row takes, share one.
 TYPES, OTHER = ("f32", "f16", "i8", "u8", "bool"), "other"
+HOST = "the host's CPU kernels"  # who judges where a record does not say
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ def by_kind(records: Iterable[Record]) -> dict[str, Counter[str]]:
         name = f"{r.kind} ({r.host})" if r.host else r.kind
         found.setdefault(name, Counter())[r.outcome] += 1
     return found
+
+
+def judges(records: Iterable[Record]) -> Counter[str]:
+    """How many tests had their expected values from where."""
+    return Counter(r.judge or HOST for r in records)
 
 
 def times(records: Iterable[Record]) -> dict[str, tuple[int, float]]:
@@ -148,6 +154,8 @@ def as_markdown(report: Report) -> str:
         "\n".join(f"* {line}" for line in report.header.lines()),
         "## Outcomes",
         _table(["tests", *OUTCOMES], kinds),
+        "## Judges",
+        _table(["expected values are those of", "tests"], _judged(report)),
         "## Operators",
         "*worst* is the largest error as a share of its tolerance.",
         _table(["operator", "host", *types], body),
@@ -158,6 +166,10 @@ def as_markdown(report: Report) -> str:
     if report.stale:
         parts += ["## Stale expectations", "\n".join(f"* {line}" for line in report.stale)]
     return "\n\n".join(parts) + "\n"
+
+
+def _judged(report: Report) -> list[list[str]]:
+    return [[name, str(count)] for name, count in judges(report.records).most_common()]
 
 
 def _failures_markdown(report: Report) -> list[str]:
@@ -209,6 +221,7 @@ def as_html(report: Report) -> str:
         f"{report.seconds:.0f} s.</p>",
         _header_html(report.header),
         "<h2>Outcomes</h2>" + _outcomes_html(report),
+        "<h2>Judges</h2>" + _html_table(["expected values are those of", "tests"], _judged(report)),
         *_list_html("Failures", [r for r in report.records if r.outcome == FAIL]),
         "<h2>Operators</h2><p>The bar is the worst error as a share of its tolerance.</p>",
         _matrix_html(report),
@@ -314,11 +327,12 @@ def _records_html(found: Sequence[Record]) -> str:
             f'<span class="{r.outcome}">{r.outcome}</span>',
             f"{r.share:.3f}" if r.share else "",
             f"{r.ulp:.1f}" if r.ulp else "",
+            r.judge,
             f'<span class="text">{html.escape(r.text)}</span>' if r.text else "",
         ]
         for r in (given.brief() for given in found)
     ]
-    head = ["case", "kind", "outcome", "share of tolerance", "ULP", "what was seen"]
+    head = ["case", "kind", "outcome", "share of tolerance", "ULP", "judge", "what was seen"]
     return _html_table(head, rows)
 
 

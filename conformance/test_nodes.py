@@ -44,4 +44,5 @@ def _record(book: Book, family: str, case: NodeCase, found: Finding) -> Record:
         share=found.share,
         ulp=found.ulp,
         expected_refusal=outcome == REFUSED,
+        judge="float64",
     )

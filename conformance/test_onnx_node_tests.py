@@ -63,6 +63,7 @@ def _record(book: Book, case: node_tests.Case, options: dict[str, Any]) -> Recor
         dtype=found.dtype,
         text=found.reason,
         expected_refusal=found.verdict == "CPU PASS",
+        judge="onnx",
     )
 
 

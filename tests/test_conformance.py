@@ -63,6 +63,15 @@ def test_a_failure_is_seen_on_every_page() -> None:
     assert "All 1 tests are as they must be" in report.as_html(report.Report(header(), [GOOD], 1.0))
 
 
+def test_a_report_says_who_judged() -> None:
+    exact = Record("t::d", "8 bits", PASS, "Conv", case="c", judge="exact integers")
+    made = report.Report(header(), [GOOD, exact], 1.0)
+    assert "| exact integers | 1 |" in report.as_markdown(made)
+    assert "| the host's CPU kernels | 1 |" in report.as_markdown(made)
+    assert "exact integers" in report.as_html(made)
+    assert '"judge": "exact integers"' in report.as_json(made)
+
+
 def test_text_cannot_break_the_page() -> None:
     record = Record("t", "op", FAIL, "ADD", case="<script>", text="a | b <b>")
     page = report.as_html(report.Report(header(), [record], 1.0))
