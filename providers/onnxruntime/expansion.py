@@ -32,6 +32,10 @@ class Unreadable(Exception):
     """
 
 
+class Unfit(Unreadable):
+    """Such a node that may make sense with inputs of other shapes."""
+
+
 @dataclass
 class Tensors:
     """The tensors of a graph that is being read; `graph` shows them to the ops' functions."""
@@ -243,9 +247,9 @@ class Expansion:
         try:
             shapes = row.shapes(self.tensors.graph, node)
         except Exception as error:
-            raise Unreadable(self._reason(row, node) or f"{self.host.title}: {error}.") from error
+            raise Unfit(self._reason(row, node) or f"{self.host.title}: {error}.") from error
         if any(min(shape, default=0) < 0 for shape in shapes):
-            raise Unreadable(f"The input of {self.host.title} is smaller than what it looks for.")
+            raise Unfit(f"The input of {self.host.title} is smaller than what it looks for.")
         return shapes
 
     def _reason(self, row: ops.Op, node: Node) -> str | None:

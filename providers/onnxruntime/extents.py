@@ -5,61 +5,81 @@ host tells wrongly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import prod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from .equations import Guess, Solver
 from .reader import Reading, read
 from .snapshot import Snapshot
 
-# Sizes that models are made for, and one that has many divisors; the first that fits is used.
-SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 60, 2, 1)
+# Sizes that models are made for, and one that has many divisors; the first that fits is used. With
+# the last ones much fits that would not with others.
+SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 60)
+LAST = (2, 1)
 COLOURS = 3
-HUGE = 1 << 24  # elements of a tensor: no size to guess
 
 
 def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
     """The snapshot read for the best guess at its open extents; and whether a run may have other
     shapes."""
     names = _names(snapshot)
-    if not names:
+    if not names and not _is_open(snapshot):
         reading = read(snapshot, {})
         return reading, reading.contradictions > 0
-    best: Reading | None = None
-    for symbols in _guesses(names):
-        reading = read(snapshot, {}, symbols)
-        if best is None or _doubts(reading) < _doubts(best):
-            best = reading
-        if not _doubts(reading)[0]:
+    solver = Solver(snapshot)
+    best = _best(solver, _guesses(names, SIZES))
+    if best.doubts[0]:
+        best = min(best, _best(solver, _guesses(names, LAST)), key=_doubts)
+    return best.reading, True
+
+
+def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess:
+    """The first guess without doubts, as it is or solved; else that with the fewest."""
+    plain: list[Guess] = []
+    for symbols in guesses:
+        plain.append(solver.guess(symbols))
+        if not plain[-1].doubts[0]:
+            return plain[-1]
+    solved: list[Guess] = []
+    for guess in sorted(plain, key=_doubts):
+        solved.append(solver.solved(guess))
+        if not solved[-1].doubts[0] or solver.tired:
             break
-    assert best is not None
-    return best, True
+    return min(solved, key=_doubts)
 
 
-def _doubts(reading: Reading) -> tuple[int, int]:
-    huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
-    return len(reading.refused) + huge, reading.contradictions
+def _doubts(guess: Guess) -> tuple[int, int]:
+    return guess.doubts
+
+
+def _is_open(snapshot: Snapshot) -> bool:
+    """A shape is not known, even if all inputs' are."""
+    shapes = (value.shape or () for value in snapshot.values.values())
+    return any(isinstance(extent, str) for shape in shapes for extent in shape)
 
 
 def _names(snapshot: Snapshot) -> dict[str, tuple[int, int]]:
-    """Open extents with the (axis, rank) of the input that has them first; (-1, 0) for those that
-    only appear inside."""
+    """Open extents of the inputs, with the (axis, rank) of the first that has them."""
     found: dict[str, tuple[int, int]] = {}
-    order = [*snapshot.inputs, *snapshot.values]
-    outside = set(snapshot.inputs)
-    for name in order:
+    for name in snapshot.inputs:
         shape = snapshot.values[name].shape or ()
         for axis, extent in enumerate(shape):
             if isinstance(extent, str):
-                found.setdefault(extent, (axis, len(shape)) if name in outside else (-1, 0))
+                found.setdefault(extent, (axis, len(shape)))
     return found
 
 
-def _guesses(names: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, int]]:
-    for size in SIZES:
-        yield {name: _guess(name, *place, size) for name, place in names.items()}
+def _guesses(
+    names: Mapping[str, tuple[int, int]], sizes: Sequence[int]
+) -> Iterator[dict[str, int]]:
+    made: list[dict[str, int]] = []
+    for size in sizes:
+        guess = {name: _guess(name, *place, size) for name, place in names.items()}
+        if guess not in made:
+            made.append(guess)
+            yield guess
 
 
 def _guess(name: str, axis: int, rank: int, size: int) -> int:
-    if "batch" in name.lower() or axis == 0 or axis < 0:
+    if "batch" in name.lower() or axis == 0:
         return 1
     return COLOURS if rank == 4 and axis == 1 else size

@@ -17,8 +17,9 @@ from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
 from .. import counts
 from . import folding, grids, ops
-from .expansion import Expansion, Tensors, Unreadable
-from .snapshot import HostNode, Snapshot, Value
+from .expansion import Expansion, Tensors, Unfit, Unreadable
+from .snapshot import Extent, HostNode, Snapshot, Value
+from .symbols import value
 
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
 UNKNOWN = (-1,)
@@ -29,7 +30,8 @@ class Reading:
     """`graph` holds what needs a kernel; `arithmetic` are the ids of nodes whose results are known
     and which are therefore not in it. `ids` gives the tensor of a value. A node of the host that
     became several has its own id on the last of them, and in `sources` of all. `numbers` are the
-    ranges of integers that the device holds as floats.
+    ranges of integers that the device holds as floats. `unfit` are nodes of the host that were
+    refused for their inputs' shapes.
     """
 
     graph: Graph
@@ -37,6 +39,7 @@ class Reading:
     arithmetic: frozenset[int]
     numbers: Mapping[str, counts.Range]
     contradictions: int = 0
+    unfit: frozenset[int] = frozenset()
 
     @property
     def refused(self) -> dict[int, str]:
@@ -52,11 +55,13 @@ def read(
     numbers: Mapping[str, counts.Range] | None = None,
 ) -> Reading:
     """Read the snapshot. `shapes` are those of its inputs where the model leaves them open;
-    `symbols` gives numbers for named extents of what cannot be worked out. Once an island is
-    planned, `arithmetic` are its nodes that were shape arithmetic then: they stay it for any
-    shapes, however large, and no others become it; and `numbers` are those of that reading.
+    `symbols` gives numbers for named extents: those that it does not name are what they are found
+    to be first, or 1. Once an island is planned, `arithmetic` are its nodes that were shape
+    arithmetic then: they stay it for any shapes, however large, and no others become it; and
+    `numbers` are those of that reading.
     """
-    reader = _Reader(snapshot, shapes, symbols or {}, arithmetic)
+    told = None if symbols is None else dict(symbols)
+    reader = _Reader(snapshot, shapes, told, arithmetic)
     for node in snapshot.nodes:
         reader.visit(node)
     return reader.finish(numbers or {})
@@ -66,13 +71,14 @@ def read(
 class _Reader:
     snapshot: Snapshot
     shapes: Mapping[str, Shape]
-    symbols: Mapping[str, int]
+    symbols: dict[str, int] | None
     planned: Collection[int] | None
     tensors: Tensors = field(default_factory=Tensors)
     ids: dict[str, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     arithmetic: set[int] = field(default_factory=set)
     contradictions: int = 0
+    unfit: set[int] = field(default_factory=set)
 
     def visit(self, host: HostNode) -> None:
         """Add one node, in one of three ways: its result is known, it has kernels, or it is
@@ -85,6 +91,8 @@ class _Reader:
                 raise Unreadable(f"The result of {host.title} cannot be worked out beforehand.")
             self._expand(host, inputs)
         except Unreadable as reason:
+            if isinstance(reason, Unfit):
+                self.unfit.add(host.id)
             self._refuse(host, inputs, str(reason))
 
     def tensor(self, name: str) -> int:
@@ -99,12 +107,18 @@ class _Reader:
         shape = self.shapes.get(value.name, self._host_shape(value))
         return Tensor(value.name, UNKNOWN if shape is None else shape, value.dtype)
 
-    def _host_shape(self, value: Value) -> Shape | None:
+    def _host_shape(self, told: Value) -> Shape | None:
         """The shape as the host tells it, open extents from `symbols`."""
-        if value.shape is None:
+        if told.shape is None:
             return None
-        found = [e if isinstance(e, int) else self.symbols.get(e, -1) for e in value.shape]
+        found = [e if isinstance(e, int) else self._number(e) for e in told.shape]
         return None if min(found, default=0) < 0 else tuple(found)
+
+    def _number(self, name: str) -> int:
+        """The guess at an open extent, -1 where nothing is to be guessed."""
+        if self.symbols is None:
+            return -1
+        return self.symbols.get(name) or value(name, self.symbols) or 1
 
     def _fold(self, host: HostNode, inputs: list[int | None]) -> bool:
         table = self.tensors.table
@@ -169,15 +183,21 @@ class _Reader:
             told, found = self.snapshot.values[name].shape, self.tensors.table[tensor].shape
             if told is None:
                 continue
-            fits = len(told) == len(found) and all(
-                not isinstance(a, int) or a == b for a, b in zip(told, found, strict=True)
-            )
+            fits = len(told) == len(found) and all(map(self._agree, told, found))
             if not fits:
                 self.contradictions += 1
                 raise Unreadable(
                     f"Tensor {name!r} has shape {_written(told)} in the model, but the inputs give "
                     f"{list(found)}."
                 )
+
+    def _agree(self, told: Extent, found: int) -> bool:
+        """The host's extent may be this one; a name that nothing has a number for yet gets it."""
+        if isinstance(told, int):
+            return told == found
+        if self.symbols is not None:
+            self.symbols.setdefault(told, found)
+        return True
 
     def _append(self, host: HostNode, expansion: Expansion) -> None:
         common: dict[str, Any] = {
@@ -221,7 +241,10 @@ class _Reader:
             outputs=tuple(dict.fromkeys(t for t in outputs if t in made)),
         )
         found = {name: ranges[t] for name, t in self.ids.items() if t in ranges}
-        return Reading(graph, self.ids, frozenset(self.arithmetic), found, self.contradictions)
+        return Reading(
+            graph, self.ids, frozenset(self.arithmetic), found, self.contradictions,
+            frozenset(self.unfit),
+        )  # fmt: skip
 
 
 def _fresh(expansion: Expansion, outputs: list[int]) -> list[int]:

@@ -1,0 +1,147 @@
+"""Numbers for open extents that make a graph's shapes go together.
+
+Which numbers those are, the graph itself tells: a reading whose shapes do not go together is read
+again with one number changed, so that it becomes what the node that failed has beside it. Nothing
+here knows an operator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import prod
+from typing import Any
+
+from tflgpu_plugin import capability
+from tflgpu_plugin.graph import KNOWN
+from tflgpu_plugin.target import Target
+
+from .reader import Reading, read
+from .snapshot import Extent, Snapshot
+from .symbols import HUGE, value
+
+TRIALS = 24  # readings for one kind of misfit
+READINGS = 40  # of one graph: whole ones, or more of its first nodes
+SMALL = 16  # elements of a known input whose values may be extents
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A node that cannot be with these numbers, and perhaps with others; `kind` is the same for
+    nodes that fail alike. `numbers` are the extents that it sees, largest first; `host` is the
+    host's node."""
+
+    host: int
+    kind: tuple[Any, ...]
+    numbers: tuple[int, ...]
+
+
+@dataclass
+class Guess:
+    """Numbers for symbols, what the graph reads like with them, and what is wrong with that."""
+
+    symbols: Mapping[str, int]
+    reading: Reading
+    misfits: list[Misfit]
+    doubts: tuple[int, int]
+
+
+@dataclass
+class Solver:
+    """Readings of one snapshot."""
+
+    snapshot: Snapshot
+    visits: int = 0  # of nodes
+
+    @property
+    def tired(self) -> bool:
+        """Enough was tried."""
+        return self.visits > READINGS * len(self.snapshot.nodes)
+
+    def solved(self, best: Guess) -> Guess:
+        """The best guess near this one: one number changed after the other, while that helps."""
+        hopeless: set[tuple[Any, ...]] = set()
+        while misfit := next((m for m in best.misfits if m.kind not in hopeless), None):
+            if self.tired:
+                break
+            better = self._mended(best, misfit)
+            if better is None:
+                hopeless.add(misfit.kind)
+            best = better or best
+        return best
+
+    def guess(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess:
+        """The graph with these numbers, or its first nodes; names that are expressions of others
+        follow them."""
+        followed = {name: value(name, symbols) for name in symbols if not name.isidentifier()}
+        whole = {**symbols, **{name: n for name, n in followed.items() if n is not None}}
+        part = replace(self.snapshot, nodes=self.snapshot.nodes[:nodes])
+        self.visits += len(part.nodes)
+        reading = read(part, {}, whole)
+        misfits = list(_misfits(reading))
+        huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
+        refused = len(reading.refused.keys() - reading.unfit)
+        doubts = refused + len(misfits) + huge, reading.contradictions
+        return Guess(whole, reading, misfits, doubts)
+
+    def _mended(self, guess: Guess, misfit: Misfit) -> Guess | None:
+        """A better guess where this node is none. Changes are tried up to the node first."""
+        place = next(k for k, node in enumerate(self.snapshot.nodes) if node.id == misfit.host)
+        behind, there = self._behind(place), self.guess(guess.symbols, place + 1)
+        free = [name for name in reversed([*guess.symbols]) if name in behind]
+        for symbols in islice(_changes(guess.symbols, free, misfit.numbers), TRIALS):
+            if self.tired:
+                return None
+            if self.guess(symbols, place + 1).doubts < there.doubts:
+                other = self.guess(symbols)
+                if other.doubts < guess.doubts:
+                    return other
+        return None
+
+    def _behind(self, place: int) -> set[Extent]:
+        """The open extents of the graph's inputs that a node's own inputs are made of."""
+        wanted = set(self.snapshot.nodes[place].reads)
+        for node in reversed(self.snapshot.nodes[:place]):
+            if wanted.intersection(node.writes):
+                wanted.update(node.reads)
+        shapes = [self.snapshot.values[n].shape for n in wanted.intersection(self.snapshot.inputs)]
+        return {extent for shape in shapes for extent in shape or ()}
+
+
+def _misfits(reading: Reading) -> Iterator[Misfit]:
+    """In order of execution."""
+    graph, target = reading.graph, Target()
+    for node in graph.nodes:
+        if node.op == KNOWN or (node.refusal is not None and node.id not in reading.unfit):
+            continue
+        reason = capability.support(graph, node, target)
+        if reason is None:
+            continue
+        seen = [graph.tensors[t] for t in node.reads]
+        numbers = {extent for tensor in seen for extent in tensor.shape if extent > 0}
+        for tensor in seen:
+            data = tensor.data
+            if data is not None and data.dtype.kind == "i" and data.size <= SMALL:
+                numbers.update(int(n) for n in data.reshape(-1) if n > 0)
+        given = tuple((len(tensor.shape), tensor.data is None) for tensor in seen)
+        kind = (node.host_op, re.sub(r"\d+|'[^']*'", "", reason), given)
+        yield Misfit(node.sources[0], kind, tuple(sorted(numbers, reverse=True)))
+
+
+def _changes(
+    symbols: Mapping[str, int], free: Collection[str], numbers: tuple[int, ...]
+) -> Iterator[dict[str, int]]:
+    """One of the `free` symbols with another number: first those that are an extent which the node
+    sees become another one; then all others, by as much as two extents differ."""
+    pairs = [(held, wanted) for wanted in numbers for held in numbers if held != wanted]
+    tried: set[tuple[str, int]] = set()
+    for exact in (True, False):
+        for held, wanted in pairs:
+            for name in free:
+                changed = (number := symbols[name]) + wanted - held
+                if (number == held) != exact or changed < 1 or (name, changed) in tried:
+                    continue
+                tried.add((name, changed))
+                yield {**symbols, name: changed}

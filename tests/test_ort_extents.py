@@ -1,0 +1,103 @@
+"""Open extents that depend on each other: guesses that go together, and a model with a cache that
+is taken whole whatever its extents are called."""
+
+from __future__ import annotations
+
+import pytest
+from tflgpu_plugin.providers.onnxruntime import equations, extents, symbols
+
+import tflgpu_plugin
+from tests import cache_models
+from tests.onnx_models import compare, cpu, session
+from tests.test_ort_reader import snapshot
+
+pytest.importorskip("onnx")
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("past + 1", 8), ("past+length", 12), ("2*past", 14), ("((past*length)//3)", 11),
+        ("past", 7), ("past % 4", 3), ("length - past", None), ("past-size", None),
+        ("past.length", None), ("", None), ("7", 7), ("past ** length", None), ("past + ", None),
+        ("past // 0", None), ("max(past, length)", None), ("past + 1.5", None),
+    ],
+)  # fmt: skip
+def test_names_that_are_expressions(name: str, number: int | None) -> None:
+    assert symbols.value(name, {"past": 7, "length": 5}) == number
+
+
+def cache(total: str, grown: str = "grown") -> extents.Snapshot:
+    """Scores of what comes in against all of it, with a mask of all of it."""
+    return snapshot(
+        [
+            ("Concat", ("past", "new"), ("keys",), {"axis": 1}),
+            ("Transpose", ("keys",), ("turned",), {"perm": [0, 2, 1]}),
+            ("MatMul", ("new", "turned"), ("scores",), {}),
+            ("Add", ("scores", "mask"), ("y",), {}),
+        ],
+        {"past": ("n", "p", 6), "new": ("n", "l", 6), "mask": ("n", 1, total), "keys": None}
+        | {"turned": ("n", 6, grown)},
+        outputs=("y", "keys"),
+    )
+
+
+@pytest.mark.parametrize("total", ["t", "p + l", "mask\x001"])
+def test_a_total_is_what_the_graph_makes_of_its_parts(total: str) -> None:
+    reading, dynamic = extents.read_open(cache(total))
+    assert dynamic and not reading.refused
+    past, new, mask, y = (
+        reading.graph.tensors[reading.ids[name]].shape for name in ("past", "new", "mask", "y")
+    )
+    assert mask[2] == past[1] + new[1] == y[2] > 2
+
+
+def test_names_inside_are_what_is_found_there() -> None:
+    """A node that nothing is known of gives what the host says: twice the input."""
+    taken = snapshot(
+        [
+            ("Concat", ("x", "x"), ("a",), {"axis": 1}),
+            ("Unheard", ("a",), ("b",), {}),
+            ("Relu", ("b",), ("y",), {}),
+        ],
+        {"x": ("n", "m"), "a": ("n", "inner"), "b": ("n", "inner")},
+    )
+    reading, _ = extents.read_open(taken)
+    x, y = (reading.graph.tensors[reading.ids[name]].shape for name in "xy")
+    assert y[1] == 2 * x[1]
+    assert set(reading.refused) == {1}
+
+
+def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
+    """Each is of a kind of its own; the extents that they ask for are those of the constant."""
+    operators = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu", "MatMul", "Mod")
+    taken = snapshot(
+        [(op, ("x", "w"), (op,), {}) for op in operators],
+        {"x": ("n", "l", 5, "m"), "w": (3, 7, 11)},
+        outputs=operators,
+    )
+    solver = equations.Solver(taken)
+    guess = solver.solved(solver.guess({"n": 1, "l": 32, "m": 32}))
+    assert guess.doubts[0] == len(operators) and solver.tired
+    assert solver.visits <= (equations.READINGS + 2) * len(taken.nodes)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("past", "length", "past + length", "past + length"),
+        ("past", "length", "total", "total"),
+        ("p", "l", "t", "m"),
+        (None, None, None, None),
+    ],
+)
+def test_a_cache_is_taken_whole_and_right(names: tuple[str | None, ...]) -> None:
+    pytest.importorskip("onnxruntime")
+    data = cache_models.decoder(*names)
+    ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
+    for batch, past, length in ((1, 0, 5), (1, 5, 1), (1, 6, 1), (3, 2, 4), (1, 40, 30)):
+        compare(ours, theirs, cache_models.feeds(batch, past, length))
+    report = tflgpu_plugin.report(ours)
+    assert report.count("gpu") == len(report.nodes) and len(report.islands) == 1, str(report)
+    assert report.islands[0].runs == 5
