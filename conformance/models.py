@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from conformance import sparse
 from conformance.cases import Case, Input
+from conformance.sparse import Sparse
 from tflgpu_plugin.graph import NUMPY_DTYPES, Quantization
 
 Array = npt.NDArray[Any]
@@ -81,6 +83,7 @@ class _Tensor:
     signature: Shape | None = None
     computed: bool = False
     quantization: Quantization | None = None
+    sparse: Sparse | None = None
 
 
 @dataclass
@@ -123,6 +126,12 @@ class Model:
         array = array.reshape(np.shape(data))  # ascontiguousarray makes a scalar one-dimensional
         kind = dtype or _dtype_name(array)
         return self._add(_Tensor(name or f"constant_{len(self.tensors)}", array.shape, kind, array))
+
+    def sparse(self, data: Array, sparse: Sparse, name: str = "") -> int:
+        """A constant that is kept as `sparse` says (see `conformance.sparse.encode`)."""
+        made = self.constant(data, name)
+        self.tensors[made].sparse = sparse
+        return made
 
     def variable(self, name: str, shape: Sequence[int], dtype: str = "f32") -> int:
         """State that the interpreter keeps between runs, zero at first."""
@@ -304,9 +313,12 @@ def _pack_tensor(tensor: _Tensor, buffers: list[Any]) -> Any:
         packed.shapeSignature = list(tensor.signature)
     if tensor.quantization is not None:
         packed.quantization = _pack_quantization(tensor.quantization)
-    if tensor.data is not None:
+    data = tensor.data
+    if tensor.sparse is not None:
+        packed.sparsity, data = sparse.pack(s, tensor.sparse), tensor.sparse.values
+    if data is not None:
         buffer = s.BufferT()
-        buffer.data = np.frombuffer(tensor.data.tobytes(), np.uint8)
+        buffer.data = np.frombuffer(data.tobytes(), np.uint8)
         packed.buffer = len(buffers)
         buffers.append(buffer)
     return packed

@@ -35,6 +35,10 @@ __all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter",
 Grouping = Callable[[Sequence[int]], list[list[int]]]
 Extraction = Callable[[Graph, Collection[int]], Graph]
 
+UNWRITTEN = (
+    "It reads the constant {!r}, which {} makes of other constants on the CPU: the host may keep "
+    "that as a weight of its own."
+)
 SHARED = "A node on the CPU reads this constant; nodes on the GPU have a copy of their own."
 ELSEWHERE = "What reads this result of shape arithmetic is not in one island with it."
 
@@ -269,11 +273,21 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
 
 
 def _together(graph: Graph, found: dict[int, str]) -> dict[int, str]:
+    """Also all that cannot run here without these nodes."""
+    while True:
+        whole = _followers(graph, found)
+        if len(whole) == len(found):
+            return whole
+        found = whole
+
+
+def _followers(graph: Graph, found: dict[int, str]) -> dict[int, str]:
     """Also every node that shares a source with one of these, or is to run together with it, for
-    the same reason, and every dequantized constant that the CPU needs.
+    the same reason; every one that reads what the CPU makes of constants alone; and every constant
+    worked out here that the CPU needs.
     """
     sources = {s: found[node.id] for node in graph.nodes if node.id in found for s in node.sources}
-    whole = dict(found)
+    whole = found | _unwritten(graph, found)
     for node in graph.nodes:
         reason = next((sources[source] for source in node.sources if source in sources), None)
         if reason is not None:
@@ -290,6 +304,22 @@ def _together(graph: Graph, found: dict[int, str]) -> dict[int, str]:
             whole[node.id] = SHARED
             needed.update(node.reads)
     return whole
+
+
+def _unwritten(graph: Graph, found: dict[int, str]) -> dict[int, str]:
+    """Nodes that read what these nodes make of constants alone and is not known here: a delegate of
+    the host's own, which comes after us, may take such a chain as a weight and never write it.
+    """
+    chained = {t for t in graph.chained if t in graph.tensors and graph.constant(t) is None}
+    made = {t: n for n in graph.nodes if n.id in found for t in n.outputs if t in chained}
+    torn = {}
+    for node in graph.nodes:
+        index = next((t for t in node.reads if t in made), None)
+        if index is None or node.id in found:
+            continue
+        torn[node.id] = UNWRITTEN.format(graph.tensors[index].name, made[index].host_op)
+        made |= {t: node for t in node.outputs if t in chained}
+    return torn
 
 
 def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:

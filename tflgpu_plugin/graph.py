@@ -169,7 +169,8 @@ class Graph:
 
     `states` pairs a variable tensor with the tensor whose value it takes after each run. `together`
     has groups of nodes, by id, that run here all or not at all: they share numbers that others read
-    in another way.
+    in another way. `chained` are tensors that nodes make from constants alone: hosts may keep them
+    as weights of their own, and then never write them.
     """
 
     tensors: Mapping[int, Tensor]
@@ -178,6 +179,7 @@ class Graph:
     outputs: tuple[int, ...]
     states: tuple[tuple[int, int], ...] = ()
     together: tuple[tuple[int, ...], ...] = ()
+    chained: tuple[int, ...] = ()
 
     def shape(self, tensor: int) -> Shape:
         return self.tensors[tensor].shape

@@ -75,6 +75,7 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
         outputs=tuple(outputs),
         states=states,
         together=(),
+        chained=(),
     )
 
 

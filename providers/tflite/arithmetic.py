@@ -40,7 +40,7 @@ def attributes(node: HostNode) -> dict[str, Any] | None:
     """What `evaluate` needs of a node's parameters; None when the node is no shape arithmetic."""
     if node.host_op in SEEDS:
         return {}
-    rule = _TABLE.get(node.host_op)
+    rule = TABLE.get(node.host_op)
     if rule is None:
         return None
     try:
@@ -76,14 +76,14 @@ def _results(
         whole = np.array(tensor.shape, np.int64)
         return [whole if host_op == "SHAPE" else np.array(whole.size)]
     values = [None if t is None else t.data for t in inputs]
-    known = [_wide(value) for value in values if value is not None and value.size <= LARGEST]
+    known = [wide(value) for value in values if value is not None and value.size <= LARGEST]
     if len(known) < len(values):
         return None
-    found = _TABLE[host_op][1](known, given)
+    found = TABLE[host_op][1](known, given)
     return [np.asarray(array) for array in (found if isinstance(found, list) else [found])]
 
 
-def _wide(value: Array) -> Array:
+def wide(value: Array) -> Array:
     return value.astype(np.int64) if value.dtype.kind in "iu" else value
 
 
@@ -222,7 +222,7 @@ def _to(values: Values, given: Attributes) -> Array:
     kind, data = given["dtype"], values[0]
     if kind not in HELD or not np.all(np.abs(data) < 2.0**31):
         raise ValueError("such a cast is no shape arithmetic")
-    return np.asarray(_wide(data.astype(NUMPY_DTYPES[kind])))
+    return np.asarray(wide(data.astype(NUMPY_DTYPES[kind])))
 
 
 def _range(values: Values, given: Attributes) -> Array:
@@ -283,7 +283,7 @@ def _select(values: Values, given: Attributes) -> Array:
 _Rule = tuple[Callable[[HostNode], dict[str, Any]], Callable[[Values, Attributes], Any]]
 _add, _mul = _plain("tgl_add_params"), _plain("tgl_mul_params")
 _keep = _fields("tgl_reduce_params", "keep_dims")
-_TABLE: dict[str, _Rule] = {
+TABLE: dict[str, _Rule] = {
     "STRIDED_SLICE": (_strided, _sliced), "SLICE": (_none, _slice),
     "GATHER": (_fields("tgl_gather_params", "axis", "batch_dims"), _gather),
     "PACK": (_fields("tgl_pack_params", "axis"), _pack),

@@ -117,14 +117,15 @@ def read(ffi: Any, context: Any) -> HostGraph:
     """The whole execution plan of `context` (tgl_context *). Raises HostError when the host
     answers with an error.
 
-    Constants are views on the host's memory. Results of shape arithmetic are constants that KNOWN
-    nodes write. Tensors whose shape is only known at run time get extents of -1.
+    Constants are views on the host's memory. What follows from them and from shapes, as far as it
+    can be worked out, are constants that KNOWN nodes write. Tensors whose shape is only known at
+    run time get extents of -1.
     """
     plan = _plan(ffi, context)
     written = _written(ffi, context, plan)
     _check_order(ffi, context, plan)
-    given, unreadable = read_tensors(ffi, context, written)
-    walk = shapes.Walk(given)
+    given, unreadable, sparse = read_tensors(ffi, context, written)
+    walk = shapes.Walk(given, sparse)
     hosts = [_host_node(ffi, context, index, given) for index in plan]
     nodes = [walk.settle(host, _node(host, given, unreadable)) for host in hosts]
     tensors = dict(walk.view)
@@ -145,6 +146,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
         outputs=tuple(t for t in outputs if t in produced),
         states=states,
         together=together,
+        chained=tuple(sorted(walk.chained)),
     )
     return HostGraph(graph, {host.id: host.code for host in hosts}, fused)
 

@@ -16,9 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.graph import KNOWN, Graph, Node, Shape, Tensor
+from tflgpu_plugin.graph import KNOWN, STORE, Graph, Node, Shape, Tensor
+from tflgpu_plugin.passes.dequantize import dequantized
 
-from . import arithmetic
+from . import arithmetic, constants
+from .params import Unreadable
+from .tensors import SPARSE, Sparse
 
 # Host input positions whose values decide an output shape.
 _DECIDING: dict[str, tuple[int, ...]] = {
@@ -61,11 +64,16 @@ class HostNode(arithmetic.HostNode, Protocol):
 @dataclass
 class Walk:
     """Goes through a graph in execution order. `tensors` get the shapes that are known, all extents
-    -1 where only a run tells; `known` are results of shape arithmetic.
+    -1 where only a run tells; `known` are results of shape arithmetic and of constants; `chained`
+    are all that follow from constants alone, whether they could be worked out here or not.
     """
 
     tensors: dict[int, Tensor]
+    sparse: Mapping[int, Sparse] = field(default_factory=dict)
     known: dict[int, Tensor] = field(default_factory=dict)
+    chained: set[int] = field(default_factory=set)
+    _later: dict[int, Node] = field(default_factory=dict)  # makes this float32 constant of another
+    _widened: dict[int, Tensor] = field(default_factory=dict)  # of these, where it was asked for
     _open: set[int] = field(default_factory=set)  # the host does not tell these shapes yet
     _doubtful: set[int] = field(default_factory=set)  # not worked out, or not as the host tells
 
@@ -78,6 +86,13 @@ class Walk:
         """The node, or the KNOWN one in its place; its outputs' shapes are as known from now on."""
         if self._is_decided(host) or self._open.intersection(_present(host.inputs)):
             self._open.update(host.outputs)
+        if self._is_fixed(host, node):
+            self.chained.update(host.outputs)
+            try:
+                if (worked_out := self._constant(host, node)) is not None:
+                    return worked_out
+            except Unreadable as unreadable:
+                node = replace(node, refusal=str(unreadable))
         if (worked_out := self._value(host, node)) is not None:
             return worked_out
         found = self._derived(host, node)
@@ -129,15 +144,60 @@ class Walk:
         view = self.view
         tensors = [view[t] for t in inputs], [self.tensors[t] for t in host.outputs]
         found = arithmetic.evaluate(host.host_op, given, *tensors)
-        if found is None:
-            return None
+        return None if found is None else self._known(host, node, found, given)
+
+    def _known(
+        self, host: HostNode, node: Node, found: Sequence[Tensor], given: Mapping[str, Any]
+    ) -> Node | None:
+        """The KNOWN node of these results, None when the host tells other shapes."""
         for index, tensor in zip(host.outputs, found, strict=True):
             if index not in self._open and self.tensors[index].shape != tensor.shape:
                 return None
         for index, tensor in zip(host.outputs, found, strict=True):
             self.known[index] = tensor
             self.tensors[index] = replace(self.tensors[index], shape=tensor.shape)
+        inputs = _present(host.inputs)
         return replace(node, op=KNOWN, inputs=inputs, attributes=given, form=None, refusal=None)
+
+    def _is_fixed(self, host: HostNode, node: Node) -> bool:
+        """The node reads what follows from constants alone, and nothing else decides its result."""
+        inputs = _present(host.inputs)
+        if not inputs or host.host_op in constants.RANDOM or node.op == STORE:
+            return False
+        tensors = self.tensors
+        return all(
+            t in self.chained or t in self.sparse or tensors[t].data is not None for t in inputs
+        )
+
+    def _constant(self, host: HostNode, node: Node) -> Node | None:
+        """The KNOWN node when its results follow from constants. What only makes float32 of them
+        stays as it is: that is done where the graph is prepared. Raises Unreadable.
+        """
+        if node.op == "dequantize" and node.refusal is None:
+            self._later[host.outputs[0]] = node
+            return None
+        inputs = _present(host.inputs)
+        if host.host_op == SPARSE and not self.sparse.keys() & set(inputs):
+            raise Unreadable("Its input is not sparse.")
+        values = [self._value_of(t, host.host_op) for t in inputs]
+        if len(inputs) < len(host.inputs) or any(value.data is None for value in values):
+            return None
+        found = constants.evaluate(host, values, [self.tensors[t] for t in host.outputs])
+        return None if found is None else self._known(host, node, found, {})
+
+    def _value_of(self, index: int, reader: str) -> Tensor:
+        """A tensor that follows from constants, with its value where that is known. Raises
+        Unreadable.
+        """
+        if index in self.sparse and reader == SPARSE:
+            return self.sparse[index]()
+        if index not in self._later or self.tensors[index].dtype != "f32":
+            return self.view[index]
+        if index not in self._widened:
+            (source,) = _present(self._later[index].inputs)
+            value = dequantized(self.view[source])
+            self._widened[index] = replace(self.tensors[index], data=value)
+        return self._widened[index]
 
     def _derived(self, host: HostNode, node: Node) -> Sequence[Shape] | None:
         """The outputs' shapes by the inputs' shapes and known values alone."""
@@ -191,8 +251,14 @@ class Arithmetic:
 
 
 def behind(island: Graph, whole: Graph) -> Arithmetic:
-    """The arithmetic behind an island of `whole`, which has the KNOWN nodes."""
-    makers = {t: node for node in whole.nodes if node.op == KNOWN for t in node.outputs}
+    """The arithmetic behind an island of `whole`, which has the KNOWN nodes. What follows from
+    constants alone is the same for all shapes.
+    """
+    makers: dict[int, Node] = {}
+    for node in whole.nodes:
+        by_shape = node.host_op in arithmetic.SEEDS or makers.keys() & set(node.reads)
+        if node.op == KNOWN and by_shape:
+            makers |= dict.fromkeys(node.outputs, node)
     wanted = {t for node in island.nodes for t in node.reads if t in makers}
     used: dict[int, Node] = {}
     while wanted:

@@ -4,7 +4,9 @@ they lie in a model file that may be damaged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,11 @@ import numpy as np
 from tflgpu_plugin import native
 from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
 
-from . import codes
+from . import codes, sparsity
+from .params import Unreadable
+
+Sparse = Callable[[], Tensor]
+SPARSE = "DENSIFY"  # the operator that makes a sparse constant dense
 
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
@@ -27,17 +33,32 @@ def listed(array: Any) -> tuple[int, ...]:
 
 def read_tensors(
     ffi: Any, context: Any, written: set[int]
-) -> tuple[dict[int, Tensor], dict[int, str]]:
-    """All tensors by index, and for constants that cannot be read, why."""
+) -> tuple[dict[int, Tensor], dict[int, str], dict[int, Sparse]]:
+    """All tensors by index; for constants that cannot be read, why; and what reads the sparse ones,
+    which raises Unreadable.
+    """
     tensors, unreadable = {}, {}
+    sparse: dict[int, Sparse] = {}
     for index, name in enumerate(_names(ffi, context)):
         raw = context.tensors[index]
         tensors[index] = _tensor(ffi, raw, name or f"tensor {index}", index in written)
         if raw.sparsity:
-            unreadable[index] = "is sparse, which is not supported"
+            unreadable[index] = f"is sparse, which is supported for {SPARSE} only"
+            sparse[index] = partial(_dense, ffi, raw, tensors[index])
         elif _misfit(raw, tensors[index]):
             unreadable[index] = f"has {raw.bytes} bytes, which are not those of its shape and type"
-    return tensors, unreadable
+    return tensors, unreadable, sparse
+
+
+def _dense(ffi: Any, raw: Any, tensor: Tensor) -> Tensor:
+    """A sparse constant with its values. Raises Unreadable with a sentence."""
+    try:
+        if raw.allocation != IN_MODEL or tensor.dtype not in NUMPY_DTYPES:
+            raise Unreadable(f"is sparse and holds {tensor.dtype} values, which is not supported")
+        data = sparsity.dense(ffi, raw, NUMPY_DTYPES[tensor.dtype], tensor.shape)
+    except Unreadable as reason:
+        raise Unreadable(f"The constant {tensor.name!r} {reason}.") from reason
+    return replace(tensor, data=data)
 
 
 def _misfit(raw: Any, tensor: Tensor) -> bool:
@@ -68,13 +89,17 @@ def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Tensor:
         variable=bool(raw.is_variable),
     )
     data = _constant(ffi, raw, dtype, shape, written)
-    if data is None:
+    return tensor if data is None else narrowed(replace(tensor, data=data))
+
+
+def narrowed(tensor: Tensor) -> Tensor:
+    """A constant; a small one of int64 as int32: operands that tell shapes may be either."""
+    data = tensor.data
+    if tensor.dtype != "i64" or data is None or data.size > SMALL:
         return tensor
-    if dtype == "i64" and data.size <= SMALL and np.all(data == data.astype(np.int32)):
-        return replace(
-            tensor, dtype="i32", data=data.astype(np.int32)
-        )  # shape-like operands may be int64
-    return replace(tensor, data=data)
+    if np.any(data != data.astype(np.int32)):
+        return tensor
+    return replace(tensor, dtype="i32", data=data.astype(np.int32))
 
 
 def _constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:

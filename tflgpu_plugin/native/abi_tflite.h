@@ -26,6 +26,7 @@ enum {
 };
 
 enum { TGL_NOT_QUANTIZED = 0, TGL_AFFINE = 1 };
+enum { TGL_DENSE = 0, TGL_CSR = 1 };    /* how a level of a sparse constant is stored */
 enum { TGL_ACCEPTS_DYNAMIC = 1, TGL_WANTS_PROPAGATED_SHAPES = 2 };
 enum { TGL_NO_HANDLE = -1, TGL_NO_TENSOR = -1 };
 
@@ -54,6 +55,20 @@ typedef struct tgl_affine {        /* behind quantization_params when quantizati
   int32_t dimension;
 } tgl_affine;
 
+typedef struct tgl_level {         /* one dimension of a sparse constant, or one of its blocks' */
+  int32_t format;
+  int32_t size;                    /* of a TGL_DENSE level */
+  tgl_ints *segments;              /* of a TGL_CSR level: where the indices of each place begin */
+  tgl_ints *indices;
+} tgl_level;
+
+typedef struct tgl_sparsity {
+  tgl_ints *order;                 /* of the levels: dimensions, then blocks, which count on from these */
+  tgl_ints *blocked;               /* the dimension that each block divides; may be NULL */
+  tgl_level *levels;
+  int32_t level_count;
+} tgl_sparsity;
+
 struct tgl_tensor {
   int32_t type;
   void *data;                      /* moves between calls: read it again in every invoke */
@@ -70,7 +85,7 @@ struct tgl_tensor {
   bool is_variable;
   int32_t quantization_type;
   void *quantization_params;
-  void *sparsity;
+  tgl_sparsity *sparsity;
   const tgl_ints *dims_signature;
 };
 

@@ -49,6 +49,15 @@ AT(tgl_delegate, unused_builder, 48);
 
 SIZE(tgl_partition, 32);
 SIZE(tgl_affine, 24);
+SIZE(tgl_level, 24);
+AT(tgl_level, size, 4);
+AT(tgl_level, segments, 8);
+AT(tgl_level, indices, 16);
+SIZE(tgl_sparsity, 32);
+AT(tgl_sparsity, order, 0);
+AT(tgl_sparsity, blocked, 8);
+AT(tgl_sparsity, levels, 16);
+AT(tgl_sparsity, level_count, 24);
 
 SIZE(tgl_context, 200);
 AT(tgl_context, get_execution_plan, 8);

@@ -58,23 +58,31 @@ def widen(graph: Graph, quantized: bool = True) -> Graph:
 def _fold(tensors: dict[int, Tensor], node: Node) -> None:
     given, result = node.inputs[0], tensors[node.outputs[0]]
     source = None if given is None else tensors[given]
-    if source is None or source.data is None or result.data is not None or result.dtype != "f32":
+    if source is None or result.data is not None or result.dtype != "f32":
         return
-    if source.dtype == "f32":  # widened before
-        value: Array = source.data
-    elif source.dtype == "f16":
-        value = source.data.astype(np.float32)
-    elif source.dtype in ("i8", "u8", "i32") and source.quantization is not None:
-        value = quantization.dequantize(source.data, source.quantization)
-    else:
+    value = dequantized(source)
+    if value is None:
         return
     grid = source.quantization if source.dtype in quantization.STORED else None
     tensors[node.outputs[0]] = replace(result, data=value, quantization=grid)
 
 
+def dequantized(source: Tensor) -> Array | None:
+    """A constant as float32, None when it is none or stands for no real numbers."""
+    if source.data is None:
+        return None
+    if source.dtype == "f32":  # widened before
+        return source.data
+    if source.dtype == "f16":
+        return source.data.astype(np.float32)
+    if source.dtype in ("i8", "u8", "i16", "i32") and source.quantization is not None:
+        return quantization.dequantize(source.data, source.quantization)
+    return None
+
+
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
     """8-bit constants in place; they keep their quantization, which tells what they were."""
-    readers = [n for n in graph.nodes if n.refusal is None and n.op != "dequantize"]
+    readers = [n for n in graph.nodes if n.refusal is None and n.op not in ("dequantize", KNOWN)]
     for index in {t for node in readers for t in node.reads} - set(graph.outputs):
         tensor = tensors[index]
         if quantization.quantized(tensor) and tensor.data is not None:
