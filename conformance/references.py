@@ -271,18 +271,19 @@ def _unpool(x: Array, places: Array, window: tuple[int, int], padding: str) -> A
 def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, strides: tuple[int, int],
                     padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
                     activation: str = "none") -> Array:  # fmt: skip
-    """Every input element adds its filter to the full result, which is cut afterwards."""
+    """Every input element adds its filter to the full result, of which a part is kept."""
     b, h, wide, c = x.shape
-    full = np.zeros((b, h * strides[0] + 99, wide * strides[1] + 99, w.shape[0]))
+    kept = np.zeros((b, int(shape[1]), int(shape[2]), w.shape[0]))
     depth = w.shape[3]
     each = w.shape[0] // (c // depth)
     for i, j, ky, kx in np.ndindex(h, wide, *w.shape[1:3]):
-        place = i * strides[0] + ky * dilations[0], j * strides[1] + kx * dilations[1]
-        for o in range(w.shape[0]):
+        row = i * strides[0] + ky * dilations[0] - padding[0]
+        column = j * strides[1] + kx * dilations[1] - padding[2]
+        inside = 0 <= row < kept.shape[1] and 0 <= column < kept.shape[2]
+        for o in range(w.shape[0] if inside else 0):
             group = slice(o // each * depth, (o // each + 1) * depth)
-            full[:, place[0], place[1], o] += x[:, i, j, group] @ w[o, ky, kx]
-    cut = full[:, padding[0] : padding[0] + int(shape[1]), padding[2] : padding[2] + int(shape[2])]
-    return cut if bias is None else cut + bias
+            kept[:, row, column, o] += x[:, i, j, group] @ w[o, ky, kx]
+    return kept if bias is None else kept + bias
 
 
 def _place(o: int, n: int, out: int, kind: str, scale: float, roi: tuple[float, float]) -> float:

@@ -234,10 +234,13 @@ def _refuse_by_op(graph: Graph, node: Node, op: ops.Op, target: Target) -> str |
     """The op's own constraint. The host's output shapes must be those that the inputs give; where
     they are not, a value decides them at run time."""
     try:
-        if not idle(graph, node) and (reason := op.refuse(graph, node, target)):
+        empty = idle(graph, node)
+        if not empty and (reason := op.refuse(graph, node, target)):
             return reason
         shapes = op.shapes(graph, node)
     except Exception as error:  # a defect of ours must not take the host down
+        if empty and isinstance(error, ValueError):  # what `refuse` would have found
+            return f"{_name(node)} cannot be planned: {error}."
         if os.environ.get("TFLGPU_DEBUG"):
             raise
         return f"Checking {_name(node)} failed inside this plugin: {error!r}. Please report it."

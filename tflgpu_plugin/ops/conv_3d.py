@@ -14,7 +14,7 @@ from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.tiles import choose_tile
-from tflgpu_plugin.ops.window import Span, span
+from tflgpu_plugin.ops.window import Span, bounded, span
 from tflgpu_plugin.target import Target
 
 LETTERS = "dhw"
@@ -28,7 +28,7 @@ def _spans(graph: Graph, node: Node) -> list[Span]:
     for k in range(3):
         sides = padding if isinstance(padding, str) else (padding[2 * k], padding[2 * k + 1])
         strides = node.attributes["strides"]
-        found.append(span(x[k + 1], weights[k + 1], strides[k], dilations[k], sides))
+        found.append(bounded(span(x[k + 1], weights[k + 1], strides[k], dilations[k], sides)))
     return found
 
 

@@ -85,6 +85,8 @@ def _lower(low: Lowering, node: Node) -> None:
 
 def _form(target: Target, rows: Span, columns: Span) -> tuple[str, int]:
     """The kernel's form for a window, and places (columns in the row forms) per thread."""
+    if columns.dilation > columns.places or rows.dilation > rows.places:
+        return "taps", 4  # the other forms go along places that lie `dilation` apart
     if rows.kernel == columns.kernel == 3:
         if rows.stride == columns.stride == 1:
             return "rows", 2

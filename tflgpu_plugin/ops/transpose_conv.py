@@ -17,7 +17,7 @@ import numpy as np
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op, Refusal
-from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.blocks import LONGEST, Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.steps import Steps
 from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.target import Target
@@ -39,9 +39,20 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return f"{x[3]} channels and weights of {list(weights)} do not make groups."
     if output[0] != x[0] or output[3] != weights[0]:
         return f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
-    if max(node.attributes.get("dilations", (1, 1))) > 1 and not _fixed(graph, node):
+    return _refuse_dilations(graph, node, target) or refuse_epilogue(graph, node, weights[0])
+
+
+def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal:
+    """Constant weights, which are not too large with zeros between them."""
+    dilations, (_, weights) = node.attributes.get("dilations", (1, 1)), operands(graph, node)
+    if max(dilations) == 1:
+        return None
+    if not _fixed(graph, node):
         return "The weights of a dilated transposed convolution must be constant."
-    return refuse_epilogue(graph, node, weights[0])
+    taps = prod((n - 1) * step + 1 for n, step in zip(weights[1:3], dilations, strict=True))
+    if taps > LONGEST or 4 * taps * weights[0] * weights[3] > target.max_binding_bytes:
+        return f"Weights of {list(weights)} dilated by {list(dilations)} are too large."
+    return None
 
 
 def _shapes(graph: Graph, node: Node) -> list[Shape]:

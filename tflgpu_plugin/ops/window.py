@@ -8,7 +8,7 @@ tensorflow/lite/kernels/padding.h).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tflgpu_plugin.graph import Geometry, Shape
@@ -60,6 +60,19 @@ def span(
     return Span(extent, kernel, stride, dilation, before, places)
 
 
+def bounded(s: Span) -> Span:
+    """The same taps in the same places, `dilation` and `before` being bounded by extents: beyond
+    what a tap goes over on its way, only one at most meets the input, and which is all that counts.
+    """
+    room = (s.places - 1) * s.stride + s.extent
+    if s.places < 1 or s.dilation <= room:
+        return s
+    tap = max(-((room - s.extent - s.before) // s.dilation), 0)  # the first to reach the input
+    start = tap * s.dilation - s.before
+    before = tap * room - start if tap < s.kernel and start < s.extent else s.kernel * room
+    return replace(s, dilation=room, before=before)
+
+
 def spans(
     shape: Shape, kernel: tuple[int, int], attributes: Mapping[str, Any]
 ) -> tuple[Span, Span]:
@@ -74,8 +87,8 @@ def spans(
     rows = padding if isinstance(padding, str) else (padding[0], padding[1])
     columns = padding if isinstance(padding, str) else (padding[2], padding[3])
     return (
-        span(shape[1], kernel[0], strides[0], dilations[0], rows),
-        span(shape[2], kernel[1], strides[1], dilations[1], columns),
+        bounded(span(shape[1], kernel[0], strides[0], dilations[0], rows)),
+        bounded(span(shape[2], kernel[1], strides[1], dilations[1], columns)),
     )
 
 
