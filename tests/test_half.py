@@ -176,15 +176,18 @@ def numbers() -> Array:
 
 
 @pytest.mark.adapter
-def test_rounding_is_that_of_numpy() -> None:
-    """To the nearest float16, halves to even, whatever the driver's pack2x16float does; too large
+@pytest.mark.parametrize("unpacks", [True, False])
+def test_rounding_is_that_of_numpy(unpacks: bool) -> None:
+    """To the nearest float16, halves to even, on devices without `unpack2x16float`, too; too large
     numbers become 65504, infinities and NaN stay."""
     given = numbers()
     tensors = {t: Tensor(str(t), given.shape) for t in range(2)}
     graph = Graph(tensors, (Node(0, "neg", (0,), (1,)),), (0,), (1,))
     device = adapter.open_device(adapter.select(None))
     with half_cases.everything():
-        plan = compiler.compile(graph, replace(device.target, half=True))
+        able = unpacks and device.target.unpacks
+        plan = compiler.compile(graph, replace(device.target, half=True, unpacks=able))
+    assert able == any("unpack2x16float" in pipeline.wgsl for pipeline in plan.pipelines)
     (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([given])
     np.testing.assert_array_equal(got, -half_storage.rounded(given))
 

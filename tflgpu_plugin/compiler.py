@@ -260,6 +260,8 @@ class _Assembly:
             for operand, source in launch.operands
         ]
         wgsl = kernels.render(launch.kernel, operands, parameters, launch.posts, launch.variant)
+        if not self.low.target.unpacks:
+            wgsl = kernels.without_unpack(wgsl)
         kinds = "u" + "".join("r" if operand.access == "r" else "w" for operand in operands)
         pipeline = Pipeline(launch.kernel, wgsl, kinds, launch.constants)
         index = self.pipelines.setdefault(pipeline, len(self.pipelines))

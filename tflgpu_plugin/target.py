@@ -15,7 +15,8 @@ class Target:
     `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test
     on this adapter. `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software,
     unknown. `tuning` holds on-device choices. `half`: values may be stored as float16 (what the
-    user allows, not what the adapter can: all can).
+    user allows, not what the adapter can: all can). `unpacks`: kernels may call
+    `unpack2x16float`.
     """
 
     name: str = "nominal"
@@ -32,6 +33,7 @@ class Target:
     max_invocations: int = 256
     tuning: Mapping[str, str] = field(default_factory=dict)
     half: bool = False
+    unpacks: bool = True
 
     @property
     def storage_bytes(self) -> int:

@@ -16,9 +16,10 @@ q: call it once per quad
 come folded)
 
 Nothing else touches memory, so storage types change here and nowhere else. An operand stored as
-float16 lies as pairs in words (`pack2x16float`, which needs no device feature), four bytes per two
-elements; kernels see float32. What is stored is rounded to the nearest, halves to even, and cut to
-65504, the largest float16; infinities and NaN stay what they are.
+float16 lies as pairs in words (as `unpack2x16float` has it; a function stands in for that where a
+device has none), four bytes per two elements; kernels see float32. What is stored is rounded to the
+nearest, halves to even, and cut to 65504, the largest float16; infinities and NaN stay what they
+are.
 """
 
 from __future__ import annotations
@@ -200,6 +201,13 @@ def render(
     preamble = _preamble(operands, parameters)
     own = "\n".join([*_stores(operands, posts), main])
     return "\n".join([preamble, common, *_called(preamble + own), own])
+
+
+def without_unpack(wgsl: str) -> str:
+    """The same kernel for a device that has no `unpack2x16float`."""
+    if "unpack2x16float" not in wgsl:
+        return wgsl
+    return f"{_library()['unpacked']}\n{wgsl.replace('unpack2x16float', 'unpacked')}"
 
 
 def _frozen(value: object) -> object:

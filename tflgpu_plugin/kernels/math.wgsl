@@ -25,26 +25,32 @@ fn elements_of(i: u32, channels: u32, spatial: u32, quads: u32) -> vec4u {
 // Two words of float16, and one of the two in a word: lane `i`, counted from any even number.
 fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
 fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }
+// unpack2x16float where the device has none. A float below 2^-14 is a count of 2^-24.
+fn unpacked(word: u32) -> vec2f {
+  let bits = vec2u(word & 0xffffu, word >> 16u);
+  let size = bits & vec2u(0x7fffu);
+  let tiny = bitcast<vec2u>(vec2f(size) * 0x1p-24f);
+  let near = (size << vec2u(13u)) + vec2u(0x38000000u);
+  let kept = select(select(near, tiny, size < vec2u(0x400u)), near | vec2u(0x7f800000u), size >= vec2u(0x7c00u));
+  return bitcast<vec2f>(kept | ((bits & vec2u(0x8000u)) << vec2u(16u)));
+}
 // Four whole numbers in a word, counted from `low`.
 fn of_bytes(word: u32, low: f32) -> vec4f {
   return vec4f((vec4u(word) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u)) + low;
 }
-// float16 of v, to the nearest, halves to even, cut to 65504. Rounding comes first: pack2x16float may round either way
-// and turn what is too large into anything. Infinity and NaN are kept: their bits are added to a zero, since the pack
-// of SwiftShader makes NaN of them and spoils the lane beside it.
+// float16 of v, to the nearest, halves to even, cut to 65504; infinity and NaN are kept. pack2x16float may round either
+// way, turn what is too large into anything, or be missing.
 fn halves(v: vec4f) -> vec2u {
   let bits = bitcast<vec4u>(v);
   let size = bits & vec4u(0x7fffffffu);
   let even = (size + vec4u(0xfffu) + ((size >> vec4u(13u)) & vec4u(1u))) & vec4u(0xffffe000u);
   let special = size >= vec4u(0x7f800000u);
-  let tiny = bitcast<vec4u>(round(abs(v) * 0x1p+24f) * 0x1p-24f);  // multiples of 2^-24
-  let near = select(min(even, vec4u(0x477fe000u)), tiny, size < vec4u(0x38800000u));
-  let kept = select(near, vec4u(0u), special);
-  let rounded = bitcast<vec4f>(kept | (bits & vec4u(0x80000000u)));
+  let near = (min(even, vec4u(0x477fe000u)) - vec4u(0x38000000u)) >> vec4u(13u);
+  let is_tiny = size < vec4u(0x38800000u);
+  let tiny = vec4u(round(select(vec4f(0.0), abs(v), is_tiny) * 0x1p+24f));  // multiples of 2^-24
   let nan_or_infinity = select(vec4u(0x7c00u), vec4u(0x7e00u), size > vec4u(0x7f800000u));
-  let m = select(vec4u(0u), nan_or_infinity, special);
-  let packed = vec2u(pack2x16float(rounded.xy), pack2x16float(rounded.zw));
-  return packed | (m.xz | (m.yw << vec2u(16u)));
+  let m = select(select(near, tiny, is_tiny), nan_or_infinity, special) | ((bits >> vec4u(16u)) & vec4u(0x8000u));
+  return m.xz | (m.yw << vec2u(16u));
 }
 // float16 of v as hosts have it: like halves, but what is too large is infinite.
 fn float16(v: vec4f) -> vec2u { return halves(select(v, v * 0x1p+127f, abs(v) >= vec4f(65520.0))); }

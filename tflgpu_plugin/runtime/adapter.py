@@ -208,7 +208,7 @@ def _create(info: AdapterInfo, features: Sequence[str]) -> Any:
 
 
 def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
-    from tflgpu_plugin.runtime.selftest import subgroup_size
+    from tflgpu_plugin.runtime.selftest import subgroup_size, unpacks
 
     # TFLGPU_NO_SUBGROUPS=1 plans as for an adapter without subgroup shuffles (for tests and for
     # looking at a bad driver).
@@ -221,6 +221,7 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
         software=info.software,
         features=features,
         subgroup_size=subgroup_size(handle) if use else 0,
+        unpacks=unpacks(handle),
         max_storage_buffers=min(8, info.limit("max-storage-buffers-per-shader-stage", 8)),
         max_binding_bytes=info.limit("max-storage-buffer-binding-size", 128 << 20),
         max_buffer_bytes=info.limit("max-buffer-size", 256 << 20),

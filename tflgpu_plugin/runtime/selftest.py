@@ -1,5 +1,5 @@
-"""Measures the subgroup size of a device and proves that shuffles among aligned groups of 8 lanes
-work on it.
+"""Measures the subgroup size of a device, proves that shuffles among aligned groups of 8 lanes work
+on it, and asks whether it knows float16.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import numpy as np
 
 from tflgpu_plugin import native
 from tflgpu_plugin.plan import Buffer, Dispatch, Pipeline, Plan, Port
+from tflgpu_plugin.runtime import pipelines
 
 LANES = 64
 # Each lane writes its subgroup's size, what it got from the lane `base + 3` of its group of 8, and
@@ -43,6 +44,21 @@ def subgroup_size(device: Any) -> int:
     if not right or len(set(size.tolist())) != 1:
         return 0
     return int(size[0])
+
+
+UNPACK = """
+@group(0) @binding(1) var<storage, read_write> result: array<vec2f>;
+@compute @workgroup_size(1) fn main() { result[0] = unpack2x16float(bitcast<u32>(result[1].x)); }
+"""
+
+
+def unpacks(device: Any) -> bool:
+    """Whether kernels may call `unpack2x16float`: llvmpipe on a CPU without F16C refuses it."""
+    try:
+        pipelines.make((Pipeline("unpack", UNPACK, "uw"),), device, {}, warm=False)
+    except pipelines.PipelineError:
+        return False
+    return True
 
 
 def _measure(device: Any) -> Any:
