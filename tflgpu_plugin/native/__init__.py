@@ -120,6 +120,10 @@ def adapters() -> tuple[Any, int]:
     """
     with _looking:
         if not _adapters:
+            if sys.platform == "linux":
+                from tflgpu_plugin.native import drivers
+
+                drivers.open_ahead()
             open_wgpu()
             listed, count = declarations().new("tg_adapter[]", MOST), declarations().new("size_t *")
             call(load().tg_adapters_list, listed, MOST, count)

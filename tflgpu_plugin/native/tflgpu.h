@@ -17,6 +17,13 @@ uint32_t tg_abi_version(void);                       /* of this header: 1 */
  * ring buffer. Idempotent. */
 int tg_bind_wgpu(const char *path, char *err, size_t err_size);
 
+/* 1 when a loaded library offers LLVM to libraries that are loaded later; 0 where they cannot get into each other's way
+ * like this (without glibc). */
+int tg_llvm_is_exported(void);
+/* Open a Vulkan driver for good, with all it calls bound now, before another library can offer functions of these names;
+ * alone: what it brings comes before what the process has. What cannot be opened is left to the Vulkan loader. */
+void tg_open_driver(const char *path, int alone);
+
 /* Move the newest log lines of wgpu into text; returns the number of bytes. */
 size_t tg_take_log(char *text, size_t size);
 

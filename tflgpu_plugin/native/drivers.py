@@ -1,0 +1,55 @@
+"""Vulkan drivers opened before the Vulkan loader does, so that each calls its own LLVM, whatever
+else the process holds or will hold.
+
+TensorFlow's libraries, for one, export an LLVM to the whole process. Where one is loaded already
+(`tg_llvm_is_exported`), a driver must look into its own libraries first; else it is enough that all
+its calls are bound now, and not when each is made for the first time, as the loader has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tflgpu_plugin import native
+
+
+def open_ahead() -> None:
+    """Open the library of every driver that the Vulkan loader would find; it gets the same ones."""
+    alone = native.lib.tg_llvm_is_exported()
+    for library in dict.fromkeys(libraries()):
+        native.lib.tg_open_driver(os.fsencode(library), alone)
+
+
+def libraries() -> Iterator[str]:
+    """What the drivers' manifest files name: paths, or names for the system's search."""
+    for manifest in manifests():
+        try:
+            named = json.loads(manifest.read_text())["ICD"]["library_path"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(named, str) and named:
+            yield str(manifest.parent / named) if "/" in named else named
+
+
+def manifests() -> Iterator[Path]:
+    """The manifest files, looked for as the Vulkan loader does: those that its variables name, or
+    the usual folders'.
+    """
+    get = os.environ.get
+    named = get("VK_DRIVER_FILES") or get("VK_ICD_FILENAMES") or ""
+    added = get("VK_ADD_DRIVER_FILES") or ""
+    for name in filter(None, (added + os.pathsep + named).split(os.pathsep)):
+        path = Path(name)
+        yield from sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if named:
+        return
+    home = Path(get("HOME") or "/")
+    places = [get("XDG_CONFIG_HOME") or home / ".config"]
+    places += (get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
+    places += ["/etc", get("XDG_DATA_HOME") or home / ".local/share"]
+    places += (get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(os.pathsep)
+    for place in places:
+        yield from sorted(Path(place, "vulkan", "icd.d").glob("*.json"))
