@@ -22,7 +22,7 @@ from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 
 from ..callbacks import callback, guarded, opened, pairs, sentence
-from . import context, extents, ops, records, snapshot, units
+from . import context, extents, external, ops, records, snapshot, units
 from .grouping import Grouping
 from .host import Host
 from .reader import Reading, read
@@ -316,6 +316,11 @@ def _read_again(placed: records.Placed, shapes: Mapping[str, Shape]) -> Graph:
     """The island's graph for other shapes, its ports in the order of the first. Raises BuildError
     with a sentence."""
     assert placed.part is not None
+    if placed.part.files:
+        try:
+            placed.part.files.check()
+        except external.Changed as changed:
+            raise BuildError((), str(changed)) from changed
     reading = read(placed.part, shapes, None, placed.arithmetic, placed.numbers)
     for node, reason in reading.refused.items():
         raise BuildError((node,), reason)

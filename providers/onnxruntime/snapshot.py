@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from tflgpu_plugin.graph import Array
 
+from .external import Files, Origin
 from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host
 
 Extent = int | str
@@ -68,7 +70,8 @@ class HostNode:
 class Snapshot:
     """Nodes in the host's order of execution, all values by name, and the names of the outputs.
     `path` is that of the model's file, "" where it came from memory; `body` says that this is the
-    body of a control-flow node.
+    body of a control-flow node. `origins` are those of constants in other files, and `files` holds
+    what is mapped of them.
     """
 
     nodes: tuple[HostNode, ...]
@@ -76,6 +79,8 @@ class Snapshot:
     outputs: tuple[str, ...]
     path: str = ""
     body: bool = False
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    files: Files | None = None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -85,22 +90,26 @@ class Snapshot:
         return tuple(n for n in read if n not in made and self.values[n].data is None)
 
     def part(self, ids: Collection[int], outputs: tuple[str, ...]) -> Snapshot:
-        """The same of these nodes alone, with copies of their constants. Shapes of what they make
-        are left open: they follow from the inputs, and hosts may tell them wrongly."""
+        """The same of these nodes alone, with constants that outlive the host's: mapped from their
+        files, or copied. Shapes of what they make are left open: they follow from the inputs, and
+        hosts may tell them wrongly."""
         nodes = tuple(node for node in self.nodes if node.id in ids)
         made = {name for node in nodes for name in node.writes}
+        files = Files(Path(self.path).parent)
         values = {
             name: replace(self.values[name], shape=None)
             if name in made
-            else _own(self.values[name])
-            for node in nodes
-            for name in (*node.reads, *node.writes)
+            else self._kept(self.values[name], files)
+            for name in dict.fromkeys(n for node in nodes for n in (*node.reads, *node.writes))
         }
-        return Snapshot(nodes, values, outputs)
+        return Snapshot(nodes, values, outputs, files=files)
 
-
-def _own(value: Value) -> Value:
-    return value if value.data is None else replace(value, data=value.data.copy())
+    def _kept(self, value: Value, files: Files) -> Value:
+        if value.data is None:
+            return value
+        origin = self.origins.get(value.name) if self.path else None
+        mapped = files.view(origin, value.data) if origin else None
+        return replace(value, data=value.data.copy() if mapped is None else mapped)
 
 
 def take(host: Host, graph: Any) -> Snapshot:
@@ -117,7 +126,7 @@ def take(host: Host, graph: Any) -> Snapshot:
     outside = tuple(name for name in names if name is not None)
     path = host.text(api.get_model_path, graph)
     body = bool(host.get(api.get_parent_node, graph, "const tgo_node *"))
-    return Snapshot(tuple(nodes), reader.values, outside, path, body)
+    return Snapshot(tuple(nodes), reader.values, outside, path, body, reader.origins)
 
 
 class _Reader:
@@ -126,6 +135,7 @@ class _Reader:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.values: dict[str, Value] = {}
+        self.origins: dict[str, Origin] = {}
 
     def node(self, handle: Any) -> HostNode:
         host, api = self.host, self.host.api
@@ -166,6 +176,7 @@ class _Reader:
         if default or host.get(api.is_constant, handle, "_Bool"):
             tensor = host.get(api.get_initializer, handle, "const tgo_value *")
             data = host.data(tensor) if tensor else None
+            self._note_origin(name, handle)
         kind = host.get(api.get_type, handle, "const tgo_type *")
         if not kind or host.get(api.get_type_kind, kind, "int") != TENSOR:
             return Value(name, "", None)
@@ -177,6 +188,18 @@ class _Reader:
         if not api.has_shape(info):
             return Value(name, dtype, None if data is None else data.shape, data, default)
         return Value(name, dtype, self._shape(name, info), data, default)
+
+    def _note_origin(self, name: str, handle: Any) -> None:
+        api = self.host.api
+        info = self.host.get(api.get_external, handle, "tgo_external *")
+        if not info:
+            return
+        try:
+            file = self.host.ffi.string(api.get_external_file(info)).decode()
+            bounds = int(api.get_external_offset(info)), int(api.get_external_bytes(info))
+        finally:
+            api.release_external(info)
+        self.origins[name] = Origin(file, *bounds)
 
     def _shape(self, name: str, info: Any) -> tuple[Extent, ...]:
         dims = list(self.host.dims(info))

@@ -13,6 +13,7 @@ typedef struct tgo_editor tgo_editor;
 typedef struct tgo_attribute tgo_attribute;
 typedef struct tgo_context tgo_context;                   /* of one Compute */
 typedef struct tgo_ep_device tgo_ep_device;
+typedef struct tgo_external tgo_external;                 /* where a constant lies in a file of its own */
 typedef struct tgo_graph tgo_graph;
 typedef struct tgo_hardware tgo_hardware;
 typedef struct tgo_logger tgo_logger;
@@ -166,7 +167,8 @@ struct tgo_api {
   tgo_status *(*get_byte_count)(const tgo_value *value, size_t *bytes); /* 318 */
   void *unused_319[7];
   tgo_status *(*get_initializer)(const tgo_value_info *value, const tgo_value **data); /* 326 */
-  void *unused_327[2];
+  tgo_status *(*get_external)(const tgo_value_info *value, tgo_external **info); /* 327; NULL for data in the model */
+  void *unused_328[1];
   tgo_status *(*is_optional_input)(const tgo_value_info *value, _Bool *is); /* 329 */
   void *unused_330[1];
   tgo_status *(*is_constant)(const tgo_value_info *value, _Bool *is); /* 331 */
@@ -199,7 +201,12 @@ struct tgo_api {
   tgo_status *(*get_attribute_tensor)(const tgo_attribute *attribute, tgo_value **value); /* 362 */
   tgo_status *(*get_attribute_kind)(const tgo_attribute *attribute, int *kind); /* 363 */
   tgo_status *(*get_attribute_name)(const tgo_attribute *attribute, const char **name); /* 364 */
-  void *unused_365[14];
+  void *unused_365[4];
+  void (*release_external)(tgo_external *info); /* 369 */
+  const char *(*get_external_file)(const tgo_external *info); /* 370 */
+  int64_t (*get_external_offset)(const tgo_external *info); /* 371 */
+  size_t (*get_external_bytes)(const tgo_external *info); /* 372 */
+  void *unused_373[6];
   tgo_status *(*get_config)(const tgo_session_options *options, tgo_pairs **pairs); /* 379 */
   void *unused_380[10];
   _Bool (*has_shape)(const tgo_tensor_info *info); /* 390, 1.24 */

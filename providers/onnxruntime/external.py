@@ -1,0 +1,88 @@
+"""Constants that lie in a file beside the model. What must outlive the host's view of them, so that
+an island can be planned for other shapes, is mapped from there instead of copied.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tflgpu_plugin.graph import Array
+
+LEAST = 1 << 16  # bytes; what is smaller is copied
+COMPARED = 1 << 12  # bytes at both ends of a constant
+
+
+class Changed(Exception):
+    """A file is not what it was when it was mapped; the text is a sentence."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a constant lies: the file's name as the model gives it, offset and length in bytes."""
+
+    file: str
+    offset: int
+    bytes: int
+
+
+@dataclass
+class Files:
+    """The mapped files of one model, by path; `folder` is the one that the model lies in."""
+
+    folder: Path
+    _maps: dict[str, mmap.mmap] = field(default_factory=dict)
+    _states: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _open: dict[str, int] = field(default_factory=dict)
+
+    def view(self, origin: Origin, data: Array) -> Array | None:
+        """The same values as `data` (C order) in the mapped file; None where they are not there,
+        or too few to be worth it.
+        """
+        if data.nbytes < LEAST or data.nbytes != origin.bytes or not data.flags.c_contiguous:
+            return None
+        try:
+            mapped = self._mapped(origin.file)
+            found = np.frombuffer(mapped, data.dtype, data.size, origin.offset)
+        except (OSError, ValueError):
+            return None
+        count = COMPARED // data.itemsize
+        flat = data.reshape(-1)
+        ends = ((found[:count], flat[:count]), (found[-count:], flat[-count:]))
+        if not all(a.tobytes() == b.tobytes() for a, b in ends):
+            return None
+        return found.reshape(data.shape)
+
+    def check(self) -> None:
+        """Raises Changed when a file was written to since it was mapped."""
+        for name, before in self._states.items():
+            if _state(self._open[name]) != before:
+                raise Changed(
+                    f"The file {name!r} of this model's weights has changed since the session was "
+                    "made; make a new session."
+                )
+
+    def _mapped(self, name: str) -> mmap.mmap:
+        if name not in self._maps:
+            number = os.open(self.folder / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                os.close(number)
+                raise OSError(f"{name!r} is not a file")
+            self._open[name], self._states[name] = number, _state(number)
+            self._maps[name] = mmap.mmap(number, 0, access=mmap.ACCESS_READ)
+        return self._maps[name]
+
+    def __del__(self) -> None:
+        for number in self._open.values():
+            os.close(number)
+
+
+def _state(number: int) -> tuple[int, ...]:
+    """What changes when somebody writes to an open file."""
+    found = os.fstat(number)
+    return found.st_size, found.st_mtime_ns
