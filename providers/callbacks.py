@@ -82,13 +82,23 @@ def sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, KeyboardInterrupt):
         return "Interrupted."
+    if isinstance(error, MemoryError):
+        return "There is not enough memory for this on the host."
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        return f"The operating system says: {error.strerror}{where}."
     return f"tflgpu failed with {error!r}. Please report this; TFLGPU_DEBUG=1 prints where it was."
 
 
 def pairs(keys: Any, values: Any, count: int) -> dict[str, str]:
-    """Options as C hands them over (two arrays of `count` char *)."""
-    text = native.ffi.string
-    return {text(keys[k]).decode(): text(values[k]).decode() for k in range(count)}
+    """Options as C hands them over (two arrays of `count` char *); bytes that are no UTF-8, as the
+    names of folders may have, as Python's file functions take them.
+    """
+
+    def text(string: Any) -> str:
+        return bytes(native.ffi.string(string)).decode(errors="surrogateescape")
+
+    return {text(keys[k]): text(values[k]) for k in range(count)}
 
 
 def opened(options: Options) -> AdapterInfo:

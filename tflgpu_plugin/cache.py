@@ -163,8 +163,9 @@ def opened(options: Options) -> Cache | None:
     """
     if options.serialization_dir is None:
         return None
-    folder = Path(options.serialization_dir).expanduser().absolute()
+    folder = Path(options.serialization_dir).expanduser()
     try:
+        folder = folder.absolute()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         unsafe = folders.unsafe(os.stat(folder))
     except OSError as error:

@@ -262,8 +262,9 @@ def claim(
 
 def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
     found: dict[int, str] = {}
+    excluded = set(options.exclude)
     for node in graph.nodes:
-        if {node.name, node.host_op} & set(options.exclude) or str(node.id) in options.exclude:
+        if excluded & {node.name, node.host_op, str(node.id)}:
             found[node.id] = f"{node.host_op or node.op} is left out by the option exclude."
         elif reason := capability.support(
             graph, node, device.target, options.capabilities, options.quantized

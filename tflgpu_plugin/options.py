@@ -9,8 +9,12 @@ others are this plugin's own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+import os
+import re
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 PREFERENCES = ("fast_single_answer", "sustained_speed", "balanced")
@@ -18,6 +22,12 @@ PRIORITIES = ("auto", "max_precision", "min_latency", "min_memory_usage")
 CAPABILITIES = ("all", "documented", "documented-2019")
 ALL_FLAGS = 15
 ENABLE_QUANTIZATION = 1
+SHOWN = 120  # characters of a value in a sentence, so that hosts do not cut what follows it
+
+# A list or tuple of strings as Python writes it. Each string is read by itself: brackets within
+# brackets, and whatever else may stand there, are too much for Python's own parser.
+_STRING = r"\s*('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\s*"
+_ITEM = re.compile(_STRING + r"(?:,|$)", re.DOTALL)
 
 
 class OptionError(ValueError):
@@ -133,17 +143,40 @@ def _text(text: str) -> str:
     return text
 
 
+def _folder(text: str) -> str:
+    if not text or "\0" in text:
+        raise ValueError(text)
+    try:
+        os.fsencode(Path(text).expanduser())
+    except RuntimeError as error:  # the home folder of nobody
+        raise ValueError(text) from error
+    return text
+
+
 def _names(text: str) -> tuple[str, ...]:
     """A comma-separated list, or the repr of a Python list or tuple of strings."""
+    brackets = text[:1] + text[-1:]
     if text[:1] in ("[", "("):
-        try:
-            found = ast.literal_eval(text)
-        except SyntaxError as error:
-            raise ValueError(text) from error
-        if not isinstance(found, (list, tuple)) or not all(isinstance(n, str) for n in found):
+        inside = text[1:-1].strip()
+        lonely = brackets == "()" and inside and "," not in inside
+        if brackets not in ("[]", "()") or lonely:
             raise ValueError(text)
-        return tuple(found)
+        return tuple(_strings(inside))
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _strings(text: str) -> Iterator[str]:
+    """The values of strings with commas between them, and perhaps one behind them."""
+    at = 0
+    while at < len(text):
+        found = _ITEM.match(text, at)
+        if found is None:
+            raise ValueError(text)
+        try:
+            yield ast.literal_eval(found[1])
+        except SyntaxError as error:  # such as a wrong escape
+            raise ValueError(text) from error
+        at = found.end()
 
 
 def _edition(text: str) -> str:
@@ -192,7 +225,7 @@ TABLE: tuple[Option, ...] = (
     Option("serialization_dir", "a directory that nobody else can write to",
            "Keep plans, generated kernels, tuning results and packed weights there, so that the "
            "next process need not make them. It is made when it is absent; no flag is needed.",
-           _text, documented=True),
+           _folder, documented=True),
     Option("model_token", "a text",
            "The model's name inside serialization_dir. Models that share one are told apart by "
            "their content, but overwrite each other where they differ in weights alone.",
@@ -213,6 +246,13 @@ TABLE: tuple[Option, ...] = (
 )  # fmt: skip
 
 
+def shown(text: str) -> str:
+    """The repr of a user's text, without the middle of a long one."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = SHOWN
+    return short.repr(text)
+
+
 def parse(given: Mapping[str, object] | None = None) -> Options:
     """Options from a host's keys and values (each value is read as `str(value)`; "None" leaves the
     default).
@@ -224,7 +264,9 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
     for key, value in (given or {}).items():
         row = rows.get(key)
         if row is None:
-            raise OptionError(f"There is no option {key!r}. The options are: {', '.join(rows)}.")
+            raise OptionError(
+                f"There is no option {shown(key)}. The options are: {', '.join(rows)}."
+            )
         text = str(value).strip()
         if value is None or text == "None":
             continue
@@ -232,7 +274,7 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
             found[key] = row.parse(text)
         except ValueError as error:
             raise OptionError(
-                f"Option {key!r} cannot be {text!r}; it takes {row.values}."
+                f"Option {key!r} cannot be {shown(text)}; it takes {row.values}."
             ) from error
     options = Options(**found)
     _check_priorities(options)

@@ -103,7 +103,13 @@ def write(island: Island, border: Border, export: Export, model: str) -> Context
         return Context(stream.getvalue(), True)
     digest = sha256(stream.getbuffer()).hexdigest()
     file = target.with_name(f"{target.stem}_tflgpu_{digest[:12]}.bin")
-    file.write_bytes(stream.getbuffer())
+    try:
+        file.write_bytes(stream.getbuffer())
+    except OSError as error:
+        raise BuildError(
+            island.nodes,
+            f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model.",
+        ) from error
     return Context(file.name.encode(), False)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from tflgpu_plugin import native
+from tflgpu_plugin.options import shown
 from tflgpu_plugin.target import Target
 
 BACKENDS = {4: "D3D12", 5: "Metal", 6: "Vulkan"}  # WGPUBackendType
@@ -121,15 +122,16 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
     if wanted is None or wanted == "":
         return found[0]
     text = str(wanted).lower()
-    if text.isdigit() and int(text) < len(found):
-        return found[int(text)]
+    indices = {str(k): info for k, info in enumerate(found)}
+    if text in indices:
+        return indices[text]
     for info in found:
         if any(
             text in part.lower() for part in (info.name, info.vendor, info.backend, info.driver)
         ):
             return info
     names = ", ".join(f"{k}: {info.name} ({info.backend})" for k, info in enumerate(found))
-    raise NoAdapter(f"No adapter matches {wanted!r}. This machine has {names}.")
+    raise NoAdapter(f"No adapter matches {shown(str(wanted))}. This machine has {names}.")
 
 
 def open_device(info: AdapterInfo) -> Device:
