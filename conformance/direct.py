@@ -74,6 +74,13 @@ def _resize(o: Options) -> Attributes:
     }
 
 
+def _conv_3d(o: Options) -> Attributes:
+    strides = tuple(int(o.get(f"stride{axis}", 0)) for axis in "DHW")
+    dilations = tuple(int(o.get(f"dilation{axis}Factor", 1)) for axis in "DHW")
+    window = _window(o) | {"strides": strides, "dilations": dilations}
+    return window | {"filters_last": True}
+
+
 def _lstm(o: Options) -> Attributes:
     clips = {
         "cell_clip": float(o.get("cellClip", 0.0)),
@@ -114,6 +121,15 @@ READERS: dict[str, Reader] = {
     "PACK": lambda o: {"axis": int(o.get("axis", 0))},
     "UNPACK": lambda o: {"axis": int(o.get("axis", 0))},
     "CUSTOM Convolution2DTransposeBias": _window,
+    **dict.fromkeys(
+        ("SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"),
+        lambda o: {"keep_dims": bool(o.get("keepDims", False))},
+    ),
+    "CONV_3D": _conv_3d,
+    "BATCH_MATMUL": lambda o: {
+        "transpose_a": bool(o.get("adjX")),
+        "transpose_b": bool(o.get("adjY")),
+    },
     "GELU": lambda o: {"approximate": bool(o.get("approximate", False))},
     "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
@@ -170,7 +186,11 @@ def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -
     reads = operands(form, tuple(k if k in tensors else None for k in range(len(case.inputs))))
     read = READERS.get(case.op)
     attributes = read(case.options) if read else {}
-    if form.op == "reshape" and (len(reads) < 2 or reads[1] is None):
+    if case.op == "EXPAND_DIMS":
+        axis = tensors[1].data
+        assert axis is not None
+        attributes["expand"], reads = int(axis.reshape(-1)[0]), reads[:1]
+    elif form.op == "reshape" and (len(reads) < 2 or reads[1] is None):
         attributes["shape"] = tensors[outputs[0]].shape
     if form.op == "transpose":
         perm = tensors[1].data

@@ -29,7 +29,7 @@ GRAPH_FAR, GRAPH_SHARE = 8, 0.1
 # First version with int8 tensors, and which constant input is a weight, along which axis.
 VERSIONS = {
     "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1, "SQUEEZE": 1,
-    "PRELU": 1, "ELU": 1, "HARD_SWISH": 1,
+    "PRELU": 1, "ELU": 1, "HARD_SWISH": 1, "EXPAND_DIMS": 1,
 }  # fmt: skip
 AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": None}
 BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3, "FULLY_CONNECTED": 2}
@@ -39,12 +39,14 @@ SAME = {
     "RESHAPE", "SQUEEZE", "TRANSPOSE", "STRIDED_SLICE", "PAD", "PADV2", "CONCATENATION",
     "MAX_POOL_2D", "AVERAGE_POOL_2D", "MAXIMUM", "MINIMUM", "RESIZE_BILINEAR", "SPLIT", "SLICE",
     "RESIZE_NEAREST_NEIGHBOR", "GATHER", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "MIRROR_PAD",
-    "PACK", "UNPACK", "GATHER_ND", "SPLIT_V",
+    "PACK", "UNPACK", "GATHER_ND", "SPLIT_V", "TILE", "EXPAND_DIMS", "SPACE_TO_BATCH_ND",
+    "BATCH_TO_SPACE_ND", "REDUCE_MAX", "REDUCE_MIN",
 }  # fmt: skip
 FIXED = {
     "SOFTMAX": {"i8": (1 / 256, -128), "u8": (1 / 256, 0)},
     "LOGISTIC": {"i8": (1 / 256, -128), "u8": (1 / 256, 0)},
     "TANH": {"i8": (1 / 128, 0), "u8": (1 / 128, 128)},
+    "LOG_SOFTMAX": {"i8": (16 / 256, 127), "u8": (16 / 256, 255)},
 }
 # Operators without kernels for 8 bits, or with state.
 LEFT_OUT = {

@@ -204,7 +204,15 @@ def _floats(expected: Array, got: Array, allowed: Bound) -> Verdict:
 
 
 TRANSPOSED = ("TRANSPOSE_CONV", "CUSTOM Convolution2DTransposeBias")
-PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", *TRANSPOSED, "FULLY_CONNECTED", "LSTM")
+PRODUCTS = (
+    "CONV_2D",
+    "DEPTHWISE_CONV_2D",
+    *TRANSPOSED,
+    "FULLY_CONNECTED",
+    "LSTM",
+    "CONV_3D",
+    "BATCH_MATMUL",
+)
 MEANS = ("AVERAGE_POOL_2D", "MEAN")
 
 
@@ -225,9 +233,13 @@ def accumulation(
         return int((inputs[2] or (1,))[-1]) + int(((inputs[6:7] or (None,))[0] or (0,))[-1])
     if host_op == "AVERAGE_POOL_2D":
         return prod(window)
-    if host_op == "MEAN":
+    if host_op == "CONV_3D":  # [D, H, W, I, O]
+        return prod(weights[:-1])
+    if host_op == "BATCH_MATMUL":
+        return prod(first[-2:]) // max(1, outputs[0][-2])
+    if host_op in ("MEAN", "SUM", "REDUCE_PROD"):
         return max(1, prod(first) // max(1, prod(outputs[0])))
-    if host_op == "SOFTMAX":
+    if host_op in ("SOFTMAX", "LOG_SOFTMAX"):
         return int(first[-1])
     if host_op == "RESIZE_BILINEAR":  # a place is index * scale: its rounding grows with the extent
         return max(*first[1:3], *outputs[0][1:3])

@@ -84,6 +84,18 @@ READ = [
     ),
     (host_node("MEAN", "tgl_reduce_params", keep_dims=True), {"keep_dims": True}),
     (
+        host_node("CONV_3D", "tgl_conv_3d_params", activation=1, stride_d=7, dilation_d=8, **CONV),
+        {
+            "strides": (7, 3, 2), "padding": "same", "activation": "relu", "dilations": (8, 5, 4),
+            "filters_last": True,
+        },
+    ),
+    (
+        host_node("BATCH_MATMUL", "tgl_batch_matmul_params", adj_y=True),
+        {"transpose_a": False, "transpose_b": True},
+    ),
+    (host_node("GELU", "tgl_gelu_params", (0,), approximate=True), {"approximate": True}),
+    (
         host_node("LSTM", "tgl_lstm_params", activation=4, kernel=1, cell_clip=1.0),
         {"cell_clip": 1.0, "proj_clip": 0.0},
     ),
@@ -106,6 +118,8 @@ SENSELESS = [
         "align_corners must be False",
     ),
     (host_node("LSTM", "tgl_lstm_params", activation=1, kernel=1), "Only TANH"),
+    (host_node("CONV_3D", "tgl_conv_3d_params", **CONV), "at least 1"),
+    (host_node("EXPAND_DIMS", "tgl_gelu_params"), "one constant"),
     (host_node("LSTM", "tgl_lstm_params", activation=4, kernel=2), "kernel number 2"),
 ]
 

@@ -24,9 +24,9 @@ NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 MOVES = frozenset(
     "reshape transpose strided_slice slice split concat pad gather take resize_nearest max_pool_2d "
     "maximum minimum space_to_depth depth_to_space mirror_pad tile expand stack unstack "
-    "gather_nd pick".split()
+    "gather_nd pick space_to_batch batch_to_space".split()
 )
-SAME_GRID = MOVES | {"average_pool_2d", "resize_bilinear"}
+SAME_GRID = MOVES | {"average_pool_2d", "resize_bilinear", "reduce_max", "reduce_min"}
 ALIKE = 1e-4  # scales nearer than this (relative) number the same grid: 255 steps end within 0.03
 
 

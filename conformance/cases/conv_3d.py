@@ -5,8 +5,36 @@ from __future__ import annotations
 from conformance.cases import Case, Input, constant, seeded
 from conformance.node_cases import NodeCase
 
-CASES: list[Case] = []
 Three = tuple[int, int, int]
+
+
+def volume(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: Three = (1, 1, 1),
+           padding: str = "VALID", dilations: Three = (1, 1, 1), activation: str = "NONE",
+           bias: bool = True, fed: bool = False, refused: bool = False) -> Case:  # fmt: skip
+    """A CONV_3D; its weights are [D, H, W, inputs, outputs]."""
+    filters = Input(weights) if fed else constant(seeded(*weights))
+    inputs = (Input(shape), filters, *([constant(seeded(weights[-1], seed=2))] if bias else []))
+    options = {"padding": padding, "fusedActivationFunction": activation}
+    numbers = {f"stride{axis}": n for axis, n in zip("DHW", strides, strict=True)}
+    numbers |= {f"dilation{axis}Factor": n for axis, n in zip("DHW", dilations, strict=True)}
+    return Case(name, "CONV_3D", 1, inputs, "Conv3DOptions", options | numbers, refused=refused)
+
+
+CASES = [
+    volume("point", (2, 3, 4, 5, 6), (1, 1, 1, 6, 9)),
+    *(volume(f"channels_{c}", (1, 4, 5, 6, c), (3, 2, 3, c, c + 1), padding="SAME")
+      for c in (1, 3, 4, 8, 17)),
+    volume("strides_valid", (2, 7, 8, 9, 3), (3, 3, 3, 3, 5), (2, 3, 1)),
+    volume("strides_same", (2, 7, 8, 9, 3), (3, 2, 3, 3, 5), (2, 3, 1), "SAME"),
+    volume("dilations", (1, 6, 9, 8, 3), (2, 3, 2, 3, 5), dilations=(3, 2, 4)),
+    volume("dilations_same", (1, 6, 9, 8, 3), (2, 3, 2, 3, 5), (1, 1, 1), "SAME", (1, 2, 3)),
+    volume("relu", (1, 4, 4, 4, 5), (2, 2, 2, 5, 6), activation="RELU"),
+    volume("relu6", (1, 4, 4, 4, 5), (2, 2, 2, 5, 6), activation="RELU6"),
+    volume("no_bias", (1, 4, 4, 4, 5), (2, 2, 2, 5, 6), bias=False),
+    volume("fed", (1, 4, 4, 4, 5), (2, 2, 2, 5, 6), fed=True),
+    volume("many", (1, 4, 12, 12, 16), (3, 3, 3, 16, 24), padding="SAME"),
+    volume("tanh", (1, 4, 4, 4, 5), (2, 2, 2, 5, 6), activation="TANH", refused=True),
+]  # fmt: skip
 
 
 def conv(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: Three = (1, 1, 1),

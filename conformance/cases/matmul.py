@@ -6,8 +6,42 @@ from __future__ import annotations
 from conformance.cases import Case, Input, constant, seeded
 from conformance.node_cases import NodeCase
 
-CASES: list[Case] = []
 Shape = tuple[int, ...]
+
+
+def batched(name: str, a: Shape, b: Shape, fixed: str = "", **options: bool) -> Case:
+    """A BATCH_MATMUL; `fixed` names the constant factors ("a", "b")."""
+    inputs = [
+        constant(seeded(*shape)) if factor in fixed else Input(shape)
+        for factor, shape in (("a", a), ("b", b))
+    ]
+    return Case(name, "BATCH_MATMUL", 1, tuple(inputs), "BatchMatMulOptions", options)
+
+
+CASES = [
+    *(batched(f"remainder_{n}", (4 + n, 8 + n), (8 + n, 12 + n)) for n in range(4)),
+    batched("one_row", (1, 17), (17, 9)),
+    batched("depth_1", (9, 1), (1, 7)),
+    batched("depth_1500", (3, 1500), (1500, 2)),
+    batched("rank_3", (2, 5, 7), (2, 7, 6)),
+    batched("rank_4", (2, 3, 5, 7), (2, 3, 7, 6)),
+    batched("rank_5", (2, 2, 3, 5, 7), (2, 2, 3, 7, 6)),
+    batched("matrix_for_all", (2, 3, 5, 7), (7, 6)),
+    batched("first_matrix_for_all", (5, 7), (2, 3, 7, 6)),
+    batched("broadcast_both", (2, 1, 5, 7), (3, 7, 6)),
+    batched("transpose_b", (2, 5, 7), (2, 6, 7), adjY=True),
+    batched("transpose_a", (2, 7, 5), (2, 7, 6), adjX=True),
+    batched("transpose_both", (2, 7, 5), (2, 6, 7), adjX=True, adjY=True),
+    batched("transpose_both_rank_4", (2, 3, 7, 5), (2, 3, 6, 7), adjX=True, adjY=True),
+    batched("constant_matrix", (2, 3, 5, 7), (7, 6), "b"),
+    batched("constant_matrix_transposed", (9, 7), (6, 7), "b", adjY=True),
+    batched("constant_batch", (2, 5, 7), (2, 7, 6), "b"),
+    batched("constant_batch_transposed", (2, 5, 7), (2, 6, 7), "b", adjY=True),
+    batched("constant_first", (5, 7), (2, 7, 6), "a"),
+    batched("constant_first_transposed", (7, 5), (2, 7, 6), "a", adjX=True),
+    batched("attention", (2, 4, 33, 16), (2, 4, 33, 16), adjY=True),
+    batched("many_rows", (300, 20), (20, 9)),
+]
 
 
 def product(name: str, a: Shape, b: Shape, fixed: str = "", **attributes: bool) -> NodeCase:

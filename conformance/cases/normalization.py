@@ -6,8 +6,22 @@ from __future__ import annotations
 from conformance.cases import Case, Input, constant, seeded
 from conformance.node_cases import NodeCase
 
-CASES: list[Case] = []
 Shape = tuple[int, ...]
+
+
+def log_softmax(name: str, shape: Shape, low: float = -5.0, high: float = 5.0) -> Case:
+    return Case(name, "LOG_SOFTMAX", 1, (Input(shape, low=low, high=high),), "LogSoftmaxOptions")
+
+
+CASES = [
+    *(log_softmax(f"channels_{c}", (3, c)) for c in (1, 2, 5, 8, 17, 1001)),
+    log_softmax("rank_1", (7,)),
+    log_softmax("rank_3", (2, 5, 3)),
+    log_softmax("rank_4", (1, 9, 7, 21), -10.0, 10.0),
+    log_softmax("rank_5", (2, 1, 3, 2, 9)),
+    log_softmax("large", (3, 17), -500.0, 500.0),
+    log_softmax("equal", (2, 6), 5.0, 5.0),
+]
 
 
 def instance(name: str, shape: Shape, low: float = -2.0, high: float = 3.0) -> NodeCase:

@@ -31,6 +31,57 @@ def computed(name: str, shape: Shape, places: Shape, axis: int) -> Case:
     return Case(name, "GATHER", 1, given, "GatherOptions", {"axis": axis})
 
 
+def tile(name: str, shape: Shape, repeats: Shape, dtype: str = "f32", numbers: str = "i32") -> Case:
+    given = (Input(shape, dtype), constant(repeats, numbers))
+    return Case(name, "TILE", 1, given, "TileOptions", output_type=dtype)
+
+
+TILES: dict[str, tuple[Shape, Shape]] = {
+    "channels": ((2, 3, 5, 3), (1, 1, 1, 3)),
+    "channels_quads": ((1, 3, 5, 8), (1, 1, 1, 2)),
+    "batch": ((2, 3, 5, 4), (3, 1, 1, 1)),
+    "image": ((1, 3, 5, 6), (1, 2, 2, 1)),
+    "every_axis": ((2, 3, 2, 3), (2, 2, 3, 2)),
+    "once": ((2, 3, 5), (1, 1, 1)),
+    "rank_1": ((5,), (3,)),
+    "rank_2": ((3, 5), (2, 2)),
+    "rank_5": ((1, 2, 1, 3, 2), (2, 1, 2, 1, 1)),
+    "rank_5_every_axis": ((2, 3, 2, 3, 2), (2, 2, 3, 2, 2)),
+    "rank_5_one_axis": ((2, 3, 2, 3, 5), (1, 2, 1, 1, 1)),
+}
+
+
+def batches(op: str, name: str, shape: Shape, blocks: Shape, margins: Sequence[Shape]) -> Case:
+    """SPACE_TO_BATCH_ND with paddings, or BATCH_TO_SPACE_ND with crops."""
+    given = (Input(shape), constant(blocks, "i32"), constant(margins, "i32"))
+    version = 1 if len(shape) == 4 else 3
+    table = "SpaceToBatchNDOptions" if op == "SPACE_TO_BATCH_ND" else "BatchToSpaceNDOptions"
+    return Case(name, op, version, given, table)
+
+
+def named(shape: Shape, blocks: Shape, margins: Sequence[Shape]) -> str:
+    """The name of a case of `batches`."""
+    parts = ("x".join(map(str, part)) for part in (shape, blocks, (n for m in margins for n in m)))
+    return "_".join(parts)
+
+
+NONE, TWO = ((0, 0), (0, 0)), ((1, 1), (2, 0))
+BATCHES: list[tuple[str, tuple[Shape, Shape, Sequence[Shape]]]] = [
+    ("SPACE_TO_BATCH_ND", ((1, 4, 6, 3), (2, 2), NONE)),
+    ("SPACE_TO_BATCH_ND", ((3, 4, 6, 8), (2, 3), NONE)),
+    ("SPACE_TO_BATCH_ND", ((1, 5, 7, 5), (3, 3), ((2, 2), (1, 1)))),
+    ("SPACE_TO_BATCH_ND", ((2, 4, 4, 5), (3, 2), TWO)),
+    ("SPACE_TO_BATCH_ND", ((2, 5, 5, 4), (1, 1), TWO)),
+    ("SPACE_TO_BATCH_ND", ((1, 33, 33, 8), (4, 4), ((4, 7), (4, 7)))),
+    ("SPACE_TO_BATCH_ND", ((2, 6, 5), (3,), ((2, 1),))),
+    ("BATCH_TO_SPACE_ND", ((4, 2, 3, 3), (2, 2), NONE)),
+    ("BATCH_TO_SPACE_ND", ((12, 2, 3, 8), (2, 3), NONE)),
+    ("BATCH_TO_SPACE_ND", ((18, 3, 3, 5), (3, 3), ((2, 2), (1, 1)))),
+    ("BATCH_TO_SPACE_ND", ((12, 3, 4, 5), (3, 2), TWO)),
+    ("BATCH_TO_SPACE_ND", ((2, 5, 5, 4), (1, 1), TWO)),
+    ("BATCH_TO_SPACE_ND", ((6, 4, 5), (3,), ((2, 1),))),
+]
+
 CASES = [
     computed("of_a_run_table", (40, 16), (1, 9), 0),
     computed("of_a_run_scalar", (4, 6), (), 1),
@@ -46,6 +97,10 @@ CASES = [
     gather("scalar", (4, 3, 5), 2, 1),
     gather("rows_over_2048", (4099, 3), (2049, 4097, 4098, 2051), 0),
     gather("places_over_2048", (1, 2051, 5), (2049, 2050, 3), 1),
+    *[tile(name, *given) for name, given in TILES.items()],
+    tile("bool", (2, 3, 5), (1, 2, 3), "bool"),
+    tile("int64", (2, 3, 5), (2, 1, 3), numbers="i64"),
+    *[batches(op, name, *given) for op, given in BATCHES for name in [named(*given)]],
 ]
 
 

@@ -1,8 +1,9 @@
-"""MEAN: every set of axes of every rank, kept and dropped, negative and repeated, and sums of many
-elements."""
+"""MEAN, SUM and the like: every set of axes of every rank, kept and dropped, negative and repeated,
+and sums of many elements."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,27 @@ def mean(
     return Case(name, "MEAN", 1, inputs, "ReducerOptions", {"keepDims": keep}, **more)
 
 
-CASES = [
+def reducer(op: str) -> list[Case]:
+    """What tells this operator from MEAN, whose kernels find the elements in the same way."""
+    low = 0.5 if op == "REDUCE_PROD" else -1.0
+    return [
+        replace(case, op=op, inputs=(replace(case.inputs[0], low=low), case.inputs[1]))
+        for case in MEANS
+        if case.name in FEW and case.inputs[0] is not None
+    ]
+
+
+FEW = {
+    *("image_keep_channels_4", "image_drop_channels_17_batch_3", "image_axes_swapped_negative"),
+    *("image_axes_repeated", "rows", "columns_drop", "channels_keep", "channels_drop"),
+    *("channels_drop_channels_1", "batch_drop", "batch_and_channels", "rows_and_channels_keep"),
+    *("all_of_rank_4", "all_of_rank_4_keep", "no_axes", "axis_scalar", "scalar_no_axes", "rank_1"),
+    *("rank_2_first", "rank_2_last", "rank_3_middle_keep", "rank_3_first_and_last"),
+    *("rank_5_image", "rank_5_every_other", "rank_5_to_4"),
+}
+
+
+MEANS = [
     mean("image_keep_channels_4", (1, 7, 7, 4), (1, 2), True),
     mean("image_drop_channels_17_batch_3", (3, 7, 5, 17), (1, 2)),
     mean("image_drop_channels_3", (1, 3, 5, 3), (1, 2)),
@@ -89,6 +110,14 @@ CASES = [
         refused=True,
     ),
 ]
+CASES = [
+    *MEANS,
+    *(case for op in ("SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD") for case in reducer(op)),
+    replace(mean("positive_66049", (1, 257, 257, 1), (1, 2), low=0.5, high=1.5), op="SUM"),
+    *(replace(mean("long", (3, 4099), (-1,)), op=op) for op in ("REDUCE_MAX", "REDUCE_MIN")),
+    Case("int32", "SUM", 1, (Input((3, 4), "i32"), constant((1,), "i32")), "ReducerOptions",
+         {"keepDims": True}, output_type="i32", refused=True),
+]  # fmt: skip
 
 
 def reduction(op: str, name: str, shape: tuple[int, ...], axes: tuple[int, ...],

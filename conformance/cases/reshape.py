@@ -1,5 +1,5 @@
-"""RESHAPE, SQUEEZE: shapes whose storage agrees (nothing moves) and shapes whose storage differs,
-both directions."""
+"""RESHAPE, SQUEEZE, EXPAND_DIMS: shapes whose storage agrees (nothing moves) and shapes whose
+storage differs, both directions."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def squeeze(name: str, shape: Shape, axes: Shape, dtype: str = "f32") -> Case:
     return Case(
         name, "SQUEEZE", 1, (Input(shape, dtype),), "SqueezeOptions", options, output_type=dtype
     )
+
+
+def expand_dims(name: str, shape: Shape, axis: int | Shape, dtype: str = "f32") -> Case:
+    given = (Input(shape, dtype), constant(axis, "i32"))
+    return Case(name, "EXPAND_DIMS", 1, given, "ExpandDimsOptions", output_type=dtype)
 
 
 CASES = [
@@ -63,6 +68,14 @@ CASES = [
     squeeze("two", (1, 1, 1, 17), (1, 2)),
     squeeze("negative", (3, 5, 1, 7, 1), (-1,)),
     squeeze("to_rank_1", (1, 1, 13), (0, 1)),
+    *[expand_dims(f"rank_{len(shape)}_axis_{axis}", shape, axis)
+      for shape, axis in (((), 0), ((7,), 0), ((7,), -1), ((3, 5), 1), ((2, 3, 5), -2),
+                          ((2, 3, 5), 3), ((2, 3, 5, 6), 0), ((2, 3, 5, 6), -1), ((1, 5, 7, 5), 2),
+                          ((2, 3, 5, 6), -5))],
+    expand_dims("bool", (3, 5), 1, "bool"),
+    expand_dims("axis_of_one", (3, 5), (1,)),
+    Case("axis_at_run_time", "EXPAND_DIMS", 1, (Input((3, 5)), Input((), "i32", low=0, high=1)),
+         "ExpandDimsOptions", refused=True),
     squeeze("bool", (1, 5, 1, 3), (0, 2), "bool"),
     reshape("int32", (2, 6), (3, 4), "i32", refused=True),
-]
+]  # fmt: skip

@@ -1,5 +1,5 @@
-"""STRIDED_SLICE: each mask, negative indices and strides, whole and broken channel quads, ranks 1
-to 5."""
+"""STRIDED_SLICE and SLICE: each mask, negative indices and strides, whole and broken channel quads,
+ranks 1 to 5."""
 
 from __future__ import annotations
 
@@ -47,7 +47,28 @@ def cut(
     )
 
 
+def sliced(
+    name: str, shape: tuple[int, ...], begin: Ints, size: Ints, dtype: str = "f32",
+    bounds: str = "i32", **more: Any,
+) -> Case:  # fmt: skip
+    """A SLICE."""
+    given = (Input(shape, dtype), constant(begin, bounds), constant(size, bounds))
+    version = 5 if len(shape) > 4 else 1
+    return Case(name, "SLICE", version, given, "SliceOptions", output_type=dtype, **more)
+
+
 FOUR = (1, 5, 7, 8)
+SLICES: dict[str, tuple[tuple[int, ...], Ints, Ints]] = {
+    "slice_space": (FOUR, (0, 1, 2, 0), (1, 3, 4, 8)),
+    "slice_channels": (FOUR, (0, 0, 0, 3), (1, 5, 7, 2)),
+    "slice_rest": ((3, 5, 7, 5), (1, 0, 2, 1), (-1, -1, 3, -1)),
+    "slice_all": ((2, 3, 5, 5), (0, 0, 0, 0), (-1, 3, 5, -1)),
+    "slice_one_element": ((2, 3, 5, 5), (1, 2, 4, 4), (1, 1, 1, 1)),
+    "slice_rank_1": ((17,), (3,), (9,)),
+    "slice_rank_2": ((5, 9), (1, 4), (3, 5)),
+    "slice_rank_3": ((2, 9, 5), (0, 2, 1), (2, 7, 3)),
+    "slice_rank_5": ((2, 3, 4, 5, 6), (1, 0, 1, 2, 3), (1, 3, 2, -1, 3)),
+}
 ODD = (3, 5, 7, 5)
 
 CASES = [
@@ -110,4 +131,9 @@ CASES = [
     Case("at_run_time", "STRIDED_SLICE", 1,
          (Input((4, 5)), Input((2,), "i32", low=0, high=1), *[constant([4, 5], "i32")] * 2),
          "StridedSliceOptions", dict.fromkeys(MASKS.values(), 0), refused=True),
+    *[sliced(name, *given) for name, given in SLICES.items()],
+    sliced("bool", (1, 5, 7, 5), (0, 1, 2, 1), (1, 3, -1, 3), "bool"),
+    sliced("int64", (3, 5), (1, 2), (-1, 2), bounds="i64"),
+    Case("slice_at_run_time", "SLICE", 1, (Input((4, 5)), Input((2,), "i32", low=0, high=1),
+         constant([1, 2], "i32")), "SliceOptions", refused=True),
 ]  # fmt: skip

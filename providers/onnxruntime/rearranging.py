@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tflgpu_plugin.ops.movement import MAX_AXES
-
 from .expansion import Expansion, Unreadable
 from .folding import bounded
 
@@ -180,16 +178,8 @@ def pad(e: Expansion) -> int:
 
 
 def tile(e: Expansion) -> int:
-    """All axes at once, or one after the other where that would be too many for the op."""
-    x, repeats = e.x(), [int(n) for n in e.value(1).reshape(-1)]
-    repeated = [axis for axis, n in enumerate(repeats) if n > 1]
-    if len(repeated) < 2 or min(repeats) < 1:
-        return e.add("tile", x, e.index(repeats))
-    if 2 * len(repeated) <= MAX_AXES and len(repeats) <= MAX_AXES - len(repeated):
-        return e.add("tile", x, e.index(repeats))
-    for axis in repeated:
-        x = e.add("tile", x, e.index([n if k == axis else 1 for k, n in enumerate(repeats)]))
-    return x
+    """Every axis repeated."""
+    return e.add("tile", e.x(), e.index(e.value(1).reshape(-1)))
 
 
 def expand(e: Expansion) -> int:

@@ -14,7 +14,8 @@ from .params import Unreadable
 CONVERTING = {"cast", "arg_max", "arg_min"}
 GRIDS = {"quantize", "dequantize"}
 PAIRED = {"prelu", "div", "pow", "squared_difference", "matmul", *ARITHMETIC, *RELATIONS}
-WEIGHTED = {"conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected"}  # by input 1
+# By input 1.
+WEIGHTED = {"conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected", "matmul"}
 STATEFUL = {"lstm_basic", "lstm_full"}  # results after the first are the host's scratch
 STORED = {"i8", "u8", "i16"}
 
@@ -68,12 +69,14 @@ def _grids(host: HostNode, first: int) -> None:
 
 def weights(host: HostNode, form: Form) -> None:
     """Kernels for int8 weights take them to be symmetric and never look at their zero points; only
-    FULLY_CONNECTED of int8 inputs does.
+    FULLY_CONNECTED and BATCH_MATMUL of int8 inputs do.
     """
     held = host.tensors[host.inputs[1] or 0] if form.op in WEIGHTED else None
     if held is None or held.dtype != "i8" or held.quantization is None:
         return
-    looks = form.op == "fully_connected" and host.tensors[host.inputs[0] or 0].dtype == "i8"
+    looks = (
+        form.op in ("fully_connected", "matmul") and host.tensors[host.inputs[0] or 0].dtype == "i8"
+    )
     if any(held.quantization.zero_point) and not looks:
         raise Unreadable(
             f"The int8 weights {held.name!r} have another zero point than 0, which is not "

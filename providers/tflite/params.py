@@ -184,7 +184,31 @@ def strided_slice(node: HostNode) -> dict[str, Any]:
     return {mask: int(getattr(params, mask)) for mask in masks} | {"offset": bool(params.offset)}
 
 
-def mean(node: HostNode) -> dict[str, Any]:
+def conv_3d(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_conv_3d_params")
+    numbers = {
+        name: tuple(int(getattr(params, f"{kind}_{axis}")) for axis in "dhw")
+        for name, kind in (("strides", "stride"), ("dilations", "dilation"))
+    }
+    if min(min(values) for values in numbers.values()) < 1:
+        raise Unreadable(f"Strides and dilations must be at least 1, but they are {numbers}.")
+    given = {"padding": _padding(params), "activation": _activation(params)}
+    return numbers | given | {"filters_last": True}
+
+
+def batch_matmul(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_batch_matmul_params")
+    return {"transpose_a": bool(params.adj_x), "transpose_b": bool(params.adj_y)}
+
+
+def expand_dims(node: HostNode) -> dict[str, Any]:
+    axis = node.constant(1)
+    if axis is None or axis.size != 1:
+        raise Unreadable("The axis to add must be one constant.")
+    return {"expand": int(axis.reshape(-1)[0])}
+
+
+def reduction(node: HostNode) -> dict[str, Any]:
     return {"keep_dims": bool(node.params("tgl_reduce_params").keep_dims)}
 
 

@@ -273,7 +273,7 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int
         ops.check_outputs(form, len(host.outputs))
         checks.result_types(host, form, inputs[0])
         checks.weights(host, form)
-        if {"shape", "perm"} & set(attributes):  # read from input 1 where that has them
+        if {"shape", "perm", "expand"} & set(attributes):  # read from input 1 where that has them
             inputs = inputs[:1]
         outputs = (*host.outputs, *_hidden_outputs(host, form))
         node = Node(host.id, form.op, inputs, outputs, attributes, form=form, **common)

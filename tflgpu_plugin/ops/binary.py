@@ -3,6 +3,7 @@ more row in `OPS`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from tflgpu_plugin import kernels
@@ -63,7 +64,8 @@ OPS = (
     row("minimum"),
     row("div", accuracy="transcendental"),
     row("pow", accuracy="transcendental"),
-    row("squared_difference", accuracy="transcendental"),
+    # Hosts square 8 bits in fixed point.
+    replace(row("squared_difference", accuracy="transcendental"), in_8_bits="step"),
     row("floor_div", "floor_quotient(v, e)"),
     row("floor_mod", "floor_remainder(v, e)", accuracy="cancelling"),
     row("fmod", "remainder_of(v, e)", accuracy="cancelling"),

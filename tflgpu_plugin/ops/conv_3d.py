@@ -1,6 +1,7 @@
 """Convolution of volumes: `conv_3d(x [B, D, H, W, C], weights [O, KD, KH, KW, C / groups], bias |
 None)`: strides and dilations (d, h, w), padding "same", "valid" or (before, after) of each axis one
-after another -> [B, OD, OH, OW, O].
+after another -> [B, OD, OH, OW, O]. With the attribute `filters_last` weights are [KD, KH, KW, C,
+O].
 """
 
 from __future__ import annotations
@@ -11,13 +12,38 @@ import numpy as np
 
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.lowering import Lowering
-from tflgpu_plugin.ops import Op, Refusal
-from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops import Op, Refusal, blocks
+from tflgpu_plugin.ops.blocks import Blocks, convolve, refuse_epilogue
+from tflgpu_plugin.ops.steps import Steps
 from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.ops.window import Span, bounded, span
 from tflgpu_plugin.target import Target
 
 LETTERS = "dhw"
+FIRST = (4, 0, 1, 2, 3)  # brings filters that are last to the front
+
+
+def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
+    """Shapes of the input and of the weights, filters first."""
+    x, weights = blocks.operands(graph, node)
+    if node.attributes.get("filters_last") and len(weights) == 5:
+        weights = tuple(weights[axis] for axis in FIRST)
+    return x, weights
+
+
+def _expand(steps: Steps, node: Node) -> bool:
+    """Filters that are last come to the front."""
+    if not node.attributes.get("filters_last"):
+        return False
+    x, weights, *bias = node.inputs
+    data = steps.data(weights)
+    if data is None:
+        first = steps.add("transpose", weights, perm=FIRST)
+    else:
+        first = steps.number(data.transpose(FIRST))
+    attributes = {k: v for k, v in node.attributes.items() if k != "filters_last"}
+    steps.last("conv_3d", x, first, *bias, **attributes)
+    return True
 
 
 def _spans(graph: Graph, node: Node) -> list[Span]:
@@ -39,6 +65,8 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return "A convolution of volumes needs an input and weights of 5 dimensions."
     if min(prod(x), prod(weights)) < 1:
         return "A convolution of empty tensors is not supported."
+    if node.attributes.get("filters_last") and x[4] != weights[4]:
+        return f"Weights for {weights[4]} channels do not fit an input of {list(x)}."
     if x[4] % weights[4] or weights[0] % (x[4] // weights[4]):
         return f"{x[4]} channels and weights of {list(weights)} do not make groups."
     numbers = (*node.attributes["strides"], *node.attributes.get("dilations", (1, 1, 1)))
@@ -63,14 +91,14 @@ def _lower(low: Lowering, node: Node) -> None:
     groups = x[4] // filters[4]
     extent_in, extent_out = prod(x[1:4]), prod(s.places for s in axes)
     tile = choose_tile(low.target, -(-(filters[0] // groups) // 4), extent_out)
-    blocks = Blocks(filters[0], prod(filters[1:4]), filters[4], groups, tile.quads)
+    order = Blocks(filters[0], prod(filters[1:4]), filters[4], groups, tile.quads)
     parameters: dict[str, object] = {
         "batch": x[0],
         "places": extent_out,
         "x_batch": -(-x[4] // 4) * extent_in,
         "y_batch": -(-filters[0] // 4) * extent_out,
         "y_quad": extent_out,
-        "tap_vectors": blocks.tap_vectors,
+        "tap_vectors": order.tap_vectors,
         "out_h": axes[1].places,
         "out_w": axes[2].places,
         "front": np.int32(axes[0].before),
@@ -83,7 +111,7 @@ def _lower(low: Lowering, node: Node) -> None:
     convolve(
         low,
         node,
-        blocks,
+        order,
         tile,
         kernel="conv",
         taps="volume",
@@ -94,4 +122,6 @@ def _lower(low: Lowering, node: Node) -> None:
     )
 
 
-OPS = (Op("conv_3d", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True),)
+OPS = (
+    Op("conv_3d", _refuse, _shapes, _lower, "accumulate", work=_work, fuses=True, expand=_expand),
+)

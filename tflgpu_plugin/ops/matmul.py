@@ -76,7 +76,7 @@ def expand(steps: Steps, node: Node) -> bool:
     if dense:
         assert weights is not None
         straight = node.attributes.get("transpose_b")
-        matrix = steps.number(weights if straight else weights.T)
+        matrix = steps.moved(b, weights if straight else weights.T)
         steps.last("fully_connected", a, matrix, None, keep_num_dims=True, activation="none")
     else:
         steps.last("matmul", a, b, transpose_b=node.attributes.get("transpose_b", False))

@@ -7,9 +7,15 @@
   `pick`
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
   block outside of the channels, "CRD" inside
+* `space_to_batch(x [B, extents..., C], blocks, paddings)` and `batch_to_space(x, blocks, crops)`:
+  the places inside a block become batches, the first place's first; paddings and crops are
+  [axes, 2]
 """
 
 from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -110,7 +116,44 @@ def depth_shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(batch, height // block, width // block, channels * block * block)]
 
 
+def batch_shapes(graph: Graph, node: Node) -> list[Shape]:
+    return [_batches(graph, node).shape]
+
+
+class _Batches(NamedTuple):
+    """Blocks and margins (before, after) of the axes behind the batch, and the result's shape."""
+
+    blocks: tuple[int, ...]
+    margins: tuple[tuple[int, int], ...]
+    shape: Shape
+
+
+def _batches(graph: Graph, node: Node) -> _Batches:
+    """Raises ValueError with the reason when it cannot be read."""
+    shape, given = graph.shape(_input(node)), [graph.constant(t) for t in node.inputs[1:3]]
+    if given[0] is None or given[1] is None:
+        raise ValueError("blocks and margins must be constant")
+    blocks = tuple(int(n) for n in given[0].reshape(-1))
+    if given[1].size != 2 * len(blocks) or not 0 < len(blocks) < len(shape):
+        raise ValueError(f"{len(blocks)} blocks do not fit an input of shape {list(shape)}")
+    margins = tuple((int(a), int(b)) for a, b in given[1].reshape(-1, 2))
+    if min(blocks) < 1 or min(min(pair) for pair in margins) < 0:
+        raise ValueError("blocks must be positive, and margins not negative")
+    inner, rest = shape[1 : 1 + len(blocks)], shape[1 + len(blocks) :]
+    sizes = list(zip(inner, blocks, margins, strict=True))
+    if node.op == "space_to_batch":
+        batch, rests = shape[0] * prod(blocks), [(n + sum(m)) % block for n, block, m in sizes]
+        made = [(n + sum(m)) // block for n, block, m in sizes]
+    else:
+        batch, rests = shape[0] // prod(blocks), [shape[0] % prod(blocks)]
+        made = [n * block - sum(m) for n, block, m in sizes]
+    if any(rests) or min(made) < 0:
+        raise ValueError(f"blocks of {list(blocks)} do not fit an input of shape {list(shape)}")
+    return _Batches(blocks, margins, (batch, *made, *rest))
+
+
 SHAPES = {
+    "space_to_batch": batch_shapes, "batch_to_space": batch_shapes,
     "tile": tile_shapes, "expand": expand_shapes, "take": take_shapes, "gather": gather_shapes,
     "depth_to_space": depth_shapes, "space_to_depth": depth_shapes,
 }  # fmt: skip
@@ -124,7 +167,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     except ValueError as error:
         return f"{node.op} cannot be planned: {error}."
     source = graph.shape(_input(node))
-    axes = len(_tiled(source, shape)) if node.op == "tile" else max(len(shape), len(source))
+    axes = max(len(shape), len(source))
     if axes > MAX_AXES:
         return f"{node.op} works on {axes} axes, and {MAX_AXES} are supported."
     if node.op in ("take", "gather") and _longest(graph, node) > MAX_INDEX:
@@ -152,6 +195,29 @@ def _tiled(shape: Shape, target: Shape) -> list[Axis]:
         else:
             axes.append(Axis(extent, k))
     return [axis for axis in axes if axis.extent > 1]
+
+
+def expand_tile(steps: Steps, node: Node) -> bool:
+    """One axis after the other where all at once are too many for one movement; an axis between all
+    before it and all behind it where even that is too much."""
+    x, target = _input(node), list(steps.shape(node.outputs[0]))
+    if len(_tiled(steps.shape(x), tuple(target))) <= MAX_AXES:
+        return False
+    for axis, extent in enumerate(target):
+        shape = list(steps.shape(x))
+        repeats = extent // shape[axis]
+        if repeats == 1:
+            continue
+        shape[axis] = extent
+        if len(_tiled(steps.shape(x), tuple(shape))) <= MAX_AXES:
+            row = [repeats if k == axis else 1 for k in range(len(shape))]
+            x = steps.add("tile", x, steps.indices(row))
+            continue
+        sides = prod(shape[:axis]), extent // repeats, prod(shape[axis + 1 :])
+        x = steps.add("tile", steps.reshape(x, sides), steps.indices((1, repeats, 1)))
+        x = steps.reshape(x, shape)
+    steps.last("reshape", x, None, shape=tuple(target))
+    return True
 
 
 def lower_tile(low: Lowering, node: Node) -> None:
@@ -220,9 +286,43 @@ def expand_depth(steps: Steps, node: Node) -> bool:
     return True
 
 
+def expand_batches(steps: Steps, node: Node) -> bool:
+    """Margins, and the places of blocks by reshape, transpose, reshape."""
+    x, view = _input(node), Graph(steps.editor.tensors, (), (), ())
+    blocks, margins, shape = _batches(view, node)
+    count, rank = len(blocks), len(shape)
+    rest = range(1 + count, rank)
+    if node.op == "space_to_batch":
+        if any(map(any, margins)):
+            around = ((0, 0), *margins, *((0, 0) for _ in rest))
+            x = steps.add("pad", x, steps.indices(around))
+        batch, *extents = steps.shape(x)
+        parts = [n for e, b in zip(extents, blocks, strict=False) for n in (e // b, b)]
+        x = steps.reshape(x, (batch, *parts, *shape[1 + count :]))
+        odd, even = range(1, 2 * count, 2), range(2, 2 * count + 1, 2)
+        perm = (*even, 0, *odd, *range(1 + 2 * count, rank + count))
+        steps.last("reshape", steps.add("transpose", x, perm=perm), None, shape=shape)
+        return True
+    batch, *extents = steps.shape(x)
+    x = steps.reshape(x, (*blocks, batch // prod(blocks), *extents))
+    pairs = [axis for k in range(count) for axis in (count + 1 + k, k)]
+    x = steps.add("transpose", x, perm=(count, *pairs, *range(1 + 2 * count, rank + count)))
+    whole = [e * b for e, b in zip(extents, blocks, strict=False)]
+    grown = (shape[0], *whole, *shape[1 + count :])
+    if not any(map(any, margins)):
+        steps.last("reshape", x, None, shape=grown)
+        return True
+    x = steps.reshape(x, grown)
+    first = (0, *(m[0] for m in margins), *(0 for _ in rest))
+    size = (shape[0], *shape[1 : 1 + count], *shape[1 + count :])
+    steps.last("slice", x, steps.indices(first), steps.indices(size))
+    return True
+
+
 BOTH = ("f32", "bool")
 OPS = (
-    Op("tile", refuse, tile_shapes, lower_tile, "exact", types=BOTH, fuses=True),
+    Op("tile", refuse, tile_shapes, lower_tile, "exact", types=BOTH, fuses=True,
+       expand=expand_tile),
     Op("expand", refuse, expand_shapes, lower_expand, "exact", types=BOTH, fuses=True),
     Op("take", refuse, take_shapes, lower_take, "exact", types=BOTH, fuses=True),
     Op("gather", refuse, gather_shapes, lower_expanded, "exact", types=BOTH, expand=expand_gather),
@@ -230,4 +330,8 @@ OPS = (
         Op(name, refuse, depth_shapes, lower_expanded, "exact", types=BOTH, expand=expand_depth)
         for name in ("depth_to_space", "space_to_depth")
     ),
-)
+    *(
+        Op(name, refuse, batch_shapes, lower_expanded, "exact", types=BOTH, expand=expand_batches)
+        for name in ("space_to_batch", "batch_to_space")
+    ),
+)  # fmt: skip

@@ -1,7 +1,7 @@
 """Reshape (also squeeze and expand_dims): the same elements in row-major order under another shape.
 
 The shape is input 1, or attribute `shape` (either may hold one -1), or attribute `squeeze`: axes of
-extent 1 to remove, none meaning all of them.
+extent 1 to remove, none meaning all of them, or attribute `expand`: an axis of extent 1 to add.
 
 Nothing moves when both shapes have the same device storage; otherwise one gather by linear index.
 """
@@ -23,6 +23,9 @@ def requested(graph: Graph, node: Node) -> Shape | None:
     if "squeeze" in node.attributes:
         assert node.inputs[0] is not None
         return squeezed(graph.shape(node.inputs[0]), node.attributes["squeeze"])
+    if "expand" in node.attributes:
+        assert node.inputs[0] is not None
+        return expanded(graph.shape(node.inputs[0]), node.attributes["expand"])
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         value = graph.constant(node.inputs[1])
         return None if value is None else tuple(int(extent) for extent in value.reshape(-1))
@@ -36,6 +39,15 @@ def squeezed(shape: Shape, axes: Sequence[int]) -> Shape:
     if any(not -len(shape) <= axis < len(shape) or shape[axis] != 1 for axis in axes):
         raise ValueError(f"axes {list(axes)} of shape {list(shape)} are not all of extent 1")
     return tuple(e for k, e in enumerate(shape) if k not in removed and (axes or e != 1))
+
+
+def expanded(shape: Shape, axis: int) -> Shape:
+    """`shape` with one more axis (negative: from the end). Raises ValueError when there is no such
+    place."""
+    if not -len(shape) - 1 <= axis <= len(shape):
+        raise ValueError(f"there is no axis {axis} to add to shape {list(shape)}")
+    place = axis % (len(shape) + 1)
+    return (*shape[:place], 1, *shape[place:])
 
 
 def resolve(wanted: Shape, count: int) -> Shape:

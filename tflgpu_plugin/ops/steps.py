@@ -42,6 +42,14 @@ class Steps:
         """A new float32 constant."""
         return self.editor.constant(np.asarray(value, np.float32))
 
+    def moved(self, tensor: int, data: Array) -> int:
+        """A new constant of the elements of another one, in another order. Scales by index of an
+        axis are not kept."""
+        grid = self.editor.tensors[tensor].quantization
+        if grid is None or len(grid.scale) != 1:
+            return self.number(data)
+        return self.editor.tensor(data.shape, like=tensor, data=data)
+
     def add(self, op: str, *inputs: int | None, **attributes: Any) -> int:
         """A further node; returns its result."""
         first = next(tensor for tensor in inputs if tensor is not None)

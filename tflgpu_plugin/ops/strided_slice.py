@@ -1,5 +1,6 @@
 """Strided slice with begin, end, ellipsis, new-axis and shrink masks, the meaning being that of the
-TensorFlow op."""
+TensorFlow op; and `slice(x, begin, size)`, with -1 for all that is left of an axis.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from tflgpu_plugin.graph import Graph, Node, Shape, geometry
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move, untouched
+from tflgpu_plugin.ops.steps import Steps, lower_expanded
 from tflgpu_plugin.target import Target
 
 
@@ -147,4 +149,49 @@ def lower(low: Lowering, node: Node) -> None:
     move(low, node, found.axes, found.fixed)
 
 
-OPS = (Op("strided_slice", refuse, shapes, lower, "exact", types=("f32", "bool"), fuses=True),)
+def bounds(graph: Graph, node: Node) -> tuple[list[int], list[int]]:
+    """Begin and end of a `slice` on each axis. Raises ValueError when they leave the tensor."""
+    assert node.inputs[0] is not None
+    shape = graph.shape(node.inputs[0])
+    given = [graph.constant(tensor) for tensor in node.inputs[1:3]]
+    if any(value is None for value in given):
+        raise ValueError("begin and size must be constants")
+    begin, size = ([int(n) for n in value.reshape(-1)] for value in given if value is not None)
+    if not len(begin) == len(size) == len(shape):
+        raise ValueError(f"begin and size must have an entry for each of {len(shape)} axes")
+    end = [n if s == -1 else b + s for b, s, n in zip(begin, size, shape, strict=True)]
+    for first, last, extent in zip(begin, end, shape, strict=True):
+        if not 0 <= first <= last <= extent:
+            raise ValueError(f"{first} to {last} is not inside an axis of {extent}")
+    return begin, end
+
+
+def slice_shapes(graph: Graph, node: Node) -> list[Shape]:
+    return [tuple(e - b for b, e in zip(*bounds(graph, node), strict=True))]
+
+
+def refuse_slice(graph: Graph, node: Node, target: Target) -> str | None:
+    """Constant begin and size, inside the tensor; up to 5 axes."""
+    try:
+        (shape,) = slice_shapes(graph, node)
+    except ValueError as error:
+        return f"Slice cannot be planned: {error}."
+    if len(shape) > MAX_AXES:
+        return f"Slice has more than {MAX_AXES} axes; reshape the tensor to fewer."
+    return None
+
+
+def expand_slice(steps: Steps, node: Node) -> bool:
+    """A strided slice of steps of 1."""
+    begin, end = map(steps.indices, bounds(Graph(steps.editor.tensors, (), (), ()), node))
+    ones = steps.indices([1] * len(steps.shape(node.outputs[0])))
+    steps.last("strided_slice", node.inputs[0], begin, end, ones)
+    return True
+
+
+TYPES = ("f32", "bool")
+OPS = (
+    Op("strided_slice", refuse, shapes, lower, "exact", types=TYPES, fuses=True),
+    Op("slice", refuse_slice, slice_shapes, lower_expanded, "exact", types=TYPES,
+       expand=expand_slice),
+)  # fmt: skip

@@ -163,7 +163,7 @@ def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
     if node.op in ("add", "sub"):
         return (SUMS,)
     given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
-    if node.op in (*BIASED, "mul") and len(given) == 2:
+    if node.op in (*BIASED, "mul", "matmul") and len(given) == 2:
         first, second = given
         if first is None or second is None or len(first.scale) != 1:
             return (1.0,)
