@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tflgpu_plugin import cache, messages, native
-from tflgpu_plugin.engine import BuildError
+from tflgpu_plugin.engine import BuildError, ImpossibleShapes
 from tflgpu_plugin.options import OptionError, Options
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
@@ -26,6 +26,7 @@ from . import HostError
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
 
 
+IMPOSSIBLE = -1  # the answer where the model itself cannot be run with the shapes of a run
 SOON = 0.05  # seconds after which an interruption is raised again, unless a callback runs
 
 _running: set[int] = set()  # threads that are in a callback
@@ -57,7 +58,8 @@ def _interrupt() -> None:
 
 
 def guarded(work: Callable[[], int | None], err: Any, err_size: int) -> int:
-    """1 (or what `work` returns) on success; 0 with a sentence in `err` (char *) otherwise."""
+    """1 (or what `work` returns) on success; 0 or IMPOSSIBLE with a sentence in `err` (char *)
+    otherwise."""
     thread = threading.get_ident()
     _running.add(thread)
     try:
@@ -69,7 +71,7 @@ def guarded(work: Callable[[], int | None], err: Any, err_size: int) -> int:
         text = sentence(error).encode(errors="replace")[: err_size - 1]
         data = text.decode(errors="ignore").encode()  # hosts want whole letters
         native.ffi.memmove(err, data + b"\0", len(data) + 1)
-        return 0
+        return IMPOSSIBLE if isinstance(error, ImpossibleShapes) else 0
     finally:
         _running.discard(thread)
 

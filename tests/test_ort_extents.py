@@ -3,12 +3,13 @@ is taken whole whatever its extents are called."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tflgpu_plugin.providers.onnxruntime import equations, extents, symbols
 
 import tflgpu_plugin
 from tests import cache_models
-from tests.onnx_models import compare, cpu, session
+from tests.onnx_models import compare, cpu, model, node, session
 from tests.test_ort_reader import snapshot
 
 pytest.importorskip("onnx")
@@ -101,3 +102,20 @@ def test_a_cache_is_taken_whole_and_right(names: tuple[str | None, ...]) -> None
     report = tflgpu_plugin.report(ours)
     assert report.count("gpu") == len(report.nodes) and len(report.islands) == 1, str(report)
     assert report.islands[0].runs == 5
+
+
+@pytest.mark.adapter
+def test_a_refusal_for_a_guess_says_so() -> None:
+    """No extent suits both layers, so that one of them stays out, and it is told why."""
+    random = np.random.default_rng(0)
+    data = model(
+        [
+            node("MatMul", ["x", "a"], ["y"]), node("Relu", ["x"], ["r"]),
+            node("MatMul", ["r", "b"], ["z"]),
+        ],
+        {"x": ("n", "m")}, {"y": None, "z": None},
+        {k: random.standard_normal((n, 4)).astype(np.float32) for k, n in (("a", 5), ("b", 9))},
+    )  # fmt: skip
+    report = tflgpu_plugin.report(session(data))
+    (refused,) = [node.reason for node in report.nodes if node.op == "MatMul" and node.reason]
+    assert refused.startswith("With the sizes guessed for its open extents: A matrix product")

@@ -55,6 +55,10 @@ class BuildError(RuntimeError):
         self.nodes, self.sentence = tuple(nodes), sentence
 
 
+class ImpossibleShapes(BuildError):
+    """The shapes of a run are none that the model can be run with, whatever it runs on."""
+
+
 @dataclass
 class Island:
     """Nodes that run as one step. `graph` is not rewritten; `instance` is built for its present

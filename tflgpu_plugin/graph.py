@@ -29,6 +29,10 @@ NUMPY_DTYPES: dict[str, str] = {
 }  # fmt: skip
 
 
+class Misfit(ValueError):
+    """Shapes that an operator does not take, whatever it runs on."""
+
+
 @dataclass(frozen=True)
 class Quantization:
     """Affine quantization: real = scale * (stored - zero_point); one entry, or one per index along

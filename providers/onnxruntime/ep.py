@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import engine, messages, native
-from tflgpu_plugin.engine import BuildError, Instance, Island
+from tflgpu_plugin.engine import BuildError, ImpossibleShapes, Instance, Island
 from tflgpu_plugin.graph import Graph, Shape
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.reports import CPU, GPU, NodeReport
@@ -30,6 +30,7 @@ from .snapshot import HostNode, Snapshot
 
 VERBOSE, INFO = 0, 1
 ARITHMETIC = "Shape arithmetic stays on the CPU where its result is needed there."
+GUESSED = "With the sizes guessed for its open extents: "
 SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
 
 Functions = dict[str, Callable[..., int]]
@@ -168,7 +169,9 @@ def _reasons(reading: Reading, refusals: Mapping[int, str]) -> dict[int, str]:
     found: dict[int, str] = {}
     for node in reading.graph.nodes:
         if node.id in refusals:
-            found.setdefault(node.sources[0], refusals[node.id])
+            host = node.sources[0]
+            guessed = GUESSED if host in reading.guessed else ""
+            found.setdefault(host, guessed + refusals[node.id])
     return found
 
 
@@ -298,7 +301,8 @@ def _log(ep: Any, level: records.Level) -> None:
 
 
 def build(number: int, handle: Any, flat: list[int]) -> None:
-    """Give an island a plan for these input shapes, or the sentence that its runs fail with."""
+    """Give an island a plan for these input shapes, or the sentence that its runs fail with. Raises
+    ImpossibleShapes."""
     placed = records.placed(number)
     if placed is None or placed.island is None or placed.part is None:
         raise BuildError((), "The model gives shapes for which nothing was planned.")
@@ -306,6 +310,8 @@ def build(number: int, handle: Any, flat: list[int]) -> None:
     ordered = list(shapes.values())
     try:
         instance = placed.island.build(_read_again(placed, shapes))
+    except ImpossibleShapes:
+        raise
     except BuildError as error:
         _add(handle, ordered, None, error.sentence)
     else:
@@ -314,7 +320,7 @@ def build(number: int, handle: Any, flat: list[int]) -> None:
 
 def _read_again(placed: records.Placed, shapes: Mapping[str, Shape]) -> Graph:
     """The island's graph for other shapes, its ports in the order of the first. Raises BuildError
-    with a sentence."""
+    (ImpossibleShapes where no host takes them) with a sentence."""
     assert placed.part is not None
     if placed.part.files:
         try:
@@ -323,7 +329,7 @@ def _read_again(placed: records.Placed, shapes: Mapping[str, Shape]) -> Graph:
             raise BuildError((), str(changed)) from changed
     reading = read(placed.part, shapes, None, placed.arithmetic, placed.numbers)
     for node, reason in reading.refused.items():
-        raise BuildError((node,), reason)
+        raise (ImpossibleShapes if node in reading.impossible else BuildError)((node,), reason)
     ids, tensors = reading.ids, dict(reading.graph.tensors)
     missing = [name for name in placed.outputs if ids[name] not in tensors]
     if missing:

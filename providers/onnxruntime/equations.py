@@ -8,9 +8,9 @@ here knows an operator.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations, islice, permutations
 from math import prod
 from typing import Any
 
@@ -22,7 +22,7 @@ from .reader import Reading, read
 from .snapshot import Extent, Snapshot
 from .symbols import HUGE, value
 
-TRIALS = 24  # readings for one kind of misfit
+TRIALS = 40  # readings for one kind of misfit
 READINGS = 40  # of one graph: whole ones, or more of its first nodes
 SMALL = 16  # elements of a known input whose values may be extents
 
@@ -47,6 +47,11 @@ class Guess:
     misfits: list[Misfit]
     doubts: tuple[int, int]
 
+    @property
+    def wrong(self) -> set[int]:
+        """The host's nodes that cannot be with these numbers."""
+        return {*self.reading.refused, *(misfit.host for misfit in self.misfits)}
+
 
 @dataclass
 class Solver:
@@ -54,6 +59,7 @@ class Solver:
 
     snapshot: Snapshot
     visits: int = 0  # of nodes
+    fitting: set[int] = field(default_factory=set)  # nodes that some numbers suited
 
     @property
     def tired(self) -> bool:
@@ -84,7 +90,9 @@ class Solver:
         huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
         refused = len(reading.refused.keys() - reading.unfit)
         doubts = refused + len(misfits) + huge, reading.contradictions
-        return Guess(whole, reading, misfits, doubts)
+        found = Guess(whole, reading, misfits, doubts)
+        self.fitting.update({node.id for node in part.nodes} - found.wrong)
+        return found
 
     def _mended(self, guess: Guess, misfit: Misfit) -> Guess | None:
         """A better guess where this node is none. Changes are tried up to the node first."""
@@ -124,24 +132,43 @@ def _misfits(reading: Reading) -> Iterator[Misfit]:
         for tensor in seen:
             data = tensor.data
             if data is not None and data.dtype.kind == "i" and data.size <= SMALL:
-                numbers.update(int(n) for n in data.reshape(-1) if n > 0)
+                listed = [int(n) for n in data.reshape(-1)]
+                numbers.update(n for n in (*listed, sum(listed)) if 0 < n < HUGE)
         given = tuple((len(tensor.shape), tensor.data is None) for tensor in seen)
         kind = (node.host_op, re.sub(r"\d+|'[^']*'", "", reason), given)
         yield Misfit(node.sources[0], kind, tuple(sorted(numbers, reverse=True)))
 
 
 def _changes(
-    symbols: Mapping[str, int], free: Collection[str], numbers: tuple[int, ...]
+    symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
 ) -> Iterator[dict[str, int]]:
-    """One of the `free` symbols with another number: first those that are an extent which the node
-    sees become another one; then all others, by as much as two extents differ."""
-    pairs = [(held, wanted) for wanted in numbers for held in numbers if held != wanted]
-    tried: set[tuple[str, int]] = set()
-    for exact in (True, False):
-        for held, wanted in pairs:
-            for name in free:
-                changed = (number := symbols[name]) + wanted - held
-                if (number == held) != exact or changed < 1 or (name, changed) in tried:
-                    continue
-                tried.add((name, changed))
-                yield {**symbols, name: changed}
+    """The symbols with others of the `free` ones' numbers, each of these once: one that is an
+    extent which the node sees becomes another one, or two do, or all that are alike; or one of them
+    is changed by as much as two extents differ."""
+    tried = [dict(symbols)]
+    for change in chain(_exact(symbols, free, numbers), _shifts(symbols, free, numbers)):
+        changed = {**symbols, **change}
+        if changed not in tried:
+            tried.append(changed)
+            yield changed
+
+
+def _exact(
+    symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
+) -> Iterator[dict[str, int]]:
+    seen = [name for name in free if symbols[name] in numbers]
+    for wanted in numbers:
+        yield from ({name: wanted} for name in seen)
+    for wanted in numbers:
+        for held in numbers:
+            yield {name: wanted for name in seen if symbols[name] == held}
+    for pair in combinations(seen, 2):
+        yield from (dict(zip(pair, wanted, strict=True)) for wanted in permutations(numbers, 2))
+
+
+def _shifts(
+    symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
+) -> Iterator[dict[str, int]]:
+    for held, wanted in permutations(numbers, 2):
+        changes = ({name: symbols[name] + wanted - held} for name in free)
+        yield from (change for change in changes if min(change.values()) > 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.capability import TYPE_NAMES, accepts
-from tflgpu_plugin.graph import Array, Form, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.graph import Array, Form, Graph, Misfit, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.quantization import COUNTS, MOVES, NUMBERS, STORED, real
 from tflgpu_plugin.target import Target
 
@@ -34,6 +34,10 @@ class Unreadable(Exception):
 
 class Unfit(Unreadable):
     """Such a node that may make sense with inputs of other shapes."""
+
+
+class Impossible(Unfit):
+    """A node whose inputs have shapes that no host takes."""
 
 
 @dataclass
@@ -247,9 +251,10 @@ class Expansion:
         try:
             shapes = row.shapes(self.tensors.graph, node)
         except Exception as error:
-            raise Unfit(self._reason(row, node) or f"{self.host.title}: {error}.") from error
+            kind = Impossible if isinstance(error, Misfit) else Unfit
+            raise kind(self._reason(row, node) or f"{self.host.title}: {error}.") from error
         if any(min(shape, default=0) < 0 for shape in shapes):
-            raise Unfit(f"The input of {self.host.title} is smaller than what it looks for.")
+            raise Impossible(f"The input of {self.host.title} is smaller than what it looks for.")
         return shapes
 
     def _reason(self, row: ops.Op, node: Node) -> str | None:

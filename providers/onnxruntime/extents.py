@@ -6,6 +6,7 @@ host tells wrongly.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from .equations import Guess, Solver
 from .reader import Reading, read
@@ -29,7 +30,7 @@ def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
     best = _best(solver, _guesses(names, SIZES))
     if best.doubts[0]:
         best = min(best, _best(solver, _guesses(names, LAST)), key=_doubts)
-    return best.reading, True
+    return replace(best.reading, guessed=frozenset(solver.fitting & best.wrong)), True
 
 
 def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tflgpu_plugin.graph import Array
 
-from .expansion import Expansion, Unreadable
+from .expansion import Expansion, Impossible, Unreadable
 
 
 def gemm(e: Expansion) -> int:
@@ -73,7 +73,7 @@ def _dense(e: Expansion, a: int, b: int) -> int:
     """Over weights in 8 bits a product is a layer, whose sums are whole numbers."""
     shape = e.shape(a)
     if not shape or shape[-1] != e.shape(b)[0]:
-        raise Unreadable(f"Matrices {list(shape)} and {list(e.shape(b))} cannot be multiplied.")
+        raise Impossible(f"Matrices {list(shape)} and {list(e.shape(b))} cannot be multiplied.")
     rows = e.reshape(a, (-1, shape[-1]))
     y = e.add(
         "fully_connected", rows, e.transpose(b, (1, 0)), None, keep_num_dims=False,

@@ -17,7 +17,7 @@ from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
 from .. import counts
 from . import folding, grids, ops
-from .expansion import Expansion, Tensors, Unfit, Unreadable
+from .expansion import Expansion, Impossible, Tensors, Unfit, Unreadable
 from .snapshot import Extent, HostNode, Snapshot, Value
 from .symbols import value
 
@@ -31,7 +31,8 @@ class Reading:
     and which are therefore not in it. `ids` gives the tensor of a value. A node of the host that
     became several has its own id on the last of them, and in `sources` of all. `numbers` are the
     ranges of integers that the device holds as floats. `unfit` are nodes of the host that were
-    refused for their inputs' shapes.
+    refused for their inputs' shapes, `impossible` those of them that no host takes; `guessed` are
+    nodes that were refused for the guess at open extents: another one suited them.
     """
 
     graph: Graph
@@ -40,6 +41,8 @@ class Reading:
     numbers: Mapping[str, counts.Range]
     contradictions: int = 0
     unfit: frozenset[int] = frozenset()
+    impossible: frozenset[int] = frozenset()
+    guessed: frozenset[int] = frozenset()
 
     @property
     def refused(self) -> dict[int, str]:
@@ -79,6 +82,7 @@ class _Reader:
     arithmetic: set[int] = field(default_factory=set)
     contradictions: int = 0
     unfit: set[int] = field(default_factory=set)
+    impossible: set[int] = field(default_factory=set)
 
     def visit(self, host: HostNode) -> None:
         """Add one node, in one of three ways: its result is known, it has kernels, or it is
@@ -93,6 +97,8 @@ class _Reader:
         except Unreadable as reason:
             if isinstance(reason, Unfit):
                 self.unfit.add(host.id)
+            if isinstance(reason, Impossible):
+                self.impossible.add(host.id)
             self._refuse(host, inputs, str(reason))
 
     def tensor(self, name: str) -> int:
@@ -243,7 +249,7 @@ class _Reader:
         found = {name: ranges[t] for name, t in self.ids.items() if t in ranges}
         return Reading(
             graph, self.ids, frozenset(self.arithmetic), found, self.contradictions,
-            frozenset(self.unfit),
+            frozenset(self.unfit), frozenset(self.impossible),
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .expansion import Expansion, Unreadable
+from .expansion import Expansion, Impossible, Unfit, Unreadable
 from .folding import bounded
 
 
@@ -29,7 +29,7 @@ def reshape(e: Expansion) -> int:
     shape, wanted = e.shape(e.x()), [int(n) for n in e.value(1).reshape(-1)]
     if not e.integer("allowzero"):
         if any(n == 0 and k >= len(shape) for k, n in enumerate(wanted)):
-            raise Unreadable(f"Shape {wanted} keeps an extent that {list(shape)} does not have.")
+            raise Impossible(f"Shape {wanted} keeps an extent that {list(shape)} does not have.")
         wanted = [shape[k] if n == 0 else n for k, n in enumerate(wanted)]
     return e.reshape(e.x(), wanted)
 
@@ -56,7 +56,7 @@ def squeeze(e: Expansion) -> int:
         axes = tuple(k for k, extent in enumerate(shape) if extent == 1)
     gone = {e.axis(axis, len(shape)) for axis in axes}
     if any(shape[axis] != 1 for axis in gone):
-        raise Unreadable(f"Axes {sorted(gone)} of shape {list(shape)} are not all of extent 1.")
+        raise Impossible(f"Axes {sorted(gone)} of shape {list(shape)} are not all of extent 1.")
     return e.reshape(e.x(), [n for k, n in enumerate(shape) if k not in gone])
 
 
@@ -133,7 +133,7 @@ def split(e: Expansion) -> list[int]:
     if sizes is None:
         sizes = _equal_parts(e, shape[axis], count)
     if len(sizes) != count or sum(sizes) != shape[axis] or min(sizes) < 0:
-        raise Unreadable(f"Parts of {list(sizes)} do not make up an extent of {shape[axis]}.")
+        raise Impossible(f"Parts of {list(sizes)} do not make up an extent of {shape[axis]}.")
     found, start = [], 0
     for size in sizes:
         ranges = [slice(None)] * len(shape)
@@ -148,7 +148,7 @@ def _equal_parts(e: Expansion, extent: int, count: int) -> tuple[int, ...]:
     part = -(-extent // count)
     sizes = tuple(max(0, min(part, extent - k * part)) for k in range(count))
     if (sizes[-1] < 1) if e.version >= 18 else (sizes[-1] != part):
-        raise Unreadable(f"An extent of {extent} cannot be split into {count} equal parts.")
+        raise Unfit(f"An extent of {extent} cannot be split into {count} equal parts.")
     return sizes
 
 

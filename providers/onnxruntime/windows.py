@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tflgpu_plugin.graph import Array
 
-from .expansion import Expansion, Unreadable
+from .expansion import Expansion, Impossible, Unfit, Unreadable
 
 
 class Window(NamedTuple):
@@ -76,6 +76,15 @@ def _slack(spatial: Sequence[int], window: Window) -> list[int]:
     return [extent + sum(pads) - reach for extent, pads, reach in spans]
 
 
+def _unfit(e: Expansion, spatial: Sequence[int], window: Window) -> str:
+    """The sentence, after the host's own words, for a window that is larger than its input."""
+    padded = [extent + sum(pads) for extent, pads in zip(spatial, window.pads, strict=True)]
+    return (
+        f"The window of {e.host.title}, {list(window.reach)}, does not fit into its padded input, "
+        f"{padded}."
+    )
+
+
 def _halves(total: int, upper: bool) -> tuple[int, int]:
     """The odd one goes to the end with SAME_UPPER."""
     small = total // 2
@@ -137,10 +146,8 @@ def conv(e: Expansion) -> int:
         raise Unreadable(f"Weights of shape {list(filters)} do not fit {list(shape)}.")
     window = _window(e, shape[2:], filters[2:])
     if min(_slack(shape[2:], window)) < 0:  # for the host an error, not an empty result
-        raise Unreadable(
-            f"The window of {e.host.title}, {list(window.reach)}, does not fit into its padded "
-            f"input, {[n + sum(p) for n, p in zip(shape[2:], window.pads, strict=True)]}."
-        )
+        wanted = ",".join(map(str, shape[2:]))
+        raise Impossible(f"Invalid input shape: {{{wanted}}}. {_unfit(e, shape[2:], window)}")
     _refuse_gaps(e, window, 1)  # half of one place is none
     groups = e.integer("group", 1)
     if groups < 1 or shape[1] != groups * filters[1] or filters[0] % groups:
@@ -251,9 +258,12 @@ def _pool(e: Expansion, op: str, **attributes: Any) -> int:
     window, ceil = _window(e, spatial, kernel), bool(e.integer("ceil_mode"))
     if 0 in e.shape(x)[1:]:
         raise Unreadable(f"Only the batch of the input of {e.host.title} may be empty.")
-    slack = zip(_slack(spatial, window), window.strides, strict=True)
+    slack = list(zip(_slack(spatial, window), window.strides, strict=True))
+    if not ceil and any(left + stride <= -stride for left, stride in slack):
+        wrong = "Calculated output dimension is negative."
+        raise Impossible(f"{wrong} {_unfit(e, spatial, window)}")
     if not ceil and any(left < 0 and left % stride for left, stride in slack):
-        raise Unreadable(  # the host rounds towards zero, and takes the part that is there
+        raise Unfit(  # the host rounds towards zero, and takes the part that is there
             f"A window of {e.host.title} that is larger than its padded input is read in several "
             "ways."
         )

@@ -30,7 +30,7 @@ typedef struct tgo_value_info tgo_value_info;             /* an edge of a graph 
 /* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
 enum { TGO_OLDEST = 24, TGO_NEWEST = 29 };                /* minor versions: needed, and known */
-enum { TGO_FAIL = 1, TGO_EP_FAIL = 11 };                  /* codes of create_status */
+enum { TGO_FAIL = 1, TGO_INVALID_ARGUMENT = 2, TGO_EP_FAIL = 11 };  /* codes of create_status */
 enum { TGO_VERBOSE = 0, TGO_INFO = 1, TGO_WARNING = 2 };  /* log levels */
 enum { TGO_CPU = 0, TGO_GPU = 1, TGO_NPU = 2 };           /* kinds of hardware */
 enum { TGO_TENSOR = 1 };                                  /* the kind of type that tensors have */

@@ -57,6 +57,7 @@ typedef struct tgi_compute {
 
 /* A status of the host with this sentence, after "tflgpu: ". */
 tgo_status *tgi_status(const tgo_api *api, const char *text);
+tgo_status *tgi_coded_status(const tgo_api *api, int code, const char *text);
 /* A status of the host as a sentence; releases it. Returns 1 when there was one. */
 int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t err_size);
 /* Python's callbacks, between enter and leave; false with a sentence when they are gone. */

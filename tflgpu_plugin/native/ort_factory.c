@@ -8,11 +8,13 @@ static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* of our options 
 
 /* ---- text and status ---------------------------------------------------------------------------------------------------- */
 
-tgo_status *tgi_status(const tgo_api *api, const char *text) {
+tgo_status *tgi_coded_status(const tgo_api *api, int code, const char *text) {
   char line[TEXT_BYTES];
   snprintf(line, sizeof line, "tflgpu: %s", text);
-  return api->create_status(TGO_EP_FAIL, line);
+  return api->create_status(code, line);
 }
+
+tgo_status *tgi_status(const tgo_api *api, const char *text) { return tgi_coded_status(api, TGO_EP_FAIL, text); }
 
 int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t err_size) {
   if (!status) return 0;

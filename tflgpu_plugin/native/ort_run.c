@@ -11,6 +11,7 @@ typedef struct call {
   tg_port *inputs, *outputs;
   int32_t *shapes;                 /* of all inputs: rank, then extents */
   size_t shape_count, shape_room;
+  int code;                        /* of the status, should the run fail: the host gives up the provider for TGO_EP_FAIL */
 } call;
 
 static bool append(call *c, int64_t number) {
@@ -100,7 +101,8 @@ static int build(call *c, char *err, size_t err_size) {
   if (!tgi_ort_enter(&functions, err, err_size)) return 1;
   int built = functions.build(c->island->number, c->island, c->shapes, c->shape_count, err, err_size);
   tgi_ort_leave();
-  return !built;
+  if (built < 0) c->code = TGO_INVALID_ARGUMENT;
+  return built <= 0;
 }
 
 static tgi_entry *find_entry(call *c, char *err, size_t err_size) {
@@ -141,11 +143,12 @@ static int run(call *c, char *err, size_t err_size) {
 tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context) {
   (void)state;
   const tgi_compute *compute = (const tgi_compute *)host;
-  call c = {.compute = compute, .island = compute->island, .api = compute->api, .context = context};
+  call c = {.compute = compute, .island = compute->island, .api = compute->api, .context = context,
+            .code = TGO_EP_FAIL};
   char err[TEXT_BYTES] = "";
   int failed = run(&c, err, sizeof err);
   free(c.inputs);
   free(c.shapes);
   atomic_fetch_add(failed ? &c.island->failures : &c.island->runs, 1);
-  return failed ? tgi_status(c.api, err[0] ? err : "this run failed without a reason.") : NULL;
+  return failed ? tgi_coded_status(c.api, c.code, err[0] ? err : "this run failed without a reason.") : NULL;
 }

@@ -250,7 +250,8 @@ typedef struct tg_ort_callbacks {
   /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (abi_ort.h). */
   int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, char *err,
               size_t err_size);
-  /* The island has no plan for these input shapes: compile one and hand it over with tg_ort_island_add. */
+  /* The island has no plan for these input shapes: compile one and hand it over with tg_ort_island_add. Returns -1 (and
+   * writes a sentence) where the model cannot be run with them, whatever it runs on. */
   int (*build)(int64_t island_number, tg_ort_island *island, const int32_t *shapes, size_t shape_count, char *err,
                size_t err_size);
 } tg_ort_callbacks;

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.graph import Graph, Misfit, Node, Shape, planar
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.movement import (
@@ -51,7 +51,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
         if shape[:axis] + shape[axis + 1 :] != first[:axis] + first[axis + 1 :] or len(
             shape
         ) != len(first):
-            raise ValueError(f"shapes {list(first)} and {list(shape)} differ outside axis {axis}")
+            kind = ValueError if any(0 in other for other in given) else Misfit  # hosts skip these
+            raise kind(f"shapes {list(first)} and {list(shape)} differ outside axis {axis}")
     return [(*first[:axis], sum(shape[axis] for shape in given), *first[axis + 1 :])]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from tflgpu_plugin.graph import Graph, Node, Shape, geometry
+from tflgpu_plugin.graph import Graph, Misfit, Node, Shape, geometry
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, grid, storage_order, vector_strides
 
@@ -20,14 +20,14 @@ VALUES = "vew"  # their values in an expression
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The common shape, aligned from the right. Raises ValueError when there is none."""
+    """The common shape, aligned from the right. Raises Misfit when there is none."""
     rank = max(map(len, shapes))
     found = []
     for extents in zip(*(_ranked(shape, rank) for shape in shapes), strict=True):
         longer = {extent for extent in extents if extent != 1}
         if len(longer) > 1:
             listed = " and ".join(str(list(shape)) for shape in shapes)
-            raise ValueError(f"shapes {listed} cannot be broadcast together")
+            raise Misfit(f"shapes {listed} cannot be broadcast together")
         found.append(longer.pop() if longer else 1)
     return tuple(found)
 

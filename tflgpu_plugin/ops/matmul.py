@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.graph import Graph, Misfit, Node, Shape
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.elementwise import broadcast
@@ -45,7 +45,7 @@ def _matrices(graph: Graph, node: Node) -> tuple[Shape, Shape]:
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     a, b = _matrices(graph, node)
     if a[-1] != b[-2]:
-        raise ValueError(f"matrices of {list(a)} and {list(b)} cannot be multiplied")
+        raise Misfit(f"matrices of {list(a)} and {list(b)} cannot be multiplied")
     return [(*broadcast(a[:-2], b[:-2]), a[-2], b[-1])]
 
 

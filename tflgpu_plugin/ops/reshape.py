@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.graph import Graph, Misfit, Node, Shape
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.movement import Axis, move
@@ -52,7 +52,7 @@ def expanded(shape: Shape, axis: int) -> Shape:
 
 def resolve(wanted: Shape, count: int) -> Shape:
     """`wanted` with -1 replaced so that it holds `count` elements. Raises ValueError when that
-    cannot be."""
+    cannot be: Misfit where it is for their number."""
     free = [axis for axis, extent in enumerate(wanted) if extent == -1]
     known = prod(extent for extent in wanted if extent != -1)
     if len(free) > 1 or min(wanted, default=1) < -1:
@@ -61,7 +61,7 @@ def resolve(wanted: Shape, count: int) -> Shape:
         )
     shape = tuple(count // max(known, 1) if extent == -1 else extent for extent in wanted)
     if prod(shape) != count:
-        raise ValueError(f"{count} elements do not fit shape {list(wanted)}")
+        raise Misfit(f"{count} elements do not fit shape {list(wanted)}")
     return shape
 
 
