@@ -254,7 +254,10 @@ def random_array(value: Input, seed: Sequence[int]) -> Array:
         return random.integers(
             int(value.low), max(int(value.high), int(value.low) + 1), value.shape
         ).astype(kind)
-    return random.uniform(value.low, value.high, value.shape).astype(kind)
+    values = random.uniform(value.low, value.high, value.shape)
+    if value.step:
+        values = np.round(values / value.step) * value.step
+    return values.astype(kind)
 
 
 def case_feeds(case: Case, runs: int = 2) -> list[Feed]:

@@ -38,8 +38,8 @@ def ask(graph: Graph, target: Target = TARGET, edition: str = "all") -> str | No
     ("version", "edition", "claimed"),
     [
         (1, "all", True),
-        (5, "all", True),
-        (6, "all", False),
+        (6, "all", True),
+        (7, "all", False),
         (1, "documented", True),
         (2, "documented", False),
         (1, "documented-2019", True),

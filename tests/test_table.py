@@ -91,6 +91,23 @@ QUANTIZED = CURRENT | {
     "TRANSPOSE_CONV": (1, 2),
 }
 
+# The highest versions that the converter of TensorFlow 2.21 writes (its op_version.cc): all nodes
+# of an operator have the highest that one of them needs, for whatever type. Others have version 1.
+WRITTEN = {
+    "CONV_2D": 8, "DEPTHWISE_CONV_2D": 7, "FULLY_CONNECTED": 14, "GATHER": 7, "SIGN": 2, "MUL": 8,
+    "MAX_POOL_2D": 3, "AVERAGE_POOL_2D": 3, "TRANSPOSE": 8, "TRANSPOSE_CONV": 5, "LSTM": 5,
+    "SPLIT": 4, "SLICE": 7, "UNPACK": 5, "DEQUANTIZE": 8, "QUANTIZE": 5, "ABS": 5, "RELU": 3,
+    "STRIDED_SLICE": 8, "RESIZE_BILINEAR": 4, "RESIZE_NEAREST_NEIGHBOR": 4, "MAXIMUM": 4,
+    "MINIMUM": 4, "PACK": 4, "TILE": 3, "SQUEEZE": 2, "SPACE_TO_BATCH_ND": 4,
+    "BATCH_TO_SPACE_ND": 4, "ADD": 6, "SUB": 5, "GATHER_ND": 5, "DIV": 2, "TANH": 3, "LOGISTIC": 3,
+    "EQUAL": 5, "NOT_EQUAL": 4, "LEAKY_RELU": 2, "BATCH_MATMUL": 4, "PAD": 5, "PADV2": 5,
+    "CONCATENATION": 5, "SOFTMAX": 3, "MEAN": 3, "MIRROR_PAD": 3, "REDUCE_MAX": 3, "REDUCE_MIN": 3,
+    "RELU6": 3, "RSQRT": 3, "UNIDIRECTIONAL_SEQUENCE_LSTM": 5, "ARG_MAX": 3, "ARG_MIN": 3,
+    "LESS": 3, "GREATER_EQUAL": 3, "SELECT_V2": 2, "SPACE_TO_DEPTH": 2, "SPLIT_V": 2, "SUM": 2,
+    "LOG_SOFTMAX": 2, "GREATER": 2, "LESS_EQUAL": 2, "SQUARED_DIFFERENCE": 2, "DEPTH_TO_SPACE": 2,
+    "EXP": 2, "LOG": 2, "REDUCE_PROD": 2, "SQRT": 2, "CAST": 8, "GELU": 2,
+}  # fmt: skip
+
 EDITIONS = {"documented-2019": EDITION_2019, "documented": CURRENT}
 
 
@@ -101,6 +118,12 @@ def test_the_table_holds_each_edition(name: str, edition: dict[str, tuple[int, i
     assert {
         op: form.documented[name] for op, form in FORMS.items() if name in form.documented
     } == edition
+
+
+@pytest.mark.parametrize("host_op", FORMS)
+def test_rows_read_what_the_converter_writes(host_op: str) -> None:
+    first, last = FORMS[host_op].versions
+    assert first == 1 and last >= WRITTEN.get(host_op, 1)
 
 
 @cache

@@ -21,7 +21,7 @@ from tflgpu_plugin.ops import FAMILIES
 @dataclass(frozen=True)
 class Input:
     """One input tensor. `data` makes it a constant; otherwise each run feeds seeded values in
-    [low, high).
+    [low, high), rounded to multiples of `step` where there is one.
 
     `variable` marks state of the interpreter (zero at first). dtype is a name of
     `graph.NUMPY_DTYPES`.
@@ -33,6 +33,7 @@ class Input:
     low: float = -1.0
     high: float = 1.0
     variable: bool = False
+    step: float = 0.0
     quantization: Quantization | None = None
 
 

@@ -1,11 +1,12 @@
 """The table of TFLite operators: what each becomes, its version ranges, and which reader of
 `params` its parameters have.
 
-`versions` is what the kernels support with float32 tensors (bool for LOGICAL_AND): a version is a
-superset of the ones before, so a range ends where the next one only adds types that nothing here
-can hold (int4, float8). The documented ranges are the two editions of the GPU delegate
-documentation, and "quantized": up to the version that carries int8 and per-channel tensors by the
-converter's rules ("enabling quantization allows the appropriate versions").
+`versions` go to the last one that the converter of TensorFlow 2.21 writes: a version is a superset
+of the ones before, and all nodes of an operator have the highest that one of them needs, so that a
+float32 node may have that of int4. Types are judged by themselves. The documented ranges are the
+two editions of the GPU delegate documentation, and "quantized": up to the version that carries int8
+and per-channel tensors by the converter's rules ("enabling quantization allows the appropriate
+versions").
 
 A custom operator is a row like any other: its host operator is named `CUSTOM <its name>`, its
 parameters are bytes of the model that `HostNode.options` reads as a struct.
@@ -62,29 +63,29 @@ def _rows() -> tuple[Form, ...]:
     ours: Mapping[str, Any] = {"edition_2019": None, "current": None}
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
     return (
-        _row("ADD", "add", 5, add, quantized=2),
+        _row("ADD", "add", 6, add, quantized=2),
         _row("AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, quantized=2),
-        _row("CONCATENATION", "concat", 4, params.concatenation, quantized=2),
-        _row("CONV_2D", "conv_2d", 6, params.convolution, quantized=3),
+        _row("CONCATENATION", "concat", 5, params.concatenation, quantized=2),
+        _row("CONV_2D", "conv_2d", 8, params.convolution, quantized=3),
         _row(
             "DEPTHWISE_CONV_2D",
             "depthwise_conv_2d",
-            6,
+            7,
             params.depthwise,
             edition_2019=2,
             current=2,
             quantized=3,
         ),
         _row("EXP", "exp", 2, **since, quantized=2),
-        _row("FULLY_CONNECTED", "fully_connected", 9, params.fully_connected, quantized=4),
+        _row("FULLY_CONNECTED", "fully_connected", 14, params.fully_connected, quantized=4),
         _row("LOGICAL_AND", "logical_and", 1, **since),
         _row("LOGISTIC", "logistic", 3, quantized=2),
-        _row("LSTM", "lstm_basic", 4, params.lstm, **since, first=2, current=2),
+        _row("LSTM", "lstm_basic", 5, params.lstm, **since, first=2, current=2),
         _row("MAXIMUM", "maximum", 4, **since, quantized=2),
         _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, quantized=2),
         _row("MINIMUM", "minimum", 4, **since, quantized=2),
-        _row("MUL", "mul", 7, mul, quantized=2),
-        _row("PAD", "pad", 4, quantized=2),
+        _row("MUL", "mul", 8, mul, quantized=2),
+        _row("PAD", "pad", 5, quantized=2),
         _row("PRELU", "prelu", 1),
         _row("RELU", "relu", 3, quantized=2),
         _row("RELU6", "relu6", 3, quantized=2),
@@ -93,37 +94,37 @@ def _rows() -> tuple[Form, ...]:
         _row("SOFTMAX", "softmax", 3, params.softmax, quantized=2),
         _row("STRIDED_SLICE", "strided_slice", 8, params.strided_slice, quantized=2),
         _row("SUB", "sub", 5, add, quantized=2),
-        _row("TRANSPOSE_CONV", "transpose_conv", 4, params.transposed, quantized=2),
+        _row("TRANSPOSE_CONV", "transpose_conv", 5, params.transposed, quantized=2),
         _row("MEAN", "mean", 3, params.reduction, **ours),
-        _row("PADV2", "pad", 4, **ours),
+        _row("PADV2", "pad", 5, **ours),
         _row("RELU_N1_TO_1", "relu_n1_to_1", 1, **ours),
-        _row("SQUEEZE", "reshape", 1, params.squeeze, **ours),
+        _row("SQUEEZE", "reshape", 2, params.squeeze, **ours),
         _row("TANH", "tanh", 3, **ours),
-        _row("ABS", "abs", 2, **ours),
-        _row("DEQUANTIZE", "dequantize", 5, **ours),
+        _row("ABS", "abs", 5, **ours),
+        _row("DEQUANTIZE", "dequantize", 8, **ours),
         _row("ELU", "elu", 1, **ours),
         _row("HARD_SWISH", "hard_swish", 1, **ours),
         _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, **ours),
         _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block, **ours),
-        _row("GATHER", "gather", 5, params.gather, **ours),
+        _row("GATHER", "gather", 7, params.gather, **ours),
         _row("LOG", "log", 2, **ours),
         _row("MIRROR_PAD", "pad", 3, params.mirror_pad, **ours),
         _row("RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, **ours),
         _row("SPACE_TO_DEPTH", "space_to_depth", 2, params.block, **ours),
         _row("SPLIT", "split", 4, **ours),
         _row("SPLIT_V", "split", 2, **ours),
-        _row("UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 3, params.sequence_lstm, **ours),
-        _row("QUANTIZE", "quantize", 3, **ours),
-        _row("RSQRT", "rsqrt", 2, **ours),
-        _row("SQRT", "sqrt", 1, **ours),
-        _row("TRANSPOSE", "transpose", 6, params.transpose, **ours),
-        _row("ARG_MAX", "arg_max", 2, params.argument, **ours),
-        _row("ARG_MIN", "arg_min", 2, params.argument, **ours),
-        _row("CAST", "cast", 2, **ours),
+        _row("UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 5, params.sequence_lstm, **ours),
+        _row("QUANTIZE", "quantize", 5, **ours),
+        _row("RSQRT", "rsqrt", 3, **ours),
+        _row("SQRT", "sqrt", 2, **ours),
+        _row("TRANSPOSE", "transpose", 8, params.transpose, **ours),
+        _row("ARG_MAX", "arg_max", 3, params.argument, **ours),
+        _row("ARG_MIN", "arg_min", 3, params.argument, **ours),
+        _row("CAST", "cast", 8, **ours),
         _row("DIV", "div", 2, mul, **ours),
-        _row("GATHER_ND", "gather_nd", 2, **ours),
-        _row("PACK", "stack", 2, params.axis, **ours),
-        _row("UNPACK", "unstack", 2, params.axis, **ours),
+        _row("GATHER_ND", "gather_nd", 5, **ours),
+        _row("PACK", "stack", 4, params.axis, **ours),
+        _row("UNPACK", "unstack", 5, params.axis, **ours),
         _row("BATCH_MATMUL", "matmul", 4, params.batch_matmul, **ours),
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, **ours),
         _row("CEIL", "ceil", 1, **ours, types=FLOATS),
@@ -164,7 +165,7 @@ def _rows() -> tuple[Form, ...]:
 FORMS: dict[str, Form] = {form.host_op: form for form in _rows()}
 
 # The LSTM of many inputs; the documentation lists the basic one only.
-FULL_LSTM = _row("LSTM", "lstm_full", 4, params.full_lstm, edition_2019=None, current=None)
+FULL_LSTM = _row("LSTM", "lstm_full", 5, params.full_lstm, edition_2019=None, current=None)
 # Of integers that nodes before it make, so that no model of one operator shows it (counts.py).
 FLOOR_DIV = _row("FLOOR_DIV", "floor_div", 2, edition_2019=None, current=None)
 # Of places in windows, which hosts number each in its own way: the one needs the other (places.py).
