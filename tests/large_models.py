@@ -3,11 +3,13 @@
 `python -m tests.large_models make KIND PATH` writes a model; `cpu` or `gpu` instead of `make` makes
 an interpreter or a session of it on a host's own kernels or through our plugin, runs it once, and
 prints a JSON object: bytes that the process grew by at most, CPU seconds until it was ready, and a
-sum over the result. KIND is tflite, onnx, or external (ONNX with its weights in a file beside it).
+sum over the result, and those that it has grown by in the end. KIND is tflite, half (the same with
+weights in float16), onnx, or external (ONNX with its weights in a file beside it).
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import threading
@@ -22,6 +24,7 @@ from tflgpu_plugin.graph import Array
 
 SIDE, LAYERS = 5120, 4
 BYTES = LAYERS * SIDE * SIDE * 4  # 419 MB
+TFLITE = ("tflite", "half")
 Ready = Callable[[str, bool], Callable[[Array], Array]]
 
 
@@ -34,20 +37,23 @@ def matrices(side: int, layers: int) -> Iterator[Array]:
 
 def make(kind: str, path: Path, side: int = SIDE, layers: int = LAYERS) -> None:
     """Write a model of this kind."""
-    if kind == "tflite":
-        path.write_bytes(_tflite(side, layers))
+    if kind in TFLITE:
+        path.write_bytes(_tflite(side, layers, kind == "half"))
     else:
         _onnx(path, kind == "external", side, layers)
 
 
-def _tflite(side: int, layers: int) -> bytes:
+def _tflite(side: int, layers: int, half: bool) -> bytes:
     from conformance.models import Model
 
     model = Model()
     x = model.input("x", (1, side))
     for matrix in matrices(side, layers):
+        weights = model.constant(matrix.astype(np.float16) if half else matrix)
+        if half:
+            weights = model.op("DEQUANTIZE", [weights], "DequantizeOptions", {}, shape=matrix.shape)
         x = model.op(
-            "FULLY_CONNECTED", [x, model.constant(matrix)], "FullyConnectedOptions",
+            "FULLY_CONNECTED", [x, weights], "FullyConnectedOptions",
             {"fusedActivationFunction": "RELU"}, shape=(1, side),
         )  # fmt: skip
     model.output(x)
@@ -115,7 +121,7 @@ def resident() -> int:
 
 def measure(kind: str, path: str, small: str, gpu: bool) -> dict[str, Any]:
     """What the large model takes once everything has been loaded for a small one."""
-    ready: Ready = _interpreter if kind == "tflite" else _session
+    ready: Ready = _interpreter if kind in TFLITE else _session
     ready(small, gpu)(np.zeros((1, 64), np.float32))
     before, peak, ended = resident(), [0], threading.Event()
 
@@ -131,8 +137,9 @@ def measure(kind: str, path: str, small: str, gpu: bool) -> dict[str, Any]:
     result = run(np.random.default_rng(1).standard_normal((1, SIDE)).astype(np.float32))
     ended.set()
     watching.join()
-    grown = max(peak[0], resident()) - before
-    return {"bytes": grown, "cpu_seconds": seconds, "sum": float(np.abs(result).sum())}
+    gc.collect()
+    kept, total = resident() - before, float(np.abs(result).sum())
+    return {"bytes": peak[0] - before, "kept": kept, "cpu_seconds": seconds, "sum": total}
 
 
 def main(arguments: list[str]) -> None:

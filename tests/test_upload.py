@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.subprocesses import run_python
-from tflgpu_plugin import lowering
-from tflgpu_plugin.graph import Array, geometry
+from tflgpu_plugin import engine, lowering
+from tflgpu_plugin.graph import Array, Graph, Node, Quantization, Tensor, geometry
 from tflgpu_plugin.lowering import pack_stored, stored_pieces
 from tflgpu_plugin.ops import blocks, winograd
 from tflgpu_plugin.plan import Pack, Weight
@@ -125,3 +125,32 @@ def test_peak_memory_is_little_more_than_the_weights(model: str, way: str, tmp_p
         weights, peak = map(int, run_python(MEMORY, **given).stdout.split())
         assert weights > 70e6
         assert weights * 0.9 < peak < weights * 1.3, (weights, peak)
+
+
+@pytest.mark.adapter
+def test_a_claimed_island_holds_the_constants_of_the_host() -> None:
+    """Not those that were made of them, which are made again for other shapes."""
+    stored = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float16)
+    numbers = np.random.default_rng(1).integers(-100, 100, (8, 8)).astype(np.int8)
+    scale = Quantization((0.02,), (0,))
+    tensors = {
+        0: Tensor("x", (1, 16)),
+        1: Tensor("half", (8, 16), "f16", stored),
+        2: Tensor("weights", (8, 16)),
+        3: Tensor("y", (1, 8)),
+        4: Tensor("bytes", (8, 8), "i8", numbers, scale),
+        5: Tensor("z", (1, 8)),
+    }
+    layer = {"activation": "none", "keep_num_dims": True}
+    nodes = (
+        Node(0, "dequantize", (1,), (2,)),
+        Node(1, "fully_connected", (0, 2, None), (3,), layer),
+        Node(2, "fully_connected", (3, 4, None), (5,), layer),
+    )
+    (island,) = engine.claim(Graph(tensors, nodes, (0,), (5,))).islands
+    held = {t: tensor.data for t, tensor in island.graph.tensors.items()}
+    assert held[1] is stored and held[4] is numbers and held[2] is None
+    x = np.random.default_rng(2).standard_normal((3, 16)).astype(np.float32)
+    wanted = x @ stored.astype(np.float32).T @ (numbers * np.float32(0.02)).T
+    for rows, instance in ((1, island), (3, island.rebuild([(3, 16)]))):
+        np.testing.assert_allclose(instance.run([x[:rows]])[0], wanted[:rows], rtol=1e-5, atol=1e-5)

@@ -21,7 +21,7 @@ from tflgpu_plugin.cache import Cache, Entry
 from tflgpu_plugin.graph import KNOWN, Array, Graph, Shape, Tensor
 from tflgpu_plugin.lowering import Refused
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.passes.dequantize import folded, widen
+from tflgpu_plugin.passes.dequantize import folded, narrow, widen
 from tflgpu_plugin.plan import Plan
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
@@ -61,8 +61,8 @@ class ImpossibleShapes(BuildError):
 
 @dataclass
 class Island:
-    """Nodes that run as one step. `graph` is not rewritten; `instance` is built for its present
-    shapes.
+    """Nodes that run as one step. `graph` is not rewritten, and once claimed it holds the host's
+    constants, not what was made of them; `instance` is built for its present shapes.
     """
 
     nodes: tuple[int, ...]
@@ -96,7 +96,7 @@ class Island:
         from tflgpu_plugin import compiler
 
         try:
-            graph = compiler.specialise(self.graph, shapes)
+            graph = compiler.specialise(widen(self.graph), shapes)
         except Refused as refused:
             raise BuildError(refused.nodes, refused.sentence) from refused
         return self.build(graph)
@@ -243,7 +243,7 @@ def claim(
     NoAdapter with a sentence when no adapter can be used.
     """
     options = options or Options()
-    graph = widen(graph, options.quantized)
+    given, graph = graph, widen(graph, options.quantized)
     device = adapter.open_device(adapter.select(options.adapter))
     refusals = _together(graph, _refusals(graph, options, device))
     cache = plans.opened(options)
@@ -260,7 +260,10 @@ def claim(
                 parts, device, built, options, cache
             )
         if not found:
-            return Claim([built[key] for key in parts], refusals, device.info)
+            islands = [built[key] for key in parts]
+            for island in islands:
+                island.graph = narrow(island.graph, given)
+            return Claim(islands, refusals, device.info)
         refusals = _together(graph, refusals | found)
 
 

@@ -55,6 +55,17 @@ def widen(graph: Graph, quantized: bool = True) -> Graph:
     return replace(graph, tensors=tensors)
 
 
+def narrow(graph: Graph, given: Graph) -> Graph:
+    """A part of a graph that `widen` has made of `given`, over the constants of `given` again, so
+    that those which were made of them can be freed. `widen` makes the same of it as before.
+    """
+    tensors = {
+        index: given.tensors.get(index, tensor) if tensor.data is not None else tensor
+        for index, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
+
+
 def _fold(tensors: dict[int, Tensor], node: Node) -> None:
     given, result = node.inputs[0], tensors[node.outputs[0]]
     source = None if given is None else tensors[given]
