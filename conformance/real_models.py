@@ -73,10 +73,16 @@ def before_final(content: bytes) -> bytes:
 
 
 def compare(
-    entry: Mapping[str, Any], name: str, options: Mapping[str, Any] | None = None
+    entry: Mapping[str, Any],
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    beside: str | None = None,
+    most: int | None = None,
 ) -> Outcome:
-    """Run a model of models.json in a host, on all its feeds, and compare every output with the
-    reference kernels.
+    """Run a model of models.json in a host, on all its feeds or the first `most` of them, and
+    compare every output with the reference kernels. `beside` are the kernels of what is left to
+    the CPU, those of the reference where nothing else is said.
 
     What a dynamic-range model is compared with has float32 weights in exactly the nodes that ran
     here. Where others are left to the CPU's hybrid kernels, which round what they multiply to 8
@@ -85,10 +91,10 @@ def compare(
     that differs in the last bit.
     """
     content = before_final(model_inputs.path(entry).read_bytes())
-    feeds = model_inputs.feeds(entry)
+    feeds = dict(list(model_inputs.feeds(entry).items())[:most])
     arrays = list(feeds.values())
     told, kernels = host.oracle(content, name)
-    run = fresh_runs(content, arrays, name, options, kernels)
+    run = fresh_runs(content, arrays, name, options, beside or kernels)
     ours, hybrid = run.placement.gpu_nodes, frozenset[int]()
     if entry["kind"] == "dynamic-range":
         hybrid = split_models.hybrid(content)

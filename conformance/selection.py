@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,8 @@ from tflgpu_plugin.capability import TYPE_NAMES
 HOSTS = ("tflite", "tflite_runtime", "ai_edge_litert", "onnxruntime")
 DTYPES = {**{name: name for name in (*TYPE_NAMES, "bool")}, **{v: k for k, v in TYPE_NAMES.items()}}
 
-# Modules whose tests all belong to the quick part, and how many of a longer list do.
+# Modules whose tests all belong to the quick part, and how many of a longer list do, in
+# each host.
 QUICK = {
     "test_ops": None,
     "test_graph_cases": None,
@@ -34,13 +36,15 @@ DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"
 
 @dataclass(frozen=True)
 class Choice:
-    """What the options ask for; empty sets mean everything. `typed`: --dtype names types."""
+    """What the options ask for; empty sets mean everything. `typed`: --dtype names types. `every`
+    is each installed TFLite host, or those that --host names."""
 
     tflite: tuple[str, ...]
     onnxruntime: bool
     ops: frozenset[str] = frozenset()
     dtypes: frozenset[str] = frozenset(DEFAULT_DTYPES)
     typed: bool = False
+    every: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -93,6 +97,7 @@ def choose(config: pytest.Config) -> Choice:
         frozenset(_known_ops(_words(config.getoption("--op")))),
         frozenset(DTYPES[name] for name in dtypes),
         bool(dtypes and words),
+        tuple(dict.fromkeys(tflite)) if given else tuple(host.installed()),
     )
 
 
@@ -197,12 +202,14 @@ def dtype(case: Any) -> str:
 
 def mark_quick(items: Sequence[pytest.Item]) -> None:
     """Put the marker `quick` where it belongs."""
-    seen: dict[str, int] = {}
+    seen: Counter[tuple[str, ...]] = Counter()
     for item in items:
         module = item.path.stem
         if module not in QUICK:
             continue
-        seen[module] = seen.get(module, 0) + 1
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        where = (module, str(given.get("host_name")), str(given.get("beside")))
+        seen[where] += 1
         limit = QUICK[module]
-        if limit is None or seen[module] <= limit:
+        if limit is None or seen[where] <= limit:
             item.add_marker("quick")

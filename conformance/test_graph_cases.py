@@ -76,7 +76,9 @@ def _misplaced(case: GraphCase, place: host.Placement, runs: int) -> str:
     [*graph_cases.CASES, *graph_cases.OF_TFLITE, *unpool_graphs.CASES],
     ids=lambda c: c.name,
 )
-def test_graph(graph: GraphCase, host_name: str, options: Mapping[str, Any], book: Book) -> None:
+def test_graph(
+    graph: GraphCase, host_name: str, beside: str | None, options: Mapping[str, Any], book: Book
+) -> None:
     model = graph.build()
     content, feeds = model.to_bytes(), feeds_of(model)
     told, kernels = host.oracle(content, host_name)
@@ -84,16 +86,20 @@ def test_graph(graph: GraphCase, host_name: str, options: Mapping[str, Any], boo
     chosen = {**options, "force": True}
     if graph.on_cpu:
         chosen["exclude"] = graph.excluded
-    run = host.run_on_gpu(content, feeds, host_name, chosen, kernels)
+    run = host.run_on_gpu(content, feeds, host_name, chosen, beside or kernels)
     problem = _misplaced(graph, run.placement, RUNS)
-    close(book, "graph", graph.name, host_name, problem, worst(expected, run.outputs), content)
+    name = f"{graph.name} beside XNNPACK" if beside else graph.name
+    close(book, "graph", name, host_name, problem, worst(expected, run.outputs), content)
 
 
-def test_resize_and_back(host_name: str, options: Mapping[str, Any], book: Book) -> None:
+def test_resize_and_back(
+    host_name: str, beside: str | None, options: Mapping[str, Any], book: Book
+) -> None:
     """Another size and the first one again: nothing of a former size is left."""
     content = graph_cases.resizable().to_bytes()
     delegate = host.load_delegate(host_name, {**options, "force": True})
-    gpu = host.interpreter(content, host_name, experimental_delegates=[delegate])
+    kernels = beside or "reference"
+    gpu = host.interpreter(content, host_name, kernels, experimental_delegates=[delegate])
     cpu = host.interpreter(content, host_name)
     expected: list[Outputs] = []
     got: list[Outputs] = []
@@ -106,24 +112,29 @@ def test_resize_and_back(host_name: str, options: Mapping[str, Any], book: Book)
             found += host.invoke(interpreter, [[values]])
     place = host.placement(delegate)
     problem = "" if place.on_gpu == place.total else " ".join(place.sentences)
-    close(book, "graph", "resize and back", host_name, problem, worst(expected, got), content)
+    name = f"resize and back with {kernels} kernels"
+    close(book, "graph", name, host_name, problem, worst(expected, got), content)
 
 
-def test_two_interpreters(host_name: str, options: Mapping[str, Any], book: Book) -> None:
+def test_two_interpreters(
+    host_name: str, beside: str | None, options: Mapping[str, Any], book: Book
+) -> None:
     """Two on one delegate, invoked in turns with different data."""
     model = graph_cases.diamonds()
     content, feeds = model.to_bytes(), feeds_of(model, 6)
     expected = host.cached_on_cpu(content, feeds, host_name)
     delegate = host.load_delegate(host_name, {**options, "force": True})
+    kernels = beside or "reference"
     both = [
-        host.interpreter(content, host_name, experimental_delegates=[delegate]) for _ in range(2)
+        host.interpreter(content, host_name, kernels, experimental_delegates=[delegate])
+        for _ in range(2)
     ]
     for interpreter in both:
         interpreter.allocate_tensors()
     got = [host.invoke(both[k % 2], [feed])[0] for k, feed in enumerate(feeds)]
     failures = host.placement(delegate).failures
     problem = f"{failures} failures" if failures else ""
-    name = "two interpreters on one delegate"
+    name = f"two interpreters on one delegate with {kernels} kernels"
     close(book, "graph", name, host_name, problem, worst(expected, got), content)
 
 

@@ -17,12 +17,14 @@ SEEDS = range(120)
 
 @pytest.mark.adapter
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_graph(seed: int, host_name: str, options: Mapping[str, Any]) -> None:
+def test_random_graph(
+    seed: int, host_name: str, beside: str | None, options: Mapping[str, Any]
+) -> None:
     model, feeds = random_graphs.build(seed)
     content = model.to_bytes()
     expected = host.cached_on_cpu(content, feeds, host_name)
     chosen = {**options, "force": True, "exclude": ",".join(random_graphs.ON_THE_CPU)}
-    run = host.run_on_gpu(content, feeds, host_name, chosen)
+    run = host.run_on_gpu(content, feeds, host_name, chosen, beside or "reference")
     place = run.placement
     foreign = sum(o.op in random_graphs.ON_THE_CPU for o in model.operators)
     assert place.on_gpu == place.total - foreign, place.sentences
@@ -40,7 +42,9 @@ def test_random_graph(seed: int, host_name: str, options: Mapping[str, Any]) -> 
 @pytest.mark.adapter
 @pytest.mark.dtype("i8")
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_quantized_graph(seed: int, host_name: str, options: Mapping[str, Any]) -> None:
+def test_random_quantized_graph(
+    seed: int, host_name: str, beside: str | None, options: Mapping[str, Any]
+) -> None:
     """As full-integer models, in steps of the outputs' grids."""
     found = random_quantized.build(seed)
     if found is None:
@@ -48,7 +52,8 @@ def test_random_quantized_graph(seed: int, host_name: str, options: Mapping[str,
     model, feed = found
     content = model.to_bytes()
     (expected,) = host.cached_on_cpu(content, [feed], *host.oracle(content, host_name))
-    run = host.run_on_gpu(content, [feed], host_name, {**options, "force": True})
+    chosen = {**options, "force": True}
+    run = host.run_on_gpu(content, [feed], host_name, chosen, beside or "reference")
     assert run.placement.on_gpu == run.placement.total, run.placement.sentences
     rule = quantized_cases.rule_of(*(o.op for o in model.operators))
     for tensor, a, b in zip(model.outputs, expected, run.outputs[0], strict=True):

@@ -17,6 +17,7 @@ import pytest
 from conformance import (
     host,
     model_inputs,
+    models,
     quantized_cases,
     real_models,
     split_models,
@@ -36,6 +37,7 @@ DETECTORS = {
 # Nodes on the GPU of models in 16 and 8 bits. What is left: operators without a row, and nodes
 # behind a shape that only a run tells.
 QUANTIZED = {
+    "pose_detection_fp16": 291, "face_detection_full_range_sparse": 388,
     "mobilenet_v1_0.25_224_quant": 31, "mobilenet_v2_1.0_224_quant": 65,
     "mobilenet_v2_035_96_embedder": 66, "ssd_mobilenet_v1_coco_quant_detect": 63,
     "deeplabv3_mnv2_dm05_pascal_quant": 72, "movenet_single_pose_lightning_ptq": 157,
@@ -95,6 +97,24 @@ def test_agrees_with_the_cpu(
             assert real_models.top_class(wanted) == real_models.top_class(got)
         if stem in DETECTORS:
             _same_boxes(wanted, got)
+
+
+@pytest.mark.parametrize("name", host.installed())
+@pytest.mark.parametrize("entry", [pytest.param(e, id=real_models.stem(e)) for e in MODELS])
+def test_agrees_as_users_run_it(
+    entry: Mapping[str, Any], name: str, options: Mapping[str, Any], book: Book
+) -> None:
+    """With the host's own delegate beside ours, as `Interpreter` has it when nothing is said."""
+    content = model_inputs.path(entry).read_bytes()
+    if not host.registers(content, name, "default") and not models.custom_operators(content):
+        pytest.skip(f"{name} lacks an operator of this model")
+    outcome = real_models.compare(entry, name, options, beside="default", most=1)
+    share, text = max((c.share, c.text) for c in outcome.comparisons)
+    verdict = FAIL if outcome.placement.failures or not share <= 1.0 else PASS
+    where, case = f"{name} {host.version(name)}", f"{real_models.stem(entry)} beside XNNPACK"
+    book.add(Record(book.test, "model", verdict, host=where, case=case, share=share, text=text))
+    assert outcome.placement.failures == 0 and outcome.placement.on_gpu > 0
+    assert share <= 1.0, text
 
 
 @pytest.mark.parametrize("name", host.installed())

@@ -49,10 +49,12 @@ def in_onnx(name: str) -> tuple[bytes, list[Feed]]:
 
 
 @pytest.mark.parametrize("name", ["demo", *NETWORKS])
-def test_in_tflite(name: str, host_name: str, options: Mapping[str, Any]) -> None:
+def test_in_tflite(
+    name: str, host_name: str, beside: str | None, options: Mapping[str, Any]
+) -> None:
     content, feeds = in_tflite(name)
-    expected = host.run_on_cpu(content, feeds, host_name, "optimized")
-    run = host.run_on_gpu(content, feeds, host_name, options)
+    expected = host.cached_on_cpu(content, feeds, host_name, "optimized")
+    run = host.run_on_gpu(content, feeds, host_name, options, beside or "reference")
     agrees(expected, run.outputs, run.placement)
 
 

@@ -19,6 +19,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "wheel: builds and installs the wheel")
 
 
+@pytest.fixture(params=["reference", "default"])
+def resolver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where a test asks for it: what is left to the CPU runs on the reference kernels, then as
+    hosts have it when nothing is said, with a delegate of their own beside ours.
+    """
+    from tests import interpreters
+
+    monkeypatch.setattr(interpreters, "beside", request.param)
+    return str(request.param)
+
+
 @cache
 def missing_adapter() -> str | None:
     """Why there is no adapter, None when there is one."""

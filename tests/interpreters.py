@@ -14,10 +14,13 @@ def delegate(host: str, **options: Any) -> Any:
     return hosts.module(host).load_delegate("tflgpu", options)
 
 
-def gpu(model: bytes, host: str, kernels: str = "reference", **options: Any) -> tuple[Any, Any]:
+beside = "reference"  # the kernels of what is left to the CPU; the fixture `resolver` changes them
+
+
+def gpu(model: bytes, host: str, kernels: str | None = None, **options: Any) -> tuple[Any, Any]:
     """(allocated interpreter, its delegate)."""
     made = delegate(host, **options)
-    interpreter = hosts.interpreter(model, host, kernels, experimental_delegates=[made])
+    interpreter = hosts.interpreter(model, host, kernels or beside, experimental_delegates=[made])
     interpreter.allocate_tensors()
     return interpreter, made
 

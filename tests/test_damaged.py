@@ -16,7 +16,11 @@ from conformance.models import Model, schema
 from tests.interpreters import gpu, places
 from tflgpu_plugin.graph import Quantization
 
-pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
+pytestmark = [
+    pytest.mark.adapter,
+    pytest.mark.parametrize("host", hosts.installed()),
+    pytest.mark.usefixtures("resolver"),
+]
 NAME = 10  # of a tensor's fields in a flatbuffer
 
 

@@ -24,7 +24,11 @@ from tests.interpreters import delegate, feeds, gpu, places, same
 
 HOSTS = hosts.installed()
 LEFT = "SQUARED_DIFFERENCE"  # to the host, in the example of its guide for delegates
-pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
+pytestmark = [
+    pytest.mark.adapter,
+    pytest.mark.parametrize("host", HOSTS),
+    pytest.mark.usefixtures("resolver"),
+]
 
 
 # ---- what is claimed and said -------------------------------------------------------------------

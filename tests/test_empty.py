@@ -56,6 +56,7 @@ MODELS = [
 
 
 @pytest.mark.adapter
+@pytest.mark.usefixtures("resolver")
 @pytest.mark.parametrize("host", hosts.installed())
 @pytest.mark.parametrize("build", MODELS)
 def test_a_batch_of_none(host: str, build: Any) -> None:

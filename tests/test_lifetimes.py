@@ -16,13 +16,15 @@ import numpy as np
 import tflgpu_plugin
 from conformance import host as hosts
 from tests import small_models
-from {host}.interpreter import Interpreter, load_delegate
+from {host}.interpreter import Interpreter, OpResolverType, load_delegate
 
 MODEL = small_models.two_islands()
 X = np.ones((1, 6, 5, 3), np.float32)
 
 def make(delegate, model=MODEL):
-    interpreter = Interpreter(model_content=model, experimental_delegates=[delegate])
+    resolver = OpResolverType.{resolver}
+    interpreter = Interpreter(model_content=model, experimental_delegates=[delegate],
+                              experimental_op_resolver_type=resolver)
     interpreter.allocate_tensors()
     return interpreter
 
@@ -224,8 +226,18 @@ ONCE = {
     "os._exit", "a fork before first use", "no memory is lost",
 }  # fmt: skip
 PAIRS = [(case, h) for case in CASES for h in hosts.installed()[: 1 if case in ONCE else None]]
+# Where it counts who prepares, undoes and frees: also without the host's own delegate beside ours.
+ALONE = (
+    "the delegate is destroyed first", "both in a reference cycle", "module globals at exit",
+    "one delegate in two interpreters", "a second prepare", "exit during a run",
+    "a second prepare after another delegate was made", "invoke from another thread",
+)  # fmt: skip
+RUNS = [(case, h, "default") for case, h in PAIRS] + [
+    (case, h, "reference") for case in ALONE for h in hosts.installed()
+]
 
 
-@pytest.mark.parametrize(("case", "host"), PAIRS)
-def test_lifetime(case: str, host: str) -> None:
-    run_python(PRELUDE.format(host=host) + CASES[case].replace("{{", "{").replace("}}", "}"))
+@pytest.mark.parametrize(("case", "host", "kernels"), RUNS)
+def test_lifetime(case: str, host: str, kernels: str) -> None:
+    prelude = PRELUDE.format(host=host, resolver=hosts.KERNELS[kernels])
+    run_python(prelude + CASES[case].replace("{{", "{").replace("}}", "}"))

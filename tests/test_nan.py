@@ -13,7 +13,7 @@ from conformance.models import Model
 from tests import onnx_models as onnx
 from tests.interpreters import gpu
 
-pytestmark = pytest.mark.adapter
+pytestmark = [pytest.mark.adapter, pytest.mark.usefixtures("resolver")]
 
 VALUES = np.float32([np.nan, np.inf, -np.inf, 1.0, -1.0, 0.0])
 FIRST, SECOND = (a.reshape(-1).copy() for a in np.meshgrid(VALUES, VALUES))

@@ -202,6 +202,7 @@ each_host = pytest.mark.parametrize("host", hosts.installed())
 
 
 @on_adapter
+@pytest.mark.usefixtures("resolver")
 @each_host
 def test_a_chain_over_several_grids(host: str) -> None:
     expected, got, where, _ = answers(chain(), host)
@@ -220,6 +221,7 @@ def test_quantized_models_are_an_option(host: str) -> None:
 
 
 @on_adapter
+@pytest.mark.usefixtures("resolver")
 @each_host
 @pytest.mark.parametrize("edition", ["all", "documented", "documented-2019"])
 def test_half_weights(host: str, edition: str) -> None:
@@ -230,6 +232,7 @@ def test_half_weights(host: str, edition: str) -> None:
 
 
 @on_adapter
+@pytest.mark.usefixtures("resolver")
 @each_host
 def test_half_weights_that_the_cpu_reads_too(host: str) -> None:
     expected, got, where, _ = answers(half(shared=True), host)

@@ -124,6 +124,7 @@ def test_shapes_behind_arithmetic_are_known(host: str, kernels: str, name: str) 
 
 
 @adapter
+@pytest.mark.usefixtures("resolver")
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("name", shape_models.FED)
 def test_values_of_a_run_are_never_taken_for_constants(host: str, name: str) -> None:
@@ -143,6 +144,7 @@ def test_values_of_a_run_are_never_taken_for_constants(host: str, name: str) -> 
 
 
 @adapter
+@pytest.mark.usefixtures("resolver")
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_the_cpu_reads_stays_there(host: str) -> None:
     """A node on the GPU has a copy of its own."""
@@ -169,6 +171,7 @@ def test_editions_of_the_documentation_list_no_shape_arithmetic() -> None:
 
 
 @adapter
+@pytest.mark.usefixtures("resolver")
 @pytest.mark.parametrize("host", HOSTS)
 def test_shapes_without_a_plan_are_told_all_the_same(
     host: str, monkeypatch: pytest.MonkeyPatch

@@ -117,8 +117,10 @@ def test_seeded_programs(host: str, exclude: str) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
+def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str, resolver: str) -> None:
     """With a sentence, as long as the variable has it."""
+    if (host, resolver) == ("ai_edge_litert", "default"):
+        pytest.skip("its XNNPACK keeps the first shape of a variable, also without us")
     model = Stateful()
     x = model.input("x", ONE)
     handle = model.store("v", SHAPE)
