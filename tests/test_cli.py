@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
 
-from tflgpu_plugin import demo, enable, options
+from tflgpu_plugin import demo, doctor, enable, options, tables
 from tflgpu_plugin.cli import main
 from tflgpu_plugin.demo import hosts, network
 from tflgpu_plugin.runtime import adapter
@@ -83,6 +83,32 @@ def test_info_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("mesa-vulkan-drivers" in sentence for sentence in found["advice"])
     assert any("pip install" in sentence for sentence in found["advice"])
     assert invoke("info").exit_code == 1
+
+
+@pytest.mark.parametrize("extra", ["tflite", "onnxruntime"])
+def test_info_says_how_to_get_each_host(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is typed: the brackets of an extra are no markup."""
+    names = {"tflite": hosts.PACKAGES, "onnxruntime": {"onnxruntime": ""}}[extra]
+    have = {"tflite-runtime": "2.14.0", "onnxruntime": "1.31.1"}
+    have = {name: version for name, version in have.items() if name not in names}
+    monkeypatch.setattr(hosts, "installed", lambda: {})
+    monkeypatch.setattr(doctor, "_others", lambda: have)
+    assert f"Run: pip install 'tflgpu-plugin[{extra}]'\n" in invoke("info").stdout
+    other = {"tflite": "onnxruntime", "onnxruntime": "tflite"}[extra]
+    assert f"[{other}]" not in invoke("info").stdout
+
+
+def test_names_are_printed_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "conv[0]/[bold]x[/nothing] :100: [link=x]"
+    row = {"name": name, "kind": "other", "vendor": "v", "backend": "b", "driver": "d",
+           "features": [name]}  # fmt: skip
+    found = doctor.Info({}, [row], {}, [name], [name])
+    monkeypatch.setattr(doctor, "examine", lambda: found)
+    assert invoke("info").stdout.count(name) == 4
+    rows = [{"option": name, "values": name, "meaning": name}]
+    monkeypatch.setattr(tables, "option_rows", lambda: rows)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert invoke("options").stdout.count(name) == 3
 
 
 def test_demo_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

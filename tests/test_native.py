@@ -115,6 +115,12 @@ def test_links_only_the_c_library(elf: Elf) -> None:
     assert libraries <= {"libc", "libpthread", "libdl", "ld-linux-x86-64"}
 
 
+def test_asks_for_no_newer_c_library_than_wgpu(elf: Elf) -> None:
+    """A wheel of this build fits every Linux that wgpu's wheel (manylinux_2_28) fits."""
+    versions = re.findall(rb"GLIBC_2\.(\d+)", elf.bytes)
+    assert versions and max(map(int, versions)) <= 28
+
+
 def test_imports_nothing_of_python_tflite_or_wgpu(elf: Elf) -> None:
     foreign = ("Py", "_Py", "TfLite", "LiteRt", "wgpu", "vk")
     assert not [name for name in elf.symbols(defined=False) if name.startswith(foreign)]

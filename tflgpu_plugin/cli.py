@@ -25,7 +25,9 @@ existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 _runs = click.option(
     "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
 )
-console = Console(soft_wrap=True, highlight=False)
+# What is printed is text, never markup: names and advice hold brackets and colons.
+_LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+console = Console(soft_wrap=True, **_LITERAL)
 
 
 def _prepared(command: F) -> F:
@@ -82,14 +84,14 @@ def _show_info(found: Any) -> None:
     for name, version in (found.versions | found.hosts).items():
         console.print(f"{name:<16} {version}")
     for number, adapter in enumerate(found.adapters):
-        console.print(f"\n[bold]adapter {number}[/bold]: {adapter['name']}")
+        console.print(f"\nadapter {number}: {adapter['name']}", style="bold")
         for name in ("kind", "vendor", "backend", "driver"):
             console.print(f"  {name:<10} {adapter[name]}")
         console.print(f"  {'features':<10} {', '.join(adapter['features'])}")
     state = ", ".join(found.enabled) or "no (see `tflgpu enable --help`)"
     console.print(f"\nenabled in every program: {state}")
     for sentence in found.advice:
-        console.print(f"[yellow]{sentence}[/yellow]")
+        console.print(sentence, style="yellow")
 
 
 @main.command()
@@ -132,11 +134,11 @@ def _show_quirks(target: Any, rows: Sequence[dict[str, Any]]) -> None:
     where = f"{target.name}, {target.driver}".rstrip(", ")
     found = [f"{row['operator']}: {reason}" for row in rows for reason in row["quirks"]]
     if not found:
-        console.print(f"\nNothing is known to go wrong on {where}.", markup=False)
+        console.print(f"\nNothing is known to go wrong on {where}.")
         return
-    console.print(f"\nRefused on {where}:", markup=False)
+    console.print(f"\nRefused on {where}:")
     for line in found:
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}")
 
 
 @main.command()
@@ -165,7 +167,7 @@ def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) ->
     if as_json:
         return _print_json(found.as_json())
     for line in checker.lines(found):
-        console.print(line, markup=False)
+        console.print(line)
 
 
 @main.command()
@@ -180,7 +182,7 @@ def bench(model: Path, given: Sequence[str], host: str | None, runs: int, as_jso
     found = _or_sentence(lambda: measure.bench(model, _pairs(given), host, runs))
     if as_json:
         return _print_json(found.as_json())
-    console.print(f"{found.model} in {found.host}, {found.adapter}", markup=False)
+    console.print(f"{found.model} in {found.host}, {found.adapter}")
     head = ["engine", "first result ms", "median ms", "best ms"]
     _table(head, [[t.engine, f"{t.first_ms:.0f}", f"{t.median_ms:.2f}", f"{t.best_ms:.2f}"]
                   for t in found.timings])  # fmt: skip
@@ -199,7 +201,7 @@ def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_j
     found = _or_sentence(lambda: measure.profiled(model, _pairs(given), host, runs))
     if as_json:
         return _print_json(found.as_json())
-    console.print(f"{found.model} in {found.host}, {found.adapter}", markup=False)
+    console.print(f"{found.model} in {found.host}, {found.adapter}")
     share = 100 / (found.total or 1)
     _table(["island", "ms", "%", "kernel", "nodes"], [
         [str(one.island), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}", one.kernel,
@@ -241,8 +243,7 @@ def demo(as_json: bool, **given: Any) -> None:
     adapter = _or_sentence(lambda: demonstration.adapter(given["adapter"]))
     if adapter.software and not as_json:
         console.print(
-            f"{adapter.name} is a software adapter: this run proves answers, not speed.\n",
-            markup=False,
+            f"{adapter.name} is a software adapter: this run proves answers, not speed.\n"
         )
     result = _or_sentence(lambda: demonstration.run(demonstration.Request(**given)))
     if as_json:
@@ -256,14 +257,14 @@ def _show_demo(result: Any) -> None:
     for door in result.doors:
         first = door is result.doors[0]
         title = result.title if first else "\nThe same network"
-        console.print(f"{title}, {door.host}", markup=False)
+        console.print(f"{title}, {door.host}")
         _show_agreements(door.agreements)
         for label, score in result.classes if first else ():
-            console.print(f"  {score:8.4f}  {label}", markup=False)
+            console.print(f"  {score:8.4f}  {label}")
         for line in result.lines(door):
-            console.print(line, markup=False)
+            console.print(line)
     for line in result.missing_lines():
-        console.print(line, markup=False)
+        console.print(line)
 
 
 def _show_agreements(agreements: Iterable[Any]) -> None:
@@ -289,7 +290,7 @@ def enable(as_json: bool) -> None:
     path = _or_sentence(switch.enable)
     if as_json:
         return _print_json({"enabled": [str(path)]})
-    console.print(f"Wrote {path}; `tflgpu disable` removes it.", markup=False)
+    console.print(f"Wrote {path}; `tflgpu disable` removes it.")
 
 
 @main.command()
@@ -302,7 +303,7 @@ def disable(as_json: bool) -> None:
     if as_json:
         return _print_json({"removed": [str(path) for path in removed]})
     for path in removed:
-        console.print(f"Removed {path}.", markup=False)
+        console.print(f"Removed {path}.")
     if not removed:
         console.print("Nothing to remove: it was not enabled.")
 
@@ -344,7 +345,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(name)
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False).print(table)
+    Console(**_LITERAL).print(table)
 
 
 if __name__ == "__main__":

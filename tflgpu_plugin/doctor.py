@@ -8,6 +8,8 @@ import importlib.metadata
 import importlib.util
 import platform
 import sys
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,8 +38,7 @@ def examine() -> Info:
     """Look at this machine. Never raises for a missing part: that is what `advice` is for."""
     adapters, advice = _adapters()
     found = hosts.installed() | _others()
-    if not hosts.installed():
-        advice.append(hosts.INSTALL)
+    advice += _missing(found)
     if adapters and all(adapter["kind"] == "software" for adapter in adapters):
         advice.append(
             "Only a software adapter was found: answers are right, but nothing is faster than "
@@ -80,8 +81,21 @@ def _others() -> dict[str, str]:
     return found
 
 
+def _missing(found: Collection[str]) -> list[str]:
+    """What to install for each kind of model that no host here reads."""
+    advice = []
+    if not {*hosts.PACKAGES, "tensorflow"} & {*found}:
+        advice.append(hosts.INSTALL)
+    if "onnxruntime" not in found:
+        advice.append(
+            "ONNX Runtime is not installed. Run: pip install 'tflgpu-plugin[onnxruntime]'"
+        )
+    return advice
+
+
 def _version(package: str) -> str:
-    try:
+    """Of a distribution, or of whichever brings the module of this name (tensorflow-cpu does)."""
+    with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+    brought = importlib.metadata.packages_distributions().get(package)
+    return importlib.metadata.version(brought[0]) if brought else "unknown"

@@ -31,16 +31,16 @@ install_system() {
     $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
-# The interpreter: PYTHON if given; 3.11 and 3.10 first, since tflite-runtime has wheels for them only.
+# The interpreter: PYTHON if given, and no other then; 3.11 first, since tflite-runtime has no wheel for a newer one.
 find_python() {
-    for candidate in ${PYTHON:-} python3.11 python3.10 python3 python3.13 python3.12; do
+    for candidate in ${PYTHON:-python3.11 python3 python3.14 python3.13 python3.12}; do
         if command -v "$candidate" >/dev/null 2>&1 &&
-            "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
             command -v "$candidate"
             return
         fi
     done
-    say "No Python from 3.10 to 3.13 was found; install one and run: make PYTHON=/path/to/python3"
+    say "${PYTHON:-This machine} has no Python from 3.11 to 3.14; install one and run: make PYTHON=/path/to/python3"
     exit 1
 }
 
@@ -68,7 +68,7 @@ make_system() {
 make_environment() {
     .venv/bin/python -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear .venv
     case $version in
-    3.1[01]) ;;
+    3.11) ;;
     *) say "tflite-runtime has no wheel for Python $version: using ai-edge-litert alone." ;;
     esac
     extras=tflite,onnxruntime

@@ -2,6 +2,7 @@
  * drivers then call that one instead of their own, and crash: at once if it came before them, or later, since the Vulkan
  * loader binds a driver's functions when each is called for the first time. */
 #include "internal.h"
+#include "internal_dl.h"
 
 #ifdef __GLIBC__
 #include <link.h>

@@ -1,10 +1,10 @@
 /* Binding to the loaded wgpu library, its log, the gate for exit and fork, and error text. */
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
+#include "internal_dl.h"
 
 tgi_wgpu_table tgi_wgpu;
 

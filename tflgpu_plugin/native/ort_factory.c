@@ -56,12 +56,20 @@ int tg_ort_session_is_live(int64_t number) {
   return at != NULL;
 }
 
+/* The decimal number that a text begins with. (glibc 2.38 has its own strtoul for newer sources; wheels are for older
+ * ones, too.) */
+static uint32_t number_of(const char *text) {
+  uint32_t number = 0;
+  for (; *text >= '0' && *text <= '9'; text++) number = number * 10 + (uint32_t)(*text - '0');
+  return number;
+}
+
 /* The numbers of the chosen adapters, from the metadata that ort_devices.c gave them. */
 static size_t read_adapters(const tgo_api *api, const tgo_pairs *const *metadata, size_t count, uint32_t *adapters) {
   size_t found = 0;
   for (size_t i = 0; i < count && found < MAX_DEVICES; i++) {
     const char *index = metadata && metadata[i] ? api->get_pair(metadata[i], "adapter_index") : NULL;
-    if (index) adapters[found++] = (uint32_t)strtoul(index, NULL, 10);
+    if (index) adapters[found++] = number_of(index);
   }
   return found;
 }
@@ -198,7 +206,7 @@ static const tgo_factory functions = {
 /* The second number of "1.31.1". */
 static unsigned minor_of(const char *version) {
   const char *dot = version ? strchr(version, '.') : NULL;
-  return dot ? (unsigned)strtoul(dot + 1, NULL, 10) : 0;
+  return dot ? number_of(dot + 1) : 0;
 }
 
 static tgo_status *too_old(const tgo_base *base) {
