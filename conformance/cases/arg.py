@@ -43,7 +43,17 @@ def node(op: str, name: str, values: Any, **attributes: Any) -> NodeCase:
 
 
 TIES = [[1, 3, 3, 0], [-1, -1, -2, -2], [5, 5, 5, 5]]
+
+
+def far(count: int) -> NodeCase:
+    """Rows whose largest element is at each end of the blocks that the kernel goes through."""
+    places = sorted({0, 1, 4095, 4096, 4097, 8191, 8192, count - 1})
+    return node("arg_max", f"blocks_of_{count}", np.eye(count, dtype=np.float32)[places])
+
+
 NODES = [
+    far(8_193),
+    far(12_290),
     *(node(op, f"ties_{last}", TIES, last=last)
       for op in ("arg_max", "arg_min") for last in (False, True)),
     *(node(op, "infinities", [[-np.inf, 1, np.inf], [-np.inf] * 3, [np.inf] * 3])

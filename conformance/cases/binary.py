@@ -237,6 +237,12 @@ NODES = [
         for op in ("div", "squared_difference", "floor_div", "floor_mod", "fmod")
         for shape in ((), (5,), (2, 3, 5, 5), (3, 1, 1))
     ),
+    *(
+        NodeCase(f"quotients_to_{most:.0e}", op, (Input((2, 3, 5, 5), low=-most, high=most),
+                                                 Input((2, 3, 5, 5), low=least, high=3.0)))
+        for op in ("floor_mod", "fmod")
+        for most, least in ((1e4, 0.3), (1e7, -3.0), (1e30, 1e-5))
+    ),
     powers("square", -4, 4, 2.0),
     powers("root", 0, 9, 0.5),
     powers("cube", -4, 4, 3.0),

@@ -47,7 +47,16 @@ def nearest(case: Case) -> Case:
     )
 
 
+# With aligned corners: places exactly between two, at every step and at the last one but one.
+HALVES = [
+    resize("halves_align", (1, 3, 5, 3), (5, 9), align=True),
+    resize("halves_of_many_align", (1, 2, 17, 1), (3, 33), align=True),
+    resize("far_end_align", (1, 7, 11, 4), (50, 90), align=True),
+    resize("far_end_align_of_many", (1, 50, 3, 1), (99, 5), align=True),
+    resize("far_end_half", (1, 7, 11, 4), (50, 90), half=True),
+]
 NEAREST = [
+    *HALVES,
     *rules("double", (1, 4, 5, 3), (8, 10)),
     *rules("odd_up_batch_3", (3, 5, 7, 4), (13, 11)),
     *rules("odd_down", (1, 17, 13, 17), (7, 5)),
@@ -56,6 +65,7 @@ NEAREST = [
 ]
 
 CASES = [
+    *HALVES,
     *rules("double", (1, 4, 5, 3), (8, 10)),
     *rules("halve", (1, 8, 10, 5), (4, 5)),
     *rules("odd_up_batch_3", (3, 5, 7, 4), (13, 11)),

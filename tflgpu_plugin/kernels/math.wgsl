@@ -262,12 +262,26 @@ fn pow_exact(v: vec4f, e: vec4f) -> vec4f {
   let limit = select(nan, select(far, vec4f(1.0), a == vec4f(1.0)), is_infinite(e) & !is_nan(v));
   return select(limit, vec4f(1.0), e == vec4f(0.0) | v == vec4f(1.0));
 }
-// v - e trunc(v / e), the remainder of C's fmod.
+// The remainder of C's fmod, which is exact: both as whole numbers times the same power of two, divided eight bits of the
+// quotient at a time (a product with a rounded quotient would be off by more than the divisor soon).
 fn remainder_of(v: vec4f, e: vec4f) -> vec4f {
-  var r = v - e * trunc(v / e);
-  r = select(r, r - sign(r) * abs(e), abs(r) >= abs(e));
-  r = select(r, r + sign(v) * abs(e), r * v < vec4f(0.0));
-  return select(r, v, is_infinite(e) & !is_infinite(v));
+  let x = bitcast<vec4u>(v) & vec4u(0x7fffffffu);
+  let y = bitcast<vec4u>(e) & vec4u(0x7fffffffu);
+  let exponent = max(y >> vec4u(23u), vec4u(1u));
+  let whole = (y & vec4u(0x7fffffu)) | select(vec4u(0u), vec4u(0x800000u), y >= vec4u(0x800000u));
+  let divisor = max(whole, vec4u(1u));
+  var left = max(max(x >> vec4u(23u), vec4u(1u)), exponent) - exponent;
+  var m = ((x & vec4u(0x7fffffu)) | select(vec4u(0u), vec4u(0x800000u), x >= vec4u(0x800000u))) % divisor;
+  while (any(left > vec4u(0u))) {
+    let step = min(left, vec4u(8u));
+    m = (m << step) % divisor;
+    left -= step;
+  }
+  let power = vec4f(exponent) - 150.0;
+  let half = floor(power * 0.5);
+  let size = vec4f(m) * power_of_two(half) * power_of_two(power - half);
+  let r = select(select(size, -size, bitcast<vec4u>(v) >= vec4u(0x80000000u)), v, x < y);
+  return select(r, not_a_number(v), is_nan(v) | is_nan(e) | is_infinite(v) | e == vec4f(0.0));
 }
 // Words of 2 / pi behind the point, the first being 0; and 32 of its bits from a place on.
 fn inverse_word(i: vec4u) -> vec4u {
