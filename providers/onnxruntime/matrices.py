@@ -123,21 +123,25 @@ def instance_norm(e: Expansion) -> int:
     return e.channels_first(y)
 
 
-def layer_norm(e: Expansion) -> list[int]:
-    """Over all axes from `axis` on; in steps where somebody asks for the mean or the inverse
-    deviation, too."""
-    rank = e.rank(e.x())
-    axis = e.axis(e.integer("axis", -1), rank)
-    bias = e.x(2) if e.has(2) else None
-    epsilon = e.number("epsilon", 1e-5)
+def layer_norm(e: Expansion) -> list[int | None]:
+    """Over all axes from `axis` on."""
+    bias, epsilon = e.x(2) if e.has(2) else None, e.number("epsilon", 1e-5)
+    return normalized(e, e.x(), e.x(1), bias, e.integer("axis", -1), epsilon)
+
+
+def normalized(
+    e: Expansion, x: int, scale: int, bias: int | None, axis: int, epsilon: float
+) -> list[int | None]:
+    """x less its mean over its deviation; mean and inverse deviation where somebody asks for the
+    node's outputs 1 or 2, which takes it in steps."""
+    rank = e.rank(x)
+    axis = e.axis(axis, rank)
     if not (e.wants(1) or e.wants(2)):
-        return [e.add("layer_normalization", e.x(), e.x(1), bias, axis=axis, epsilon=epsilon)]
+        y = e.add("layer_normalization", x, scale, bias, axis=axis, epsilon=epsilon)
+        return [y, None, None]
     axes = e.index(range(axis, rank))
-    mean = e.add("mean", e.x(), axes, keep_dims=True)
-    centred = e.add("sub", e.x(), mean)
-    square = e.add("reduce_mean_square", centred, axes, keep_dims=True)
-    inverse = e.add("rsqrt", e.add("add", square, e.const(epsilon)))
-    y = e.add("mul", e.add("mul", centred, inverse), e.x(1))
+    mean = e.add("mean", x, axes, keep_dims=True)
+    y, inverse = rms(e, e.add("sub", x, mean), scale, axis, epsilon)
     return [y if bias is None else e.add("add", y, bias), mean, inverse]
 
 
@@ -157,14 +161,18 @@ def group_norm(e: Expansion) -> int:
     return e.add("add", y, e.reshape(e.x(2), spread))
 
 
-def rms_norm(e: Expansion) -> int:
-    """x / sqrt(mean(x^2) + epsilon) * scale, the mean over all axes from `axis` on."""
-    x = e.x()
+def rms_norm(e: Expansion) -> list[int]:
+    """Over all axes from `axis` on."""
+    return list(rms(e, e.x(), e.x(1), e.integer("axis", -1), e.number("epsilon", 1e-5)))
+
+
+def rms(e: Expansion, x: int, scale: int, axis: int, epsilon: float) -> tuple[int, int]:
+    """x / sqrt(mean(x^2) + epsilon) * scale, and what x is multiplied with before the scale."""
     rank = e.rank(x)
-    axes = e.index(range(e.axis(e.integer("axis", -1), rank), rank))
+    axes = e.index(range(e.axis(axis, rank), rank))
     square = e.add("reduce_mean_square", x, axes, keep_dims=True)
-    factor = e.add("rsqrt", e.add("add", square, e.const(e.number("epsilon", 1e-5))))
-    return e.add("mul", e.add("mul", x, factor), e.x(1))
+    factor = e.add("rsqrt", e.add("add", square, e.const(epsilon)))
+    return e.add("mul", e.add("mul", x, factor), scale), factor
 
 
 def mean_variance(e: Expansion) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import Form
 
-from . import blocks, grids, matrices, quantized, rearranging, recurrent, resizing, windows
+from . import blocks, fused, grids, matrices, quantized, rearranging, recurrent, resizing, windows
 from . import elementwise as ew
 
 Row = Callable[[Any], Any]
@@ -109,7 +109,7 @@ _ROWS: tuple[Form, ...] = (
         lengths=4,
         peepholes=7,
     ),
-    _row("LayerNormalization", "layer_normalization", (17, 17), matrices.layer_norm),
+    _row("LayerNormalization", "layer_normalization", (1, 17), matrices.layer_norm),
     _row("LeakyRelu", "leaky_relu", (6, 16), ew.unary("leaky_relu", alpha=("alpha", 0.01))),
     _row("Less", "less", (7, 13), ew.relation("less")),
     _row("LessOrEqual", "less_equal", (12, 16), ew.relation("less_equal")),
@@ -170,6 +170,7 @@ _ROWS: tuple[Form, ...] = (
     _row("Shrink", "shrink", (9, 9), ew.unary("shrink", lambd=("lambd", 0.5), bias=("bias", 0.0))),
     _row("Sigmoid", "logistic", (6, 13), ew.unary("logistic")),
     _row("Sign", "sign", (9, 13), ew.unary("sign")),
+    _row("SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), matrices.rms_norm),
     _row("Sin", "sin", (7, 22), ew.unary("sin")),
     _row("Sinh", "sinh", (9, 22), ew.unary("sinh")),
     _row("Slice", "strided_slice", (1, 13), rearranging.slices, starts=1, ends=2, axes=3, steps=4),
@@ -230,6 +231,12 @@ _STORED = _row(
     types="f32 f16 u8", weights=1, scales=2, zero_points=3,
 )  # fmt: skip
 
+_FUSED: tuple[Form, ...] = tuple(
+    _row(f"{CONTRIB}:{name}", op, (1, 1), build) for name, (op, build) in fused.ROWS.items()
+)
+
 FORMS: dict[str, Form] = {
-    form.host_op: form for form in (*_ROWS, *_CONTRIB_ROWS, _STORED) if form.op in internal.table()
+    form.host_op: form
+    for form in (*_ROWS, *_CONTRIB_ROWS, _STORED, *_FUSED)
+    if form.op in internal.table()
 }

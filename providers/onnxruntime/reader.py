@@ -172,7 +172,8 @@ class _Reader:
         expansion = Expansion(host, form, self.tensors, inputs)
         made: Any = form.attributes(expansion)
         outputs = _fresh(expansion, made if isinstance(made, list) else [made])
-        named = [(name, t) for name, t in zip(host.outputs, outputs, strict=False) if name]
+        pairs = zip(host.outputs, outputs, strict=False)
+        named = [(name, t) for name, t in pairs if name and t is not None]
         if len(named) < len(host.writes):
             raise Unreadable(f"{len(host.writes)} outputs of {host.title} are not supported.")
         self._check(named)
@@ -253,12 +254,15 @@ class _Reader:
         )  # fmt: skip
 
 
-def _fresh(expansion: Expansion, outputs: list[int]) -> list[int]:
+def _fresh(expansion: Expansion, outputs: list[int | None]) -> list[int | None]:
     """Outputs that are a node's own: one that is an input, a constant or another output as it
-    stands becomes a copy."""
+    stands becomes a copy. None stands for one that was not made."""
     made = {t for node in expansion.nodes for t in node.outputs}
-    found: list[int] = []
+    found: list[int | None] = []
     for tensor in outputs:
+        if tensor is None:
+            found.append(None)
+            continue
         own = tensor in made and tensor not in found
         copy = tensor if own else expansion.reshape(tensor, expansion.shape(tensor))
         found.append(copy)
