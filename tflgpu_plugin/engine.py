@@ -234,12 +234,14 @@ def claim(
     options: Options | None = None,
     grouping: Grouping | None = None,
     extraction: Extraction = partition.extract,
+    repeated: bool = False,
 ) -> Claim:
     """Decide what runs on the GPU and build it. Nodes that share a source are claimed together or
     not at all.
 
     `grouping` is the host's own way of putting nodes together (node ids -> groups in execution
-    order); by default convex islands. `extraction` makes a graph of its own of some nodes. Raises
+    order); by default convex islands. `extraction` makes a graph of its own of some nodes.
+    `repeated`: a loop runs the graph once per step, so that every launch has to pay. Raises
     NoAdapter with a sentence when no adapter can be used.
     """
     options = options or Options()
@@ -256,7 +258,7 @@ def claim(
         found = _misplaced(graph, groups)
         if not found:
             parts = {tuple(sorted(group)): extraction(graph, set(group)) for group in groups}
-            found = _dropped(graph, parts, options) or _build_all(
+            found = _dropped(graph, parts, options, repeated) or _build_all(
                 parts, device, built, options, cache
             )
         if not found:
@@ -348,11 +350,13 @@ def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:
     return found
 
 
-def _dropped(graph: Graph, parts: dict[tuple[int, ...], Graph], options: Options) -> dict[int, str]:
+def _dropped(
+    graph: Graph, parts: dict[tuple[int, ...], Graph], options: Options, repeated: bool
+) -> dict[int, str]:
     """Nodes of parts that do not pay, or that are over the wanted number of partitions."""
     found: dict[int, str] = {}
     for group, part in parts.items():
-        if not options.force and (reason := partition.loss(graph, part)):
+        if not options.force and (reason := partition.loss(graph, part, repeated)):
             found |= dict.fromkeys(group, reason)
     limit = options.max_delegated_partitions
     if not found and limit is not None and len(parts) > limit:

@@ -91,10 +91,11 @@ def work(graph: Graph) -> int:
     return total
 
 
-def loss(whole: Graph, island: Graph) -> str | None:
+def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
     """Why an island should stay on the CPU: a sentence, or None when it pays.
 
-    Only an island that splits the graph can be dropped: one that the CPU both feeds and reads.
+    Only an island that splits the graph can be dropped: one that the CPU both feeds and reads, or
+    any of a graph that a loop runs once per step (`repeated`): the CPU does so before each.
     What is fetched from the host's store or kept there is as an input or output of the graph.
     """
     computing = [node for node in whole.nodes if node.op != STORE]
@@ -102,7 +103,7 @@ def loss(whole: Graph, island: Graph) -> str | None:
     used = {t for node in computing for t in node.reads}
     fed = made.intersection(island.inputs)
     read = used.intersection(island.outputs).difference(whole.outputs)
-    if not fed or not read:
+    if not repeated and (not fed or not read):
         return None
     border = sum(island.tensors[t].bytes for t in (*island.inputs, *island.outputs))
     multiply_adds = work(island)
@@ -113,8 +114,11 @@ def loss(whole: Graph, island: Graph) -> str | None:
     if on_cpu > on_gpu:
         return None
     count = len(island.nodes)
+    wrong = (
+        "would be launched at every step of a loop" if repeated else "would only split the graph"
+    )
     return (
-        f"This island of {count} node{'s' if count > 1 else ''} would only split the graph: "
-        f"{border:,} bytes cross its border "
-        f"for {multiply_adds:,} multiply-adds. The option force=1 takes it all the same."
+        f"This island of {count} node{'s' if count > 1 else ''} {wrong}: with its present shapes "
+        f"{border:,} bytes cross its border for {multiply_adds:,} multiply-adds. "
+        "The option force=1 takes it all the same."
     )

@@ -124,14 +124,16 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
 
 def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:
     """Fill in the level: islands that are built, and a report for every node."""
-    if session.export and taken.body:
+    if session.export and taken.parent:
         level.nodes += [_unclaimed(node, context.BODY) for node in taken.nodes]
         return
     reading, dynamic = extents.read_open(taken)
     grouping = Grouping(taken, reading, dynamic)
     nodes = [_unclaimed(node, "") for node in taken.nodes]
     messages.exclusions(session.options.exclude, nodes, tuple(ops.FORMS), session.told)
-    claim = engine.claim(reading.graph, session.options, grouping.group, grouping.extract)
+    claim = engine.claim(
+        reading.graph, session.options, grouping.group, grouping.extract, taken.repeated
+    )
     for island in claim.islands:
         level.placed.append(_placed(island, taken, reading, grouping, dynamic, session.export))
     reasons = _reasons(reading, claim.refusals)

@@ -17,6 +17,7 @@ from .external import Files, Origin
 from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host
 
 Extent = int | str
+LOOPS = frozenset({"Loop", "Scan"})
 DEFAULT_DOMAINS = ("", "ai.onnx")
 # Names that exporters give to every open extent, so that two of them need not be the same.
 ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
@@ -69,18 +70,23 @@ class HostNode:
 @dataclass(frozen=True)
 class Snapshot:
     """Nodes in the host's order of execution, all values by name, and the names of the outputs.
-    `path` is that of the model's file, "" where it came from memory; `body` says that this is the
-    body of a control-flow node. `origins` are those of constants in other files, and `files` holds
-    what is mapped of them.
+    `path` is that of the model's file, "" where it came from memory; `parent` is the operator
+    of the control-flow node whose body this is, "" for the model itself. `origins` are those of
+    constants in other files, and `files` holds what is mapped of them.
     """
 
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]
     outputs: tuple[str, ...]
     path: str = ""
-    body: bool = False
+    parent: str = ""
     origins: Mapping[str, Origin] = field(default_factory=dict)
     files: Files | None = None
+
+    @property
+    def repeated(self) -> bool:
+        """A loop runs this once per step. (Of an If in a loop the host does not tell the loop.)"""
+        return self.parent in LOOPS
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -125,8 +131,9 @@ def take(host: Host, graph: Any) -> Snapshot:
     names = tuple(reader.value(handle) for handle in outputs)
     outside = tuple(name for name in names if name is not None)
     path = host.text(api.get_model_path, graph)
-    body = bool(host.get(api.get_parent_node, graph, "const tgo_node *"))
-    return Snapshot(tuple(nodes), reader.values, outside, path, body, reader.origins)
+    node = host.get(api.get_parent_node, graph, "const tgo_node *")
+    parent = host.text(api.get_op_type, node) if node else ""
+    return Snapshot(tuple(nodes), reader.values, outside, path, parent, reader.origins)
 
 
 class _Reader:

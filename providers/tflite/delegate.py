@@ -22,7 +22,7 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance
 
 from ..callbacks import callback, guarded, opened, pairs, sentence
-from . import codes, reader, records, refusals, shapes
+from . import codes, loops, reader, records, refusals, shapes
 
 _callbacks: dict[str, Any] = {}  # what native code points to; never emptied
 _connecting = threading.Lock()
@@ -131,7 +131,12 @@ def _place_new(
     context: Any,
 ) -> None:
     messages.exclusions(delegate.options.exclude, prepared.nodes, codes.operators(), delegate.told)
-    claim = engine.claim(host.graph, delegate.options, lambda ids: _preview(context, ids))
+    claim = engine.claim(
+        host.graph,
+        delegate.options,
+        lambda ids: _preview(context, ids),
+        repeated=loops.is_repeated(native.ffi, context),
+    )
     behind = [shapes.behind(one.graph, host.graph) for one in claim.islands]
     for island, arithmetic in zip(claim.islands, behind, strict=True):
         # An input of another island stays on the device. But users who ask the host not to fuse

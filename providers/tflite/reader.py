@@ -121,7 +121,7 @@ def read(ffi: Any, context: Any) -> HostGraph:
     can be worked out, are constants that KNOWN nodes write. Tensors whose shape is only known at
     run time get extents of -1.
     """
-    plan = _plan(ffi, context)
+    plan = execution_plan(ffi, context)
     written = _written(ffi, context, plan)
     _check_order(ffi, context, plan)
     given, unreadable, sparse = read_tensors(ffi, context, written)
@@ -171,14 +171,14 @@ def ints(ffi: Any, values: Sequence[int]) -> Any:
     return made
 
 
-def _plan(ffi: Any, context: Any) -> tuple[int, ...]:
+def execution_plan(ffi: Any, context: Any) -> tuple[int, ...]:
     plan = ffi.new("tgl_ints **")
     if context.get_execution_plan(context, plan):
         raise HostError("The host did not tell its execution plan.")
     return listed(plan[0])  # a copy: the host's own array goes with the next call
 
 
-def _raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
+def raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
     node, registration = ffi.new("tgl_node **"), ffi.new("tgl_registration **")
     if context.get_node(context, index, node, registration):
         raise HostError(f"The host did not tell its node {index}.")
@@ -186,7 +186,7 @@ def _raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
 
 
 def _written(ffi: Any, context: Any, plan: Sequence[int]) -> set[int]:
-    return {t for index in plan for t in listed(_raw_node(ffi, context, index)[0].outputs)}
+    return {t for index in plan for t in listed(raw_node(ffi, context, index)[0].outputs)}
 
 
 def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
@@ -195,7 +195,7 @@ def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
     """
     later = set[int]()
     for index in reversed(plan):
-        node = _raw_node(ffi, context, index)[0]
+        node = raw_node(ffi, context, index)[0]
         later |= set(listed(node.outputs))
         if later & set(listed(node.inputs)):
             raise HostError(
@@ -218,7 +218,7 @@ def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bo
 
 
 def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]) -> HostNode:
-    node, registration = _raw_node(ffi, context, index)
+    node, registration = raw_node(ffi, context, index)
     custom = registration.custom_name
     name = ffi.string(custom).decode(errors="replace") if custom else ""
     code = int(registration.builtin_code)
