@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.install
 def test_a_failing_claim_leaves_the_model_on_the_cpu(
     host: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("oops")
 
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
