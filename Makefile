@@ -6,6 +6,7 @@
 #   make conformance the whole suite on every driver that can be had, a report for each (DRIVERS= chooses some,
 #                    ARGS= goes to pytest)
 #   make conformance-settings  dense operators with every kernel setting forced in turn
+#   make conformance-cpus  the integer part and a sample of the rest as CPUs without VNNI and without AVX, emulated
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make docs        write the generated pages anew
@@ -14,7 +15,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*.c tflgpu_plugin/native/*.h tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings bench wheel docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus bench wheel docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -30,6 +31,9 @@ conformance: .venv/ready-dev
 
 conformance-settings: .venv/ready-dev
 	@$(BIN)/python -m conformance.settings $(ARGS)
+
+conformance-cpus: .venv/ready-dev
+	@$(BIN)/python tools/cpus.py $(ARGS)
 
 bench: .venv/ready-dev
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -269,6 +269,17 @@ def case_feeds(case: Case, runs: int = 2) -> list[Feed]:
     ]
 
 
+@cache
+def cpu() -> str:
+    """The instruction sets that programs see here, by which hosts choose their kernels. (Those of
+    /proc/cpuinfo are the machine's even where a program is emulated.)"""
+    try:
+        found = importlib.import_module("numpy._core._multiarray_umath").__cpu_features__
+    except (ImportError, AttributeError):
+        found = importlib.import_module("numpy.core._multiarray_umath").__cpu_features__
+    return " ".join(name for name, there in found.items() if there)
+
+
 def cache_folder() -> Path:
     """Where reference outputs are kept: $TFLGPU_TEST_CACHE, or a folder of the user's cache."""
     base = os.environ.get("TFLGPU_TEST_CACHE")
@@ -284,10 +295,10 @@ def cache_folder() -> Path:
 def cached_on_cpu(
     model: bytes, feeds: Sequence[Feed], host: str | None = None, kernels: str = "reference"
 ) -> list[Outputs]:
-    """`run_on_cpu`, remembered by model bytes, inputs, host version and kernels."""
+    """`run_on_cpu`, remembered by model bytes, inputs, host version, kernels and kind of CPU."""
     host = host or installed()[0]
     digest = hashlib.sha256(model)
-    digest.update(f"{host} {version(host)} {kernels} {len(feeds)}".encode())
+    digest.update(f"{host} {version(host)} {kernels} {cpu()} {len(feeds)}".encode())
     for feed in feeds:
         for array in feed:
             digest.update(np.ascontiguousarray(array).tobytes())

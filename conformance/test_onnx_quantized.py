@@ -103,7 +103,8 @@ def test_network(
             book.close(Record(**who, case=case, outcome=REFUSED, text=text), model)
         (scale,) = onnx_quantized.steps(model)
         found = [
-            _steps_off(got, expected, scale) for expected in integers.witnesses(model, feed, theirs)
+            _steps_off(got, expected, scale)
+            for (expected,) in integers.witnesses(model, feed, theirs)
         ]
         share, text = max(found)
         outcome = PASS if share <= 1 else FAIL
@@ -149,7 +150,7 @@ def _same(
     placed = onnx_host.placement(ours)
     assert placed.on_gpu == placed.total and not placed.failures, placed.sentences
     share = 0.0
-    for expected in integers.witnesses(model, feed, theirs):
+    for (expected,) in integers.witnesses(model, feed, theirs):
         assert got.shape == expected.shape and got.dtype == expected.dtype
         largest = tolerance.FLOAT_PART * np.abs(expected).max()
         allowed = float(largest if expected.dtype.kind == "f" else NEAR)

@@ -60,7 +60,7 @@ def lavapipe() -> Driver:
 def lavapipe_backports() -> Driver:
     """The newer Mesa of the archive's backports. Raises Unavailable."""
     place = folder() / "lavapipe-backports"
-    package = _unpacked(place, "mesa-vulkan-drivers", backports=True)
+    package = unpacked(place, "mesa-vulkan-drivers", backports=True)
     library = next(iter(place.glob("usr/lib/*/libvulkan_lvp.so")), None)
     if library is None:
         raise Unavailable(f"{package} holds no libvulkan_lvp.so.")
@@ -73,7 +73,7 @@ def lavapipe_backports() -> Driver:
 def swiftshader() -> Driver:
     """SwiftShader as Chromium brings it. Raises Unavailable."""
     place = folder() / "swiftshader"
-    package = _unpacked(place, "chromium-common", alone=True)
+    package = unpacked(place, "chromium-common", alone=True)
     library = next(iter(place.glob("usr/lib/chromium/libvk_swiftshader.so")), None)
     if library is None:
         raise Unavailable(f"{package} holds no libvk_swiftshader.so.")
@@ -114,7 +114,7 @@ def _installed(package: str) -> str:
         return ""
 
 
-def _unpacked(place: Path, package: str, backports: bool = False, alone: bool = False) -> str:
+def unpacked(place: Path, package: str, backports: bool = False, alone: bool = False) -> str:
     """Fetch a package with what it needs (or alone) and unpack it into `place`, once.
 
     Returns the package with its version.

@@ -1,0 +1,208 @@
+"""`make conformance-cpus`: quick conformance as CPUs of other kinds, under QEMU's user emulation.
+
+Usage: python tools/cpus.py [--cpus NAME,...] [--sample N] [--seed N] [--reports DIR] [--jobs N]
+
+The whole integer part and a sample of the other cases run as each CPU: x86 without VNNI, where
+onnxruntime's 8-bit products saturate, and without AVX, where llvmpipe has 128 bits. The emulator is
+the system's qemu-x86_64-static or unpacked beside the system, as drivers are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import drivers
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+EMULATOR, PACKAGE = "qemu-x86_64-static", "qemu-user-static"
+NOISE = f"{EMULATOR}: warning: TCG doesn't support requested feature"
+INTEGERS = ("test_quantized.py", "test_onnx_quantized.py")  # modules of the integer part
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--dtype", "all")
+SEEN = "from conformance import host; print(host.cpu())"
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """A CPU of QEMU's list: what it must have and must not have, in numpy's words."""
+
+    name: str
+    has: str
+    lacks: str
+
+
+CPUS = {
+    cpu.name: cpu for cpu in (Cpu("Haswell", "AVX2", "AVX512F"), Cpu("Denverton", "SSE42", "AVX"))
+}
+
+
+def emulator() -> str:
+    """The path of qemu-x86_64-static. Raises Unavailable."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise drivers.Unavailable("Other x86-64 CPUs are emulated on Linux on x86-64 only.")
+    if found := shutil.which(EMULATOR):
+        return found
+    place = drivers.folder() / PACKAGE
+    package = drivers.unpacked(place, PACKAGE, alone=True)
+    path = place / "usr" / "bin" / EMULATOR
+    if not path.exists():
+        raise drivers.Unavailable(f"{package} holds no {EMULATOR}.")
+    return str(path)
+
+
+def command(qemu: str, cpu: str, *arguments: str) -> list[str]:
+    """This environment's Python as another CPU."""
+    python = os.path.realpath(sys.executable)
+    return [qemu, "-cpu", cpu, "-0", sys.executable, python, *arguments]
+
+
+def environment(cpu: str) -> dict[str, str]:
+    """What drivers keep for one CPU is no use to another."""
+    kept = drivers.folder().parent / "cpus" / cpu
+    kept.mkdir(parents=True, exist_ok=True)
+    own = {"LP_NUM_THREADS": "0", "MESA_SHADER_CACHE_DIR": str(kept), "PYTHONFAULTHANDLER": "1"}
+    return {**os.environ, **own, "XDG_RUNTIME_DIR": tempfile.gettempdir()}
+
+
+def check(qemu: str, cpu: Cpu) -> None:
+    """Raises Unavailable when programs do not see this CPU."""
+    done = subprocess.run(
+        command(qemu, cpu.name, "-c", SEEN), cwd=ROOT, env=environment(cpu.name),
+        capture_output=True, text=True,
+    )  # fmt: skip
+    words = done.stdout.split()
+    if cpu.has not in words or cpu.lacks in words:
+        told = done.stdout or done.stderr
+        raise drivers.Unavailable(
+            f"{EMULATOR} -cpu {cpu.name} shows another CPU (QEMU 7.2 or later is needed): {told}"
+        )
+
+
+def tests() -> list[str]:
+    """The identifiers of quick conformance."""
+    collected = subprocess.run(
+        [sys.executable, *PYTEST, "-m", "quick", "--collect-only", "conformance"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    found = [line for line in collected.stdout.splitlines() if "::" in line]
+    if collected.returncode or not found:
+        raise SystemExit(f"The suite cannot be collected:\n{collected.stdout}{collected.stderr}")
+    return found
+
+
+def chosen(names: Sequence[str], sample: int, seed: int) -> list[str]:
+    """The integer part, and a sample of the others, in the order of the suite."""
+    own = [name for name in names if name.split("::")[0].endswith(INTEGERS)]
+    others = [name for name in names if name not in set(own)]
+    picked = {*own, *random.Random(seed).sample(others, min(sample, len(others)))}
+    return [name for name in names if name in picked]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Tests that one process runs as one CPU."""
+
+    cpu: str
+    names: Sequence[str]
+    folder: Path
+
+    def run(self, qemu: str) -> int:
+        """pytest's exit status; what it said and its report lie in the folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        listed = self.folder / "tests.txt"
+        listed.write_text("\n".join(self.names))
+        made = command(qemu, self.cpu, *PYTEST, "--report", str(self.folder), f"@{listed}")
+        with (self.folder / "output.txt").open("w") as output:
+            done = subprocess.run(
+                made, cwd=ROOT, env=environment(self.cpu), stdout=output, stderr=output
+            )
+        return done.returncode
+
+
+def merged(shards: Sequence[Shard], folder: Path) -> str:
+    """One report of all processes of a CPU; returns its counts in words."""
+    from conformance import report
+    from conformance.record import OUTCOMES
+
+    parts = [report.read(shard.folder / "report.json") for shard in shards]
+    header = parts[0].header
+    header = replace(header, machine=f"{header.machine}, as {shards[0].cpu} in QEMU")
+    records = [record for part in parts for record in part.records]
+    whole = report.Report(header, records, sum(part.seconds for part in parts))
+    report.write(whole, folder)
+    counts = whole.counts()
+    return ", ".join(f"{counts[o]} {o}" for o in OUTCOMES if counts[o])
+
+
+def tell(shard: Shard) -> None:
+    """What a process that failed said."""
+    lines = (shard.folder / "output.txt").read_text().splitlines()
+    print("\n".join(line for line in lines if not line.startswith(NOISE)), flush=True)
+
+
+def run(qemu: str, cpus: Sequence[str], names: Sequence[str], reports: Path, jobs: int) -> int:
+    """All tests as all CPUs; returns how many processes failed."""
+    shards = [
+        Shard(cpu, names[k::jobs], reports / cpu / f"part{k}") for cpu in cpus for k in range(jobs)
+    ]
+    for cpu in cpus:
+        shutil.rmtree(reports / cpu, ignore_errors=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        states = list(pool.map(lambda shard: shard.run(qemu), shards))
+    lines = []
+    for cpu in cpus:
+        own = [(s, state) for s, state in zip(shards, states, strict=True) if s.cpu == cpu]
+        for shard, state in own:
+            if state:
+                tell(shard)
+        whole = [shard for shard, _ in own if (shard.folder / "report.json").exists()]
+        counts = merged(whole, reports / cpu) if whole else "no report"
+        said = "FAIL" if any(state for _, state in own) else "ok"
+        lines.append(f"{cpu:<12} {said}  {counts}")
+    print("\n== CPUs\n" + "\n".join(lines))
+    return sum(state != 0 for state in states)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cpus", default=",".join(CPUS), help=f"of {', '.join(CPUS)}")
+    parser.add_argument("--sample", type=int, default=300, help="cases beside the integer part")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
+    parser.add_argument("--reports", type=Path, default=ROOT / "build" / "conformance-cpus")
+    options = parser.parse_args(arguments)
+    cpus = [name for name in options.cpus.split(",") if name]
+    if unknown := [name for name in cpus if name not in CPUS]:
+        parser.error(f"no CPU {unknown[0]}; the CPUs are {', '.join(CPUS)}")
+    start = time.monotonic()
+    try:
+        qemu = emulator()
+        for name in cpus:
+            check(qemu, CPUS[name])
+    except drivers.Unavailable as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    names = chosen(tests(), options.sample, options.seed)
+    print(
+        f"{len(names)} tests as {', '.join(cpus)}, {options.jobs} processes at a time", flush=True
+    )
+    failed = run(qemu, cpus, names, options.reports.resolve(), options.jobs)
+    print(f"Reports: {options.reports}  [{time.monotonic() - start:.0f} s]")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
