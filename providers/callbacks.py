@@ -34,7 +34,9 @@ _running: set[int] = set()  # threads that are in a callback
 
 def callback(kind: Any, function: Callable[..., int]) -> Any:
     """A C function pointer (of this cffi type) to a callback that answers with `guarded`."""
-    return native.ffi.callback(kind, function, error=0, onerror=_outside)
+    made = native.ffi.callback(kind, function, error=0, onerror=_outside)
+    native.keep_for_ever(made)
+    return made
 
 
 def _outside(kind: type[BaseException], error: BaseException, where: Any) -> None:

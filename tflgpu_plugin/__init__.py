@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import atexit as _atexit
 import ctypes as _ctypes
+import os as _os
+import sys as _sys
+from contextlib import contextmanager as _contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import native as _native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tflgpu_plugin.reports import NodeReport, Report
 
@@ -69,7 +72,7 @@ def register() -> None:
 
     Raises ImportError or RuntimeError with a sentence when onnxruntime is missing or too old.
     """
-    with _native.looking():
+    with _busy(), _native.looking():
         _door("onnxruntime").register()
 
 
@@ -118,11 +121,28 @@ def _of_all_providers(function: str) -> list[Callable[..., Report | None]]:
 
 def _door(name: str) -> Any:
     """A connected provider. Raises ProviderError with a sentence when it is not there."""
-    from tflgpu_plugin.providers import find
+    with _busy():
+        from tflgpu_plugin.providers import find
 
-    provider: Any = find(name)
-    provider.connect()
-    return provider
+        provider: Any = find(name)
+        provider.connect()
+        return provider
+
+
+@_contextmanager
+def _busy() -> Iterator[None]:
+    """Who forks meanwhile gets a child that is told why it cannot use the GPU; it would wait for
+    locks of modules that are being imported, which nobody there gives back. Raises RuntimeError
+    with that sentence in such a child.
+    """
+    text = _ctypes.create_string_buffer(512)
+    if _library.tg_is_forked(text, _ctypes.c_size_t(len(text))):
+        raise RuntimeError(text.value.decode())
+    _library.tg_busy(1)
+    try:
+        yield
+    finally:
+        _library.tg_busy(-1)
 
 
 # The first delegate comes through this stub, which connects the door; native code calls the door
@@ -149,13 +169,28 @@ def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
 
 
 _stub = _CREATE(_create)
+_native.keep_for_ever(_stub)
 
 
 def _load() -> Any:
     """Load the library and register the stub. It has to be loaded by its absolute path: loaders
-    match bare names with the SONAMEs of what is loaded already.
+    match bare names with the SONAMEs of what is loaded already. Raises ImportError where that
+    cannot work.
     """
+    state = _ctypes.PYFUNCTYPE(_ctypes.c_void_p)
+    here, main = (
+        state((f"PyInterpreterState_{name}", _ctypes.pythonapi))() for name in ("Get", "Main")
+    )
+    if here != main:  # hosts would call the main one, and this one's end would end it all
+        raise ImportError("tflgpu_plugin works in Python's main interpreter only, not in others.")
     library = _ctypes.CDLL(str(_native.library_path()))
+    if _sys.platform == "linux":
+        first = _ctypes.CDLL("tflgpu", _os.RTLD_NOW | _os.RTLD_NOLOAD)
+        if first._handle != library._handle:  # `load_delegate("tflgpu")` means that one
+            raise ImportError(
+                "This process has loaded another copy of tflgpu_plugin before the one in "
+                f"{_os.path.dirname(__file__)}. Remove one of them, or start another process."
+            )
     stubs = (_ctypes.c_void_p * 3)(_ctypes.cast(_stub, _ctypes.c_void_p).value, None, None)
     library.tg_tflite_set_callbacks.restype = None
     library.tg_tflite_set_callbacks(stubs)

@@ -4,7 +4,6 @@ that are in use.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,13 +100,12 @@ class Session:
 
 _sessions: dict[int, Session] = {}
 _islands: dict[int, Placed] = {}
-_numbers = itertools.count(1)
 
 
 def register(options: Options, adapter: AdapterInfo, export: Export | None = None) -> Session:
     """A new session, this thread's newest."""
     sweep()
-    made = Session(next(_numbers), options, adapter, export)
+    made = Session(native.lib.tg_next_number(), options, adapter, export)
     _sessions[made.number] = made
     remember(made.report)
     return made

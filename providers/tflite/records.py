@@ -4,7 +4,6 @@ in use.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Set as AbstractSet
@@ -146,14 +145,13 @@ class Delegate:
 
 _delegates: dict[int, Delegate] = {}
 _kernels: dict[int, Placed] = {}
-_numbers = itertools.count(1)
 _made: dict[int, int] = {}  # each thread's newest; native code knows it only after `create`
 
 
 def register(options: Options, adapter: AdapterInfo) -> Delegate:
     """A new delegate."""
     sweep()
-    made = Delegate(next(_numbers), options, adapter)
+    made = Delegate(native.lib.tg_next_number(), options, adapter)
     _made[threading.get_ident()] = made.number
     _delegates[made.number] = made
     return made

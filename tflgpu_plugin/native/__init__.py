@@ -53,6 +53,7 @@ def declarations() -> Any:
     return interface("_declarations")
 
 
+@functools.cache
 def interface(module: str) -> Any:
     """The cffi interface that the build has made of some headers: `_declarations`, or
     `_declarations_ort` for abi_ort.h. Raises NativeError.
@@ -72,6 +73,15 @@ def load() -> Any:
                 atexit.register(library.tg_close)
                 _loaded.append(library)
     return _loaded[0]
+
+
+def keep_for_ever(function: Any) -> None:
+    """Never free this callback: native code goes on calling it when all modules of this package
+    have been taken out of the process, and nobody in Python knows of it any more.
+    """
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
 
 
 _loaded: list[Any] = []

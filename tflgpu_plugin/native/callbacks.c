@@ -4,6 +4,8 @@
 #include "internal.h"
 
 bool tgi_python_enter(tgi_python *door, void *functions, char *err, size_t err_size) {
+  if (tg_is_forked(err, err_size)) return false;
+  tg_busy(1);
   tgi_lock();
   bool set = door->set;
   if (set) {
@@ -11,8 +13,10 @@ bool tgi_python_enter(tgi_python *door, void *functions, char *err, size_t err_s
     door->in_flight++;
   }
   tgi_unlock();
-  if (!set)
+  if (!set) {
+    tg_busy(-1);
     tgi_fail(err, err_size, "%sits Python side is not there (%s; or the process is exiting).", door->prefix, door->remedy);
+  }
   return set;
 }
 
@@ -20,6 +24,7 @@ void tgi_python_leave(tgi_python *door) {
   tgi_lock();
   door->in_flight--;
   tgi_unlock();
+  tg_busy(-1);
 }
 
 static bool is_busy(const tgi_python *door) {

@@ -116,7 +116,7 @@ void tg_device_release(tg_device *device) {
   if (!device || atomic_fetch_sub(&device->refs, 1) != 1) return;
   if (tgi_enter_release()) {
     /* wgpu-native waits for the queue when it drops a device, and panics when that device is lost: keep a lost one. */
-    if (!tg_device_is_lost(device)) {
+    if (tgi_is_alive(device)) {
       W(QueueRelease)(device->queue);
       W(DeviceRelease)(device->wgpu);
     }
@@ -128,6 +128,12 @@ void tg_device_release(tg_device *device) {
 
 int tg_device_is_lost(tg_device *device) { return atomic_load(&device->fate->lost); }
 void tg_device_mark_lost(tg_device *device) { atomic_store(&device->fate->lost, true); }
+
+void tg_device_destroy(tg_device *device) {
+  pthread_mutex_lock(&device->lock);
+  W(DeviceDestroy)(device->wgpu);
+  pthread_mutex_unlock(&device->lock);
+}
 
 /* ---- error scopes --------------------------------------------------------------------------------------------------- */
 
@@ -171,6 +177,28 @@ int tgi_scope_end(tg_device *device, unsigned mark, const char *what, char *err,
   memcpy(text, device->fate->text, sizeof text);
   tgi_unlock();
   return tgi_fail(err, err_size, "%s failed: %s", what, text);
+}
+
+/* The cheapest call that asks whether the device is valid. wgpu tells of a device that was destroyed only once its queue
+ * is polled, but ends the process that submits to it, or looks into the memory of its buffers, at once. */
+bool tgi_is_alive(tg_device *device) {
+  if (tg_device_is_lost(device)) return false;
+  W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_Validation);
+  WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
+  if (layout) W(BindGroupLayoutRelease)(layout);
+  if (pop(device).type != WGPUErrorType_NoError) tg_device_mark_lost(device);
+  return !tg_device_is_lost(device);
+}
+
+int tgi_lost(char *err, size_t err_size) {
+  return tgi_fail(err, err_size, "The GPU device was lost; make a new interpreter or session.");
+}
+
+int tgi_check_alive(tg_device *device, char *err, size_t err_size) {
+  pthread_mutex_lock(&device->lock);
+  bool alive = tgi_is_alive(device);
+  pthread_mutex_unlock(&device->lock);
+  return alive ? 0 : tgi_lost(err, err_size);
 }
 
 /* ---- submitting and waiting ------------------------------------------------------------------------------------------ */
@@ -229,6 +257,10 @@ int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping 
   if (!commands) return 1;
   *ticket = (tgi_ticket){.mapped = count ? make_mapped(mappings, count) : NULL};
   int failed = count && !ticket->mapped ? tgi_fail(err, err_size, "Not enough memory for a GPU run.") : 0;
+  if (!failed && !tgi_is_alive(device)) {
+    failed = tgi_lost(err, err_size);
+    free(ticket->mapped);
+  }
   if (!failed) {
     ticket->index = W(QueueSubmitForIndex)(device->queue, 1, &commands);
     device->unflushed = 0;
@@ -259,22 +291,36 @@ int tgi_collect(tg_device *device, tgi_ticket *ticket, char *err, size_t err_siz
   tgi_mapped *mapped = ticket->mapped;
   tgi_wait(device, ticket->index);
   /* Another thread's poll may have taken over our callback and be about to call it. */
-  while (atomic_load(&mapped->waiting) && !tg_device_is_lost(device)) {
+  while (atomic_load(&mapped->waiting)) {
+    if (tgi_check_alive(device, err, err_size)) return 1;  /* callbacks may still come: their memory stays */
     W(DevicePoll)(device->wgpu, false, NULL);
     nanosleep(&step, NULL);
   }
-  if (atomic_load(&mapped->waiting))  /* callbacks may still come: their memory stays */
-    return tgi_fail(err, err_size, "The GPU device was lost during a run; make a new interpreter or session.");
   int failed = settle(mapped, err, err_size);
   free(mapped);
   return failed;
 }
 
+void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes) {
+  void *data = NULL;
+  pthread_mutex_lock(&buffer->device->lock);
+  if (tgi_is_alive(buffer->device))
+    data = mode == WGPUMapMode_Read ? (void *)W(BufferGetConstMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4))
+                                    : W(BufferGetMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4));
+  pthread_mutex_unlock(&buffer->device->lock);
+  return data;
+}
+
 int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, char *err, size_t err_size) {
-  const void *data = W(BufferGetConstMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4));
+  const void *data = tgi_mapped_range(buffer, WGPUMapMode_Read, bytes);
   if (data) tgi_copy(host, data, bytes);
   tgi_unmap(buffer);
-  return data ? 0 : tgi_fail(err, err_size, "The results could not be read back: they are not mapped.");
+  return data ? 0 : tgi_unreadable(buffer->device, err, err_size);
+}
+
+int tgi_unreadable(tg_device *device, char *err, size_t err_size) {
+  if (tg_device_is_lost(device)) return tgi_lost(err, err_size);
+  return tgi_fail(err, err_size, "The results could not be read back: they are not mapped.");
 }
 
 void tgi_unmap(tg_buffer *buffer) {

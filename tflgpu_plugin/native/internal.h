@@ -33,7 +33,8 @@
   F(ComputePassEncoderSetBindGroup) F(ComputePassEncoderSetPipeline) F(ComputePassEncoderWriteTimestamp)               \
   F(ComputePipelineRelease) F(DeviceCreateBindGroup) F(DeviceCreateBindGroupLayout) F(DeviceCreateBuffer)              \
   F(DeviceCreateCommandEncoder) F(DeviceCreateComputePipeline) F(DeviceCreatePipelineLayout)                           \
-  F(DeviceCreateQuerySet) F(DeviceCreateShaderModule) F(DeviceCreateShaderModuleTrusted) F(DeviceGetQueue)             \
+  F(DeviceCreateQuerySet) F(DeviceCreateShaderModule) F(DeviceCreateShaderModuleTrusted) F(DeviceDestroy)              \
+  F(DeviceGetQueue)                                                                                                    \
   F(DevicePoll) F(DevicePopErrorScope) F(DevicePushErrorScope) F(DeviceRelease) F(PipelineLayoutRelease)               \
   F(QuerySetRelease) F(QueueGetTimestampPeriod) F(QueueRelease) F(QueueSubmitForIndex) F(QueueWriteBuffer)             \
   F(SetLogCallback) F(ShaderModuleRelease)
@@ -143,6 +144,14 @@ void tgi_pipeline_retain(tg_pipeline *pipeline);
 unsigned tgi_scope_begin(tg_device *device);
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, char *err, size_t err_size);
 
+/* With the lock held: whether the device still takes work. It is told as lost from then on when it does not. */
+bool tgi_is_alive(tg_device *device);
+/* The same without the lock; 0, or 1 with the sentence of `tgi_lost`. */
+int tgi_check_alive(tg_device *device, char *err, size_t err_size);
+int tgi_lost(char *err, size_t err_size);
+/* Why there is no mapped memory to read; returns 1. */
+int tgi_unreadable(tg_device *device, char *err, size_t err_size);
+
 /* A buffer to map when a submission is done; bytes are rounded up to whole words. */
 typedef struct tgi_mapping {
   tg_buffer *buffer;
@@ -164,6 +173,8 @@ int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping 
                tgi_ticket *ticket, char *err, size_t err_size);
 /* Without the lock: wait for the submission and until all is mapped. After a failure nothing is. */
 int tgi_collect(tg_device *device, tgi_ticket *ticket, char *err, size_t err_size);
+/* The memory of a buffer that is mapped; NULL when it is not there any more. */
+void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes);
 /* Copy from a mapped buffer and unmap it. */
 int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, char *err, size_t err_size);
 void tgi_unmap(tg_buffer *buffer);

@@ -22,6 +22,7 @@ typedef struct tgi_ep {
   const tgi_factory *factory;
   const tgo_logger *logger;
   int64_t number;
+  tg_ort_callbacks functions;      /* of the package that made it: it may have been imported again since */
   tg_ort_island **claimed;         /* one reference each: what the newest claim has asked for */
   size_t claimed_count;
   struct tgi_ep *next;             /* all that live; under tgi_lock */
@@ -30,6 +31,7 @@ typedef struct tgi_ep {
 struct tg_ort_island {
   atomic_size_t refs;
   int64_t number;
+  tg_ort_callbacks functions;      /* of the session that has claimed it */
   uint64_t *nodes;                 /* sorted */
   size_t node_count;
   char **inputs, **outputs, **guards;

@@ -13,6 +13,7 @@ typedef struct tgi_delegate {
   tgl_delegate host;               /* first, so that the host's pointer is ours */
   atomic_size_t refs;
   int64_t number;
+  tg_tflite_callbacks functions;   /* of the package that made it: it may have been imported again since */
   struct tgi_delegate *next;       /* all that live; under tgi_lock */
 } tgi_delegate;
 

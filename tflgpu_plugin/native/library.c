@@ -10,6 +10,11 @@ tgi_wgpu_table tgi_wgpu;
 
 uint32_t tg_abi_version(void) { return 1; }
 
+int64_t tg_next_number(void) {
+  static atomic_llong last;
+  return (int64_t)atomic_fetch_add(&last, 1) + 1;
+}
+
 static pthread_mutex_t short_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void tgi_lock(void) { pthread_mutex_lock(&short_lock); }
@@ -98,14 +103,20 @@ size_t tg_take_log(char *text, size_t size) {
 
 /* ---- the gate ----------------------------------------------------------------------------------------------------- */
 
+static const char FORKED[] = "This process was forked after the GPU was opened, or while it was; a GPU cannot be shared across a "
+                             "fork. Start the process with the spawn method, or load the delegate after the fork.";
+
 enum { OPEN, CLOSING, GONE };      /* GONE: exit handlers of the driver may have run, so wgpu must not be called */
 
 static atomic_int gate = OPEN;
 static atomic_int in_flight;
 static atomic_bool child, opened, forked;   /* a child of a fork; the GPU was opened; both in this order */
+static atomic_int busy;            /* calls of our Python code: they may hold locks, which a forked child would wait for */
 static pthread_t closer;           /* the thread that exits the process; written before CLOSING */
 
 bool tgi_is_forked(void) { return atomic_load(&forked); }
+int tg_is_forked(char *err, size_t err_size) { return tgi_is_forked() ? tgi_fail(err, err_size, "%s", FORKED) : 0; }
+void tg_busy(int change) { atomic_fetch_add(&busy, change); }
 bool tgi_is_open(void) { return atomic_load(&gate) == OPEN && !atomic_load(&child); }
 
 static bool is_closer(void) { return pthread_equal(pthread_self(), closer); }
@@ -118,8 +129,7 @@ static void park(void) {
 
 int tgi_enter(char *err, size_t err_size) {
   if (atomic_load(&forked))
-    return tgi_fail(err, err_size, "This process was forked after the GPU was opened; a GPU cannot be shared across a "
-                                   "fork. Start the process with the spawn method, or load the delegate after the fork.");
+    return tgi_fail(err, err_size, "%s", FORKED);
   atomic_fetch_add(&in_flight, 1);
   int state = atomic_load(&gate);
   if (state == OPEN) return 0;
@@ -187,7 +197,7 @@ void tgi_register_exit(void) {
 static void in_child(void) {
   tgi_unlock();
   atomic_store(&child, true);
-  if (atomic_load(&opened)) atomic_store(&forked, true);
+  if (atomic_load(&opened) || atomic_load(&busy)) atomic_store(&forked, true);
 }
 
 __attribute__((constructor)) static void on_load(void) { pthread_atfork(tgi_lock, tgi_unlock, in_child); }

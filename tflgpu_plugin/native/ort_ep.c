@@ -166,7 +166,10 @@ static int remember(tgi_ep *ep, tg_ort_island *const *islands, size_t count, cha
   tgi_ep_drop_claimed(ep);
   ep->claimed = calloc(count + 1, sizeof *ep->claimed);
   if (!ep->claimed) return tgi_fail(err, err_size, "Not enough memory for islands.");
-  for (size_t i = 0; i < count; i++) tgi_island_retain(ep->claimed[ep->claimed_count++] = islands[i]);
+  for (size_t i = 0; i < count; i++) {
+    islands[i]->functions = ep->functions;
+    tgi_island_retain(ep->claimed[ep->claimed_count++] = islands[i]);
+  }
   return 0;
 }
 
@@ -192,10 +195,14 @@ void tg_ort_log(void *host, int level, const char *text) {
 static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_support *support) {
   tgi_ep *ep = (tgi_ep *)host;
   char err[TEXT_BYTES] = "";
-  tg_ort_callbacks functions;
+  tg_ort_callbacks newest;
   tgi_ep_drop_claimed(ep);
-  if (tgi_ort_enter(&functions, err, sizeof err)) {
-    int done = functions.plan(ep->number, ep, ep->factory->api, graph, support, err, sizeof err);
+  if (tg_is_forked(err, sizeof err)) {
+    tg_ort_log(ep, TGO_WARNING, err);
+    return NULL;                   /* nothing is claimed */
+  }
+  if (tgi_ort_enter(&newest, err, sizeof err)) {
+    int done = ep->functions.plan(ep->number, ep, ep->factory->api, graph, support, err, sizeof err);
     tgi_ort_leave();
     if (done) return NULL;
   }

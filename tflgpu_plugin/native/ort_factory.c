@@ -80,9 +80,9 @@ static const char *key_for_us(const char *key) {
   return strncmp(key, context_prefix, sizeof context_prefix - 1) ? NULL : key;
 }
 
-/* Call Python's create with those of the session's settings that are for us. */
+/* Call Python's create with those of the session's settings that are for us; `functions` are then the session's. */
 static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const uint32_t *adapters, size_t adapter_count,
-                           char *err, size_t err_size) {
+                           tg_ort_callbacks *functions, char *err, size_t err_size) {
   const char *const *keys = NULL, *const *values = NULL;
   size_t count = 0, used = 0;
   api->get_pairs(config, &keys, &values, &count);
@@ -94,10 +94,9 @@ static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const ui
     ours[used] = key;
     ours[count + used++] = values[i];
   }
-  tg_ort_callbacks functions;
   int64_t number = 0;
-  if (tgi_ort_enter(&functions, err, err_size)) {
-    number = functions.create(ours, ours + count, used, adapters, adapter_count, err, err_size);
+  if (tgi_ort_enter(functions, err, err_size)) {
+    number = functions->create(ours, ours + count, used, adapters, adapter_count, err, err_size);
     tgi_ort_leave();
   }
   free(ours);
@@ -109,7 +108,8 @@ static const char *ep_name(const tgo_ep *ep) {
   return TGI_EP_NAME;
 }
 
-static tgo_ep *make_session(const tgi_factory *factory, const tgo_logger *logger, int64_t number) {
+static tgo_ep *make_session(const tgi_factory *factory, const tgo_logger *logger, int64_t number,
+                            const tg_ort_callbacks *functions) {
   tgi_ep *ep = calloc(1, sizeof *ep);
   if (!ep) return NULL;
   ep->host.version = factory->host.version;
@@ -117,6 +117,7 @@ static tgo_ep *make_session(const tgi_factory *factory, const tgo_logger *logger
   ep->factory = factory;
   ep->logger = logger;
   ep->number = number;
+  ep->functions = *functions;
   tgi_ep_init(ep);
   tgi_lock();
   ep->next = sessions;
@@ -135,10 +136,11 @@ static tgo_status *create_ep(tgo_factory *host, const tgo_hardware *const *hardw
   tgo_status *status = factory->api->get_config(options, &config);
   if (status) return status;
   size_t found = read_adapters(factory->api, metadata, count, adapters);
-  int64_t number = call_create(factory->api, config, adapters, found, err, sizeof err);
+  tg_ort_callbacks functions;
+  int64_t number = call_create(factory->api, config, adapters, found, &functions, err, sizeof err);
   factory->api->release_pairs(config);
   if (number <= 0) return tgi_status(factory->api, err[0] ? err : "the session could not be made.");
-  *ep = make_session(factory, logger, number);
+  *ep = make_session(factory, logger, number, &functions);
   return *ep ? NULL : tgi_status(factory->api, "not enough memory for a session.");
 }
 

@@ -97,9 +97,9 @@ static int read_outputs(call *c, const tgi_entry *entry, char *err, size_t err_s
 }
 
 static int build(call *c, char *err, size_t err_size) {
-  tg_ort_callbacks functions;
-  if (!tgi_ort_enter(&functions, err, err_size)) return 1;
-  int built = functions.build(c->island->number, c->island, c->shapes, c->shape_count, err, err_size);
+  tg_ort_callbacks newest;
+  if (!tgi_ort_enter(&newest, err, err_size)) return 1;
+  int built = c->island->functions.build(c->island->number, c->island, c->shapes, c->shape_count, err, err_size);
   tgi_ort_leave();
   if (built < 0) c->code = TGO_INVALID_ARGUMENT;
   return built <= 0;

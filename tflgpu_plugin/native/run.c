@@ -117,7 +117,7 @@ static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host
   r->traffic.downloaded += slot->bytes;
   if (can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err, err_size);
   if (!slot->bytes) return 0;
-  if (!*staged) return tgi_fail(err, err_size, "The results could not be read back: they are not mapped.");
+  if (!*staged) return tgi_unreadable(r->replay->device, err, err_size);
   tgi_copy(host, *staged, slot->bytes);
   *staged += tgi_round_up(slot->bytes, 16);
   return 0;
@@ -127,7 +127,7 @@ static int take_outputs(run *r, char *err, size_t err_size) {
   tg_replay *replay = r->replay;
   const uint8_t *staged = NULL;
   int failed = 0;
-  if (r->readback_bytes) staged = W(BufferGetConstMappedRange)(replay->readback->wgpu, 0, r->readback_bytes);
+  if (r->readback_bytes) staged = tgi_mapped_range(replay->readback, WGPUMapMode_Read, r->readback_bytes);
   for (size_t i = 0; i < replay->output_count; i++)
     if (r->outputs[i].host) failed |= take(r, &replay->outputs[i], &staged, r->outputs[i].host, err, err_size);
   for (size_t i = 0; i < replay->state_count; i++) {
@@ -145,7 +145,7 @@ static void keep_inputs(const run *r) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     tgi_slot *slot = &r->replay->inputs[i];
     if (!can_map(slot, WGPUMapMode_Write)) continue;
-    slot->mapped = W(BufferGetMappedRange)(slot->buffer->wgpu, 0, tgi_round_up(slot->bytes, 4));
+    slot->mapped = tgi_mapped_range(slot->buffer, WGPUMapMode_Write, slot->bytes);
     if (!slot->mapped) tgi_unmap(slot->buffer);
   }
 }
@@ -246,8 +246,7 @@ static int finish(run *r, tgi_ticket *ticket, char *err, size_t err_size) {
 
 static int check_ports(const run *r, char *err, size_t err_size) {
   const tg_replay *replay = r->replay;
-  if (tg_device_is_lost(replay->device))
-    return tgi_fail(err, err_size, "The GPU device was lost; make a new interpreter or session.");
+  if (tgi_check_alive(replay->device, err, err_size)) return 1;
   for (size_t i = 0; i < replay->input_count; i++) {
     const tg_port *port = &r->inputs[i];
     if (!port->device && !port->host && replay->inputs[i].bytes)
@@ -322,8 +321,7 @@ static int read_output(tg_replay *replay, const tgi_slot *slot, void *host, char
   tg_buffer *source = direct ? slot->buffer : replay->readback;
   tgi_mapping mapping = {source, slot->bytes, WGPUMapMode_Read};
   tgi_ticket ticket;
-  if (tg_device_is_lost(device))
-    return tgi_fail(err, err_size, "The GPU device was lost; make a new interpreter or session.");
+  if (tgi_check_alive(device, err, err_size)) return 1;
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);

@@ -13,6 +13,14 @@ typedef struct tg_kernel tg_kernel;
 
 uint32_t tg_abi_version(void);                       /* of this header: 1 */
 
+/* 1, 2, ...: delegates and sessions have numbers that no other copy of the package in this process has given. */
+int64_t tg_next_number(void);
+
+/* 1 with a sentence in a child of a fork that must not use the GPU: it was open, or some thread was busy (a count) with
+ * what it is opened by, and may have held locks that nobody in the child gives back. */
+int tg_is_forked(char *err, size_t err_size);
+void tg_busy(int change);
+
 /* Load the libwgpu_native of the wgpu package (path of its file), resolve its functions, and have it log into a native
  * ring buffer. Idempotent. */
 int tg_bind_wgpu(const char *path, char *err, size_t err_size);
@@ -58,6 +66,7 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
 void tg_device_release(tg_device *device);
 int tg_device_is_lost(tg_device *device);
 void tg_device_mark_lost(tg_device *device);         /* for tests: as if the driver had reported it */
+void tg_device_destroy(tg_device *device);           /* for tests: it is gone, and nobody has been told */
 
 /* Usage bits of tg_buffer_create. HOST_READ and HOST_WRITE: the host reads or writes it every run; on a device that was
  * opened with mappable primary buffers it is mapped for that, elsewhere the bytes go through a staging buffer. FILL_FIRST: it is

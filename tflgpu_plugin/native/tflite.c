@@ -14,9 +14,10 @@ static tgi_python python = {&table, sizeof table, "tflgpu: ", "import tflgpu_plu
 void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks) { tgi_python_set(&python, callbacks); }
 
 int tgi_build(tg_kernel *kernel, tgl_context *context, char *err, size_t err_size) {
-  tg_tflite_callbacks functions;
-  if (!tgi_python_enter(&python, &functions, err, err_size)) return 1;
-  int built = functions.build && functions.build(kernel->number, kernel, context, err, err_size);
+  tg_tflite_callbacks newest;
+  const tg_tflite_callbacks *functions = &kernel->delegate->functions;
+  if (!tgi_python_enter(&python, &newest, err, err_size)) return 1;
+  int built = functions->build && functions->build(kernel->number, kernel, context, err, err_size);
   tgi_python_leave(&python);
   return !built;
 }
@@ -68,15 +69,20 @@ int tgi_report(tgl_context *context, const char *text) {
 
 static int32_t delegate_prepare(tgl_context *context, tgl_delegate *host) {
   char err[TEXT_BYTES] = "";
-  tg_tflite_callbacks functions;
-  if (!tgi_python_enter(&python, &functions, err, sizeof err)) return tgi_report(context, err);
-  int done = functions.prepare &&
-             functions.prepare(((tgi_delegate *)host)->number, host, context, err, sizeof err);
+  tg_tflite_callbacks newest;
+  const tgi_delegate *delegate = (tgi_delegate *)host;
+  if (tg_is_forked(err, sizeof err)) {
+    tgi_report(context, err);
+    return TGL_OK;                 /* nothing is claimed */
+  }
+  if (!tgi_python_enter(&python, &newest, err, sizeof err)) return tgi_report(context, err);
+  int done = delegate->functions.prepare &&
+             delegate->functions.prepare(delegate->number, host, context, err, sizeof err);
   tgi_python_leave(&python);
   return done ? TGL_OK : tgi_report(context, err[0] ? err : "tflgpu: preparing the graph failed.");
 }
 
-static tgi_delegate *make_delegate(int64_t number) {
+static tgi_delegate *make_delegate(int64_t number, const tg_tflite_callbacks *functions) {
   tgi_delegate *delegate = calloc(1, sizeof *delegate);
   if (!delegate) return NULL;
   delegate->host.data = delegate;
@@ -87,6 +93,7 @@ static tgi_delegate *make_delegate(int64_t number) {
    * the middle of a run where a shape changes, and take memory from them that they need. Kernels tell their shapes. */
   delegate->host.flags = TGL_ACCEPTS_DYNAMIC;
   delegate->number = number;
+  delegate->functions = *functions;
   delegate->refs = 1;
   tgi_lock();
   delegate->next = delegates;
@@ -109,14 +116,18 @@ static void import_package(void) {
   release(state);
 }
 
-static int64_t create_number(const char *const *keys, const char *const *values, size_t count, char *err, size_t err_size) {
-  tg_tflite_callbacks functions;
-  if (!tgi_python_enter(&python, &functions, err, err_size)) {
+/* The number of a new delegate, and the functions that it belongs to: the first one's `create` has set the others. */
+static int64_t create_number(const char *const *keys, const char *const *values, size_t count,
+                             tg_tflite_callbacks *functions, char *err, size_t err_size) {
+  if (!tgi_python_enter(&python, functions, err, err_size)) {
     import_package();
-    if (!tgi_python_enter(&python, &functions, err, err_size)) return 0;
+    if (!tgi_python_enter(&python, functions, err, err_size)) return 0;
     err[0] = 0;
   }
-  int64_t number = functions.create(keys, values, count, err, err_size);
+  int64_t number = functions->create(keys, values, count, err, err_size);
+  tgi_lock();
+  if (python.set) *functions = table;
+  tgi_unlock();
   tgi_python_leave(&python);
   if (number <= 0 && !err[0]) tgi_fail(err, err_size, "tflgpu: the delegate could not be made.");
   return number;
@@ -126,8 +137,9 @@ EXPORT tgl_delegate *tflite_plugin_create_delegate(const char *const *keys, cons
                                                    void (*report_error)(const char *)) {
   char err[TEXT_BYTES] = "";
   /* Hosts declare the count as an int, so the upper half of the register is not defined. */
-  int64_t number = create_number(keys, values, count & 0xffffffffu, err, sizeof err);
-  tgi_delegate *delegate = number > 0 ? make_delegate(number) : NULL;
+  tg_tflite_callbacks functions;
+  int64_t number = create_number(keys, values, count & 0xffffffffu, &functions, err, sizeof err);
+  tgi_delegate *delegate = number > 0 ? make_delegate(number, &functions) : NULL;
   if (delegate) return &delegate->host;
   if (report_error) report_error(err[0] ? err : "tflgpu: not enough memory for a delegate.");
   return NULL;
