@@ -16,7 +16,7 @@ import onnx
 from onnx.reference.op_run import OpRun
 
 from conformance import float64
-from conformance.references import pool
+from conformance.references_pools import pool
 from tflgpu_plugin.graph import Array
 
 EXACT, WITH_HOST = "exact integers", "exact integers + host"

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from conformance import host, references, tolerance
+from conformance import host, references, tolerance, truth
 from conformance.cases import Input, listed
+from conformance.rounding import Change
 from tflgpu_plugin import capability, compiler, ops
 from tflgpu_plugin.graph import Array, Graph, Node, Tensor
 from tflgpu_plugin.runtime import adapter
@@ -76,18 +77,27 @@ def feeds(case: NodeCase) -> list[Array]:
     return [host.random_array(value, [seed, k]) for k, value in enumerate(given)]
 
 
-def expected(case: NodeCase, values: list[Array]) -> list[Array]:
-    """What numpy makes of it, in float64, rounded to the output's type at the end."""
+def answers(case: NodeCase, values: list[Array], change: Change = np.asarray) -> list[Array]:
+    """What numpy makes of it, in float64; `change` is applied to every float that goes in."""
     waiting = iter(values)
     given = [
         None if i is None else (next(waiting) if i.data is None else i.data) for i in case.inputs
     ]
-    wide = [a.astype(np.float64) if a is not None and a.dtype == np.float32 else a for a in given]
+    wide = [
+        change(a.astype(np.float64)) if a is not None and a.dtype == np.float32 else a
+        for a in given
+    ]
     with np.errstate(all="ignore"):
         found = references.REFERENCES[case.op](*wide, **case.attributes)
-        results = found if isinstance(found, tuple) else (found,)
-        dtype = {"f32": np.float32, "bool": np.bool_}[case.output_type]
-        return [np.asarray(result).astype(dtype) for result in results]
+    results = found if isinstance(found, tuple) else (found,)
+    return [np.asarray(result) for result in results]
+
+
+def expected(case: NodeCase, values: list[Array]) -> list[Array]:
+    """The answers, rounded to the output's type at the end."""
+    dtype = {"f32": np.float32, "bool": np.bool_}[case.output_type]
+    with np.errstate(all="ignore"):
+        return [result.astype(dtype) for result in answers(case, values)]
 
 
 @dataclass(frozen=True)
@@ -117,8 +127,7 @@ def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = 
     if refusal:
         return Finding(f"refused: {refusal}", refusal)
     values = feeds(case)
-    allowed = bound(case, values)
-    answers = expected(case, values)
+    allowed, right = bounds(case, values), expected(case, values)
     seen, worst = set(), Finding()
     for name, target in targets.items():
         plan = compiler.compile(island, target)
@@ -127,8 +136,8 @@ def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = 
             continue
         seen.add(key)
         got = Instance(Program(plan, device.handle, device.pipelines)).run(values, [])
-        for k, (answer, found) in enumerate(zip(answers, got, strict=True)):
-            verdict = tolerance.compare(answer, found, allowed)
+        for k, (answer, found) in enumerate(zip(right, got, strict=True)):
+            verdict = tolerance.compare(answer, found, allowed[k])
             if not verdict.passed:
                 text = f"{name} output {k} {list(answer.shape)}: {verdict}"
                 return Finding(text, "", verdict.share, verdict.ulp)
@@ -136,8 +145,11 @@ def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = 
     return worst
 
 
-def bound(case: NodeCase, values: list[Array]) -> tolerance.Bound:
-    """The tolerance of a case: its op's class, its terms, and the largest value it is fed."""
-    floats = [np.abs(v[np.isfinite(v)]) for v in values if v.dtype.kind == "f"]
-    largest = max((float(v.max(initial=0.0)) for v in floats), default=1.0)
-    return tolerance.bound(ops.table()[case.op].accuracy, case.terms, largest, largest)
+def bounds(case: NodeCase, values: list[Array]) -> list[tolerance.Bound]:
+    """The tolerance of each output of a case: its op's class, and the condition of each element."""
+    rule = ops.table()[case.op].accuracy
+    if rule == "exact":
+        return [tolerance.bound(rule, np.zeros(0), np.zeros(0))] * case.outputs
+    true = truth.measure(lambda change: [answers(case, values, change)], case.terms)
+    pairs = zip(true.values[0], true.moved[0], strict=True)
+    return [tolerance.bound(rule, *pair, true.terms) for pair in pairs]

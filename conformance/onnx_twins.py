@@ -109,9 +109,11 @@ def _lstm(t: Twin, n: Node) -> list[str] | str:
 
 
 def _lstm_layer(t: Twin, n: Node) -> str:
-    """ONNX has no projection, clips gates and not cells, and couples its gates another way."""
-    if n.values[1] is None or n.values[16] is not None or n.options["cellClip"]:
-        raise NoTwin(f"{n.op} with a projection, clips or coupled gates")
+    """ONNX has no projection or normalization, clips gates and not cells, and couples its gates
+    another way."""
+    normalized = any(value is not None for value in n.values[20:])
+    if n.values[1] is None or n.values[16] is not None or n.options["cellClip"] or normalized:
+        raise NoTwin(f"{n.op} with a projection, clips, coupled gates or layer normalization")
 
     def gates(first: int) -> Array:  # input, output, forget, cell
         return np.concatenate([n.known(first + k) for k in (0, 3, 1, 2)])[None]

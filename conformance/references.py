@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance import references_recurrent
+from conformance import references_pools, references_recurrent
+from conformance.rounding import rounded, rounds
 from tflgpu_plugin.graph import Array
 
 _erf = np.vectorize(erf, otypes=[np.float64])
@@ -28,6 +29,10 @@ def _shrink(x: Array, lambd: float = 0.5, bias: float = 0.0) -> Array:
 
 def _softplus(x: Array) -> Array:
     return np.logaddexp(0, x)
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1 + rounded(np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
 
 
 def _infinite(x: Array, negative: float = 1, positive: float = 1) -> Array:
@@ -62,8 +67,9 @@ UNARY: dict[str, Callable[..., Any]] = {
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
     "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh,
     "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
-    "gelu": lambda x: 0.5 * x * (1 + _erf(x / np.sqrt(2))),
-    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "gelu": lambda x, approximate=False:
+        _gelu_tanh(x) if approximate else 0.5 * x * (1 + rounded(_erf(x / np.sqrt(2)))),
+    "gelu_tanh": _gelu_tanh,
     "elu": lambda x, alpha=1.0: np.where(x < 0, _negative_part(x, alpha), x),
     "selu": lambda x, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875:
         gamma * np.where(x < 0, _negative_part(x, alpha), x),
@@ -79,8 +85,24 @@ UNARY: dict[str, Callable[..., Any]] = {
     "is_nan": np.isnan, "is_infinite": _infinite, "logical_not": np.logical_not,
 }  # fmt: skip
 
+
+def _pow(a: Array, b: Array) -> Array:
+    """Powers of negative numbers need whole exponents, which roundings are not to change."""
+    y, size = np.power(a, b), np.abs(a) ** b
+    lost = np.isnan(y) & (a < 0) & rounds()
+    return np.where(lost, np.where(np.round(b) % 2 == 1, -size, size), y)
+
+
+def _log_sum_exp(x: Array, **where: Any) -> Array:
+    top = np.max(x, axis=where["axis"], keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    total = np.sum(np.exp(rounded(x - top)), axis=where["axis"], keepdims=True)
+    y = top + rounded(np.log(total))
+    return y if where["keepdims"] else np.squeeze(y, where["axis"])
+
+
 BINARY: dict[str, Callable[..., Any]] = {
-    "div": np.divide, "pow": np.power, "squared_difference": lambda a, b: (a - b) ** 2,
+    "div": np.divide, "pow": _pow, "squared_difference": lambda a, b: (a - b) ** 2,
     "floor_div": np.floor_divide, "floor_mod": np.mod, "fmod": np.fmod,
     "logical_or": np.logical_or, "logical_xor": np.logical_xor, "equal": np.equal,
     "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal,
@@ -130,31 +152,33 @@ MOVEMENT: dict[str, Callable[..., Any]] = {
 
 def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
     def reduced(x: Array, axes: Array, keep_dims: bool) -> Any:
-        where = {"axis": tuple(int(a) for a in axes.reshape(-1)), "keepdims": keep_dims}
-        return function(x, **where)
+        over = tuple(sorted({int(a) % x.ndim for a in axes.reshape(-1)})) if x.ndim else ()
+        return function(x, axis=over, keepdims=keep_dims)
 
     return reduced
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "mean": np.mean,
     "reduce_sum": np.sum, "reduce_prod": np.prod, "reduce_max": np.max, "reduce_min": np.min,
     "reduce_l1": lambda x, **w: np.sum(np.abs(x), **w),
     "reduce_l2": lambda x, **w: np.sqrt(np.sum(x * x, **w)),
     "reduce_sum_square": lambda x, **w: np.sum(x * x, **w),
     "reduce_mean_square": lambda x, **w: np.mean(x * x, **w),
     "reduce_log_sum": lambda x, **w: np.log(np.sum(x, **w)),
-    "reduce_log_sum_exp": lambda x, **w: np.log(np.sum(np.exp(x), **w)),
+    "reduce_log_sum_exp": _log_sum_exp,
 }  # fmt: skip
 
 
 def _softmax(x: Array, beta: float = 1.0, axis: int = -1) -> Array:
-    e = np.exp(beta * (x - x.max(axis, keepdims=True)))
-    return np.asarray(e / e.sum(axis, keepdims=True))
+    e = np.exp(rounded(beta * (x - x.max(axis, keepdims=True))))
+    return np.asarray(e / rounded(e.sum(axis, keepdims=True), x.shape[axis]))
 
 
 def _log_softmax(x: Array, axis: int = -1) -> Array:
-    below = x - x.max(axis, keepdims=True)
-    return np.asarray(below - np.log(np.exp(below).sum(axis, keepdims=True)))
+    below = rounded(x - x.max(axis, keepdims=True))
+    total = rounded(np.exp(below).sum(axis, keepdims=True), x.shape[axis])
+    return np.asarray(below - rounded(np.log(total)))
 
 
 def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
@@ -179,55 +203,29 @@ def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis
     return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
 
 
-def pool(x: Array, window: tuple[int, ...], strides: tuple[int, ...], padding: tuple[int, ...],
-          dilations: tuple[int, ...] | None = None, ceil_mode: bool = False, counted: bool = False,
-          activation: str = "none", p: float = 2, kind: str = "max") -> Array:  # fmt: skip
-    """One output place after the other, as the ONNX operators MaxPool, AveragePool, LpPool say."""
-    steps = dilations or (1,) * len(window)
-    axes = range(len(window))
-    before, after = padding[::2], padding[1::2]
-    places = []
-    for k in axes:
-        free = x.shape[k + 1] + before[k] + after[k] - (window[k] - 1) * steps[k] - 1
-        count = (-(-free // strides[k]) if ceil_mode else free // strides[k]) + 1
-        count -= ceil_mode and (count - 1) * strides[k] >= x.shape[k + 1] + before[k]
-        places.append(count)
-    y = np.zeros((x.shape[0], *places, x.shape[-1]))
-    for place in np.ndindex(*places):
-        at = [[place[k] * strides[k] - before[k] + t * steps[k] for t in range(window[k])]
-              for k in axes]  # fmt: skip
-        inside = [[i for i in at[k] if 0 <= i < x.shape[k + 1]] for k in axes]
-        padded = [[i for i in at[k] if i < x.shape[k + 1] + after[k]] for k in axes]
-        taps = x[np.ix_(range(x.shape[0]), *inside, range(x.shape[-1]))]
-        over = tuple(range(1, x.ndim - 1))
-        if kind == "max":
-            value = taps.max(over)
-        elif kind == "norm":
-            value = (np.abs(taps) ** p).sum(over) ** (1 / p)
-        else:
-            value = taps.sum(over) / np.prod([len(i) for i in (padded if counted else inside)])
-        index: Any = (slice(None), *place)
-        y[index] = value
-    return y
+def _grouped(x: Array, w: Array, groups: int) -> Array:
+    """x [..., C] times one tap w [O, C / groups], group by group."""
+    pairs = zip(np.split(x, groups, axis=-1), np.split(w, groups), strict=True)
+    return np.concatenate([part @ own.T for part, own in pairs], axis=-1)
 
 
 def _conv_3d(x: Array, w: Array, bias: Array | None, strides: tuple[int, ...],
              padding: tuple[int, ...], dilations: tuple[int, ...] = (1, 1, 1),
-             activation: str = "none") -> Array:  # fmt: skip
+             activation: str = "none", filters_last: bool = False) -> Array:  # fmt: skip
+    w = np.moveaxis(w, 4, 0) if filters_last else w
     sides = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
     x = np.pad(x, sides)
     kernel, depth, filters = w.shape[1:4], w.shape[4], w.shape[0]
     places = [(x.shape[k + 1] - (kernel[k] - 1) * dilations[k] - 1) // strides[k] + 1
               for k in range(3)]  # fmt: skip
     y = np.zeros((x.shape[0], *places, filters))
-    each = filters // (x.shape[4] // depth)
+    groups = x.shape[4] // depth
     for tap in np.ndindex(*kernel):
         at = tuple(slice(tap[k] * dilations[k], tap[k] * dilations[k] + (places[k] - 1)
                          * strides[k] + 1, strides[k]) for k in range(3))  # fmt: skip
-        for o in range(filters):
-            group = slice(o // each * depth, (o // each + 1) * depth)
-            taps: Any = (slice(None), *at)
-            y[..., o] += x[taps][..., group] @ w[o][tap]
+        taps: Any = (slice(None), *at)
+        own: Any = (slice(None), *tap)
+        y += _grouped(x[taps], w[own], groups)
     return y if bias is None else y + bias
 
 
@@ -274,15 +272,16 @@ def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, stride
     """Every input element adds its filter to the full result, of which a part is kept."""
     b, h, wide, c = x.shape
     kept = np.zeros((b, int(shape[1]), int(shape[2]), w.shape[0]))
-    depth = w.shape[3]
-    each = w.shape[0] // (c // depth)
-    for i, j, ky, kx in np.ndindex(h, wide, *w.shape[1:3]):
-        row = i * strides[0] + ky * dilations[0] - padding[0]
-        column = j * strides[1] + kx * dilations[1] - padding[2]
-        inside = 0 <= row < kept.shape[1] and 0 <= column < kept.shape[2]
-        for o in range(w.shape[0] if inside else 0):
-            group = slice(o // each * depth, (o // each + 1) * depth)
-            kept[:, row, column, o] += x[:, i, j, group] @ w[o, ky, kx]
+    for ky, kx in np.ndindex(*w.shape[1:3]):
+        rows = np.arange(h) * strides[0] + ky * dilations[0] - padding[0]
+        columns = np.arange(wide) * strides[1] + kx * dilations[1] - padding[2]
+        part = _grouped(x, w[:, ky, kx], c // w.shape[3])
+        near, beside = (
+            np.flatnonzero((at >= 0) & (at < n))
+            for at, n in zip((rows, columns), kept.shape[1:], strict=False)
+        )
+        here = np.ix_(np.arange(b), rows[near], columns[beside])
+        kept[here] += part[np.ix_(np.arange(b), near, beside)]
     return kept if bias is None else kept + bias
 
 
@@ -305,17 +304,17 @@ def _taps(x: float, n: int, mode: str, nearest: str, a: float, exclude: bool) ->
     """Weights of an axis of n at place x."""
     weights = np.zeros(n)
     if mode == "nearest":
-        rounded = {"round_prefer_floor": np.ceil(x - 0.5), "round_prefer_ceil": np.floor(x + 0.5),
+        whole = {"round_prefer_floor": np.ceil(x - 0.5), "round_prefer_ceil": np.floor(x + 0.5),
                    "floor": np.floor(x), "ceil": np.ceil(x)}[nearest]  # fmt: skip
-        weights[int(np.clip(rounded, 0, n - 1))] = 1
+        weights[int(np.clip(whole, 0, n - 1))] = 1
         return weights
     first = int(np.floor(x))
     for t in range(first - 1, first + 3):
-        d = abs(x - t)
+        d = float(rounded(abs(x - t)))
         if mode == "linear":
             w = max(0.0, 1 - d)
         elif d <= 1:
-            w = (a + 2) * d**3 - (a + 3) * d**2 + 1
+            w = float(rounded((a + 2) * d**3) - rounded((a + 3) * d**2) + 1)
         else:
             w = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
         if not (exclude and not 0 <= t < n):
@@ -333,6 +332,7 @@ def _resize(x: Array, size: Array, mode: str = "nearest", coordinates: str = "ha
         scale = out / n if scales is None else scales[k]
         ends = (roi[2 * k], roi[2 * k + 1]) if roi else (0.0, 1.0)
         at = [_place(o, n, out, coordinates, scale, ends) for o in range(out)]
+        at = at if mode == "nearest" else [float(rounded(place)) for place in at]
         matrix = np.stack([_taps(p, n, mode, nearest, cubic_a, exclude_outside) for p in at])
         x = np.moveaxis(np.tensordot(matrix, x, (1, k + 1)), 0, k + 1)
         if coordinates == "tf_crop_and_resize":
@@ -349,19 +349,13 @@ def _lrn(x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: flo
     return y
 
 
-POOLS: dict[str, Callable[..., Any]] = {
-    "max_pool_2d": pool,
-    "average_pool_2d": lambda x, **a: pool(x, kind="average", **a),
-    "lp_pool": lambda x, **a: pool(x, kind="norm", **a),
-}
-
 NORMALIZATIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax, "log_softmax": _log_softmax,
     "instance_normalization": _instance, "layer_normalization": _layer,
 }  # fmt: skip
 
 REFERENCES: dict[str, Callable[..., Any]] = {
-    **NORMALIZATIONS, **POOLS,
+    **NORMALIZATIONS, **references_pools.REFERENCES,
     "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
     "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.rounding import rounded
 from tflgpu_plugin.graph import Array
 
 
@@ -73,7 +74,7 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
         if "i" in part:
             enter = function(_logistic, part["i"] + holes[0] * c, "i")
         new = fixed(enter * function(np.tanh, part["c"], "c"), step)
-        c = _cut(fixed(fixed(forget * c, step) + new, step), cell_clip)
+        c = _cut(fixed(rounded(fixed(forget * c, step)) + rounded(new), step), cell_clip)
         h = function(_logistic, part["o"] + holes[2] * c, "o") * fixed(np.tanh(c), 2**-15)
         h = _on(h, grids[0]) if grids else h
         if projection is not None:
@@ -95,7 +96,7 @@ def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = 
             new = moved[t][:, 2 * units :] + reset * (h @ own + (0 if bias is None else bias))
         else:
             new = moved[t][:, 2 * units :] + (reset * h) @ own
-        h = (1 - update) * np.tanh(_cut(new, gate_clip)) + update * h
+        h = rounded((1 - update) * np.tanh(_cut(new, gate_clip))) + rounded(update * h)
         results[t] = h
     return _whole(results, time_axis), h
 

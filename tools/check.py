@@ -52,6 +52,11 @@ def _mypy(output: str) -> str:
     return f"{found[1]} files" if found else "?"
 
 
+def _wrong_answers(output: str) -> str:
+    found = re.search(r"^wrong answers accepted: .*$", output, re.MULTILINE)
+    return found[0] if found else "?"
+
+
 def _pytest_summary(output: str) -> str:
     """pytest's closing line without its frame: "12 passed, 1 skipped in 3.21s"."""
     lines = [line.strip(" =") for line in output.splitlines() if re.search(r" in [\d.]+s", line)]
@@ -78,12 +83,14 @@ def steps() -> list[Step]:
         _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel),
         _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel),
         _pytest("unit", "other tests, no adapter", *others, mark="not adapter and not wheel"),
+        Step("judge", "wrong answers, fed to the suite's own judge",
+             (PYTHON, "-m", "conformance.wrong"), _wrong_answers, NO_ADAPTER),
         _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
         _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),
         _pytest("networks", "seeded networks against the CPU", NETWORKS, *parallel),
         _pytest("models", "real models against the CPU", MODELS, *parallel),
         _pytest("wheel", "the wheel: built, checked, installed", "tests", mark="wheel"),
-    ]
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Op:
 
     `shapes(graph, node)` gives the output shapes from input shapes (and values of constant
     inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise,
-    cancelling, transcendental, accumulate or reduction. `types` are the dtypes of the value inputs
+    function, transcendental, accumulate or reduction. `types` are the dtypes of the value inputs
     and outputs; `max_rank` is the highest rank of one. `work` estimates multiply-adds per run for
     the pays-off rule (None: one per output element). `fuses`: the lowering applies `node.posts`
     where it stores its first output, so passes may give it some. `expand` replaces the node by

@@ -62,13 +62,13 @@ OPS = (
     row("mul"),
     row("maximum"),
     row("minimum"),
-    row("div", accuracy="transcendental"),
+    row("div", accuracy="function"),
     row("pow", accuracy="transcendental"),
     # Hosts square 8 bits in fixed point.
-    replace(row("squared_difference", accuracy="transcendental"), in_8_bits="step"),
+    replace(row("squared_difference", accuracy="function"), in_8_bits="step"),
     row("floor_div", "floor_quotient(v, e)"),
-    row("floor_mod", "floor_remainder(v, e)", accuracy="cancelling"),
-    row("fmod", "remainder_of(v, e)", accuracy="cancelling"),
+    row("floor_mod", "floor_remainder(v, e)"),
+    row("fmod", "remainder_of(v, e)"),
     # Bool tensors are stored as 0.0 and 1.0.
     row("logical_and", "v * e", types=("bool",), accuracy="exact"),
     row("logical_or", "max(v, e)", types=("bool",), accuracy="exact"),

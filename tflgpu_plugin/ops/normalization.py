@@ -104,7 +104,7 @@ OPS = (
         for name in ("instance_normalization", "layer_normalization")
     ),
     Op(
-        "log_softmax", refuse, shapes, lower_expanded, "cancelling", work=_work,
+        "log_softmax", refuse, shapes, lower_expanded, "transcendental", work=_work,
         expand=expand_log_softmax,
     ),
 )  # fmt: skip

@@ -48,7 +48,7 @@ REDUCTIONS = {
     "reduce_log_sum": Reduction(ZERO, SUM, "log_exact(a)"),
 }
 MAXIMUM = Reduction(LOWEST, "max(a, v)")
-ACCURACY = {"reduce_max": "exact", "reduce_min": "exact", "reduce_log_sum": "cancelling"}
+ACCURACY = {"reduce_max": "exact", "reduce_min": "exact"}
 
 
 class _Run(NamedTuple):
@@ -234,6 +234,6 @@ OPS = (*(
        in_8_bits=IN_8_BITS.get(name, "exact"))
     for name in REDUCTIONS
 ), Op(
-    "reduce_log_sum_exp", refuse, shapes, lower_expanded, "cancelling", work=_work,
+    "reduce_log_sum_exp", refuse, shapes, lower_expanded, "reduction", work=_work,
     expand=_expand_log_sum_exp,
 ))  # fmt: skip

@@ -197,10 +197,13 @@ def _rounded(at: Array, how: str) -> Array:
 
 
 def _cubic(extent: int, at: Array, attributes: Any) -> tuple[Array, Array]:
-    """Four taps after Keys, "Cubic convolution interpolation for digital image processing"."""
-    a = np.float32(attributes.get("cubic_a", -0.75))
+    """Four taps after Keys, "Cubic convolution interpolation for digital image processing".
+
+    In float64: where the outer polynomial is small, its terms are a hundred times as large.
+    """
+    a = float(attributes.get("cubic_a", -0.75))
     base = np.floor(at)
-    s = at - base
+    s = at.astype(np.float64) - base
     t = [s + 1, s, 1 - s, 2 - s]
     far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (t[0], t[3])]
     near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t[1], t[2])]
