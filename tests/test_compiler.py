@@ -122,11 +122,11 @@ def test_a_tensor_over_the_binding_limit_is_refused_with_numbers() -> None:
 
 
 def test_what_an_op_became_is_refused_in_the_name_of_its_node() -> None:
-    """A gather becomes other ops, and its table is too large for the adapter."""
+    """A gather becomes other ops, and the table whose columns it takes is too large."""
     b = Builder()
     rows, places = b.tensor((40, 16), np.ones((40, 16), np.float32)), b.tensor((5,))
-    y = b.node("gather", (rows, places), (5, 16), axis=0)
-    z = b.node("relu", (y,), (5, 16))
+    y = b.node("gather", (rows, places), (40, 5), axis=1)
+    z = b.node("relu", (y,), (40, 5))
     with pytest.raises(Refused, match="constant of 2,560 bytes") as refused:
         compiler.compile(b.graph((places,), (z,)), Target(max_binding_bytes=1024))
     assert 0 in refused.value.nodes and 1 not in refused.value.nodes
