@@ -30,6 +30,9 @@ QUICK = {
 QUICK |= {"test_onnx_twins": None, "test_versions": None, "test_nodes": None}
 QUICK |= {"test_random_onnx": 24, "test_random_operators": None, "test_quantized": None}
 QUICK |= {"test_float16": None, "test_hybrid": None, "test_half": None, "test_onnx_quantized": None}
+# Of these the tests with a sample, which the others hold as well.
+SAMPLED = ("test_variants",)
+QUICK |= dict.fromkeys(SAMPLED)
 # What a run without --dtype takes; "all" takes every type.
 DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"
 
@@ -205,7 +208,7 @@ def mark_quick(items: Sequence[pytest.Item]) -> None:
     seen: Counter[tuple[str, ...]] = Counter()
     for item in items:
         module = item.path.stem
-        if module not in QUICK:
+        if module not in QUICK or (module in SAMPLED and "_sample_" not in item.name):
             continue
         given = getattr(getattr(item, "callspec", None), "params", {})
         where = (module, str(given.get("host_name")), str(given.get("beside")))

@@ -10,15 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import pytest
 
-from conformance import check
+from conformance import check, direct
+from conformance.cases import Case
+from tflgpu_plugin import compiler, ops
+from tflgpu_plugin.graph import Graph, Node
 from tflgpu_plugin.ops import FAMILIES
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.target import Target
 
+SAMPLED = (
+    "as on hardware without shuffles",
+    "as on NVIDIA",
+    "as on Apple",
+    "with weights in memory",
+)
+CODES, MOST = 8, 1 << 18  # kernels of a family in the sample, elements of a case
 FEW_GROUPS = 7  # of a grid's dimension, so that small cases fold their grids as huge ones do
 
 
@@ -54,3 +65,42 @@ def test_other_plans(family: str, options: Mapping[str, Any]) -> None:
         if not result.passed:
             wrong.append(f"{case.op} {case.name}: {result.text}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_sample_of_other_plans(family: str, options: Mapping[str, Any]) -> None:
+    """What this adapter would not choose by itself, in every run: of each vendor's code the cases
+    with the longest loops, so that a loop has more than one stage."""
+    wanted = options.get("adapter")
+    targets = {name: target for name, target in _targets(wanted).items() if name in SAMPLED}
+    wrong = []
+    for case, names in _sample(family, targets):
+        result = check.direct(case, {name: targets[name] for name in names}, wanted)
+        if not result.passed:
+            wrong.append(f"{case.op} {case.name}: {result.text}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _sample(family: str, targets: Mapping[str, Target]) -> list[tuple[Case, list[str]]]:
+    """Cases, and the targets for which each is planned."""
+    longest: dict[tuple[str, ...], tuple[int, Case, str]] = {}
+    for case in check.family_cases(family):
+        graph = None if case.refused else direct.graph(case)
+        if graph is None or not MOST > sum(prod(t.shape) for t in graph.tensors.values()):
+            continue
+        (node,) = graph.nodes
+        work = (ops.table()[node.op].work or _elements)(graph, node)
+        for name, target in targets.items():
+            code = tuple(p.wgsl for p in compiler.compile(graph, target).pipelines)
+            if work > longest.get(code, (-1,))[0]:
+                longest[code] = work, case, name
+    found = sorted(longest.values(), key=lambda one: -one[0])[:CODES]
+    chosen: dict[str, tuple[Case, list[str]]] = {}
+    for _, case, name in found:
+        chosen.setdefault(f"{case.op} {case.name}", (case, []))[1].append(name)
+    return list(chosen.values())
+
+
+def _elements(graph: Graph, node: Node) -> int:
+    return sum(prod(graph.shape(t)) for t in node.outputs)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tflgpu_plugin.providers.tflite import codes, ops
+from tflgpu_plugin.providers.tflite import codes, ops, tensors
 from tflgpu_plugin.providers.tflite.params import Unreadable
 from tflgpu_plugin.providers.tflite.reader import HostNode
 
@@ -214,6 +214,28 @@ def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -
 def test_inputs_that_cannot_be(op: str, inputs: Any) -> None:
     with pytest.raises(Unreadable):
         ops.operands(ops.FORMS[op], inputs)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "written", "constant"),
+    [
+        ("TGL_IN_MODEL", False, True),
+        ("TGL_IN_MODEL", True, True),
+        ("TGL_IN_PERSISTENT_CONSTANT", False, True),
+        ("TGL_IN_PERSISTENT_CONSTANT", True, False),  # of present shapes: a resize changes it
+        ("TGL_IN_ARENA", False, False),
+        ("TGL_IN_PERSISTENT_ARENA", False, False),
+        ("TGL_IN_DYNAMIC", False, False),
+    ],
+)
+def test_constants_are_what_no_run_writes(allocation: str, written: bool, constant: bool) -> None:
+    data = native.ffi.new("float[]", [1, 2, 3])
+    place = getattr(native.lib, allocation)
+    raw = native.ffi.new("tgl_tensor *", {"data": data, "allocation": place, "bytes": 12})
+    found = tensors._constant(native.ffi, raw, "f32", (3,), written)
+    assert (found is not None) == constant
+    assert found is None or found.tolist() == [1, 2, 3]
+    assert tensors._constant(native.ffi, raw, "f32", (4,), written) is None
 
 
 def test_operator_codes_agree_with_the_schema() -> None:

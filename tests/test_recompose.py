@@ -66,15 +66,43 @@ def test_functions(build: Callable[[Net, int], int], ops: list[str]) -> None:
     assert kept == {node.id for node in graph.nodes}
 
 
-def test_gelu_by_tanh() -> None:
-    n = Net()
+def gelu_of(factors: tuple[float, ...], by_tanh: bool) -> list[str]:
+    """What becomes of a GELU whose constants are multiplied by these factors."""
+    n, k = Net(), factors
     x = n.input(MAP)
-    cubed = n.same("mul", n.same("pow", x, number(n, 3)), number(n, 0.044715))
-    inner = n.same("mul", n.same("add", x, cubed), number(n, sqrt(2 / pi)))
-    plus = n.same("add", n.same("tanh", inner), number(n, 1))
-    y = n.same("mul", n.same("mul", x, plus), number(n, 0.5))
-    (node,) = recompose(n.graph(y)).nodes
-    assert node.op == "gelu_tanh" and node.inputs == (x,)
+    if by_tanh:
+        cubed = n.same("mul", n.same("pow", x, number(n, 3)), number(n, 0.044715 * k[2]))
+        inner = n.same("mul", n.same("add", x, cubed), number(n, sqrt(2 / pi) * k[3]))
+    else:
+        inner = n.same("div", x, number(n, sqrt(2) * k[2]))
+        inner = n.same("mul", inner, number(n, k[3])) if k[3] != 1 else inner
+    plus = n.same("add", n.same("tanh" if by_tanh else "erf", inner), number(n, k[1]))
+    graph = n.graph(n.same("mul", n.same("mul", x, plus), number(n, 0.5 * k[0])))
+    rewritten = recompose(graph)
+    (used,) = graph.inputs
+    if len(rewritten.nodes) == 1:
+        assert rewritten.nodes[0].inputs == (used,)
+    return [node.op for node in rewritten.nodes]
+
+
+@pytest.mark.parametrize("by_tanh", [False, True])
+def test_constants_near_those_of_a_gelu_are_none(by_tanh: bool) -> None:
+    """Models round them: 1e-4 is near enough, but 3 in a thousand are another function."""
+    name = "gelu_tanh" if by_tanh else "gelu"
+    assert gelu_of((1, 1, 1, 1), by_tanh) == [name]
+    for place in range(4 if by_tanh else 3):
+        for factor in (0.997, 1.003):
+            other = tuple(factor if k == place else 1.0 for k in range(4))
+            assert name not in gelu_of(other, by_tanh), other
+        near = tuple(1.0001 if k == place else 1.0 for k in range(4))
+        assert gelu_of(near, by_tanh) == [name]
+
+
+@pytest.mark.parametrize("exponent", [1.999, 2.001, 2.9999, 0.5001, -0.4999, -1.0001, 1.0])
+def test_exponents_near_whole_ones_are_powers(exponent: float) -> None:
+    n = Net()
+    y = n.same("pow", n.input(MAP), number(n, exponent))
+    assert [node.op for node in recompose(n.graph(y)).nodes] == ["pow"]
 
 
 def test_a_gate_that_something_else_reads_stays() -> None:

@@ -18,13 +18,42 @@ from benchmarks.networks import NETWORKS
 from benchmarks.to_graph import to_graph
 from conformance import direct, node_cases
 from conformance.cases import all_cases
-from tflgpu_plugin import codec, compiler, digests, fingerprint, stored
+from tflgpu_plugin import cache, codec, compiler, digests, fingerprint, stored
 from tflgpu_plugin.graph import Graph, Node, Tensor
 from tflgpu_plugin.ops import FAMILIES
 from tflgpu_plugin.plan import Plan
 from tflgpu_plugin.target import Target
 
 KEY = {"plugin": "1", "adapter": "none"}
+
+
+def test_a_plan_of_another_version_of_the_plugin_has_another_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = cache.target_key(Target())
+    assert cache.difference(now, now) is None
+    monkeypatch.setattr(fingerprint, "of_plugin", lambda: "0.0.0-none")
+    said = cache.difference(cache.target_key(Target()), now)
+    assert said == "it was written by another version of this plugin"
+
+
+def test_the_version_and_the_code_make_the_fingerprint_of_the_plugin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = fingerprint._of_code()
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "999.0")
+    version, _, digest = fingerprint._of_code().rpartition("-")
+    assert version == "999.0" and before.endswith(f"-{digest}")
+    monkeypatch.setattr(fingerprint, "_CODE", fingerprint._CODE[:1])
+    assert not fingerprint._of_code().endswith(digest)
+
+
+@pytest.mark.parametrize("part", ["adapter", "driver", "target"])
+def test_another_adapter_has_another_key(part: str) -> None:
+    others = {"adapter": Target(name="another"), "driver": Target(driver="2.0"),
+              "target": Target(max_groups=9)}  # fmt: skip
+    found, wanted = cache.target_key(others[part]), cache.target_key(Target())
+    assert cache.difference(found, wanted) == cache.DIFFERENCES[part]
 
 
 def dense(scale: float = 1.0) -> Graph:

@@ -101,6 +101,8 @@ WINDOWS = [
     conv("wide and deep point", (2, 7, 7, 256), (130, 1, 1, 256), scale=0.1),
     conv("dilation 2", (1, 11, 12, 4), (8, 3, 3, 4), dilation=(2, 2)),
     conv("dilation 3 by 1, valid", (1, 11, 12, 5), (8, 3, 3, 5), "VALID", dilation=(3, 1)),
+    conv("dilation 2 by 3", (1, 11, 12, 4), (8, 3, 3, 4), dilation=(2, 3)),
+    conv("dilation 1 by 4, stride 1 row", (2, 6, 17, 5), (6, 2, 3, 5), "VALID", dilation=(1, 4)),
     conv("dilation over input", (1, 5, 5, 4), (3, 3, 3, 4), dilation=(8, 8)),
 ]
 WINOGRAD = [  # large enough for transformed products to pay
@@ -165,6 +167,9 @@ NODES = [
     node("sides", (2, 7, 8, 5), (6, 3, 3, 5), (1, 1), (1, 0, 0, 2)),
     node("sides_and_strides", (1, 9, 8, 3), (5, 3, 2, 3), (2, 3), (2, 1, 0, 1)),
     node("sides_and_dilations", (1, 9, 11, 4), (8, 3, 3, 4), (1, 1), (0, 3, 2, 1), (2, 3)),
+    node("rows_in_padding", (1, 3, 5, 4), (5, 2, 2, 4), (1, 1), (5, 4, 0, 1)),
+    node("columns_in_padding", (1, 3, 5, 4), (5, 2, 3, 4), (2, 1), (0, 1, 4, 6)),
+    node("all_in_padding", (1, 2, 2, 4), (3, 2, 2, 4), (9, 9), (4, 2, 4, 2)),
     node("sides_and_groups", (1, 6, 7, 8), (6, 3, 3, 4), (1, 2), (1, 2, 2, 0)),
     node("point_with_sides", (1, 4, 5, 6), (5, 1, 1, 6), (1, 1), (1, 0, 2, 1)),
     node("point_moved_by_sides", (1, 4, 5, 6), (5, 1, 1, 6), (2, 2), (1, 0, 1, 0)),

@@ -69,6 +69,9 @@ DILATED = [
     depthwise("3x3 dilation 2 by 4", (1, 17, 15, 5), (3, 3), dilation=(2, 4)),
     depthwise("3x3 dilation 4 valid", (1, 17, 15, 5), (3, 3), "VALID", dilation=(4, 4)),
     depthwise("3x3 dilation over input", (2, 3, 5, 4), (3, 3), dilation=(6, 6)),
+    depthwise("5x5 dilation 3 by 2", (1, 15, 11, 4), (5, 5), dilation=(3, 2)),
+    depthwise("2x4 dilation 1 by 3, valid", (1, 7, 14, 5), (2, 4), "VALID", dilation=(1, 3)),
+    depthwise("3x3 dilation 4 by 1", (2, 13, 6, 6), (3, 3), dilation=(4, 1)),
     depthwise("5x5 dilation 2", (1, 9, 10, 4), (5, 5), dilation=(2, 2)),
 ]
 WINDOWS = [
@@ -117,6 +120,9 @@ NODES = [
     node("sides", (2, 7, 8, 5), (3, 3), (1, 1), (1, 0, 0, 2)),
     node("sides_and_strides", (1, 9, 8, 8), (3, 2), (2, 3), (2, 1, 0, 1)),
     node("sides_and_dilations", (1, 9, 11, 4), (3, 3), (1, 1), (0, 3, 2, 1), (2, 3)),
+    node("rows_in_padding", (1, 3, 5, 4), (3, 3), (1, 1), (6, 5, 0, 1)),
+    node("columns_in_padding", (1, 3, 5, 4), (2, 3), (1, 1), (0, 1, 5, 6)),
+    node("all_in_padding", (1, 2, 2, 4), (2, 2), (9, 9), (4, 2, 4, 2)),
     node("sides_and_two_filters", (1, 6, 7, 3), (3, 3), (1, 2), (1, 2, 2, 0), (1, 1), 2),
     node("point_with_sides", (1, 4, 5, 6), (1, 1), (1, 1), (1, 0, 2, 1)),
     node("one_place_beside_the_image", (2, 1, 1, 6), (1, 1), (3, 3), (1, 0, 0, 0)),

@@ -113,6 +113,18 @@ NODES = [
          counted=True),
     node("lp_pool", "order_1", (1, 7, 8, 5), (3, 2), (2, 2), SIDES, p=1),
     node("lp_pool", "order_3", (1, 7, 8, 5), (3, 2), (2, 2), SIDES, p=3),
-    NodeCase("in_padding", "max_pool_2d", (Input((1, 4, 4, 3)),),
-             {"window": (2, 2), "strides": (1, 1), "padding": (3, 0, 0, 0)}, refused=True),
+    *(
+        NodeCase(f"in_padding_{name}_{refused}", op, (Input((1, 4, 5, 3)),),
+                 {"window": (2, 3), "strides": (1, 1), "padding": padding}, refused=refused)
+        for op in ("average_pool_2d", "max_pool_2d")
+        for name, padding, refused in (
+            ("top", (2, 0, 0, 0), True), ("top", (1, 0, 0, 0), False),
+            ("bottom", (0, 2, 0, 0), True), ("bottom", (0, 1, 0, 0), False),
+            ("left", (0, 0, 3, 0), True), ("left", (0, 0, 2, 0), False),
+            ("right", (0, 0, 0, 3), True), ("right", (0, 0, 0, 2), False),
+        )
+    ),
+    NodeCase("dilated_over_the_image", "max_pool_2d", (Input((1, 3, 9, 3)),),
+             {"window": (2, 2), "strides": (1, 1), "padding": (2, 2, 0, 0), "dilations": (4, 1)},
+             refused=True),
 ]  # fmt: skip

@@ -1,0 +1,82 @@
+"""Copies that are left out, and those that are not: by recorded launches alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tflgpu_plugin.copies import elide
+from tflgpu_plugin.graph import Node
+from tflgpu_plugin.kernels import Operand
+from tflgpu_plugin.lowering import Launch, Source
+
+NODE = Node(0, "concat", (), ())
+SIZES = {1: 4, 2: 4, 3: 8, 4: 16, 5: 4}
+
+
+def launch(reads: Sequence[Source], writes: Sequence[Source], copies: int | None = None) -> Launch:
+    operands = [(Operand(f"r{k}"), source) for k, source in enumerate(reads)]
+    operands += [(Operand(f"w{k}", "w"), source) for k, source in enumerate(writes)]
+    return Launch("concat", NODE, tuple(operands), {}, {}, {}, (), (1, 1, 1), copies)
+
+
+def left_out(
+    *launches: Launch, homes: Sequence[int] = (), aliases: dict[int, int] | None = None
+) -> dict[int, tuple[int, int]]:
+    """Where tensors lie whose copies are left out; the other launches must be there."""
+
+    def root(source: Source) -> Source:
+        return (aliases or {}).get(source, source) if isinstance(source, int) else source
+
+    kept, views = elide(launches, root, SIZES, homes)
+    assert len(kept) == len(launches) - len(views.places)
+    return views.places
+
+
+MAKE, COPY = launch([5], [1]), launch([1], [3], copies=4)
+
+
+def test_a_tensor_goes_where_it_is_copied_to() -> None:
+    assert left_out(MAKE, COPY) == {1: (3, 4)}
+
+
+def test_a_tensor_that_is_written_later_is_copied() -> None:
+    """What is written after the copy must not be seen in it."""
+    assert left_out(MAKE, COPY, launch([5], [1])) == {}
+    assert left_out(launch([5], [1]), MAKE, COPY) == {1: (3, 4)}
+
+
+def test_a_tensor_that_nothing_writes_is_copied() -> None:
+    assert left_out(COPY) == {}
+
+
+def test_one_with_a_buffer_of_its_own_is_copied() -> None:
+    assert left_out(MAKE, COPY, homes=[1]) == {}
+
+
+def test_a_larger_one_is_copied() -> None:
+    assert left_out(launch([5], [4]), launch([4], [3], copies=0)) == {}
+    assert left_out(launch([5], [2]), launch([2], [1], copies=0)) == {2: (1, 0)}
+
+
+def test_one_is_copied_where_a_launch_would_read_and_write_one_buffer() -> None:
+    other = launch([5], [2])
+    join = launch([2], [3], copies=0)
+    assert left_out(MAKE, other, COPY, join) == {1: (3, 4), 2: (3, 0)}
+    reader = launch([1], [2])  # of the first part into the second
+    assert left_out(MAKE, reader, COPY, join) == {1: (3, 4)}
+    assert left_out(MAKE, COPY, launch([3], [1])) == {}
+
+
+def test_aliases_are_followed() -> None:
+    copy = launch([2], [3], copies=4)
+    assert left_out(MAKE, copy, aliases={2: 1}) == {1: (3, 4)}
+    assert left_out(MAKE, copy, launch([5], [2]), aliases={2: 1}) == {}
+
+
+def test_parts_of_parts() -> None:
+    inner = launch([1], [2], copies=0)
+    outer = launch([2], [3], copies=4)
+    kept, views = elide([MAKE, inner, outer], lambda source: source, SIZES)
+    assert views.find(1) == (3, 4) and len(kept) == 1
+    kept, views = elide([MAKE, COPY, launch([1], [4], copies=8)], lambda source: source, SIZES)
+    assert views.find(1) == (3, 4) and len(kept) == 2
