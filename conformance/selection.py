@@ -27,7 +27,12 @@ QUICK = {
     "test_graphs": 12,
     "test_onnx_graph_cases": 60,
 }
-QUICK |= {"test_onnx_twins": None, "test_versions": None, "test_nodes": None}
+QUICK |= {
+    "test_quantized_means": None,
+    "test_onnx_twins": None,
+    "test_versions": None,
+    "test_nodes": None,
+}
 QUICK |= {"test_random_onnx": 24, "test_random_operators": None, "test_quantized": None}
 QUICK |= {"test_float16": None, "test_hybrid": None, "test_half": None, "test_onnx_quantized": None}
 # Of these the tests with a sample, which the others hold as well.

@@ -30,7 +30,11 @@ sys.path.insert(0, str(ROOT))
 
 EMULATOR, PACKAGE = "qemu-x86_64-static", "qemu-user-static"
 NOISE = f"{EMULATOR}: warning: TCG doesn't support requested feature"
-INTEGERS = ("test_quantized.py", "test_onnx_quantized.py")  # modules of the integer part
+INTEGERS = (
+    "test_quantized.py",
+    "test_quantized_means.py",
+    "test_onnx_quantized.py",
+)  # modules of the integer part
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--dtype", "all")
 SEEN = "from conformance import host; print(host.cpu())"
 

@@ -227,11 +227,8 @@ def _expand_log_sum_exp(steps: Steps, node: Node) -> bool:
     return True
 
 
-# Hosts take the mean of 8 bits in several orders of rounding, by axes.
-IN_8_BITS = {"mean": "step"}
 OPS = (*(
-    Op(name, refuse, shapes, lower, ACCURACY.get(name, "reduction"), work=_work, fuses=True,
-       in_8_bits=IN_8_BITS.get(name, "exact"))
+    Op(name, refuse, shapes, lower, ACCURACY.get(name, "reduction"), work=_work, fuses=True)
     for name in REDUCTIONS
 ), Op(
     "reduce_log_sum_exp", refuse, shapes, lower_expanded, "reduction", work=_work,

@@ -69,9 +69,19 @@ def whole(graph: Graph, node: Node) -> Whole | None:
     return Whole(numbers.astype(np.int16), np.array(rows, np.float32))
 
 
-def factor_rows(factor: float, channels: int) -> Array:
-    """The rows of `rescaled` of kernels/math.wgsl for sums without a bias."""
-    return np.array([[0.0] * channels, [0.0] * channels, [factor] * channels], np.float32)
+def factor_rows(factor: float, count: int, channels: int) -> Array:
+    """The rows of `rescaled` of kernels/math.wgsl for means of `count` numbers, times a factor."""
+    return np.repeat(np.array([[0.0], [0.0], [factor / count]], np.float32), channels, 1)
+
+
+def mean_rows(factor: float, count: int, channels: int) -> Array:
+    """Those of `requantized`. As `QuantizedMeanOrSum` of tensorflow/lite/kernels/internal/
+    reference/reduce.h divides: the fraction by the count, after a shift that keeps its bits."""
+    fractions, shifts = fixed_point(np.array([factor]))
+    fraction, shift = int(fractions[0]), int(shifts[0])
+    more = min(count.bit_length() - 1, -LEAST_SHIFT + shift)
+    high, low = divmod((fraction << more) // count, FACTOR_UNIT)
+    return np.repeat(np.array([[0], [0], [high], [low], [shift - more]], np.float32), channels, 1)
 
 
 def total(graph: Graph, node: Node, grid: Grid) -> tuple[str, tuple[float, ...]] | None:

@@ -86,19 +86,22 @@ class _Simulation:
         return index
 
     def _mean(self, node: Node, grid: quantization.Grid) -> Node | None:
-        """A mean on an even grid: the whole sum times one factor, as hosts compute it."""
+        """A mean of 8 bits: the whole sum times one factor, as hosts compute it."""
         x = None if node.inputs[0] is None else self.tensors[node.inputs[0]]
-        if node.op != "mean" or node.posts or x is None or not self._even(node.outputs[0]):
-            return None
-        if not quantization.quantized(x):
+        if node.op != "mean" or node.posts or x is None or not quantization.quantized(x):
             return None
         shape = self.graph.shape(node.outputs[0])
         channels = shape[-1] if planar(shape) else prod(shape)
         scale, _ = quantization.parameters(x)
-        count = float(prod(x.shape[axis] for axis in reduced_axes(self.graph, node)))
-        table = requantize.factor_rows(scale / (grid.scale * count), channels)
+        count = prod(x.shape[axis] for axis in reduced_axes(self.graph, node))
+        if not count:
+            return None
+        even = self._even(node.outputs[0])
+        made = requantize.factor_rows if even else requantize.mean_rows
+        table = made(scale / grid.scale, count, channels)
         rows = self._add(Tensor("requantization", table.shape, "f32", table))
-        step = requantize.post("rescale", rows, scale / count, grid, channels)
+        kind = "rescale" if even else "requantize"
+        step = requantize.post(kind, rows, scale / count, grid, channels)
         return replace(node, posts=(step,))
 
     def _layer(self, node: Node, grid: quantization.Grid) -> Node | None:
@@ -171,21 +174,9 @@ def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
         parts = tuple(quantization.fraction(factor) for factor in factors)
         same = len(parts) == 1 or (result.shape and result.shape[-1] == len(parts))
         return tuple(min(p, float(MOST_PARTS)) for p in parts) if same else (1.0,)
-    if node.op == "mean" and given[0] is not None:
-        return (_mean_parts(graph, node, given[0].scale[0] / scale),)
     if node.op in ("relu", "relu6", "relu_n1_to_1") and given[0] is not None:
         return (quantization.fraction(given[0].scale[0] / scale),)
     return (1.0,)
-
-
-def _mean_parts(graph: Graph, node: Node, ratio: float) -> float:
-    """Means over height and width divide last; others multiply by the reciprocal of the count."""
-    assert node.inputs[0] is not None
-    shape, axes = graph.shape(node.inputs[0]), reduced_axes(graph, node)
-    count = prod(shape[axis] for axis in axes)
-    if len(shape) == 4 and axes == {1, 2} and node.attributes["keep_dims"]:
-        return float(count if count <= MOST_PARTS else 1)
-    return min(quantization.fraction(ratio / count), float(MOST_PARTS))
 
 
 def _counts(graph: Graph, node: Node) -> float:
