@@ -25,6 +25,7 @@ QUICK = {
     "test_graph_cases": None,
     "test_suite": None,
     "test_graphs": 12,
+    "test_constant_chains": 24,
     "test_onnx_graph_cases": 60,
 }
 QUICK |= {

@@ -103,6 +103,26 @@ def test_who_reads_what_the_host_makes_of_constants_stays_there(host: str, kerne
 
 
 @adapter
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("host", HOSTS)
+def test_sparse_weights_that_are_not_worked_out_stay_there(
+    host: str, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host's own delegate never writes them."""
+
+    def refuse(*_: Any) -> Array:
+        raise Unreadable("is sparse, which is not supported")
+
+    monkeypatch.setattr(sparsity, "dense", refuse)
+    model = four_nodes(TREES["listed channels"])
+    interpreter, made = gpu(model, host, kernels)
+    nodes = tflgpu_plugin.report(made).nodes
+    assert [node.where for node in nodes] == ["cpu", "cpu", "cpu", "gpu"]
+    assert nodes[0].reason == "The constant 'stored' is sparse, which is not supported."
+    same(interpreter, model, host)
+
+
+@adapter
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_this_side_makes_of_constants_may_be_read_here(host: str) -> None:
     model = left_chain("EXP")
