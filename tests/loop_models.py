@@ -103,7 +103,9 @@ class _Layer:
             place = joined(body, [next_place, zeros], (3,), "i32")
             none, all_left = (body.constant(np.full(3, n, np.int32)) for n in (0, -1))
             before = body.op("SLICE", [stack, none, count], "SliceOptions", {}, shape=(1, 1, 1))
+            body.tensors[before].signature = (-1, -1, -1)
             after = body.op("SLICE", [stack, place, all_left], "SliceOptions", {}, shape=self.row)
+            body.tensors[after].signature = (-1, 1, self.units)
             row = joined(body, [before, row, after], self.stack)
         body.output(*more, row, *kept)
 

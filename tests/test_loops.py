@@ -57,6 +57,22 @@ def test_a_body_with_work_enough_is_taken(host: str) -> None:
 
 @pytest.mark.adapter
 @pytest.mark.parametrize("host", hosts.installed())
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("every", [False, True])
+def test_recurrent_layers_of_keras_launch_nothing_per_step(
+    host: str, kind: str, every: bool
+) -> None:
+    """As its converter writes them: a WHILE of some 20 small nodes over the steps."""
+    model = loop_models.recurrent(kind, steps=9, every=every)
+    for options, launches in (({}, 0), ({"force": 1}, 9)):
+        interpreter, delegate = interpreters.gpu(model, host, "default", **options)
+        interpreters.same(interpreter, model, host)
+        report = tflgpu_plugin.report(delegate)
+        assert report.runs >= launches and (launches or report.runs <= 1), str(report)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("host", hosts.installed())
 def test_a_branch_is_no_loop(host: str) -> None:
     model = loop_models.around(16, branch=True)
     interpreter, delegate = interpreters.gpu(model, host)

@@ -79,6 +79,29 @@ def test_what_the_host_fetches_and_keeps_is_no_work() -> None:
         assert partition.loss(graph.with_nodes(nodes), between) is None
 
 
+def test_a_change_of_shape_beside_the_cpu_is_no_work() -> None:
+    """Alone it is: a graph of nothing else is taken."""
+    graph = graph_of({0: [100], 1: [0], 2: [1]})
+    nodes = [replace(n, op="reshape") if n.id != 1 else n for n in graph.nodes]
+    reshaping = graph.with_nodes(nodes)
+    for node in (0, 2):
+        reason = partition.loss(reshaping, partition.extract(reshaping, {node}))
+        assert reason is not None and "for 0 multiply-adds" in reason
+        assert partition.loss(graph, partition.extract(graph, {node})) is None
+    alone = graph_of({0: [100]})
+    alone = alone.with_nodes([replace(n, op="reshape") for n in alone.nodes])
+    assert partition.loss(alone, partition.extract(alone, {0})) is None
+
+
+def test_an_island_in_a_loop_pays_for_each_launch() -> None:
+    """Even where it is all of the graph."""
+    graph = graph_of({0: [100], 1: [0]})
+    whole = partition.extract(graph, {0, 1})
+    assert partition.loss(graph, whole) is None
+    reason = partition.loss(graph, whole, repeated=True)
+    assert reason is not None and "at every step of a loop" in reason and "force=1" in reason
+
+
 def test_only_an_island_between_cpu_nodes_is_dropped() -> None:
     graph = graph_of({0: [100], 1: [0], 2: [1], 3: [2]})
     first, middle, last = (partition.extract(graph, {k}) for k in (0, 2, 3))

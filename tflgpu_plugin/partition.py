@@ -21,6 +21,7 @@ GPU_WORK_PER_SECOND = 5e11
 CPU_WORK_PER_SECOND = 2e10
 BORDER_BYTES_PER_SECOND = 5e9
 SECONDS_PER_RUN = 2e-4
+VIEW = "reshape"  # the op that computes and moves nothing
 
 
 def islands(graph: Graph, supported: Collection[int]) -> list[list[int]]:
@@ -95,7 +96,8 @@ def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
     """Why an island should stay on the CPU: a sentence, or None when it pays.
 
     Only an island that splits the graph can be dropped: one that the CPU both feeds and reads, or
-    any of a graph that a loop runs once per step (`repeated`): the CPU does so before each.
+    does either where it only gives a tensor another shape; or any of a graph that a loop runs once
+    per step (`repeated`): the CPU does so before each.
     What is fetched from the host's store or kept there is as an input or output of the graph.
     """
     computing = [node for node in whole.nodes if node.op != STORE]
@@ -103,10 +105,11 @@ def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
     used = {t for node in computing for t in node.reads}
     fed = made.intersection(island.inputs)
     read = used.intersection(island.outputs).difference(whole.outputs)
-    if not repeated and (not fed or not read):
+    idle = all(node.op == VIEW for node in island.nodes) and (fed or read)
+    if not (repeated or idle or (fed and read)):
         return None
     border = sum(island.tensors[t].bytes for t in (*island.inputs, *island.outputs))
-    multiply_adds = work(island)
+    multiply_adds = 0 if idle else work(island)
     on_gpu = (
         SECONDS_PER_RUN + border / BORDER_BYTES_PER_SECOND + multiply_adds / GPU_WORK_PER_SECOND
     )

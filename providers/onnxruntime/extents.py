@@ -17,6 +17,7 @@ from .snapshot import Snapshot
 SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 60)
 LAST = (2, 1)
 COLOURS = 3
+SOLVED = 4  # guesses with the fewest doubts, which may become better ones
 
 
 def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
@@ -41,7 +42,7 @@ def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess:
         if not plain[-1].doubts[0]:
             return plain[-1]
     solved: list[Guess] = []
-    for guess in sorted(plain, key=_doubts):
+    for guess in sorted(plain, key=_doubts)[:SOLVED]:
         solved.append(solver.solved(guess))
         if not solved[-1].doubts[0] or solver.tired:
             break
