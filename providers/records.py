@@ -66,11 +66,13 @@ class PlacedIsland:
         self.final = self.state()
         self.island, self.handle = None, None
 
-    def report(self, graph: int) -> IslandReport:
-        """Its numbers, as a part of the host's graph of this number."""
+    def report(self, graph: int, place: int) -> IslandReport:
+        """Its counters, as this island of a report and a part of the host's graph of this
+        number."""
         state = self.state()
         return IslandReport(
-            number=self.number,
+            number=place,
+            key=self.number,
             nodes=self.nodes,
             live=bool(state.live),
             runs=int(state.runs),
@@ -100,7 +102,7 @@ class HostGraph(Protocol):
 
 def summary(adapter: AdapterInfo, graphs: Iterable[HostGraph], gone: str) -> Report:
     """As of now; `gone` is the sentence for nodes whose island the host has freed."""
-    nodes, islands = [], []
+    nodes, islands = list[NodeReport](), list[IslandReport]()
     for number, graph in enumerate(graphs):
         freed = {n for placed in graph.placed if placed.dead for n in placed.nodes}
         nodes += [
@@ -109,7 +111,8 @@ def summary(adapter: AdapterInfo, graphs: Iterable[HostGraph], gone: str) -> Rep
             else replace(node, graph=number)
             for node in graph.nodes
         ]
-        islands += [placed.report(number) for placed in graph.placed]
+        first = len(islands) + 1
+        islands += [placed.report(number, first + k) for k, placed in enumerate(graph.placed)]
     found = AdapterReport(
         adapter.name,
         adapter.vendor,

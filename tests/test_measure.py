@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests import small_models
+from tests import onnx_models, small_models
 from tflgpu_plugin import native
 from tflgpu_plugin.cli import main
 from tflgpu_plugin.demo import network, onnx
@@ -61,6 +62,50 @@ def test_profile_covers_every_layer(model: str) -> None:
     assert len([name for name in served if "CONV" in name.upper()]) == 27
     text = CliRunner().invoke(main, ["profile", model, "--runs", "1"]).output
     assert "depthwise" in text and "ms on the device in" in text
+
+
+def test_a_launch_names_its_own_nodes(model: str) -> None:
+    """Each layer in one launch: neighbours whose layout it brings along are not named."""
+    found = answer("profile", model, "--runs", "1")
+    dense = [one for one in found["launches"] if one["kernel"] in ("conv", "depthwise")]
+    for one in dense:
+        assert sum("CONV" in name.upper() for name in one["nodes"]) == 1, one
+    named = [name for one in found["launches"] for name in one["nodes"]]
+    assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("kind", ["tflite", "onnx"])
+def test_islands_have_the_same_numbers_everywhere(kind: str, tmp_path: Path) -> None:
+    """From 1 in the order in which they run, however many there were in this process before."""
+    if kind == "tflite":
+        content, chosen = small_models.two_islands(), {}
+    else:
+        if reason := onnx.missing():
+            pytest.skip(reason)
+        chance = np.random.default_rng(3)
+        weights = chance.normal(size=(4, 4)).astype(np.float32)
+        nodes = [
+            onnx_models.node("MatMul", ["x", "w"], ["a"]),
+            onnx_models.node("Relu", ["a"], ["b"]),
+            onnx_models.node("MatMul", ["b", "w"], ["c"]),
+        ]
+        shapes = {"x": (4, 4)}, {"c": (4, 4)}, {"w": weights}
+        content, chosen = onnx_models.model(nodes, *shapes), {"exclude": "Relu"}
+    path, given = tmp_path / f"two.{kind}", {**chosen, "force": "1"}
+    path.write_bytes(content)
+    words = [word for pair in given.items() for word in ("-o", "=".join(pair))]
+    for _ in range(2):
+        checked = answer("check", str(path), *words)["report"]["islands"]
+        profiled = answer("profile", str(path), "--runs", "1", *words)["launches"]
+        assert [one["number"] for one in checked] == [1, 2]
+        assert sorted({one["island"] for one in profiled}) == [1, 2]
+        for island in checked:
+            nodes = {str(node) for node in island["nodes"]}
+            mine = [one for one in profiled if one["island"] == island["number"]]
+            assert {name.split()[1] for one in mine for name in one["nodes"]} <= nodes
+        assert "key" not in checked[0]
+    shown = CliRunner().invoke(main, ["check", str(path), *words]).output
+    assert "island 1:" in shown and "island 2:" in shown and "island 3:" not in shown
 
 
 def test_nothing_on_the_gpu_is_a_sentence(model: str) -> None:

@@ -63,17 +63,29 @@ tflgpu_plugin.assert_used(ort.InferenceSession(m.add_relu(), providers=[m.EP]))
     )
 
 
-def test_a_library_without_python_offers_no_device() -> None:
-    """Registered by its path alone, it cannot know adapters; nothing breaks."""
+@pytest.mark.parametrize("first", ["", "import tflgpu_plugin"])
+def test_a_path_of_another_process_is_refused_with_a_sentence(first: str) -> None:
+    """Registered by its path alone, the library cannot know adapters: an error, not a session
+    without a GPU. Afterwards both ways work."""
     path = tflgpu_plugin.get_library_path()
     run_python(
         f"""
+{first}
 import onnxruntime as ort
-ort.register_execution_provider_library("tflgpu", {path!r})
-assert not [d for d in ort.get_ep_devices() if "TflGpu" in d.ep_name]
+def devices():
+    return [d for d in ort.get_ep_devices() if "TflGpu" in d.ep_name]
+try:
+    ort.register_execution_provider_library("tflgpu", {path!r})
+    raise SystemExit("no error")
+except Exception as error:
+    assert "call tflgpu_plugin.register() instead" in str(error), error
 import tflgpu_plugin
 tflgpu_plugin.register()
-assert [d for d in ort.get_ep_devices() if "TflGpu" in d.ep_name]
+assert devices()
+ort.unregister_execution_provider_library("tflgpu")
+assert not devices()
+ort.register_execution_provider_library("mine", {path!r})
+assert devices()
 """
     )
 
@@ -177,6 +189,27 @@ def test_excluded_nodes_stay_on_the_cpu(capfd: pytest.CaptureFixture[str]) -> No
 
 
 # ---- reports -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [({"adapter": "nope"}, "No adapter matches 'nope'"), ({"speed": "1"}, "no option 'speed'")],
+)
+def test_assert_used_says_what_was_wrong_with_an_option(
+    options: dict[str, str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """onnxruntime prints it and goes on without the provider."""
+    import onnxruntime as ort
+
+    tflgpu_plugin.register()
+    named = [(m.EP, options), "CPUExecutionProvider"]
+    session = ort.InferenceSession(m.add_relu(), m.quiet(), providers=named)
+    with pytest.raises(AssertionError, match=f"could not be created: .*{sentence}"):
+        tflgpu_plugin.assert_used(session)
+    with pytest.raises(AssertionError, match=r"Call tflgpu_plugin\.register"):
+        tflgpu_plugin.assert_used(m.cpu(m.add_relu()))
+    good = ort.InferenceSession(m.add_relu(), m.quiet(), providers=[m.EP])
+    tflgpu_plugin.assert_used(good)
 
 
 def test_assert_used_says_why_not() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "assert_used", "get_ep_name", "get_ep_names", "get_library_path", "last_report",
-    "load_delegate", "on_refusal", "register", "report",
+    "load_delegate", "on_refusal", "register", "report", "set_log_level",
 ]  # fmt: skip
 
 on_refusal: Callable[[NodeReport], None] | None = None
@@ -81,6 +81,15 @@ def assert_used(session: Any) -> None:
     runs on the GPU: onnxruntime falls back to the CPU without an error.
     """
     _door("onnxruntime").assert_used(session)
+
+
+def set_log_level(level: str) -> None:
+    """Which messages are logged by the logger "tflgpu_plugin": debug, info, warning (the default,
+    unless the variable TFLGPU_LOG names another), error or off. Raises ValueError for any other.
+    """
+    from tflgpu_plugin import log
+
+    log.set_level(level)
 
 
 def get_library_path() -> str:

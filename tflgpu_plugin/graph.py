@@ -108,7 +108,8 @@ class Post:
 @dataclass(frozen=True)
 class Node:
     """One operation. `inputs` may hold None for an absent optional input. `refusal` is the
-    provider's own sentence (for a host operator that its table does not know)."""
+    provider's own sentence (for a host operator that its table does not know). `layout`: it only
+    brings a tensor into another layout for its host node, whose work other nodes do."""
 
     id: int
     op: str
@@ -124,6 +125,7 @@ class Node:
     sources: tuple[
         int, ...
     ] = ()  # ids of the host's nodes that passes merged into this one, itself included
+    layout: bool = False
 
     @property
     def reads(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import engine
+from tflgpu_plugin import engine, reports
 from tflgpu_plugin.demo import hosts, inputs, onnx
 from tflgpu_plugin.engine import Instance, Island
 from tflgpu_plugin.runtime import adapter, profile
@@ -60,8 +60,8 @@ class Bench:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel of an island: its time on the device, and the host's nodes that it serves, as
-    operator and number."""
+    """One kernel of an island (numbered as in reports): its time on the device, and the host's
+    nodes that it computes, as operator and number."""
 
     island: int
     kernel: str
@@ -131,10 +131,13 @@ def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int
     with engine.watch() as built:
         run = subject.start(options)
         run()
+        found = reports.newest()
+        numbers = {one.key: one.number for one in (found.islands if found else ())}
+        live = sorted(_live(built), key=lambda pair: numbers[pair[0].number])
         launches = [
             launch
-            for number, (island, instance) in enumerate(_live(built))
-            for launch in _launches(number, island, instance, runs)
+            for island, instance in live
+            for launch in _launches(numbers[island.number], island, instance, runs)
         ]
     return Profile(subject.model, subject.host, info.name, tuple(launches))
 

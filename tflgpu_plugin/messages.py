@@ -1,25 +1,42 @@
-"""What every door says: lines on stderr, and the calls of the user's `on_refusal`.
+"""What every door says, and the calls of the user's `on_refusal`.
 
-Hosts do not show what a plugin reports unless something fails, so the lines are written here.
+Hosts do not show what a plugin reports unless something fails, so the lines are logged here.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import tflgpu_plugin
-from tflgpu_plugin.reports import CPU, NodeReport
+from tflgpu_plugin import log
+from tflgpu_plugin.reports import CPU, GPU, NodeReport, Report
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 _told_software = False
 
 
 def line(text: str) -> None:
-    """One line on stderr; silent where there is none."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
+    """A warning: a line on stderr, or wherever the program has its log."""
+    log.say(text)
+
+
+def placed(report: Callable[[], Report]) -> None:
+    """What became of a model, for those who ask for more than warnings: its sums, then each node
+    that stays on the CPU.
+    """
+    if not log.enabled(log.INFO):
+        return
+    found = report()
+    adapter = found.adapter.name if found.adapter else "no adapter"
+    log.say(
+        f"tflgpu: {found.count(GPU)} of {len(found.nodes)} nodes go to the GPU, in "
+        f"{len(found.islands)} islands, {adapter}",
+        log.INFO,
+    )
+    for node in found.nodes:
+        if node.where == CPU:
+            log.say(f"tflgpu: {node.op} {node.name!r} stays on the CPU: {node.reason}", log.DEBUG)
 
 
 def software(adapter: AdapterInfo) -> None:

@@ -10,7 +10,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 GPU, CPU, REVERTED = "gpu", "cpu", "reverted"
 
@@ -45,7 +45,8 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class IslandReport:
-    """One island: nodes that run as one step. Bytes and runs are counted since it was made;
+    """One island: nodes that run as one step. They are numbered from 1 in the order in which they
+    run; `key` is this island's in the process. Bytes and runs are counted since it was made;
     `milliseconds` is the wall time of its last run; `device_inputs` counts inputs that came from
     another island without leaving the device. `weight_bytes` and `pool_bytes` are device memory of
     its first plan, `tensor_bytes` what the tensors in the pools would need without sharing and
@@ -69,6 +70,7 @@ class IslandReport:
     graph: int = 0
     kernels: tuple[str, ...] = ()
     dispatches: int = 0
+    key: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,10 @@ class Report:
         """The same as a JSON object, sums included."""
         totals = {name: self.count(name) for name in (GPU, CPU, REVERTED)}
         memory = {"weight_bytes": self.weight_bytes, "pool_bytes": self.pool_bytes}
-        return json.dumps(asdict(self) | {"totals": totals} | memory, indent=2)
+        islands = [asdict(island) for island in self.islands]
+        for island in islands:
+            del island["key"]
+        return json.dumps(asdict(self) | {"islands": islands, "totals": totals} | memory, indent=2)
 
     def __str__(self) -> str:
         return "\n".join([self._summary(), *map(_island_line, self.islands), *self._reasons()])

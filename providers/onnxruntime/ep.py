@@ -84,10 +84,15 @@ def create(given: Mapping[str, str], chosen: Sequence[int]) -> int:
     """A session's number for these options and adapters (numbers of `adapter.adapters()`; the first
     counts, unless an option names one). Raises OptionError or NoAdapter with a sentence.
     """
-    options = parse({k: v for k, v in given.items() if not k.startswith(context.PREFIX)})
-    if options.adapter is None and chosen:
-        options = replace(options, adapter=str(chosen[0]))
-    return records.register(options, opened(options), context.Export.of(given)).number
+    records.failed("")
+    try:
+        options = parse({k: v for k, v in given.items() if not k.startswith(context.PREFIX)})
+        if options.adapter is None and chosen:
+            options = replace(options, adapter=str(chosen[0]))
+        return records.register(options, opened(options), context.Export.of(given)).number
+    except Exception as error:
+        records.failed(sentence(error))
+        raise
 
 
 # ---- plan ----------------------------------------------------------------------------------------
@@ -120,6 +125,7 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
         records.keep(one)
     _log(ep, level)
     messages.notify(level.nodes)
+    messages.placed(session.report)
 
 
 def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:

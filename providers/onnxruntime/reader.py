@@ -21,6 +21,7 @@ from .expansion import Expansion, Impossible, Tensors, Unfit, Unreadable
 from .snapshot import Extent, HostNode, Snapshot, Value
 from .symbols import value
 
+LAYOUT = ("transpose", "reshape")  # with other nodes beside them they only change a layout
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
 UNKNOWN = (-1,)
 
@@ -215,9 +216,11 @@ class _Reader:
             "sources": (host.id,),
         }
         first = FIRST_EXTRA + len(self.nodes)
+        works = any(node.op not in LAYOUT for node in expansion.nodes)
         for k, node in enumerate(expansion.nodes):
-            last = k == len(expansion.nodes) - 1
-            self.nodes.append(replace(node, id=host.id if last else first + k, **common))
+            number = host.id if k == len(expansion.nodes) - 1 else first + k
+            layout = works and node.op in LAYOUT
+            self.nodes.append(replace(node, id=number, layout=layout, **common))
 
     def _refuse(self, host: HostNode, inputs: list[int | None], sentence: str) -> None:
         outputs = []

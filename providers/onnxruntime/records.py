@@ -4,6 +4,7 @@ that are in use.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,7 +99,14 @@ class Session:
         return summary(self.adapter, reversed(self.levels), "The session has been closed.")
 
 
+class _Thread(threading.local):
+    """What a thread asked for last."""
+
+    failure = ""  # why it was given no provider
+
+
 _sessions: dict[int, Session] = {}
+_thread = _Thread()
 _islands: dict[int, Placed] = {}
 
 
@@ -109,6 +117,16 @@ def register(options: Options, adapter: AdapterInfo, export: Export | None = Non
     _sessions[made.number] = made
     remember(made.report)
     return made
+
+
+def failed(text: str) -> None:
+    """Remember why the session that this thread is making gets no provider; "" when it does."""
+    _thread.failure = text
+
+
+def failure() -> str:
+    """Why the last session of this thread that named this provider did not get it, or ""."""
+    return _thread.failure
 
 
 def session(number: int) -> Session | None:

@@ -94,6 +94,12 @@ def assert_used(session: Any) -> None:
 
 def _unregistered(session: Any) -> str:
     listed = ", ".join(session.get_providers())
+    # onnxruntime lets a session fall back once.
+    if records.failure() and getattr(session, "_enable_fallback", None) is False:
+        return (
+            f"onnxruntime made this session without {EP_NAME}, on {listed}, because the provider "
+            f"could not be created: {records.failure()}"
+        )
     try:
         adapter.select()
     except NoAdapter as error:
@@ -102,8 +108,7 @@ def _unregistered(session: Any) -> str:
         f"This session does not use {EP_NAME}; its providers are {listed}. Call "
         "tflgpu_plugin.register() before making it, and name the provider: "
         f"providers=[{EP_NAME!r}] (onnxruntime 1.25 and newer) or "
-        "SessionOptions.add_provider_for_devices. An error while it was made is printed as "
-        '"EP Error".'
+        "SessionOptions.add_provider_for_devices."
     )
 
 

@@ -108,6 +108,7 @@ def prepare(delegate: records.Delegate, pointer: Any, context: Any) -> None:
     delegate.replace(prepared)
     records.sweep()
     _tell(delegate, prepared.nodes)
+    messages.placed(delegate.report)
 
 
 def _unclaimed(host: reader.HostGraph) -> list[NodeReport]:

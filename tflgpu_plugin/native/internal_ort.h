@@ -59,6 +59,7 @@ typedef struct tgi_compute {
 
 /* A status of the host with this sentence, after "tflgpu: ". */
 tgo_status *tgi_status(const tgo_api *api, const char *text);
+bool tgi_adapters_are_known(void);    /* tg_ort_set_adapters was called in this process, with none perhaps */
 tgo_status *tgi_coded_status(const tgo_api *api, int code, const char *text);
 /* A status of the host as a sentence; releases it. Returns 1 when there was one. */
 int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t err_size);

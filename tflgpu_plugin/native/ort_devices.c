@@ -39,6 +39,8 @@ static const list *current(void) {
   return found;
 }
 
+bool tgi_adapters_are_known(void) { return current() != NULL; }
+
 static bool is_current(const tg_ort_adapter *adapters, size_t count) {
   const list *known = current();
   if (!known || known->count != count) return false;

@@ -237,6 +237,10 @@ EXPORT tgo_status *CreateEpFactories(const char *name, const tgo_base *base, con
   const tgo_api *api = base->get_api(version);
   if (!api) return too_old(base);
   if (!is_known_table(api)) return tgi_status(api, "this onnxruntime has another interface than is known; update tflgpu-plugin.");
+  /* onnxruntime holds its own lock here, so Python is not asked: another thread may have the GIL and wait for that. */
+  if (!tgi_adapters_are_known())
+    return tgi_status(api, "this process does not know its adapters yet: call tflgpu_plugin.register() instead, or "
+                           "tflgpu_plugin.get_library_path() before you register the path.");
   if (!capacity) return tgi_status(api, "onnxruntime has no room for a factory.");
   tgi_factory *factory = calloc(1, sizeof *factory);
   if (!factory) return tgi_status(api, "not enough memory for a factory.");

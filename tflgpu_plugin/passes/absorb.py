@@ -12,7 +12,7 @@ from tflgpu_plugin import quantization
 from tflgpu_plugin.graph import Graph, Node, Post
 from tflgpu_plugin.passes.canonical import BIASED
 from tflgpu_plugin.passes.editor import Editor
-from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.passes.merge import merged
 from tflgpu_plugin.quantization import MOVES
 
 SEVERAL = ("concat", "maximum", "minimum", "pad")  # with other values than those of one input
@@ -98,7 +98,7 @@ class _Merging:
 
     def _merge(self, maker: Node, node: Node, posts: tuple[Post, ...]) -> None:
         self.nodes[maker.id] = replace(
-            maker, outputs=node.outputs, posts=posts, sources=sources(maker, node)
+            maker, outputs=node.outputs, posts=posts, **merged(maker, node)
         )
         del self.nodes[node.id]
         self.makers[node.outputs[0]] = maker.id

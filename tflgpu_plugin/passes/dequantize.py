@@ -9,7 +9,7 @@ import numpy as np
 from tflgpu_plugin import quantization
 from tflgpu_plugin.graph import KNOWN, Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.passes.canonical import BIAS, BIASED
-from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.passes.merge import merged
 
 
 def dequantize(graph: Graph) -> Graph:
@@ -28,7 +28,7 @@ def dequantize(graph: Graph) -> Graph:
         else:
             added.setdefault(reader.id, []).append(node)
     return graph.with_nodes(
-        [replace(n, sources=sources(n, *added[n.id])) if n.id in added else n for n in nodes]
+        [replace(n, **merged(n, *added[n.id])) if n.id in added else n for n in nodes]
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.graph import Array, Graph, Node, Shape, Tensor
-from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.passes.merge import merged
 
 Perm = tuple[int, ...]
 
@@ -76,7 +76,7 @@ class Editor:
             attributes=attributes,
             name=origin[0].name,
             host_op=origin[0].host_op,
-            sources=sources(*origin),
+            **merged(*origin),
         )
 
     def producers(self) -> dict[int, Node]:
@@ -122,8 +122,7 @@ class Editor:
             added.setdefault(near[0] if near else 0, []).append(node)
         for k, nodes in added.items():
             if self.nodes:
-                whole = sources(self.nodes[k], *nodes)
-                self.nodes[k] = replace(self.nodes[k], sources=whole)
+                self.nodes[k] = replace(self.nodes[k], **merged(self.nodes[k], *nodes))
 
     def finish(self) -> Graph:
         """The graph as it is now, without tensors that nothing uses."""

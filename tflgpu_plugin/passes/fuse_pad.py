@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu_plugin.graph import Graph, Node
-from tflgpu_plugin.passes.merge import only_reader, sources
+from tflgpu_plugin.passes.merge import merged, only_reader
 
 CONVOLUTIONS = ("conv_2d", "depthwise_conv_2d")
 Border = tuple[int, int, int, int]  # top, bottom, left, right
@@ -33,7 +33,7 @@ def fuse_pad(graph: Graph) -> Graph:
             reader,
             inputs=(node.inputs[0], *reader.inputs[1:]),
             attributes={**reader.attributes, "padding": (top, bottom, left, right)},
-            sources=sources(node, reader),
+            **merged(node, reader),
         )
     rewritten = [replaced.get(node.id, node) for node in graph.nodes]
     return graph.with_nodes([node for node in rewritten if node is not None])

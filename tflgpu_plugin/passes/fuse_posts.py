@@ -9,7 +9,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.graph import Graph, Node, Post
 from tflgpu_plugin.lowering import spread
 from tflgpu_plugin.ops import quantization, unary
-from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.passes.merge import merged
 from tflgpu_plugin.passes.requantize import swapped
 
 UNARY = {row.name for row in unary.OPS} - {"is_nan", "is_infinite"}  # those change the type
@@ -70,7 +70,7 @@ class _Fusion:
     def merge(self, producer: Node, node: Node, post: Post) -> None:
         posts = (*producer.posts, post, *node.posts)
         self.nodes[producer.id] = replace(
-            producer, outputs=node.outputs, posts=posts, sources=sources(producer, node)
+            producer, outputs=node.outputs, posts=posts, **merged(producer, node)
         )
         del self.nodes[node.id]
         place, end = self.order.index(producer.id), self.order.index(node.id)

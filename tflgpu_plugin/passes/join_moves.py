@@ -15,7 +15,7 @@ from tflgpu_plugin.graph import Graph, Node, Shape, geometry
 from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.passes.cleanup import is_plain, keeps_order
 from tflgpu_plugin.passes.editor import Editor
-from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.passes.merge import merged
 
 
 def join_moves(graph: Graph) -> Graph:
@@ -134,7 +134,7 @@ def _joined(e: Editor, chain: Sequence[Node]) -> Node | None:
             "perm": tuple(begins.index(before.index(run[0])) for run in runs),
             "shape": e.shape(chain[-1].outputs[0]),
         },
-        sources=sources(*chain),
+        **merged(*chain),
     )
 
 

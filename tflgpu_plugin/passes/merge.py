@@ -3,12 +3,19 @@ merged."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tflgpu_plugin.graph import Graph, Node
 
 
-def sources(*nodes: Node) -> tuple[int, ...]:
-    """Host nodes behind these nodes, ascending."""
-    return tuple(sorted({source for node in nodes for source in (node.sources or (node.id,))}))
+def merged(*nodes: Node) -> dict[str, Any]:
+    """What a node that stands for all of these remembers of them: the host nodes whose work it
+    does, ascending. A change of layout adds nothing to other work.
+    """
+    working = [node for node in nodes if not node.layout]
+    counted = working or nodes
+    found = {source for node in counted for source in (node.sources or (node.id,))}
+    return {"sources": tuple(sorted(found)), "layout": not working}
 
 
 def only_reader(graph: Graph, node: Node) -> Node | None:

@@ -8,10 +8,10 @@ merged.
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable
 
+from tflgpu_plugin import log
 from tflgpu_plugin.graph import Graph, verify
 from tflgpu_plugin.passes.absorb import absorb
 from tflgpu_plugin.passes.canonical import canonical
@@ -53,19 +53,16 @@ OPTIONAL = (
 
 
 def run(graph: Graph) -> Graph:
-    """Apply all passes in order. TFLGPU_DEBUG=2 prints the nodes around each on stderr.
+    """Apply all passes in order. TFLGPU_DEBUG=2 logs the nodes around each.
 
-    A defect in an optional pass leaves the graph as it was, with a line on stderr; with
+    A defect in an optional pass leaves the graph as it was, with a warning; with
     TFLGPU_DEBUG it is raised.
     """
     debug = os.environ.get("TFLGPU_DEBUG")
     for rewrite in PASSES:
         before, graph = graph, _applied(rewrite, graph, bool(debug))
         if debug == "2":
-            print(
-                f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}",
-                file=sys.stderr,
-            )
+            log.say(f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}")
     return graph
 
 
@@ -76,10 +73,9 @@ def _applied(rewrite: Callable[[Graph], Graph], graph: Graph, debug: bool) -> Gr
         rewritten = rewrite(graph)
         verify(rewritten)
     except Exception as error:  # a defect of ours must not take the host down
-        print(
+        log.say(
             f"tflgpu: the pass {rewrite.__name__} failed and is left out: {error!r}. "
-            "Please report it.",
-            file=sys.stderr,
+            "Please report it."
         )
         return graph
     return rewritten

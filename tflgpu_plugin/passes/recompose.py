@@ -13,7 +13,7 @@ from math import isclose, pi, sqrt
 from tflgpu_plugin.graph import Graph, Node
 from tflgpu_plugin.passes.cleanup import clean
 from tflgpu_plugin.passes.editor import Editor
-from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.passes.merge import merged
 
 CLOSE = 1e-3  # of a constant, relative: models round them
 POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
@@ -91,9 +91,7 @@ class _View:
         self, node: Node, op: str, x: int, behind: list[Node], **attributes: object
     ) -> Node:
         """`op` of x in place of the node. Nodes behind it that nothing else reads go later."""
-        made = replace(
-            node, op=op, inputs=(x,), attributes=attributes, sources=sources(node, *behind)
-        )
+        made = replace(node, op=op, inputs=(x,), attributes=attributes, **merged(node, *behind))
         self.producer[node.outputs[0]] = made
         return made
 

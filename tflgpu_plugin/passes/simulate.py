@@ -19,7 +19,7 @@ from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.window import Span, spans
 from tflgpu_plugin.passes import requantize
 from tflgpu_plugin.passes.canonical import BIASED
-from tflgpu_plugin.passes.merge import sources
+from tflgpu_plugin.passes.merge import merged
 from tflgpu_plugin.quantization import COUNTS
 
 # What a fused activation leaves of a result; hosts clamp stored numbers.
@@ -77,7 +77,7 @@ class _Simulation:
             step = (1.0, 0.0) if not self._even(result) else ()
             numbers = (*quantization.grid(self.tensors[result]), *step)
             inside = Node(self.number, "quantize", (source,), (result,), {"parameters": numbers})
-            made.append(replace(inside, sources=sources(node)))
+            made.append(replace(inside, **merged(node)))
         return made
 
     def _add(self, tensor: Tensor) -> int:

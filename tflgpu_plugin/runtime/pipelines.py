@@ -8,7 +8,6 @@ device then finds them in the cache.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import deque
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tflgpu_plugin import native, threads
+from tflgpu_plugin import log, native, threads
 from tflgpu_plugin.plan import Pipeline
 
 SLOW = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
@@ -138,10 +137,9 @@ class _Work:
     def _tell(self) -> None:
         if not self.told and (self.made or not self.all_made):
             self.told = True
-            print(
+            log.say(
                 f"tflgpu: the driver compiles {len(self.missing)} GPU kernels; "
-                "where it keeps a cache, this takes place once.",
-                file=sys.stderr,
+                "where it keeps a cache, this takes place once."
             )
 
 

@@ -1,0 +1,76 @@
+"""Messages to the user: the logger "tflgpu_plugin" of Python's `logging`, never standard output.
+
+Where the program has set up no logging, lines of level warning and above go to stderr as they are.
+The level comes from `TFLGPU_LOG`, `tflgpu_plugin.set_log_level` or the logger itself. Importing
+`logging` takes as long as the rest of a small start, so it is left until somebody needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+NAME, VARIABLE = "tflgpu_plugin", "TFLGPU_LOG"
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "off": 60}  # as `logging` counts
+DEBUG, INFO, WARNING = LEVELS["debug"], LEVELS["info"], LEVELS["warning"]
+# What a line on stderr begins with, and a record of the logger does not.
+PREFIXES = ("WARNING: ", "tflgpu: ")
+
+
+def say(text: str, level: int = WARNING) -> None:
+    """Log a text at this level. It may begin with one of PREFIXES, for stderr."""
+    if "logging" not in sys.modules and level >= _from_environment():
+        return _write(text)  # nobody can have asked for anything else
+    if not enabled(level):
+        return None
+    prefix = next((p for p in PREFIXES if text.startswith(p)), "")
+    return _logger().log(level, "%s", text[len(prefix) :], extra={"prefix": prefix})  # type: ignore[no-any-return]
+
+
+def enabled(level: int) -> bool:
+    """Whether anybody would see a text of this level."""
+    if "logging" in sys.modules:
+        return bool(_logger().isEnabledFor(level))
+    return level >= _from_environment()
+
+
+def set_level(level: str) -> None:
+    """From now on only texts of this level and above: a key of LEVELS. Raises ValueError."""
+    if level not in LEVELS:
+        raise ValueError(f"There is no log level {level!r}. The levels are: {', '.join(LEVELS)}.")
+    import logging
+
+    logging.getLogger(NAME).setLevel(LEVELS[level])
+
+
+def _from_environment() -> int:
+    return LEVELS.get(os.environ.get(VARIABLE, "").lower(), WARNING)
+
+
+def _write(text: str) -> None:
+    """One text on stderr; silent where there is none."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _logger() -> Any:
+    """The logger with our handler, which steps back where the program has its own."""
+    import logging
+
+    logger = logging.getLogger(NAME)
+    if any(handler.get_name() == NAME for handler in logger.handlers):
+        return logger
+
+    class OnStderr(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            others = [*logger.handlers, *(logging.getLogger().handlers if logger.propagate else ())]
+            if all(handler is self for handler in others):
+                _write(getattr(record, "prefix", "") + record.getMessage())
+
+    handler = OnStderr()
+    handler.set_name(NAME)
+    logger.addHandler(handler)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(_from_environment())
+    return logger
