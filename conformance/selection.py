@@ -34,7 +34,12 @@ QUICK |= {
     "test_versions": None,
     "test_nodes": None,
 }
-QUICK |= {"test_random_onnx": 24, "test_random_operators": None, "test_quantized": None}
+QUICK |= {
+    "test_random_tflite": None,
+    "test_random_operators": None,
+    "test_random_onnx": 24,
+    "test_quantized": None,
+}
 QUICK |= {"test_float16": None, "test_hybrid": None, "test_half": None, "test_onnx_quantized": None}
 # Of these the tests with a sample, which the others hold as well.
 SAMPLED = ("test_variants",)
