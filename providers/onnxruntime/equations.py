@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from tflgpu_plugin import capability
-from tflgpu_plugin.graph import KNOWN
+from tflgpu_plugin.graph import KNOWN, Shape
 from tflgpu_plugin.target import Target
 
 from .reader import Reading, read
@@ -23,29 +23,32 @@ from .snapshot import Extent, Snapshot
 from .symbols import HUGE, value
 
 TRIALS = 40  # readings for one kind of misfit
-READINGS = 40  # of one graph: whole ones, or more of its first nodes
+READINGS = 24  # of one graph: whole ones, or more of its first nodes
+VISITS = 3000  # of nodes, which any graph may have
 SMALL = 16  # elements of a known input whose values may be extents
 
 
 @dataclass(frozen=True)
 class Misfit:
     """A node that cannot be with these numbers, and perhaps with others; `kind` is the same for
-    nodes that fail alike. `numbers` are the extents that it sees, largest first; `host` is the
-    host's node."""
+    nodes that fail alike. `numbers` are the extents that it sees, largest first; `unlike` is on how
+    many axes its inputs differ; `host` is the host's node."""
 
     host: int
     kind: tuple[Any, ...]
     numbers: tuple[int, ...]
+    unlike: int
 
 
 @dataclass
 class Guess:
-    """Numbers for symbols, what the graph reads like with them, and what is wrong with that."""
+    """Numbers for symbols, what the graph reads like with them, and what is wrong with that:
+    `doubts` count nodes first."""
 
     symbols: Mapping[str, int]
     reading: Reading
     misfits: list[Misfit]
-    doubts: tuple[int, int]
+    doubts: tuple[int, int, int]
 
     @property
     def wrong(self) -> set[int]:
@@ -64,7 +67,7 @@ class Solver:
     @property
     def tired(self) -> bool:
         """Enough was tried."""
-        return self.visits > READINGS * len(self.snapshot.nodes)
+        return self.visits > max(READINGS * len(self.snapshot.nodes), VISITS)
 
     def solved(self, best: Guess) -> Guess:
         """The best guess near this one: one number changed after the other, while that helps."""
@@ -89,7 +92,8 @@ class Solver:
         misfits = list(_misfits(reading))
         huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
         refused = len(reading.refused.keys() - reading.unfit)
-        doubts = refused + len(misfits) + huge, reading.contradictions
+        unlike = sum(misfit.unlike for misfit in misfits)
+        doubts = refused + len(misfits) + huge, unlike, reading.contradictions
         found = Guess(whole, reading, misfits, doubts)
         self.fitting.update({node.id for node in part.nodes} - found.wrong)
         return found
@@ -136,17 +140,25 @@ def _misfits(reading: Reading) -> Iterator[Misfit]:
                 numbers.update(n for n in (*listed, sum(listed)) if 0 < n < HUGE)
         given = tuple((len(tensor.shape), tensor.data is None) for tensor in seen)
         kind = (node.host_op, re.sub(r"\d+|'[^']*'", "", reason), given)
-        yield Misfit(node.sources[0], kind, tuple(sorted(numbers, reverse=True)))
+        largest_first = tuple(sorted(numbers, reverse=True))
+        yield Misfit(node.sources[0], kind, largest_first, _unlike([t.shape for t in seen]))
+
+
+def _unlike(shapes: Sequence[Shape]) -> int:
+    """Pairs of extents that differ, axes counted from the right."""
+    aligned = (zip(a[::-1], b[::-1], strict=False) for a, b in combinations(shapes, 2))
+    return sum(m != n for pairs in aligned for m, n in pairs)
 
 
 def _changes(
     symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
 ) -> Iterator[dict[str, int]]:
     """The symbols with others of the `free` ones' numbers, each of these once: one that is an
-    extent which the node sees becomes another one, or two do, or all that are alike; or one of them
-    is changed by as much as two extents differ."""
+    extent which the node sees becomes another one, or all that are alike do; one is changed by as
+    much as two extents differ; or two become what the node sees."""
     tried = [dict(symbols)]
-    for change in chain(_exact(symbols, free, numbers), _shifts(symbols, free, numbers)):
+    ways = (_exact, _shifts, _pairs)
+    for change in chain.from_iterable(way(symbols, free, numbers) for way in ways):
         changed = {**symbols, **change}
         if changed not in tried:
             tried.append(changed)
@@ -162,8 +174,6 @@ def _exact(
     for wanted in numbers:
         for held in numbers:
             yield {name: wanted for name in seen if symbols[name] == held}
-    for pair in combinations(seen, 2):
-        yield from (dict(zip(pair, wanted, strict=True)) for wanted in permutations(numbers, 2))
 
 
 def _shifts(
@@ -172,3 +182,11 @@ def _shifts(
     for held, wanted in permutations(numbers, 2):
         changes = ({name: symbols[name] + wanted - held} for name in free)
         yield from (change for change in changes if min(change.values()) > 0)
+
+
+def _pairs(
+    symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
+) -> Iterator[dict[str, int]]:
+    seen = [name for name in free if symbols[name] in numbers]
+    for pair in combinations(seen, 2):
+        yield from (dict(zip(pair, wanted, strict=True)) for wanted in permutations(numbers, 2))

@@ -49,7 +49,7 @@ def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess:
     return min(solved, key=_doubts)
 
 
-def _doubts(guess: Guess) -> tuple[int, int]:
+def _doubts(guess: Guess) -> tuple[int, int, int]:
     return guess.doubts
 
 
