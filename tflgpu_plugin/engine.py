@@ -247,11 +247,11 @@ def claim(
     options = options or Options()
     given, graph = graph, widen(graph, options.quantized)
     device = adapter.open_device(adapter.select(options.adapter))
-    refusals = _together(graph, _refusals(graph, options, device))
+    refused = _together(graph, _refusals(graph, options, device))
     cache = plans.opened(options)
     built: dict[tuple[int, ...], Island] = {}
     while True:
-        kept = [node.id for node in graph.nodes if node.id not in refusals]
+        kept = [node.id for node in graph.nodes if node.id not in refused]
         groups = (
             (grouping or (lambda ids: partition.islands(graph, set(ids))))(kept) if kept else []
         )
@@ -265,8 +265,13 @@ def claim(
             islands = [built[key] for key in parts]
             for island in islands:
                 island.graph = narrow(island.graph, given)
-            return Claim(islands, refusals, device.info)
-        refusals = _together(graph, refusals | found)
+            return Claim(islands, refused, device.info)
+        refused = _together(graph, refused | found)
+
+
+def refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
+    """Why nodes cannot run on this device, each looked at alone, by their ids."""
+    return _refusals(widen(graph, options.quantized), options, device)
 
 
 def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tflgpu_plugin import engine, messages, native
@@ -22,7 +23,7 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance
 
 from ..callbacks import callback, guarded, opened, pairs, sentence
-from . import codes, loops, reader, records, refusals, shapes
+from . import codes, loops, placeholders, reader, records, refusals, shapes
 
 _callbacks: dict[str, Any] = {}  # what native code points to; never emptied
 _connecting = threading.Lock()
@@ -132,12 +133,18 @@ def _place_new(
     context: Any,
 ) -> None:
     messages.exclusions(delegate.options.exclude, prepared.nodes, codes.operators(), delegate.told)
+    repeated = loops.is_repeated(native.ffi, context)
+    read = partial(reader.read, native.ffi, context)
+    judge = partial(_judged, delegate)
+    stated = host
+    if not repeated:  # the shapes of a loop's body come from where it is run
+        host = placeholders.grown(stated, read, judge)
     claim = engine.claim(
-        host.graph,
-        delegate.options,
-        lambda ids: _preview(context, ids),
-        repeated=loops.is_repeated(native.ffi, context),
+        host.graph, delegate.options, lambda ids: _preview(context, ids), repeated=repeated
     )
+    reasons = claim.refusals
+    if host is stated and not repeated:
+        reasons = placeholders.explained(host, reasons, read, judge)
     behind = [shapes.behind(one.graph, host.graph) for one in claim.islands]
     for island, arithmetic in zip(claim.islands, behind, strict=True):
         # An input of another island stays on the device. But users who ask the host not to fuse
@@ -148,11 +155,17 @@ def _place_new(
     prepared.nodes = [
         replace(
             node,
-            where=CPU if node.id in claim.refusals else GPU,
-            reason=claim.refusals.get(node.id),
+            where=CPU if node.id in reasons else GPU,
+            reason=reasons.get(node.id),
         )
         for node in prepared.nodes
     ]
+
+
+def _judged(delegate: records.Delegate, host: reader.HostGraph) -> dict[int, str]:
+    """Why nodes of this graph cannot run here."""
+    device = adapter.open_device(delegate.adapter)
+    return engine.refusals(host.graph, delegate.options, device)
 
 
 def _place_again(

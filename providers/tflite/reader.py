@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tflgpu_plugin import native
@@ -105,17 +105,23 @@ class HostGraph:
     """A host's graph as ours, and the operator code of each node (for messages).
 
     `fused` is False when the host would hand over every node alone (its user wants to read all
-    tensors).
+    tensors). `open` are the axes of inputs that the model leaves open, and `unfit` is how many
+    nodes make nothing of inputs that have something.
     """
 
     graph: Graph
     codes: Mapping[int, int]
     fused: bool = True
+    open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    unfit: int = 0
 
 
-def read(ffi: Any, context: Any) -> HostGraph:
+def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -> HostGraph:
     """The whole execution plan of `context` (tgl_context *). Raises HostError when the host
     answers with an error.
+
+    With `shapes_of` inputs of the graph as if they had these shapes: what the host tells of others
+    behind them is not gone by.
 
     Constants are views on the host's memory. What follows from them and from shapes, as far as it
     can be worked out, are constants that KNOWN nodes write. Tensors whose shape is only known at
@@ -125,7 +131,9 @@ def read(ffi: Any, context: Any) -> HostGraph:
     written = _written(ffi, context, plan)
     _check_order(ffi, context, plan)
     given, unreadable, sparse = read_tensors(ffi, context, written)
-    walk = shapes.Walk(given, sparse)
+    for index, shape in (shapes_of or {}).items():
+        given[index] = replace(given[index], shape=shape)
+    walk = shapes.Walk(given, sparse, shapes_of or ())
     hosts = [_host_node(ffi, context, index, given) for index in plan]
     nodes = [walk.settle(host, _node(host, given, unreadable)) for host in hosts]
     tensors = dict(walk.view)
@@ -148,7 +156,22 @@ def read(ffi: Any, context: Any) -> HostGraph:
         together=together,
         chained=tuple(sorted(walk.chained)),
     )
-    return HostGraph(graph, {host.id: host.code for host in hosts}, fused)
+    axes = {t: _open_axes(context.tensors[t]) for t in graph.inputs}
+    return HostGraph(
+        graph,
+        {host.id: host.code for host in hosts},
+        fused,
+        {t: some for t, some in axes.items() if some},
+        walk.unfit,
+    )
+
+
+def _open_axes(raw: Any) -> tuple[int, ...]:
+    """Those that the model leaves open; it may not say."""
+    signature = listed(raw.dims_signature)
+    if len(signature) != len(listed(raw.dims)):
+        return ()
+    return tuple(axis for axis, extent in enumerate(signature) if extent < 0)
 
 
 def present_shapes(context: Any, tensors: Iterable[int]) -> list[Shape]:

@@ -9,7 +9,7 @@ island that holds such values gets them anew for other input shapes: they are ne
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -65,11 +65,14 @@ class HostNode(arithmetic.HostNode, Protocol):
 class Walk:
     """Goes through a graph in execution order. `tensors` get the shapes that are known, all extents
     -1 where only a run tells; `known` are results of shape arithmetic and of constants; `chained`
-    are all that follow from constants alone, whether they could be worked out here or not.
+    are all that follow from constants alone, whether they could be worked out here or not; `unfit`
+    is how many nodes make nothing of inputs that have something.
     """
 
     tensors: dict[int, Tensor]
     sparse: Mapping[int, Sparse] = field(default_factory=dict)
+    assumed: Collection[int] = ()  # have other shapes here than in the host
+    unfit: int = 0
     known: dict[int, Tensor] = field(default_factory=dict)
     chained: set[int] = field(default_factory=set)
     _later: dict[int, Node] = field(default_factory=dict)  # makes this float32 constant of another
@@ -81,6 +84,9 @@ class Walk:
     def view(self) -> Mapping[int, Tensor]:
         """The tensors, known values among the constants."""
         return ChainMap(self.known, self.tensors)
+
+    def __post_init__(self) -> None:
+        self._open.update(self.assumed)
 
     def settle(self, host: HostNode, node: Node) -> Node:
         """The node, or the KNOWN one in its place; its outputs' shapes are as known from now on."""
@@ -110,7 +116,7 @@ class Walk:
             return None
         for index, shape in zip(host.outputs, derived, strict=True):
             stated = self.tensors[index].shape
-            if stated != shape:
+            if stated != shape and not self.assumed:
                 return (
                     f"The model says that its result has the shape {list(stated)}, but by its "
                     f"input and parameters it has {list(shape)}."
@@ -213,10 +219,14 @@ class Walk:
         op = ops.table().get(node.op)
         if op is None or node.refusal is not None:
             return None
+        whole = all(min(self.tensors[t].shape, default=1) > 0 for t in inputs)
         try:
-            return [tuple(s) for s in op.shapes(Graph(self.view, (node,), (), ()), node)]
+            found = [tuple(s) for s in op.shapes(Graph(self.view, (node,), (), ()), node)]
         except Exception:  # whoever runs the node will say what is wrong with it
+            self.unfit += whole
             return None
+        self.unfit += whole and any(min(shape, default=1) < 1 for shape in found)
+        return found
 
 
 def _present(inputs: Sequence[int | None]) -> tuple[int, ...]:
@@ -300,7 +310,10 @@ def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
         except Exception as error:
             raise ValueError(f"{node.host_op} cannot take these input shapes: {error}") from error
         if any(min(shape, default=0) < 0 for shape in shapes):
-            raise ValueError(f"{node.host_op} cannot take these input shapes: they are too small.")
+            given = [list(tensors[t].shape) for t in node.reads[:1]]
+            raise ValueError(
+                f"{node.host_op} cannot take these input shapes: {given[0]} is too small for it."
+            )
         pairs = zip(before, shapes, strict=False)
         return [replace(tensor, shape=tuple(shape)) for tensor, shape in pairs]
     inputs = [tensors[t] for t in node.inputs if t is not None]

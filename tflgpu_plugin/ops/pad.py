@@ -30,19 +30,31 @@ def pad_value(graph: Graph, node: Node) -> float | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """Raises ValueError with the end of a sentence, also where nothing mirrors so far."""
+    assert node.inputs[0] is not None
+    added, mode = paddings(graph, node), node.attributes.get("mode", "constant")
+    result = _padded(graph, node)
+    if added is not None and mode in MODES[1:]:
+        given = graph.shape(node.inputs[0])
+        if not _reaches(given, added, mode):
+            raise ValueError(f"padding of mode {mode} is wider than the shape {list(given)}")
+    return [result]
+
+
+def _padded(graph: Graph, node: Node) -> Shape:
     assert node.inputs[0] is not None
     shape, added = graph.shape(node.inputs[0]), paddings(graph, node)
     if added is None:
         raise ValueError("the paddings are computed at run time; make them a constant")
     if len(added) != len(shape):
         raise ValueError(f"paddings for {len(added)} axes do not fit a tensor of rank {len(shape)}")
-    return [tuple(int(e + b + a) for e, (b, a) in zip(shape, added, strict=True))]
+    return tuple(int(e + b + a) for e, (b, a) in zip(shape, added, strict=True))
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Constant, non-negative paddings and a constant value; up to 5 axes."""
     try:
-        (shape,) = shapes(graph, node)
+        shape = _padded(graph, node)
     except ValueError as error:
         return f"Padding cannot be planned: {error}."
     added = paddings(graph, node)

@@ -1,0 +1,117 @@
+"""Shapes to decide by where those of a TFLite model only hold a place.
+
+A model with open extents has 1 in their stead, or whatever its converter had, and users resize its
+inputs before the first run; the hosts hand over their graph once, before that. Where something
+does not fit into a placeholder (a window of 512 over one sample), or where it is 1, nodes are
+claimed by what they are for larger inputs. A plan is made for each shape that a run then has, and
+all that is asked of a node is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from tflgpu_plugin.graph import Node, Shape
+
+from .reader import HostGraph
+
+SIZES = tuple(1 << k for k in range(6, 18))  # for open extents, until everything fits
+MORE = 4  # times the first size at which it does: one window more than none is no run to judge by
+
+Read = Callable[[Mapping[int, Shape]], HostGraph]
+Judge = Callable[[HostGraph], Mapping[int, str]]  # why nodes cannot run here, by their ids
+
+
+def grown(host: HostGraph, read: Read, judge: Judge) -> HostGraph:
+    """The host's graph, for larger inputs where its own shapes are placeholders: `read` reads it
+    for other shapes of inputs. A node that the CPU can run at the placeholder and we cannot is
+    refused then.
+    """
+    shapes = _shapes(host)
+    present = read(shapes) if host.open else host
+    holds = any(shapes[t][axis] == 1 for t, axes in _inner(host.open).items() for axis in axes)
+    if not present.unfit and not holds:
+        return host
+    larger = _larger(host, present, read)
+    if larger is None or present.unfit:
+        return larger or host
+    reasons = {node: said(host, reason) for node, reason in judge(present).items()}
+    nodes = [_refused(node, reasons.get(node.id)) for node in larger.graph.nodes]
+    return replace(larger, graph=larger.graph.with_nodes(nodes))
+
+
+def explained(
+    host: HostGraph, reasons: Mapping[int, str], read: Read, judge: Judge
+) -> dict[int, str]:
+    """These reasons for leaving nodes to the CPU, saying so where the present shape of an input is
+    why.
+    """
+    if not host.open or not reasons:
+        return dict(reasons)
+    here = judge(host)
+    asked = [node for node, reason in reasons.items() if here.get(node) == reason]
+    if not asked:
+        return dict(reasons)
+    there = judge(read(_sized(host, host.open, SIZES[0])))
+    return {
+        node: said(host, reason) if node in asked and node not in there else reason
+        for node, reason in reasons.items()
+    }
+
+
+def said(host: HostGraph, reason: str) -> str:
+    """A reason that holds for the present shapes only."""
+    named = " and ".join(
+        f"{list(host.graph.tensors[t].shape)} of {host.graph.tensors[t].name!r}"
+        for t in host.open or host.graph.inputs
+    )
+    return f"With the present shape {named}: {reason}"
+
+
+def _larger(host: HostGraph, present: HostGraph, read: Read) -> HostGraph | None:
+    """The graph for inputs of which the fewest nodes are too small; None when there are none that
+    fit better than the present ones.
+    """
+    best: HostGraph | None = None
+    for axes in _choices(host):
+        for size in SIZES:
+            found = read(_sized(host, axes, size))
+            if best is None or found.unfit < best.unfit:
+                best = found
+            if not found.unfit:
+                wider = read(_sized(host, axes, MORE * size))
+                return found if wider.unfit else wider
+    return best if best is not None and best.unfit < present.unfit else None
+
+
+def _choices(host: HostGraph) -> Iterator[Mapping[int, tuple[int, ...]]]:
+    """Extents to enlarge: open ones, but for batches, or those too. Older files do not tell: there
+    extents of 1 may be placeholders.
+    """
+    shapes = _shapes(host)
+    ones = {t: tuple(k for k, n in enumerate(shape) if n == 1) for t, shape in shapes.items()}
+    given = host.open or ones
+    for axes in (_inner(given), given):
+        if any(axes.values()):
+            yield axes
+
+
+def _inner(axes: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    return {t: tuple(k for k in some if k) for t, some in axes.items()}
+
+
+def _shapes(host: HostGraph) -> dict[int, Shape]:
+    return {t: host.graph.tensors[t].shape for t in host.graph.inputs}
+
+
+def _sized(host: HostGraph, axes: Mapping[int, tuple[int, ...]], size: int) -> dict[int, Shape]:
+    """All inputs with these extents at least of this size."""
+    return {
+        t: tuple(max(n, size) if k in axes.get(t, ()) else n for k, n in enumerate(shape))
+        for t, shape in _shapes(host).items()
+    }
+
+
+def _refused(node: Node, reason: str | None) -> Node:
+    return node if reason is None or node.refusal else replace(node, refusal=reason)
