@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from conformance import random_graphs_newer as newer
 from conformance.host import Array
 from conformance.models import Model, Shape
 
 LARGEST = 40_000  # elements of a tensor
 ON_THE_CPU = ("NEG", "ABS", "SQUARE")
 ACTIVATIONS = ("NONE", "NONE", "RELU", "RELU6", "RELU_N1_TO_1")
-SIMPLE = 60
+SIMPLE, NEW = 60, 120
 CHANNELS = (1, 3, 4, 5, 8, 16, 17)
 
 
@@ -73,8 +74,9 @@ class Maker:
         except ValueError:
             self.model.operators.pop()
             return None
-        if not 0 < prod(self.shape(result)) <= LARGEST:
+        if min(self.shape(result), default=1) < 1 or prod(self.shape(result)) > LARGEST:
             self.model.operators.pop()
+            self.model.tensors[result].shape = ()
             return None
         self.tensors.append(result)
         return result
@@ -331,13 +333,13 @@ MAKERS = (
 
 def build(seed: int) -> tuple[Model, list[list[Array]]]:
     """A model and two feeds. Every third seed has operators that stay on the CPU; seeds from SIMPLE
-    on have operators without an ONNX twin, too."""
+    on have operators without an ONNX twin, too, and seeds from NEW on those that came last."""
     m = Maker(seed)
     batch = m.choose.choice((1, 1, 1, 2, 3))
     for k in range(m.choose.choice((1, 1, 2))):
         extents = (m.choose.randint(2, 12), m.choose.randint(2, 12), m.choose.choice(CHANNELS))
         m.tensors.append(m.model.input(f"x{k}", (batch, *extents)))
-    makers = (*MAKERS, *(() if seed < SIMPLE else MORE))
+    makers = (*MAKERS, *(() if seed < SIMPLE else MORE), *(() if seed < NEW else newer.MAKERS * 2))
     makers = (*makers, *[_on_the_cpu] * (3 if seed % 3 == 0 else 0))
     wanted = m.choose.choice((2, 3, 4, 6, 10, 20))
     while len(m.model.operators) < wanted:
