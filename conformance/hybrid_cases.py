@@ -34,6 +34,7 @@ WEIGHTS = {
     "FULLY_CONNECTED": Weights((1,), None, 3),
     "LSTM": Weights(LSTM, None, 3),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": Weights(LSTM, None, 2),
+    "BATCH_MATMUL": Weights((1,), None, 1),
 }
 
 

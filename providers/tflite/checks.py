@@ -13,7 +13,7 @@ from .params import Unreadable
 
 CONVERTING = {"cast", "arg_max", "arg_min"}
 GRIDS = {"quantize", "dequantize"}
-PAIRED = {"prelu", "div", "pow", "squared_difference", "matmul", *ARITHMETIC, *RELATIONS}
+PAIRED = {"prelu", "div", "pow", "squared_difference", *ARITHMETIC, *RELATIONS}
 # By input 1.
 WEIGHTED = {"conv_2d", "depthwise_conv_2d", "transpose_conv", "fully_connected", "matmul"}
 STATEFUL = {"lstm_basic", "lstm_full"}  # results after the first are the host's scratch
