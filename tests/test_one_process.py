@@ -149,8 +149,8 @@ def manifest(folder: Path, name: str, library: str) -> Path:
 
 
 def test_manifests_are_those_of_the_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("VK_")]:
+        monkeypatch.delenv(name)
     for name in ("XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("XDG_DATA_DIRS", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
@@ -168,4 +168,8 @@ def test_manifests_are_those_of_the_loader(tmp_path: Path, monkeypatch: pytest.M
     assert list(drivers.manifests()) == [second]
     monkeypatch.setenv("VK_ADD_DRIVER_FILES", str(first))
     assert list(drivers.manifests()) == [first, second]
+    monkeypatch.setenv("VK_LOADER_DRIVERS_DISABLE", "nothing,*Y.json")
+    assert list(drivers.manifests()) == [first]
+    monkeypatch.setenv("VK_LOADER_DRIVERS_SELECT", "y*")
+    assert list(drivers.manifests()) == []
     drivers.open_ahead()  # neither library is there: no error

@@ -40,7 +40,8 @@ find_python() {
             return
         fi
     done
-    say "${PYTHON:-This machine} has no Python from 3.11 to 3.14; install one and run: make PYTHON=/path/to/python3"
+    found="No Python from 3.11 to 3.14 was found"
+    say "${PYTHON:+$PYTHON is not one: }$found; install one and run: make PYTHON=/path/to/python3"
     exit 1
 }
 

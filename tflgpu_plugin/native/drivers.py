@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 from tflgpu_plugin import native
@@ -35,9 +36,21 @@ def libraries() -> Iterator[str]:
 
 
 def manifests() -> Iterator[Path]:
-    """The manifest files, looked for as the Vulkan loader does: those that its variables name, or
-    the usual folders'.
-    """
+    """The manifest files that the Vulkan loader takes, less those that its variables leave out."""
+    chosen = os.environ.get("VK_LOADER_DRIVERS_SELECT") or "*"
+    left_out = os.environ.get("VK_LOADER_DRIVERS_DISABLE") or ""
+    for path in _found():
+        if _named(path, chosen) and not _named(path, left_out):
+            yield path
+
+
+def _named(path: Path, patterns: str) -> bool:
+    """One of these patterns, with commas between them, is that of the file's name."""
+    return any(fnmatch(path.name.lower(), pattern) for pattern in patterns.lower().split(","))
+
+
+def _found() -> Iterator[Path]:
+    """All manifest files: those that the loader's variables name, or the usual folders'."""
     get = os.environ.get
     named = get("VK_DRIVER_FILES") or get("VK_ICD_FILENAMES") or ""
     added = get("VK_ADD_DRIVER_FILES") or ""
