@@ -25,6 +25,9 @@ MODELS: dict[str, tuple[Sequence[Any], dict[str, Array]]] = {
     "conv": ([node("Conv", ["x", "w"], ["y"])], {"w": FILTERS}),
     "conv, padded": ([node("Conv", ["x", "w"], ["y"], **PADDED)], {"w": FILTERS}),
     "max pool": ([node("MaxPool", ["x"], ["y"], **WINDOW)], {}),
+    "max pool, rounding up": (
+        [node("MaxPool", ["x"], ["y"], ceil_mode=1, strides=[2, 2], **WINDOW)], {}
+    ),
     "average pool": ([node("AveragePool", ["x"], ["y"], **WINDOW)], {}),
     "lp pool": ([node("LpPool", ["x"], ["y"], **WINDOW)], {}),
     "add": ([node("Add", ["x", "w"], ["y"])], {"w": FILTERS[:1]}),

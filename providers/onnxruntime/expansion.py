@@ -251,10 +251,12 @@ class Expansion:
         try:
             shapes = row.shapes(self.tensors.graph, node)
         except Exception as error:
-            kind = Impossible if isinstance(error, Misfit) else Unfit
+            # Of what is not the node's own it may be a limit of ours, and the host runs it.
+            own = {*node.inputs} <= {*self.inputs}
+            kind = Impossible if isinstance(error, Misfit) and own else Unfit
             raise kind(self._reason(row, node) or f"{self.host.title}: {error}.") from error
         if any(min(shape, default=0) < 0 for shape in shapes):
-            raise Impossible(f"The input of {self.host.title} is smaller than what it looks for.")
+            raise Unfit(f"The input of {self.host.title} is smaller than what it looks for.")
         return shapes
 
     def _reason(self, row: ops.Op, node: Node) -> str | None:

@@ -259,7 +259,7 @@ def _pool(e: Expansion, op: str, **attributes: Any) -> int:
     if 0 in e.shape(x)[1:]:
         raise Unreadable(f"Only the batch of the input of {e.host.title} may be empty.")
     slack = list(zip(_slack(spatial, window), window.strides, strict=True))
-    if not ceil and any(left + stride <= -stride for left, stride in slack):
+    if any(left <= -2 * stride for left, stride in slack):
         wrong = "Calculated output dimension is negative."
         raise Impossible(f"{wrong} {_unfit(e, spatial, window)}")
     if not ceil and any(left < 0 and left % stride for left, stride in slack):
