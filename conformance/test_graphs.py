@@ -59,11 +59,20 @@ def test_random_quantized_graph(
     for tensor, a, b in zip(model.outputs, expected, run.outputs[0], strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype
         if rule == "exact":
-            np.testing.assert_array_equal(a, b, _listing(model))
+            known = _of_a_host(content, feed, model.outputs.index(tensor), b)
+            assert known.all(), f"tensor {tensor}, {(~known).sum()} values, of\n{_listing(model)}"
         largest, share = quantized_cases.steps_off(a, b)
         text = f"tensor {tensor}, {largest} steps off, of\n{_listing(model)}"
         assert largest <= quantized_cases.GRAPH_FAR, text
         assert share <= quantized_cases.GRAPH_SHARE, text
+
+
+def _of_a_host(content: bytes, feed: host.Feed, output: int, got: host.Array) -> host.Array:
+    """Which elements are those of a host's reference kernels: factors of fully connected layers are
+    worked out in float32 in one version, in float64 in another."""
+    runs = [host.cached_on_cpu(content, [feed], name)[0][output] for name in host.installed()]
+    found: host.Array = np.logical_or.reduce([got == run for run in runs])
+    return found
 
 
 def _listing(model: Model) -> str:

@@ -160,7 +160,7 @@ def quantized(family: str) -> Iterator[Question]:
         def takes(outputs: list[Array], twin: Any = twin, right: Any = right) -> bool:
             return quantized_cases.judge(twin, right, outputs).passed
 
-        steps = tolerance.IN_8_BITS[quantized_cases.rule_of(case.op)]
+        steps, _ = tolerance.IN_8_BITS[quantized_cases.rule_of(case.op)]
         yield Question(f"{case.op} {case.name}", right, takes, steps)
 
 

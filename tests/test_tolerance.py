@@ -100,13 +100,16 @@ def test_shape_and_dtype_must_agree() -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("rule", IN_8_BITS)
 def test_results_in_8_bits_are_as_near_as_the_row_says(rule: str, dtype: type) -> None:
-    limits, steps = np.iinfo(dtype), IN_8_BITS[rule]
-    expected = np.full(99, limits.max, dtype)
+    limits, (steps, share) = np.iinfo(dtype), IN_8_BITS[rule]
+    expected = np.full(2000, limits.max, dtype)
     for off, passes in ((0, True), (steps, True), (steps + 1, False), (255, False)):
         got = expected.copy()
         got[7] = limits.max - off
         assert in_8_bits(rule, expected, got).passed == passes
     assert not in_8_bits(rule, expected, expected.astype(np.int16)).passed
+    got = expected.copy()
+    got[: 1 + int(share * expected.size)] -= dtype(1)
+    assert not in_8_bits(rule, expected, got).passed
 
 
 def test_every_row_names_a_rule_for_8_bits() -> None:

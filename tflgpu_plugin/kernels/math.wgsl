@@ -98,6 +98,46 @@ fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, m
           + fixed_point(vec4i(nearest_away(e / b.x)) << vec4u(20u), b);
   return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
 }
+// The square of the difference of both, over a common scale with 7 bits behind the point: tensorflow/lite/kernels/
+// squared_difference.cc.
+fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
+  let d = fixed_point(vec4i(nearest_away(v / a.x)) << vec4u(7u), a)
+        - fixed_point(vec4i(nearest_away(e / b.x)) << vec4u(7u), b);
+  return cut(vec4f(fixed_point(d * d, y)), least, most) * y.x;
+}
+// Whole numbers times factors in fixed point (high and low part, shift to the left): one for those from zero on, another
+// below, where they are multiplied by e. `grid`: scale, least and most. As `BroadcastPrelu4DSlow` and `QuantizeLeakyRelu`
+// of tensorflow/lite/kernels/internal/reference.
+fn quantized_sides(v: vec4f, e: vec4f, scales: vec2f, above: vec3f, below: vec3f, grid: vec3f) -> vec4f {
+  let n = vec4i(nearest_away(v / scales.x));
+  let m = n * vec4i(nearest_away(e / scales.y));
+  let whole = select(multiplied(m, below), multiplied(n, above), n >= vec4i(0));
+  return cut(vec4f(whole), grid.y, grid.z) * grid.x;
+}
+fn multiplied(x: vec4i, by: vec3f) -> vec4i {
+  let product = doubling_high(x << vec4u(u32(max(by.z, 0.0))), vec4u(u32(by.x)), vec4u(u32(by.y)));
+  return shifted(product, vec4u(u32(max(-by.z, 0.0))));
+}
+// x relu6(x + 3) / 6 in 16 bits of fixed point, as `HardSwish` of tensorflow/lite/kernels/internal/reference/hard_swish.h.
+// `to_result`: factor and shift to the right; `to_three`: factor to a 3 of 2^15 and shift to the left.
+fn quantized_swish(v: vec4f, scale: f32, to_result: vec2i, to_three: vec2i, grid: vec3f) -> vec4f {
+  let fine = vec4i(nearest_away(v / scale)) * 128i;
+  let result = high_16(fine, to_result.x);
+  var gate = fine;
+  if (to_three.y > 0i) { gate = cut_16(gate << vec4u(u32(to_three.y - 1i))); }
+  gate = high_16(gate, to_three.x);
+  if (to_three.y > 0i) { gate = cut_16(gate << vec4u(1u)); }
+  gate = shifted(gate, vec4u(u32(max(-to_three.y, 0i))));
+  gate = (gate + vec4i(32768i)) >> vec4u(1u);
+  let n = shifted((gate * result) / vec4i(32768i), vec4u(u32(to_result.y)));
+  return cut(vec4f(n), grid.y, grid.z) * grid.x;
+}
+// round(a b / 2^15) of numbers of 16 bits, halves away from zero; and to these.
+fn high_16(a: vec4i, b: i32) -> vec4i {
+  let product = a * b;
+  return (product + select(vec4i(-16383i), vec4i(16384i), product >= vec4i(0))) / vec4i(32768i);
+}
+fn cut_16(v: vec4i) -> vec4i { return clamp(v, vec4i(-32768i), vec4i(32767i)); }
 // Stored numbers of both grids times their factors in float32, as onnxruntime's MLAS adds them (qladd.cpp). a and b: scale,
 // zero point, factor; y: scale, zero point, least and most. `second`: v is the second operand.
 fn even_sum(v: vec4f, e: vec4f, a: vec3f, b: vec3f, start: f32, y: vec4f, second: f32) -> vec4f {

@@ -67,7 +67,7 @@ class Op:
     others before it is lowered (see `ops.steps`); it returns whether it did. `states` pairs the
     position of an input that is state with that of the output whose value it takes. `in_8_bits`
     says how near int8 and uint8 results are to those of TFLite's reference kernels: exact (the very
-    numbers), step (none more than one step of the grid off) or steps (several, over a sequence).
+    numbers), step (of few values, one step of the grid) or steps (several, over a sequence).
     """
 
     name: str

@@ -3,15 +3,19 @@ more row in `OPS`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
-from tflgpu_plugin import kernels
 from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.kernels import POSTS
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.elementwise import broadcast, broadcast_refusal, lower_pair, operands
+from tflgpu_plugin.ops.elementwise import (
+    broadcast,
+    broadcast_refusal,
+    lower_pair,
+    lower_whole,
+    operands,
+)
 from tflgpu_plugin.target import Target
 
 ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6")  # hosts' kernels accept tanh and leave it out
@@ -47,10 +51,8 @@ def relation(name: str, expression: str) -> Op:
 
 
 def _lower(low: Lowering, node: Node, expression: str) -> None:
-    if "sum" in node.attributes:  # over 8-bit grids: see passes.requantize
-        step, values = node.attributes["sum"]
-        numbers = {f"sum{k}": float(value) for k, value in enumerate(values)}
-        lower_pair(low, node, kernels.expression(step, list(numbers)), numbers)
+    if "whole" in node.attributes:
+        lower_whole(low, node)
         return
     name = f"{node.op}_nan" if node.attributes.get("nan") else None
     lower_pair(low, node, POSTS[name] if name else expression)
@@ -65,7 +67,7 @@ OPS = (
     row("div", accuracy="function"),
     row("pow", accuracy="transcendental"),
     # Hosts square 8 bits in fixed point.
-    replace(row("squared_difference", accuracy="function"), in_8_bits="step"),
+    row("squared_difference", accuracy="function"),
     row("floor_div", "floor_quotient(v, e)"),
     row("floor_mod", "floor_remainder(v, e)"),
     row("fmod", "remainder_of(v, e)"),

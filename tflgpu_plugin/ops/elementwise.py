@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from tflgpu_plugin import kernels
 from tflgpu_plugin.graph import Graph, Misfit, Node, Shape, geometry
 from tflgpu_plugin.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, grid, storage_order, vector_strides
@@ -71,6 +72,13 @@ def lower_pair(
     low.dispatch(
         "binary", node, reads, {"y": node.outputs[0]}, grid(stored.vectors), parameters, variant
     )
+
+
+def lower_whole(low: Lowering, node: Node) -> None:
+    """The same of two operands over 8-bit grids, by a step of `passes.stored_steps`."""
+    step, values = node.attributes["whole"]
+    numbers = {f"whole{k}": float(value) for k, value in enumerate(values)}
+    lower_pair(low, node, kernels.expression(step, list(numbers)), numbers)
 
 
 def operands(node: Node) -> list[int]:

@@ -7,7 +7,7 @@ from tflgpu_plugin.graph import Graph, Node, Shape
 from tflgpu_plugin.kernels import POSTS
 from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.elementwise import broadcast, broadcast_refusal, lower_pair
+from tflgpu_plugin.ops.elementwise import broadcast, broadcast_refusal, lower_pair, lower_whole
 from tflgpu_plugin.target import Target
 
 
@@ -32,8 +32,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    lower_pair(low, node, POSTS["prelu"])
+    if "whole" in node.attributes:
+        lower_whole(low, node)
+    else:
+        lower_pair(low, node, POSTS["prelu"])
 
 
-# Hosts round the two sides of zero in fixed point of two factors.
-OPS = (Op("prelu", refuse, shapes, lower, "elementwise", fuses=True, in_8_bits="step"),)
+OPS = (Op("prelu", refuse, shapes, lower, "elementwise", fuses=True),)

@@ -34,6 +34,9 @@ PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
 
 def step(op: str, attributes: Mapping[str, Any]) -> Post:
     """The fused step that does what an op of this family with these attributes does."""
+    if "whole" in attributes:  # over 8-bit grids
+        name, numbers = attributes["whole"]
+        return Post(name, None, numbers)
     values = [
         default if attributes.get(name) is None else float(attributes[name])
         for name, default in PARAMETERS.get(op, ())
@@ -74,14 +77,9 @@ def expand_gelu(steps: Steps, node: Node) -> bool:
 
 def row(name: str, accuracy: str = "transcendental", types: tuple[str, ...] = ("f32",)) -> Op:
     """An op from the fused step of its name."""
-    near = "step" if name in IN_STEPS else "exact"
-    return Op(
-        name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8, in_8_bits=near
-    )
+    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8)
 
 
-# Hosts round the two sides of zero in fixed point of two factors, and hard-swish in 16 bits.
-IN_STEPS = ("leaky_relu", "hard_swish")
 EXACT = (
     *("relu", "relu6", "relu_n1_to_1", "clip", "thresholded_relu"),
     *("abs", "neg", "ceil", "floor", "round", "sign"),

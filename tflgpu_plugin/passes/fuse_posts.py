@@ -110,7 +110,7 @@ def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
         if name is None or other is None or spread(graph, other, result) is None:
             return None
         post = _with_operand(graph, name, other)
-        if total := node.attributes.get("sum"):
+        if total := node.attributes.get("whole"):
             step, numbers = swapped(*total) if place == 1 else total
             post = Post(step, other, numbers)
     posts = (*producer.posts, post, *node.posts)

@@ -17,7 +17,7 @@ from tflgpu_plugin.graph import Graph, Node, Post, Tensor, planar
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.window import Span, spans
-from tflgpu_plugin.passes import requantize
+from tflgpu_plugin.passes import requantize, stored_steps
 from tflgpu_plugin.passes.canonical import BIASED
 from tflgpu_plugin.passes.merge import merged
 from tflgpu_plugin.quantization import COUNTS
@@ -64,10 +64,8 @@ class _Simulation:
             grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, posts=posts)
             layer = self._layer(plain, grid) if node.op in BIASED else self._mean(plain, grid)
-            if node.op in ("add", "sub") and not posts:
-                total = requantize.total(self.graph, node, grid)
-                if total is not None:
-                    return [replace(plain, attributes={**node.attributes, "sum": total})]
+            if not posts and (found := stored_steps.whole(self.graph, node, grid)) is not None:
+                return [replace(plain, attributes={**node.attributes, "whole": found})]
             return [layer or replace(plain, posts=(*posts, self._step(node, grid)))]
         read = [t for t in wanted if t in self.consumers or self._even(t)]
         raw = {t: self._add(_raw(self.tensors[t])) for t in read}
