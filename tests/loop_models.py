@@ -177,33 +177,52 @@ def recurrent(kind: str, steps: int = 6, features: int = 5, units: int = 7,
     return packed(main, counted(steps, carried), body)
 
 
-def around(units: int, branch: bool = False) -> bytes:
-    """y = dense(x), `steps` times over, in a WHILE; or with `branch`, once, in an IF."""
-    shape = (1, units)
-    body = Model()
-    counter = None if branch else body.input("counter", (), "i32")
-    x = body.input("x", shape)
-    if counter is not None:
-        one = body.constant(np.array(1, np.int32))
-        options = {"fusedActivationFunction": "NONE"}
-        body.output(body.op("ADD", [counter, one], "AddOptions", options, dtype="i32"))
-    layer = dense(body, x, seeded(units, units, scale=1 / units), "layer")
-    body.output(body.op("TANH", [layer], shape=shape, name="tanh"))
+def _layer(units: int, counter: bool) -> Model:
+    """A graph that makes tanh(dense(x)), and counts if there is a counter."""
+    graph, shape = Model(), (1, units)
+    if counter:
+        _count(graph)
+    x = graph.input("x", shape)
+    layer = dense(graph, x, seeded(units, units, scale=1 / units), "layer")
+    graph.output(graph.op("TANH", [layer], shape=shape, name="tanh"))
+    return graph
+
+
+def _count(graph: Model) -> None:
+    one = graph.constant(np.array(1, np.int32))
+    reads, options = [graph.input("counter", (), "i32"), one], {"fusedActivationFunction": "NONE"}
+    graph.output(graph.op("ADD", reads, "AddOptions", options, dtype="i32"))
+
+
+def _either(graph: Model, x: int, units: int, number: int) -> int:
+    """An IF, both of whose branches are this graph."""
+    named = {"thenSubgraphIndex": number, "elseSubgraphIndex": number}
+    reads = [graph.constant(np.array(True)), x]
+    return graph.op("IF", reads, "IfOptions", named, shape=(1, units))
+
+
+def branching(units: int) -> bytes:
+    """y = tanh(dense(x)) in an IF."""
     main = Model()
-    given = main.input("x", shape)
+    main.output(_either(main, main.input("x", (1, units)), units, FIRST_BODY))
+    return packed(main, _layer(units, False))
+
+
+def around(units: int, branch: bool = False) -> bytes:
+    """y = tanh(dense(x)), twice over, in a WHILE; with `branch`, in an IF in its body."""
+    shape, inner = (1, units), _layer(units, False)
+    body = Model() if branch else _layer(units, True)
     if branch:
-        condition = main.constant(np.array(True))
-        named = {"thenSubgraphIndex": FIRST_BODY, "elseSubgraphIndex": FIRST_BODY}
-        main.output(main.op("IF", [condition, given], "IfOptions", named, shape=shape))
-        return packed(main, body)
+        _count(body)
+        body.output(_either(body, body.input("x", shape), units, FIRST_BODY + 2))
     cond = Model()
-    end = cond.constant(np.array(2, np.int32))
-    below = [cond.input("counter", (), "i32"), end]
+    below = [cond.input("counter", (), "i32"), cond.constant(np.array(2, np.int32))]
     cond.input("x", shape)
     cond.output(cond.op("LESS", below, "LessOptions", {}, dtype="bool"))
+    main = Model()
     named = {"condSubgraphIndex": FIRST_BODY, "bodySubgraphIndex": FIRST_BODY + 1}
-    start = main.constant(np.array(0, np.int32))
-    results = main.multi_op("WHILE", [start, given], "WhileOptions", named, shapes=[(), shape],
+    reads = [main.constant(np.array(0, np.int32)), main.input("x", shape)]
+    results = main.multi_op("WHILE", reads, "WhileOptions", named, shapes=[(), shape],
                             dtypes=["i32", "f32"])  # fmt: skip
     main.output(results[1])
-    return packed(main, cond, body)
+    return packed(main, cond, body, *([inner] if branch else []))

@@ -74,10 +74,20 @@ def test_recurrent_layers_of_keras_launch_nothing_per_step(
 @pytest.mark.adapter
 @pytest.mark.parametrize("host", hosts.installed())
 def test_a_branch_is_no_loop(host: str) -> None:
-    model = loop_models.around(16, branch=True)
+    model = loop_models.branching(16)
     interpreter, delegate = interpreters.gpu(model, host)
     interpreters.same(interpreter, model, host)
     assert _where(tflgpu_plugin.report(delegate))[0] == {"FULLY_CONNECTED", "TANH"}
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("host", hosts.installed())
+def test_a_branch_in_a_loop_is_run_at_every_step(host: str) -> None:
+    model = loop_models.around(16, branch=True)
+    interpreter, delegate = interpreters.gpu(model, host)
+    interpreters.same(interpreter, model, host)
+    taken, left = _where(tflgpu_plugin.report(delegate))
+    assert not taken and left == {"FULLY_CONNECTED", "TANH"}
 
 
 def _looped(op: str, units: int) -> bytes:
