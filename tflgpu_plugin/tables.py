@@ -130,6 +130,11 @@ tensors are taken up to it, where float32 is among the types (option `enable_qua
 Ranks go up to 5. A node that is not claimed stays on the CPU, and a sentence says why
 (`tflgpu check MODEL.tflite`).
 
+Beside these rows, whatever follows from constants alone is worked out before a run, `DENSIFY` of
+sparse weights among it, and so is shape arithmetic. A node that reads what the CPU makes of
+constants alone stays on the CPU: the host's own delegate may keep that as a weight and never write
+it.
+
 {_markdown(head, cells)}
 
 ## ONNX operators

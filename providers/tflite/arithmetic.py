@@ -203,6 +203,8 @@ def _divide(a: Array, b: Array) -> Array:
     """Whole numbers are divided towards zero, as the host's C++ does."""
     if a.dtype.kind == "f":
         return np.asarray(a / b)
+    if np.any(b == 0):
+        raise ValueError("hosts do not divide by 0")
     return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
 
 

@@ -74,7 +74,7 @@ def _few(shape: Sequence[int], values: Values) -> None:
 def _stored_alike(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
     """Stored numbers stand for the same, where hosts would not just copy them."""
     grids = {t.quantization for t in (*inputs, *outputs) if t.dtype in INTEGERS}
-    return name not in RESCALED or len(grids) < 2
+    return name not in ADDED or (len(grids) < 2 and (grids <= {None} or name != "PAD"))
 
 
 def _held(array: Array, tensor: Tensor) -> Tensor | None:
@@ -229,8 +229,7 @@ MOVES: dict[str, _Move] = {
     "TRANSPOSE": lambda node, v: np.ascontiguousarray(np.transpose(v[0], _whole(v[1]))),
     "UNPACK": _by_arithmetic("UNPACK"),
 }
-# Of these hosts rescale, or add elements.
-RESCALED = {"CONCATENATION", "PAD"}
+ADDED = {"CONCATENATION", "PAD"}  # hosts rescale what these bring together
 
 
 # ---- other values --------------------------------------------------------------------------------
@@ -241,8 +240,8 @@ _Rule = Callable[[Values, arithmetic.Attributes], Array | list[Array]]
 
 def _by_table(name: str) -> _Rule:
     def run(values: Values, given: arithmetic.Attributes) -> Array | list[Array]:
-        if any(v.dtype == np.uint64 for v in values):
-            raise ValueError("numbers that 64 bits with a sign cannot hold")
+        if any(v.dtype == np.uint64 or (v.dtype.kind == "f" and np.isnan(v).any()) for v in values):
+            raise ValueError("numbers that hosts do not agree about")
         _few(np.broadcast_shapes(*(v.shape for v in values)), values)
         found: Array | list[Array] = arithmetic.TABLE[name][1](
             [arithmetic.wide(v) for v in values], given

@@ -130,12 +130,13 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     plan = execution_plan(ffi, context)
     written = _written(ffi, context, plan)
     _check_order(ffi, context, plan)
-    given, unreadable, sparse = read_tensors(ffi, context, written)
+    read = read_tensors(ffi, context, written)
+    given = read.tensors
     for index, shape in (shapes_of or {}).items():
         given[index] = replace(given[index], shape=shape)
-    walk = shapes.Walk(given, sparse, shapes_of or ())
+    walk = shapes.Walk(given, read.sparse, shapes_of or (), read.constants)
     hosts = [_host_node(ffi, context, index, given) for index in plan]
-    nodes = [walk.settle(host, _node(host, given, unreadable)) for host in hosts]
+    nodes = [walk.settle(host, _node(host, given, read.unreadable)) for host in hosts]
     tensors = dict(walk.view)
     nodes = _refuse_unordered(hosts, _refuse_shared_state(nodes))
     produced = {t for node in nodes for t in node.outputs}

@@ -72,6 +72,7 @@ class Walk:
     tensors: dict[int, Tensor]
     sparse: Mapping[int, Sparse] = field(default_factory=dict)
     assumed: Collection[int] = ()  # have other shapes here than in the host
+    constants: Collection[int] = ()  # in the model, whether they can be read or not
     unfit: int = 0
     known: dict[int, Tensor] = field(default_factory=dict)
     chained: set[int] = field(default_factory=set)
@@ -170,9 +171,9 @@ class Walk:
         inputs = _present(host.inputs)
         if not inputs or host.host_op in constants.RANDOM or node.op == STORE:
             return False
-        tensors = self.tensors
+        fixed = (self.chained, self.sparse, self.constants)
         return all(
-            t in self.chained or t in self.sparse or tensors[t].data is not None for t in inputs
+            self.tensors[t].data is not None or any(t in some for some in fixed) for t in inputs
         )
 
     def _constant(self, host: HostNode, node: Node) -> Node | None:

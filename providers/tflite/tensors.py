@@ -5,7 +5,7 @@ they lie in a model file that may be damaged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -31,23 +31,36 @@ def listed(array: Any) -> tuple[int, ...]:
     return tuple(int(array.data[k]) for k in range(array.size)) if array else ()
 
 
-def read_tensors(
-    ffi: Any, context: Any, written: set[int]
-) -> tuple[dict[int, Tensor], dict[int, str], dict[int, Sparse]]:
-    """All tensors by index; for constants that cannot be read, why; and what reads the sparse ones,
-    which raises Unreadable.
+@dataclass
+class Tensors:
+    """All tensors of a host's graph by index. `constants` are those that lie in the model, whether
+    they can be read or not, `unreadable` says why some cannot, and `sparse` has what reads sparse
+    ones (raises Unreadable with a sentence).
     """
-    tensors, unreadable = {}, {}
-    sparse: dict[int, Sparse] = {}
+
+    tensors: dict[int, Tensor] = field(default_factory=dict)
+    constants: set[int] = field(default_factory=set)
+    unreadable: dict[int, str] = field(default_factory=dict)
+    sparse: dict[int, Sparse] = field(default_factory=dict)
+
+
+def read_tensors(ffi: Any, context: Any, written: set[int]) -> Tensors:
+    """The tensors of a context; nodes write those of these indices."""
+    found = Tensors()
     for index, name in enumerate(_names(ffi, context)):
         raw = context.tensors[index]
-        tensors[index] = _tensor(ffi, raw, name or f"tensor {index}", index in written)
+        tensor = _tensor(ffi, raw, name or f"tensor {index}", index in written)
+        found.tensors[index] = tensor
+        if raw.allocation == IN_MODEL and index not in written and not tensor.variable:
+            found.constants.add(index)
         if raw.sparsity:
-            unreadable[index] = f"is sparse, which is supported for {SPARSE} only"
-            sparse[index] = partial(_dense, ffi, raw, tensors[index])
-        elif _misfit(raw, tensors[index]):
-            unreadable[index] = f"has {raw.bytes} bytes, which are not those of its shape and type"
-    return tensors, unreadable, sparse
+            found.unreadable[index] = f"is sparse, which is supported for {SPARSE} only"
+            found.sparse[index] = partial(_dense, ffi, raw, tensor)
+        elif _misfit(raw, tensor):
+            found.unreadable[index] = (
+                f"has {raw.bytes} bytes, which are not those of its shape and type"
+            )
+    return found
 
 
 def _dense(ffi: Any, raw: Any, tensor: Tensor) -> Tensor:
