@@ -7,6 +7,7 @@
 #                    ARGS= goes to pytest)
 #   make conformance-settings  dense operators with every kernel setting forced in turn
 #   make conformance-cpus  the integer part and a sample of the rest as CPUs without VNNI and without AVX, emulated
+#   make mutants     small defects put into copies of our code: which of 300 no test sees (ARGS= goes to tests.mutation)
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make docs        write the generated pages anew
@@ -15,7 +16,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*.c tflgpu_plugin/native/*.h tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus bench wheel docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus mutants bench wheel docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -34,6 +35,9 @@ conformance-settings: .venv/ready-dev
 
 conformance-cpus: .venv/ready-dev
 	@$(BIN)/python tools/cpus.py $(ARGS)
+
+mutants: .venv/ready-dev
+	@LP_NUM_THREADS=0 $(BIN)/python -m tests.mutation $(ARGS)
 
 bench: .venv/ready-dev
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -53,6 +53,32 @@ def test_weights_are_transformed_in_block_order() -> None:
     assert not planes[:, :, :, 6:].any() and not planes[..., 1, 1:].any()
 
 
+@pytest.mark.parametrize(
+    ("extent", "channels", "filters", "most"),
+    [
+        (24, 64, 64, 36 * 16 * 64 * 16),  # of weights: planes, quads of 4 channels, vec4
+        (80, 64, 64, 36 * 16 * 400 * 16),  # of transformed input: planes, patches, quads
+        (80, 64, 100, 36 * 16 * 400 * 25),  # of products
+    ],
+)
+def test_transformed_products_stay_below_the_binding_limit(
+    extent: int, channels: int, filters: int, most: int
+) -> None:
+    """Up to the limit they are made; beyond it the convolution runs as any other."""
+    for limit, transformed in ((most, True), (most - 16, False)):
+        b = Builder()
+        x = b.tensor((1, extent, extent, channels))
+        w = np.ones((filters, 3, 3, channels), np.float32)
+        y = b.node(
+            "conv_2d", (x, b.tensor(w.shape, w), None), (1, extent, extent, filters),
+            strides=(1, 1), dilations=(1, 1), padding="same", activation="none",
+        )  # fmt: skip
+        target = replace(TARGET, tuning={"winograd": "always"}, max_binding_bytes=limit)
+        plan = compiler.compile(b.graph((x,), (y,)), target)
+        labels = [dispatch.label for dispatch in plan.dispatches]
+        assert ("winograd_input" in labels) == transformed, limit
+
+
 @pytest.mark.parametrize("vendor", [*STARTS, "something new"])
 @pytest.mark.parametrize("size", [0, 32])
 def test_every_vendor_has_tiles_that_the_kernel_can_make(vendor: str, size: int) -> None:

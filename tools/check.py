@@ -63,6 +63,13 @@ def _pytest_summary(output: str) -> str:
     return lines[-1] if lines else "no summary"
 
 
+def _mutants(output: str) -> str:
+    """The line for all areas, and the time: "30 made, 28 killed, 2 equivalent, 0 survived"."""
+    found = re.search(r"^all +(\d+) +(\d+) +(\d+) +(\d+)", output, re.MULTILINE)
+    names = ("made", "killed", "equivalent", "survived")
+    return ", ".join(map(" ".join, zip(found.groups(), names, strict=True))) if found else "?"
+
+
 def _pytest(name: str, what: str, *arguments: str, mark: str = "") -> Step:
     command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     if mark:
@@ -87,6 +94,8 @@ def steps() -> list[Step]:
              (PYTHON, "-m", "conformance.wrong"), _wrong_answers, NO_ADAPTER),
         _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
         _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),
+        Step("mutants", "a sample of small defects, which the tests must see",
+             (PYTHON, "-m", "tests.mutation", "--sample"), _mutants, ON_ADAPTER),
         _pytest("networks", "seeded networks against the CPU", NETWORKS, *parallel),
         _pytest("models", "real models against the CPU", MODELS, *parallel),
         _pytest("wheel", "the wheel: built, checked, installed", "tests", mark="wheel"),
@@ -107,6 +116,8 @@ class Result:
 def result(step: Step, status: int, output: str, seconds: float) -> Result:
     """What the output of a step that ended with `status` amounts to."""
     counted = step.counted(output)
+    if status == 0 and (missing := re.search(r"^NOT RUN: (.*)$", output, re.MULTILINE)):
+        return Result("not run", "nothing", seconds, (missing[1],))
     if status == 0 and "pytest" in step.command and " passed" not in f" {counted}":
         # Lists of parameters that are empty have no reason of their own.
         reasons = re.findall(r"^SKIPPED \[\d+\] \S+: (?!got empty)(.*)$", output, re.MULTILINE)

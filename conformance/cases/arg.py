@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ CASES = [
     arg("ARG_MIN", "rank_1", (17,), 0, "i64"),
     arg("ARG_MAX", "rank_1_of_70000", (70_000,), 0),
     *(arg("ARG_MAX", f"rank_2_rows_{n}", (n, 6), 0, "i64") for n in (1, 3, 6)),
+    arg("ARG_MAX", "more_than_a_group", (260, 3), 1),
     arg("ARG_MAX", "rank_5", (2, 3, 2, 3, 5), 2),
     arg("ARG_MAX", "one_element", (1, 1), 1),
     arg("ARG_MAX", "equal_elements", (3, 9), 1, low=0.25, high=0.25),
@@ -59,6 +61,11 @@ NODES = [
     *(node(op, "infinities", [[-np.inf, 1, np.inf], [-np.inf] * 3, [np.inf] * 3])
       for op in ("arg_max", "arg_min")),
     node("arg_max", "kept", TIES, keep_dims=True),
+    *(
+        NodeCase(f"refused_{len(shape)}_{prod(shape)}", "arg_min",
+                 (Input(shape), constant((0,), "i32")), {"keep_dims": False}, refused=True)
+        for shape in ((0, 3), (3, 0), (1 << 24,), ((1 << 24) + 1, 1))
+    ),
     NodeCase("two_axes", "arg_max", (Input((3, 4)), constant((0, 1), "i32")),
              {"keep_dims": False}, refused=True),
 ]  # fmt: skip

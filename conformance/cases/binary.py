@@ -65,6 +65,8 @@ ONCE: dict[str, tuple[Shape, Shape]] = {
     "scalars": ((), ()),
     "one_channel": ((1, 5, 7, 1), (1, 5, 7, 1)),
     "one_channel_grows": ((1, 5, 7, 1), (4,)),
+    "one_channel_to_two": ((1, 3, 5, 1), (1, 3, 5, 2)),
+    "one_channel_of_one": ((1, 3, 1, 1), (1, 3, 5, 1)),
     "one_element": ((1, 1, 1, 1), (1, 1, 1, 1)),
     "one_element_grows": ((1, 1, 1, 1), (1, 3, 2, 5)),
     "long": ((1, 70_001, 1, 1), (1, 70_001, 1, 1)),

@@ -65,6 +65,7 @@ NODES = [
         "other_batch", "gather_nd", (Input((2, 3)), Input((3, 1))), {"batch": 1}, refused=True
     ),
     *(pick(f"axis_{axis}", (3, 3, 3, 3), (5, 1), axis) for axis in range(4)),
+    pick("more_than_a_group", (3, 4), (65, 1), 0),
     pick("two_axes", (2, 3, 3, 6), (4, 2), 1),
     pick("channels_21", (3, 4, 21), (7, 1), 0),
     pick("image_and_channels", (1, 3, 3, 3), (9, 3), 1),

@@ -53,6 +53,7 @@ CASES = [
     *pool("stride_over_window_same", (1, 10, 11, 4), (2, 1), (4, 3), "SAME"),
     *pool("window_1x1", (1, 5, 7, 3), (1, 1)),
     *pool("window_1x1_stride_2_same", (1, 5, 7, 3), (1, 1), (2, 2), "SAME"),
+    *pool("more_than_a_group", (1, 10, 26, 4), (2, 2), (2, 2)),
     *pool("map_1x1", (3, 1, 1, 5), (1, 1)),
     *pool("map_1x1_window_3_same", (1, 1, 1, 8), (3, 3), (1, 1), "SAME"),
     *pool("window_over_image_same", (1, 4, 3, 5), (9, 7), (1, 1), "SAME"),

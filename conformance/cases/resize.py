@@ -49,6 +49,7 @@ def nearest(case: Case) -> Case:
 
 # With aligned corners: places exactly between two, at every step and at the last one but one.
 HALVES = [
+    resize("more_than_a_group", (1, 3, 5, 3), (5, 13)),
     resize("halves_align", (1, 3, 5, 3), (5, 9), align=True),
     resize("halves_of_many_align", (1, 2, 17, 1), (3, 33), align=True),
     resize("far_end_align", (1, 7, 11, 4), (50, 90), align=True),

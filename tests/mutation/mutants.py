@@ -1,0 +1,131 @@
+"""What a mutant is, and which ones a file has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.mutation import python_sites, token_sites
+from tests.mutation.edits import Edit
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Rooms by area: what of them is mutated. Files that only print, ask or explain are left out.
+AREAS: dict[str, tuple[str, ...]] = {
+    "kernels": ("tflgpu_plugin/kernels/*.wgsl", "tflgpu_plugin/kernels/__init__.py"),
+    "ops": ("tflgpu_plugin/ops/*.py",),
+    "passes": ("tflgpu_plugin/passes/*.py", "tflgpu_plugin/quantization.py"),
+    "readers": ("providers/*.py", "providers/tflite/*.py", "providers/onnxruntime/*.py"),
+    "memory": tuple(
+        f"tflgpu_plugin/{name}.py"
+        for name in ("memory", "border", "lowering", "compiler", "graph", "partition", "precision",
+                     "noise", "copies", "capability", "plan")
+    ),
+    "cache": tuple(
+        f"tflgpu_plugin/{name}.py"
+        for name in ("cache", "stored", "fingerprint", "folders", "codec")
+    ),
+    "native": tuple(
+        f"tflgpu_plugin/native/{name}.c"
+        for name in ("adapters", "buffer", "device", "handles", "kernel", "ort_context", "ort_ep",
+                     "ort_run", "pipeline", "plans", "replay", "run", "stamps", "tflite")
+    ),
+}  # fmt: skip
+SHARES = {"kernels": 24, "ops": 20, "passes": 15, "readers": 15, "memory": 8, "cache": 8,
+          "native": 10}  # fmt: skip
+LEFT_OUT = {
+    "providers/onnxruntime/registration.py", "providers/onnxruntime/devices.py",
+    "providers/onnxruntime/host.py", "providers/tflite/codes.py", "providers/callbacks.py",
+    "providers/__init__.py", "providers/tflite/__init__.py", "providers/onnxruntime/__init__.py",
+    "providers/records.py", "providers/tflite/records.py", "providers/onnxruntime/records.py",
+    "providers/tflite/refusals.py",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`edit` of `file` (from the root)."""
+
+    area: str
+    file: str
+    edit: Edit
+
+    @property
+    def original(self) -> str:
+        return text(self.file)
+
+    @property
+    def mutated(self) -> str:
+        whole = self.original
+        return whole[: self.edit.start] + self.edit.new + whole[self.edit.end :]
+
+    @property
+    def line(self) -> int:
+        return self.original.count("\n", 0, self.edit.start) + 1
+
+    @property
+    def before(self) -> str:
+        """The line, or lines, as they are."""
+        return _lines(self.original, self.edit.start, self.edit.end)
+
+    @property
+    def after(self) -> str:
+        """The line as it becomes."""
+        return _lines(self.mutated, self.edit.start, self.edit.start + len(self.edit.new))
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}\n    - {self.before}\n    + {self.after}"
+
+
+def _lines(whole: str, start: int, end: int) -> str:
+    first = whole.rfind("\n", 0, start) + 1
+    last = whole.find("\n", max(end, start))
+    return " ".join(whole[first : last if last >= 0 else None].split())
+
+
+@cache
+def text(file: str) -> str:
+    return (ROOT / file).read_text()
+
+
+@cache
+def files(area: str) -> tuple[str, ...]:
+    """The files of an area that are mutated, in order."""
+    found = sorted(str(p.relative_to(ROOT)) for glob in AREAS[area] for p in ROOT.glob(glob))
+    return tuple(name for name in found if name not in LEFT_OUT and edits(name))
+
+
+@cache
+def edits(file: str) -> tuple[Edit, ...]:
+    """All edits of a file that are tried."""
+    if file.endswith(".py"):
+        return tuple(python_sites.edits(text(file)))
+    return tuple(token_sites.edits(text(file), file.endswith(".wgsl")))
+
+
+def sample(count: int, seed: int, areas: Sequence[str] = ()) -> list[Mutant]:
+    """So many mutants, spread over the areas by their shares and over files by their size. Another
+    line elsewhere changes none of them: each mutant draws its own lot."""
+    chosen = {area: SHARES[area] for area in areas or AREAS}
+    whole, before, found = sum(chosen.values()), 0, list[Mutant]()
+    for area, share in chosen.items():
+        every = [Mutant(area, file, edit) for file in files(area) for edit in edits(file)]
+        wanted = round(count * (before + share) / whole) - round(count * before / whole)
+        found += sorted(every, key=lambda mutant: _lot(mutant, seed))[:wanted]
+        before += share
+    return found
+
+
+def _lot(mutant: Mutant, seed: int) -> bytes:
+    first = mutant.original.rfind("\n", 0, mutant.edit.start) + 1
+    line = mutant.original[first : mutant.original.find("\n", mutant.edit.end)]
+    place = f"{mutant.edit.start - first} {mutant.edit.new}"
+    return hashlib.sha256(f"{seed} {mutant.file} {line} {place}".encode()).digest()
+
+
+def counted(mutants: Sequence[Mutant]) -> Counter[str]:
+    return Counter(mutant.area for mutant in mutants)

@@ -1,0 +1,226 @@
+"""Forks a process for each mutant, which puts it in place and runs the checks of its file.
+
+The parent has the hosts loaded, but nothing of ours; children import the changed package. A child
+is given processor seconds, not time, so that a busy machine kills no mutant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from tests.mutation import sandbox, selection
+from tests.mutation.mutants import ROOT, Mutant
+
+# What children need and what holds no state: a fork has it at once.
+LOADED = ("numpy", "wgpu", "jinja2", "pytest", "cffi", "entrypoints", "click", "rich",
+          "flatbuffers", "tflite_runtime.interpreter", "ai_edge_litert.interpreter", "onnx.helper",
+          "ai_edge_litert.schema_py_generated", "onnxruntime", "onnx.reference")  # fmt: skip
+CODE = (".py", ".wgsl")
+SURVIVED, KILLED, STILLBORN, BROKEN = range(4)
+NAMES = ("survived", "killed", "stillborn", "broken")
+SECONDS = 60  # of a processor, for all checks of one mutant
+LONGEST = 400  # seconds by the clock: for a child that waits for ever
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`how` is of NAMES; `by` tells which check killed it, or what went wrong."""
+
+    mutant: Mutant
+    how: str
+    by: str
+    seconds: float
+
+
+class Runner:
+    """`jobs` mutants at a time; with `thorough`, checks leave nothing out for being quick. After
+    so many `seconds` no other one is begun."""
+
+    def __init__(self, jobs: int, thorough: bool = False, seconds: float = inf) -> None:
+        self.jobs, self.thorough = jobs, thorough
+        self.end = time.monotonic() + seconds
+        self.folder = Path(tempfile.mkdtemp(prefix="tflgpu-mutants-"))
+        self.plans = ROOT / "build" / "mutation" / _of_tree()  # of code without a mutant
+        self.plans.mkdir(parents=True, exist_ok=True)
+        self.red: list[str] = []
+        self.green: set[str] = set()
+        self.recorded: set[str] = set()
+        self.running: dict[int, tuple[Mutant | None, Path, float]] = {}
+        for name in LOADED:
+            with suppress(ImportError):
+                importlib.import_module(name)
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, mutants: Sequence[Mutant], done: Callable[[Outcome], None]) -> None:
+        """All of them, `done` being called with each outcome."""
+        if any(mutant.area == "native" for mutant in mutants):
+            sandbox.compile_all(self.folder / "objects")
+        waiting = list(reversed(mutants))
+        while waiting or self.running:
+            if time.monotonic() > self.end:
+                waiting.clear()
+                if not self.running:
+                    break
+            while waiting and len(self.running) < self.jobs:
+                self._start(waiting.pop())
+            if not (outcome := self._wait()):
+                continue
+            if outcome.how == "killed" and (test := _test(outcome.by)) and self._fails(test):
+                waiting.append(outcome.mutant)
+            else:
+                done(outcome)
+
+    def missing(self) -> str:
+        """Why nothing can be run here: there is no adapter. Empty when there is one."""
+        pid = self._fork(None, selection.missing_adapter)
+        _, status = os.waitpid(pid, 0)
+        _, place, _ = self.running.pop(pid)
+        return (place / "log").read_text().strip() if status else ""
+
+    def _fails(self, test: str) -> bool:
+        """Whether a test that killed fails without a mutant, too; then it has no say any more."""
+        if test not in self.green:
+            step = selection.Step("pytest", test)
+            pid = self._fork(None, lambda: not selection.passes(step, "", self.plans, False, ()))
+            _, status = os.waitpid(pid, 0)
+            del self.running[pid]
+            if status:
+                print(f"red without a mutant: {test}", flush=True)
+                self.red.append(test)
+                return True
+            self.green.add(test)
+        return False
+
+    def _record(self, family: str) -> None:
+        if (self.plans / f"{family}.json").exists():
+            return
+        pid = self._fork(None, lambda: selection.record(family, self.plans))
+        _, status = os.waitpid(pid, 0)
+        _, place, _ = self.running.pop(pid)
+        if status:
+            raise RuntimeError(f"{family} without a mutant:\n{(place / 'log').read_text()[-3000:]}")
+
+    def _start(self, mutant: Mutant) -> None:
+        for step in selection.steps(mutant.file):
+            if step.kind == "cases" and step.name not in self.recorded:
+                self._record(step.name)
+                self.recorded.add(step.name)
+
+        def check() -> int:
+            for step in selection.steps(mutant.file):
+                print(f"== {step}", flush=True)
+                if not selection.passes(step, mutant.file, self.plans, self.thorough, self.red):
+                    return KILLED
+            return SURVIVED
+
+        self._fork(mutant, check)
+
+    def _fork(self, mutant: Mutant | None, work: Callable[[], int | None]) -> int:
+        place = Path(tempfile.mkdtemp(dir=self.folder))
+        pid = os.fork()
+        if pid == 0:
+            _child(mutant, place, self.folder / "objects", work)
+        self.running[pid] = (mutant, place, time.monotonic())
+        return pid
+
+    def _wait(self) -> Outcome | None:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            time.sleep(0.02)
+            for pid, (_, _, start) in self.running.items():
+                if time.monotonic() - start > LONGEST:
+                    with suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
+            return None
+        if pid not in self.running:
+            return None
+        mutant, place, start = self.running.pop(pid)
+        assert mutant is not None
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)  # what it has left behind
+        log = (place / "log").read_text(errors="replace") if (place / "log").exists() else ""
+        shutil.rmtree(place, ignore_errors=True)
+        return Outcome(mutant, *_verdict(status, log), time.monotonic() - start)
+
+
+def _verdict(status: int, log: str) -> tuple[str, str]:
+    steps = [line[3:] for line in log.splitlines() if line.startswith("== ")]
+    last = steps[-1] if steps else ""
+    if os.WIFSIGNALED(status):
+        return "killed", f"{last}: {signal.Signals(os.WTERMSIG(status)).name}"
+    code = os.WEXITSTATUS(status)
+    how = NAMES[code] if code < len(NAMES) else "killed"
+    return how, log[-1500:] if how in ("broken", "stillborn") else f"{last}: {_reason(log)}"
+
+
+def _reason(log: str) -> str:
+    lines = [line for line in log.splitlines() if line.startswith(("FAILED", "ERROR ", "-- "))]
+    return lines[0][:200] if lines else ""
+
+
+def _test(by: str) -> str:
+    """The test that failed, of an outcome's text."""
+    match = re.search(r"FAILED (\S+::\S+.*?)(?: - |$)", by)
+    return match[1] if match else ""
+
+
+def _of_tree() -> str:
+    """A digest of all that plans of the cases depend on."""
+    folders = ("tflgpu_plugin", "providers", "conformance", "tests/mutation")
+    files = sorted(p for name in folders for p in (ROOT / name).rglob("*") if p.suffix in CODE)
+    texts = b"".join(p.name.encode() + p.read_bytes() for p in files)
+    return hashlib.sha256(texts).hexdigest()[:16]
+
+
+def _child(
+    mutant: Mutant | None, place: Path, objects: Path, work: Callable[[], int | None]
+) -> None:
+    """Never returns."""
+    code = BROKEN
+    try:
+        os.setsid()
+        os.chdir(ROOT)
+        log = os.open(place / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        _environment(place)
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        sandbox.build(place / "tree", mutant, objects)
+        sandbox.enter(place / "tree")
+        code = work() or 0
+    except sandbox.Stillborn as error:
+        print(error)
+        code = STILLBORN
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _environment(place: Path) -> None:
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    os.environ.setdefault("TFLGPU_TEST_CACHE", str(home / "tflgpu-plugin" / "references"))
+    os.environ.setdefault("MESA_SHADER_CACHE_DIR", str(home))
+    os.environ["XDG_CACHE_HOME"] = str(place.parent / "cache")
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    os.environ.setdefault("LP_NUM_THREADS", "0")
+    os.environ["TFLGPU_FILL_NAN"] = os.environ["TFLGPU_DEBUG"] = "1"

@@ -1,0 +1,119 @@
+"""The package as it would be installed, with one text changed: a folder of links."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.mutation.mutants import ROOT, Mutant
+
+PACKAGE = "tflgpu_plugin"
+NATIVE = ROOT / PACKAGE / "native"
+LIBRARY = "libtflgpu.so"
+# Python started by tests takes the links as well: an editable install and the current folder stand
+# in their way.
+CUSTOMIZED = """import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+class Links:
+    def find_spec(name, path=None, target=None):
+        if name == "tflgpu_plugin":
+            return PathFinder.find_spec(name, [str(Path(__file__).parent)])
+
+sys.meta_path[:] = [f for f in sys.meta_path if "ScikitBuild" not in type(f).__name__]
+sys.meta_path.insert(0, Links)
+sys.dont_write_bytecode = True
+"""
+
+
+class Stillborn(Exception):
+    """The changed text is none that a compiler takes."""
+
+
+def build(folder: Path, mutant: Mutant | None, objects: Path) -> None:
+    """Make `folder/tflgpu_plugin`; `objects` keeps what is compiled of the C code as it is."""
+    for source, target in ((ROOT / PACKAGE, folder / PACKAGE),
+                           (ROOT / "providers", folder / PACKAGE / "providers")):  # fmt: skip
+        _link(source, target)
+    for name in ("_declarations.py", "_declarations_ort.py", LIBRARY):
+        (folder / PACKAGE / "native" / name).unlink(missing_ok=True)
+        (folder / PACKAGE / "native" / name).symlink_to(_installed() / name)
+    (folder / "sitecustomize.py").write_text(CUSTOMIZED)
+    if mutant is None:
+        return
+    place = mutant.file if mutant.file.startswith(PACKAGE) else f"{PACKAGE}/{mutant.file}"
+    (folder / place).unlink()
+    (folder / place).write_text(mutant.mutated)
+    if mutant.area == "native":
+        library = folder / PACKAGE / "native" / LIBRARY
+        library.unlink()
+        _compile(folder / place, objects, library)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Folders are made, files are links; compiled Python is found, and taken where it is newer."""
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in os.scandir(source):
+        if entry.is_dir() and entry.name != "__pycache__":
+            _link(Path(entry.path), target / entry.name)
+        else:
+            os.symlink(entry.path, target / entry.name)
+
+
+@functools.cache
+def _installed() -> Path:
+    """Where the library and its declarations lie."""
+    import importlib.metadata
+
+    if (NATIVE / LIBRARY).is_file():
+        return NATIVE
+    found = importlib.metadata.distribution("tflgpu-plugin")
+    place = Path(str(found.locate_file(f"{PACKAGE}/native/{LIBRARY}")))
+    return place.parent
+
+
+def enter(folder: Path) -> None:
+    """From here on this process, and what it starts, imports the package from `folder`."""
+    sys.meta_path[:] = [f for f in sys.meta_path if "ScikitBuild" not in type(f).__name__]
+    sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode = True  # through a link it would go into the working tree
+    os.environ["PYTHONPATH"] = str(folder)
+    assert not any(name == PACKAGE or name.startswith(f"{PACKAGE}.") for name in sys.modules)
+
+
+def compile_all(objects: Path) -> None:
+    """Every C file as it is."""
+    objects.mkdir(parents=True, exist_ok=True)
+    for source in sorted(NATIVE.glob("*.c")):
+        _object(source, objects / f"{source.stem}.o")
+
+
+def _compile(source: Path, objects: Path, library: Path) -> None:
+    made = library.with_name("mutant.o")
+    _object(source, made)
+    others = [str(o) for o in sorted(objects.glob("*.o")) if o.stem != source.stem]
+    linking = ("-shared", "-Wl,-soname,tflgpu", "-Wl,-z,nodelete", "-Wl,-z,defs", "-lpthread")
+    _call("-o", str(library), str(made), *others, *linking, "-ldl")
+
+
+def _object(source: Path, made: Path) -> None:
+    resources = Path(str(importlib.util.find_spec("wgpu").origin)).parent / "resources"  # type: ignore[union-attr]
+    version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert version is not None
+    defines = ("-D_GNU_SOURCE", f'-DTFLGPU_VERSION="{version[1]}"', f"-I{NATIVE}")
+    flags = ("-std=c11", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
+    _call("-c", *flags, *defines, "-isystem", str(resources), "-o", str(made), str(source))
+
+
+def _call(*arguments: str) -> None:
+    compiler = shutil.which("cc") or "cc"
+    done = subprocess.run([compiler, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise Stillborn(done.stderr[-500:])

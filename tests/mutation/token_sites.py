@@ -1,0 +1,79 @@
+"""Where a WGSL template or a C file can be changed, by its tokens.
+
+Calls of free() stay: a leak changes no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tests.mutation.edits import Edit
+
+# In order: what is skipped as a whole, then tokens.
+SKIPPED = {
+    True: r"//[^\n]*|{#.*?#}|{%.*?%}|{{.*?}}|@\w+(?:\([^)]*\))?|->|bitcast<\w+>|array<[^>]*>"
+    r"|var<[^>]*>|vec\d<\w+>|mat\w+",
+    False: r"/\*.*?\*/|//[^\n]*|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|\"(?:[^\"\\\n]|\\.)*\""
+    r"|'(?:[^'\\]|\\.)'|->|\+\+|--",
+}
+NUMBER = (
+    r"(?<![\w.])(?:0x[0-9a-fA-F.]+(?:p[+-]?\d+)?[uif]*|\d+\.\d*(?:e[+-]?\d+)?f?"
+    r"|\d+(?:e-?\d+)?[uifULl]*)(?![\w.])"
+)
+WORDS = r"\b(?:min|max|floor|ceil|round|trunc|true|false)\b"
+OPERATORS = r"<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%]=|[-+*/%<>&|!](?![=&|])"
+SWAPS = {
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
+    "<<": ">>", ">>": "<<", "+=": "-=", "-=": "+=", "min": "max", "max": "min",
+    "floor": "ceil", "ceil": "floor", "round": "trunc", "trunc": "round", "true": "false",
+    "false": "true",
+}  # fmt: skip
+# Of operators that stand between two operands; C's * and & are too often pointers.
+BINARY = {True: {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "&": "|", "|": "&"},
+          False: {"+": "-", "-": "+", "/": "*", "%": "/", "|": "&"}}  # fmt: skip
+CALL = re.compile(
+    r"^[ \t]+(?!free\b|return\b|if\b|for\b|while\b|switch\b|else\b)[\w.>-]+\([^;{}]*\);", re.M
+)
+
+
+def edits(text: str, wgsl: bool) -> Iterator[Edit]:
+    """All edits, in no order."""
+    pattern = re.compile(
+        f"(?P<skip>{SKIPPED[wgsl]})|(?P<number>{NUMBER})|(?P<word>{WORDS})|(?P<operator>{OPERATORS})",
+        re.M | re.S,
+    )
+    for match in pattern.finditer(text):
+        kind, token = str(match.lastgroup), match.group()
+        if kind == "number":
+            new = _number(token)
+        elif kind == "operator" and token in BINARY[wgsl]:
+            new = BINARY[wgsl][token] if _between(text, match.start(), match.end()) else ""
+        else:
+            new = SWAPS.get(token, "")
+        if new and kind != "skip":
+            yield Edit(*match.span(), new, kind)
+    for match in CALL.finditer(text) if not wgsl else ():
+        first = match.start() + len(match.group()) - len(match.group().lstrip())
+        yield Edit(first, match.end(), ";", "removed")
+
+
+def _number(token: str) -> str:
+    """The next whole number, or one that differs by 1 %; one for zero."""
+    match = re.fullmatch(r"(\d+)([uifULl]*)", token)
+    if match and "f" not in match[2]:
+        return f"{int(match[1]) + 1}{match[2]}"
+    match = re.fullmatch(r"(\d+\.\d*(?:e[+-]?\d+)?)(f?)", token)
+    if match:
+        value = float(match[1])
+        changed = f"{value * 1.01 if value else 1.0:.10g}"
+        return (changed if "." in changed or "e" in changed else f"{changed}.0") + match[2]
+    if token.startswith("0x") and "." not in token and "p" not in token:
+        suffix = "u" if token.endswith("u") else ""
+        return f"{hex(int(token.rstrip('u'), 16) ^ 1)}{suffix}"
+    return ""
+
+
+def _between(text: str, start: int, end: int) -> bool:
+    """Between operands, with spaces around: no sign, no template bracket."""
+    return text[start - 1 : start] == " " and text[end : end + 1] == " "
