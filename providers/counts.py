@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
+from math import inf, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -53,8 +53,16 @@ ARITHMETIC: dict[str, Callable[[Range, Range], Range | None]] = {
 }
 VALUES = {"where": (1, 2)} | dict.fromkeys((*ARITHMETIC, *RELATIONS), (0, 1))
 # Ops whose results are among their inputs. Padding is not: it brings zeros.
-MOVED = (MOVES - {"pad", *ARITHMETIC}) | {"where"}
-READERS = {*MOVED, *ARITHMETIC, *RELATIONS, *INDEXED, "cast"}  # all that may read such numbers
+MOVED = (MOVES - {"pad", "space_to_batch", *ARITHMETIC}) | {"where", "reduce_max", "reduce_min"}
+READERS = {
+    *MOVED,
+    *ARITHMETIC,
+    *RELATIONS,
+    *INDEXED,
+    "cast",
+    "neg",
+    "reduce_sum",
+}  # all that may read such numbers
 
 
 class Settled(NamedTuple):
@@ -179,6 +187,13 @@ class _Walk:
             return found if found and max(map(abs, found)) <= EXACT else None
         if node.op in MOVED:
             return min(low for low, _ in known), max(high for _, high in known)
+        low, high = known[0]
+        if node.op == "neg":
+            return -high, -low
+        if node.op == "reduce_sum":
+            counts = [prod(self.tensors[t].shape) for t in (node.reads[0], node.outputs[0])]
+            bound = max(abs(low), abs(high)) * (counts[0] // max(counts[1], 1))
+            return (-bound, bound) if bound <= EXACT else None
         return None
 
     def _cast(self, node: Node) -> Range | None:

@@ -33,9 +33,11 @@ def feeds(interpreter: Any, seed: int = 0) -> list[Any]:
     ]
 
 
-def same(interpreter: Any, model: bytes, host: str, seed: int = 0) -> None:
-    """The outputs are those of the host's reference kernels, at the interpreter's shapes."""
-    reference = hosts.interpreter(model, host)
+def same(
+    interpreter: Any, model: bytes, host: str, seed: int = 0, kernels: str = "reference"
+) -> None:
+    """The outputs are those of the host's own kernels, at the interpreter's shapes."""
+    reference = hosts.interpreter(model, host, kernels)
     for detail in interpreter.get_input_details():
         reference.resize_tensor_input(detail["index"], detail["shape"])
     reference.allocate_tensors()

@@ -108,3 +108,32 @@ def test_sums_of_bytes_are_numbers_up_to_a_bound() -> None:
     assert left(counts.EXACT, outputs=(PLACES,)) == []
     assert left(counts.EXACT + 1, cast, outputs=(REAL,)) == []
     assert left(counts.EXACT + 1, cast, outputs=(REAL, PLACES)) == [0]
+
+
+def moved_then_divided(op: str) -> list[int]:
+    """Which nodes are left to the host: places from 3 to 1003 go through this op and divide."""
+    tensors = {
+        X: Tensor("x", (1000, 4)),
+        PLACES: Tensor("places", (4,), "i32"),
+        FACTOR: Tensor("three", (), "i32", np.array(3, np.int32)),
+        RESULT: Tensor("more", (4,), "i32"),
+        REAL: Tensor("real", (4,)),
+        9: Tensor("moved", (4,), "i32"),
+        10: Tensor("quotient", (4,), "i32"),
+    }
+    nodes = [
+        Node(0, "arg_max", (X,), (PLACES,)),
+        Node(1, "add", (PLACES, FACTOR), (RESULT,)),
+        Node(2, op, (RESULT,), (9,)),
+        Node(3, "floor_div", (PLACES, 9), (10,)),
+        Node(4, "cast", (10,), (REAL,)),
+    ]
+    return [node.id for node in counts.settle(nodes, tensors).nodes if node.refusal]
+
+
+def test_moves_that_bring_zeros_bring_numbers_to_the_range() -> None:
+    """A divisor that is known to be 3 at least may be 0 behind a padding."""
+    for op in ("reshape", "tile", "batch_to_space", "reduce_max"):
+        assert moved_then_divided(op) == []
+    for op in ("pad", "space_to_batch"):
+        assert moved_then_divided(op) == [2, 3]

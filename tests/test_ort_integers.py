@@ -202,3 +202,15 @@ def test_compiled_models_know_of_integers_for_other_shapes(tmp_path: Path) -> No
     ours, theirs = session(compiled.read_bytes()), cpu(original.read_bytes())
     for count in (2, 5, 1):
         same(ours, theirs, {"x": values(count, 9)})
+
+
+@pytest.mark.parametrize("op", ["Neg", "ReduceMax", "ReduceMin", "ReduceSum"])
+def test_places_are_negated_and_reduced(op: str) -> None:
+    x = values(4, 6, 9)
+    more = {} if op == "Neg" else {"keepdims": 1}
+    nodes = [
+        node("ArgMax", ["x"], ["places"], axis=-1, keepdims=0),
+        node(op, ["places"], ["whole"], **more),
+        node("Cast", ["whole"], ["y"], to=1),
+    ]
+    check(nodes, {"x": x}, ["y", "whole"])
