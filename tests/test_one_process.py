@@ -148,6 +148,24 @@ def manifest(folder: Path, name: str, library: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", '{"ICD": []}', '{"ICD": {"library_path": 3}}', "[" * 100_000, "\xff",
+     '{"ICD": {"library_path": "\\ud800"}}', '{"ICD": {"library_path": "a\\u0000b"}}',
+     '{"ICD": {"library_path": "/no/such.so"}}', None],
+)  # fmt: skip
+def test_a_manifest_that_is_none_is_left_to_the_loader(
+    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ("x.json" if content is not None else "x" * 5000)
+    if content is not None:
+        path.write_bytes(content.encode("latin-1"))
+    monkeypatch.setenv("VK_DRIVER_FILES", str(path))
+    drivers.open_ahead()
+    monkeypatch.setenv("VK_DRIVER_FILES", str(tmp_path))
+    drivers.open_ahead()
+
+
 def test_manifests_are_those_of_the_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("VK_")]:
         monkeypatch.delenv(name)

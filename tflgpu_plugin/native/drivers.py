@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -21,7 +22,8 @@ def open_ahead() -> None:
     """Open the library of every driver that the Vulkan loader would find; it gets the same ones."""
     alone = native.lib.tg_llvm_is_exported()
     for library in dict.fromkeys(libraries()):
-        native.lib.tg_open_driver(os.fsencode(library), alone)
+        with suppress(UnicodeError):  # no file has that name
+            native.lib.tg_open_driver(os.fsencode(library), alone)
 
 
 def libraries() -> Iterator[str]:
@@ -29,7 +31,7 @@ def libraries() -> Iterator[str]:
     for manifest in manifests():
         try:
             named = json.loads(manifest.read_text())["ICD"]["library_path"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
         if isinstance(named, str) and named:
             yield str(manifest.parent / named) if "/" in named else named
@@ -56,7 +58,7 @@ def _found() -> Iterator[Path]:
     added = get("VK_ADD_DRIVER_FILES") or ""
     for name in filter(None, (added + os.pathsep + named).split(os.pathsep)):
         path = Path(name)
-        yield from sorted(path.glob("*.json")) if path.is_dir() else [path]
+        yield from sorted(path.glob("*.json")) if os.path.isdir(path) else [path]
     if named:
         return
     home = Path(get("HOME") or "/")
