@@ -1,0 +1,137 @@
+"""Models that onnxruntime saves after its own optimization: transformers by chance, all of whose
+nodes run here, with the answers of the CPU provider.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from tests.onnx_models import Array, cpu, node, session
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+
+WIDTH, HEADS, WORDS, LENGTH = 32, 4, 50, 6
+CONTRIB = "com.microsoft:"
+
+
+class Network:
+    """Nodes and seeded constants of a transformer, spelled out as exporters do."""
+
+    def __init__(self) -> None:
+        self.chance = np.random.default_rng(0)
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Array] = {}
+
+    def constant(self, values: Any, kind: Any = np.float32) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.asarray(values, kind)
+        return name
+
+    def weights(self, *shape: int) -> str:
+        return self.constant(self.chance.normal(0, shape[0] ** -0.5, shape))
+
+    def op(self, op: str, *inputs: str, **attributes: Any) -> str:
+        name = f"t{len(self.nodes)}"
+        self.nodes.append(node(op, inputs, [name], **attributes))
+        return name
+
+    def layer(self, x: str, inputs: int, outputs: int) -> str:
+        return self.op("Add", self.op("MatMul", x, self.weights(inputs, outputs)),
+                       self.weights(outputs))  # fmt: skip
+
+    def normalized(self, x: str, kind: str) -> str:
+        scale = self.constant(self.chance.uniform(0.5, 1.5, WIDTH))
+        if kind == "rms":
+            square = self.op("ReduceMean", self.op("Pow", x, self.constant(2.0)), axes=[-1])
+            root = self.op("Sqrt", self.op("Add", square, self.constant(1e-6)))
+            return self.op(
+                "Mul", self.op("Mul", x, self.op("Div", self.constant(1.0), root)), scale
+            )
+        centred = self.op("Sub", x, self.op("ReduceMean", x, axes=[-1]))
+        square = self.op("ReduceMean", self.op("Pow", centred, self.constant(2.0)), axes=[-1])
+        root = self.op("Sqrt", self.op("Add", square, self.constant(1e-12)))
+        return self.op("Add", self.op("Mul", self.op("Div", centred, root), scale),
+                       self.weights(WIDTH))  # fmt: skip
+
+    def heads(self, x: str, perm: list[int]) -> str:
+        shape = self.constant((0, 0, HEADS, WIDTH // HEADS), np.int64)
+        return self.op("Transpose", self.op("Reshape", x, shape), perm=perm)
+
+    def attention(self, x: str) -> str:
+        q, v = (self.heads(self.layer(x, WIDTH, WIDTH), [0, 2, 1, 3]) for _ in range(2))
+        k = self.heads(self.layer(x, WIDTH, WIDTH), [0, 2, 3, 1])
+        scores = self.op("Div", self.op("MatMul", q, k), self.constant((WIDTH / HEADS) ** 0.5))
+        mixed = self.op("MatMul", self.op("Softmax", scores, axis=-1), v)
+        flat = self.constant((0, 0, WIDTH), np.int64)
+        joined = self.op("Reshape", self.op("Transpose", mixed, perm=[0, 2, 1, 3]), flat)
+        return self.layer(joined, WIDTH, WIDTH)
+
+    def gelu(self, x: str, kind: str) -> str:
+        if kind == "quick":
+            return self.op("Mul", x, self.op("Sigmoid", self.op("Mul", x, self.constant(1.702))))
+        inner = self.op("Erf", self.op("Div", x, self.constant(2**0.5)))
+        whole = self.op("Mul", x, self.op("Add", inner, self.constant(1.0)))
+        return self.op("Mul", whole, self.constant(0.5))
+
+
+def transformer(norm: str, gelu: str) -> bytes:
+    """Two blocks over embedded words, and a dense head."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    net = Network()
+    x = net.op("Gather", net.weights(WORDS, WIDTH), "ids")
+    x = net.normalized(x, norm)
+    for _ in range(2):
+        x = net.normalized(net.op("Add", net.attention(x), x), norm)
+        wide = net.gelu(net.layer(x, WIDTH, 4 * WIDTH), gelu)
+        x = net.normalized(net.op("Add", net.layer(wide, 4 * WIDTH, WIDTH), x), norm)
+    first = net.op("Gather", x, net.constant(0, np.int64), axis=1)
+    y = net.op("Tanh", net.op("Gemm", first, net.weights(WIDTH, 5), net.weights(5)))
+    graph = helper.make_graph(
+        net.nodes, "transformer",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", LENGTH])],
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in net.constants.items()],
+    )  # fmt: skip
+    opset = [helper.make_opsetid("", 13)]
+    made = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+def saved(content: bytes, path: Path) -> bytes:
+    """What onnxruntime writes after its own optimization, but that for one kind of CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(path)
+    options.log_severity_level = 3
+    onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return path.read_bytes()
+
+
+FUSED = {
+    ("layer", "erf"): {"SkipLayerNormalization", "FusedMatMul", "BiasGelu", "FusedGemm"},
+    ("rms", "quick"): {"FusedMatMul", "QuickGelu", "FusedGemm"},
+}
+
+
+@pytest.mark.parametrize(("norm", "gelu"), FUSED)
+def test_all_nodes_of_a_saved_transformer_run(norm: str, gelu: str, tmp_path: Path) -> None:
+    content = saved(transformer(norm, gelu), tmp_path / "saved.onnx")
+    ours, theirs = session(content, optimize=False), cpu(content, optimize=False)
+    nodes = tflgpu_plugin.report(ours).nodes
+    assert {node.where for node in nodes} == {"gpu"}
+    found = {node.op.removeprefix(CONTRIB) for node in nodes}
+    assert found >= FUSED[norm, gelu], f"onnxruntime wrote {sorted(found)}"
+    for batch in (1, 3):
+        feed = {"ids": np.random.default_rng(batch).integers(0, WORDS, (batch, LENGTH))}
+        (wanted,), (got,) = theirs.run(None, feed), ours.run(None, feed)
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-6)
