@@ -258,17 +258,18 @@ fn log_exact(v: vec4f) -> vec4f {
   let special = select(select(v, -infinity(v), v == vec4f(0.0)), not_a_number(v), v < vec4f(0.0));
   return select(special, parts[0] + parts[1], positive);
 }
-// log(1 + t) for t from 0 to 1: twice the series of artanh(t / (2 + t)), where nothing cancels.
+// log(1 + t) for t from 0 to 1: twice the series of artanh(t / (2 + t)), where nothing cancels. Doubled first, so that no
+// number in between is smaller than the result, which some drivers would take for 0.
 fn log1p_exact(t: vec4f) -> vec4f {
-  let s = t / (2.0 + t);
-  let z = s * s;
+  let s = 2.0 * t / (2.0 + t);
+  let z = 0.25 * s * s;
   var y = z / 15.0 + 1.0 / 13.0;
   y = y * z + 1.0 / 11.0;
   y = y * z + 1.0 / 9.0;
   y = y * z + 1.0 / 7.0;
   y = y * z + 1.0 / 5.0;
   y = y * z + 1.0 / 3.0;
-  return 2.0 * (s + s * z * y);
+  return s + s * z * y;
 }
 fn expm1_exact(v: vec4f) -> vec4f {
   let t = tanh_exact(0.5 * v);
