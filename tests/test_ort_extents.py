@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,6 +88,25 @@ def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
     assert guess.doubts[0] >= len(operators) - 1
     most = max(equations.READINGS * len(taken.nodes), equations.VISITS)
     assert solver.visits <= most + 2 * len(taken.nodes)
+
+
+def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all of them do, it is told."""
+    taken, read = cache("t"), equations.read
+    monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
+
+    def narrow(part: Any, shapes: Any, symbols: Any) -> Any:
+        if symbols["l"] > 32:
+            raise IndexError("a defect")
+        return read(part, shapes, symbols)
+
+    monkeypatch.setattr(equations, "read", narrow)
+    reading, _ = extents.read_open(taken)
+    assert not reading.refused
+    assert reading.graph.tensors[reading.ids["new"]].shape[1] <= 32
+    monkeypatch.setattr(equations, "read", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        extents.read_open(taken)
 
 
 class _Chain:

@@ -29,24 +29,29 @@ def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
         return reading, reading.contradictions > 0
     solver = Solver(snapshot)
     best = _best(solver, _guesses(names, SIZES))
-    if best.doubts[0]:
-        best = min(best, _best(solver, _guesses(names, LAST)), key=_doubts)
+    if best is None or best.doubts[0]:
+        found = [best, _best(solver, _guesses(names, LAST))]
+        best = min(filter(None, found), key=_doubts, default=None)
+    if best is None:  # this raises what all of them do
+        best = solver.guess(next(_guesses(names, LAST)))
     return replace(best.reading, guessed=frozenset(solver.fitting & best.wrong)), True
 
 
-def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess:
-    """The first guess without doubts, as it is or solved; else that with the fewest."""
+def _best(solver: Solver, guesses: Iterable[Mapping[str, int]]) -> Guess | None:
+    """The first guess without doubts, as it is or solved; else that with the fewest; None where
+    there is none."""
     plain: list[Guess] = []
     for symbols in guesses:
-        plain.append(solver.guess(symbols))
-        if not plain[-1].doubts[0]:
-            return plain[-1]
+        if guess := solver.attempt(symbols):
+            plain.append(guess)
+            if not guess.doubts[0]:
+                return guess
     solved: list[Guess] = []
     for guess in sorted(plain, key=_doubts)[:SOLVED]:
         solved.append(solver.solved(guess))
         if not solved[-1].doubts[0] or solver.tired:
             break
-    return min(solved, key=_doubts)
+    return min(solved, key=_doubts, default=None)
 
 
 def _doubts(guess: Guess) -> tuple[int, int, int]:
