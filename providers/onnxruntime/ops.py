@@ -13,7 +13,18 @@ from typing import Any
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.graph import Form
 
-from . import blocks, fused, grids, matrices, quantized, rearranging, recurrent, resizing, windows
+from . import (
+    attention,
+    blocks,
+    fused,
+    grids,
+    matrices,
+    quantized,
+    rearranging,
+    recurrent,
+    resizing,
+    windows,
+)
 from . import elementwise as ew
 
 Row = Callable[[Any], Any]
@@ -235,8 +246,16 @@ _FUSED: tuple[Form, ...] = tuple(
     _row(f"{CONTRIB}:{name}", op, (1, 1), build) for name, (op, build) in fused.ROWS.items()
 )
 
+_TRANSFORMERS: tuple[Form, ...] = (
+    _row(f"{CONTRIB}:Attention", "softmax", (1, 1), attention.attention, indices=(attention.MASK,)),
+    _row(
+        f"{CONTRIB}:EmbedLayerNormalization", "layer_normalization", (1, 1), attention.embedding,
+        indices=(0, 1, 8),
+    ),
+)  # fmt: skip
+
 FORMS: dict[str, Form] = {
     form.host_op: form
-    for form in (*_ROWS, *_CONTRIB_ROWS, _STORED, *_FUSED)
+    for form in (*_ROWS, *_CONTRIB_ROWS, _STORED, *_FUSED, *_TRANSFORMERS)
     if form.op in internal.table()
 }

@@ -1,0 +1,88 @@
+"""Rows for the operators of a transformer that onnxruntime's own optimization makes of many."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import matrices
+from .expansion import Expansion, Unreadable
+from .rearranging import cut
+
+LOWEST = float(np.finfo(np.float32).min)
+MASK, PAST, BIAS = 3, 4, 5
+
+
+def attention(e: Expansion) -> int:
+    """Attention: softmax(scale * Q K' + mask) V of each head, where Q, K and V are parts of
+    x W + b; without a past."""
+    if e.has(PAST) or e.wants(1) or any(e.has(k) for k in range(BIAS + 1, len(e.inputs))):
+        raise Unreadable("Attention with a past is not supported.")
+    if e.integer("do_rotary"):
+        raise Unreadable("Attention with rotary positions is not supported.")
+    x, heads = e.x(0), e.integer("num_heads", 1)
+    batch, length, _ = _cube(e, x)
+    made = matrices.matmul(e.seen(x, e.x(1)))
+    if e.has(2):
+        made = e.add("add", made, e.x(2))
+    width = e.shape(made)[-1]
+    sizes = e.integers("qkv_hidden_sizes") or (width // 3,) * 3
+    if len(sizes) != 3 or sum(sizes) != width or any(n < 1 or n % heads for n in sizes):
+        raise Unreadable(f"{width} values do not divide into queries, keys and values of heads.")
+    parts, start = [], 0
+    for size in sizes:
+        part = cut(e, made, [slice(0, batch), slice(0, length), slice(start, start + size)])
+        split = e.reshape(part, (batch, length, heads, size // heads))
+        parts.append(e.transpose(split, (0, 2, 1, 3)))
+        start += size
+    scores = e.add("matmul", parts[0], parts[1], transpose_a=False, transpose_b=True)
+    scale = e.number("scale", 0.0) or (sizes[0] // heads) ** -0.5
+    scores = e.add("mul", scores, e.const(scale))
+    for more in (_mask(e, batch, length), e.x(BIAS) if e.has(BIAS) else None):
+        scores = scores if more is None else e.add("add", scores, more)
+    if e.integer("unidirectional"):
+        after = np.triu(np.full((length, length), LOWEST, np.float32), 1)
+        scores = e.add("add", scores, e.const(after))
+    shares = e.add("softmax", scores, beta=1.0, axis=3)
+    mixed = e.add("matmul", shares, parts[2], transpose_a=False, transpose_b=False)
+    return e.reshape(e.transpose(mixed, (0, 2, 1, 3)), (batch, length, sizes[2]))
+
+
+def _cube(e: Expansion, x: int) -> tuple[int, ...]:
+    if e.rank(x) != 3:
+        raise Unreadable(f"{e.host.title} takes an input of rank 3, not {e.rank(x)}.")
+    return e.shape(x)
+
+
+def _mask(e: Expansion, batch: int, length: int) -> int | None:
+    """What is added to the scores: 0 where the mask is positive."""
+    if not e.has(MASK):
+        return None
+    shape = e.shape(e.x(MASK))
+    spread = {
+        (batch, length): (batch, 1, 1, length),
+        (batch, length, length): (batch, 1, *shape[1:]),
+    }
+    if shape not in spread:
+        raise Unreadable(f"A mask of shape {list(shape)} is not supported in Attention.")
+    given = e.reshape(e.add("cast", e.x(MASK), dtype="f32"), spread[shape])
+    seen = e.add("greater", given, e.const(0.0), dtype="bool")
+    hidden = e.const(e.number("mask_filter_value", -10000.0))
+    return e.add("where", seen, e.const(0.0), hidden, dtype="f32")
+
+
+def embedding(e: Expansion) -> list[int | None]:
+    """EmbedLayerNormalization: words, positions and segments, summed and normalized."""
+    if e.wants(1):
+        raise Unreadable("EmbedLayerNormalization is not supported where its mask is read.")
+    total = e.add("gather", e.x(2), e.x(0), axis=0, wraps=False)
+    length = e.shape(total)[1]
+    if e.has(8):
+        places = e.add("gather", e.x(3), e.x(8), axis=0, wraps=False)
+    else:
+        places = cut(e, e.x(3), [slice(0, length), slice(0, e.shape(e.x(3))[1])])
+    total = e.add("add", total, places)
+    if e.has(1):
+        total = e.add("add", total, e.add("gather", e.x(4), e.x(1), axis=0, wraps=False))
+    epsilon = e.number("epsilon", 1e-12)
+    y = e.add("layer_normalization", total, e.x(5), e.x(6), axis=2, epsilon=epsilon)
+    return [y, None, total]
