@@ -21,7 +21,6 @@ from tflgpu_plugin import capability, compiler
 from tflgpu_plugin.graph import Array, Graph
 from tflgpu_plugin.lowering import Refused
 from tflgpu_plugin.ops import FAMILIES
-from tflgpu_plugin.ops.window import Span, bounded, span
 from tflgpu_plugin.plan import Plan
 from tflgpu_plugin.target import Target
 
@@ -122,24 +121,3 @@ def _run(case: raised.AnyCase) -> list[Array]:
         return list(run_graph(graph, fed).values())
     (feed,) = host.case_feeds(case, 1)
     return host.run_on_gpu(models.build(case), [feed], options={"force": 1}).outputs[0]
-
-
-def _taps(s: Span) -> set[tuple[int, int, int]]:
-    """Places, taps, and the input places where they meet."""
-    met = ((o, t, o * s.stride - s.before + t * s.dilation) for o in range(s.places)
-           for t in range(s.kernel))  # fmt: skip
-    return {meeting for meeting in met if 0 <= meeting[2] < s.extent}
-
-
-def test_bounded_windows_meet_the_same_taps() -> None:
-    sides = ("same", "valid", (3, 2), (0, 9), (9, 40))
-    for extent in (1, 2, 5):
-        for kernel in (1, 2, 3, 4):
-            for stride in (1, 2, 7):
-                for dilation in (1, 2, 3, 5, 8, 13, 40):
-                    for padding in sides:
-                        free = span(extent, kernel, stride, dilation, padding)
-                        held = bounded(free)
-                        assert _taps(held) == _taps(free), free
-                        if free.places > 0:
-                            assert held.dilation <= extent + (free.places - 1) * stride

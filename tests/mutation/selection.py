@@ -93,10 +93,9 @@ _ONNX = (
 _NATIVE = (
     "tests/test_native.py",
     "tests/test_runs.py",
-    "tests/test_delegate.py",
-    "tests/test_variables.py",
     "tests/test_threads.py",
-    "tests/test_lifetimes.py",
+    "tests/test_onnxruntime.py",
+    "tests/test_variables.py",
 )
 _CACHE = (
     "tests/test_stored.py",
@@ -108,6 +107,7 @@ _CACHE = (
 # Tests of files by name, after their families; else those of their room.
 TESTS: dict[str, Sequence[str]] = {
     "math": (
+        "tests/test_function_accuracy.py",
         "tests/test_large_arguments.py",
         "tests/test_nan.py",
         "tests/test_half.py",
@@ -139,7 +139,11 @@ TESTS: dict[str, Sequence[str]] = {
     "noise": ("tests/test_noise.py", "tests/test_half.py"),
     "copies": ("tests/test_compiler.py", "tests/test_passes.py"),
     "graph": ("tests/test_graph.py",),
-    "requantize": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
+    "requantize": (
+        "tests/test_quantization.py",
+        "tests/test_ort_quantized.py",
+        "conformance/test_onnx_quantized.py",
+    ),
     "absorb": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
     "simulate": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
     "quantization": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
@@ -205,14 +209,17 @@ def _texts() -> dict[str, str]:
 
 
 def _importing(file: str) -> list[str]:
-    """Tests that import a Python file by its name."""
+    """Tests that have the name of a Python file, and those that import it."""
     path = PurePath(file)
     if path.suffix != ".py" or path.stem == "__init__":
         return []
     room = ".".join(path.parent.parts).replace("providers", "tflgpu_plugin.providers")
     room, name = re.escape(room), re.escape(path.stem)
     whole = rf"{room}\.{name}\b|from {room} import [^\n]*\b{name}\b"
-    return [test for test, text in _texts().items() if re.search(whole, text) and test not in SLOW]
+    named = [f"tests/test_{prefix}{path.stem}.py" for prefix in ("", "ort_")]
+    importing = [test for test, text in _texts().items() if re.search(whole, text)]
+    found = dict.fromkeys([*named, *importing])
+    return [test for test in found if test not in SLOW and (ROOT / test).exists()]
 
 
 def steps(file: str) -> list[Step]:

@@ -1,0 +1,26 @@
+"""Windows whose dilation is far beyond their input meet the same taps when it is brought near."""
+
+from __future__ import annotations
+
+from tflgpu_plugin.ops.window import Span, bounded, span
+
+
+def _taps(s: Span) -> set[tuple[int, int, int]]:
+    """Places, taps, and the input places where they meet."""
+    met = ((o, t, o * s.stride - s.before + t * s.dilation) for o in range(s.places)
+           for t in range(s.kernel))  # fmt: skip
+    return {meeting for meeting in met if 0 <= meeting[2] < s.extent}
+
+
+def test_bounded_windows_meet_the_same_taps() -> None:
+    sides = ("same", "valid", (3, 2), (0, 9), (9, 40))
+    for extent in (1, 2, 5):
+        for kernel in (1, 2, 3, 4):
+            for stride in (1, 2, 7):
+                for dilation in (1, 2, 3, 5, 8, 13, 40):
+                    for padding in sides:
+                        free = span(extent, kernel, stride, dilation, padding)
+                        held = bounded(free)
+                        assert _taps(held) == _taps(free), free
+                        if free.places > 0:
+                            assert held.dilation <= extent + (free.places - 1) * stride
