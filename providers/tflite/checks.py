@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Protocol
 
 from tflgpu_plugin.capability import TYPE_NAMES
@@ -12,6 +13,30 @@ from ..counts import ARITHMETIC, RELATIONS
 from .params import Unreadable
 
 CONVERTING = {"cast", "arg_max", "arg_min"}
+JOINED = {"concat", "stack"}
+# Operands that are lists: V is a vector, P a list of pairs for each axis of the first value, A a
+# vector with an element for each of these axes, 1 one element in any shape; by their positions.
+LISTS = {
+    "STRIDED_SLICE": " VVV",
+    "PAD": " P",
+    "PADV2": " P1",
+    "MIRROR_PAD": " P",
+    "SLICE": " AA",
+    "TRANSPOSE": " A",
+    "TILE": " A",
+    "RESIZE_BILINEAR": " V",
+    "RESIZE_NEAREST_NEIGHBOR": " V",
+    "SPLIT": "1 ",
+    "SPLIT_V": " V1",
+    "ARG_MAX": " 1",
+    "ARG_MIN": " 1",
+    "EXPAND_DIMS": " 1",
+    "TRANSPOSE_CONV": "V",
+    "BROADCAST_TO": " V",
+    "DEPTHWISE_CONV_2D": "  V",
+    "SPACE_TO_BATCH_ND": " V",
+    "BATCH_TO_SPACE_ND": " V",
+}
 GRIDS = {"quantize", "dequantize"}
 PAIRED = {"prelu", "div", "pow", "squared_difference", *ARITHMETIC, *RELATIONS}
 # By input 1.
@@ -49,7 +74,7 @@ def result_types(host: HostNode, form: Form, first: int | None) -> None:
     others = host.outputs[:1] if form.op in STATEFUL else host.outputs
     if form.op in RELATIONS:
         others = ()
-    if form.op in (*PAIRED, "where"):
+    if form.op in (*PAIRED, *JOINED, "where"):
         others = (*others, *present)
     for other in others:
         tensor = host.tensors[other]
@@ -82,6 +107,27 @@ def weights(host: HostNode, form: Form) -> None:
             f"The int8 weights {held.name!r} have another zero point than 0, which is not "
             "supported."
         )
+
+
+def operand_shapes(host: HostNode) -> None:
+    """Hosts look at the shapes of axes, sizes and the like, too, not only at their elements."""
+    for position, kind in enumerate(LISTS.get(host.host_op, "")):
+        index = host.inputs[position] if position < len(host.inputs) else None
+        first = host.inputs[0]
+        if kind == " " or index is None or first is None:
+            continue
+        shape, rank = host.tensors[index].shape, len(host.tensors[first].shape)
+        fits = {
+            "V": len(shape) == 1,
+            "P": shape == (rank, 2),
+            "A": shape == (rank,),
+            "1": prod(shape) == 1,
+        }
+        if not fits[kind]:
+            raise Unreadable(
+                f"Input {position}, {host.tensors[index].name!r}, has the shape {list(shape)}, "
+                f"which is not one that {host.host_op} takes."
+            )
 
 
 def _whole(dtype: str) -> str:

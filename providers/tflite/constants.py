@@ -38,7 +38,7 @@ def evaluate(
     try:
         with np.errstate(all="ignore"):
             found = _results(node, [v for v in values if v is not None], inputs, outputs)
-    except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, MemoryError):
+    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError):
         return None  # whoever runs the node will say what is wrong with it
     if found is None or len(found) != len(outputs):
         return None

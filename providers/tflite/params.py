@@ -35,6 +35,10 @@ class HostNode(Protocol):
     def result(self) -> str:
         """The type that the model gives the first output."""
 
+    def expect(self, count: int) -> None:
+        """Raises Unreadable unless the node joins or makes so many tensors, as its parameters
+        say."""
+
     def constant(self, position: int) -> Any:
         """The value of the host's input at this position, None when it is absent or computed."""
 
@@ -251,7 +255,14 @@ def lstm(node: HostNode) -> dict[str, Any]:
         raise Unreadable(f"LSTM kernel number {params.kernel} is not supported.")
     if params.activation != TANH:
         raise Unreadable("Only TANH activation is supported in a basic LSTM.")
-    return {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
+    return _clips(params)
+
+
+def _clips(params: Any) -> dict[str, Any]:
+    clips = {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
+    if not all(clip >= 0 for clip in clips.values()):
+        raise Unreadable("The clips of an LSTM must not be below 0.")
+    return clips
 
 
 def full_lstm(node: HostNode) -> dict[str, Any]:
@@ -268,7 +279,7 @@ def sequence_lstm(node: HostNode) -> dict[str, Any]:
 def _lstm_parts(params: Any) -> dict[str, Any]:
     if params.activation != TANH:
         raise Unreadable("Only TANH activation is supported in an LSTM.")
-    return {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
+    return _clips(params)
 
 
 def argument(node: HostNode) -> dict[str, Any]:
@@ -279,4 +290,13 @@ def argument(node: HostNode) -> dict[str, Any]:
 
 
 def axis(node: HostNode) -> dict[str, Any]:
-    return {"axis": int(node.params("tgl_pack_params").axis)}
+    """Of PACK and UNPACK."""
+    params = node.params("tgl_pack_params")
+    node.expect(int(params.count))
+    return {"axis": int(params.axis)}
+
+
+def parts(node: HostNode) -> dict[str, Any]:
+    """Of SPLIT and SPLIT_V."""
+    node.expect(int(node.params("tgl_split_params").count))
+    return {}

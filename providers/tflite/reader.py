@@ -94,6 +94,14 @@ class HostNode:
         """The type that the model gives the first output."""
         return self.tensors[self.outputs[0]].dtype
 
+    def expect(self, count: int) -> None:
+        """Raises Unreadable unless the node joins or makes so many tensors, as its parameters
+        say.
+        """
+        found = len(self.inputs if self.host_op == "PACK" else self.outputs)
+        if count != found:
+            raise Unreadable(f"Its parameters tell of {count} tensors, but there are {found}.")
+
     def constant(self, position: int) -> Array | None:
         """The value of an input that is a constant."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
@@ -139,6 +147,7 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     nodes = [walk.settle(host, _node(host, given, read.unreadable)) for host in hosts]
     tensors = dict(walk.view)
     nodes = _refuse_unordered(hosts, _refuse_shared_state(nodes))
+    nodes = [_visible(node) if node.refusal is not None else node for node in nodes]
     produced = {t for node in nodes for t in node.outputs}
     states = tuple(pair for node in nodes for pair in state_pairs(node))
     for before, after in states:
@@ -287,16 +296,17 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int
         form = ops.form(host.host_op, host)
         if form is None:
             raise Unreadable(f"{host.host_op} is not in the table of this plugin.")
-        for tensor in host.inputs:
+        for tensor in (*host.inputs, *host.outputs):
             if tensor is not None and tensor in unreadable:
-                name = tensors[tensor].name
-                raise Unreadable(f"The constant {name!r} {unreadable[tensor]}.")
+                held = tensors[tensor].name
+                raise Unreadable(f"Tensor {held!r} {unreadable[tensor]}.")
         checks.row_types(host, form)
-        attributes = form.attributes(host) if form.attributes else {}
         inputs = ops.operands(form, host.inputs)
         ops.check_outputs(form, len(host.outputs))
+        attributes = form.attributes(host) if form.attributes else {}
         checks.result_types(host, form, inputs[0])
         checks.weights(host, form)
+        checks.operand_shapes(host)
         if {"shape", "perm", "expand"} & set(attributes):  # read from input 1 where that has them
             inputs = inputs[:1]
         outputs = (*host.outputs, *_hidden_outputs(host, form))
@@ -326,7 +336,14 @@ def _hidden_outputs(host: HostNode, form: Form) -> tuple[int, ...]:
     return tuple(first + k for k in range(len(host.outputs), count))
 
 
+def _visible(node: Node) -> Node:
+    """The node with those results only that the host knows of."""
+    return replace(node, outputs=tuple(t for t in node.outputs if t < HIDDEN))
+
+
 def _check_state(node: Node, tensors: Mapping[int, Tensor]) -> None:
+    if any(node.inputs[before] is None for before, _ in internal.table()[node.op].states):
+        raise Unreadable("It has no state.")
     for before, _ in state_pairs(node):
         if not tensors[before].variable:
             raise Unreadable(f"The state {tensors[before].name!r} is not a variable of the model.")

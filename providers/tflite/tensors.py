@@ -20,6 +20,7 @@ from .params import Unreadable
 Sparse = Callable[[], Tensor]
 SPARSE = "DENSIFY"  # the operator that makes a sparse constant dense
 
+FLOATS = ("f32", "f16", "f64")
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
 NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
@@ -60,6 +61,8 @@ def read_tensors(ffi: Any, context: Any, written: set[int]) -> Tensors:
             found.unreadable[index] = (
                 f"has {raw.bytes} bytes, which are not those of its shape and type"
             )
+        elif tensor.dtype in FLOATS and _scales(ffi, raw):
+            found.unreadable[index] = "holds floating-point values, but has a scale"
     return found
 
 
@@ -128,11 +131,17 @@ def _constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Ar
     return np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind).reshape(shape)
 
 
-def _quantization(ffi: Any, raw: Any) -> Quantization | None:
+def _scales(ffi: Any, raw: Any) -> Any:
+    """The tgl_affine of a tensor that has scales, None for others."""
     if raw.quantization_type != AFFINE or not raw.quantization_params:
         return None
     affine = ffi.cast("tgl_affine *", raw.quantization_params)
-    if not affine.scale or not affine.scale.size:
+    return affine if affine.scale and affine.scale.size else None
+
+
+def _quantization(ffi: Any, raw: Any) -> Quantization | None:
+    affine = _scales(ffi, raw)
+    if affine is None:
         return None
     scale = tuple(float(affine.scale.data[k]) for k in range(affine.scale.size))
     zeros = listed(affine.zero_point) or (0,)
