@@ -78,16 +78,15 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests with an argument `host_name` run in each chosen TFLite host; those with `beside`, too,
-    with the named kernels for what is left to the CPU: None for the reference's, and "default",
-    where the host has a delegate of its own beside ours, in every host."""
+    """Tests with an argument `host_name` run in each chosen TFLite host. Those with `beside`, too,
+    run in every installed one, with the kernels of that name for what is left to the CPU: None for
+    the reference's, and "default", where the host has a delegate of its own beside ours."""
     if "host_name" in metafunc.fixturenames:
         choice = metafunc.config.stash[selection.CHOICE]
-        names = choice.tflite or ["none"]
         if "beside" not in metafunc.fixturenames:
-            metafunc.parametrize("host_name", names, scope="session")
+            metafunc.parametrize("host_name", choice.tflite or ["none"], scope="session")
             return
-        pairs = [(name, None) for name in names] + [(name, "default") for name in choice.every]
+        pairs = [(name, kind) for name in choice.every or ["none"] for kind in (None, "default")]
         ids = ["-".join(filter(None, pair)) for pair in pairs]
         metafunc.parametrize(("host_name", "beside"), pairs, scope="session", ids=ids)
 

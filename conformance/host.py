@@ -181,11 +181,14 @@ def run_on_gpu(
 
 
 def placed(
-    model: bytes, host: str | None = None, options: Mapping[str, Any] | None = None
+    model: bytes,
+    host: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    kernels: str = "reference",
 ) -> Placement:
     """Where the nodes of a model go, without running it, which the host may not be able to."""
     delegate = load_delegate(host, options)
-    gpu = interpreter(model, host, experimental_delegates=[delegate])
+    gpu = interpreter(model, host, kernels, experimental_delegates=[delegate])
     _resolves(gpu)
     return placement(delegate)
 

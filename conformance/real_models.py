@@ -69,7 +69,7 @@ def before_final(content: bytes) -> bytes:
         for o in graph.operators
         if codes[o.opcodeIndex] in FINAL and readers.get(int(o.outputs[0]), set()) <= AFTER_FINAL
     ]
-    return models.with_outputs(content, extra)
+    return models.with_outputs(content, extra) if extra else content
 
 
 def compare(
