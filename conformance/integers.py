@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx.reference.op_run import OpRun
 
-from conformance import float64
+from conformance import float64, integer_groups
 from conformance.references_pools import pool
 from tflgpu_plugin.graph import Array
 
@@ -27,7 +27,8 @@ PROBE_DEPTH = 64  # products per sum of the probe: their 16-bit halves overflow 
 def evaluate(model: bytes, feed: Mapping[str, Array]) -> list[Any]:
     """The outputs of a quantized model; float32 becomes float64, which holds every sum of products
     of 8 or 16 bits exactly."""
-    return float64.evaluate(onnx.load_model_from_string(model), feed, OPERATORS)
+    whole = integer_groups.grouped(onnx.load_model_from_string(model))
+    return float64.evaluate(whole, feed, OPERATORS)
 
 
 @cache
@@ -100,6 +101,13 @@ def _stored(steps: Array, zero: Any, dtype: Any = np.uint8) -> Array:
     ends = np.iinfo(kind)
     placed = np.rint(steps) + (0 if zero is None else np.asarray(zero).astype(np.float64))
     return np.asarray(np.clip(placed, ends.min, ends.max).astype(kind))
+
+
+def _rescaled(sums: Array, first: Any, second: Any, ys: Any, yz: Any) -> Array:
+    """Whole sums times the factor of three scales, both in float32 as hosts hold them: where a
+    product is all but a half, the direction is then theirs."""
+    a, b, y = (np.asarray(scale).astype(np.float32) for scale in (first, second, ys))
+    return _stored(sums.astype(np.float32) * (a * b / y), yz)
 
 
 class QuantizeLinear(OpRun):
@@ -177,7 +185,7 @@ class QLinearConv(OpRun):
              yz: Array, bias: Array | None = None, **attributes: Any) -> tuple[Array]:  # fmt: skip
         sums = _convolved(x, w, xz, wz, attributes)
         sums = sums if bias is None else sums + _along(bias, sums, 1)
-        return (_stored(sums * (xs * _along(ws, sums, 1) / ys), yz),)
+        return (_rescaled(sums, xs, _along(ws, sums, 1), ys, yz),)
 
 
 class QLinearMatMul(OpRun):
@@ -186,7 +194,21 @@ class QLinearMatMul(OpRun):
     def _run(self, a: Array, s: Array, az: Array, b: Array, bs: Array, bz: Array, ys: Array,
              yz: Array) -> tuple[Array]:  # fmt: skip
         sums = _product(a, b, az, bz)
-        return (_stored(sums * (_along(s, sums, -2) * _along(bs, sums, -1) / ys), yz),)
+        return (_rescaled(sums, _along(s, sums, -2), _along(bs, sums, -1), ys, yz),)
+
+
+class Layer(OpRun):
+    """A group around a Gemm."""
+
+    op_domain = integer_groups.GROUPS
+
+    def _run(self, a: Array, s: Array, az: Array, b: Array, bs: Array, bz: Array, ys: Array,
+             yz: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 1.0,
+             **transposed: int) -> tuple[Array]:  # fmt: skip
+        assert alpha == beta == 1.0
+        a, b = a.T if transposed.get("transA") else a, b.T if transposed.get("transB") else b
+        sums = _product(a, b, az, bz) + (0 if c is None else c.astype(np.float64))
+        return (_rescaled(sums, s, _along(bs, sums, -1), ys, yz),)
 
 
 class QGemm(OpRun):
@@ -199,8 +221,10 @@ class QGemm(OpRun):
              alpha: float = 1.0, **transposed: int) -> tuple[Array]:  # fmt: skip
         a, b = a.T if transposed.get("transA") else a, b.T if transposed.get("transB") else b
         sums = _product(a, b, az, bz) + (0 if c is None else c.astype(np.float64))
-        real = sums * (np.float32(alpha) * s * _along(bs, sums, -1))
-        return (real if ys is None else _stored(real / ys, yz),)
+        factor = np.float32(alpha) * s
+        if ys is None:
+            return (sums * (factor * _along(bs, sums, -1)),)
+        return (_rescaled(sums, factor, _along(bs, sums, -1), ys, yz),)
 
 
 class MatMulIntegerToFloat(OpRun):
@@ -270,6 +294,19 @@ def _binary(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     return run
 
 
+def _sum(a: Array, s: Array, az: Any, b: Array, bs: Array, bz: Any, ys: Array, yz: Any) -> Array:
+    """Of stored numbers times float32 factors, with one rounding a term, as a fused multiply-add
+    has it; so the direction of what is all but a half is that of MLAS (qladd.cpp)."""
+    first, second, y = (np.asarray(scale).astype(np.float32) for scale in (s, bs, ys))
+    zeros = [np.float64(0 if z is None else z) for z in (az, bz, yz)]
+    left, right = (np.float64(scale / y) for scale in (first, second))
+    shift = np.float32(left * zeros[0] + np.float64(np.float32(right * zeros[1])))
+    start = np.float64(np.float32(zeros[2] - shift))
+    inner = (b * right + start).astype(np.float32)
+    whole = (a * left + inner.astype(np.float64)).astype(np.float32)
+    return _stored(whole - zeros[2], yz, a.dtype)
+
+
 def _unary(function: Callable[..., Array]) -> Callable[..., Array]:
     def run(x: Array, s: Array, z: Any, ys: Array, yz: Any = None, **attributes: Any) -> Array:
         return _stored(function(_real(x, s, z), **attributes) / ys, yz, x.dtype)
@@ -323,11 +360,11 @@ class Resize(float64.Resize):
 
 OPERATORS: tuple[type[OpRun], ...] = (
     QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, ConvInteger,
-    QLinearConv, QLinearMatMul, QGemm, MatMulIntegerToFloat, DynamicQuantizeMatMul, MatMulNBits,
-    Resize,
+    Layer, QLinearConv, QLinearMatMul, QGemm, MatMulIntegerToFloat, DynamicQuantizeMatMul,
+    MatMulNBits, Resize,
     *(type(op.__name__, (op,), {"op_domain": MICROSOFT})
       for op in (QuantizeLinear, DequantizeLinear)),
-    _made("QLinearAdd", _binary(np.add)), _made("QLinearMul", _binary(np.multiply)),
+    _made("QLinearAdd", _sum), _made("QLinearMul", _binary(np.multiply)),
     _made("QLinearSigmoid", _unary(lambda x: 1 / (1 + np.exp(-x)))),
     _made("QLinearLeakyRelu", _unary(_leaky)), _made("QLinearSoftmax", _unary(_softmax)),
     _made("QLinearAveragePool", _unary(_average)),
