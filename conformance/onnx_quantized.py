@@ -166,6 +166,9 @@ def _chain() -> list[Any]:
     ]
 
 
+_MADE: dict[tuple[object, ...], bytes] = {}  # each is used optimized and plain
+
+
 class _Samples:
     """Runs for the quantizer."""
 
@@ -178,8 +181,11 @@ class _Samples:
 
 def quantize(network: Network, form: str, kind: tuple[str, str, bool]) -> bytes:
     """The network with 8-bit activations and weights, its output in float32 still."""
-    feeds = [network.feed(seed) for seed in range(SAMPLES)]
-    return quantized(network.model(), feeds, form, kind)
+    key = (network.name, form, kind)
+    if key not in _MADE:
+        feeds = [network.feed(seed) for seed in range(SAMPLES)]
+        _MADE[key] = quantized(network.model(), feeds, form, kind)
+    return _MADE[key]
 
 
 def quantized(
