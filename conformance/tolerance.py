@@ -33,7 +33,7 @@ BOX = 1e-3  # corners of a detector's boxes, of the picture
 
 # Results in int8 and uint8 by the rule of the op's row (`Op.in_8_bits`): how many steps of the grid
 # a value may be off, and how large a share of them.
-IN_8_BITS = {"exact": (0, 0.0), "step": (1, 2e-3), "steps": (3, 0.25)}
+IN_8_BITS = {"exact": (0, 0.0), "step": (1, 1e-4), "steps": (3, 0.25)}
 
 # Values stored as float16 (is_precision_loss_allowed). One rounding is half a unit in the last
 # place of float16, which is 2^13 of float32; below 2^-14 units are all 2^-24.

@@ -101,7 +101,7 @@ def test_shape_and_dtype_must_agree() -> None:
 @pytest.mark.parametrize("rule", IN_8_BITS)
 def test_results_in_8_bits_are_as_near_as_the_row_says(rule: str, dtype: type) -> None:
     limits, (steps, share) = np.iinfo(dtype), IN_8_BITS[rule]
-    expected = np.full(2000, limits.max, dtype)
+    expected = np.full(20_000, limits.max, dtype)
     for off, passes in ((0, True), (steps, True), (steps + 1, False), (255, False)):
         got = expected.copy()
         got[7] = limits.max - off

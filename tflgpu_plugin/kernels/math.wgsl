@@ -137,6 +137,13 @@ fn high_16(a: vec4i, b: i32) -> vec4i {
   let product = a * b;
   return (product + select(vec4i(-16383i), vec4i(16384i), product >= vec4i(0))) / vec4i(32768i);
 }
+// Of whole numbers at four places by weights of 1024 parts, down and along: the nearest, halves away from zero.
+fn whole_between(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4f {
+  let left = a * (1024i - part.x) + b * part.x;
+  let right = c * (1024i - part.x) + d * part.x;
+  let sum = left * (1024i - part.y) + right * part.y;
+  return vec4f((sum + select(vec4i(-524288i), vec4i(524288i), sum > vec4i(0))) / vec4i(1048576i));
+}
 fn cut_16(v: vec4i) -> vec4i { return clamp(v, vec4i(-32768i), vec4i(32767i)); }
 // Stored numbers of both grids times their factors in float32, as onnxruntime's MLAS adds them (qladd.cpp). a and b: scale,
 // zero point, factor; y: scale, zero point, least and most. `second`: v is the second operand.

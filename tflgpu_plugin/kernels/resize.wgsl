@@ -1,5 +1,7 @@
 // Bilinear resize: one thread per output place, over `chunk` channel quads, so that what a place
 // needs is worked out once. `places` holds (lower, upper, fraction) per output row, then per column.
+// Stored numbers of 8 bits are taken between as TFLite's reference kernels do: int8 in whole numbers,
+// uint8 in float32 and cut off after a half was added.
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
   let wi = group_id(wid);
@@ -18,10 +20,24 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   for (var q = first; q < last; q++) {
     let plane = min(wi.z, p.batch - 1u) * p.quads + q;
     let at = plane * image;
+{% if whole %}
+    let a = nearest_away(load_x(at + upper + left) / p.scale) + p.zero;
+    let b = nearest_away(load_x(at + lower + left) / p.scale) + p.zero;
+    let c = nearest_away(load_x(at + upper + right) / p.scale) + p.zero;
+    let d = nearest_away(load_x(at + lower + right) / p.scale) + p.zero;
+{% if whole == "i8" %}
+    let n = whole_between(vec4i(a), vec4i(b), vec4i(c), vec4i(d), vec2i(vec2f(y.z, x.z) * 1024.0));
+{% else %}
+    let n = floor(a * (1.0 - y.z) * (1.0 - x.z) + b * y.z * (1.0 - x.z)
+      + c * (1.0 - y.z) * x.z + d * y.z * x.z + 0.5);
+{% endif %}
+    let v = (n - p.zero) * p.scale;
+{% else %}
     let v = load_x(at + upper + left) * (1.0 - y.z) * (1.0 - x.z)
       + load_x(at + lower + left) * y.z * (1.0 - x.z)
       + load_x(at + upper + right) * (1.0 - y.z) * x.z
       + load_x(at + lower + right) * y.z * x.z;
+{% endif %}
     store_out(plane * p.spatial + s, post_out(q), v);
   }
 }

@@ -12,7 +12,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array, Graph, Node, Shape
+from tflgpu_plugin import quantization
+from tflgpu_plugin.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.lowering import Constant, Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.steps import Steps, lower_expanded
@@ -60,14 +61,18 @@ def lower(low: Lowering, node: Node) -> None:
         find = places_int8 if stored else places
         return np.concatenate([find(extent, out, align, half) for extent, out in axes])
 
-    stored = low.graph.tensors[source].dtype == "i8"
+    given, result = (low.graph.tensors[t] for t in (source, node.outputs[0]))
+    stored = given.dtype == "i8"
     key = ("bilinear", height, width, align, half, stored)
-    between(low, node, low.constant(size, *key, vectors=out_height + out_width, pack=table))
+    whole = given if quantization.quantized(given) and quantization.alike(given, result) else None
+    between(low, node, low.constant(size, *key, vectors=out_height + out_width, pack=table), whole)
 
 
-def between(low: Lowering, node: Node, table: Constant) -> None:
+def between(low: Lowering, node: Node, table: Constant, stored: Tensor | None = None) -> None:
     """The launch that takes each place from the four around it. `table` holds for each output row,
-    then for each column, (lower input index, upper, fraction between them, 0)."""
+    then for each column, (lower input index, upper, fraction between them, 0). `stored` is an 8-bit
+    tensor over whose stored numbers hosts interpolate."""
+    scale, zero = (1.0, 0.0) if stored is None else quantization.parameters(stored)
     source = _input(node)
     _, height, width, _ = low.graph.shape(source)
     _, out_height, out_width, _ = low.graph.shape(node.outputs[0])
@@ -88,7 +93,9 @@ def between(low: Lowering, node: Node, table: Constant) -> None:
             "width": width,
             "out_height": out_height,
             "out_width": out_width,
+            **({"scale": scale, "zero": zero} if stored else {}),
         },
+        {"whole": stored.dtype if stored else ""},
     )
 
 
