@@ -80,3 +80,14 @@ def pooled(size: int) -> bytes:
     y = model.op("MAX_POOL_2D", [y], "Pool2DOptions", options, shape=shape, name="pool")
     model.output(model.op("RELU", [y], shape=shape, name="last"))
     return model.to_bytes()
+
+
+def reduced(window: int) -> bytes:
+    """A picture of any size, one number per square of this size."""
+    model = Model()
+    x = model.input("picture", (1, 1, 1, 4), signature=(1, -1, -1, 4))
+    options = {"padding": "VALID", "strideW": window, "strideH": window,
+               "filterWidth": window, "filterHeight": window}  # fmt: skip
+    y = model.op("AVERAGE_POOL_2D", [x], "Pool2DOptions", options, shape=(1, 1, 1, 4), name="pool")
+    model.output(model.op("RELU", [y], shape=(1, 1, 1, 4), name="last"))
+    return model.to_bytes()

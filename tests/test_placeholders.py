@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflgpu_plugin.providers.tflite import placeholders, reader
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -104,6 +105,26 @@ def test_a_shape_that_is_too_small_is_an_error_of_the_run(host: str, kernels: st
         resize(interpreter, 1, 1280)
         same(interpreter, model, host)
     assert set(places(made).values()) == {"gpu"}
+
+
+def test_shapes_to_judge_by_are_bounded(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing fits a picture that is reduced by windows of 9,000: its inputs stay small, and the
+    nodes on the CPU.
+    """
+    seen: list[int] = []
+    read = reader.read
+
+    def watched(ffi: Any, context: Any, shapes: Any = None) -> reader.HostGraph:
+        seen.extend(int(np.prod(shape)) for shape in (shapes or {}).values())
+        return read(ffi, context, shapes)
+
+    monkeypatch.setattr(reader, "read", watched)
+    model = resized_models.reduced(9000)
+    made = delegate(host)
+    interpreter = hosts.interpreter(model, host, experimental_delegates=[made])
+    assert places(made)["pool"] == "cpu"
+    assert seen and max(seen) <= placeholders.MOST
+    del interpreter
 
 
 def test_a_fixed_shape_is_no_placeholder(host: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from math import prod
 
 from tflgpu_plugin.graph import Node, Shape
 
@@ -18,6 +19,7 @@ from .reader import HostGraph
 
 SIZES = tuple(1 << k for k in range(6, 18))  # for open extents, until everything fits
 MORE = 4  # times the first size at which it does: one window more than none is no run to judge by
+FEW, MOST = 1 << 20, 1 << 24  # elements of inputs: up to which there may be more, and be any
 
 Read = Callable[[Mapping[int, Shape]], HostGraph]
 Judge = Callable[[HostGraph], Mapping[int, str]]  # why nodes cannot run here, by their ids
@@ -76,11 +78,14 @@ def _larger(host: HostGraph, present: HostGraph, read: Read) -> HostGraph | None
     best: HostGraph | None = None
     for axes in _choices(host):
         for size in SIZES:
-            found = read(_sized(host, axes, size))
+            sized, more = (_sized(host, axes, times * size) for times in (1, MORE))
+            if _elements(sized) > MOST:
+                break
+            found = read(sized)
             if best is None or found.unfit < best.unfit:
                 best = found
             if not found.unfit:
-                wider = read(_sized(host, axes, MORE * size))
+                wider = read(more) if _elements(more) <= FEW else found
                 return found if wider.unfit else wider
     return best if best is not None and best.unfit < present.unfit else None
 
@@ -111,6 +116,10 @@ def _sized(host: HostGraph, axes: Mapping[int, tuple[int, ...]], size: int) -> d
         t: tuple(max(n, size) if k in axes.get(t, ()) else n for k, n in enumerate(shape))
         for t, shape in _shapes(host).items()
     }
+
+
+def _elements(shapes: Mapping[int, Shape]) -> int:
+    return sum(map(prod, shapes.values()))
 
 
 def _refused(node: Node, reason: str | None) -> Node:
