@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,18 @@ def chain(*steps: tuple[str, Array | None], channels: int = 8, **attributes: Any
 def rows(weights: Array) -> float:
     """The mean square of sums of values of magnitude 1."""
     return float((weights.astype(np.float64) ** 2).sum() / len(weights))
+
+
+def test_a_bias_makes_results_larger_and_their_errors_less() -> None:
+    weights, bias = filled((16, 3, 3, 8), 1), filled((16,), 2, 9.0)
+    plain = chain(("conv_2d", weights))
+    tensors = {**plain.tensors, 200: Tensor("bias", bias.shape, data=bias)}
+    (node,) = plain.nodes
+    graph = replace(plain, tensors=tensors, nodes=(replace(node, inputs=(0, 100, 200)),))
+    squares = rows(weights) + float((bias.astype(np.float64) ** 2).mean())
+    assert noise.gains(graph)[1] == pytest.approx(1 / squares)
+    fused = replace(plain, tensors=tensors, nodes=(replace(node, posts=(Post("add", 200),)),))
+    assert noise.gains(fused)[1] == pytest.approx(1 / squares)
 
 
 def test_products_pass_on_squares_and_relative_errors_of_weights_are_like_those_of_values() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import signal
 import sys
 import time
 from collections import Counter
@@ -53,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"    - {outcome.mutant.before}\n    + {outcome.mutant.after}", flush=True)
             print(outcome.by if outcome.how == "broken" else "", end="")
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     runner = Runner(given.jobs, given.thorough, given.seconds)
     try:
         if reason := runner.missing():

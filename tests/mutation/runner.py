@@ -66,6 +66,10 @@ class Runner:
                 importlib.import_module(name)
 
     def close(self) -> None:
+        """Nothing that was begun is left behind."""
+        for pid in self.running:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self, mutants: Sequence[Mutant], done: Callable[[Outcome], None]) -> None:
@@ -194,6 +198,7 @@ def _child(
 ) -> None:
     """Never returns."""
     code = BROKEN
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         os.setsid()
         os.chdir(ROOT)

@@ -155,6 +155,7 @@ TESTS: dict[str, Sequence[str]] = {
     "conv_weights": ("tests/test_split_weights.py",),
     "fully_connected": ("tests/test_split_weights.py",),
     "concat": ("tests/test_pad_lanes.py",),
+    "pick": ("tests/test_split_weights.py",),
     "recurrent": ("tests/test_ort_recurrent.py",),
     "ops": ("tests/test_docs.py", *_TFLITE, *_ONNX),
     "counts": ("tests/test_counts.py", *_TFLITE, *_ONNX),
