@@ -80,7 +80,10 @@ def _same_elements(model: Any, chance: random.Random) -> None:
 
 
 def _other_type(model: Any, chance: random.Random) -> None:
-    chance.choice(model.subgraphs[0].tensors).type = chance.choice(TYPES)
+    """Of what is read: some kernels of hosts write beyond results that are given other types."""
+    graph = model.subgraphs[0]
+    present = [tensor for tensor in graph.operators[0].inputs if tensor >= 0]
+    graph.tensors[chance.choice(present)].type = chance.choice(TYPES)
 
 
 def _other_grid(model: Any, chance: random.Random) -> None:
