@@ -31,6 +31,9 @@ NODES = [
       for mode in MODES for rule in ("half_pixel", "pytorch_half_pixel", "align_corners")),
     *(node(f"{mode}_line", (2, 7, 5), (12,), mode=mode) for mode in MODES),
     *(node(f"{mode}_volume", (1, 3, 4, 5, 6), (5, 3, 8), mode=mode) for mode in MODES),
+    *(node(f"{mode}_volume_cropped", (1, 3, 4, 5, 6), (5, 3, 8), mode=mode,
+           coordinates="tf_crop_and_resize", roi=(0.1, 0.7, -0.31, 1.23, 0.2, 1.0))
+      for mode in MODES),
     node("scales", (1, 5, 7, 4), (7, 10), mode="linear", scales=(1.5, 1.5)),
     node("scales_symmetric", (1, 5, 7, 4), (7, 10), mode="linear", scales=(1.5, 1.5),
          coordinates="half_pixel_symmetric"),
