@@ -109,7 +109,8 @@ def edits(file: str) -> tuple[Edit, ...]:
 
 def sample(count: int, seed: int, areas: Sequence[str] = ()) -> list[Mutant]:
     """So many mutants, spread over the areas by their shares and over files by their size. Another
-    line elsewhere changes none of them: each mutant draws its own lot."""
+    line elsewhere changes none of them: each mutant draws its own lot. Areas are mixed, so that a
+    run that ends early has seen all of them."""
     chosen = {area: SHARES[area] for area in areas or AREAS}
     whole, before, found = sum(chosen.values()), 0, list[Mutant]()
     for area, share in chosen.items():
@@ -117,7 +118,7 @@ def sample(count: int, seed: int, areas: Sequence[str] = ()) -> list[Mutant]:
         wanted = round(count * (before + share) / whole) - round(count * before / whole)
         found += sorted(every, key=lambda mutant: _lot(mutant, seed))[:wanted]
         before += share
-    return found
+    return sorted(found, key=lambda mutant: _lot(mutant, seed))
 
 
 def _lot(mutant: Mutant, seed: int) -> bytes:
