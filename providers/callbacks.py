@@ -32,19 +32,23 @@ SOON = 0.05  # seconds after which an interruption is raised again, unless a cal
 _running: set[int] = set()  # threads that are in a callback
 
 
-def callback(kind: Any, function: Callable[..., int]) -> Any:
+def callback(kind: Any, function: Callable[..., int], needed: bool = True) -> Any:
     """A C function pointer (of this cffi type) to a callback that answers with `guarded`."""
-    made = native.ffi.callback(kind, function, error=0, onerror=_outside)
+
+    def outside(error_type: type[BaseException], error: BaseException, where: Any) -> int:
+        """Before or after `guarded`: signals may come between any two instructions."""
+        if not isinstance(error, KeyboardInterrupt):
+            traceback.print_exception(error_type, error, where)
+        elif needed:
+            _interrupt_soon()
+        else:
+            native.lib.tg_interrupted()
+            return 1
+        return 0
+
+    made = native.ffi.callback(kind, function, error=0, onerror=outside)
     native.keep_for_ever(made)
     return made
-
-
-def _outside(kind: type[BaseException], error: BaseException, where: Any) -> None:
-    """An exception before or after `guarded`: signals may come between any two instructions."""
-    if isinstance(error, KeyboardInterrupt):
-        _interrupt_soon()
-    else:
-        traceback.print_exception(kind, error, where)
 
 
 def _interrupt_soon() -> None:
@@ -59,17 +63,24 @@ def _interrupt() -> None:
     _thread.interrupt_main()
 
 
-def guarded(work: Callable[[], int | None], err: Any, err_size: int) -> int:
+def guarded(work: Callable[[], int | None], err: Any, err_size: int, needed: bool = True) -> int:
     """1 (or what `work` returns) on success; 0 or IMPOSSIBLE with a sentence in `err` (char *)
-    otherwise."""
+    otherwise.
+
+    Hosts make an error of their own of the latter, which would hide that Ctrl-C was pressed. So
+    work that is interrupted is done again when it is `needed`, else left as it is, and the user
+    gets KeyboardInterrupt when the host returns.
+    """
     thread = threading.get_ident()
     _running.add(thread)
     try:
-        result = work()
+        try:
+            result = work()
+        except KeyboardInterrupt:
+            native.lib.tg_interrupted()
+            result = work() if needed else None
         return 1 if result is None else result
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            _interrupt_soon()
         text = sentence(error).encode(errors="replace")[: err_size - 1]
         data = text.decode(errors="ignore").encode()  # hosts want whole letters
         native.ffi.memmove(err, data + b"\0", len(data) + 1)

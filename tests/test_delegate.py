@@ -266,6 +266,29 @@ def test_an_interrupted_build_is_no_refusal(host: str, monkeypatch: pytest.Monke
     assert tflgpu_plugin.report(made).islands[-1].failures == 0
 
 
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("name", ["create", "prepare"])
+def test_ctrl_c_is_no_error_of_the_host(
+    host: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reaches the user as in any Python program, at once."""
+    work, calls = getattr(provider, name), list[int]()
+
+    def interrupted(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return work(*args)
+
+    delegate(host)  # connects
+    monkeypatch.setattr(provider, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gpu(small_models.one_island(), host)
+    interpreter, made = gpu(small_models.one_island(), host)
+    same(interpreter, small_models.one_island(), host)
+    assert tflgpu_plugin.report(made).count("gpu") == 2
+
+
 def test_nodes_behind_a_shape_from_run_time_stay_on_the_cpu(host: str) -> None:
     model = small_models.shape_at_run_time()
     interpreter, made = gpu(model, host)

@@ -15,6 +15,7 @@ from tests.subprocesses import run_python
 from tests.test_lifetimes import PRELUDE
 
 HOSTS = hosts.installed()
+RESOLVER = hosts.KERNELS["default"]
 pytestmark = [
     pytest.mark.adapter,
     pytest.mark.skipif(not HOSTS, reason="no TFLite host: pip install -e .[tflite]"),
@@ -72,6 +73,20 @@ for work in (lambda: load_delegate("tflgpu"), lambda: i.resize_tensor_input(0, (
     try: work()
     except Exception as error: print(error)
 """,
+    "Ctrl-C while the first delegate is made": """
+door, calls = tflgpu_plugin._door, []
+def interrupted(name):
+    calls.append(name)
+    if len(calls) == 1: raise KeyboardInterrupt
+    return door(name)
+import signal; signal.signal(signal.SIGINT, signal.default_int_handler)
+tflgpu_plugin._door = interrupted
+try:
+    load_delegate("tflgpu"); time.sleep(5)
+except KeyboardInterrupt: pass
+else: raise SystemExit("it was not heard")
+check(make(load_delegate("tflgpu")))
+""",
     "another interpreter of Python imports the package and ends": """
 try: import _interpreters as subs
 except ImportError: import _xxsubinterpreters as subs
@@ -91,13 +106,15 @@ check(i, np.ones((1, 7, 5, 3), np.float32)); check(make(load_delegate("tflgpu"))
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("case", CASES)
 def test_the_process_lives_on(case: str, host: str) -> None:
-    run_python(PRELUDE.format(host=host) + CASES[case])
+    run_python(PRELUDE.format(host=host, resolver=RESOLVER) + CASES[case])
 
 
 def test_a_destroyed_device_whose_buffers_cannot_be_mapped() -> None:
     """Results go through staging buffers there."""
     case = "the device is destroyed while threads run and build"
-    run_python(PRELUDE.format(host=HOSTS[0]) + CASES[case], TFLGPU_NO_MAPPING="1")
+    run_python(
+        PRELUDE.format(host=HOSTS[0], resolver=RESOLVER) + CASES[case], TFLGPU_NO_MAPPING="1"
+    )
 
 
 FORK = """

@@ -168,10 +168,17 @@ _CREATE = _ctypes.CFUNCTYPE(
 
 
 def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
-    try:
+    def create() -> int:
         with _native.looking():
             return int(_door("tflite").create(keys, values, count, err, err_size))
-    except Exception as error:
+
+    try:
+        try:
+            return create()
+        except KeyboardInterrupt:  # the user hears of it when the host returns
+            _library.tg_interrupted()
+            return create()
+    except BaseException as error:  # what leaves this function would be an answer of any value
         text = str(error).encode(errors="replace")[: err_size - 1] + b"\0"
         _ctypes.memmove(err, text, len(text))
         return 0

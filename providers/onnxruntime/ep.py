@@ -49,7 +49,7 @@ def connect() -> None:
     functions: Functions = {"create": _on_create, "plan": _on_plan, "build": _on_build}
     members = dict(ffi.typeof("tg_ort_callbacks").fields)
     for name, function in functions.items():
-        _connected.append(callback(members[name].type, function))
+        _connected.append(callback(members[name].type, function, needed=name != "plan"))
         setattr(callbacks, name, _connected[-1])
     lib.tg_ort_set_callbacks(callbacks)
     atexit.register(lib.tg_ort_set_callbacks, ffi.NULL)
@@ -69,7 +69,11 @@ def _on_plan(
     number: int, ep: Any, api: Any, graph: Any, support: Any, err: Any, err_size: int
 ) -> int:
     address = native.ffi.cast("uintptr_t", api)
-    return guarded(lambda: plan(number, ep, Host(int(address)), graph, support), err, err_size)
+
+    def work() -> None:
+        plan(number, ep, Host(int(address)), graph, support)
+
+    return guarded(work, err, err_size, needed=False)
 
 
 def _on_build(number: int, island: Any, shapes: Any, count: int, err: Any, err_size: int) -> int:

@@ -44,7 +44,7 @@ def _make_callbacks() -> None:
     types = {name: member.type for name, member in ffi.typeof("tg_tflite_callbacks").fields}
     functions = {"create": _on_create, "prepare": _on_prepare, "build": _on_build}
     for name, function in functions.items():
-        _callbacks[name] = callback(types[name], function)
+        _callbacks[name] = callback(types[name], function, needed=name != "prepare")
         setattr(table, name, _callbacks[name])
     _callbacks["all"] = table
 
@@ -58,7 +58,7 @@ def _on_create(keys: Any, values: Any, count: int, err: Any, err_size: int) -> i
 
 def _on_prepare(number: int, pointer: Any, context: Any, err: Any, err_size: int) -> int:
     host = native.ffi.cast("tgl_context *", context)
-    return guarded(lambda: prepare(records.delegate(number), pointer, host), err, err_size)
+    return guarded(lambda: prepare(records.delegate(number), pointer, host), err, err_size, False)
 
 
 def _on_build(number: int, kernel: Any, context: Any, err: Any, err_size: int) -> int:

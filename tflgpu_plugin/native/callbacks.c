@@ -1,7 +1,18 @@
 /* The way from a host's thread into Python: open while the interpreter lives. */
+#include <dlfcn.h>
 #include <time.h>
 
 #include "internal.h"
+
+static atomic_bool interrupted;
+
+void tg_interrupted(void) { atomic_store(&interrupted, true); }
+
+/* Nothing of Python is linked. This function sets a flag: the main thread raises KeyboardInterrupt when it is back in Python. */
+static void interrupt_again(void) {
+  void (*interrupt)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "PyErr_SetInterrupt");
+  if (interrupt) interrupt();
+}
 
 bool tgi_python_enter(tgi_python *door, void *functions, char *err, size_t err_size) {
   if (tg_is_forked(err, err_size)) return false;
@@ -25,6 +36,7 @@ void tgi_python_leave(tgi_python *door) {
   door->in_flight--;
   tgi_unlock();
   tg_busy(-1);
+  if (atomic_exchange(&interrupted, false)) interrupt_again();
 }
 
 static bool is_busy(const tgi_python *door) {

@@ -21,6 +21,9 @@ int64_t tg_next_number(void);
 int tg_is_forked(char *err, size_t err_size);
 void tg_busy(int change);
 
+/* A callback was interrupted by Ctrl-C: the main thread hears of it again when the callback is over. */
+void tg_interrupted(void);
+
 /* Load the libwgpu_native of the wgpu package (path of its file), resolve its functions, and have it log into a native
  * ring buffer. Idempotent. */
 int tg_bind_wgpu(const char *path, char *err, size_t err_size);
