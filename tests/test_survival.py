@@ -195,3 +195,19 @@ try: import tflgpu_plugin
 except ImportError as error: assert "another copy" in str(error) and {str(package)!r} in str(error)
 else: raise SystemExit(tflgpu_plugin.__file__)
 """)
+
+
+@pytest.mark.parametrize("megabytes", [5, 50, 200])
+def test_little_address_space_is_a_sentence(megabytes: int) -> None:
+    """Far too little for the driver; between that and enough it may die of what it does not get."""
+    run_python(f"""
+import resource
+import tflgpu_plugin
+from {HOSTS[0]}.interpreter import load_delegate
+pages = int(open("/proc/self/statm").read().split()[0])
+most = pages * resource.getpagesize() + ({megabytes} << 20)
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+try: load_delegate("tflgpu")
+except ValueError as error: assert "eport" not in str(error), error
+else: raise SystemExit("it was made")
+""")
