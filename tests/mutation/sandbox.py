@@ -29,7 +29,7 @@ class Links:
 
 sys.meta_path[:] = [f for f in sys.meta_path if "ScikitBuild" not in type(f).__name__]
 sys.meta_path.insert(0, Links)
-sys.dont_write_bytecode = True
+sys.dont_write_bytecode = True  # through a link it would go into the working tree
 """
 
 
@@ -81,9 +81,8 @@ def _installed() -> Path:
 
 def enter(folder: Path) -> None:
     """From here on this process, and what it starts, imports the package from `folder`."""
-    sys.meta_path[:] = [f for f in sys.meta_path if "ScikitBuild" not in type(f).__name__]
-    sys.path.insert(0, str(folder))
-    sys.dont_write_bytecode = True  # through a link it would go into the working tree
+    place = str(folder / "sitecustomize.py")
+    exec(compile(CUSTOMIZED, place, "exec"), {"__file__": place})
     os.environ["PYTHONPATH"] = str(folder)
     assert not any(name == PACKAGE or name.startswith(f"{PACKAGE}.") for name in sys.modules)
 

@@ -92,6 +92,7 @@ _ONNX = (
     "conformance/test_onnx_graph_cases.py",
 )
 _NATIVE = (
+    "tests/test_exit.py",
     "tests/test_native.py",
     "tests/test_runs.py",
     "tests/test_threads.py",
