@@ -129,7 +129,6 @@ static int64_t create_number(const char *const *keys, const char *const *values,
   if (python.set) *functions = table;
   tgi_unlock();
   tgi_python_leave(&python);
-  if (!functions->prepare) number = 0;
   if (number <= 0 && !err[0]) tgi_fail(err, err_size, "tflgpu: the delegate could not be made.");
   return number;
 }
