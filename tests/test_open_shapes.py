@@ -1,0 +1,35 @@
+"""What the shapes are by which an open TFLite model is judged, without a host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from tflgpu_plugin.providers.tflite.placeholders import grown
+from tflgpu_plugin.providers.tflite.reader import HostGraph
+
+from tflgpu_plugin.graph import Graph, Tensor
+
+Axes = Mapping[int, tuple[int, ...]]
+
+
+def host(shape: tuple[int, ...], axes: Axes, unfit: int) -> HostGraph:
+    """A graph of one input without nodes."""
+    return HostGraph(Graph({0: Tensor("x", shape)}, (), (0,), (0,)), {}, True, axes, unfit)
+
+
+@pytest.mark.parametrize("axes", [{0: (1,)}, {}])
+def test_an_open_model_is_judged_by_its_present_shape(axes: Axes) -> None:
+    """Read with its extents open nothing is too small; with those that it has, something is. What
+    is not open needs no second look."""
+    asked = []
+
+    def read(shapes: Mapping[int, tuple[int, ...]]) -> HostGraph:
+        asked.append(shapes[0])
+        return host(shapes[0], axes, int(shapes[0][1] < 64))
+
+    found = grown(host((1, 5), axes, 0), read, lambda graph: {})
+    if axes:
+        assert asked[0] == (1, 5) and found.graph.tensors[0].shape[1] >= 64
+    else:
+        assert not asked and found.graph.tensors[0].shape == (1, 5)
