@@ -89,7 +89,7 @@ def judge(
     for run, (wanted, found) in enumerate(zip(expected, got, strict=True)):
         for k, (a, b) in enumerate(zip(wanted, found, strict=True)):
             where = f"run {run} output {k}"
-            if reason := _witnessed(case, a, allowed[run][k], oracle):
+            if reason := unconfirmed(case, a, allowed[run][k], oracle):
                 return Result(case, False, f"{where}: {reason}", np.inf)
             verdict = tolerance.compare(a, b, allowed[run][k])
             if verdict.share >= worst.share:
@@ -100,7 +100,7 @@ def judge(
     return Result(case, True, text, worst.share, worst.ulp)
 
 
-def _witnessed(case: Case, expected: Array, allowed: tolerance.Bound, oracle: str) -> str:
+def unconfirmed(case: Case, expected: Array, allowed: tolerance.Bound, oracle: str) -> str:
     """A sentence where the host's kernels do not confirm the answer in float64."""
     if allowed.truth is None:
         return ""

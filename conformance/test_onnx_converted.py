@@ -74,7 +74,7 @@ def close(
     except Exception as error:  # onnxruntime has no common class for what it raises
         text = f"onnxruntime's CPU provider refuses the model: {' '.join(str(error).split())[:300]}"
         return book.close(Record(**who, outcome=NOT_CONVERTIBLE, text=text), model)
-    if kind == "converted" and (text := _unfaithful(case, expected)):
+    if kind == "converted" and (text := _unfaithful(case, feeds, expected)):
         return book.close(Record(**who, outcome=NOT_CONVERTIBLE, text=text), model)
     run = onnx_host.run_on_gpu(model, feeds, wanted)
     place = run.placement
@@ -92,14 +92,18 @@ def close(
     book.close(record_of(result, who, allowance), model)
 
 
-def _unfaithful(case: Case, outputs: Sequence[Outputs]) -> str:
-    """A sentence when the converted model has another result shape than the case."""
+def _unfaithful(case: Case, feeds: Sequence[host.Feed], outputs: Sequence[Outputs]) -> str:
+    """A sentence when the converted model has another result shape than the case, or means another
+    thing: tf2onnx leaves out a RELU_N1_TO_1, a softmax's beta, some biases."""
     content = models.build(case)
     wanted = host.cached_on_cpu(content, host.case_feeds(case), *host.oracle(content))[0]
     found = [list(a.shape) for a in outputs[0]]
-    if found == [list(a.shape) for a in wanted]:
-        return ""
-    return f"tf2onnx gives another shape: {found}, not {[list(a.shape) for a in wanted]}"
+    if found != [list(a.shape) for a in wanted]:
+        return f"tf2onnx gives another shape: {found}, not {[list(a.shape) for a in wanted]}"
+    allowed = check.bounds(case, feeds, onnx_host.NAME)
+    pairs = zip(outputs[0], allowed[0], strict=True)
+    reasons = (check.unconfirmed(case, a, bound, onnx_host.NAME) for a, bound in pairs)
+    return next((f"tf2onnx gives another model: {reason}" for reason in reasons if reason), "")
 
 
 def _outside_the_table(place: host.Placement) -> bool:
