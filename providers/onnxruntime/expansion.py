@@ -70,7 +70,9 @@ class Tensors:
 @dataclass
 class Expansion:
     """One ONNX node and its row of the table. `inputs` are tensor ids (None: absent). Rows call
-    `add` and return the ids of the node's outputs; every shape is worked out on the way.
+    `add` and return the ids of the node's outputs; every shape is worked out on the way. `scaled`:
+    extents are rounded products, which onnxruntime's shape inference rounds otherwise than its
+    kernel does (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in float64).
     """
 
     host: HostNode
@@ -78,6 +80,7 @@ class Expansion:
     tensors: Tensors
     inputs: Sequence[int | None]
     nodes: list[Node] = field(default_factory=list)
+    scaled: bool = False
 
     # ---- reading ------------------------------------------------------------------------------
 

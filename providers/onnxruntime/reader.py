@@ -82,6 +82,7 @@ class _Reader:
     nodes: list[Node] = field(default_factory=list)
     arithmetic: set[int] = field(default_factory=set)
     contradictions: int = 0
+    misled: set[str] = field(default_factory=set)  # values whose shape the host infers wrongly
     unfit: set[int] = field(default_factory=set)
     impossible: set[int] = field(default_factory=set)
 
@@ -177,7 +178,7 @@ class _Reader:
         named = [(name, t) for name, t in pairs if name and t is not None]
         if len(named) < len(host.writes):
             raise Unreadable(f"{len(host.writes)} outputs of {host.title} are not supported.")
-        self._check(named)
+        self._check(expansion, named)
         for name, tensor in named:
             dtype = self.snapshot.values[name].dtype
             table = self.tensors.table
@@ -185,8 +186,10 @@ class _Reader:
             self.ids[name] = tensor
         self._append(host, expansion)
 
-    def _check(self, named: list[tuple[str, int]]) -> None:
-        """The host's own shapes, where it knows them, must be those that were worked out."""
+    def _check(self, expansion: Expansion, named: list[tuple[str, int]]) -> None:
+        """The host's own shapes, where it knows them, must be those that were worked out; but for
+        what its inference rounds otherwise than its kernels do, and what follows from that."""
+        behind = not self.misled.isdisjoint(expansion.host.reads)
         for name, tensor in named:
             told, found = self.snapshot.values[name].shape, self.tensors.table[tensor].shape
             if told is None:
@@ -194,6 +197,9 @@ class _Reader:
             fits = len(told) == len(found) and all(map(self._agree, told, found))
             if not fits:
                 self.contradictions += 1
+                if behind or (expansion.scaled and _one_off(told, found)):
+                    self.misled.add(name)
+                    continue
                 raise Unreadable(
                     f"Tensor {name!r} has shape {_written(told)} in the model, but the inputs give "
                     f"{list(found)}."
@@ -255,6 +261,12 @@ class _Reader:
             graph, self.ids, frozenset(self.arithmetic), found, self.contradictions,
             frozenset(self.unfit), frozenset(self.impossible),
         )  # fmt: skip
+
+
+def _one_off(told: tuple[Extent, ...], found: Shape) -> bool:
+    """Known extents differ by one at most."""
+    pairs = zip(told, found, strict=True) if len(told) == len(found) else [(0, 2)]
+    return all(abs(a - b) <= 1 for a, b in pairs if isinstance(a, int))
 
 
 def _fresh(expansion: Expansion, outputs: list[int | None]) -> list[int | None]:

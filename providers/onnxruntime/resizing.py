@@ -45,13 +45,14 @@ def upsample(e: Expansion) -> int:
     attribute = e.host.attributes.get("scales")
     given = e.value(1).reshape(-1) if attribute is None else attribute
     scales = [float(scale) for scale in given]
+    e.scaled = True
     if len(scales) != len(shape) or min(scales, default=0) <= 0:
         raise Unreadable(f"{e.host.title} needs a positive scale for each of {len(shape)} axes.")
     mode = e.text("mode", "nearest")
     if mode == "nearest" and min(scales) < 1 < max(scales):
         raise Unreadable(f"{e.host.title} that grows one axis and shrinks another is unsupported.")
     return _resize(
-        e, scales, [int(n * s) for n, s in zip(shape, scales, strict=True)], roi=None,
+        e, scales, [_scaled(n, s) for n, s in zip(shape, scales, strict=True)], roi=None,
         mode="cubic" if mode == "cubic" else "nearest" if mode == "nearest" else "linear",
         coordinates="asymmetric", nearest="ceil" if min(scales) < 1 else "floor",
         cubic_a=-0.75, exclude_outside=False, extrapolation=0.0,
@@ -76,12 +77,18 @@ def _extents(e: Expansion, axes: Sequence[int]) -> tuple[list[float], list[int]]
             sizes[axis] = int(np.floor(scales[axis] * shape[axis] + 0.5)) if kept else int(size)
     elif given is not None and given.size:
         _check_count(axes, given.size)
+        e.scaled = True
         for axis, scale in zip(axes, given.reshape(-1), strict=True):
             scales[axis] = float(scale)
-            sizes[axis] = int(np.floor(np.float32(scale) * np.float32(shape[axis])))
+            sizes[axis] = _scaled(shape[axis], scale)
     else:
         raise Unreadable("Resize has neither scales nor sizes.")
     return scales, sizes
+
+
+def _scaled(extent: int, scale: float) -> int:
+    """As the host's kernel counts, in float32."""
+    return int(np.float32(extent) * np.float32(scale))
 
 
 def _check_count(axes: Sequence[int], count: int) -> None:
