@@ -288,11 +288,24 @@ def test_known_results_follow_the_operators() -> None:
     assert run("Shape", np.zeros((2, 3, 4)), start=-2) == [3, 4]
     assert run("ReduceProd", [2, 3], [0], keepdims=0) == 6
     assert run("Squeeze", [[5]], [0]) == [5]
+    assert run("Pad", [[2, 1]], [1, 0, 0, 2]) == [[0, 0, 0, 0], [2, 1, 0, 0]]
+    assert run("Pad", [[2, 1]], [1, 2], 7, [-1]) == [[7, 2, 1, 7, 7]]
+    assert run("Pad", [2, 1], version=2, pads=(0, 1)) == [2, 1, 0]
 
 
 def test_too_large_a_result_is_not_shape_arithmetic() -> None:
     node = HostNode(0, "ConstantOfShape", "", 9, "", ("i",), ("o",))
     assert folding.evaluate(node, [np.array([100, 100])], [(2,)]) is None
+    node = HostNode(0, "Pad", "", 13, "", ("i", "p"), ("o",))
+    assert folding.evaluate(node, [np.array([1, 2]), np.array([0, 1 << 40])], [(2,), (2,)]) is None
+
+
+def test_other_pads_are_no_shape_arithmetic() -> None:
+    node = HostNode(0, "Pad", "", 13, "", ("i", "p"), ("o",), (), {"mode": "reflect"})
+    given, shapes = [np.array([1, 2]), np.array([0, 1])], [(2,), (2,)]
+    assert folding.evaluate(node, given, shapes) is None
+    cut = replace(node, attributes={})
+    assert folding.evaluate(cut, [given[0], np.array([0, -1])], shapes) is None
 
 
 def is_convex(taken: Snapshot, group: frozenset[int]) -> bool:

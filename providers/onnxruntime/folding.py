@@ -61,6 +61,10 @@ def _elements(node: HostNode, inputs: Inputs) -> float:
         return float(np.prod(_need(inputs[-1]), dtype=np.float64))
     if node.op == "Tile":
         return _need(inputs[0]).size * float(np.prod(_need(inputs[1]), dtype=np.float64))
+    if node.op == "Pad":
+        pads = _pads(inputs, node.attributes)
+        extents = zip(_need(inputs[0]).shape, pads, strict=True)
+        return float(np.prod([float(n + a + b) for n, (a, b) in extents]))
     if node.op == "Range":
         start, limit, delta = (float(_need(array).reshape(())) for array in inputs[:3])
         return (limit - start) / delta
@@ -276,6 +280,28 @@ def _expand(inputs: Inputs, attributes: Attributes, version: int) -> Array:
     return np.broadcast_to(data, np.broadcast_shapes(data.shape, shape))
 
 
+def _pads(inputs: Inputs, attributes: Attributes) -> list[tuple[int, int]]:
+    """How many places come before and behind each axis of the first input of a Pad."""
+    given = inputs[1] if len(inputs) > 1 else np.array(attributes.get("pads", ()), np.int64)
+    pads, rank = _need(given).reshape(-1).astype(np.int64), _need(inputs[0]).ndim
+    axes = range(rank) if len(inputs) < 4 or inputs[3] is None else inputs[3].reshape(-1)
+    starts, ends = pads.reshape(2, len(axes))
+    found = [(0, 0)] * rank
+    for axis, before, behind in zip(axes, starts, ends, strict=True):
+        found[int(axis)] = int(before), int(behind)
+    return found
+
+
+def _pad(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
+    pads = _pads(inputs, attributes)
+    if attributes.get("mode", "constant") != "constant" or min(map(min, pads), default=0) < 0:
+        return None
+    value = inputs[2] if len(inputs) > 2 and inputs[2] is not None else np.zeros(1)
+    if version < 11:
+        value = np.array([attributes.get("value", 0.0)])
+    return np.pad(_need(inputs[0]), pads, constant_values=value.reshape(-1)[0])
+
+
 def _where(inputs: Inputs, attributes: Attributes, version: int) -> Array:
     return np.where(_need(inputs[0]), _need(inputs[1]), _need(inputs[2]))
 
@@ -296,6 +322,7 @@ _TABLE: dict[str, Callable[[Inputs, Attributes, int], Array | list[Array] | None
     "ReduceMean": _reduced(np.mean), "Xor": _binary(np.logical_xor), "Pow": _power,
     "Sign": _unary(np.sign), "Round": _unary(np.round), "Flatten": _flatten, "Tile": _tile,
     "Clip": _clip, "CumSum": _cumulated, "ScatterND": _scattered, "GatherND": _gathered,
+    "Pad": _pad,
     "NonZero": _unary(lambda data: np.array(np.nonzero(np.atleast_1d(data)), np.int64)),
     "LessOrEqual": _binary(np.less_equal), "GreaterOrEqual": _binary(np.greater_equal),
 }  # fmt: skip
