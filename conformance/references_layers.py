@@ -31,13 +31,20 @@ def _places(extent: int, out: int, align_corners: bool, half_pixel_centers: bool
     return np.asarray((index + half) * scale - half, np.float64)
 
 
+def _true_places(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """Where each output place lies, and what it moves by where a quotient is rounded."""
+    ratio = (extent - 1) / (out - 1) if align_corners and out > 1 else extent / out
+    half = 0.5 if half_pixel_centers else 0.0
+    return rounded((np.arange(out) + half) * ratio) - half
+
+
 def _resize_bilinear(x: Array, size: Array, align_corners: bool, half_pixel_centers: bool,
                      as_counted: bool = True) -> Array:  # fmt: skip
-    """`as_counted`: places are those of float32, whatever they should be."""
+    """`as_counted`: places are those of TFLite's float32, whatever they should be."""
+    places = _places if as_counted else _true_places
     for axis, out in enumerate(size.reshape(-1), start=1):
         last = x.shape[axis] - 1
-        at = _places(x.shape[axis], int(out), align_corners, half_pixel_centers)
-        at = at if as_counted else rounded(at)
+        at = places(x.shape[axis], int(out), align_corners, half_pixel_centers)
         lower, upper = (np.clip(f(at), 0, last).astype(np.int64) for f in (np.floor, np.ceil))
         part = rounded(at - lower).reshape([-1 if k == axis else 1 for k in range(4)])
         x = np.take(x, lower, axis) * (1 - part) + np.take(x, upper, axis) * part

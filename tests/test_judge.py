@@ -61,3 +61,17 @@ def test_the_condition_is_that_of_a_sum() -> None:
     wanted = np.sqrt(2 * ((middle * feed[0].reshape(-1)) ** 2).sum(1)) * tolerance.UNIT
     found = truth.of_case(point, [feed]).moved[0][0].reshape(-1)
     assert np.all(found < 4 * wanted) and np.median(found / wanted) > 0.5
+
+
+def test_places_between_are_where_they_lie_in_onnx() -> None:
+    """A ramp gives the places themselves: float32 moves those of TFLite, but not those that
+    onnxruntime, which counts by another formula, is judged by."""
+    cases = check.family_cases("resize")
+    case = next(c for c in cases if c.name == "segmentation_33_to_257_plain")
+    ramp = np.zeros((1, 33, 33, 3), np.float32) + np.arange(33, dtype=np.float32)[:, None]
+    places = np.minimum(np.arange(257) * 33 / 257, 32)
+    exact, rounded = (
+        truth.of_case(case, [[ramp]], onnx=onnx).values[0][0][0, 0, :, 0] for onnx in (True, False)
+    )
+    assert np.abs(exact - places).max() < 1e-12
+    assert 1e-7 < np.abs(rounded - places).max() < 1e-5
