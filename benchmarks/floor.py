@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.plan import Buffer, Dispatch, Pipeline, Plan, Port
+from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port
 from tflgpu_plugin.runtime.adapter import Device
 from tflgpu_plugin.runtime.program import Instance, Program
 

@@ -50,8 +50,9 @@ def main(host_name: str, model: str, options: str) -> None:
 
 
 def _measure_parts() -> None:
-    from tflgpu_plugin import cache, compiler, tuning
-    from tflgpu_plugin.plan import Weight
+    from tflgpu_plugin.cache import store
+    from tflgpu_plugin.compile import compiler, tuning
+    from tflgpu_plugin.ir.plan import Weight
 
     pieces = Weight.pieces
     Weight.pieces = lambda weight: iter(list(pieces(weight)))  # type: ignore[method-assign, assignment]
@@ -59,10 +60,10 @@ def _measure_parts() -> None:
         (tuning, "best", "prepare"),
         (compiler, "compile", "prepare"),
         (Weight, "pieces", "prepare"),
-        (cache.Cache, "entry", "prepare"),
-        (cache.Entry, "load", "prepare"),
-        (cache.Entry, "check", "prepare"),
-        (cache.Entry, "store", "keep"),
+        (store.Cache, "entry", "prepare"),
+        (store.Entry, "load", "prepare"),
+        (store.Entry, "check", "prepare"),
+        (store.Entry, "store", "keep"),
     ):
         setattr(owner, name, _timed(getattr(owner, name), part))
 

@@ -16,8 +16,9 @@ import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
 from tflgpu_plugin.providers.onnxruntime.ops import FORMS
 
-from tflgpu_plugin import ops, tables
-from tflgpu_plugin.graph import Form
+from tflgpu_plugin import ops
+from tflgpu_plugin.cli import tables
+from tflgpu_plugin.ir.graph import Form
 
 NAMES: dict[int, str] = {
     TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BOOL: "bool",

@@ -14,10 +14,12 @@ from conformance import host, models, tolerance, truth
 from conformance.cases import Case, listed
 from conformance.host import Array, Feed, Outputs
 from conformance.record import FAIL, PASS, REFUSED
-from tflgpu_plugin import capability, compiler, ops
+from tflgpu_plugin import ops
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
-from tflgpu_plugin.target import Target
 
 ONNX = "onnxruntime"  # as an oracle
 
@@ -134,7 +136,7 @@ def direct(
     graph = one_node.graph(case)
     device = adapter.open_device(adapter.select(wanted))
     if case.refused:
-        sentence = capability.support(graph, graph.nodes[0], device.target)
+        sentence = support.support(graph, graph.nodes[0], device.target)
         missing = "not refused, but the case says it must be"
         return Result(case, sentence is not None, sentence or missing, sentence=sentence or "")
     feeds = host.case_feeds(case, 1)

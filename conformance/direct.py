@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin.providers import counts
 from tflgpu_plugin.providers.tflite.ops import FORMS, FULL_LSTM, operands
 
 from conformance import host, models
 from conformance.cases import Case
 from tflgpu_plugin import ops
-from tflgpu_plugin.graph import Form, Graph, Node, Tensor
+from tflgpu_plugin.frontend import integer_range
+from tflgpu_plugin.ir.graph import Form, Graph, Node, Tensor
 
 Options = Mapping[str, Any]
 Attributes = dict[str, Any]
@@ -155,7 +155,7 @@ def graph(case: Case) -> Graph:
         shape = shapes[present + k] or ()
         quantization = case.output_quantization
         tensors[tensor] = Tensor(f"output_{k}", shape, case.output_type, quantization=quantization)
-    (settled,) = counts.settle([_node(case, outputs, tensors)], tensors, outputs).nodes
+    (settled,) = integer_range.settle([_node(case, outputs, tensors)], tensors, outputs).nodes
     node = _with_state(settled, tensors)
     pairs = [(node.inputs[k], node.outputs[n]) for k, n in ops.table()[node.op].states]
     given = [k for k, t in tensors.items() if k not in node.outputs and t.data is None]

@@ -18,9 +18,10 @@ from conformance import check, direct, host, models, node_cases, tolerance
 from conformance.cases import Case, Input, all_cases
 from conformance.half_storage import rounded
 from conformance.node_cases import NodeCase
-from tflgpu_plugin import border, compiler, ops, precision
-from tflgpu_plugin.graph import Graph, Node
-from tflgpu_plugin.lowering import Lowering, Raw
+from tflgpu_plugin import ops
+from tflgpu_plugin.compile import compiler, io_layout, precision
+from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ops.lowering import Lowering, Raw
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 
@@ -49,7 +50,7 @@ def _rounded(inputs: Sequence[Input | None]) -> tuple[Input | None, ...]:
 @contextmanager
 def everything() -> Iterator[None]:
     """Small tensors, those at the border and those that matter much are stored as float16, too."""
-    pack = border.pack
+    pack = io_layout.pack
 
     def into_storage(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
         pack(low, node, raw, tensor)
@@ -59,8 +60,8 @@ def everything() -> Iterator[None]:
         patch.object(precision, "SMALL", 0),
         patch.object(precision, "BEARABLE", 1e30),
         patch.object(precision, "borders", lambda graph: set()),
-        patch.object(border, "SAME", ()),
-        patch.object(border, "pack", into_storage),
+        patch.object(io_layout, "SAME", ()),
+        patch.object(io_layout, "pack", into_storage),
     ):
         yield
 

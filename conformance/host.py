@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from conformance import models
 from conformance.cases import Case, Input
-from tflgpu_plugin.graph import NUMPY_DTYPES
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 
 Array = npt.NDArray[Any]
 Feed = Sequence[Array]  # one array per model input, in the model's order

@@ -17,7 +17,7 @@ from onnx.reference.op_run import OpRun
 
 from conformance import float64, integer_groups
 from conformance.references_pools import pool
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 EXACT, WITH_HOST = "exact integers", "exact integers + host"
 MICROSOFT = "com.microsoft"

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from conformance import sparse
 from conformance.cases import Case, Input
 from conformance.sparse import Sparse
-from tflgpu_plugin.graph import NUMPY_DTYPES, Quantization
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Quantization
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]

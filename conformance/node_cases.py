@@ -15,11 +15,13 @@ import numpy as np
 from conformance import host, references, tolerance, truth
 from conformance.cases import Input, listed
 from conformance.rounding import Change
-from tflgpu_plugin import capability, compiler, ops
-from tflgpu_plugin.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin import ops
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
-from tflgpu_plugin.target import Target
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = 
     """Run a case on every distinct plan of the targets, and compare."""
     island = graph(case)
     device = adapter.open_device(adapter.select(wanted))
-    refusal = capability.support(island, island.nodes[0], device.target) or ""
+    refusal = support.support(island, island.nodes[0], device.target) or ""
     if case.refused:
         missing = "not refused, but the case says it must be"
         return Finding("" if refusal else missing, refusal)

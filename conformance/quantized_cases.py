@@ -19,7 +19,7 @@ from conformance import host, models, tolerance
 from conformance.cases import Case, Input, all_cases
 from conformance.host import Outputs
 from tflgpu_plugin import ops
-from tflgpu_plugin.graph import Quantization
+from tflgpu_plugin.ir.graph import Quantization
 
 Array = npt.NDArray[Any]
 FAR, NEAR, SHARE = 3, 1, 0.001  # steps that no value, and few values, may be off

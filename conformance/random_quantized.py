@@ -25,7 +25,7 @@ from conformance.quantized_cases import (
     stored,
     weights_of,
 )  # fmt: skip
-from tflgpu_plugin.graph import Quantization
+from tflgpu_plugin.ir.graph import Quantization
 
 DTYPE = "i8"
 # Operators without int8 kernels in the host, or with kernels of their own rounding.

@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance import references_pools, references_recurrent
 from conformance.rounding import rounded, rounds
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 _erf = np.vectorize(erf, otypes=[np.float64])
 

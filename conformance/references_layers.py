@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.references_recurrent import _logistic
 from conformance.rounding import rounded
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 
 def _fully_connected(x: Array, w: Array, bias: Array | None = None,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from conformance.rounding import rounded
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 
 def _logistic(v: Array) -> Array:

@@ -21,10 +21,11 @@ os.environ.setdefault("TFLGPU_FILL_NAN", "1")
 from conformance import check, node_cases
 from conformance.cases import Case
 from conformance.node_cases import NodeCase
-from tflgpu_plugin import compiler, kernels
+from tflgpu_plugin import kernels
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import FAMILIES
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.target import Target
 
 BORDER = ("pack", "unpack")
 

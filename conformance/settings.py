@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import product
 
 from conformance import check
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.tiles import WEIGHTS
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.target import Target
 
 FAMILIES = ("conv", "transpose_conv", "fully_connected", "conv_3d", "matmul")
 TILES = ("1x2", "2x2", "4x2", "1x4", "2x4", "4x4", "7x4", "1x8", "2x8", "4x8", "5x8", "7x8")

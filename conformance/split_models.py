@@ -12,8 +12,8 @@ import numpy as np
 
 from conformance import host, models
 from conformance.host import Array, Feed
-from tflgpu_plugin.graph import NUMPY_DTYPES, Quantization
-from tflgpu_plugin.quantization import dequantize
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Quantization
+from tflgpu_plugin.ir.quantization import dequantize
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from conformance.graph_cases import GraphCase
 from conformance.host import Feed, Outputs
 from conformance.models import Model
 from conformance.record import FAIL, PASS, Record
-from tflgpu_plugin.passes import order as passes
+from tflgpu_plugin.passes import pipeline as passes
 
 pytestmark = pytest.mark.adapter
 RUNS = 3

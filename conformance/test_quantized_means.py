@@ -17,7 +17,7 @@ from conformance.cases import Case
 from conformance.cases.reduce import mean
 from conformance.record import FAIL, PASS, Record
 from conformance.test_ops import describe
-from tflgpu_plugin.graph import Quantization
+from tflgpu_plugin.ir.graph import Quantization
 
 pytestmark = pytest.mark.adapter
 

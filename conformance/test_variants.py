@@ -17,11 +17,12 @@ import pytest
 
 from conformance import check, direct
 from conformance.cases import Case
-from tflgpu_plugin import compiler, ops
-from tflgpu_plugin.graph import Graph, Node
+from tflgpu_plugin import ops
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import FAMILIES
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.target import Target
 
 SAMPLED = (
     "as on hardware without shuffles",

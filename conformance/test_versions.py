@@ -20,7 +20,8 @@ from conformance.cases import Case, all_cases
 from conformance.direct import graph
 from conformance.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
 from conformance.test_ops import describe, record_of
-from tflgpu_plugin import capability, ops
+from tflgpu_plugin import ops
+from tflgpu_plugin.frontend import support
 from tflgpu_plugin.runtime import adapter
 
 FOREIGN = "i64"  # a type of values that no row has
@@ -98,7 +99,7 @@ def test_foreign_type_is_refused(host_op: str, host_name: str, book: Book) -> No
     node = one.nodes[0]
     values = {*node.outputs, *node.inputs[:1]} - {None}
     tensors = {k: replace(t, dtype=FOREIGN) if k in values else t for k, t in one.tensors.items()}
-    sentence = capability.support(replace(one, tensors=tensors), node, _target())
+    sentence = support.support(replace(one, tensors=tensors), node, _target())
     _control(book, simple, host_name, f"type {FOREIGN}", simple.version, sentence)
 
 
@@ -117,7 +118,7 @@ def _support(case: Case) -> str | None:
     """The plugin's answer for a case at its version; the graph has the shapes of version 1."""
     known = direct.graph(replace(case, version=_simple_version(case)))
     node = replace(known.nodes[0], version=case.version)
-    return capability.support(known, node, _target())
+    return support.support(known, node, _target())
 
 
 def _simple_version(case: Case) -> int:

@@ -14,11 +14,12 @@ from conformance import direct, references, references_layers, rounding
 from conformance.cases import Case, Input
 from conformance.rounding import Change
 from conformance.tolerance import UNIT
-from tflgpu_plugin import ops, quantization
-from tflgpu_plugin.graph import Array, Graph, Node
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Array, Graph, Node
 from tflgpu_plugin.ops import conv_3d, transpose_conv
 from tflgpu_plugin.ops.window import Span, spans
-from tflgpu_plugin.passes.expand import expand
+from tflgpu_plugin.passes.decompose import expand
 
 # ONNX Runtime counts the places of an interpolation in another order than TFLite.
 IN_ONNX = {"resize_bilinear": {"as_counted": False}}

@@ -19,7 +19,7 @@ import numpy as np
 from conformance import check, host, hybrid_cases, models, node_cases, quantized_cases, tolerance
 from conformance.cases import Case
 from conformance.host import Feed
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ops import FAMILIES
 
 PLACES = 3  # single elements that are made wrong, one after the other

@@ -3,7 +3,7 @@ only when needed.
 
 A provider is the object (often a module) behind an entry point of the group
 `tflgpu_plugin.providers`. The built-in doors are found in this way too, and in no other. A package
-that brings its own host imports this module and `tflgpu_plugin.graph`, nothing else of the plugin:
+that brings its own host imports this module and `tflgpu_plugin.ir.graph`, nothing else of ours:
 
 >>> claim = providers.claim(graph)                       # doctest: +SKIP
 >>> outputs = claim.islands[0].run(inputs)               # doctest: +SKIP
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from tflgpu_plugin.engine import BuildError, Claim, Instance, Island
-    from tflgpu_plugin.graph import Form, Graph, Node, Quantization, Shape, Tensor
+    from tflgpu_plugin.ir.graph import Form, Graph, Node, Quantization, Shape, Tensor
     from tflgpu_plugin.options import OptionError, Options
     from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
 

@@ -20,7 +20,7 @@ import numpy as np
 import tflgpu_plugin
 from conformance import host as hosts
 from tests import interpreters, onnx_models
-from tflgpu_plugin import compiler, tuning
+from tflgpu_plugin.compile import compiler, tuning
 from tflgpu_plugin.reports import GPU
 
 counts: dict[str, int] = {}

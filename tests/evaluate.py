@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from conformance.references import REFERENCES
-from tflgpu_plugin.graph import Array, Graph, Node
+from tflgpu_plugin.ir.graph import Array, Graph, Node
 
 
 def evaluate(graph: Graph, values: Mapping[int, Array]) -> dict[int, Array]:

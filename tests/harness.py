@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tflgpu_plugin import compiler
-from tflgpu_plugin.graph import Array, Graph
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Array, Graph
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import Device
 from tflgpu_plugin.runtime.program import Instance, Program

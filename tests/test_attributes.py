@@ -17,12 +17,13 @@ from conformance import check, host, models, node_cases
 from conformance.cases import Case
 from tests import raised
 from tests.harness import device_of, run_graph
-from tflgpu_plugin import capability, compiler
-from tflgpu_plugin.graph import Array, Graph
-from tflgpu_plugin.lowering import Refused
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.graph import Array, Graph
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import FAMILIES
-from tflgpu_plugin.plan import Plan
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.ops.lowering import Refused
 
 TARGETS = (
     Target(name="software", vendor="software", software=True, subgroup_size=8),
@@ -62,7 +63,7 @@ def built(family: str) -> list[tuple[str, raised.AnyCase, raised.AnyCase, Graph]
 
 def planned(graph: Graph, target: Target) -> Plan | None:
     """None where a sentence refuses it."""
-    if capability.support(graph, graph.nodes[0], target):
+    if support.support(graph, graph.nodes[0], target):
         return None
     try:
         return compiler.compile(graph, target)

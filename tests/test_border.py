@@ -11,8 +11,8 @@ import pytest
 from tests.evaluate import evaluate
 from tests.harness import run_graph
 from tests.test_compiler import TARGET, Builder, check_sides, conv
-from tflgpu_plugin import compiler
-from tflgpu_plugin.graph import Array, Graph, Shape
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Array, Graph, Shape
 
 
 def labels(graph: Graph, **tuning: str) -> list[str]:

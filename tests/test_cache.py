@@ -24,7 +24,8 @@ from conformance.models import Model, build
 from tests import small_models as small
 from tests.subprocesses import ROOT, run_python
 from tests.test_stored import changed
-from tflgpu_plugin import cache, options
+from tflgpu_plugin import options
+from tflgpu_plugin.cache import store
 
 HOSTS = hosts.installed()
 pytestmark = [
@@ -123,7 +124,7 @@ def test_other_shapes_are_kept_without_a_second_copy_of_the_weights(setting: Set
     first, second = setting.run(shapes), setting.run(shapes)
     assert first["planned"] == 3 and second["planned"] == 0
     assert first["outputs"] == second["outputs"]
-    found = [cache.stored.read(memoryview(path.read_bytes())) for path in setting.files]
+    found = [store.stored.read(memoryview(path.read_bytes())) for path in setting.files]
     assert sorted(one.weights for one in found) == [False, False, True]
 
 
@@ -266,8 +267,10 @@ import numpy as np
 from conformance import direct
 from conformance.cases import all_cases
 from tests import test_stored as s
-from tflgpu_plugin import compiler, native, stored
-from tflgpu_plugin.graph import NUMPY_DTYPES
+from tflgpu_plugin import native
+from tflgpu_plugin.cache import plan_file
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, shared
 device = adapter.open_device(adapter.select(None))
@@ -280,11 +283,11 @@ def spoil(header):
     holder[key] = chance.choice(BAD)
 for _ in range(150):
     try:
-        plan = stored.read(memoryview(s.changed(chance.choice(files), spoil))).plan
+        plan = plan_file.read(memoryview(s.changed(chance.choice(files), spoil))).plan
         inputs = [np.zeros(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.inputs]
         Instance(shared(plan, device, True)).run(inputs)
         outcomes.add("ran")
-    except (stored.Damaged, native.NativeError) as error:
+    except (plan_file.Damaged, native.NativeError) as error:
         outcomes.add(type(error).__name__)
 print(sorted(outcomes))
 """)
@@ -340,7 +343,7 @@ def test_a_folder_that_others_can_write_is_refused(setting: Setting) -> None:
     for mode in (0o777, 0o1777, 0o770):
         setting.folder.chmod(mode)
         with pytest.raises(options.OptionError, match="chmod go-w"):
-            cache.opened(options.parse({"serialization_dir": str(setting.folder)}))
+            store.opened(options.parse({"serialization_dir": str(setting.folder)}))
     process = setting.start()
     assert process.wait(timeout=60) and "chmod go-w" in process.stderr.read()
     process.stdout.close(), process.stderr.close()

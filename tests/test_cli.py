@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
 
-from tflgpu_plugin import demo, doctor, enable, options, tables
-from tflgpu_plugin.cli import main
+from tflgpu_plugin import demo, options
+from tflgpu_plugin.cli import doctor, enable, tables
+from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import hosts, network
 from tflgpu_plugin.runtime import adapter
 

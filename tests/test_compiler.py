@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tflgpu_plugin import compiler, kernels
-from tflgpu_plugin.graph import Graph, Node, Shape, Tensor
-from tflgpu_plugin.lowering import Refused
-from tflgpu_plugin.plan import Plan
-from tflgpu_plugin.target import Target
+from tflgpu_plugin import kernels
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Refused
 
 TARGET = Target(subgroup_size=8, software=True)
 

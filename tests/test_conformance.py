@@ -11,9 +11,10 @@ import pytest
 from conformance import compare, expect, report, selection
 from conformance.book import Book
 from conformance.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Header, Record, from_json
-from tflgpu_plugin import capability, tables
-from tflgpu_plugin.capability import Quirk
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.cli import tables
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.frontend.support import Quirk
+from tflgpu_plugin.ir.target import Target
 
 
 def header(name: str = "llvmpipe (LLVM 15.0.6, 256 bits)", driver: str = "Mesa 22.3.6 (LLVM 15)",
@@ -112,7 +113,7 @@ def test_files_hold_for_adapters_whose_slug_they_begin(tmp_path: Path) -> None:
         ("REFUSED * EXP long", "ends with # and a reason"),
         ("REFUSED * EXP # because of issue 1", "write REFUSED host op case"),
         ("WRONG * EXP long # because of issue 1", "write REFUSED host op case"),
-        ("TOLERANCE * EXP long 100 # because of issue 1", "belongs in capability.QUIRKS"),
+        ("TOLERANCE * EXP long 100 # because of issue 1", "belongs in support.QUIRKS"),
     ],
 )
 def test_bad_lines_say_what_to_write(tmp_path: Path, line: str, sentence: str) -> None:
@@ -172,7 +173,7 @@ def test_a_failure_leaves_its_model_and_how_to_run_it_again(tmp_path: Path) -> N
 
 def test_quirks_of_an_adapter_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Quirk("geforce", "add", "ADD goes wrong there.", last="535")
-    monkeypatch.setattr(capability, "QUIRKS", [row])
+    monkeypatch.setattr(support, "QUIRKS", [row])
     monkeypatch.setattr(tables, "QUIRKS", [row])
     bad, good = Target(name="GeForce", driver="530"), Target(name="GeForce", driver="540")
     listed = {r["operator"]: r["quirks"] for r in tables.op_rows(bad)}

@@ -15,7 +15,7 @@ from conformance import sparse
 from conformance.models import Model
 from tests.interpreters import gpu, same
 from tflgpu_plugin import engine, native
-from tflgpu_plugin.graph import KNOWN, Array, Graph, Quantization, Tensor
+from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Quantization, Tensor
 
 HOSTS = hosts.installed()
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]

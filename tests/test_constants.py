@@ -19,7 +19,7 @@ from conformance import sparse
 from conformance.models import Model
 from tests.interpreters import gpu, same
 from tflgpu_plugin import native
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "optimized", "default")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflgpu_plugin.copies import elide
-from tflgpu_plugin.graph import Node
+from tflgpu_plugin.compile.copies import elide
+from tflgpu_plugin.ir.graph import Node
 from tflgpu_plugin.kernels import Operand
-from tflgpu_plugin.lowering import Launch, Source
+from tflgpu_plugin.ops.lowering import Launch, Source
 
 NODE = Node(0, "concat", (), ())
 SIZES = {1: 4, 2: 4, 3: 8, 4: 16, 5: 4}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from tflgpu_plugin.providers import counts
 
-from tflgpu_plugin import capability
-from tflgpu_plugin.graph import Graph, Node, Tensor
-from tflgpu_plugin.quantization import NUMBERS
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.frontend import integer_range, support
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ir.target import Target
 
 X, PLACES, FACTOR, RESULT, REAL = range(5)
 
@@ -27,7 +26,7 @@ def settled(factor: int, op: str = "mul") -> tuple[list[Node], dict[int, Tensor]
         Node(1, op, (PLACES, FACTOR), (RESULT,)),
         Node(2, "cast", (RESULT,), (REAL,)),
     ]
-    return counts.settle(nodes, tensors).nodes, tensors
+    return integer_range.settle(nodes, tensors).nodes, tensors
 
 
 def test_products_of_places_are_numbers_while_they_are_exact() -> None:
@@ -40,7 +39,7 @@ def test_products_of_places_are_numbers_while_they_are_exact() -> None:
 def test_what_may_pass_the_exact_numbers_stays_as_it_is() -> None:
     nodes, tensors = settled(1 << 15)
     assert tensors[PLACES].quantization == NUMBERS and nodes[1].inputs[1] == FACTOR
-    sentence = capability.support(Graph(tensors, tuple(nodes), (X,), (REAL,)), nodes[1], Target())
+    sentence = support.support(Graph(tensors, tuple(nodes), (X,), (REAL,)), nodes[1], Target())
     assert sentence is not None and "below 2^24" in sentence
     assert nodes[2].refusal is None  # of a result that then comes from the CPU
 
@@ -49,7 +48,7 @@ def test_indices_are_not_quantized_values() -> None:
     """They run without `enable_quantized_inference`, too."""
     nodes, tensors = settled(100)
     graph = Graph(tensors, tuple(nodes), (X,), (REAL,))
-    assert capability.support(graph, nodes[2], Target(), quantized=False) is None
+    assert support.support(graph, nodes[2], Target(), quantized=False) is None
 
 
 def test_floor_division_is_for_numbers_that_are_known() -> None:
@@ -58,7 +57,7 @@ def test_floor_division_is_for_numbers_that_are_known() -> None:
     nodes, tensors = settled(-48, "floor_div")
     assert nodes[1].refusal is not None
     real = {X: Tensor("x", (4,)), REAL: Tensor("real", (4,))}
-    (node,) = counts.settle([Node(0, "floor_div", (X, X), (REAL,))], real).nodes
+    (node,) = integer_range.settle([Node(0, "floor_div", (X, X), (REAL,))], real).nodes
     assert node.refusal is not None
 
 
@@ -67,7 +66,9 @@ def refused(nodes: list[Node], outputs: tuple[int, ...]) -> list[int]:
     integers = {X: Tensor("x", (4,), "i64"), PLACES: Tensor("y", (4,), "i64"),
                 FACTOR: Tensor("rows", (9, 2)), RESULT: Tensor("z", (4,), "i64"),
                 REAL: Tensor("real", (4,))}  # fmt: skip
-    return [node.id for node in counts.settle(nodes, integers, outputs).nodes if node.refusal]
+    return [
+        node.id for node in integer_range.settle(nodes, integers, outputs).nodes if node.refusal
+    ]
 
 
 def test_integers_of_the_user_may_be_rounded_where_they_become_floats_or_places() -> None:
@@ -91,10 +92,10 @@ def test_integers_of_the_user_are_not_rounded_where_they_are_seen() -> None:
 def test_what_the_graph_around_knows_holds_in_a_part_of_it() -> None:
     moved = Node(0, "reshape", (X,), (PLACES,))
     integers = {X: Tensor("x", (4,), "i64"), PLACES: Tensor("y", (4,), "i64")}
-    known = {X: counts.ROUNDED, PLACES: counts.ROUNDED}
-    assert counts.settle([moved], dict(integers), (PLACES,), known).nodes == [moved]
-    assert counts.settle([moved], dict(integers), (PLACES,), {X: (0, 5)}).nodes == [moved]
-    assert counts.settle([moved], dict(integers), (PLACES,)).nodes[0].refusal
+    known = {X: integer_range.ROUNDED, PLACES: integer_range.ROUNDED}
+    assert integer_range.settle([moved], dict(integers), (PLACES,), known).nodes == [moved]
+    assert integer_range.settle([moved], dict(integers), (PLACES,), {X: (0, 5)}).nodes == [moved]
+    assert integer_range.settle([moved], dict(integers), (PLACES,)).nodes[0].refusal
 
 
 def test_sums_of_bytes_are_numbers_up_to_a_bound() -> None:
@@ -102,12 +103,12 @@ def test_sums_of_bytes_are_numbers_up_to_a_bound() -> None:
         tensors = {X: Tensor("x", (4,)), PLACES: Tensor("sums", (4,), "i32"),
                    REAL: Tensor("real", (4,))}  # fmt: skip
         nodes = [Node(0, "quantize", (X,), (PLACES,), {"bound": bound}), *readers]
-        return [n.id for n in counts.settle(nodes, tensors, outputs).nodes if n.refusal]
+        return [n.id for n in integer_range.settle(nodes, tensors, outputs).nodes if n.refusal]
 
     cast = Node(1, "cast", (PLACES,), (REAL,))
-    assert left(counts.EXACT, outputs=(PLACES,)) == []
-    assert left(counts.EXACT + 1, cast, outputs=(REAL,)) == []
-    assert left(counts.EXACT + 1, cast, outputs=(REAL, PLACES)) == [0]
+    assert left(integer_range.EXACT, outputs=(PLACES,)) == []
+    assert left(integer_range.EXACT + 1, cast, outputs=(REAL,)) == []
+    assert left(integer_range.EXACT + 1, cast, outputs=(REAL, PLACES)) == [0]
 
 
 def moved_then_divided(op: str) -> list[int]:
@@ -128,7 +129,7 @@ def moved_then_divided(op: str) -> list[int]:
         Node(3, "floor_div", (PLACES, 9), (10,)),
         Node(4, "cast", (10,), (REAL,)),
     ]
-    return [node.id for node in counts.settle(nodes, tensors).nodes if node.refusal]
+    return [node.id for node in integer_range.settle(nodes, tensors).nodes if node.refusal]
 
 
 def test_moves_that_bring_zeros_bring_numbers_to_the_range() -> None:

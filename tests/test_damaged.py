@@ -14,7 +14,7 @@ from conformance import models
 from conformance.cases import lstm, seeded
 from conformance.models import Model, schema
 from tests.interpreters import gpu, places
-from tflgpu_plugin.graph import Quantization
+from tflgpu_plugin.ir.graph import Quantization
 
 pytestmark = [
     pytest.mark.adapter,

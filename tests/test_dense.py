@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.test_compiler import TARGET, Builder, check_sides, conv
-from tflgpu_plugin import compiler
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import winograd
 from tflgpu_plugin.ops.blocks import Blocks
 from tflgpu_plugin.ops.tiles import STARTS, choose_tile, point_tile
-from tflgpu_plugin.target import Target
 
 ROOT = 2.0**0.5
 # The other two transforms of the points 0, +-1/ROOT, +-ROOT and infinity, as matrices.

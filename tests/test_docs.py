@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tflgpu_plugin import tables
+from tflgpu_plugin.cli import tables
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -39,7 +39,7 @@ def test_pages_are_finished() -> None:
 
 
 def test_readme_names_commands_that_exist() -> None:
-    from tflgpu_plugin.cli import main
+    from tflgpu_plugin.cli.commands import main
 
     goals = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z]+)", read("README.md"))) <= goals

@@ -12,10 +12,10 @@ from conformance import host as hosts
 from tests import onnx_models as onnx
 from tests import shape_models, small_models
 from tests.interpreters import gpu, places, same
-from tflgpu_plugin import compiler
-from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.passes.trim import trim
-from tflgpu_plugin.target import Target
 
 
 def graph(batch: int) -> Graph:

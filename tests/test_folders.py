@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.subprocesses import run_python
-from tflgpu_plugin import folders
+from tflgpu_plugin.cache import folders
 from tflgpu_plugin.kernels import bodies, templates
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tflgpu_plugin.graph import Geometry, Graph, Node, Post, Tensor, dump, geometry, verify
-from tflgpu_plugin.lowering import pack_stored, spread
+from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Post, Tensor, dump, geometry, verify
+from tflgpu_plugin.ops.lowering import pack_stored, spread
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 
 from conformance import half_cases, half_storage
 from tests.harness import run_graph
-from tflgpu_plugin import compiler, precision
-from tflgpu_plugin.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.compile import compiler, precision
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import parse
-from tflgpu_plugin.plan import Plan
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
-from tflgpu_plugin.target import Target
 
 FULL, HALF = Target(), Target(half=True)
 SIDE, CHANNELS = 64, 64  # a tensor of 1 MiB, weights of 144 KiB

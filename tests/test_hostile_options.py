@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tflgpu_plugin.providers.callbacks import sentence
 
 import tflgpu_plugin
 from conformance import host as hosts
 from tests import small_models
 from tests.interpreters import delegate
-from tflgpu_plugin import cache, options
+from tflgpu_plugin import options
+from tflgpu_plugin.cache import store
+from tflgpu_plugin.frontend.callbacks import sentence
 from tflgpu_plugin.options import TABLE, OptionError
 
 MANY = 20_000
@@ -79,7 +80,7 @@ def test_a_folder_for_what_is_kept_is_opened_or_answered() -> None:
     for value in VALUES:
 
         def work(value: str = value) -> None:
-            cache.opened(options.parse({"serialization_dir": value}))
+            store.opened(options.parse({"serialization_dir": value}))
 
         is_answered(outcome(work), "serialization_dir")
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.harness import device_of
 from tests.test_compiler import TARGET, Builder
-from tflgpu_plugin import compiler
-from tflgpu_plugin.graph import Array, Graph
-from tflgpu_plugin.plan import Plan
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Array, Graph
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime.program import Instance, Program
-from tflgpu_plugin.target import Target
 
 # Bytes; less than each of these constants takes, more than each other tensor and each block does.
 LOW = {"1x1": 11_000, "3x3": 60_000}

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tests import onnx_models, small_models
 from tflgpu_plugin import native
-from tflgpu_plugin.cli import main
+from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx
 
 pytestmark = pytest.mark.adapter

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tflgpu_plugin import memory
+from tflgpu_plugin.compile import memory
 
 
 def chain(seed: int, length: int) -> tuple[list[list[int]], list[list[int]], dict[int, int]]:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from tests.test_passes import HW, Build
-from tflgpu_plugin.graph import Post
-from tflgpu_plugin.passes.fuse_pad import fuse_pad
-from tflgpu_plugin.passes.fuse_posts import fuse_posts
-from tflgpu_plugin.passes.merge import only_reader
+from tflgpu_plugin.ir.graph import Post
+from tflgpu_plugin.passes.fuse.epilogue import fuse_posts
+from tflgpu_plugin.passes.fuse.pad import fuse_pad
+from tflgpu_plugin.passes.sources import only_reader
 
 
 def test_the_one_reader() -> None:

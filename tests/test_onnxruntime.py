@@ -266,7 +266,7 @@ ort.InferenceSession(m.add_relu(), providers=[(m.EP, {"exclude": "Relu"})])
 
 
 def test_check_reads_onnx_files(tmp_path: Path) -> None:
-    from tflgpu_plugin import check
+    from tflgpu_plugin.cli import check
 
     path = tmp_path / "small.onnx"
     path.write_bytes(m.add_relu())

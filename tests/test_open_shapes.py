@@ -8,7 +8,7 @@ import pytest
 from tflgpu_plugin.providers.tflite.placeholders import grown
 from tflgpu_plugin.providers.tflite.reader import HostGraph
 
-from tflgpu_plugin.graph import Graph, Tensor
+from tflgpu_plugin.ir.graph import Graph, Tensor
 
 Axes = Mapping[int, tuple[int, ...]]
 

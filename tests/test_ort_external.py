@@ -13,7 +13,7 @@ from tflgpu_plugin.providers.onnxruntime import external, snapshot
 from tflgpu_plugin.providers.onnxruntime.external import Changed, Files, Origin
 
 from tests.large_models import make
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 SIDE = 160  # a matrix is just worth mapping
 

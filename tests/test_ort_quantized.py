@@ -15,12 +15,12 @@ from tflgpu_plugin.providers.onnxruntime.host import nibbles
 from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
 from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
 
-from tflgpu_plugin.capability import support
-from tflgpu_plugin.graph import Graph, Quantization, verify
-from tflgpu_plugin.passes import order as passes
-from tflgpu_plugin.passes.dequantize import widen
-from tflgpu_plugin.quantization import EVEN, NUMBERS
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.frontend.support import support
+from tflgpu_plugin.ir.graph import Graph, Quantization, verify
+from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.passes import pipeline as passes
+from tflgpu_plugin.passes.quant.dequantize import widen
 
 CONSTANTS: dict[str, Any] = {
     "s": np.float32(0.5), "z": np.uint8(3), "t": np.float32(0.25), "y": np.uint8(7),

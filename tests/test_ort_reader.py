@@ -15,7 +15,7 @@ from tflgpu_plugin.providers.onnxruntime.reader import FIRST_EXTRA, Reading, rea
 from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
 
 from tflgpu_plugin import ops as internal
-from tflgpu_plugin.graph import verify
+from tflgpu_plugin.ir.graph import verify
 
 Given = tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]
 

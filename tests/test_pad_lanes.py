@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness import run_graph
 from tests.test_compiler import Builder
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 pytestmark = pytest.mark.adapter
 Make = Callable[[Builder, list[int]], int]

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu_plugin import partition
-from tflgpu_plugin.graph import STORE, Graph, Node, Tensor, verify
+from tflgpu_plugin.frontend import partition
+from tflgpu_plugin.ir.graph import STORE, Graph, Node, Tensor, verify
 
 
 def graph_of(links: dict[int, list[int]], size: int = 4, op: str = "relu") -> Graph:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tflgpu_plugin.graph import Array, Graph, Node, Post, Shape, Tensor, verify
-from tflgpu_plugin.passes import order as passes
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Shape, Tensor, verify
+from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.canonical import canonical
-from tflgpu_plugin.passes.fuse_pad import fuse_pad
-from tflgpu_plugin.passes.fuse_posts import fuse_posts
-from tflgpu_plugin.passes.share_steps import share_steps
+from tflgpu_plugin.passes.fuse.epilogue import fuse_posts
+from tflgpu_plugin.passes.fuse.pad import fuse_pad
+from tflgpu_plugin.passes.quant.share_steps import share_steps
 
 MAP = (1, 4, 4, 8)
 

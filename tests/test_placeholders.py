@@ -15,8 +15,8 @@ from conformance import host as hosts
 from conformance.models import Model
 from tests import resized_models
 from tests.interpreters import delegate, gpu, places, same
-from tflgpu_plugin import capability
-from tflgpu_plugin.capability import Quirk
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.frontend.support import Quirk
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "default")
@@ -81,7 +81,7 @@ def test_the_models_own_shapes_run_where_they_can(
     small = Quirk(
         "", "max_pool_2d", "It is too small.", condition=lambda g, n: g.shape(n.outputs[0])[1] < 4
     )
-    monkeypatch.setattr(capability, "QUIRKS", [small])
+    monkeypatch.setattr(support, "QUIRKS", [small])
     model = resized_models.pooled(size)
     interpreter, made = gpu(model, host)
     assert places(made) == {"first": "gpu", "pool": "cpu", "last": "gpu"}

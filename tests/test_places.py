@@ -14,7 +14,7 @@ from conformance.cases.transpose_conv import CUSTOM, built_in, custom
 from conformance.host import Outputs
 from conformance.models import Model
 from conformance.unpool_graphs import POOL, STRUCT, UNPOOL
-from tflgpu_plugin import check as checker
+from tflgpu_plugin.cli import check as checker
 
 HOSTS = host.installed()
 NEWER = "ai_edge_litert"  # its default kernels have the operators

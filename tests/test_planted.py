@@ -57,7 +57,8 @@ PRELUDE = """
 import json, os, pickle, resource, shutil, stat, sys
 from pathlib import Path
 from tests import test_stored
-from tflgpu_plugin import cache, fingerprint, folders, tuning
+from tflgpu_plugin.cache import fingerprint, folders, store
+from tflgpu_plugin.compile import tuning
 from tflgpu_plugin.kernels import bodies
 
 base = Path(os.environ["XDG_CACHE_HOME"]) / "tflgpu-plugin"
@@ -71,7 +72,7 @@ def tuned():
     folder = folders.cache("tuning")
     return tuning._load(folder and folder / "some.json")
 def plan():
-    found = cache.Entry(base / "plans" / "plan", test_stored.KEY, lambda: "").load(graph)
+    found = store.Entry(base / "plans" / "plan", test_stored.KEY, lambda: "").load(graph)
     return found and bytes(found.body)
 
 folders.keep(folders.cache("tuning") / "some.json", json.dumps({"tile": "4x8"}))

@@ -210,7 +210,7 @@ def test_the_third_party_imports_the_interface_and_the_graph_only() -> None:
         elif isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
     ours = {name for name in imported if name.startswith("tflgpu_plugin")}
-    assert ours == {"tflgpu_plugin.providers", "tflgpu_plugin.graph"}
+    assert ours == {"tflgpu_plugin.providers", "tflgpu_plugin.ir.graph"}
 
 
 def test_the_interface_exports_what_it_promises() -> None:

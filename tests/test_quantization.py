@@ -14,14 +14,16 @@ from conformance import host as hosts
 from conformance.cases import seeded
 from conformance.models import Model
 from tests.interpreters import gpu, places
-from tflgpu_plugin import engine, precision, quantization
-from tflgpu_plugin.graph import Array, Graph, Node, Quantization, Tensor
-from tflgpu_plugin.lowering import Access, Constant, Lowering
-from tflgpu_plugin.passes import order as passes
-from tflgpu_plugin.passes import requantize
-from tflgpu_plugin.passes.dequantize import dequantize, widen
-from tflgpu_plugin.passes.simulate import simulate
-from tflgpu_plugin.target import Target
+from tflgpu_plugin import engine
+from tflgpu_plugin.compile import precision
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Access, Constant, Lowering
+from tflgpu_plugin.passes import pipeline as passes
+from tflgpu_plugin.passes.quant import requantize
+from tflgpu_plugin.passes.quant.dequantize import dequantize, widen
+from tflgpu_plugin.passes.quant.fake_quantization import simulate
 
 GRID, FINER = Quantization((0.5,), (3,)), Quantization((0.01,), (-128,))
 HALF = np.arange(12, dtype=np.float16).reshape(3, 4)

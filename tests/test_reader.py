@@ -13,7 +13,7 @@ from tflgpu_plugin.providers.tflite.params import Unreadable
 from tflgpu_plugin.providers.tflite.reader import HostNode
 
 from tflgpu_plugin import native
-from tflgpu_plugin.graph import Tensor
+from tflgpu_plugin.ir.graph import Tensor
 
 # ---- the host's parameters ----------------------------------------------------------------------
 

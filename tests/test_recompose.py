@@ -10,11 +10,11 @@ import pytest
 
 from tests.evaluate import evaluate
 from tests.test_transposes import Net
-from tflgpu_plugin.graph import Graph, Post, verify
+from tflgpu_plugin.ir.graph import Graph, Post, verify
 from tflgpu_plugin.passes.canonical import canonical
-from tflgpu_plugin.passes.fold_scales import fold_scales
-from tflgpu_plugin.passes.fuse_posts import fuse_posts
-from tflgpu_plugin.passes.recompose import recompose
+from tflgpu_plugin.passes.fuse.epilogue import fuse_posts
+from tflgpu_plugin.passes.fuse.patterns import recompose
+from tflgpu_plugin.passes.fuse.scales import fold_scales
 
 MAP = (1, 4, 4, 8)
 

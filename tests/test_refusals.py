@@ -12,7 +12,7 @@ from conformance import host as hosts
 from tests import small_models
 from tests.interpreters import gpu, places, same
 from tflgpu_plugin import engine, kernels, native, ops
-from tflgpu_plugin.lowering import Refused
+from tflgpu_plugin.ops.lowering import Refused
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 

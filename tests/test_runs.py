@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.test_compiler import Builder
-from tflgpu_plugin import compiler, native
-from tflgpu_plugin.graph import Array, Graph, Tensor
+from tflgpu_plugin import native
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Array, Graph, Tensor
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 

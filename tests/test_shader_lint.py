@@ -12,12 +12,12 @@ from conformance import half_cases, node_cases
 from conformance.cases import Case, all_cases
 from conformance.direct import graph
 from conformance.node_cases import NodeCase
-from tflgpu_plugin import compiler
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels.lint import MAX_SITES, lint
-from tflgpu_plugin.lowering import Refused
 from tflgpu_plugin.ops import FAMILIES
-from tflgpu_plugin.plan import Pipeline
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.ops.lowering import Refused
 
 TARGETS = (
     Target(name="software", vendor="software", software=True, subgroup_size=8,

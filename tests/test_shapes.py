@@ -16,7 +16,7 @@ from conformance import host as hosts
 from tests import shape_models
 from tests.interpreters import gpu, places, same
 from tflgpu_plugin import engine
-from tflgpu_plugin.graph import KNOWN, Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Node, Tensor
 
 HOSTS = hosts.installed()
 adapter = pytest.mark.adapter

@@ -11,8 +11,8 @@ import pytest
 
 from tests.harness import device_of
 from tests.test_compiler import Builder
-from tflgpu_plugin import compiler
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.runtime.program import Instance, Program
 
 pytestmark = pytest.mark.adapter

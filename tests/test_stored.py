@@ -18,11 +18,13 @@ from benchmarks.networks import NETWORKS
 from benchmarks.to_graph import to_graph
 from conformance import direct, node_cases
 from conformance.cases import all_cases
-from tflgpu_plugin import cache, codec, compiler, digests, fingerprint, stored
-from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin.cache import codec, fingerprint, plan_file, store
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir import digests
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import FAMILIES
-from tflgpu_plugin.plan import Plan
-from tflgpu_plugin.target import Target
 
 KEY = {"plugin": "1", "adapter": "none"}
 
@@ -30,10 +32,10 @@ KEY = {"plugin": "1", "adapter": "none"}
 def test_a_plan_of_another_version_of_the_plugin_has_another_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    now = cache.target_key(Target())
-    assert cache.difference(now, now) is None
+    now = store.target_key(Target())
+    assert store.difference(now, now) is None
     monkeypatch.setattr(fingerprint, "of_plugin", lambda: "0.0.0-none")
-    said = cache.difference(cache.target_key(Target()), now)
+    said = store.difference(store.target_key(Target()), now)
     assert said == "it was written by another version of this plugin"
 
 
@@ -52,8 +54,8 @@ def test_the_version_and_the_code_make_the_fingerprint_of_the_plugin(
 def test_another_adapter_has_another_key(part: str) -> None:
     others = {"adapter": Target(name="another"), "driver": Target(driver="2.0"),
               "target": Target(max_groups=9)}  # fmt: skip
-    found, wanted = cache.target_key(others[part]), cache.target_key(Target())
-    assert cache.difference(found, wanted) == cache.DIFFERENCES[part]
+    found, wanted = store.target_key(others[part]), store.target_key(Target())
+    assert store.difference(found, wanted) == store.DIFFERENCES[part]
 
 
 def dense(scale: float = 1.0) -> Graph:
@@ -74,14 +76,14 @@ def plan() -> Plan:
 
 def written(of: Plan, weights: bool = True) -> bytes:
     stream = io.BytesIO()
-    stored.write(stream, of, KEY, {"tile": "4x8"}, weights, {"names": ["x"]})
+    plan_file.write(stream, of, KEY, {"tile": "4x8"}, weights, {"names": ["x"]})
     return stream.getvalue()
 
 
 def changed(data: bytes, change: Callable[[Any], None]) -> bytes:
     """The same with another header and a right checksum, as a hostile writer would make it."""
-    _, _, _, size, body, checksum = stored.PREAMBLE.unpack_from(data)
-    start = stored.PREAMBLE.size
+    _, _, _, size, body, checksum = plan_file.PREAMBLE.unpack_from(data)
+    start = plan_file.PREAMBLE.size
     header = json.loads(data[start : start + size])
     change(header)
     head = headed(json.dumps(header).encode(), body, checksum)
@@ -91,14 +93,14 @@ def changed(data: bytes, change: Callable[[Any], None]) -> bytes:
 def headed(text: bytes, body: int, checksum: int) -> bytes:
     """What comes before a body of this size and checksum, with the header `text`."""
     rest = struct.pack("<QQQ", len(text), body, checksum) + text
-    rest += bytes(-(stored.CHECKED + len(rest)) % stored.ALIGNMENT)
-    return struct.pack("<8sII", stored.MAGIC, stored.FORMAT, zlib.crc32(rest)) + rest
+    rest += bytes(-(plan_file.CHECKED + len(rest)) % plan_file.ALIGNMENT)
+    return struct.pack("<8sII", plan_file.MAGIC, plan_file.FORMAT, zlib.crc32(rest)) + rest
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_comes_back_as_it_was(name: str) -> None:
     made = compiler.compile(to_graph(NETWORKS[name]()), Target())
-    found = stored.read(memoryview(written(made)))
+    found = plan_file.read(memoryview(written(made)))
     assert found.plan == made and found.plan.fingerprint() == made.fingerprint()
     assert (found.key, found.tuning, found.extra) == (KEY, {"tile": "4x8"}, {"names": ["x"]})
     for ours, theirs in zip(found.plan.weights, made.weights, strict=True):
@@ -116,13 +118,13 @@ def test_every_case_has_a_fingerprint_and_its_plan_comes_back(family: str) -> No
     for graph in graphs:
         for target in (Target(), Target(half=True, subgroup_size=8)):
             made = compiler.compile(graph, target)
-            found = stored.read(memoryview(written(made)))
+            found = plan_file.read(memoryview(written(made)))
             assert found.plan == made and found.plan.fingerprint() == made.fingerprint()
             assert found.serves(graph)
 
 
 def test_without_weights_their_values_are_refused() -> None:
-    found = stored.read(memoryview(written(plan(), weights=False)))
+    found = plan_file.read(memoryview(written(plan(), weights=False)))
     assert not found.weights and found.plan.packings() == plan().packings()
     with pytest.raises(ValueError, match="not kept"):
         found.plan.weights[0].image()
@@ -132,23 +134,27 @@ def test_every_truncation_and_every_flipped_byte_is_seen() -> None:
     data = written(plan())
     chance = random.Random(3)
     for size in {0, 1, 31, 32, 63, 64, len(data) - 1, *chance.sample(range(len(data)), 40)}:
-        with pytest.raises(stored.Damaged):
-            stored.read(memoryview(data[:size]))
-    for at in {*range(stored.PREAMBLE.size), len(data) - 1, *chance.sample(range(len(data)), 200)}:
+        with pytest.raises(plan_file.Damaged):
+            plan_file.read(memoryview(data[:size]))
+    for at in {
+        *range(plan_file.PREAMBLE.size),
+        len(data) - 1,
+        *chance.sample(range(len(data)), 200),
+    }:
         bad = bytearray(data)
         bad[at] ^= 1 << chance.randrange(8)
-        with pytest.raises(stored.Damaged):
-            stored.read(memoryview(bad))
-    with pytest.raises(stored.Damaged, match="too long"):
-        stored.read(memoryview(data + b"\0"))
+        with pytest.raises(plan_file.Damaged):
+            plan_file.read(memoryview(bad))
+    with pytest.raises(plan_file.Damaged, match="too long"):
+        plan_file.read(memoryview(data + b"\0"))
 
 
 def test_a_checksum_is_the_same_in_whatever_parts_and_sees_what_befalls_files() -> None:
     chance = random.Random(7)
-    data = np.random.default_rng(7).integers(0, 256, 5 * stored.BLOCK + 300, np.uint8).tobytes()
+    data = np.random.default_rng(7).integers(0, 256, 5 * plan_file.BLOCK + 300, np.uint8).tobytes()
 
     def of(*parts: bytes) -> int:
-        checksum = stored.Checksum()
+        checksum = plan_file.Checksum()
         for part in parts:
             checksum.add(memoryview(part))
         return checksum.value()
@@ -157,9 +163,9 @@ def test_a_checksum_is_the_same_in_whatever_parts_and_sees_what_befalls_files() 
     for _ in range(50):
         cuts = sorted(chance.sample(range(len(data) + 1), chance.randrange(1, 6)))
         assert of(*(data[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True))) == whole
-    blocks = [data[k : k + stored.BLOCK] for k in range(0, len(data), stored.BLOCK)]
+    blocks = [data[k : k + plan_file.BLOCK] for k in range(0, len(data), plan_file.BLOCK)]
     swapped = b"".join((blocks[1], blocks[0], *blocks[2:]))
-    empty = b"".join((blocks[0], bytes(stored.BLOCK), *blocks[2:]))
+    empty = b"".join((blocks[0], bytes(plan_file.BLOCK), *blocks[2:]))
     lost = b"".join((blocks[0], *blocks[2:]))
     assert whole not in {of(swapped), of(empty), of(lost), of(data[:-1]), of(data + b"\1")}
 
@@ -189,8 +195,8 @@ def test_hostile_numbers_are_damage_or_harmless(bad: Any) -> None:
             holder[key] = bad
 
         try:
-            read = stored.read(memoryview(changed(data, replace_one)))
-        except stored.Damaged:
+            read = plan_file.read(memoryview(changed(data, replace_one)))
+        except plan_file.Damaged:
             continue
         for weight in read.plan.weights:
             assert len(weight.image()) == weight.bytes
@@ -210,27 +216,27 @@ def test_hostile_numbers_are_damage_or_harmless(bad: Any) -> None:
     ],
 )
 def test_hostile_headers_are_damage(change: Callable[[Any], None]) -> None:
-    with pytest.raises(stored.Damaged):
-        found = stored.read(memoryview(changed(written(plan()), change)))
+    with pytest.raises(plan_file.Damaged):
+        found = plan_file.read(memoryview(changed(written(plan()), change)))
         assert not found.weights
-        raise stored.Damaged("weights that are said not to be there are not used")
+        raise plan_file.Damaged("weights that are said not to be there are not used")
 
 
 def test_a_header_nested_too_deeply_is_damage() -> None:
-    data = headed(b"[" * 200_000, 0, stored.Checksum().value())
-    with pytest.raises(stored.Damaged):
-        stored.read(memoryview(data))
+    data = headed(b"[" * 200_000, 0, plan_file.Checksum().value())
+    with pytest.raises(plan_file.Damaged):
+        plan_file.read(memoryview(data))
 
 
 def test_another_format_is_told_as_such() -> None:
     data = bytearray(written(plan()))
     data[8] += 1
-    with pytest.raises(stored.Damaged, match="another version"):
-        stored.read(memoryview(data))
+    with pytest.raises(plan_file.Damaged, match="another version"):
+        plan_file.read(memoryview(data))
 
 
 def test_a_plan_serves_only_its_own_inputs_and_outputs() -> None:
-    found = stored.read(memoryview(written(plan())))
+    found = plan_file.read(memoryview(written(plan())))
     assert found.serves(dense())
     other = {**dense().tensors, 0: Tensor("x", (3, 8))}
     assert not found.serves(Graph(other, dense().nodes, (0,), (3,)))

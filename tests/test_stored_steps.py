@@ -8,7 +8,7 @@ import pytest
 
 from conformance import host, models
 from conformance.cases import Case, Input
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Quantization
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization
 
 pytestmark = pytest.mark.adapter
 

@@ -2,7 +2,7 @@
 
 Both editions of the GPU delegate documentation stand here as literal lists, so that the table
 cannot drift from them. Versions that a host does not register never reach a delegate; those go to
-`capability.support` on the same node.
+`support.support` on the same node.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tflgpu_plugin.providers.tflite.ops import FORMS
 
 from conformance import direct, host, models
 from conformance.cases import Case, all_cases
-from tflgpu_plugin import capability
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.target import Target
 
 EDITION_2019 = {
     "ADD": (1, 1),
@@ -185,7 +185,7 @@ def _ask_capability(capabilities: str, op: str, version: int, claimed: bool) -> 
     """No host registers this version, so that no interpreter can be built with it."""
     island = direct.graph(sample(op))
     node = replace(island.nodes[0], version=version, form=FORMS[op])
-    sentence = capability.support(island, node, Target(), capabilities)
+    sentence = support.support(island, node, Target(), capabilities)
     assert (sentence is None) == claimed
     if sentence is not None:
         _is_a_sentence(sentence)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.test_stored import dense
-from tflgpu_plugin import fingerprint, folders, threads
-from tflgpu_plugin.cache import Cache
+from tflgpu_plugin import threads
+from tflgpu_plugin.cache import fingerprint, folders
+from tflgpu_plugin.cache.store import Cache
 from tflgpu_plugin.engine import BuildError, Island
 
 
@@ -32,7 +33,7 @@ def test_nothing_reads_constants_when_an_island_has_failed(
 ) -> None:
     """They are the host's, which frees them."""
     from tests.harness import device_of
-    from tflgpu_plugin import compiler
+    from tflgpu_plugin.compile import compiler
 
     ended = []
 

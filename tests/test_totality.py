@@ -20,7 +20,7 @@ from conformance.references import REFERENCES
 from conformance.tolerance import CLASSES
 from tests.test_shader_lint import pipelines
 from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.graph import NUMPY_DTYPES
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 
 ROOT = Path(kernels.__file__).parent.parent
 ROWS = ops.table()

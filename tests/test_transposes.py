@@ -12,11 +12,11 @@ import pytest
 
 from tests.evaluate import evaluate
 from tests.test_passes import Build
-from tflgpu_plugin.graph import Array, Graph, verify
+from tflgpu_plugin.ir.graph import Array, Graph, verify
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import table
-from tflgpu_plugin.passes.join_moves import join_moves
-from tflgpu_plugin.passes.transposes import transposes
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.passes.layout.join_moves import join_moves
+from tflgpu_plugin.passes.layout.transposes import transposes
 
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 

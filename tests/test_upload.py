@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tests.subprocesses import run_python
-from tflgpu_plugin import engine, lowering
-from tflgpu_plugin.graph import Array, Graph, Node, Quantization, Tensor, geometry
-from tflgpu_plugin.lowering import pack_stored, stored_pieces
-from tflgpu_plugin.ops import blocks, winograd
-from tflgpu_plugin.plan import Pack, Weight
+from tflgpu_plugin import engine
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor, geometry
+from tflgpu_plugin.ir.plan import Pack, Weight
+from tflgpu_plugin.ops import blocks, lowering, winograd
+from tflgpu_plugin.ops.lowering import pack_stored, stored_pieces
 
 # What is counted: memory of this process that no file backs, while an island is planned and built;
 # on a software adapter that is the device's memory too. The driver has compiled before.
@@ -25,8 +25,9 @@ import numpy as np
 from benchmarks.networks import NETWORKS
 from benchmarks.to_graph import to_graph
 from tests.harness import device_of
-from tflgpu_plugin import compiler, engine
-from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin import engine
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import pipelines
 

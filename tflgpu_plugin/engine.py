@@ -15,20 +15,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tflgpu_plugin import cache as plans
-from tflgpu_plugin import capability, fingerprint, native, ops, partition, threads
-from tflgpu_plugin.cache import Cache, Entry
-from tflgpu_plugin.graph import KNOWN, Array, Graph, Shape, Tensor
-from tflgpu_plugin.lowering import Refused
+from tflgpu_plugin import native, ops, threads
+from tflgpu_plugin.cache import fingerprint
+from tflgpu_plugin.cache import store as plans
+from tflgpu_plugin.cache.plan_file import Damaged, Stored
+from tflgpu_plugin.cache.store import Cache, Entry
+from tflgpu_plugin.frontend import partition, support
+from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Shape, Tensor
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Refused
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.passes.dequantize import folded, narrow, widen
-from tflgpu_plugin.plan import Plan
+from tflgpu_plugin.passes.quant.dequantize import folded, narrow, widen
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
-from tflgpu_plugin.stored import Damaged, Stored
-from tflgpu_plugin.target import Target
 
 __all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter", "claim"]
 
@@ -93,7 +95,7 @@ class Island:
         """An instance for other shapes of `graph.inputs`; weights are shared. Raises BuildError
         with a sentence.
         """
-        from tflgpu_plugin import compiler
+        from tflgpu_plugin.compile import compiler
 
         try:
             graph = compiler.specialise(widen(self.graph), shapes)
@@ -107,7 +109,7 @@ class Island:
         """
         graph = widen(graph)  # of nodes that were claimed: what the user did not want is not here
         for node in graph.nodes:
-            if reason := capability.support(graph, node, self.device.target):
+            if reason := support.support(graph, node, self.device.target):
                 raise BuildError((node.id,), reason)
         return self._build(graph, self.instance.program)
 
@@ -139,7 +141,10 @@ class Island:
         entry = self.cache.entry(graph, self.target, self._known) if self.cache else None
         if entry and (kept := self._kept(entry, graph, sibling)):
             return kept
-        from tflgpu_plugin import compiler, tuning  # a start from what is kept needs neither
+        from tflgpu_plugin.compile import (  # a start from what is kept needs neither
+            compiler,
+            tuning,
+        )
 
         if self.tuned and sibling is None:
             self.target = tuning.best(graph, self.device, self.target)
@@ -280,7 +285,7 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
     for node in graph.nodes:
         if excluded & {node.name, node.host_op, str(node.id)}:
             found[node.id] = f"{node.host_op or node.op} is left out by the option exclude."
-        elif reason := capability.support(
+        elif reason := support.support(
             graph, node, device.target, options.capabilities, options.quantized
         ):
             found[node.id] = reason

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import Case, Input, constant
-from tflgpu_plugin.graph import Quantization
+from tflgpu_plugin.ir.graph import Quantization
 
 Shape = tuple[int, ...]
 LIMITS = {"i8": (-128, 127), "u8": (0, 255)}

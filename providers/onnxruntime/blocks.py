@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array, Shape
+from tflgpu_plugin.ir.graph import Array, Shape
 
 from . import matrices
 from .expansion import Expansion, Unreadable

@@ -1,6 +1,6 @@
 """Compiled models: islands that onnxruntime writes into a model as EPContext nodes, and such nodes
-read back. What they carry is a plan with its weights (tflgpu_plugin/stored.py), in the node itself
-or in a file beside the model, for one adapter and one version of this plugin.
+read back. What they carry is a plan with its weights (tflgpu_plugin/cache/plan_file.py), in the
+node itself or in a file beside the model, for one adapter and one version of this plugin.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin import cache, codec, compiler, digests, folders, stored
+from tflgpu_plugin.cache import codec, folders, plan_file, store
+from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.engine import BuildError, Island, revived
-from tflgpu_plugin.graph import Array, Shape
+from tflgpu_plugin.frontend.integer_range import Range
+from tflgpu_plugin.ir import digests
+from tflgpu_plugin.ir.graph import Array, Shape
 from tflgpu_plugin.runtime.adapter import Device
 
-from ..counts import Range
 from . import parts
 from .snapshot import HostNode, Snapshot
 
@@ -96,8 +98,8 @@ def write(island: Island, border: Border, export: Export, model: str) -> Context
         "arithmetic": sorted(border.arithmetic),
         "numbers": codec.encode(tuple((name, *ends) for name, ends in border.numbers.items())),
     }
-    stream, key = io.BytesIO(), cache.target_key(island.device.target)
-    stored.write(stream, plan, key, island.target.tuning, extra=extra, arrays=arrays)
+    stream, key = io.BytesIO(), store.target_key(island.device.target)
+    plan_file.write(stream, plan, key, island.target.tuning, extra=extra, arrays=arrays)
     target = export.target(model)
     if export.embedded or target is None:
         return Context(stream.getvalue(), True)
@@ -122,9 +124,9 @@ def read(node: HostNode, taken: Snapshot, device: Device) -> tuple[Island, Borde
     """Build what a node carries. Raises BuildError with a sentence, also for whatever is wrong with
     its bytes."""
     try:
-        found = stored.read(memoryview(_bytes(node, taken.path)))
-        if reason := cache.difference(found.key, cache.target_key(device.target)):
-            raise stored.Damaged(reason)
+        found = plan_file.read(memoryview(_bytes(node, taken.path)))
+        if reason := store.difference(found.key, store.target_key(device.target)):
+            raise plan_file.Damaged(reason)
         border = _border(found, taken)
         _check(found, border, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -134,7 +136,7 @@ def read(node: HostNode, taken: Snapshot, device: Device) -> tuple[Island, Borde
     return revived((node.id,), found, device, found.extra["half"] is True), border
 
 
-def _border(found: stored.Stored, taken: Snapshot) -> Border:
+def _border(found: plan_file.Stored, taken: Snapshot) -> Border:
     extra = found.extra
     ports, inputs, outputs = (
         codec.decode(tuple[str, ...], extra[name]) for name in ("ports", "inputs", "outputs")
@@ -158,8 +160,8 @@ def _bytes(node: HostNode, model: str) -> bytes:
     if not model:
         raise ValueError(f"it was loaded from memory, but needs the file {name!r} beside it")
     with os.fdopen(folders.opened(Path(model).with_name(name), None, private=False), "rb") as file:
-        start = file.read(stored.PREAMBLE.size)
-        stored.begin(start, os.fstat(file.fileno()).st_size)
+        start = file.read(plan_file.PREAMBLE.size)
+        plan_file.begin(start, os.fstat(file.fileno()).st_size)
         return start + file.read()
 
 
@@ -176,7 +178,7 @@ def _guards(told: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
     return found
 
 
-def _check(found: stored.Stored, border: Border, node: HostNode, taken: Snapshot) -> None:
+def _check(found: plan_file.Stored, border: Border, node: HostNode, taken: Snapshot) -> None:
     """The node's values must be those of the plan: their data goes there and comes from there."""
     plan, inputs = found.plan, border.inputs
     if not found.weights or plan.states or not set(inputs) <= set(node.reads):

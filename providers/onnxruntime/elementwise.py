@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.quantization import COUNTS
+from tflgpu_plugin.ir.quantization import COUNTS
 
 from .expansion import Expansion, Unreadable
 from .host import DTYPES

@@ -16,12 +16,12 @@ import numpy as np
 
 from tflgpu_plugin import engine, messages, native
 from tflgpu_plugin.engine import BuildError, ImpossibleShapes, Instance, Island
-from tflgpu_plugin.graph import Graph, Shape
+from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
+from tflgpu_plugin.ir.graph import Graph, Shape
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 
-from ..callbacks import callback, guarded, opened, pairs, sentence
 from . import context, extents, external, ops, records, snapshot, units
 from .grouping import Grouping
 from .host import Host
@@ -357,6 +357,6 @@ def _read_again(placed: records.Placed, shapes: Mapping[str, Shape]) -> Graph:
 
 
 def _port(reading: Reading, part: Snapshot, name: str, shapes: Mapping[str, Shape]) -> Any:
-    from tflgpu_plugin.graph import Tensor
+    from tflgpu_plugin.ir.graph import Tensor
 
     return Tensor(name, shapes[name], part.values[name].dtype)

@@ -15,9 +15,9 @@ from itertools import chain, combinations, islice, permutations
 from math import prod
 from typing import Any
 
-from tflgpu_plugin import capability
-from tflgpu_plugin.graph import KNOWN, Shape
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.graph import KNOWN, Shape
+from tflgpu_plugin.ir.target import Target
 
 from .reader import Reading, read
 from .snapshot import Extent, Snapshot
@@ -139,7 +139,7 @@ def _misfits(reading: Reading) -> Iterator[Misfit]:
     for node in graph.nodes:
         if node.op == KNOWN or (node.refusal is not None and node.id not in reading.unfit):
             continue
-        reason = capability.support(graph, node, target)
+        reason = support.support(graph, node, target)
         if reason is None:
             continue
         seen = [graph.tensors[t] for t in node.reads]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.capability import TYPE_NAMES, accepts
-from tflgpu_plugin.graph import Array, Form, Graph, Misfit, Node, Quantization, Shape, Tensor
-from tflgpu_plugin.quantization import COUNTS, MOVES, NUMBERS, STORED, real
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.frontend import integer_range
+from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts
+from tflgpu_plugin.ir.graph import Array, Form, Graph, Misfit, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.quantization import COUNTS, MOVES, NUMBERS, STORED, real
+from tflgpu_plugin.ir.target import Target
 
-from .. import counts
 from .snapshot import HostNode
 
 # Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
@@ -239,7 +239,7 @@ class Expansion:
         tensor = self.tensors.table[number]
         if tensor.dtype in COUNTED and row.name in MOVED:
             self.hold(number, NUMBERS)
-        elif tensor.dtype in COUNTS and row.name in counts.READERS:
+        elif tensor.dtype in COUNTS and row.name in integer_range.READERS:
             return  # which of them may be is told in the end
         elif row.name in BETWEEN and real(tensor):
             return

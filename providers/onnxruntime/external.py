@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 LEAST = 1 << 16  # bytes; what is smaller is copied
 COMPARED = 1 << 12  # bytes at both ends of a constant

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Shape
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Shape
 
 from .host import DTYPES
 from .snapshot import DEFAULT_DOMAINS, HostNode

@@ -14,9 +14,9 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin import quantization
-from tflgpu_plugin.graph import Array, Quantization, Tensor
-from tflgpu_plugin.quantization import COUNTS, EVEN, NUMBERS
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Array, Quantization, Tensor
+from tflgpu_plugin.ir.quantization import COUNTS, EVEN, NUMBERS
 
 from . import blocks
 from .expansion import COUNTED, Expansion, Unreadable

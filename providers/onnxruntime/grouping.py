@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from tflgpu_plugin import partition
-from tflgpu_plugin.graph import Graph, Node, Tensor
+from tflgpu_plugin.frontend import partition
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 
 from .reader import Reading
 from .snapshot import Snapshot

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import native
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
 
 from .. import HostError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 from .expansion import Expansion, Impossible, Unreadable
 

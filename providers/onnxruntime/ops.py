@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tflgpu_plugin import ops as internal
-from tflgpu_plugin.graph import Form
+from tflgpu_plugin.ir.graph import Form
 
 from . import (
     attention,

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.codec import Mismatch
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.cache.codec import Mismatch
+from tflgpu_plugin.ir.graph import Array
 
 from .snapshot import HostNode, Snapshot, Value
 

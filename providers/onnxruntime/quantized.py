@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.quantization import NUMBERS
+from tflgpu_plugin.ir.quantization import NUMBERS
 
 from . import elementwise as ew
 from . import matrices, rearranging, resizing, windows

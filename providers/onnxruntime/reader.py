@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.frontend import integer_range
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
-from .. import counts
 from . import folding, grids, ops
 from .expansion import Expansion, Impossible, Tensors, Unfit, Unreadable
 from .snapshot import Extent, HostNode, Snapshot, Value
@@ -39,7 +39,7 @@ class Reading:
     graph: Graph
     ids: dict[str, int]
     arithmetic: frozenset[int]
-    numbers: Mapping[str, counts.Range]
+    numbers: Mapping[str, integer_range.Range]
     contradictions: int = 0
     unfit: frozenset[int] = frozenset()
     impossible: frozenset[int] = frozenset()
@@ -56,7 +56,7 @@ def read(
     shapes: Mapping[str, Shape],
     symbols: Mapping[str, int] | None = None,
     arithmetic: Collection[int] | None = None,
-    numbers: Mapping[str, counts.Range] | None = None,
+    numbers: Mapping[str, integer_range.Range] | None = None,
 ) -> Reading:
     """Read the snapshot. `shapes` are those of its inputs where the model leaves them open;
     `symbols` gives numbers for named extents: those that it does not name are what they are found
@@ -243,11 +243,11 @@ class _Reader:
         )  # fmt: skip
         self.nodes.append(node)
 
-    def finish(self, numbers: Mapping[str, counts.Range]) -> Reading:
+    def finish(self, numbers: Mapping[str, integer_range.Range]) -> Reading:
         table = self.tensors.table
         outputs = [self.ids[name] for name in self.snapshot.outputs if name in self.ids]
         known = {self.ids[name]: limits for name, limits in numbers.items() if name in self.ids}
-        nodes, ranges = counts.settle(self.nodes, table, outputs, known)
+        nodes, ranges = integer_range.settle(self.nodes, table, outputs, known)
         made = {t for node in nodes for t in node.outputs}
         read_ids = {t for node in nodes for t in node.reads}
         graph = Graph(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 from .expansion import Expansion, Unreadable
 from .rearranging import cut

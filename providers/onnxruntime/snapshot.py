@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 from .external import Files, Origin
 from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host

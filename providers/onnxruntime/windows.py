@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tflgpu_plugin.graph import Array
+from tflgpu_plugin.ir.graph import Array
 
 from .expansion import Expansion, Impossible, Unfit, Unreadable
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Tensor
 from tflgpu_plugin.ops import strided_slice
 
 from . import codes

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from math import prod
 from typing import Protocol
 
-from tflgpu_plugin.capability import TYPE_NAMES
-from tflgpu_plugin.graph import Form, Tensor
+from tflgpu_plugin.frontend.integer_range import ARITHMETIC, RELATIONS
+from tflgpu_plugin.frontend.support import TYPE_NAMES
+from tflgpu_plugin.ir.graph import Form, Tensor
 
-from ..counts import ARITHMETIC, RELATIONS
 from .params import Unreadable
 
 CONVERTING = {"cast", "arg_max", "arg_min"}

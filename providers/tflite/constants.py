@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Quantization, Tensor
-from tflgpu_plugin.passes.dequantize import dequantized
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Tensor
+from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 from . import arithmetic
 from .arithmetic import HostNode

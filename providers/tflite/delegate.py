@@ -16,13 +16,13 @@ from typing import Any
 
 from tflgpu_plugin import engine, messages, native
 from tflgpu_plugin.engine import BuildError, Island
-from tflgpu_plugin.graph import Shape
+from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
+from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance
 
-from ..callbacks import callback, guarded, opened, pairs, sentence
 from . import codes, loops, placeholders, reader, records, refusals, shapes
 
 _callbacks: dict[str, Any] = {}  # what native code points to; never emptied

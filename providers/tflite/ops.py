@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tflgpu_plugin.graph import Form
+from tflgpu_plugin.ir.graph import Form
 
 from . import params
 from .params import HostNode, Unreadable

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.graph import Node, Shape
+from tflgpu_plugin.ir.graph import Node, Shape
 
 from .reader import HostGraph
 

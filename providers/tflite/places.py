@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from tflgpu_plugin.graph import Node, Tensor
+from tflgpu_plugin.ir.graph import Node, Tensor
 
 POOL, UNPOOL = "max_pool_places", "max_unpool"
 PLACES = 1  # position among the outputs of the one, and the inputs of the other

@@ -12,19 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tflgpu_plugin.providers import HostError
+
 from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
-from tflgpu_plugin.graph import (
-    STORE,
-    Array,
-    Form,
-    Graph,
-    Node,
-    Shape,
-    Tensor,
-)
+from tflgpu_plugin.frontend import integer_range
+from tflgpu_plugin.ir.graph import STORE, Array, Form, Graph, Node, Shape, Tensor
 
-from .. import HostError, counts
 from . import checks, codes, ops, places, shapes
 from .params import Unreadable
 from .tensors import listed, read_tensors
@@ -154,7 +148,7 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
         if after not in tensors:  # a result that the host has no tensor for
             tensors[after] = replace(tensors[before], variable=False)
     outputs, fused = _outputs(ffi, context, plan)
-    nodes = counts.settle(nodes, tensors, outputs).nodes
+    nodes = integer_range.settle(nodes, tensors, outputs).nodes
     nodes, together = places.settle(nodes, tensors, outputs if fused else ())
     read_ids = sorted({t for node in nodes for t in node.reads})
     graph = Graph(

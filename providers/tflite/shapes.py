@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.graph import KNOWN, STORE, Graph, Node, Shape, Tensor
-from tflgpu_plugin.passes.dequantize import dequantized
+from tflgpu_plugin.ir.graph import KNOWN, STORE, Graph, Node, Shape, Tensor
+from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 from . import arithmetic, constants
 from .params import Unreadable

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array, Shape
+from tflgpu_plugin.ir.graph import Array, Shape
 
 from .params import Unreadable
 

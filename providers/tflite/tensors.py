@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import native
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
 
 from . import codes, sparsity
 from .params import Unreadable

@@ -18,17 +18,24 @@ ROOT = Path(__file__).resolve().parents[2]
 AREAS: dict[str, tuple[str, ...]] = {
     "kernels": ("tflgpu_plugin/kernels/*.wgsl", "tflgpu_plugin/kernels/__init__.py"),
     "ops": ("tflgpu_plugin/ops/*.py",),
-    "passes": ("tflgpu_plugin/passes/*.py", "tflgpu_plugin/quantization.py"),
-    "readers": ("providers/*.py", "providers/tflite/*.py", "providers/onnxruntime/*.py"),
-    "memory": tuple(
-        f"tflgpu_plugin/{name}.py"
-        for name in ("memory", "border", "lowering", "compiler", "graph", "partition", "precision",
-                     "noise", "copies", "capability", "plan")
+    "passes": ("tflgpu_plugin/passes/**/*.py", "tflgpu_plugin/ir/quantization.py"),
+    "readers": (
+        "tflgpu_plugin/frontend/integer_range.py",
+        "tflgpu_plugin/frontend/records.py",
+        "tflgpu_plugin/frontend/callbacks.py",
+        "providers/*.py",
+        "providers/tflite/*.py",
+        "providers/onnxruntime/*.py",
     ),
-    "cache": tuple(
-        f"tflgpu_plugin/{name}.py"
-        for name in ("cache", "stored", "fingerprint", "folders", "codec")
+    "memory": (
+        "tflgpu_plugin/compile/*.py",
+        "tflgpu_plugin/frontend/support.py",
+        "tflgpu_plugin/frontend/partition.py",
+        "tflgpu_plugin/ir/graph.py",
+        "tflgpu_plugin/ir/plan.py",
+        "tflgpu_plugin/ops/lowering.py",
     ),
+    "cache": ("tflgpu_plugin/cache/*.py",),
     "native": tuple(
         f"tflgpu_plugin/native/{name}.c"
         for name in ("adapters", "buffer", "device", "handles", "kernel", "ort_context", "ort_ep",
@@ -39,10 +46,12 @@ SHARES = {"kernels": 24, "ops": 20, "passes": 15, "readers": 15, "memory": 8, "c
           "native": 10}  # fmt: skip
 LEFT_OUT = {
     "providers/onnxruntime/registration.py", "providers/onnxruntime/devices.py",
-    "providers/onnxruntime/host.py", "providers/tflite/codes.py", "providers/callbacks.py",
-    "providers/__init__.py", "providers/tflite/__init__.py", "providers/onnxruntime/__init__.py",
-    "providers/records.py", "providers/tflite/records.py", "providers/onnxruntime/records.py",
-    "providers/tflite/refusals.py",
+    "providers/onnxruntime/host.py", "providers/tflite/codes.py",
+    "tflgpu_plugin/frontend/callbacks.py", "tflgpu_plugin/frontend/records.py",
+    "tflgpu_plugin/cache/__init__.py", "tflgpu_plugin/compile/__init__.py",
+    "tflgpu_plugin/compile/tuning.py", "providers/__init__.py", "providers/tflite/__init__.py",
+    "providers/onnxruntime/__init__.py", "providers/tflite/records.py",
+    "providers/onnxruntime/records.py", "providers/tflite/refusals.py",
 }  # fmt: skip
 
 

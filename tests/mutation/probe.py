@@ -20,10 +20,12 @@ from conformance.node_cases import NodeCase
 from conformance.test_variants import _targets
 from tests.harness import device_of
 from tests.mutation.sandbox import Stillborn
-from tflgpu_plugin import capability, compiler, ops
-from tflgpu_plugin.lowering import Refused
-from tflgpu_plugin.plan import Plan
-from tflgpu_plugin.target import Target
+from tflgpu_plugin import ops
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Refused
 
 QUICK = 30  # cases that are run at most, unless the check is thorough
 IMAGE = 1 << 20  # bytes of a constant whose packed values are compared
@@ -128,7 +130,7 @@ def _problem(case: AnyCase, targets: Mapping[str, Target]) -> str:
         return node_cases.check(case, targets) or ""
     graph = direct.graph(case)
     for target in targets.values():
-        refusal = capability.support(graph, graph.nodes[0], target)
+        refusal = support.support(graph, graph.nodes[0], target)
         if refusal and not case.refused:
             return f"refused: {refusal}"
     result = check.direct(case, targets)
@@ -153,7 +155,7 @@ def _plans(family: str) -> Plans:
             plans |= dict.fromkeys(targets, f"{SHAPES} {shapes}")
             continue
         for label, target in targets.items():
-            refusal = capability.support(graph, graph.nodes[0], target)
+            refusal = support.support(graph, graph.nodes[0], target)
             try:
                 plans[label] = refusal or _digest(compiler.compile(graph, target))
             except Refused as refused:

@@ -36,7 +36,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "winograd": ("conv",),
     "movement": MOVED,
     "elementwise": ("unary", "binary"),
-    "steps": ("normalization", "rearrange", "split"),
+    "decompose": ("normalization", "rearrange", "split"),
     "conv_weights": DENSE,
     "winograd_input": ("conv",),
     "winograd_output": ("conv",),
@@ -47,20 +47,19 @@ FAMILIES: dict[str, Sequence[str]] = {
     "pool_places": ("unpool",),
     "lowering": ("binary", "fully_connected", "softmax"),
     "graph": ("transpose", "binary"),
-    "capability": ("binary", "pool"),
+    "support": ("binary", "pool"),
     "kernels/__init__": ("binary", "conv", "softmax", "quantized"),
     "pack": ("binary", "concat", "pool", "quantized"),
     "unpack": ("binary", "concat", "pool", "quantized"),
     "compiler": ("conv", "lstm"),
     "memory": ("lstm",),
     "plan": ("reduce",),
-    "border": ("reshape", "concat"),
+    "io_layout": ("reshape", "concat"),
     "copies": ("concat", "split"),
     "canonical": ("quantization",),
-    "expand": ("normalization",),
     "requantize": ("quantized",),
-    "absorb": ("quantized",),
-    "simulate": ("quantized",),
+    "qdq_fusion": ("quantized",),
+    "fake_quantization": ("quantized",),
     "quantization": ("quantized",),
     "dequantize": ("quantized",),
 }
@@ -133,12 +132,12 @@ TESTS: dict[str, Sequence[str]] = {
         "tests/test_quantization.py",
     ),
     "memory": ("tests/test_memory.py", "tests/test_compiler.py"),
-    "border": ("tests/test_border.py", "tests/test_half.py", "tests/test_transposes.py"),
+    "io_layout": ("tests/test_border.py", "tests/test_half.py", "tests/test_transposes.py"),
     "compiler": ("tests/test_compiler.py", "tests/test_half.py", "tests/test_partition.py"),
     "partition": ("tests/test_partition.py", "tests/test_delegate.py"),
-    "capability": ("tests/test_capability.py", "tests/test_refusals.py"),
+    "support": ("tests/test_capability.py", "tests/test_refusals.py"),
     "precision": ("tests/test_half.py", "tests/test_noise.py"),
-    "noise": ("tests/test_noise.py", "tests/test_half.py"),
+    "error_sensitivity": ("tests/test_noise.py", "tests/test_half.py"),
     "copies": ("tests/test_compiler.py", "tests/test_passes.py"),
     "graph": ("tests/test_graph.py",),
     "requantize": (
@@ -146,13 +145,13 @@ TESTS: dict[str, Sequence[str]] = {
         "tests/test_ort_quantized.py",
         "conformance/test_onnx_quantized.py",
     ),
-    "absorb": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
-    "simulate": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
+    "qdq_fusion": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
+    "fake_quantization": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
     "quantization": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
     "dequantize": ("tests/test_quantization.py", *_PASSES),
-    "recompose": ("tests/test_recompose.py", *_PASSES),
+    "patterns": ("tests/test_recompose.py", *_PASSES),
     "transposes": ("tests/test_transposes.py", *_PASSES),
-    "relabel": ("tests/test_transposes.py", *_PASSES),
+    "propagate": ("tests/test_transposes.py", *_PASSES),
     "blocks": ("tests/test_split_weights.py",),
     "conv_weights": ("tests/test_split_weights.py",),
     "fully_connected": ("tests/test_split_weights.py",),
@@ -160,7 +159,7 @@ TESTS: dict[str, Sequence[str]] = {
     "pick": ("tests/test_split_weights.py",),
     "recurrent": ("tests/test_ort_recurrent.py",),
     "ops": ("tests/test_docs.py", *_TFLITE, *_ONNX),
-    "counts": ("tests/test_counts.py", *_TFLITE, *_ONNX),
+    "integer_range": ("tests/test_counts.py", *_TFLITE, *_ONNX),
     "grids": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
     "units": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
     "quantized": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
@@ -178,6 +177,7 @@ ROOMS = {
     "tflite": _TFLITE,
     "onnxruntime": _ONNX,
     "native": _NATIVE,
+    "cache": _CACHE,
 }
 
 
@@ -228,17 +228,15 @@ def _importing(file: str) -> list[str]:
 def steps(file: str) -> list[Step]:
     """What is checked of a file, quick things first."""
     path = PurePath(file)
-    name, room = path.stem, path.parent.name
+    name, room = path.stem, "passes" if "passes" in path.parts else path.parent.name
     key = "kernels/__init__" if file.endswith("kernels/__init__.py") else name
     mine: Sequence[str] = ()
-    if room in ("ops", "kernels", "tflgpu_plugin", "passes"):
+    if room in ("ops", "kernels", "ir", "compile", "frontend", "passes"):
         mine = FAMILIES.get(key, (name,) if room in ("ops", "kernels") else ())
     if file == "providers/onnxruntime/recurrent.py" or room not in ("ops", "kernels"):
         tests = TESTS.get(key, ROOMS.get(room, ()))
     else:
         tests = TESTS.get(key, ()) if key != "quantized" else ()
-    if room == "tflgpu_plugin" and name in ("cache", "stored", "fingerprint", "folders", "codec"):
-        tests = _CACHE
     tests = tuple(dict.fromkeys((*_importing(file), *tests)))
     found = [Step("cases", family) for family in mine]
     return found + [Step("pytest", test) for test in tests if (ROOT / test).exists()]

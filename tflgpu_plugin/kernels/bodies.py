@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin import folders
+from tflgpu_plugin.cache import folders
 
 Variant = tuple[tuple[str, object], ...]
 

@@ -12,12 +12,12 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 
 if TYPE_CHECKING:
-    from tflgpu_plugin.lowering import Lowering
-    from tflgpu_plugin.ops.steps import Steps
+    from tflgpu_plugin.ops.decompose import Steps
+    from tflgpu_plugin.ops.lowering import Lowering
 
 FAMILIES = (
     "conv",
@@ -64,7 +64,7 @@ class Op:
     and outputs; `max_rank` is the highest rank of one. `work` estimates multiply-adds per run for
     the pays-off rule (None: one per output element). `fuses`: the lowering applies `node.posts`
     where it stores its first output, so passes may give it some. `expand` replaces the node by
-    others before it is lowered (see `ops.steps`); it returns whether it did. `states` pairs the
+    others before it is lowered (see `ops.decompose`); it returns whether it did. `states` pairs the
     position of an input that is state with that of the output whose value it takes. `in_8_bits`
     says how near int8 and uint8 results are to those of TFLite's reference kernels: exact (the very
     numbers), step (of few values, one step of the grid) or steps (several, over a sequence).

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.graph import Graph, Node, geometry
-from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ir.graph import Graph, Node, geometry
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.reduce import shapes as reduced
-from tflgpu_plugin.target import Target
 
 GROUP = 64
 MAX_COUNT = 1 << 24  # exact in float32

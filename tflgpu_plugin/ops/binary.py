@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import POSTS
-from tflgpu_plugin.lowering import Lowering
 from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.elementwise import (
     broadcast,
@@ -16,7 +16,7 @@ from tflgpu_plugin.ops.elementwise import (
     lower_whole,
     operands,
 )
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.ops.lowering import Lowering
 
 ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6")  # hosts' kernels accept tanh and leave it out
 

@@ -11,8 +11,8 @@ from math import gcd, prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import (
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ops.lowering import (
     Access,
     Constant,
     Lowering,

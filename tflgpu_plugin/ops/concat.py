@@ -8,17 +8,17 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Graph, Misfit, Node, Shape, planar
-from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, planar
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import (
     MAX_AXES,
     grid,
     storage_order,
     vector_strides,
 )
-from tflgpu_plugin.ops.steps import Steps, lower_expanded
-from tflgpu_plugin.target import Target
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op, Refusal, blocks
 from tflgpu_plugin.ops.blocks import Blocks, convolve, refuse_epilogue
-from tflgpu_plugin.ops.steps import Steps
+from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.ops.window import Span, bounded, span
-from tflgpu_plugin.target import Target
 
 LETTERS = "dhw"
 FIRST = (4, 0, 1, 2, 3)  # brings filters that are last to the front

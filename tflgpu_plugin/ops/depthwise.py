@@ -9,12 +9,12 @@ from math import ceil, prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue
+from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.window import Span, refuse_window, spans
-from tflgpu_plugin.target import Target
 
 
 def _kernel(graph: Graph, node: Node) -> tuple[int, int]:

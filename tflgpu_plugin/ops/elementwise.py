@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.graph import Graph, Misfit, Node, Shape, geometry
-from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, geometry
+from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, grid, storage_order, vector_strides
 
 NAMES = "abc"  # operands in the kernel

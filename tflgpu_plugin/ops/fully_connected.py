@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.graph import Geometry, Graph, Node, Shape
-from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import (
     LONGEST,
@@ -17,8 +17,8 @@ from tflgpu_plugin.ops.blocks import (
     operands,
     refuse_epilogue,
 )
+from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.tiles import choose_tile
-from tflgpu_plugin.target import Target
 
 CHUNK = 1 << 15  # input quads per inner loop; a multiple of the 8 lanes that split them
 MANY_ROWS = 8  # from here on rows are treated as the places of a 1x1 convolution

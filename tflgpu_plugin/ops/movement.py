@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array, Node, Shape, geometry
-from tflgpu_plugin.lowering import Access, Constant, Lowering, Source
+from tflgpu_plugin.ir.graph import Array, Node, Shape, geometry
+from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
 
 WORKGROUP = 64
 MAX_AXES = 5

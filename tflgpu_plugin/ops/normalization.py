@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.movement import MAX_AXES
-from tflgpu_plugin.ops.steps import Steps, lower_expanded
-from tflgpu_plugin.target import Target
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
-from tflgpu_plugin.ops.steps import Steps
-from tflgpu_plugin.target import Target
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
 

@@ -14,12 +14,12 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.reduce import LOWEST, MAXIMUM, REDUCTIONS, SUM, ZERO, lower_spatial
 from tflgpu_plugin.ops.window import Span, span
-from tflgpu_plugin.target import Target
 
 GROUP = 64
 ACTIVATIONS = ("none", "relu", "relu_n1_to_1", "relu6")  # the host's kernels ignore others

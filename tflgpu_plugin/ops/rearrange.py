@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op, pick
+from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
-from tflgpu_plugin.ops.steps import Steps, lower_expanded
-from tflgpu_plugin.target import Target
 
 MAX_INDEX = 1 << 24  # exact in float32
 

@@ -30,10 +30,10 @@ from math import inf, prod
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import Access, Constant, Lowering, Source
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
 
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
 MAX_STEPS = 65_535

@@ -10,11 +10,11 @@ from __future__ import annotations
 from math import inf, isqrt, prod
 from typing import NamedTuple
 
-from tflgpu_plugin.graph import Graph, Node, Shape, geometry, planar
-from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
-from tflgpu_plugin.ops.steps import Steps, lower_expanded
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.lowering import Access, Lowering
 
 GROUP = 64
 FEW = 8  # threads that share one result where they can exchange values by shuffle ...

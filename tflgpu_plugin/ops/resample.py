@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import Access, Lowering
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op, resize
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.ops.lowering import Access, Lowering
 
 GROUP = 64
 MODES = ("nearest", "linear", "cubic")

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.graph import Graph, Misfit, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import Axis, move
-from tflgpu_plugin.target import Target
 
 
 def requested(graph: Graph, node: Node) -> Shape | None:

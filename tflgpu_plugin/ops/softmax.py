@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.reduce import GROUP, exchanges, lanes
-from tflgpu_plugin.ops.steps import Steps
-from tflgpu_plugin.target import Target
 
 LONGEST = 65_535 * GROUP * 4  # channels that a workgroup takes in one loop of 65,535 rounds
 

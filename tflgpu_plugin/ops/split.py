@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu_plugin.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
-from tflgpu_plugin.target import Target
 
 REST = -1  # an extent: what the other parts leave
 

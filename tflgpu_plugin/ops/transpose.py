@@ -12,12 +12,12 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
-from tflgpu_plugin import border
-from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.compile import io_layout
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, in_place, move
-from tflgpu_plugin.target import Target
 
 
 def order(graph: Graph, node: Node) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ def lower(low: Lowering, node: Node) -> None:
         axes = [Axis(shape[axis], axis) for axis in perm]
         if in_place(shape, target, axes) and not node.posts:
             low.alias(node.outputs[0], node.inputs[0])
-        elif not border.pack_turned(low, node, perm):
+        elif not io_layout.pack_turned(low, node, perm):
             if perm == (0, len(perm) - 1, *range(1, len(perm) - 1)) and not node.posts:
                 low.turned[node.outputs[0]] = node.inputs[0]
             move(low, node, axes)

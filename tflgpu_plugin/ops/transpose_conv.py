@@ -14,13 +14,13 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import LONGEST, Blocks, convolve, operands, refuse_epilogue
-from tflgpu_plugin.ops.steps import Steps
+from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.tiles import choose_tile
-from tflgpu_plugin.target import Target
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from tflgpu_plugin.graph import Graph, Node, Post, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import grid
-from tflgpu_plugin.ops.steps import Steps
-from tflgpu_plugin.target import Target
 
 # Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
 # open.

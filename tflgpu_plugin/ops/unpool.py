@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.graph import Graph, Node, Shape
-from tflgpu_plugin.lowering import Lowering
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.window import Span, span
-from tflgpu_plugin.target import Target
 
 GROUP = 64
 LONGEST = 65_535  # rounds of one loop that every driver runs to the end

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tflgpu_plugin.graph import Geometry, Shape
-from tflgpu_plugin.target import Target
+from tflgpu_plugin.ir.graph import Geometry, Shape
+from tflgpu_plugin.ir.target import Target
 
 BUSY_THREADS = 1 << 15  # that fill a large GPU
 

@@ -15,12 +15,12 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.graph import Array, Node, Shape
-from tflgpu_plugin.lowering import Constant, Lowering, Source, pieces_of
+from tflgpu_plugin.ir.graph import Array, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pack
+from tflgpu_plugin.ops.lowering import Constant, Lowering, Source, pieces_of
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds
 from tflgpu_plugin.ops.window import Span
-from tflgpu_plugin.target import Target
 
 SIDE = 4  # places of one patch along an axis
 SIX = 6

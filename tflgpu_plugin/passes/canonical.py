@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.graph import Graph, Node, Post
-from tflgpu_plugin.lowering import spread
+from tflgpu_plugin.ir.graph import Graph, Node, Post
+from tflgpu_plugin.ops.lowering import spread
 
 BIASED = ("conv_2d", "conv_3d", "depthwise_conv_2d", "transpose_conv", "fully_connected")
 BIAS = 2  # its place among the inputs

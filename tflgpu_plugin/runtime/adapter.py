@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from tflgpu_plugin import native
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import shown
-from tflgpu_plugin.target import Target
 
 BACKENDS = {4: "D3D12", 5: "Metal", 6: "Vulkan"}  # WGPUBackendType
 KINDS = {1: "discrete", 2: "integrated", 3: "software"}  # WGPUAdapterType

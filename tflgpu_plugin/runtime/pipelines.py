@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tflgpu_plugin import log, native, threads
-from tflgpu_plugin.plan import Pipeline
+from tflgpu_plugin.ir.plan import Pipeline
 
 SLOW = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
 GLANCE = 0.005  # seconds between looks at the clock

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array
-from tflgpu_plugin.plan import Port
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
+from tflgpu_plugin.ir.plan import Port
 from tflgpu_plugin.runtime.program import Instance
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tflgpu_plugin import native, threads
-from tflgpu_plugin.graph import NUMPY_DTYPES, Array
-from tflgpu_plugin.plan import Pipeline, Plan, Weight, forgotten
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
+from tflgpu_plugin.ir.plan import Pipeline, Plan, Weight, forgotten
 from tflgpu_plugin.runtime import pipelines
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import providers
-from tflgpu_plugin.graph import Array, Form, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import Array, Form, Graph, Node, Tensor
 
 
 @dataclass(frozen=True)

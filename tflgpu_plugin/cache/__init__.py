@@ -1,0 +1,1 @@
+"""What is kept between processes: plans with their weights, in files of the user."""

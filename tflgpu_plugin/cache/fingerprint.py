@@ -1,0 +1,146 @@
+"""What a graph is, as digests: of its structure (everything but the values of its constants), and
+of all of it. Equal digests mean that the same plan and the same packed weights come out.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin import threads
+from tflgpu_plugin.cache import folders
+from tflgpu_plugin.ir.digests import of_array
+from tflgpu_plugin.ir.graph import Array, Form, Graph, Tensor
+
+THREADS = max(1, threads.MOST - 1)  # a core stays for the rest of a start
+_CODE = (
+    ".", "ir", "frontend", "compile", "cache", "kernels", "ops",
+    "passes", "passes/layout", "passes/fuse", "passes/quant",
+)  # folders of this package  # fmt: skip
+
+
+def structure(graph: Graph) -> str:
+    """A digest (hexadecimal) of nodes, attributes, tensors, names and numbers; of constants only
+    type and shape. Raises TypeError for an attribute whose value it cannot tell.
+    """
+    texts: list[str] = []
+    _texts(graph, texts)
+    return sha256("\0".join(texts).encode()).hexdigest()
+
+
+def content(
+    graph: Graph, known: Mapping[int, bytes] | None = None, structured: str | None = None
+) -> str:
+    """A digest (hexadecimal) of the structure and of every constant's bytes. `known` maps the id
+    of an array that lives to its digest, so that nothing is read twice; see `constants`.
+    `structured` is what `structure` gives, where it is known.
+    """
+    digest = sha256((structured or structure(graph)).encode())
+    for tensor in sorted(graph.tensors):
+        data = graph.tensors[tensor].data
+        if data is not None:
+            digest.update((known or {}).get(id(data)) or of_array(data))
+    return digest.hexdigest()
+
+
+def constants(graph: Graph) -> dict[int, bytes]:
+    """Digests of the graph's constants by the ids of their arrays; true while the graph lives."""
+    values = [tensor.data for tensor in graph.tensors.values() if tensor.data is not None]
+    if sum(data.nbytes for data in values) < threads.WORTH:
+        return {id(data): of_array(data) for data in values}
+    found: dict[int, bytes] = {}
+
+    def hash_one(data: Array) -> None:  # lets go of the GIL
+        found[id(data)] = of_array(data)
+
+    threads.share(hash_one, values, "hash", THREADS)
+    return found
+
+
+@functools.cache
+def of_plugin() -> str:
+    """The version of this package and a digest (hexadecimal) of the code that plans depend on, so
+    that who changes a kernel never gets a plan from before. It is kept beside a digest of what the
+    file system says of these files, since reading them all takes a while.
+    """
+    signature, folder = _signature(), folders.cache("code")
+    place = folder / "digest" if folder else None
+    before, _, known = ((place and folders.kept(place)) or "").partition(" ")
+    if before == signature and known:
+        return known
+    made = _of_code()
+    if place:
+        folders.keep(place, f"{signature} {made}")
+    return made
+
+
+def _code() -> list[os.DirEntry[str]]:
+    """Files that plans depend on."""
+    package = Path(__file__).parent.parent
+    listed = (entry for name in _CODE for entry in os.scandir(package / name))
+    return [entry for entry in listed if entry.name.endswith((".py", ".wgsl"))]
+
+
+def _signature() -> str:
+    """A file that is written or replaced has another time of change (ctime), which nobody sets,
+    whatever its installer does with the time of its content."""
+    listed = []
+    for file in _code():
+        s = file.stat()
+        listed.append((file.path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino))
+    return sha256(repr(sorted(listed)).encode()).hexdigest()
+
+
+def _of_code() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        number = version("tflgpu-plugin")
+    except PackageNotFoundError:
+        number = "unknown"
+    digest = sha256()
+    for path in sorted(file.path for file in _code()):
+        digest.update(os.path.basename(path).encode())
+        digest.update(Path(path).read_bytes())
+    return f"{number}-{digest.hexdigest()[:16]}"
+
+
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _texts(value: Any, texts: list[str]) -> None:
+    """Add a value as texts in one order, equal only for equal values."""
+    if value is None or isinstance(value, (bool, int, float, str, bytes, np.generic)):
+        texts.append(f"{type(value).__name__} {value!r}")
+    elif isinstance(value, (tuple, list)):
+        texts.append(f"list {len(value)}")
+        for item in value:
+            _texts(item, texts)
+    elif isinstance(value, Form):
+        pass  # a row of a host's table: what it allows was decided before
+    elif isinstance(value, np.ndarray):
+        texts.append(f"array {value.dtype.str} {value.shape} {of_array(value).hex()}")
+    elif is_dataclass(value) and not isinstance(value, type):
+        texts.append(type(value).__name__)
+        for name in _names(type(value)):
+            part = getattr(value, name)
+            if name == "data" and isinstance(value, Tensor) and part is not None:
+                texts.append(f"constant {part.dtype.str} {part.shape}")
+            else:
+                _texts(part, texts)
+    elif isinstance(value, Mapping):
+        texts.append(f"map {len(value)}")
+        for key in sorted(value, key=str):
+            texts.append(repr(key))
+            _texts(value[key], texts)
+    else:
+        raise TypeError(f"a {type(value).__name__} has no fingerprint")

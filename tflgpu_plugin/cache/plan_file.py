@@ -1,0 +1,331 @@
+"""A plan with its packed weights as one run of bytes, for files and for models that carry it.
+
+Layout (little endian): magic, format, crc32 of all that follows it up to the body, bytes of the
+header and of the body, the checksum of the body; the header as JSON; at the next multiple of 64 the
+body: the plan's weight buffers one after another, each at a multiple of 64, as they lie on the
+device, and what else its writer wants kept as arrays. Nothing in it is ever executed on the
+host, and every number is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from math import prod
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tflgpu_plugin.cache import codec
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph
+from tflgpu_plugin.ir.plan import Buffer, Dispatch, Plan, Port, Weight
+
+MAGIC, FORMAT = b"tflgpu\r\n", 2
+PREAMBLE = struct.Struct("<8sIIQQQ")
+CHECKED = 16  # where the bytes that the first checksum covers begin
+ALIGNMENT = 64
+BLOCK = 4096  # bytes that the checksum adds up
+UNIFORM_BLOCK = 256
+ROLES = ("weights", "uniforms", "pool", "input", "output", "state")
+
+
+class Damaged(ValueError):
+    """These bytes are no plan that this version can use; the text goes on from "it" or "the"."""
+
+
+class Checksum:
+    """Of a run of bytes that comes in parts: the crc32 of the sums of its blocks (4 KiB as whole
+    numbers of 64 bits, the last filled up with zeros). It sees what befalls files: flipped bits,
+    and blocks that are lost, empty, or in another place; and it is as fast as memory, where a
+    crc32 of all would take longer than all else that a start does with a file.
+    """
+
+    def __init__(self) -> None:
+        self._rest, self._crc = b"", 0
+
+    def add(self, part: memoryview) -> None:
+        """Go on with these bytes."""
+        data = np.frombuffer(part, np.uint8)
+        missing = -len(self._rest) % BLOCK
+        if missing > len(data):
+            self._rest += data.tobytes()
+            return
+        self._sum(np.frombuffer(self._rest + data[:missing].tobytes(), np.uint8))
+        end = missing + (len(data) - missing) // BLOCK * BLOCK
+        self._sum(data[missing:end])
+        self._rest = data[end:].tobytes()
+
+    def value(self) -> int:
+        """Of all so far."""
+        whole = self._rest + bytes(-len(self._rest) % BLOCK)
+        return zlib.crc32(_sums(np.frombuffer(whole, np.uint8)), self._crc)
+
+    def _sum(self, blocks: Array) -> None:
+        self._crc = zlib.crc32(_sums(blocks), self._crc)
+
+
+def _sums(blocks: Array) -> bytes:
+    words = blocks.view("<u8").reshape(-1, BLOCK // 8)
+    sums: Array = words.sum(axis=1, dtype=np.uint64)
+    return sums.astype("<u8").tobytes()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A plan that was read: `key` says what it was made for, `tuning` what was measured for it,
+    `extra` and `arrays` what its writer added. Without `weights` its constants are those of another
+    plan.
+    """
+
+    key: Mapping[str, str]
+    plan: Plan
+    tuning: Mapping[str, str]
+    weights: bool
+    extra: Mapping[str, Any]
+    arrays: Mapping[str, Array]
+    body: memoryview = field(repr=False)
+    checksum: int
+
+    def check(self) -> None:
+        """Raise Damaged when the weights and arrays are not what was written."""
+        checksum = Checksum()
+        checksum.add(self.body)
+        if checksum.value() != self.checksum:
+            raise Damaged("its checksum is wrong")
+
+    def serves(self, graph: Graph) -> bool:
+        """The plan's inputs, outputs and states are those of this graph."""
+        states = tuple(before for before, _ in graph.states)
+        pairs = (
+            (self.plan.inputs, graph.inputs),
+            (self.plan.outputs, graph.outputs),
+            (self.plan.states, states),
+        )
+        return all(
+            [(port.tensor, port.shape, port.dtype) for port in ports]
+            == [(t, graph.shape(t), graph.tensors[t].dtype) for t in tensors]
+            for ports, tensors in pairs
+        )
+
+
+def write(
+    stream: BinaryIO,
+    plan: Plan,
+    key: Mapping[str, str],
+    tuning: Mapping[str, str],
+    weights: bool = True,
+    extra: Mapping[str, Any] | None = None,
+    arrays: Mapping[str, Array] | None = None,
+) -> None:
+    """Write at the start of an empty seekable stream; one weight at a time is packed. `extra` is a
+    map of JSON values."""
+    arrays = arrays or {}
+    header = {
+        "key": dict(key),
+        "tuning": dict(tuning),
+        "plan": codec.encode(plan),
+        "digests": [digest.hex() if digest else None for digest in plan.digests],
+        "weights": weights,
+        "extra": dict(extra or {}),
+        "arrays": {name: [array.dtype.name, list(array.shape)] for name, array in arrays.items()},
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    body = _body_bytes(plan) if weights else 0
+    body += sum(_aligned(array.nbytes) for array in arrays.values())
+    start = -(-(PREAMBLE.size + len(text)) // ALIGNMENT) * ALIGNMENT
+    stream.seek(start)
+    checksum = Checksum()
+    for part in chain(_body(plan) if weights else (), _array_bytes(arrays)):
+        stream.write(part)
+        checksum.add(part)
+    checked = struct.pack("<QQQ", len(text), body, checksum.value()) + text
+    checked += bytes(start - CHECKED - len(checked))
+    stream.seek(0)
+    stream.write(struct.pack("<8sII", MAGIC, FORMAT, zlib.crc32(checked)) + checked)
+
+
+def read(data: memoryview, whole: bool = True) -> Stored:
+    """The plan in these bytes; its weights are views on them. Without `whole`, who uses them calls
+    `check` first. Raises Damaged.
+    """
+    header, body, checksum = _split(data)
+    try:
+        plan = codec.decode(Plan, header["plan"])
+        _check(plan)
+        weights = header["weights"] is True
+        end = _body_bytes(plan) if weights else 0
+        if end > len(body):
+            raise codec.Mismatch("the weights have another size")
+        arrays = _arrays(header["arrays"], body[end:])
+        plan = replace(plan, weights=_weights(plan, header["digests"], body if weights else None))
+        key, tuning = (_texts(header[name]) for name in ("key", "tuning"))
+        found = Stored(key, plan, tuning, weights, dict(header["extra"]), arrays, body, checksum)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Damaged(f"its content is not valid ({error})") from error
+    if whole:
+        found.check()
+    return found
+
+
+def begin(start: bytes | memoryview, size: int) -> tuple[int, int, int, int, int]:
+    """(crc32, bytes of the header, where the body begins, its bytes, its checksum), from the
+    preamble of so many bytes in all. Raises Damaged where they are no plan's.
+    """
+    if len(start) < PREAMBLE.size:
+        raise Damaged("it is truncated")
+    magic, version, crc, header_bytes, body_bytes, checksum = PREAMBLE.unpack_from(start)
+    if magic != MAGIC:
+        raise Damaged("it was not written by this plugin")
+    if version != FORMAT:
+        raise Damaged("it was written by another version of this plugin")
+    body = -(-(PREAMBLE.size + header_bytes) // ALIGNMENT) * ALIGNMENT
+    if body + body_bytes != size:
+        raise Damaged("it is truncated" if body + body_bytes > size else "it is too long")
+    return crc, header_bytes, body, body_bytes, checksum
+
+
+def _split(data: memoryview) -> tuple[dict[str, Any], memoryview, int]:
+    """(header, body, checksum of the body), after the header's checksum."""
+    crc, header_bytes, start, _, checksum = begin(data, len(data))
+    if zlib.crc32(data[CHECKED:start]) != crc:
+        raise Damaged("its checksum is wrong")
+    try:
+        header = json.loads(bytes(data[PREAMBLE.size : PREAMBLE.size + header_bytes]))
+    except (ValueError, RecursionError) as error:
+        raise Damaged("its header is not valid") from error
+    if not isinstance(header, dict):
+        raise Damaged("its header is not valid")
+    return header, data[start:], checksum
+
+
+def _texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise codec.Mismatch("texts are missing")
+    return value
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _starts(plan: Plan) -> dict[int, int]:
+    """Where each weight buffer begins in the body, by its number."""
+    starts, end = {}, 0
+    for number, buffer in enumerate(plan.buffers):
+        if buffer.role == "weights":
+            starts[number] = end
+            end += _aligned(buffer.bytes)
+    return starts
+
+
+def _body_bytes(plan: Plan) -> int:
+    return sum(_aligned(buffer.bytes) for buffer in plan.buffers if buffer.role == "weights")
+
+
+def _body(plan: Plan) -> Iterator[memoryview]:
+    """The weights in the order in which they lie, with zeros between them."""
+    starts, end = _starts(plan), 0
+    for weight in sorted(plan.weights, key=lambda w: (starts[w.buffer], w.offset)):
+        place = starts[weight.buffer] + weight.offset
+        if place > end:
+            yield memoryview(bytes(place - end))
+        for piece in weight.pieces():
+            yield piece.data
+        end = place + weight.bytes
+    if end < (total := _body_bytes(plan)):
+        yield memoryview(bytes(total - end))
+
+
+def _weights(
+    plan: Plan, digests: Sequence[str | None], body: memoryview | None
+) -> tuple[Weight, ...]:
+    starts, found = _starts(plan), []
+    for weight, digest in zip(plan.weights, digests, strict=True):
+        weight = replace(weight, digest=bytes.fromhex(digest) if digest is not None else None)
+        if body is not None:
+            start = starts[weight.buffer] + weight.offset
+            image = np.frombuffer(body[start : start + weight.bytes], np.uint8)
+            weight = replace(weight, pack=partial(_same, image))
+        found.append(weight)
+    return tuple(found)
+
+
+def _same(image: Array) -> Array:
+    return image
+
+
+def _array_bytes(arrays: Mapping[str, Array]) -> Iterator[memoryview]:
+    for array in arrays.values():
+        yield memoryview(array.tobytes())
+        yield memoryview(bytes(_aligned(array.nbytes) - array.nbytes))
+
+
+def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
+    """Views on the rest of the body, which they must fill."""
+    arrays, end = dict[str, Array](), 0
+    for name, (dtype, extents) in found.items():
+        shape = codec.decode(tuple[int, ...], extents)
+        if dtype not in NUMPY_DTYPES.values() or min(shape, default=0) < 0:
+            raise codec.Mismatch(f"{dtype!r:.20} {shape} is no array")
+        size = prod(shape) * np.dtype(dtype).itemsize
+        if size > len(body) - end:
+            raise codec.Mismatch("an array is too long")
+        arrays[name] = np.frombuffer(body[end : end + size], dtype).reshape(shape)
+        end += _aligned(size)
+    if end != len(body):
+        raise codec.Mismatch("something follows the last array")
+    return arrays
+
+
+def _check(plan: Plan) -> None:
+    """Raise Mismatch for numbers that do not fit together, whoever wrote them."""
+    buffers = plan.buffers
+    for buffer in buffers:
+        _require(buffer.role in ROLES and buffer.bytes >= 0, "a buffer")
+    uniforms = [k for k, buffer in enumerate(buffers) if buffer.role == "uniforms"]
+    _require(len(uniforms) == 1, "the uniform buffer")
+    _require(len(plan.uniforms) <= buffers[uniforms[0]].bytes, "the uniforms")
+    for weight in plan.weights:
+        held = _buffer(buffers, weight.buffer, "weights").bytes
+        _require(weight.offset % 4 == 0 and weight.bytes % 4 == 0, "a weight")
+        _require(0 <= weight.offset <= weight.offset + weight.bytes <= held, "a weight")
+    for dispatch in plan.dispatches:
+        _check_dispatch(plan, dispatch)
+    for role in ("input", "output", "state"):
+        for port in getattr(plan, f"{role}s"):
+            _check_port(buffers, port, role)
+
+
+def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
+    _require(0 <= dispatch.pipeline < len(plan.pipelines), "a dispatch")
+    kinds = plan.pipelines[dispatch.pipeline].kinds
+    _require(len(kinds) == len(dispatch.buffers), "a dispatch")
+    _require(all(0 <= number < len(plan.buffers) for number in dispatch.buffers), "a dispatch")
+    for kind, number in zip(kinds, dispatch.buffers, strict=True):
+        _require((plan.buffers[number].role == "uniforms") == (kind == "u"), "a binding")
+    end = dispatch.uniform_offset + UNIFORM_BLOCK
+    _require(0 <= dispatch.uniform_offset and end <= len(plan.uniforms), "a dispatch")
+    _require(dispatch.uniform_offset % UNIFORM_BLOCK == 0, "a dispatch")
+    _require(all(0 < count < 1 << 32 for count in dispatch.groups), "a dispatch")
+
+
+def _check_port(buffers: tuple[Buffer, ...], port: Port, role: str) -> None:
+    held = _buffer(buffers, port.buffer, role).bytes
+    _require(port.dtype in NUMPY_DTYPES and min(port.shape, default=0) >= 0, "a port")
+    size = prod(port.shape) * np.dtype(NUMPY_DTYPES[port.dtype]).itemsize
+    _require(port.bytes == size <= held, "a port")
+
+
+def _buffer(buffers: tuple[Buffer, ...], number: int, role: str) -> Buffer:
+    _require(0 <= number < len(buffers) and buffers[number].role == role, f"a buffer for {role}s")
+    return buffers[number]
+
+
+def _require(true: bool, what: str) -> None:
+    if not true:
+        raise codec.Mismatch(f"{what} does not fit")

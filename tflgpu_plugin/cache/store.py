@@ -1,0 +1,202 @@
+"""Plans and packed weights kept between processes, in the folder of the option serialization_dir.
+
+A file's name follows from the token, the adapter, the options and the structure of the island, so
+that each has a place of its own. What must be the same for its content to be right, the weights'
+values among it, is its key; a file with another key is left unused and written anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import mmap
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+from tflgpu_plugin.cache import fingerprint, folders, plan_file
+from tflgpu_plugin.cache.plan_file import Damaged, Stored
+from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.options import OptionError, Options
+
+Known = Mapping[int, bytes]
+SUFFIX = ".tflgpu"
+CONTENT = "content"  # the last part of a key
+ROOM, PACKED = 64 << 20, 64  # bytes of a file beside its constants, and of these packed, at most
+ABANDONED = 3600  # seconds since a file that is being written was last written to
+# Parts of a key in the order in which they are compared, and what a user reads where one differs.
+DIFFERENCES = {
+    "plugin": "it was written by another version of this plugin",
+    "adapter": "it was written for another adapter",
+    "driver": "it was written for another driver",
+    "target": "it was written for other limits or features of the adapter",
+    "options": "it was written for other options",
+    "token": "it was written for another model_token",
+    CONTENT: "it was written for a model with other weights; give each model its own model_token",
+}
+
+
+def target_key(target: Target) -> dict[str, str]:
+    """The parts of a key that an adapter decides."""
+    rest = asdict(target)
+    named = [rest.pop(name) for name in ("name", "vendor", "backend")]
+    rest["features"], rest["tuning"] = sorted(target.features), sorted(target.tuning.items())
+    return {
+        "plugin": fingerprint.of_plugin(),
+        "adapter": " / ".join(named),
+        "driver": rest.pop("driver"),
+        "target": repr(rest),
+    }
+
+
+def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
+    """The sentence for the first part in which two keys differ, None for equal ones."""
+    for part, sentence in DIFFERENCES.items():
+        if found.get(part) != wanted.get(part):
+            return sentence
+    return None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The place for one island's plan, and the key that its content must have: `key`, and what
+    `content` gives for the part of that name, which takes longer to work out.
+    """
+
+    place: Path
+    key: Mapping[str, str]
+    content: Callable[[], str]
+
+    def load(self, graph: Graph) -> Stored | None:
+        """What is kept here, mapped into memory; None when there is nothing or, with a line for
+        the user, when it cannot be used for this island. It is of use when `check` has passed it.
+        """
+        try:
+            found = plan_file.read(_mapped(self.place, _most(graph)), whole=False)
+            if reason := difference({**found.key, CONTENT: ""}, {**self.key, CONTENT: ""}):
+                raise Damaged(reason)
+            if not found.serves(graph):
+                raise Damaged("its inputs and outputs are not those of the model")
+        except FileNotFoundError:
+            return None
+        except (OSError, Damaged) as error:
+            self.refuse(str(error.strerror if isinstance(error, OSError) else error))
+            return None
+        return found
+
+    def check(self, found: Stored) -> None:
+        """Raise Damaged unless this was written whole, and for these weights."""
+        found.check()  # while constants are still being hashed
+        if reason := difference(found.key, {**self.key, CONTENT: self.content()}):
+            raise Damaged(reason)
+
+    def refuse(self, reason: str) -> None:
+        """Tell the user why what is kept here is of no use; `reason` goes on from the file."""
+        rest = "" if self.place.is_dir() else " It is written anew."
+        folders.tell(f"tflgpu: {self.place} is not used: {reason}.{rest}")
+
+    def store(self, plan: Plan, tuning: Mapping[str, str], weights: bool = True) -> None:
+        """Keep a plan, with its weights or without. What goes wrong is told once; it costs the
+        next start its time, nothing else.
+        """
+        folder, part = self.place.parent, ""
+        try:
+            handle, part = tempfile.mkstemp(".part", f".{self.place.stem}-", folder)
+            with os.fdopen(handle, "wb") as stream:  # mode 0600
+                key = {**self.key, CONTENT: self.content()}
+                plan_file.write(stream, plan, key, tuning, weights)
+            os.replace(part, self.place)
+            self._sweep()
+        except (OSError, TypeError, ValueError) as error:
+            if part:
+                with suppress(OSError):
+                    os.unlink(part)
+            if self.place.is_dir():
+                return  # which was told when it was looked for
+            reason = error.strerror if isinstance(error, OSError) else error
+            folders.tell(
+                f"tflgpu: nothing can be kept in {folder} ({reason}); models run all the same."
+            )
+
+    def _sweep(self) -> None:
+        """Remove what processes that were killed have left half written for this place."""
+        for old in self.place.parent.glob(f".{glob.escape(self.place.stem)}-*.part"):
+            with suppress(OSError):
+                if time.time() - old.stat().st_mtime > ABANDONED:
+                    old.unlink()
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The folder as one set of options uses it."""
+
+    folder: Path
+    token: str
+    options: str
+
+    def entry(self, graph: Graph, target: Target, known: Callable[[], Known]) -> Entry:
+        """Where this island's plan for this target is kept. `known` gives what
+        `fingerprint.content` can use, and is asked when that is needed.
+        Raises TypeError, see `fingerprint.structure`.
+        """
+        key = target_key(target) | {"options": self.options, "token": self.token}
+        structure = fingerprint.structure(graph)
+        rest = (structure, sorted(target.tuning.items()))
+        named = repr((key["adapter"], self.options, self.token, rest))
+        start = re.sub(r"[^A-Za-z0-9._-]", "_", self.token)[:64]
+        place = self.folder / f"{start}_{sha256(named.encode()).hexdigest()[:24]}{SUFFIX}"
+        content = functools.cache(lambda: fingerprint.content(graph, known(), structure))
+        return Entry(place, key, content)
+
+
+def opened(options: Options) -> Cache | None:
+    """The cache that these options ask for; None when they ask for none, or when, with a line for
+    the user, the folder cannot be made. Raises OptionError for one that others can write to.
+    """
+    if options.serialization_dir is None:
+        return None
+    folder = Path(options.serialization_dir).expanduser()
+    try:
+        folder = folder.absolute()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unsafe = folders.unsafe(os.stat(folder))
+    except OSError as error:
+        folders.tell(
+            f"tflgpu: nothing can be kept in {folder} ({error.strerror}); models run all the same."
+        )
+        return None
+    if unsafe:
+        raise OptionError(f"Option 'serialization_dir' cannot be {str(folder)!r}: {unsafe}.")
+    # The folder changes nothing about a plan; token and adapter are in the key themselves.
+    rest = replace(options, serialization_dir=None, model_token=None, adapter=None)
+    return Cache(folder, options.model_token or "model", repr(rest))
+
+
+def _most(graph: Graph) -> int:
+    """Bytes that no plan of this graph needs: packed, a constant may take some times its size."""
+    constants = (tensor.data for tensor in graph.tensors.values() if tensor.data is not None)
+    return ROOM + PACKED * sum(data.nbytes for data in constants)
+
+
+def _mapped(place: Path, most: int) -> memoryview:
+    """The file's bytes, as they were when it was opened: writers put a new file in its place.
+    Raises OSError, or Damaged for what cannot be a plan of at most so many bytes.
+    """
+    try:
+        handle = folders.opened(place, most)
+    except folders.Unsafe as reason:
+        raise Damaged(str(reason)) from reason
+    with os.fdopen(handle, "rb") as file:
+        size = os.fstat(handle).st_size
+        plan_file.begin(file.read(plan_file.PREAMBLE.size), size)
+        now = {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
+        how = now if hasattr(mmap, "MAP_POPULATE") else {"access": mmap.ACCESS_READ}
+        return memoryview(mmap.mmap(handle, size, **how))

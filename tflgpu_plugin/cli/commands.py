@@ -1,0 +1,348 @@
+"""The command `tflgpu`: thin, every answer also as JSON.
+
+Exit status: 0 for yes, 1 for no (no adapter, no agreement), 2 for input that cannot be used.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+_runs = click.option(
+    "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
+)
+# What is printed is text, never markup: names and advice hold brackets and colons.
+_LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+console = Console(soft_wrap=True, **_LITERAL)
+
+
+def _prepared(command: F) -> F:
+    """Options of the commands that make a model ready to run."""
+    host = "tflite-runtime or ai-edge-litert; the preferred one by default."
+    option = click.option(
+        "--option", "-o", "given", multiple=True, metavar="KEY=VALUE", help="An option."
+    )
+    return option(click.option("--host", help=host)(command))
+
+
+class Sentence(click.ClickException):
+    """Input that cannot be used: the message says what to do."""
+
+    exit_code = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tflgpu-plugin")
+def main() -> None:
+    """A GPU for TensorFlow Lite and ONNX Runtime."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a sign that a table has
+            stream.reconfigure(errors="replace")
+    # Without it Mesa complains on stderr about each adapter on machines that have no desktop.
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+
+
+@main.command()
+@as_json
+def info(as_json: bool) -> None:
+    """Adapters, hosts and versions, and what to install. Exit status 1 without an adapter."""
+    from tflgpu_plugin.cli import doctor
+
+    found = doctor.examine()
+    if as_json:
+        _print_json(
+            {
+                "usable": found.usable,
+                "versions": found.versions,
+                "hosts": found.hosts,
+                "adapters": found.adapters,
+                "enabled": found.enabled,
+                "advice": found.advice,
+            }
+        )
+    else:
+        _show_info(found)
+    if not found.adapters:
+        raise SystemExit(1)
+
+
+def _show_info(found: Any) -> None:
+    for name, version in (found.versions | found.hosts).items():
+        console.print(f"{name:<16} {version}")
+    for number, adapter in enumerate(found.adapters):
+        console.print(f"\nadapter {number}: {adapter['name']}", style="bold")
+        for name in ("kind", "vendor", "backend", "driver"):
+            console.print(f"  {name:<10} {adapter[name]}")
+        console.print(f"  {'features':<10} {', '.join(adapter['features'])}")
+    state = ", ".join(found.enabled) or "no (see `tflgpu enable --help`)"
+    console.print(f"\nenabled in every program: {state}")
+    for sentence in found.advice:
+        console.print(sentence, style="yellow")
+
+
+@main.command()
+@click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
+@click.option("--adapter", help="Show, too, what is refused on this adapter and its driver.")
+@as_json
+def ops(markdown: bool, adapter: str | None, as_json: bool) -> None:
+    """The operators that run on the GPU: versions per edition, types, what a node needs."""
+    from tflgpu_plugin.cli import tables
+
+    target = None if adapter is None else _or_sentence(lambda: _target(adapter))
+    rows = tables.op_rows(target)
+    if markdown or as_json:
+        return click.echo(tables.ops_markdown(), nl=False) if markdown else _print_json(rows)
+    editions = [
+        [tables.span(row["documented"].get(name)) for name in tables.EDITIONS] for row in rows
+    ]
+    cells = [
+        [
+            row["operator"],
+            tables.span(row["versions"]),
+            *spans,
+            ", ".join(row["types"]),
+            row["needs"],
+        ]
+        for row, spans in zip(rows, editions, strict=True)
+    ]
+    _table(["operator", "versions", *tables.EDITIONS, "types", "what a node needs"], cells)
+    if target is not None:
+        _show_quirks(target, rows)
+
+
+def _target(wanted: str) -> Any:
+    from tflgpu_plugin.runtime import adapter
+
+    return adapter.open_device(adapter.select(wanted)).target
+
+
+def _show_quirks(target: Any, rows: Sequence[dict[str, Any]]) -> None:
+    where = f"{target.name}, {target.driver}".rstrip(", ")
+    found = [f"{row['operator']}: {reason}" for row in rows for reason in row["quirks"]]
+    if not found:
+        console.print(f"\nNothing is known to go wrong on {where}.")
+        return
+    console.print(f"\nRefused on {where}:")
+    for line in found:
+        console.print(f"  {line}")
+
+
+@main.command()
+@click.option("--markdown", is_flag=True, help="Print the page docs/options.md.")
+@as_json
+def options(markdown: bool, as_json: bool) -> None:
+    """The options of load_delegate("tflgpu", {...})."""
+    from tflgpu_plugin.cli import tables
+
+    rows = tables.option_rows()
+    if markdown or as_json:
+        return click.echo(tables.options_markdown(), nl=False) if markdown else _print_json(rows)
+    names = ("option", "values", "meaning")
+    return _table(names, [[str(row[name]) for name in names] for row in rows])
+
+
+@main.command()
+@click.argument("model", type=existing)
+@_prepared
+@as_json
+def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) -> None:
+    """What of MODEL runs on the GPU: nodes, islands, reasons for the rest, bytes."""
+    from tflgpu_plugin.cli import check as checker
+
+    found = _or_sentence(lambda: checker.check(model, _pairs(given), host))
+    if as_json:
+        return _print_json(found.as_json())
+    for line in checker.lines(found):
+        console.print(line)
+
+
+@main.command()
+@click.argument("model", type=existing)
+@_prepared
+@_runs
+@as_json
+def bench(model: Path, given: Sequence[str], host: str | None, runs: int, as_json: bool) -> None:
+    """Time MODEL on the host's CPU kernels and through this plugin, in turns."""
+    from tflgpu_plugin.cli import measure
+
+    found = _or_sentence(lambda: measure.bench(model, _pairs(given), host, runs))
+    if as_json:
+        return _print_json(found.as_json())
+    console.print(f"{found.model} in {found.host}, {found.adapter}")
+    head = ["engine", "first result ms", "median ms", "best ms"]
+    _table(head, [[t.engine, f"{t.first_ms:.0f}", f"{t.median_ms:.2f}", f"{t.best_ms:.2f}"]
+                  for t in found.timings])  # fmt: skip
+    console.print(f"largest difference between their outputs: {found.difference:.1e}")
+
+
+@main.command()
+@click.argument("model", type=existing)
+@_prepared
+@_runs
+@as_json
+def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_json: bool) -> None:
+    """Where the time of MODEL goes on the device, launch by launch, by timestamps."""
+    from tflgpu_plugin.cli import measure
+
+    found = _or_sentence(lambda: measure.profiled(model, _pairs(given), host, runs))
+    if as_json:
+        return _print_json(found.as_json())
+    console.print(f"{found.model} in {found.host}, {found.adapter}")
+    share = 100 / (found.total or 1)
+    _table(["island", "ms", "%", "kernel", "nodes"], [
+        [str(one.island), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}", one.kernel,
+         ", ".join(one.nodes)] for one in found.launches
+    ])  # fmt: skip
+    console.print(f"\n{found.total:.2f} ms on the device in {len(found.launches)} launches")
+    _table(["kernel", "launches", "ms", "%"], [
+        [name, str(count), f"{taken:.3f}", f"{taken * share:.1f}"]
+        for name, count, taken in found.by_kernel()
+    ])  # fmt: skip
+
+
+@main.command()
+@click.option(
+    "--model",
+    type=existing,
+    help="A .tflite or .onnx file; without it the demo's own MobileNet v1, in both hosts.",
+)
+@click.option("--image", type=existing, help="A picture for the model.")
+@click.option("--labels", type=existing, help="Class names, one per line.")
+@click.option(
+    "--host", help="tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
+)
+@click.option("--adapter", help="A part of an adapter's name, or its index in `tflgpu info`.")
+@click.option(
+    "--mean", default=127.5, help="Float models get (pixel - mean) / std.", show_default=True
+)
+@click.option(
+    "--std", default=127.5, type=click.FloatRange(min=0, min_open=True), show_default=True
+)
+@click.option(
+    "--runs", default=10, type=click.IntRange(min=1), help="For the latency.", show_default=True
+)
+@as_json
+def demo(as_json: bool, **given: Any) -> None:
+    """Run a model on the CPU and on the GPU and compare. Exit status 1 when they disagree."""
+    from tflgpu_plugin import demo as demonstration
+
+    adapter = _or_sentence(lambda: demonstration.adapter(given["adapter"]))
+    if adapter.software and not as_json:
+        console.print(
+            f"{adapter.name} is a software adapter: this run proves answers, not speed.\n"
+        )
+    result = _or_sentence(lambda: demonstration.run(demonstration.Request(**given)))
+    if as_json:
+        _print_json(result.as_json())
+    else:
+        _show_demo(result)
+    raise SystemExit(0 if result.ok else 1)
+
+
+def _show_demo(result: Any) -> None:
+    for door in result.doors:
+        first = door is result.doors[0]
+        title = result.title if first else "\nThe same network"
+        console.print(f"{title}, {door.host}")
+        _show_agreements(door.agreements)
+        for label, score in result.classes if first else ():
+            console.print(f"  {score:8.4f}  {label}")
+        for line in result.lines(door):
+            console.print(line)
+    for line in result.missing_lines():
+        console.print(line)
+
+
+def _show_agreements(agreements: Iterable[Any]) -> None:
+    cells = [
+        [
+            _tail(a.name),
+            f"{a.difference:.1e}",
+            f"{a.magnitude:.3g}",
+            f"{a.relative:.1e}",
+            "yes" if a.ok else "NO",
+        ]
+        for a in agreements
+    ]
+    _table(["tensor", "largest difference", "largest value", "ratio", "agrees"], cells)
+
+
+@main.command()
+@as_json
+def enable(as_json: bool) -> None:
+    """Make load_delegate("tflgpu") work in every program of this environment without the import."""
+    from tflgpu_plugin.cli import enable as switch
+
+    path = _or_sentence(switch.enable)
+    if as_json:
+        return _print_json({"enabled": [str(path)]})
+    console.print(f"Wrote {path}; `tflgpu disable` removes it.")
+
+
+@main.command()
+@as_json
+def disable(as_json: bool) -> None:
+    """Undo `tflgpu enable`."""
+    from tflgpu_plugin.cli import enable as switch
+
+    removed = _or_sentence(switch.disable)
+    if as_json:
+        return _print_json({"removed": [str(path) for path in removed]})
+    for path in removed:
+        console.print(f"Removed {path}.")
+    if not removed:
+        console.print("Nothing to remove: it was not enabled.")
+
+
+def _pairs(given: Iterable[str]) -> dict[str, str]:
+    pairs = [item.partition("=") for item in given]
+    for key, separator, _ in pairs:
+        if not separator:
+            raise Sentence(
+                f"An option is written KEY=VALUE, not {key!r}; `tflgpu options` lists them."
+            )
+    return {key: value for key, _, value in pairs}
+
+
+def _or_sentence(action: Callable[[], T]) -> T:
+    """Run an action; what hosts and our own modules raise about bad input becomes one sentence."""
+    try:
+        return action()
+    except (ValueError, RuntimeError, OSError, ImportError) as error:
+        _fail(error)
+
+
+def _fail(error: Exception) -> NoReturn:
+    raise Sentence(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _tail(name: str, width: int = 32) -> str:
+    """Names in models are paths: the end tells more than the beginning."""
+    return name if len(name) <= width else "…" + name[1 - width :]
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=1))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in head:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*row)
+    Console(**_LITERAL).print(table)

@@ -1,0 +1,1 @@
+"""From the graph of a partition to a Plan: pure data, no device needed."""

@@ -1,0 +1,319 @@
+"""From an island's graph to a Plan, in order: passes, lowering, memory, pipelines. No device is
+needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from tflgpu_plugin import kernels, ops
+from tflgpu_plugin.compile import copies, io_layout, memory, precision
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor, geometry
+from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering, Raw, Refused, Source
+from tflgpu_plugin.passes import pipeline
+
+VECTOR = 16  # bytes of a vec4
+ALL_LANES = 0xFFFF_FFFF
+
+
+def compile(graph: Graph, target: Target) -> Plan:
+    """Plan an island. Raises Refused with the node that cannot run on this target."""
+    rewritten = pipeline.run(graph)
+    low = lower(rewritten, target)
+    return _Assembly(graph, rewritten, low).plan()
+
+
+def specialise(graph: Graph, shapes: Sequence[Shape]) -> Graph:
+    """The same graph with other input shapes, all others recomputed by the ops' shape functions."""
+    tensors = dict(graph.tensors)
+    for tensor, shape in zip(graph.inputs, shapes, strict=True):
+        tensors[tensor] = replace(tensors[tensor], shape=tuple(shape))
+    changed = replace(graph, tensors=tensors)
+    table = ops.table()
+    for node in graph.nodes:
+        try:
+            made = table[node.op].shapes(changed, node)
+        except Exception as error:
+            raise Refused(node.id, f"{node.op} cannot take these input shapes: {error}") from error
+        for tensor, shape in zip(node.outputs, made, strict=False):
+            tensors[tensor] = replace(tensors[tensor], shape=tuple(shape))
+    return changed
+
+
+def lower(graph: Graph, target: Target) -> Lowering:
+    """Launches of a rewritten graph, its borders included."""
+    low = Lowering(graph, target)
+    table = ops.table()
+    for tensor in graph.inputs:
+        io_layout.pack(low, _border(tensor), Raw("input", tensor), tensor)
+    for before, _ in graph.states:
+        io_layout.pack(low, _border(before), Raw("state", before), before)
+    for node in graph.nodes:
+        with _blaming(node):
+            table[node.op].lower(low, node)
+    for tensor in graph.outputs:
+        io_layout.unpack(low, _border(tensor), tensor, Raw("output", tensor))
+    for before, after in graph.states:
+        io_layout.unpack(low, _border(after), after, Raw("state", before))
+    low.drop_unread()
+    return low
+
+
+@contextmanager
+def _blaming(node: Node) -> Iterator[None]:
+    """A defect of ours must not take the host down: the node is refused."""
+    try:
+        yield
+    except Refused as refused:
+        raise Refused(node.id, refused.sentence, node.sources) from refused
+    except Exception as error:
+        if os.environ.get("TFLGPU_DEBUG"):
+            raise
+        sentence = f"Planning {node.op} failed inside this plugin: {error!r}. Please report it."
+        raise Refused(node.id, sentence, node.sources) from error
+
+
+def _border(tensor: int) -> Node:
+    return Node(id=-1, op="border", inputs=(), outputs=(tensor,))
+
+
+@dataclass
+class _Assembly:
+    """Turns recorded launches into a Plan: one walk for memory, one for dispatches. `whole` is the
+    graph before it was rewritten: the plan has its ports."""
+
+    whole: Graph
+    graph: Graph
+    low: Lowering
+    buffers: list[Buffer] = field(default_factory=list)
+    raw: dict[Raw, int] = field(default_factory=dict)
+    weights: dict[tuple[object, ...], Weight] = field(default_factory=dict)
+    pipelines: dict[Pipeline, int] = field(default_factory=dict)
+    views: copies.Views = field(default_factory=copies.Views)
+    halves: set[object] = field(default_factory=set)  # keys of what is stored as float16
+    lows: dict[object, float] = field(default_factory=dict)  # of what is stored in bytes, by key
+
+    def plan(self) -> Plan:
+        target = self.low.target
+        sizes = _Sizes(self.graph, self.low)
+        homes = self.low.homes
+        self.low.launches, self.views = copies.elide(self.low.launches, self.low.root, sizes, homes)
+        if target.half:
+            self.halves = precision.halves(self.low, self._memory, sizes.__getitem__)
+        self.lows = precision.whole(self.low)
+        sizes.narrow(self.halves)
+        reads = [self._tensors(launch.reads) for launch in self.low.launches]
+        writes = [self._tensors(launch.writes) for launch in self.low.launches]
+        self._check_written(reads, writes)
+        lives = memory.lives(reads, writes, sizes)
+        alive = {tensor: life for tensor, life in lives.items() if tensor not in homes}
+        for tensor, life in lives.items():
+            if life.size * VECTOR > target.storage_bytes:
+                writer = self._writer(tensor)
+                raise Refused(
+                    writer.id,
+                    f"A tensor of {life.size * VECTOR:,} bytes is over this adapter's "
+                    f"binding limit of {target.storage_bytes:,}.",
+                    writer.sources,
+                )
+        limit = target.storage_bytes // VECTOR
+        self.places, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
+        uniforms = self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
+        self.pools = [self._buffer("pool", size * VECTOR) for size in pools]
+        self._place_raw()
+        self._place_weights()
+        blocks, dispatches = bytearray(), []
+        for launch in self.low.launches:
+            with _blaming(launch.node):
+                dispatches.append(self._dispatch(launch, uniforms, len(blocks)))
+            blocks += self.block
+        inputs = [self._port("input", t) for t in self.whole.inputs]
+        outputs = [self._port("output", t) for t in self.whole.outputs]
+        states = [self._port("state", before) for before, _ in self.graph.states]
+        return Plan(
+            tuple(self.pipelines),
+            tuple(self.buffers),
+            tuple(self.weights.values()),
+            bytes(blocks),
+            tuple(dispatches),
+            tuple(inputs),
+            tuple(outputs),
+            tuple(states),
+            sum(life.size for life in alive.values()) * VECTOR,
+            memory.lower_bound(alive) * VECTOR,
+        )
+
+    def _memory(self, source: Source) -> Source:
+        """The memory that holds a source, that of a tensor around it where it lies in one."""
+        root = self.low.root(source)
+        return self.views.find(root)[0] if isinstance(root, int) else root
+
+    def _half(self, source: Source) -> bool:
+        return bool(self.halves) and precision.key(self._memory(source)) in self.halves
+
+    def _low(self, source: Source) -> float | None:
+        """The number that bytes 0 stand for; None for what is not stored in bytes."""
+        root = self.low.root(source) if self.lows else source
+        return self.lows.get(root.key) if isinstance(root, Constant) else None
+
+    def _tensors(self, sources: Sequence[Source]) -> list[int]:
+        roots = [root for source in sources if isinstance(root := self.low.root(source), int)]
+        return [self.views.find(root)[0] for root in roots]
+
+    def _check_written(self, reads: list[list[int]], writes: list[list[int]]) -> None:
+        """A launch that reads what nothing wrote would give a wrong answer silently: refuse to
+        plan it.
+        """
+        written: set[int] = set()
+        for launch, read, write in zip(self.low.launches, reads, writes, strict=True):
+            if not written.issuperset(read):
+                raise ValueError(
+                    f"{launch.kernel} of node {launch.node.id} reads a tensor before it is written"
+                )
+            written.update(write)
+
+    def _writer(self, tensor: int) -> Node:
+        """The node to blame for a tensor: the first that writes it, else the first that reads
+        it.
+        """
+        for attribute in ("writes", "reads"):
+            for launch in self.low.launches:
+                if launch.node.id >= 0 and tensor in self._tensors(getattr(launch, attribute)):
+                    return launch.node
+        return self.graph.nodes[0]
+
+    def _buffer(self, role: str, size: int) -> int:
+        self.buffers.append(Buffer(role, -(-size // VECTOR) * VECTOR))
+        return len(self.buffers) - 1
+
+    def _place_raw(self) -> None:
+        """A buffer for every port, also for an input that no kernel reads."""
+        ports = [Raw("input", tensor) for tensor in self.whole.inputs]
+        ports += [Raw("output", tensor) for tensor in self.whole.outputs]
+        ports += [Raw("state", before) for before, _ in self.graph.states]
+        for raw in ports:
+            if raw not in self.raw:
+                size = self._tensor(raw.tensor).bytes
+                self.raw[raw] = self._buffer(raw.role, size)
+
+    def _place_weights(self) -> None:
+        """Constants one after another, in a new buffer where the binding limit would be passed."""
+        limit, end, number = self.low.target.storage_bytes, 0, -1
+        for launch in self.low.launches:
+            for _, raw in launch.operands:
+                source = self.low.root(raw)
+                if not isinstance(source, Constant) or source.key in self.weights:
+                    continue
+                half, low = self._half(source), self._low(source)
+                size = source.vectors * (VECTOR // 2 if half else VECTOR)
+                pack = source.pack
+                if low is not None:
+                    size, pack = source.vectors * 4, partial(precision.bytes_from, source.pack, low)
+                if number < 0 or end + size > limit:
+                    number, end = self._buffer("weights", 0), 0
+                self.weights[source.key] = Weight(
+                    _plain(source.key), number, end, size, pack, source.data, half=half
+                )
+                end += -(-size // VECTOR) * VECTOR
+                self.buffers[number] = Buffer("weights", end)
+
+    def _locate(self, raw: Source) -> tuple[int, int]:
+        """(buffer, offset in vec4 of its storage) of a source."""
+        source = self.low.root(raw)
+        if isinstance(source, Raw):
+            return self.raw[source], 0
+        each = 2 if self._half(source) else 1  # vec4 in the bytes of one of float32
+        if isinstance(source, Constant):
+            weight = self.weights[source.key]
+            each = each if self._low(source) is None else 4
+            return weight.buffer, weight.offset // VECTOR * each
+        outer, inside = self.views.find(source)
+        if outer in self.low.homes:
+            return self.raw[self.low.homes[outer]], inside
+        place = self.places[outer]
+        return self.pools[place.pool], place.offset * each + inside
+
+    def _dispatch(self, launch: Launch, uniforms: int, offset: int) -> Dispatch:
+        located = [self._locate(source) for _, source in launch.operands]
+        folded, groups = _fold(launch.grid, self.low.target.max_groups)
+        parameters: dict[str, Any] = {}
+        for (operand, source), (_, start) in zip(launch.operands, located, strict=True):
+            parameters[f"off_{operand.name}"] = start * (4 // operand.view if operand.view else 4)
+            if operand.access != "r" and operand.view == 4:
+                parameters[f"channels_{operand.name}"] = self._channels(source)
+            if (low := self._low(source)) is not None:
+                parameters[f"low_{operand.name}"] = low
+        if folded:
+            gx, gy, gz = launch.grid
+            parameters |= {"folded": folded, "grid_x": gx, "grid_y": gy, "grid_total": gx * gy * gz}
+        # In one order, so that launches that differ in nothing else share a pipeline.
+        parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
+        self.block = kernels.parameter_words(parameters)
+        operands = [
+            replace(operand, half=self._half(source), bytes=self._low(source) is not None)
+            for operand, source in launch.operands
+        ]
+        wgsl = kernels.render(launch.kernel, operands, parameters, launch.posts, launch.variant)
+        if not self.low.target.unpacks:
+            wgsl = kernels.without_unpack(wgsl)
+        kinds = "u" + "".join("r" if operand.access == "r" else "w" for operand in operands)
+        pipeline = Pipeline(launch.kernel, wgsl, kinds, launch.constants)
+        index = self.pipelines.setdefault(pipeline, len(self.pipelines))
+        buffers = (uniforms, *(buffer for buffer, _ in located))
+        nodes = launch.node.sources or ((launch.node.id,) if launch.node.id >= 0 else ())
+        return Dispatch(launch.kernel, index, buffers, offset, groups, nodes)
+
+    def _channels(self, source: Source) -> int:
+        if isinstance(source, int) and source >= 0:
+            return geometry(self.graph.shape(source)).channels
+        return ALL_LANES
+
+    def _tensor(self, tensor: int) -> Tensor:
+        return self.graph.tensors.get(tensor) or self.whole.tensors[tensor]
+
+    def _port(self, role: str, tensor: int) -> Port:
+        value = self._tensor(tensor)
+        return Port(
+            tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes
+        )
+
+
+def _plain(key: tuple[object, ...]) -> tuple[object, ...]:
+    """A key as numbers and texts, which a plan is made of."""
+    return tuple(part if isinstance(part, (int, str)) else repr(part) for part in key)
+
+
+class _Sizes(dict[int, int]):
+    """Sizes of tensors and temporaries in vec4 of float32, by id."""
+
+    def __init__(self, graph: Graph, low: Lowering) -> None:
+        super().__init__(low.sizes)
+        self.graph = graph
+
+    def __missing__(self, tensor: int) -> int:
+        return geometry(self.graph.shape(tensor)).vectors
+
+    def narrow(self, halves: set[object]) -> None:
+        """From now on these take half of it, in whole vec4."""
+        for tensor in halves:
+            if isinstance(tensor, int):
+                self[tensor] = -(-self[tensor] // 2)
+
+
+def _fold(grid: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
+    """(groups in x when folded else 0, groups to dispatch): a grid over the limit becomes a
+    two-dimensional one.
+    """
+    if max(grid) <= limit:
+        return 0, grid
+    total = grid[0] * grid[1] * grid[2]
+    rows = -(-total // limit)
+    width = -(-total // rows)
+    return width, (width, rows, 1)

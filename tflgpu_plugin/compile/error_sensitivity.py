@@ -1,0 +1,201 @@
+"""How much of an error made in the middle of a graph arrives at its outputs, from the weights
+alone: a first-order analysis of rounding errors, which costs one look at every weight.
+
+Errors, each value's by itself, are followed as mean squares from the outputs back to where they are
+made: a product with weights w passes on w^2, a sum adds. An activation that is closed for negative
+arguments passes on one half (K. He and others, "Delving Deep into Rectifiers", 2015, section 2.2,
+says so of the values themselves). Values are taken to be of magnitude 1: training keeps them there
+by normalizations, whose scales are part of the weights now. So weights whose rows are large mean
+that what they multiply is small or that terms cancel, and either makes errors matter more. Outputs
+have the magnitude that the last weights and biases give.
+
+Where a value is put by where the largest of others was, the smallest error may put it elsewhere, so
+that all of it is wrong there: such errors count as infinite.
+
+An op that is not known here passes errors on as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, planar
+
+Gain = npt.NDArray[np.float64]  # one per channel of a tensor
+
+DENSE = ("conv_2d", "conv_3d", "transpose_conv", "fully_connected")  # weights [O, ..., I]
+WEIGHTED = (*DENSE, "depthwise_conv_2d")  # weights [1, KH, KW, O]
+MOVES = (
+    *("reshape", "transpose", "concat", "strided_slice", "split", "pad", "take", "gather", "tile"),
+    *("expand", "resize", "resize_bilinear", "resize_nearest", "max_pool_2d"),
+)
+# Of n values, whose errors are of either sign. A sum is n times the mean, and n times as large.
+MEANS = ("average_pool_2d", "mean", "reduce_sum", "reduce_sum_square", "reduce_mean_square")
+GATES = (
+    *("relu", "relu6", "prelu", "leaky_relu", "thresholded_relu", "elu", "selu", "celu"),
+    *("swish", "hard_swish", "gelu", "gelu_tanh", "mish", "softplus"),
+)
+CLOSED = 0.5
+CHOOSING = {"max_pool_places": 1}  # which of the outputs tells of a choice
+BOUNDED = ("logistic", "tanh", "hard_sigmoid")  # of magnitude 1, however large the weights
+TINY, SMALL = float(np.finfo(np.float64).tiny), np.finfo(np.float32).tiny
+
+
+def gains(graph: Graph) -> dict[int, float]:
+    """For every float tensor that the outputs depend on: the mean square error of an output, as a
+    share of the square of its magnitude and summed over outputs, where every value of the tensor
+    has an error of mean square 1. For a constant, where every value has a relative error so large.
+    """
+    walk = _Walk(graph)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for tensor in graph.outputs:
+            walk.give(tensor, np.full(1, 1.0 / max(walk.square(tensor), TINY)))
+        for node in reversed(graph.nodes):
+            walk.node(node)
+        sums = {tensor: float(gain.sum()) for tensor, gain in walk.found.items()}
+    return {tensor: np.inf if np.isnan(total) else total for tensor, total in sums.items()}
+
+
+@dataclass
+class _Walk:
+    """From the outputs back to the inputs. `found` holds a tensor's gain by channel."""
+
+    graph: Graph
+    found: dict[int, Gain] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.producers = self.graph.producers()
+        means = [node for node in self.graph.nodes if node.op in MEANS]
+        inside = [node for node in means if self.graph.tensors[node.outputs[0]].wide]
+        self.normalized = {tensor for node in inside for tensor in node.reads}
+
+    def give(self, tensor: int | None, gain: Gain) -> None:
+        """Add to a tensor's gain. Where it has other channels, the sum is spread over them."""
+        if tensor is None or self.graph.tensors[tensor].dtype not in ("f32", "f16", "bool"):
+            return
+        channels = 1 if self.graph.constant(tensor) is not None else self.channels(tensor)
+        if len(gain) != channels:
+            gain = np.full(channels, gain.sum() / channels)
+        self.found[tensor] = self.found[tensor] + gain if tensor in self.found else gain
+
+    def node(self, node: Node) -> None:
+        """Give the inputs of a node, and the operands of its fused steps, what its results have."""
+        given = [self.found[t] for t in node.outputs if t in self.found]
+        if not given:
+            return
+        gain = given[0] if len(given) == 1 else np.full(1, sum(part.sum() for part in given))
+        for post in reversed(node.posts):
+            gain = self._before(post, gain)
+        if node.op in CHOOSING and node.outputs[CHOOSING[node.op]] in self.found:
+            gain = np.full(1, np.inf)
+        if (weights := self._weights(node)) is not None:
+            self._product(node, weights, gain)
+        elif node.op == "concat":
+            self._parts(node, gain)
+        else:
+            gain = gain * (CLOSED if node.op in GATES else 1.0)
+            for tensor in node.inputs:
+                share = self._terms(node, tensor) if node.op in MEANS else 1
+                self.give(tensor, gain / share)
+
+    def square(self, tensor: int) -> float:
+        """The mean square of a tensor, if weights make it, perhaps in parts that were moved."""
+        node = self.producers.get(tensor)
+        if node is None:
+            return 1.0
+        if node.op in MOVES:
+            parts = [t for t in node.inputs if t is not None and self.graph.constant(t) is None]
+            return max((self.square(part) for part in parts), default=1.0)
+        weights = self._weights(node)
+        if weights is None or any(post.op in BOUNDED for post in node.posts):
+            return 1.0
+        total = float(_squares(node, weights).sum(1).mean())
+        total += self._mean_square(node.inputs[2] if len(node.inputs) > 2 else None)
+        for post in node.posts:
+            if post.op == "mul":
+                total *= self._mean_square(post.tensor, post.parameters) or 1.0
+            elif post.op == "add":
+                total += self._mean_square(post.tensor)
+        return total
+
+    def channels(self, tensor: int) -> int:
+        shape = self.graph.shape(tensor)
+        return shape[-1] if planar(shape) else max(1, prod(shape))
+
+    def _before(self, post: Post, gain: Gain) -> Gain:
+        """The gain in front of a fused step. Its operand has that behind it."""
+        if post.op in GATES or (post.op == "clip" and post.parameters[:1] == (0.0,)):
+            gain = gain * CLOSED
+        self.give(post.tensor, gain)
+        data = self.graph.constant(post.tensor)
+        factors = np.ravel(np.asarray(post.parameters if data is None else data, np.float64))
+        if post.op not in ("mul", "div") or len(factors) == 0:
+            return gain
+        squares = factors**2 if post.op == "mul" else 1.0 / np.maximum(factors**2, TINY)
+        return gain * (squares if len(squares) == len(gain) else squares.mean())
+
+    def _product(self, node: Node, weights: Array, gain: Gain) -> None:
+        """A weight passes on its square of what its row has; its own relative error is like one of
+        the value that it meets."""
+        source = node.inputs[0]
+        assert source is not None
+        squares, channels = _squares(node, weights), self.channels(source)
+        if self.normalized.intersection(node.outputs):  # whatever the magnitude, it will be 1
+            squares = squares / np.maximum(squares.sum(1, keepdims=True), SMALL)
+        rows, columns = squares.shape
+        if len(gain) != rows:
+            gain = np.full(rows, gain.sum() / rows)
+        groups = 1 if node.op == "fully_connected" else max(1, channels // columns)
+        blocks = squares.reshape(groups, rows // groups, columns)
+        largest = max(float(gain.max()), TINY)
+        scaled = (gain / largest).astype(np.float32).reshape(groups, 1, -1)
+        passed = np.matmul(scaled, blocks).ravel().astype(np.float64) * largest
+        for tensor in node.inputs[1:]:
+            self.give(tensor, np.full(1, passed.sum()))
+        if len(passed) % channels == 0:  # of an image as one row the channels come last
+            passed = passed.reshape(-1, channels).sum(0)
+        self.give(source, passed)
+
+    def _parts(self, node: Node, gain: Gain) -> None:
+        """Every part of a concatenation has its channels, or its share of the elements."""
+        whole, start = self._elements(node.outputs[0]), 0
+        along = sum(self.channels(t) for t in node.inputs if t is not None) == len(gain)
+        for tensor in node.inputs:
+            if tensor is not None:
+                end = start + self.channels(tensor)
+                share = self._elements(tensor) / whole
+                self.give(tensor, gain[start:end] if along else gain * share)
+                start = end
+
+    def _weights(self, node: Node) -> Array | None:
+        return self.graph.constant(node.inputs[1]) if node.op in WEIGHTED else None
+
+    def _terms(self, node: Node, tensor: int | None) -> float:
+        """How many values of a tensor make one of the result."""
+        there = 1 if tensor is None else self._elements(tensor)
+        return max(1.0, there / self._elements(node.outputs[0]))
+
+    def _elements(self, tensor: int) -> int:
+        return max(1, prod(self.graph.shape(tensor)))
+
+    def _mean_square(self, tensor: int | None, numbers: tuple[float, ...] = ()) -> float:
+        """Of a constant, else of these numbers; 0 where there are none."""
+        data = self.graph.constant(tensor)
+        values = np.asarray(numbers if data is None else data, np.float64)
+        return float(np.mean(values**2)) if values.size else 0.0
+
+
+def _squares(node: Node, weights: Array) -> npt.NDArray[np.float32]:
+    """[outputs, inputs of a group]: the squares of weights, summed over the places of a window that
+    make one value."""
+    squares = np.square(weights, dtype=np.float32)
+    if node.op not in DENSE:
+        return np.asarray(squares.reshape(-1, weights.shape[-1]).sum(0)[:, None])
+    strides = prod(node.attributes["strides"]) if node.op == "transpose_conv" else 1
+    windows = squares.reshape(weights.shape[0], -1, weights.shape[-1])
+    sums = windows[:, 0] if windows.shape[1] == 1 else windows.sum(1)
+    return np.asarray(sums / np.float32(strides))

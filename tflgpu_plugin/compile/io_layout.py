@@ -1,0 +1,180 @@
+"""The border of an island: between a host's row-major buffers and device storage, one launch each
+way at most.
+
+A tensor whose storage is the host's order (a vector, a matrix of whole quads) lies in the host's
+buffer itself; a kernel that can read any strides may read it there (`Lowering.hosted`). A transpose
+between channels first and channels last at the border is part of its launch.
+
+float32 and int32 travel as they are, float16 as such (two in a word, too large values as
+infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
+uint8 as a byte and, on the device, as the real value that they stand for (without quantization
+parameters: the number itself). So do int32 tensors with quantization parameters (form "number"),
+int16 ones, two in a word, and int64 ones, in two words (form "wide"). Raw buffers
+are padded to a multiple of 16 bytes, so the last incomplete vec4 or word may be accessed whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Geometry, Node, Tensor
+from tflgpu_plugin.ops.lowering import Access, Hosted, Lowering, Raw, Refused
+from tflgpu_plugin.ops.movement import row_strides
+
+GROUP = 64
+DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16")
+SHORT = ("f16", "bool", "i8", "u8", "i16", "u16")  # several in a word
+NUMBERED = {"i32": "number", "i64": "wide"}  # forms of those that are numbers on the device
+SAME = ("f32", "i32")  # element by element the same on both sides
+
+
+class _Views(NamedTuple):
+    """Lanes per element of the operands (0: words); `whole`: four lanes are neighbours in both."""
+
+    raw: int
+    stored: int
+    whole: bool
+
+
+def in_host_order(shape: Geometry) -> bool:
+    """Whether storage is row-major, but for padding after the last element."""
+    if shape.batch * shape.spatial == 1:
+        return True
+    return shape.channels % 4 == 0 and (shape.spatial == 1 or shape.quads == 1)
+
+
+def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
+    """Record the launch that brings the host's buffer `raw` into device storage `tensor`.
+
+    Both have the tensor's shape and dtype. Raises Refused for a dtype that has no device form.
+    """
+    dtype, shape = _dtype(low, node, tensor), low.geometry(tensor)
+    # A state's buffer is written within a run, so nothing may read it then.
+    if raw.role == "input" and dtype == "f32":
+        low.hosted[tensor] = Hosted(raw, row_strides(low.graph.shape(tensor)))
+    if raw.role == "input" and dtype in SAME and in_host_order(shape):
+        low.alias(tensor, raw)
+        return
+    _to_storage(low, node, raw, tensor, shape, dtype, _scaling(low.graph.tensors[tensor]))
+
+
+def pack_turned(low: Lowering, node: Node, perm: tuple[int, ...]) -> bool:
+    """Record the launch of a transpose of an input that brings its channels, the second axis, last;
+    False when it is another transpose.
+    """
+    source, output = node.inputs[0], node.outputs[0]
+    assert source is not None
+    hosted = low.hosted.get(source)
+    if hosted is None or perm != (0, *range(2, len(perm)), 1) or not 3 <= len(perm) <= 5:
+        return False
+    if not node.posts:
+        low.hosted[output] = Hosted(hosted.raw, tuple(hosted.strides[axis] for axis in perm))
+    _to_storage(low, node, hosted.raw, output, low.geometry(output), planar=True)
+    return True
+
+
+def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
+    """Record the launch that brings device storage `tensor` into the host's buffer `raw`.
+
+    Bytes of `raw` past the last element are written too (up to the padding), with no meaning.
+    Raises Refused for a dtype that has no device form.
+    """
+    dtype, value = _dtype(low, node, tensor), low.graph.tensors[tensor]
+    root = low.root(tensor)
+    same = raw.role == "output" and dtype in SAME and in_host_order(low.geometry(tensor))
+    if same and isinstance(root, int) and root not in low.homes:
+        low.homes[root] = raw
+        return
+    scaling = _scaling(value)
+    if scaling:
+        limits = np.iinfo(NUMPY_DTYPES[value.dtype])
+        scaling |= {"least": float(limits.min), "most": float(limits.max)}
+    planar = tensor in low.turned
+    stored = low.turned.get(tensor, tensor)
+    _from_storage(low, node, stored, raw, low.geometry(stored), dtype, scaling, planar)
+
+
+def _to_storage(
+    low: Lowering,
+    node: Node,
+    raw: Raw,
+    stored: int,
+    shape: Geometry,
+    dtype: str = "f32",
+    scaling: Mapping[str, object] | None = None,
+    planar: bool = False,
+) -> None:
+    """Row-major elements [batch][spatial][channels], or if `planar` [batch][channels][spatial], to
+    storage of this geometry. 8-bit elements come with `scaling`: scale and zero (point)."""
+    views = _views(dtype, shape, planar)
+    low.dispatch(
+        "pack",
+        node,
+        {"raw": Access(raw, views.raw)},
+        {"stored": Access(stored, 0 if dtype == "i32" else 4)},
+        (-(-shape.vectors // GROUP), 1, 1),
+        {"vectors": shape.vectors, **_extents(shape), **(scaling or {})},
+        {"form": dtype, "whole": views.whole, "planar": planar},
+    )
+
+
+def _from_storage(
+    low: Lowering,
+    node: Node,
+    stored: int,
+    raw: Raw,
+    shape: Geometry,
+    dtype: str,
+    scaling: Mapping[str, object],
+    planar: bool,
+) -> None:
+    """Storage of this geometry to elements as `_to_storage` reads them. 8-bit elements come with
+    `scaling`: scale, zero (point), least and most (stored number)."""
+    views = _views(dtype, shape, planar)
+    elements = shape.batch * shape.spatial * shape.channels
+    low.dispatch(
+        "unpack",
+        node,
+        {"stored": Access(stored, views.stored)},
+        {"raw": Access(raw, 4 if dtype == "f32" else 0)},
+        (-(-elements // (4 * GROUP)), 1, 1),
+        {"elements": elements, **_extents(shape), **scaling},
+        {
+            "form": dtype,
+            "whole": views.whole,
+            "planar": planar,
+            "aligned": planar and shape.spatial % 4 == 0,
+        },
+    )
+
+
+def _dtype(low: Lowering, node: Node, tensor: int) -> str:
+    dtype = low.graph.tensors[tensor].dtype
+    real = quantization.real(low.graph.tensors[tensor])
+    if dtype not in DTYPES or (dtype == "i64" and not real):
+        accepted = ", ".join(DTYPES)
+        raise Refused(node.id, f"A {dtype} tensor cannot cross the border; use one of {accepted}.")
+    return NUMBERED.get(dtype, dtype) if real else dtype
+
+
+def _scaling(tensor: Tensor) -> dict[str, object]:
+    if not quantization.real(tensor) and tensor.dtype not in (*quantization.STORED, "i16"):
+        return {}
+    scale, zero = quantization.parameters(tensor)
+    return {"scale": scale, "zero": zero}
+
+
+def _views(dtype: str, shape: Geometry, planar: bool) -> _Views:
+    if dtype in ("i32", "number", "wide"):
+        return _Views(0, 0 if dtype == "i32" else 1, False)
+    # A single row may be read past its end: the padding is there, and pad lanes are masked.
+    whole = not planar and (shape.channels % 4 == 0 or shape.batch * shape.spatial == 1)
+    return _Views(0 if dtype in SHORT else (4 if whole else 1), 4 if whole else 1, whole)
+
+
+def _extents(shape: Geometry) -> dict[str, object]:
+    return {"quads": shape.quads, "spatial": shape.spatial, "channels": shape.channels}

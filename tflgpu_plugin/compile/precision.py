@@ -1,0 +1,149 @@
+"""Which tensors and constants lie in memory as float16, when the user allows it, and which
+constants as bytes: weights that are whole numbers, of which nothing is lost.
+
+Arithmetic is float32 everywhere; what is decided here is how values are kept between kernels. They
+stay float32 where float16 would be wrong rather than less precise: whole numbers and other types,
+state that is kept between runs, sums (results of reductions, which may pass 65,504 or be
+differences of large numbers), whatever lies inside an op made of other ops (a normalization),
+what a kernel writes one float at a time, scratch memory with partial sums. Or where the outputs
+would suffer: what `noise` says to be the worst, until the rest is bearable. And where there is
+nothing to gain: inputs and outputs of the island, which are read or written once, and anything
+small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from tflgpu_plugin.compile import error_sensitivity
+from tflgpu_plugin.ir.graph import Array, Graph
+from tflgpu_plugin.ir.plan import Pack
+from tflgpu_plugin.ops.lowering import Constant, Lowering, Source
+
+LARGEST, SMALLEST = 65_504.0, 2.0**-14  # of float16, the smallest at full precision
+SMALL = 4096  # vec4 (64 KiB of float32), which fit in any cache
+VALUES = ("f32", "f16", "bool")  # dtypes of tensors that hold floats on the device
+SUMS = ("reduce",)  # kernels whose results are sums
+
+# Rounding to float16 is off by about 2^-12 of a value, root mean square. BEARABLE is what `noise`
+# may add up from that, of an output. It is an estimate: 31 of 36 real models have up to 0.06, and
+# none of them is off by over 1e-2 of an output's largest value; the other five, three of which are,
+# have 0.5 to 5e5.
+ROUNDING, BEARABLE = 2.0**-12, 0.1
+HARMLESS = 20 * ROUNDING  # as 400 roundings that the outputs show as they are
+
+Memory = Callable[[Source], Source]
+Size = Callable[[int], int]
+
+
+def halves(low: Lowering, memory: Memory, size: Size) -> set[object]:
+    """Keys (see `key`) of what is stored as float16. `memory` gives what holds a source, `size` how
+    many vec4 that is."""
+    wide = {key(memory(tensor)) for tensor in (*_wide_tensors(low.graph), *low.homes)}
+    found: dict[object, Source] = {}
+    for launch in low.launches:
+        rows = {s.operand for some in launch.posts.values() for s in some if s.spread == "rows"}
+        for operand, given in launch.operands:
+            source = memory(given)
+            found[key(source)] = source
+            written = operand.access != "r"
+            raw = operand.view == 0 or (written and operand.view != 4)
+            if raw or operand.name in rows or (written and launch.kernel in SUMS):
+                wide.add(key(source))
+    may = {
+        name: source for name, source in found.items() if name not in wide and _may_be(source, size)
+    }
+    narrow = set(may) - _unbearable(low, memory, may)
+    return narrow | {t for t, source in low.copied.items() if key(memory(source)) in narrow}
+
+
+def _unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) -> set[object]:
+    """Of these, what must stay float32: the worst, until the errors that all others bring to the
+    outputs are BEARABLE. Where all of them were a multiple of that, what is left may be only the
+    same fraction of it, or HARMLESS: the larger the estimate, the further are single places from
+    the mean. What is infinite stays out of this."""
+    gains = error_sensitivity.gains(low.graph) if narrow else {}
+    found = {name: gains.get(name[0], 0.0) if isinstance(name, tuple) else 0.0 for name in narrow}
+    for tensor, gain in gains.items():
+        name = key(memory(tensor)) if low.graph.constant(tensor) is None else None
+        if name in found:  # the tensor, or one that it is part of
+            found[name] = max(found[name], gain)
+    ordered = sorted(found, key=found.__getitem__)
+    errors = ROUNDING * np.sqrt(np.cumsum([found[name] for name in ordered]))
+    total = max((*errors[np.isfinite(errors)][-1:], BEARABLE))
+    allowed = max(BEARABLE / total * BEARABLE, HARMLESS)
+    worst = (name for name, error in zip(ordered, errors, strict=True) if error > allowed)
+    return {name for name in worst if not _exact(narrow[name])}
+
+
+def whole(low: Lowering) -> dict[object, float]:
+    """Keys of constants that are stored in bytes, with the number that 0 stands for."""
+    found: dict[object, float] = {}
+    other: set[object] = set()
+    for launch in low.launches:
+        for operand, given in launch.operands:
+            source = low.root(given)
+            if isinstance(source, Constant):
+                least = _least(source) if operand.view == 4 and operand.access == "r" else None
+                if least is None:
+                    other.add(source.key)
+                else:
+                    found[source.key] = least
+    return {name: least for name, least in found.items() if name not in other}
+
+
+def _least(source: Constant) -> float | None:
+    """The least number of a constant in bytes, zero (which fills it up) among them."""
+    data = source.data
+    if not source.half or data is None or data.dtype.kind not in "iu" or data.dtype.itemsize > 2:
+        return None
+    least, most = min(int(data.min(initial=0)), 0), max(int(data.max(initial=0)), 0)
+    return float(least) if most - least < 256 else None
+
+
+def bytes_from(pack: Pack, low: float) -> Iterator[Array]:
+    """A packed constant of whole numbers as bytes counted from `low`, piece by piece."""
+    packed = pack()
+    for piece in (packed,) if isinstance(packed, np.ndarray) else packed:
+        yield np.asarray(piece - np.float32(low)).astype(np.uint8)
+
+
+def key(source: Source) -> object:
+    """What tells memory apart: a tensor's id, a constant's key."""
+    return source.key if isinstance(source, Constant) else source
+
+
+def borders(graph: Graph) -> set[int]:
+    """Tensors that a host writes or reads."""
+    return {*graph.inputs, *graph.outputs}
+
+
+def _wide_tensors(graph: Graph) -> set[int]:
+    """Tensors that must stay float32, and so all that lies in the same memory."""
+    kept = {t for pair in graph.states for t in pair} | borders(graph)
+    kept |= {t for t, tensor in graph.tensors.items() if tensor.dtype not in VALUES or tensor.wide}
+    return {tensor for tensor in kept if graph.constant(tensor) is None}
+
+
+def _exact(source: Source) -> bool:
+    """Of a constant: float16 has all its values."""
+    data = source.data if isinstance(source, Constant) else None
+    return data is not None and bool(np.array_equal(data.astype(np.float16), data))
+
+
+def _may_be(source: Source, size: Size) -> bool:
+    if isinstance(source, Constant):
+        large = source.half and source.vectors >= SMALL
+        return large and source.data is not None and representable(source.data)
+    return isinstance(source, int) and source >= 0 and size(source) >= SMALL
+
+
+def representable(data: Array) -> bool:
+    """Floats, all in range, the largest not among those that lose digits: an error is then at most
+    2^-11 of the largest value."""
+    if data.dtype.kind not in "fb":
+        return False  # whole numbers, which may be indices
+    largest = float(np.max(np.abs(data), initial=0.0))
+    return largest == 0.0 or SMALLEST <= largest <= LARGEST

@@ -1,0 +1,128 @@
+"""Tuning on the device: an island is planned in a few ways, each is run, the fastest is kept.
+
+Off unless the user asks for sustained speed, since each way compiles kernels of its own. Results
+are kept per adapter, driver and island in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tflgpu_plugin import native
+from tflgpu_plugin.cache import folders
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Graph, dump
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Refused
+from tflgpu_plugin.runtime.pipelines import PipelineError
+from tflgpu_plugin.runtime.program import Instance, shared
+
+if TYPE_CHECKING:
+    from tflgpu_plugin.runtime.adapter import Device
+
+VERSION = 3  # of what the settings mean; results of other versions are ignored
+RUNS = 5
+PATIENCE = 10.0  # seconds for one island
+GAIN = 0.97  # of the time so far: differences below are noise
+
+# Ways to try, the vendor's own first (see ops.tiles, ops.winograd and ops.conv for the keys).
+GPU: tuple[Mapping[str, str], ...] = (
+    {},
+    {"weights": "memory"},
+    {"weights": "global"},
+    {"weights": "shuffle"},
+    {"tile": "4x4"},
+    {"tile": "2x4"},
+    {"tile": "4x8"},
+    {"tile": "1x4"},
+    {"winograd": "never"},
+    {"strided": "never"},
+)
+SOFTWARE: tuple[Mapping[str, str], ...] = (
+    {},
+    {"tile": "4x8"},
+    {"tile": "5x8"},
+    {"winograd": "never"},
+    {"strided": "never"},
+)
+
+
+def best(graph: Graph, device: Device, target: Target) -> Target:
+    """The target, which is one of this device, with the fastest settings for this island: from the
+    cache, or measured now and put there."""
+    place = _place(graph, target)
+    stored = _load(place)
+    if stored is None:
+        stored = _measure(graph, device, target)
+        if place:
+            folders.keep(place, json.dumps(stored))
+    return replace(target, tuning=stored)
+
+
+def _measure(graph: Graph, device: Device, target: Target) -> dict[str, str]:
+    """Settings are added one at a time to those that were fastest so far."""
+    chosen: dict[str, str] = {}
+    fastest, plans = float("inf"), set[bytes | None]()
+    end = time.monotonic() + PATIENCE
+    for settings in SOFTWARE if target.software else GPU:
+        tried = {**chosen, **settings}
+        if time.monotonic() > end and fastest < float("inf"):
+            break
+        try:
+            plan = compiler.compile(graph, replace(target, tuning=tried))
+            key = plan.fingerprint()
+            if key in plans:
+                continue
+            plans.add(key)
+            taken = _time(Instance(shared(plan, device, True)))
+        except (Refused, PipelineError, native.NativeError):
+            continue
+        if taken < fastest * GAIN:
+            chosen, fastest = tried, taken
+    return chosen
+
+
+def _time(instance: Instance) -> float:
+    """Nanoseconds of the fastest of a few runs on zeros: other work on the machine only adds."""
+    ports = instance.plan.inputs, instance.plan.states
+    inputs, states = (
+        [np.zeros(port.shape, NUMPY_DTYPES[port.dtype]) for port in some] for some in ports
+    )
+    found = []
+    for _ in range(1 + RUNS):
+        instance.run(inputs, states)
+        found.append(int(instance.counters().last_nanoseconds))
+    return float(min(found[1:]))
+
+
+def _place(graph: Graph, target: Target) -> Path | None:
+    folder = folders.cache("tuning")
+    if folder is None:
+        return None
+    adapter: tuple[object, ...] = (
+        target.name,
+        target.vendor,
+        target.driver,
+        target.backend,
+        target.subgroup_size,
+    )
+    adapter += ("half",) if target.half else ()
+    return folder / f"{sha256(repr((VERSION, adapter, dump(graph))).encode()).hexdigest()}.json"
+
+
+def _load(place: Path | None) -> dict[str, str] | None:
+    try:
+        content = json.loads((place and folders.kept(place)) or "null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    return {str(key): str(value) for key, value in content.items()}

@@ -1,0 +1,1 @@
+"""From a host's nodes to claims: support, partition, and what is kept of claims."""

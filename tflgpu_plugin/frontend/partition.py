@@ -1,0 +1,127 @@
+"""Groups the supported nodes of a graph into convex islands, and says which islands are not worth
+their border.
+
+An island is convex when no path leaves it and comes back, so that it can run as one step. The
+decision whether an island pays is structural: it compares border bytes with arithmetic on a
+nominal GPU and never looks at this adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from math import prod
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import KNOWN, STORE, Graph
+
+# The nominal GPU and CPU of the pays-off rule: a mid-range integrated GPU beside two CPU cores
+# (2024).
+GPU_WORK_PER_SECOND = 5e11
+CPU_WORK_PER_SECOND = 2e10
+BORDER_BYTES_PER_SECOND = 5e9
+SECONDS_PER_RUN = 2e-4
+VIEW = "reshape"  # the op that computes and moves nothing
+
+
+def islands(graph: Graph, supported: Collection[int]) -> list[list[int]]:
+    """Node ids in convex groups, each in execution order.
+
+    Alternates between what can run on either side: all supported nodes that are ready form an
+    island, then all others that are ready run, and so on (the schedule a host with two kinds of
+    nodes would follow).
+    """
+    producer = graph.producers()
+    waiting = list(graph.nodes)
+    done: set[int] = set()
+    groups: list[list[int]] = []
+    inside = True
+    while waiting:
+        group, rest = [], []
+        for node in waiting:
+            needs = {producer[t].id for t in node.reads if t in producer}
+            ready = needs <= done
+            if (node.id in supported) == inside and ready:
+                group.append(node.id)
+                done.add(node.id)
+            else:
+                rest.append(node)
+        if inside and group:
+            groups.append(group)
+        waiting, inside = rest, not inside
+    return groups
+
+
+def extract(graph: Graph, ids: Collection[int]) -> Graph:
+    """The island of these nodes as a graph of its own; inputs and outputs are sorted by tensor
+    id. KNOWN nodes leave only their results.
+    """
+    chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != KNOWN)
+    made = {t for node in chosen for t in node.outputs}
+    states = tuple(pair for pair in graph.states if pair[1] in made)
+    kept = {before for before, _ in states}
+    read = {t for node in chosen for t in node.reads}
+    # What is a constant besides being written has a copy wherever it is read.
+    others = (t for node in graph.nodes if node.id not in ids for t in node.reads)
+    elsewhere = {t for t in others if graph.tensors[t].data is None} | set(graph.outputs)
+    inputs = sorted(t for t in read - made - kept if graph.tensors[t].data is None)
+    outputs = sorted(t for t in made if t in elsewhere)
+    used = read | made | kept
+    tensors = {t: tensor for t, tensor in graph.tensors.items() if t in used}
+    return replace(
+        graph,
+        tensors=tensors,
+        nodes=chosen,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        states=states,
+        together=(),
+        chained=(),
+    )
+
+
+def work(graph: Graph) -> int:
+    """Multiply-adds of one run (elementwise ops count one per output element)."""
+    table = ops.table()
+    total = 0
+    for node in graph.nodes:
+        op = table[node.op]
+        total += (
+            op.work(graph, node) if op.work else sum(prod(graph.shape(t)) for t in node.outputs)
+        )
+    return total
+
+
+def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
+    """Why an island should stay on the CPU: a sentence, or None when it pays.
+
+    Only an island that splits the graph can be dropped: one that the CPU both feeds and reads, or
+    does either where it only gives a tensor another shape; or any of a graph that a loop runs once
+    per step (`repeated`): the CPU does so before each.
+    What is fetched from the host's store or kept there is as an input or output of the graph.
+    """
+    computing = [node for node in whole.nodes if node.op != STORE]
+    made = {t for node in computing for t in node.outputs}
+    used = {t for node in computing for t in node.reads}
+    fed = made.intersection(island.inputs)
+    read = used.intersection(island.outputs).difference(whole.outputs)
+    idle = all(node.op == VIEW for node in island.nodes) and (fed or read)
+    if not (repeated or idle or (fed and read)):
+        return None
+    border = sum(island.tensors[t].bytes for t in (*island.inputs, *island.outputs))
+    multiply_adds = 0 if idle else work(island)
+    on_gpu = (
+        SECONDS_PER_RUN + border / BORDER_BYTES_PER_SECOND + multiply_adds / GPU_WORK_PER_SECOND
+    )
+    on_cpu = multiply_adds / CPU_WORK_PER_SECOND
+    if on_cpu > on_gpu:
+        return None
+    count = len(island.nodes)
+    wrong = (
+        "would be launched at every step of a loop" if repeated else "would only split the graph"
+    )
+    return (
+        f"This island of {count} node{'s' if count > 1 else ''} {wrong}: with its present shapes "
+        f"{border:,} bytes cross its border for {multiply_adds:,} multiply-adds. "
+        "The option force=1 takes it all the same."
+    )

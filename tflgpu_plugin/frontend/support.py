@@ -1,0 +1,254 @@
+"""support(): the one place that decides whether a node can run on a target. The answer is None or
+a sentence.
+
+It joins what others state as data: the provider's row (versions, documented editions), the op's
+row (types, constraint) and the quirk rows below (drivers on which an op is known to go wrong).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Tensor
+from tflgpu_plugin.ir.quantization import COUNTS, SAME_GRID, STORED, alike, quantized, real
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.passes.canonical import BIAS, BIASED
+from tflgpu_plugin.passes.quant.dequantize import folded
+from tflgpu_plugin.passes.trim import idle
+
+EDITIONS = {"documented": "current", "documented-2019": "2019"}
+QUANTIZED = ("i8", "u8", "i16")
+INDEX = "i32"
+TYPE_NAMES = {
+    "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
+    "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
+    "u64": "uint64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """A known wrong result: on adapters whose name contains `adapter` (any case) and whose driver
+    version is in [`first`, `last`] (None: open end; versions compare number by number), nodes of
+    `op` that meet `condition` are refused with `reason`, a sentence that ends with where the
+    report is.
+    """
+
+    adapter: str
+    op: str
+    reason: str
+    first: str | None = None
+    last: str | None = None
+    condition: Callable[[Graph, Node], bool] = lambda graph, node: True
+
+    def on(self, target: Target) -> bool:
+        """The adapter and its driver are the ones meant."""
+        if self.adapter.lower() not in target.name.lower():
+            return False
+        driver = _version(target.driver)
+        if self.first is not None and driver < _version(self.first):
+            return False
+        return self.last is None or driver <= _version(self.last)
+
+    def applies(self, graph: Graph, node: Node, target: Target) -> bool:
+        """This node would go wrong on this target."""
+        return node.op == self.op and self.on(target) and self.condition(graph, node)
+
+
+QUIRKS: list[Quirk] = []
+
+
+def support(
+    graph: Graph, node: Node, target: Target, edition: str = "all", quantized: bool = True
+) -> str | None:
+    """None when `node` of `graph` can run on `target`, else a sentence that says why not.
+
+    `edition` is a value of the option `capabilities`: "all", or an edition of the documentation
+    ("documented", "documented-2019"), whose version ranges then hold instead of the kernels' own.
+    `quantized` is false when the user does not want 8-bit tensors on the GPU.
+    """
+    if node.refusal is not None:
+        return node.refusal
+    if node.op == KNOWN:
+        return None if edition == "all" else _unlisted(node, edition)
+    op = ops.table().get(node.op)
+    if op is None:
+        return f"{_name(node)} is not supported."
+    return (
+        _refuse_version(graph, node, edition)
+        or _refuse_types(graph, node, op.types, quantized)
+        or _refuse_grids(graph, node)
+        or _refuse_bias(graph, node)
+        or _refuse_shapes(graph, node, op.max_rank)
+        or _refuse_by_op(graph, node, op, target)
+        or next((q.reason for q in QUIRKS if q.applies(graph, node, target)), None)
+    )
+
+
+def _name(node: Node) -> str:
+    return node.host_op or node.op or node.name or f"node {node.id}"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The first dotted number in a driver's text: "Mesa 22.3.6 (LLVM 15)" gives (22, 3, 6)."""
+    found = re.search(r"\d+(\.\d+)*", text)
+    return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
+    """Tensors that hold values: the outputs and the inputs, without those that hold indices
+    (shapes, axes, sizes).
+    """
+    for tensor in node.outputs:
+        yield graph.tensors[tensor]
+    weights = 1 if node.op in BIASED else 0
+    for position, index in enumerate(node.inputs):
+        if index is not None and (position <= weights or graph.tensors[index].dtype not in COUNTS):
+            yield graph.tensors[index]
+
+
+def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
+    form = node.form
+    if form is None or folded(graph, node):  # a constant is no operation
+        return None
+    allowed: tuple[int, int] | None = form.versions
+    where = ""
+    if edition != "all":
+        allowed = form.documented.get(EDITIONS[edition])
+        where = _listed(edition)
+        if allowed is None:
+            return _unlisted(node, edition)
+    assert allowed is not None
+    # Constants that were dequantized keep their quantization.
+    if any(t.dtype in QUANTIZED or t.quantization is not None for t in _values(graph, node)):
+        first, last = form.documented.get("quantized", allowed)
+        allowed = (min(first, allowed[0]), max(last, allowed[1]))
+    if allowed[0] <= node.version <= allowed[1]:
+        return None
+    first, last = allowed
+    span = f"Version {first} is" if first == last else f"Versions {first} to {last} are"
+    return f"This is version {node.version} of {form.host_op}. {span} supported{where}."
+
+
+def _listed(edition: str) -> str:
+    return f" in the {EDITIONS[edition]} edition of the GPU delegate documentation"
+
+
+def _unlisted(node: Node, edition: str) -> str:
+    return f"{_name(node)} is not listed{_listed(edition)}."
+
+
+def accepts(types: tuple[str, ...], dtype: str) -> bool:
+    """Whether an op of these types computes values of this one: float16 as float32."""
+    return dtype in types or (dtype == "f16" and "f32" in types)
+
+
+def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: bool) -> str | None:
+    states = _states(graph, node)
+    for tensor in _values(graph, node):
+        held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
+        if tensor.dtype in STORED and "f32" in types and not folded(graph, node):
+            if reason := _refuse_quantized(tensor, quantized):
+                return f"{held}{reason}"
+            continue
+        if real(tensor) and "f32" in types and not folded(graph, node):
+            if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
+                return f"{held}{reason}"
+            continue
+        if accepts(types, tensor.dtype):
+            continue
+        if tensor.dtype == "i16" and any(tensor is state for state in states):
+            if reason := _refuse_quantized(tensor, quantized):
+                return f"{held}{reason}"
+            continue
+        if tensor.dtype in QUANTIZED and "f32" in types:
+            return f"{held}; quantized tensors must be int8 or uint8."
+        wanted = " or ".join(TYPE_NAMES.get(name, name) for name in types)
+        return f"{held}; {_name(node)} is supported for {wanted}."
+    return None
+
+
+def _states(graph: Graph, node: Node) -> list[Tensor]:
+    """What the node keeps between runs, before and after one."""
+    pairs = ops.table()[node.op].states
+    found = [node.inputs[k] for k, _ in pairs if k < len(node.inputs)]
+    found += [node.outputs[k] for _, k in pairs if k < len(node.outputs)]
+    return [graph.tensors[t] for t in found if t is not None]
+
+
+def _refuse_quantized(tensor: Tensor, wanted: bool) -> str | None:
+    """The end of a sentence about an 8-bit tensor."""
+    if not wanted:
+        return " and the option enable_quantized_inference is off."
+    if tensor.quantization is None:
+        return " that are not quantized: it has no scale."
+    if tensor.data is None and len(tensor.quantization.scale) > 1:
+        return " computed at run time with a scale per channel; only constants may have that."
+    if not all(0.0 < scale < math.inf for scale in tensor.quantization.scale):
+        return f" with the scale {tensor.quantization.scale[0]}, which must be positive."
+    return None
+
+
+def _refuse_grids(graph: Graph, node: Node) -> str | None:
+    """Hosts compute these ops on the stored numbers, so both sides must mean the same by them."""
+    if node.op not in SAME_GRID:
+        return None
+    result = graph.tensors[node.outputs[0]]
+    if node.op == "concat" and result.dtype == "u8":
+        return None  # hosts rescale these
+    for tensor in _values(graph, node) if quantized(result) else ():
+        if tensor.quantization is not None and not alike(tensor, result):
+            return (
+                f"Tensors {tensor.name!r} and {result.name!r} are quantized differently, which "
+                f"{_name(node)} does not provide for."
+            )
+    return None
+
+
+def _refuse_bias(graph: Graph, node: Node) -> str | None:
+    """int32 biases become float32 when the model is prepared."""
+    bias = node.inputs[BIAS] if node.op in BIASED and len(node.inputs) > BIAS else None
+    if bias is None or graph.tensors[bias].dtype != INDEX or graph.constant(bias) is not None:
+        return None
+    return f"Bias {graph.tensors[bias].name!r} holds int32 values that only a run tells."
+
+
+def _refuse_shapes(graph: Graph, node: Node, max_rank: int) -> str | None:
+    for tensor in _values(graph, node):
+        known = f"Tensor {tensor.name!r} has"
+        if len(tensor.shape) > max_rank:
+            return f"{known} rank {len(tensor.shape)}; ranks up to {max_rank} are supported."
+        if any(extent < 0 for extent in tensor.shape):
+            return f"{known} a shape that is only known when the model runs."
+        if 0 in tensor.shape and not (idle(graph, node) or node.op == "concat"):
+            return f"{known} no elements, its shape being {list(tensor.shape)}."
+    return None
+
+
+def _refuse_by_op(graph: Graph, node: Node, op: ops.Op, target: Target) -> str | None:
+    """The op's own constraint. The host's output shapes must be those that the inputs give; where
+    they are not, a value decides them at run time."""
+    try:
+        empty = idle(graph, node)
+        if not empty and (reason := op.refuse(graph, node, target)):
+            return reason
+        shapes = op.shapes(graph, node)
+    except Exception as error:  # a defect of ours must not take the host down
+        if empty and isinstance(error, ValueError):  # what `refuse` would have found
+            return f"{_name(node)} cannot be planned: {error}."
+        if os.environ.get("TFLGPU_DEBUG"):
+            raise
+        return f"Checking {_name(node)} failed inside this plugin: {error!r}. Please report it."
+    for index, shape in zip(node.outputs, shapes, strict=False):
+        tensor = graph.tensors[index]
+        if tensor.shape != tuple(shape):
+            return (
+                f"Tensor {tensor.name!r} has shape {list(tensor.shape)} in the model, but the "
+                f"inputs give {list(shape)}; shapes must be known before the model runs."
+            )
+    return None

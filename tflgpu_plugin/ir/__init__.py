@@ -1,0 +1,1 @@
+"""What every other room knows: graphs, plans, targets, quantization parameters. A leaf."""

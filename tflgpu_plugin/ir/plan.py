@@ -1,0 +1,192 @@
+"""A Plan: everything the runtime needs to build one island, as pure data. No handles, no host, no
+device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
+
+from tflgpu_plugin.ir.digests import of_array
+from tflgpu_plugin.ir.graph import Array, Shape
+
+Digest = bytes  # a name that no field hides
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Generated WGSL, its override constants, and one letter per binding: u(niform), r(ead),
+    w(rite).
+    """
+
+    label: str
+    wgsl: str
+    kinds: str
+    constants: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The label and a digest of all the rest: equal for the same code."""
+        digest = sha256(repr((self.wgsl, self.kinds, self.constants)).encode())
+        return f"{self.label}-{digest.hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A device buffer. `role` is weights, uniforms, pool, input, output or state."""
+
+    role: str
+    bytes: int
+
+
+Pack = Callable[[], Array | Iterable[Array]]
+
+
+def forgotten() -> Array:
+    """The `pack` of a weight whose values are not at hand."""
+    raise ValueError("The values of this program's constants are not kept.")
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant in device layout: `pack` makes its values from `data`, or tells its bytes (uint8)
+    as they are, in one piece or in several; they go to `buffer` at `offset` (bytes), as float16
+    with `half`, else as float32.
+    `digest` is that of `data`, where it is known without it.
+    """
+
+    key: tuple[object, ...]
+    buffer: int
+    offset: int
+    bytes: int
+    pack: Pack = field(default=forgotten, compare=False, repr=False)
+    data: Array | None = field(default=None, compare=False, repr=False)
+    digest: Digest | None = field(default=None, compare=False, repr=False)
+    half: bool = False
+
+    def pieces(self) -> Iterator[Array]:
+        """The bytes for the device, piece by piece (uint8, one-dimensional). Raises ValueError when
+        `pack` gives another number of them.
+        """
+        packed, given, kind = self.pack(), 0, np.float16 if self.half else np.float32
+        for piece in (packed,) if isinstance(packed, np.ndarray) else packed:
+            values = piece if piece.dtype == np.uint8 else np.ascontiguousarray(piece, kind)
+            given += values.nbytes
+            if given > self.bytes:
+                break
+            yield values.reshape(-1).view(np.uint8)
+        if given != self.bytes:
+            raise ValueError(f"constant {self.key} packs to {given} bytes, not {self.bytes}")
+
+    def image(self) -> Array:
+        """All of them in one array. Raises ValueError."""
+        return np.concatenate(list(self.pieces()))
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One kernel launch: `buffers` per binding (the uniform block among them), groups per
+    dimension, host nodes served.
+    """
+
+    label: str
+    pipeline: int
+    buffers: tuple[int, ...]
+    uniform_offset: int
+    groups: tuple[int, int, int]
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor at the border, in the host's layout and dtype (row-major)."""
+
+    tensor: int
+    name: str
+    shape: Shape
+    dtype: str
+    buffer: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One island. Sizes in bytes; `tensor_bytes` is what the pools would need without sharing, and
+    `least_bytes` what is alive at once: no way of sharing needs less."""
+
+    pipelines: tuple[Pipeline, ...]
+    buffers: tuple[Buffer, ...]
+    weights: tuple[Weight, ...]
+    uniforms: bytes
+    dispatches: tuple[Dispatch, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    states: tuple[Port, ...]
+    tensor_bytes: int = 0
+    least_bytes: int = 0
+
+    @cached_property
+    def structure(self) -> bytes:
+        """A digest of all but the constants' values."""
+        shape = (
+            self.pipelines,
+            self.buffers,
+            self.weights,
+            self.dispatches,
+            self.inputs,
+            self.outputs,
+            self.states,
+        )
+        digest = sha256(repr(shape).encode())
+        digest.update(self.uniforms)
+        return digest.digest()
+
+    def fingerprint(self) -> bytes | None:
+        """Equal for plans that would build the same program, constants' values included; None when
+        a value is unknown.
+        """
+        digest = sha256(self.structure)
+        for found in self.digests:
+            if found is None:
+                return None
+            digest.update(found)
+        return digest.digest()
+
+    @cached_property
+    def digests(self) -> tuple[bytes | None, ...]:
+        """Of the value of each weight; None where it is not known."""
+        return tuple(
+            weight.digest
+            if weight.digest is not None or weight.data is None
+            else of_array(weight.data)
+            for weight in self.weights
+        )
+
+    def packings(self) -> list[tuple[object, ...]] | None:
+        """What lies where among the weights: equal for plans whose packed weights are the same,
+        whatever the numbers of their tensors; None when a value is unknown.
+        """
+        if None in self.digests:
+            return None
+        return [
+            (w.key[1:] if isinstance(w.key[0], int) else w.key, digest, w.offset, w.bytes)
+            for w, digest in zip(self.weights, self.digests, strict=True)
+        ]
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of device memory: weights and pools as they are, and what the tensors in the pools
+        would need without sharing and at the very least.
+        """
+        return {
+            "weight_bytes": self.bytes_of("weights"),
+            "pool_bytes": self.bytes_of("pool"),
+            "tensor_bytes": self.tensor_bytes,
+            "least_bytes": self.least_bytes,
+        }
+
+    def bytes_of(self, role: str) -> int:
+        return sum(buffer.bytes for buffer in self.buffers if buffer.role == role)

@@ -1,0 +1,122 @@
+"""Affine quantization: the numbers that border, passes and ops need.
+
+On the device a quantized tensor holds the real values of its grid, scale * n with n = stored - zero
+point, as float32; 8-bit integers exist only at the border. Plain integers that are computed with
+have the grid `NUMBERS`; int32 ones are right up to 2^24, as float32 is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Tensor
+
+STORED = ("i8", "u8")
+WIDER = ("i16", "u16", "i32", "i64")  # where the host says how it rounds
+COUNTS = ("i32", "i64")  # plain whole numbers, such as indices
+EVEN = "even"
+NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
+# Ops whose results are elements of the inputs, or zero; and all those that hosts compute on the
+# stored numbers, so that inputs and results must have one grid.
+MOVES = frozenset(
+    "reshape transpose strided_slice slice split concat pad gather take resize_nearest max_pool_2d "
+    "maximum minimum space_to_depth depth_to_space mirror_pad tile expand stack unstack "
+    "gather_nd pick space_to_batch batch_to_space".split()
+)
+SAME_GRID = MOVES | {"average_pool_2d", "resize_bilinear", "reduce_max", "reduce_min"}
+ALIKE = 1e-4  # scales nearer than this (relative) number the same grid: 255 steps end within 0.03
+
+
+class Grid(NamedTuple):
+    """The values of a quantized tensor: scale * n for whole n in [least, most]."""
+
+    scale: float
+    least: float
+    most: float
+
+
+def quantized(tensor: Tensor) -> bool:
+    """The tensor is stored in 8 bits and stands for real numbers."""
+    return tensor.dtype in STORED and tensor.quantization is not None
+
+
+def real(tensor: Tensor) -> bool:
+    """The tensor holds integers, and on the device the real numbers that they stand for."""
+    return quantized(tensor) or (tensor.dtype in WIDER and even(tensor))
+
+
+def even(tensor: Tensor) -> bool:
+    """Hosts round to the even neighbour where they come to this tensor's grid."""
+    return tensor.quantization is not None and tensor.quantization.rounding == EVEN
+
+
+def parameters(tensor: Tensor) -> tuple[float, float]:
+    """(scale, zero point) of a tensor quantized as a whole; plain integers have (1, 0). Raises
+    ValueError for one quantized per channel.
+    """
+    if tensor.quantization is None:
+        return 1.0, 0.0
+    scale, zero_point = tensor.quantization.scale, tensor.quantization.zero_point
+    if len(scale) != 1:
+        raise ValueError(f"tensor {tensor.name!r} is quantized per channel")
+    return float(scale[0]), float(zero_point[0])
+
+
+def grid(tensor: Tensor) -> Grid:
+    """The grid of an 8-bit tensor that is quantized as a whole."""
+    scale, zero = parameters(tensor)
+    limits = np.iinfo(NUMPY_DTYPES[tensor.dtype])
+    return Grid(scale, limits.min - zero, limits.max - zero)
+
+
+def alike(a: Tensor, b: Tensor) -> bool:
+    """Equal stored numbers of both stand for equal values (a constant in float32 keeps the
+    quantization that it had).
+    """
+    if a.quantization is None or b.quantization is None:
+        return False
+    if a.dtype != b.dtype and "f32" not in (a.dtype, b.dtype):
+        return False
+    if len(a.quantization.scale) != 1 or len(b.quantization.scale) != 1:
+        return False
+    (scale, zero), (other, other_zero) = parameters(a), parameters(b)
+    return zero == other_zero and abs(scale - other) <= ALIKE * max(scale, other)
+
+
+def nearest(value: float, scale: float) -> float:
+    """The step of a grid that is nearest to a value, halves away from zero, in float32 as hosts
+    find the limits of fused activations.
+    """
+    if math.isinf(value):
+        return value
+    steps = float(np.float32(value) / np.float32(scale))
+    return math.copysign(math.floor(abs(steps) + 0.5), steps)
+
+
+def fraction(multiplier: float) -> float:
+    """The number of parts of one step to which hosts round first when they multiply a whole number
+    by this factor in fixed point (`MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/
+    internal/common.h): 2 to the right shift that follows the multiplication.
+    """
+    mantissa, exponent = math.frexp(multiplier)
+    if round(mantissa * 2**31) == 2**31:
+        exponent += 1
+    return 2.0 ** max(0, -exponent)
+
+
+def dequantize(data: Array, quantization: Quantization) -> Array:
+    """float32 values of a constant: scale * (data - zero point), by the index along the axis where
+    there are several scales.
+    """
+    scale = np.asarray(quantization.scale, np.float32)
+    zero = np.asarray(quantization.zero_point, np.float32)
+    if scale.size > 1:
+        shape = [1] * data.ndim
+        shape[quantization.axis] = scale.size
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+    else:
+        scale, zero = scale[0], zero[0]
+    return np.asarray((data.astype(np.float32) - zero) * scale, np.float32)

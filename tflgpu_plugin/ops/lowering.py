@@ -1,0 +1,350 @@
+"""The lowering context: what an op family calls to turn a node into dispatches. Records, decides
+nothing about ops.
+
+A family's `lower(low, node)` calls `dispatch` once or more. Tensors may be aliased (a reshape that
+moves nothing), temporaries are tensors of a given number of vec4. Offsets in memory are filled in
+later by `memory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from tflgpu_plugin import kernels
+from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Post, Shape, geometry, planar
+from tflgpu_plugin.ir.plan import Pack
+from tflgpu_plugin.ir.target import Target
+
+PIECE = 1 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
+WHOLE, NEIGHBOURS = (
+    1 << 12,
+    64,
+)  # elements that are moved at once; places in a row that are, of more
+
+
+class Refused(Exception):
+    """A node that cannot run on this target after all; the compiler removes it and partitions
+    again. `sources` are the host's nodes that it stands for.
+    """
+
+    def __init__(self, node: int, sentence: str, sources: Sequence[int] = ()) -> None:
+        super().__init__(sentence)
+        self.nodes, self.sentence = (node, *sources), sentence
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data`
+    when the program is built, in one piece or in several, one after another. `half`: these are
+    values of the model, float16 will do for them; bytes will where `data` are small whole numbers
+    of an integer type.
+    """
+
+    key: tuple[object, ...]
+    vectors: int
+    pack: Pack = field(compare=False, repr=False)
+    data: Array | None = field(default=None, compare=False, repr=False)
+    half: bool = False
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A border buffer in the host's layout: role input, output or state, and the tensor it
+    carries.
+    """
+
+    role: str
+    tensor: int
+
+
+Source = int | Constant | Raw
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """Where an input of the island (float32), or a transpose of one, lies in the host's buffer:
+    element [i, j, ...] at the sum of index * stride, in elements.
+    """
+
+    raw: Raw
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Access:
+    """A source, and how a kernel sees it: lanes per element (4, 2, 1; 0 = raw u32)."""
+
+    source: Source
+    view: int = 4
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A recorded dispatch, before memory is assigned."""
+
+    kernel: str
+    node: Node
+    operands: tuple[tuple[kernels.Operand, Source], ...]
+    posts: Mapping[str, Sequence[kernels.FusedPost]]
+    parameters: Mapping[str, object]
+    variant: Mapping[str, object]
+    constants: tuple[tuple[str, float], ...]
+    grid: tuple[int, int, int]
+    copies: int | None = None  # it copies its whole operand, in order, to this vec4 of its result
+
+    @property
+    def reads(self) -> list[Source]:
+        return [source for operand, source in self.operands if operand.access != "w"]
+
+    @property
+    def writes(self) -> list[Source]:
+        return [source for operand, source in self.operands if operand.access != "r"]
+
+
+@dataclass
+class Lowering:
+    """Collects the launches of one island. `sizes` holds vec4 counts of temporaries, `aliases`
+    output -> input, or -> a border buffer that is the tensor's storage as it lies; `homes` names
+    the border buffers in which tensors are made. `hosted` tells which tensors can be read from the
+    host's buffer as well, `turned` which graph outputs are channels-first copies of what tensors.
+    `copied` maps a temporary to the tensor whose elements it holds as they are.
+    """
+
+    graph: Graph
+    target: Target
+    launches: list[Launch] = field(default_factory=list)
+    sizes: dict[int, int] = field(default_factory=dict)
+    aliases: dict[int, int | Raw] = field(default_factory=dict)
+    homes: dict[int, Raw] = field(default_factory=dict)
+    hosted: dict[int, Hosted] = field(default_factory=dict)
+    turned: dict[int, int] = field(default_factory=dict)
+    copied: dict[int, int] = field(default_factory=dict)
+
+    def geometry(self, tensor: int) -> Geometry:
+        return geometry(self.graph.shape(tensor))
+
+    def temporary(self, vectors: int, copied: int | None = None) -> int:
+        """A scratch tensor of this many vec4; returns its id. `copied`: what it holds is taken
+        from this tensor as it is, so that it is stored like it."""
+        tensor = -2 - len(self.sizes)
+        self.sizes[tensor] = vectors
+        if copied is not None:
+            self.copied[tensor] = copied
+        return tensor
+
+    def alias(self, output: int, source: int | Raw) -> None:
+        """`output` is the very storage of `source` (same geometry, nothing moves)."""
+        self.aliases[output] = source
+
+    def root(self, source: Source) -> Source:
+        """Through aliases to the storage that holds a tensor; constants become packed
+        constants."""
+        while isinstance(source, int) and source in self.aliases:
+            source = self.aliases[source]
+        if isinstance(source, int) and source >= 0 and self.graph.constant(source) is not None:
+            return self.stored(source)
+        return source
+
+    def drop_unread(self) -> None:
+        """Forget launches whose results nobody reads."""
+        read: set[Source] = set()
+        kept = []
+        for launch in reversed(self.launches):
+            written = [self.root(source) for source in launch.writes]
+            needed = read.union(self.homes)
+            if all(isinstance(root, int) and root not in needed for root in written):
+                continue
+            read |= {self.root(source) for source in launch.reads}
+            kept.append(launch)
+        self.launches = kept[::-1]
+
+    def constant(
+        self,
+        tensor: int,
+        *how: object,
+        vectors: int,
+        pack: Callable[[Array], Array | Iterable[Array]],
+        half: bool = False,
+    ) -> Constant:
+        """The constant `tensor` in another layout; `how` names the layout and its parameters
+        (equal keys are shared). Large ones are best packed in pieces of about `PIECE` bytes.
+        `half`: see `Constant`.
+        """
+        data = self.graph.constant(tensor)
+        assert data is not None
+        limit = self.target.storage_bytes
+        if vectors * 16 > limit:
+            raise Refused(
+                -1,
+                f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
+                f"of {limit:,}.",
+            )
+        return Constant((tensor, *how), vectors, lambda: pack(data), data, half)
+
+    def stored(self, tensor: int) -> Source:
+        """A tensor as a kernel operand in device storage: itself, or its value packed when it is a
+        constant.
+        """
+        if self.graph.constant(tensor) is None:
+            return tensor
+        shape = geometry(self.graph.shape(tensor))
+        return self.constant(
+            tensor,
+            "stored",
+            vectors=shape.vectors,
+            pack=lambda data: stored_pieces(data, shape),
+            half=True,
+        )
+
+    def stored_parts(
+        self, tensor: int, shape: Shape, step: int = 1
+    ) -> Iterator[tuple[int, int, Source]]:
+        """(first, last, source): the rows of a tensor, seen under a planar shape, in device
+        storage. A constant is split where it is over the binding limit, at multiples of `step`.
+        """
+        rows = shape[0]
+        if self.graph.constant(tensor) is None:
+            yield 0, rows, tensor
+            return
+        row = geometry((1, *shape[1:])).vectors * 16
+        fitting = self.target.storage_bytes // row // step * step
+        if fitting == 0:
+            raise Refused(
+                -1,
+                f"{step} rows of {row:,} bytes are over this adapter's binding limit of "
+                f"{self.target.storage_bytes:,}.",
+            )
+        for first in range(0, rows, fitting):
+            last = min(first + fitting, rows)
+            yield first, last, self._rows(tensor, shape, first, last)
+
+    def _rows(self, tensor: int, shape: Shape, first: int, last: int) -> Constant:
+        part = geometry((last - first, *shape[1:]))
+
+        def pack(data: Array) -> Iterator[Array]:
+            return stored_pieces(data.reshape(shape)[first:last], part)
+
+        return self.constant(
+            tensor, "rows", *shape, first, last, vectors=part.vectors, pack=pack, half=True
+        )
+
+    def dispatch(
+        self,
+        kernel: str,
+        node: Node,
+        reads: Mapping[str, Source | Access],
+        writes: Mapping[str, Source | Access],
+        grid: tuple[int, int, int],
+        parameters: Mapping[str, object] | None = None,
+        variant: Mapping[str, object] | None = None,
+        constants: Mapping[str, float] | None = None,
+        fused: bool = True,
+        copies: int | None = None,
+    ) -> None:
+        """Record a launch of `kernels/<kernel>.wgsl`.
+
+        `grid` counts workgroups. `parameters`: int becomes u32, numpy.int32 i32, float f32.
+        `variant` goes to the template. With `fused`, the node's posts are applied where the kernel
+        stores the node's first output; a launch that writes a temporary, or part of an output that
+        a later launch completes, passes fused=False. `copies` says that this copies its operand
+        as it lies to that vec4 of the result, so that the operand may be put there from the start.
+        """
+        operands = [
+            (kernels.Operand(name, "r", _access(a).view), _access(a).source)
+            for name, a in reads.items()
+        ]
+        operands += [
+            (kernels.Operand(name, "w", _access(a).view), _access(a).source)
+            for name, a in writes.items()
+        ]
+        posts: dict[str, list[kernels.FusedPost]] = {}
+        if fused and node.posts:
+            name = next(n for n, a in writes.items() if _access(a).source == node.outputs[0])
+            posts[name] = [self._fuse(post, k, node, operands) for k, post in enumerate(node.posts)]
+            for post, step in zip(node.posts, posts[name], strict=True):
+                values = zip(step.fields, post.parameters, strict=True)
+                parameters = {**(parameters or {}), **{n: float(value) for n, value in values}}
+        for operand, _ in operands:
+            if operand.name == "p":
+                raise ValueError("operand name 'p' is taken by the parameters")
+        if len(operands) > self.target.max_storage_buffers:
+            raise Refused(
+                node.id,
+                f"{len(operands)} buffers in one kernel are more than this adapter's "
+                f"{self.target.max_storage_buffers}.",
+            )
+        settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
+        self.launches.append(Launch(kernel, node, tuple(operands), posts, *settings, grid, copies))
+
+    def _fuse(
+        self, post: Post, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]
+    ) -> kernels.FusedPost:
+        fields = tuple(f"post{k}_{i}" for i in range(len(post.parameters)))
+        if post.tensor is None:
+            return kernels.FusedPost(post.op, fields=fields)
+        name = f"fused{k}"
+        operands.append((kernels.Operand(name), self.stored(post.tensor)))
+        how = spread(self.graph, post.tensor, node.outputs[0]) or "same"
+        return kernels.FusedPost(post.op, name, "rows" if post.op in kernels.ROWS else how, fields)
+
+
+def spread(graph: Graph, operand: int, output: int) -> str | None:
+    """How a fused operand is indexed: "same", "channel", "scalar", or None when it cannot be
+    fused.
+    """
+    shape, target = graph.shape(operand), graph.shape(output)
+    if prod(shape) == 1 and len(shape) <= max(len(target), 1):
+        return "scalar"
+    if shape == target:
+        return "same"
+    if (
+        planar(target)
+        and len(shape) <= len(target)
+        and shape[-1] == target[-1]
+        and prod(shape) == shape[-1]
+    ):
+        return "channel"
+    return None
+
+
+def pack_stored(data: Array, shape: Geometry) -> Array:
+    """A row-major array in device storage: [batch][quads][spatial][4], pad lanes zero, float32."""
+    import numpy as np
+
+    flat = np.zeros((shape.batch, shape.spatial, shape.quads * 4), np.float32)
+    put(flat[:, :, : shape.channels], data.reshape(shape.batch, shape.spatial, shape.channels))
+    packed = flat.reshape(shape.batch, shape.spatial, shape.quads, 4).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(packed)
+
+
+def put(to: Array, source: Array) -> None:
+    """`to[...] = source`, some places of the last axis at a time where the source has its
+    neighbours on another axis: what is read and what is written are then in the cache together,
+    which makes it 4 times as fast for a large transposed matrix.
+    """
+    steps = [abs(step) for step in source.strides]
+    if source.ndim < 2 or source.size < WHOLE or steps[-1] <= min(steps[:-1]):
+        to[...] = source
+        return
+    for first in range(0, source.shape[-1], NEIGHBOURS):
+        to[..., first : first + NEIGHBOURS] = source[..., first : first + NEIGHBOURS]
+
+
+def stored_pieces(data: Array, shape: Geometry) -> Iterator[Array]:
+    """`pack_stored`, some batches at a time."""
+    batches = data.reshape(shape.batch, -1)
+    step = pieces_of(shape.vectors // shape.batch * 16)
+    for first in range(0, shape.batch, step):
+        part = batches[first : first + step]
+        yield pack_stored(part, shape._replace(batch=len(part)))
+
+
+def pieces_of(unit: int) -> int:
+    """How many units of this many bytes make a piece of a constant."""
+    return max(1, PIECE // max(1, unit))
+
+
+def _access(source: Source | Access) -> Access:
+    return source if isinstance(source, Access) else Access(source)

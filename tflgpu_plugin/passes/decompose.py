@@ -1,0 +1,26 @@
+"""Ops that are made of other ops give way to those (`Op.expand`)."""
+
+from __future__ import annotations
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.passes.rewriter import Editor
+
+
+def expand(graph: Graph) -> Graph:
+    """Until no node is left that wants to be expanded."""
+    if not any(ops.table()[node.op].expand for node in graph.nodes):
+        return graph
+    e = Editor(graph)
+    waiting, done = list(reversed(graph.nodes)), list[Node]()
+    while waiting:
+        node = waiting.pop()
+        rule = ops.table()[node.op].expand
+        steps = Steps(e, node)
+        if rule is None or not rule(steps, node):
+            done.append(node)
+        else:
+            waiting += reversed(steps.nodes)
+    e.nodes = done
+    return e.finish()

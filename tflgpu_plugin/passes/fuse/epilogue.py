@@ -1,0 +1,128 @@
+"""Elementwise nodes become steps of the node whose result they change, applied where that result is
+stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import Graph, Node, Post
+from tflgpu_plugin.ops import quantization, unary
+from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.passes.quant.requantize import swapped
+from tflgpu_plugin.passes.sources import merged
+
+UNARY = {row.name for row in unary.OPS} - {"is_nan", "is_infinite"}  # those change the type
+# Step when the produced value is the first operand, and when it is the second (None: cannot be).
+BINARY: dict[str, tuple[str, str | None]] = {
+    "add": ("add", "add"),
+    "sub": ("sub", "reverse_sub"),
+    "mul": ("mul", "mul"),
+    "maximum": ("maximum", "reverse_maximum"),
+    "minimum": ("minimum", "reverse_minimum"),
+    "div": ("div", "reverse_div"),
+    "pow": ("pow", "reverse_pow"),
+    "squared_difference": ("squared_difference", "squared_difference"),
+    "prelu": ("prelu", None),
+}
+MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
+MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adapters promise eight
+
+
+def fuse_posts(graph: Graph) -> Graph:
+    """Merge in execution order, so that a chain collapses into its first node. A residual add goes
+    to the later of its producers; a producer moves to the place of the merged node when its new
+    operand is not there before."""
+    fusion = _Fusion(graph)
+    for node in graph.nodes:
+        for producer in fusion.candidates(node):
+            post = _step(graph, producer, node)
+            if post is not None:
+                fusion.merge(producer, node, post)
+                break
+    return graph.with_nodes([fusion.nodes[number] for number in fusion.order])
+
+
+class _Fusion:
+    """The graph while it changes: nodes by id, their order, and who writes and reads each tensor
+    (ids of nodes)."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes = {node.id: node for node in graph.nodes}
+        self.order = [node.id for node in graph.nodes]
+        self.needed = graph.needed()
+        self.writer = {t: node.id for node in graph.nodes for t in node.outputs}
+        self.readers: dict[int, list[int]] = {}
+        for node in graph.nodes:
+            for tensor in _operands(node):
+                self.readers.setdefault(tensor, []).append(node.id)
+
+    def candidates(self, node: Node) -> list[Node]:
+        """Nodes whose only reader is `node`, once, and which may take it over; the last in order
+        first."""
+        if node.op not in UNARY and node.op not in BINARY and node.op != "quantize":
+            return []
+        made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
+        found = [self.nodes[self.writer[t]] for t in made if t not in self.needed]
+        found = [p for p in found if len(p.outputs) == 1 and ops.table()[p.op].fuses]
+        return sorted(found, key=lambda p: -self.order.index(p.id))
+
+    def merge(self, producer: Node, node: Node, post: Post) -> None:
+        posts = (*producer.posts, post, *node.posts)
+        self.nodes[producer.id] = replace(
+            producer, outputs=node.outputs, posts=posts, **merged(producer, node)
+        )
+        del self.nodes[node.id]
+        place, end = self.order.index(producer.id), self.order.index(node.id)
+        # In front the inputs of the producer live shorter, but every operand has to be there
+        # already.
+        added = [t for t in _operands(node) if t in self.writer and t not in producer.outputs]
+        if all(self.order.index(self.writer[t]) < place for t in added):
+            del self.order[end]
+        else:
+            self.order[end] = producer.id
+            del self.order[place]
+        for tensor in _operands(node):
+            self.readers[tensor] = [
+                producer.id if n == node.id else n for n in self.readers[tensor]
+            ]
+        self.writer |= dict.fromkeys(node.outputs, producer.id)
+
+
+def _operands(node: Node) -> list[int]:
+    """Every tensor that a node reads, once per use."""
+    return [t for t in (*node.inputs, *(p.tensor for p in node.posts)) if t is not None]
+
+
+def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
+    """The step that does what `node` does to the producer's output, or None when there is none."""
+    made, result = producer.outputs[0], node.outputs[0]
+    if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
+        return None
+    if node.op == "quantize":
+        post = quantization.step(graph, node)
+    elif node.op in UNARY:
+        post = unary.step(node.op, node.attributes)
+    else:
+        place = node.inputs.index(made)
+        names, other = BINARY[node.op], node.inputs[1 - place]
+        name = f"{node.op}_nan" if node.attributes.get("nan") else names[place]
+        if name is None or other is None or spread(graph, other, result) is None:
+            return None
+        post = _with_operand(graph, name, other)
+        if total := node.attributes.get("whole"):
+            step, numbers = swapped(*total) if place == 1 else total
+            post = Post(step, other, numbers)
+    posts = (*producer.posts, post, *node.posts)
+    operands = [p.tensor for p in posts if p.tensor is not None]
+    fits = sum(len(p.parameters) for p in posts) <= MAX_PARAMETERS
+    return post if fits and len(operands) <= MAX_OPERANDS else None
+
+
+def _with_operand(graph: Graph, name: str, other: int) -> Post:
+    """A step of two operands; a single constant value goes to the uniform block, not to a
+    buffer."""
+    value = graph.constant(other)
+    if value is None or value.size != 1:
+        return Post(name, other)
+    return Post(name, None, (float(value.reshape(-1)[0]),))

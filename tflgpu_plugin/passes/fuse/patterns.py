@@ -1,0 +1,200 @@
+"""Functions that a model spells out become single ops: swish, mish, gelu, powers, mean of squares.
+
+What is matched gives the same value up to rounding; a step in between that something else reads
+stays beside the single op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import isclose, pi, sqrt
+
+from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.passes.layout.cleanup import clean
+from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.sources import merged
+
+CLOSE = 1e-3  # of a constant, relative: models round them
+POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
+
+
+def recompose(graph: Graph) -> Graph:
+    """Rule by rule over all nodes: later rules see what earlier ones made."""
+    e = Editor(graph)
+    view = _View(e)
+    changed = False
+    for rule in RULES:
+        for number, node in enumerate(e.nodes):
+            if node.posts or not view.plain(node):
+                continue
+            found = rule(view, node)
+            if found is not None:
+                e.nodes[number] = view.replaced(node, *found)
+                changed = True
+    for number, node in enumerate(e.nodes):
+        squares = view.made_by(node.inputs[0], "square") if node.op == "mean" else None
+        if squares is not None and view.plain(node):
+            inputs = (squares.inputs[0], *node.inputs[1:])
+            e.nodes[number] = replace(node, op="reduce_mean_square", inputs=inputs)
+            changed = True
+    if changed:
+        clean(e)
+    return e.finish() if changed else graph
+
+
+class _View:
+    """Who makes each tensor, who is read by one node only, and what is a constant number."""
+
+    def __init__(self, e: Editor) -> None:
+        self.e = e
+        self.producer = e.producers()
+
+    def plain(self, node: Node) -> bool:
+        """Whether values are floats on no grid."""
+        tensors = [self.e.tensors[t] for t in (*node.reads, *node.outputs)]
+        return all(t.quantization is None for t in tensors) and node.refusal is None
+
+    def number(self, tensor: int | None) -> float | None:
+        """The value of a constant with one element."""
+        data = self.e.data(tensor)
+        return None if data is None or data.size != 1 else float(data.reshape(-1)[0])
+
+    def made_by(self, tensor: int | None, *ops: str) -> Node | None:
+        """The node that makes a tensor, when it is one of these ops."""
+        node = None if tensor is None else self.producer.get(tensor)
+        if node is None or node.op not in ops or node.posts or not self.plain(node):
+            return None
+        return node if node.attributes.get("activation", "none") == "none" else None
+
+    def operand(self, node: Node | None, value: float) -> int | None:
+        """The other operand of a node that has this number as one (either place)."""
+        if node is None:
+            return None
+        for mine, other in (node.inputs[:2], node.inputs[1::-1]):
+            number = self.number(mine)
+            if number is not None and isclose(number, value, rel_tol=CLOSE):
+                return other
+        return None
+
+    def factors(self, tensor: int) -> Iterator[int]:
+        """The factors of a product, constants among them."""
+        node = self.made_by(tensor, "mul")
+        if node is None:
+            yield tensor
+            return
+        for operand in node.inputs[:2]:
+            if operand is not None:
+                yield from self.factors(operand)
+
+    def replaced(
+        self, node: Node, op: str, x: int, behind: list[Node], **attributes: object
+    ) -> Node:
+        """`op` of x in place of the node. Nodes behind it that nothing else reads go later."""
+        made = replace(node, op=op, inputs=(x,), attributes=attributes, **merged(node, *behind))
+        self.producer[node.outputs[0]] = made
+        return made
+
+
+Found = tuple[str, int, list[Node]] | None
+
+
+def _power(view: _View, node: Node) -> Found:
+    """x^2, sqrt(x) and the like, from a power with a constant exponent."""
+    exponent = view.number(node.inputs[1]) if node.op == "pow" else None
+    x = node.inputs[0]
+    if exponent not in POWERS or x is None:
+        return None
+    return (POWERS[exponent], x, []) if _same_shape(view, node, x) else None
+
+
+def _square(view: _View, node: Node) -> Found:
+    """x * x."""
+    x = node.inputs[0]
+    if node.op != "mul" or x is None or x != node.inputs[1] or _active(node):
+        return None
+    return "square", x, []
+
+
+def _gated(view: _View, node: Node) -> Found:
+    """x * logistic(x) and x * tanh(softplus(x))."""
+    if node.op != "mul" or _active(node):
+        return None
+    for x, gate in (node.inputs[:2], node.inputs[1::-1]):
+        inner = view.made_by(gate, "logistic", "tanh")
+        if x is None or inner is None:
+            continue
+        if inner.op == "logistic" and inner.inputs[0] == x:
+            return "swish", x, [inner]
+        soft = view.made_by(inner.inputs[0], "softplus")
+        if inner.op == "tanh" and soft is not None and soft.inputs[0] == x:
+            return "mish", x, [inner, soft]
+    return None
+
+
+def _gelu(view: _View, node: Node) -> Found:
+    """0.5 x (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) (x + 0.044715 x^3)), the factors in
+    any order."""
+    if node.op != "mul" or _active(node):
+        return None
+    scale, rest = 1.0, []
+    for factor in view.factors(node.outputs[0]):
+        number = view.number(factor)
+        if number is None:
+            rest.append(factor)
+        else:
+            scale *= number
+    if len(rest) != 2 or not isclose(scale, 0.5, rel_tol=CLOSE):
+        return None
+    for x, gate in (rest, rest[::-1]):
+        plus = view.made_by(gate, "add")
+        inner = view.made_by(view.operand(plus, 1.0), "erf", "tanh")
+        if plus is None or inner is None or not _same_shape(view, node, x):
+            continue
+        if inner.op == "erf" and _is_scaled(view, inner.inputs[0], x, sqrt(0.5)):
+            return "gelu", x, [inner, plus]
+        if inner.op == "tanh" and _is_cubic(view, inner.inputs[0], x):
+            return "gelu_tanh", x, [inner, plus]
+    return None
+
+
+def _is_scaled(view: _View, tensor: int | None, x: int, factor: float) -> bool:
+    """Whether a tensor is x * factor."""
+    node = view.made_by(tensor, "mul", "div")
+    if node is None:
+        return False
+    if node.op == "mul":
+        return view.operand(node, factor) == x
+    divisor = view.number(node.inputs[1])
+    return (
+        node.inputs[0] == x and divisor is not None and isclose(divisor, 1 / factor, rel_tol=CLOSE)
+    )
+
+
+def _is_cubic(view: _View, tensor: int | None, x: int) -> bool:
+    """Whether a tensor is sqrt(2 / pi) (x + 0.044715 x^3)."""
+    outer = view.made_by(tensor, "mul")
+    total = view.made_by(view.operand(outer, sqrt(2 / pi)), "add")
+    if total is None or x not in total.inputs:
+        return False
+    other = total.inputs[1 - total.inputs.index(x)]
+    scaled = view.made_by(other, "mul")
+    power = view.made_by(view.operand(scaled, 0.044715), "cube", "mul")
+    if power is None:
+        return False
+    if power.op == "cube":
+        return power.inputs[0] == x
+    leaves = [view.made_by(t, "square") or t for t in power.inputs]
+    whole = [t for t in leaves if isinstance(t, Node) and t.inputs[0] == x]
+    return len(whole) == 1 and any(leaf == x for leaf in leaves)
+
+
+def _active(node: Node) -> bool:
+    return str(node.attributes.get("activation", "none")) != "none"
+
+
+def _same_shape(view: _View, node: Node, x: int) -> bool:
+    return view.e.shape(x) == view.e.shape(node.outputs[0])
+
+
+RULES: tuple[Callable[[_View, Node], Found], ...] = (_power, _square, _gated, _gelu)

@@ -1,0 +1,97 @@
+"""Constant factors and offsets per channel after a convolution go into its weights and its bias:
+what a batch normalization leaves behind costs nothing then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Post
+from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.passes.rewriter import Editor
+
+# The axis of the weights that runs over output channels.
+WEIGHTED = {
+    "conv_2d": 0, "conv_3d": 0, "transpose_conv": 0, "fully_connected": 0, "depthwise_conv_2d": -1,
+}  # fmt: skip
+LARGEST = 1 << 26  # elements of weights that are multiplied here
+STEPS = ("add", "sub", "mul", "div")
+
+
+def fold_scales(graph: Graph) -> Graph:
+    """After `fuse_posts`: leading steps with constants of one value per channel or in all."""
+    e = Editor(graph)
+    for number, node in enumerate(e.nodes):
+        found = _affine(e, node) if node.op in WEIGHTED else None
+        if found is not None:
+            e.nodes[number] = _folded(e, node, found)
+    return e.finish() if e.nodes != list(graph.nodes) else graph
+
+
+@dataclass(frozen=True)
+class _Affine:
+    """The first `steps` posts are y * scale + offset."""
+
+    scale: Array
+    offset: Array
+    steps: int
+
+
+def _affine(e: Editor, node: Node) -> _Affine | None:
+    """The leading steps as one, when they are worth it: a factor, or more than one offset."""
+    weights, data = node.inputs[1], e.data(node.inputs[1])
+    if weights is None or data is None or data.size > LARGEST or data.dtype != np.float32:
+        return None
+    channels = e.shape(node.outputs[0])[-1]
+    if data.shape[WEIGHTED[node.op]] != channels:
+        return None
+    scale, offset = np.ones(channels), np.zeros(channels)
+    steps = 0
+    for post in node.posts:
+        value = _value(e, node, post, channels)
+        if value is None:
+            break
+        if post.op in ("add", "sub"):
+            offset = offset + (value if post.op == "add" else -value)
+        else:
+            factor = value if post.op == "mul" else 1 / value
+            scale, offset = scale * factor, offset * factor
+        steps += 1
+    if not np.isfinite(scale).all() or not np.isfinite(offset).all() or not scale.all():
+        return None
+    return _Affine(scale, offset, steps) if steps > 1 or (scale != 1).any() else None
+
+
+def _value(e: Editor, node: Node, post: Post, channels: int) -> Array | None:
+    """The constant operand of a step, one value per channel in float64."""
+    if post.op not in STEPS:
+        return None
+    if post.tensor is None:
+        given: Array | None = np.array(post.parameters)
+    else:
+        view = Graph(e.tensors, (), (), ())
+        fits = spread(view, post.tensor, node.outputs[0]) in ("channel", "scalar")
+        given = e.data(post.tensor) if fits else None
+    if given is None or given.size not in (1, channels) or given.dtype.kind != "f":
+        return None
+    if post.op == "div" and not given.all():
+        return None
+    return np.broadcast_to(given.reshape(-1).astype(np.float64), (channels,))
+
+
+def _folded(e: Editor, node: Node, found: _Affine) -> Node:
+    weights, data = node.inputs[1], e.data(node.inputs[1])
+    assert weights is not None and data is not None
+    posts = node.posts[found.steps :]
+    inputs = node.inputs
+    if (found.scale != 1).any():
+        along = [1] * data.ndim
+        along[WEIGHTED[node.op]] = -1
+        scaled = (data * found.scale.reshape(along)).astype(np.float32)
+        inputs = (inputs[0], e.constant(scaled, like=weights), *inputs[2:])
+    if found.offset.any():
+        offset = e.constant(found.offset.astype(np.float32))
+        posts = (Post("add", offset), *posts)
+    return replace(node, inputs=inputs, posts=posts)

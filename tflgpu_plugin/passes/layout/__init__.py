@@ -1,0 +1,1 @@
+"""Passes that move transposes and other changes of layout, or drop them."""

@@ -1,0 +1,216 @@
+"""How ops look when their tensors are held with permuted axes.
+
+A tensor is held by a permutation p when `held = transpose(logical, p)`: axis k of what is held is
+axis p[k] of the logical tensor. For each op that does not care about the order of axes, `spread`
+says how its other tensors are held once one of them is, and `relabelled` gives the node that works
+on what is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Node, Shape
+from tflgpu_plugin.ops import binary, prelu, quantization, reduce, unary
+from tflgpu_plugin.passes.rewriter import Editor, Perm
+
+Held = dict[int, Perm]
+
+ELEMENTWISE = {row.name for row in (*unary.OPS, *binary.OPS, *prelu.OPS, *quantization.OPS)}
+REDUCTIONS = set(reduce.REDUCTIONS)
+
+
+def inverse(perm: Perm) -> Perm:
+    return tuple(int(k) for k in np.argsort(perm))
+
+
+def composed(first: Perm, second: Perm) -> Perm:
+    """The permutation of a transpose by `first`, then by `second`."""
+    return tuple(first[axis] for axis in second)
+
+
+def permuted(shape: Shape, perm: Perm) -> Shape:
+    return tuple(shape[axis] for axis in perm)
+
+
+def spread(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    """How the tensors of `node` are held when `tensor`, one of them, is held by `perm`; None when
+    the node cannot work on what is held."""
+    if node.posts or node.refusal:
+        return None
+    if node.op in ELEMENTWISE:
+        return _elementwise(e, node, tensor, perm)
+    rule = _SPREAD.get(node.op) or (_reduction if node.op in REDUCTIONS else None)
+    return rule(e, node, tensor, perm) if rule else None
+
+
+def relabelled(e: Editor, node: Node, held: Mapping[int, Perm], names: Mapping[int, int]) -> Node:
+    """The node on the held tensors, whose ids are `names`."""
+    inputs = [t if t is None else names.get(t, t) for t in node.inputs]
+    outputs = tuple(names.get(t, t) for t in node.outputs)
+    attributes: dict[str, Any] = dict(node.attributes)
+    first = node.inputs[0]
+    assert first is not None
+    perm = held.get(first) or held[node.outputs[0]]
+    if node.op in ELEMENTWISE:
+        inputs = [_operand(e, t, held[node.outputs[0]], names) for t in node.inputs]
+    elif node.op == "concat":
+        attributes["axis"] = perm.index(int(attributes["axis"]) % len(perm))
+        inputs = [_operand(e, t, perm, names) for t in node.inputs]
+    elif node.op == "take":
+        attributes["axes"] = tuple(perm.index(axis % len(perm)) for axis in attributes["axes"])
+    elif node.op == "softmax":
+        pass
+    elif node.op == "pad":
+        amounts = e.data(node.inputs[1])
+        assert amounts is not None
+        inputs[1] = e.indices(amounts.reshape(-1, 2)[list(perm)])
+    elif node.op == "strided_slice":
+        inputs[1:4] = [e.indices(_data(e, t).reshape(-1)[list(perm)]) for t in node.inputs[1:4]]
+        for mask in ("begin_mask", "end_mask"):
+            bits = int(attributes.get(mask, 0))
+            attributes[mask] = sum((bits >> axis & 1) << k for k, axis in enumerate(perm))
+    elif node.op == "reshape":
+        inputs = inputs[:1]
+        attributes = {"shape": permuted(e.shape(node.outputs[0]), held[node.outputs[0]])}
+    else:
+        axes = {int(a) % len(perm) for a in _data(e, node.inputs[1]).reshape(-1)}
+        inputs[1] = e.indices(sorted(perm.index(axis) for axis in axes))
+    return replace(node, inputs=tuple(inputs), outputs=outputs, attributes=attributes)
+
+
+def _data(e: Editor, tensor: int | None) -> Any:
+    data = e.data(tensor)
+    assert data is not None
+    return data
+
+
+def _operand(e: Editor, tensor: int | None, perm: Perm, names: Mapping[int, int]) -> int | None:
+    """An operand of an elementwise node: held, a constant permuted here, or a single value."""
+    if tensor is None or tensor in names:
+        return None if tensor is None else names[tensor]
+    data = e.data(tensor)
+    if data is None or data.size == 1:
+        return tensor
+    whole = data.reshape((1,) * (len(perm) - data.ndim) + data.shape)
+    return e.constant(np.ascontiguousarray(whole.transpose(perm)), like=tensor)
+
+
+def _elementwise(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    output = node.outputs[0]
+    rank = len(e.shape(output))
+    if len(perm) != rank:
+        return None
+    held = {output: perm}
+    for operand in node.inputs:
+        if operand is None:
+            return None
+        if e.data(operand) is not None or (prod(e.shape(operand)) == 1 and operand != tensor):
+            continue
+        if len(e.shape(operand)) != rank:
+            return None
+        held[operand] = perm
+    return held
+
+
+def _concat(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    values = [t for t in node.inputs if t is not None and e.data(t) is None]
+    return dict.fromkeys([*values, node.outputs[0]], perm)
+
+
+def _along(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    """One input, one output of the same rank, whatever the order of axes."""
+    first = node.inputs[0]
+    if first is None or tensor not in (first, node.outputs[0]):
+        return None
+    return {first: perm, node.outputs[0]: perm}
+
+
+def _softmax(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    return _along(e, node, tensor, perm) if perm[-1] == len(perm) - 1 else None
+
+
+def _pad(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    return None if e.data(node.inputs[1]) is None else _along(e, node, tensor, perm)
+
+
+def _slice(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    masks = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    values = [e.data(t) for t in node.inputs[1:4]]
+    if any(int(node.attributes.get(mask, 0)) for mask in masks):
+        return None
+    if any(value is None or value.size != len(perm) for value in values):
+        return None
+    return _along(e, node, tensor, perm)
+
+
+def _reduction(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    first, axes = node.inputs[0], e.data(node.inputs[1])
+    if first is None or axes is None or tensor not in (first, node.outputs[0]):
+        return None
+    if node.attributes["keep_dims"]:
+        return {first: perm, node.outputs[0]: perm}
+    if tensor != first:
+        return None
+    gone = {int(axis) % len(perm) for axis in axes.reshape(-1)}
+    left = [axis for axis in perm if axis not in gone]
+    return {first: perm, node.outputs[0]: tuple(sorted(left).index(axis) for axis in left)}
+
+
+def _reshape(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    """A reshape that only joins and splits neighbouring axes keeps doing so on what is held."""
+    first, output = node.inputs[0], node.outputs[0]
+    if first is None or tensor not in (first, output):
+        return None
+    other = output if tensor == first else first
+    found = regrouped(e.shape(tensor), e.shape(other), perm)
+    return None if found is None else {tensor: perm, other: found}
+
+
+def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
+    """How `other`, a reshape of `shape`, is held when `shape` is held by `perm`: blocks of axes of
+    equal size move as wholes. None when a block would be torn. Axes of extent 1 come first."""
+    blocks = _blocks(shape, other)
+    if blocks is None:
+        return None
+    owner = {axis: k for k, (mine, _) in enumerate(blocks) for axis in mine}
+    moved = [axis for axis in perm if shape[axis] != 1]
+    result = [axis for axis, extent in enumerate(other) if extent == 1]
+    while moved:
+        mine, theirs = blocks[owner[moved[0]]]
+        if moved[: len(mine)] != mine:
+            return None
+        moved = moved[len(mine) :]
+        result += theirs
+    return tuple(result)
+
+
+def _blocks(shape: Shape, other: Shape) -> list[tuple[list[int], list[int]]] | None:
+    """Pairs of runs of axes with equal element counts, axes of extent 1 left out."""
+    left = [axis for axis, extent in enumerate(shape) if extent != 1]
+    right = [axis for axis, extent in enumerate(other) if extent != 1]
+    found: list[tuple[list[int], list[int]]] = []
+    while left and right:
+        mine, theirs = [left.pop(0)], [right.pop(0)]
+        while (a := prod(shape[k] for k in mine)) != (b := prod(other[k] for k in theirs)):
+            short, rest = (mine, left) if a < b else (theirs, right)
+            if not rest:
+                return None
+            short.append(rest.pop(0))
+        found.append((mine, theirs))
+    return None if left or right else found
+
+
+_SPREAD: dict[str, Callable[[Editor, Node, int, Perm], Held | None]] = {
+    "concat": _concat,
+    "softmax": _softmax,
+    "pad": _pad,
+    "strided_slice": _slice,
+    "reshape": _reshape,
+    "take": _along,
+}

@@ -1,0 +1,198 @@
+"""Fewer transposes: tensors between two layouts are held in the one that needs less moving.
+
+Around every transpose a region of tensors grows through ops that do not care about the order of
+axes (see `relabel`); it is held in the other layout when fewer bytes then move at its border. What
+is left over is composed, deduplicated, and dropped where nothing changes place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.passes.layout.cleanup import clean, keeps_order, reshapes_for_transposes
+from tflgpu_plugin.passes.layout.propagate import (
+    Held,
+    composed,
+    inverse,
+    permuted,
+    relabelled,
+    spread,
+)
+from tflgpu_plugin.passes.rewriter import Editor, Perm
+
+LAUNCH_BYTES = 1 << 14  # a launch costs about as much as moving so many
+MAX_ROUNDS = 1000
+
+
+@dataclass
+class _Region:
+    """Tensors held by permutations, and the ids of the nodes that work on what is held."""
+
+    held: Held
+    nodes: set[int] = field(default_factory=set)
+
+
+def transposes(graph: Graph) -> Graph:
+    """Move, merge and drop transposes; the shapes of inputs and outputs of the graph stay."""
+    if not any(node.op == "transpose" for node in graph.nodes):
+        return graph
+    e = Editor(graph)
+    clean(e)
+    for _ in range(MAX_ROUNDS):
+        if not _improve(e):
+            break
+        clean(e)
+    reshapes_for_transposes(e)
+    clean(e)
+    return e.finish()
+
+
+def _improve(e: Editor) -> bool:
+    """Apply the regions that save most and do not touch each other; False when none saves
+    anything."""
+    producers, readers = e.producers(), e.readers()
+    found: dict[frozenset[tuple[int, Perm]], tuple[float, _Region]] = {}
+    for tensor, perm in _seeds(e):
+        region = _grow(e, tensor, perm, producers, readers)
+        key = frozenset(region.held.items())
+        if key not in found:
+            found[key] = _gain(e, region, producers, readers), region
+    touched: set[int] = set()
+    chosen = []
+    for gain, region in sorted(found.values(), key=lambda pair: -pair[0]):
+        near = _near(region, producers, readers)
+        if gain > 0 and not near & touched:
+            touched |= near
+            chosen.append(region)
+    for region in chosen:
+        _apply(e, region)
+    return bool(chosen)
+
+
+def _near(region: _Region, producers: dict[int, Node], readers: dict[int, list[Node]]) -> set[int]:
+    """Tensors of a region, and those on the other side of transposes at its border."""
+    found = set(region.held)
+    for tensor in region.held:
+        turns = [n for n in readers.get(tensor, ()) if n.op == "transpose"]
+        if tensor in producers:
+            turns.append(producers[tensor])
+        found |= {t for n in turns if n.op == "transpose" for t in (*n.reads, *n.outputs)}
+    return found
+
+
+def _seeds(e: Editor) -> Iterator[tuple[int, Perm]]:
+    """Each transpose could vanish by holding its result like its input, or the other way round."""
+    for node in e.nodes:
+        if node.op == "transpose" and node.inputs[0] is not None:
+            perm = tuple(node.attributes["perm"])
+            yield node.outputs[0], inverse(perm)
+            yield node.inputs[0], perm
+
+
+def _grow(
+    e: Editor,
+    tensor: int,
+    perm: Perm,
+    producers: dict[int, Node],
+    readers: dict[int, list[Node]],
+) -> _Region:
+    """Everything that can be held along with `tensor`. A node that would need one tensor held in
+    two ways stays outside."""
+    region = _Region({tensor: perm})
+    waiting = [tensor]
+    while waiting:
+        current = waiting.pop()
+        near = list(readers.get(current, ()))
+        if current in producers:
+            near.append(producers[current])
+        for node in near:
+            if node.id in region.nodes:
+                continue
+            found = spread(e, node, current, region.held[current])
+            if found is None or any(region.held.get(t, p) != p for t, p in found.items()):
+                continue
+            region.nodes.add(node.id)
+            waiting += [t for t in found if t not in region.held]
+            region.held |= found
+    return region
+
+
+def _price(shape: Shape, perm: Perm) -> float:
+    """What a transpose costs, in bytes."""
+    if perm == tuple(range(len(perm))):
+        return 0
+    return 1 if keeps_order(shape, perm) else LAUNCH_BYTES + 4 * prod(shape)
+
+
+def _gain(
+    e: Editor, region: _Region, producers: dict[int, Node], readers: dict[int, list[Node]]
+) -> float:
+    """Bytes saved by holding the region: transposes at its border before and after."""
+    saved = 0.0
+    made: set[tuple[int, Perm]] = set()  # transposes after, each needed once
+    gone: set[int] = set()
+    for tensor, perm in region.held.items():
+        shape, producer = e.shape(tensor), producers.get(tensor)
+        outside = [n for n in readers.get(tensor, ()) if n.id not in region.nodes]
+        turns = [n for n in outside if n.op == "transpose"]
+        inside = producer is not None and producer.id in region.nodes
+        if inside:
+            rest = len(turns) < len(outside) or tensor in e.needed
+            saved -= _price(permuted(shape, perm), inverse(perm)) if rest else 0
+            for turn in turns:
+                change = composed(inverse(perm), tuple(turn.attributes["perm"]))
+                made.add((tensor, change))
+        elif producer is not None and producer.op == "transpose":
+            first = producer.inputs[0]
+            assert first is not None
+            change = composed(tuple(producer.attributes["perm"]), perm)
+            saved -= _price(e.shape(first), change)
+            if not outside and tensor not in e.needed:
+                gone.add(producer.id)
+                saved += _price(e.shape(first), tuple(producer.attributes["perm"]))
+            turns = []
+        else:
+            saved -= _turned_in(shape, perm, turns)
+            turns = []
+        for turn in turns:
+            if turn.id not in gone:
+                gone.add(turn.id)
+                saved += _price(shape, tuple(turn.attributes["perm"]))
+    for tensor, change in made:
+        saved -= _price(permuted(e.shape(tensor), region.held[tensor]), change)
+    return saved
+
+
+def _turned_in(shape: Shape, perm: Perm, turns: list[Node]) -> float:
+    """The transpose that brings a tensor in, free when the graph has it already."""
+    there = any(tuple(turn.attributes["perm"]) == perm for turn in turns)
+    return 0 if there else _price(shape, perm)
+
+
+def _apply(e: Editor, region: _Region) -> None:
+    """Rewrite: held tensors get ids of their own. A transpose brings each in that nodes of the
+    region do not make, and one brings each made one back; `clean` drops those nobody needs."""
+    inside = {t for n in e.nodes if n.id in region.nodes for t in (*n.reads, *n.outputs)}
+    names = {
+        t: e.tensor(permuted(e.shape(t), p), like=t) for t, p in region.held.items() if t in inside
+    }
+    there: set[int] = set()  # held tensors that have been made
+    result: list[Node] = []
+    for node in e.nodes:
+        if node.id not in region.nodes:
+            result.append(node)
+            continue
+        for tensor in node.reads:
+            if tensor in names and tensor not in there:
+                perm = region.held[tensor]
+                result.append(e.node("transpose", (tensor,), (names[tensor],), [node], perm=perm))
+                there.add(tensor)
+        result.append(relabelled(e, node, region.held, names))
+        for tensor in node.outputs:
+            perm = inverse(region.held[tensor])
+            result.append(e.node("transpose", (names[tensor],), (tensor,), [node], perm=perm))
+            there.add(tensor)
+    e.nodes = result

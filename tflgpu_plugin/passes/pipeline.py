@@ -1,0 +1,88 @@
+"""The rewrites of an island's graph before lowering: an ordered list of small pure `Graph -> Graph`
+functions, a file each.
+
+Every host node stays in exactly one node's `sources`, so reports and timings can name what was
+merged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+
+from tflgpu_plugin import log
+from tflgpu_plugin.ir.graph import Graph, verify
+from tflgpu_plugin.passes.canonical import canonical
+from tflgpu_plugin.passes.decompose import expand
+from tflgpu_plugin.passes.fuse.epilogue import fuse_posts
+from tflgpu_plugin.passes.fuse.pad import fuse_pad
+from tflgpu_plugin.passes.fuse.patterns import recompose
+from tflgpu_plugin.passes.fuse.scales import fold_scales
+from tflgpu_plugin.passes.layout.join_moves import join_moves
+from tflgpu_plugin.passes.layout.transposes import transposes
+from tflgpu_plugin.passes.quant.dequantize import dequantize
+from tflgpu_plugin.passes.quant.fake_quantization import simulate
+from tflgpu_plugin.passes.quant.qdq_fusion import absorb
+from tflgpu_plugin.passes.quant.share_steps import share_steps
+from tflgpu_plugin.passes.quant.whole_weights import whole_weights
+from tflgpu_plugin.passes.trim import trim
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    trim,
+    dequantize,
+    expand,
+    recompose,
+    transposes,
+    join_moves,
+    canonical,
+    absorb,
+    simulate,
+    fuse_pad,
+    fuse_posts,
+    fold_scales,
+    share_steps,
+    whole_weights,
+)
+
+# Without these a graph runs as well, only slower.
+OPTIONAL = (
+    recompose, transposes, join_moves, fuse_pad, fuse_posts, fold_scales, share_steps,
+    whole_weights,
+)  # fmt: skip
+
+
+def run(graph: Graph) -> Graph:
+    """Apply all passes in order. TFLGPU_DEBUG=2 logs the nodes around each.
+
+    A defect in an optional pass leaves the graph as it was, with a warning; with
+    TFLGPU_DEBUG it is raised.
+    """
+    debug = os.environ.get("TFLGPU_DEBUG")
+    for rewrite in PASSES:
+        before, graph = graph, _applied(rewrite, graph, bool(debug))
+        if debug == "2":
+            log.say(f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}")
+    return graph
+
+
+def _applied(rewrite: Callable[[Graph], Graph], graph: Graph, debug: bool) -> Graph:
+    if debug or rewrite not in OPTIONAL:
+        return rewrite(graph)
+    try:
+        rewritten = rewrite(graph)
+        verify(rewritten)
+    except Exception as error:  # a defect of ours must not take the host down
+        log.say(
+            f"tflgpu: the pass {rewrite.__name__} failed and is left out: {error!r}. "
+            "Please report it."
+        )
+        return graph
+    return rewritten
+
+
+def counts(graph: Graph) -> str:
+    """Number of nodes and how many of each op, for example `3 nodes (2 conv_2d, 1 relu)`."""
+    by_op = Counter(node.op for node in graph.nodes)
+    listed = ", ".join(f"{count} {op}" for op, count in sorted(by_op.items()))
+    return f"{len(graph.nodes)} nodes ({listed})"

@@ -1,0 +1,142 @@
+"""Constants of models stored in 16 or 8 bits as float32, once; nodes that only did this go away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.passes.canonical import BIAS, BIASED
+from tflgpu_plugin.passes.sources import merged
+
+
+def dequantize(graph: Graph) -> Graph:
+    """`widen`, and its dequantize nodes merged into the first node that reads their result."""
+    graph = widen(graph)
+    readers: dict[int, Node] = {}
+    for node in graph.nodes:
+        for tensor in node.reads:
+            readers.setdefault(tensor, node)
+    added: dict[int, list[Node]] = {}
+    nodes = []
+    for node in graph.nodes:
+        reader = readers.get(node.outputs[0]) if folded(graph, node) else None
+        if reader is None:
+            nodes.append(node)
+        else:
+            added.setdefault(reader.id, []).append(node)
+    return graph.with_nodes(
+        [replace(n, **merged(n, *added[n.id])) if n.id in added else n for n in nodes]
+    )
+
+
+def folded(graph: Graph, node: Node) -> bool:
+    """The node's result is a constant that the graph knows already."""
+    return node.op == KNOWN or (
+        node.op == "dequantize" and graph.constant(node.outputs[0]) is not None
+    )
+
+
+def widen(graph: Graph, quantized: bool = True) -> Graph:
+    """The same nodes over float32 constants. Also the results of dequantize nodes become constants,
+    still written by these nodes, so that each reader may have a copy of its own.
+
+    With `quantized` false only results of dequantize nodes change.
+    """
+    tensors = dict(graph.tensors)
+    for node in graph.nodes:
+        if node.op == "dequantize" and node.refusal is None:
+            _fold(tensors, node)
+    if quantized:
+        _values(graph, tensors)
+        graph = graph.with_nodes(_Biases(tensors).apply(graph.nodes))
+    return replace(graph, tensors=tensors)
+
+
+def narrow(graph: Graph, given: Graph) -> Graph:
+    """A part of a graph that `widen` has made of `given`, over the constants of `given` again, so
+    that those which were made of them can be freed. `widen` makes the same of it as before.
+    """
+    tensors = {
+        index: given.tensors.get(index, tensor) if tensor.data is not None else tensor
+        for index, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
+
+
+def _fold(tensors: dict[int, Tensor], node: Node) -> None:
+    given, result = node.inputs[0], tensors[node.outputs[0]]
+    source = None if given is None else tensors[given]
+    if source is None or result.data is not None or result.dtype != "f32":
+        return
+    value = dequantized(source)
+    if value is None:
+        return
+    grid = source.quantization if source.dtype in quantization.STORED else None
+    tensors[node.outputs[0]] = replace(result, data=value, quantization=grid)
+
+
+def dequantized(source: Tensor) -> Array | None:
+    """A constant as float32, None when it is none or stands for no real numbers."""
+    if source.data is None:
+        return None
+    if source.dtype == "f32":  # widened before
+        return source.data
+    if source.dtype == "f16":
+        return source.data.astype(np.float32)
+    if source.dtype in ("i8", "u8", "i16", "i32") and source.quantization is not None:
+        return quantization.dequantize(source.data, source.quantization)
+    return None
+
+
+def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
+    """8-bit constants in place; they keep their quantization, which tells what they were."""
+    readers = [n for n in graph.nodes if n.refusal is None and n.op not in ("dequantize", KNOWN)]
+    for index in {t for node in readers for t in node.reads} - set(graph.outputs):
+        tensor = tensors[index]
+        if quantization.quantized(tensor) and tensor.data is not None:
+            assert tensor.quantization is not None
+            value = quantization.dequantize(tensor.data, tensor.quantization)
+            tensors[index] = replace(tensor, dtype="f32", data=value)
+
+
+class _Biases:
+    """int32 biases of quantized layers: their scale is the input's times that of the weights, as
+    in the hosts' kernels, whatever the tensor itself says.
+    """
+
+    def __init__(self, tensors: dict[int, Tensor]) -> None:
+        self.tensors = tensors
+        self.made: dict[tuple[object, ...], int] = {}
+
+    def apply(self, nodes: tuple[Node, ...]) -> list[Node]:
+        return [self._node(node) for node in nodes]
+
+    def _node(self, node: Node) -> Node:
+        if node.op not in BIASED or len(node.inputs) <= BIAS or node.refusal is not None:
+            return node
+        x, weights, bias = node.inputs[:3]
+        if x is None or weights is None or bias is None:
+            return node
+        tensor, scales = self.tensors[bias], self._scales(x, weights)
+        if tensor.dtype != "i32" or tensor.data is None or scales is None:
+            return node
+        if len(scales) not in (1, tensor.data.size):
+            return node
+        key = (bias, scales)
+        if key not in self.made:
+            self.made[key] = max(self.tensors) + 1
+            quantized = Quantization(scales, (0,) * len(scales))
+            value = (tensor.data.astype(np.float64) * np.array(scales)).astype(np.float32)
+            made = replace(tensor, dtype="f32", data=value, quantization=quantized)
+            self.tensors[self.made[key]] = made
+        inputs = (*node.inputs[:BIAS], self.made[key], *node.inputs[BIAS + 1 :])
+        return replace(node, inputs=inputs)
+
+    def _scales(self, x: int, weights: int) -> tuple[float, ...] | None:
+        first, second = self.tensors[x].quantization, self.tensors[weights].quantization
+        if first is None or second is None or len(first.scale) != 1:
+            return None
+        return tuple(first.scale[0] * scale for scale in second.scale)

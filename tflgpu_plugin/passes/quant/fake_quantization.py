@@ -1,0 +1,192 @@
+"""Quantization simulators: a result that the model holds in 8 bits is put on its grid where it is
+stored, so that what reads it sees the values it was trained or calibrated for.
+
+Where the hosts' kernels round twice, so does the simulator: then most layers give the very numbers
+of the reference kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, lcm, prod
+
+import numpy as np
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Graph, Node, Post, Tensor, planar
+from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ops import quantization as quantize
+from tflgpu_plugin.ops.reduce import reduced_axes
+from tflgpu_plugin.ops.window import Span, spans
+from tflgpu_plugin.passes.canonical import BIASED
+from tflgpu_plugin.passes.quant import requantize, stored_steps
+from tflgpu_plugin.passes.sources import merged
+
+# What a fused activation leaves of a result; hosts clamp stored numbers.
+LIMITS = {"relu": (0.0, inf), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}
+EVERYTHING = (-inf, inf)
+# Ops whose results hosts round as stored numbers (with the zero point in them).
+ON_STORED = ("average_pool_2d", "resize_bilinear")
+# Parts that take rounding errors of float32 away, so that halves are halves: of the hosts' 2^19 or
+# so in sums, and of the weights of a bilinear interpolation, where hosts have 2^10.
+SUMS, WEIGHTS = 8192.0, 4096.0
+MOST_PARTS = 1 << 14  # with 8 bits before them they still fit float32
+
+
+def simulate(graph: Graph) -> Graph:
+    """After `canonical`: a simulator follows bias and activation. Results that are on their grid
+    already get none, and neither do those that only leave the island through an op that cannot
+    take one: the border rounds, too.
+    """
+    return _Simulation(graph).run()
+
+
+class _Simulation:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.consumers = graph.consumers()
+        self.tensors = dict(graph.tensors)
+        self.number = max((node.id for node in graph.nodes), default=0)
+        self.parts: dict[tuple[float, ...], int] = {}
+
+    def run(self) -> Graph:
+        nodes = [made for node in self.graph.nodes for made in self._node(node)]
+        return replace(self.graph, tensors=self.tensors, nodes=tuple(nodes))
+
+    def _node(self, node: Node) -> list[Node]:
+        if node.op == "quantize":
+            parameters = quantize.step(self.graph, node).parameters
+            return [replace(node, attributes={**node.attributes, "parameters": parameters})]
+        wanted = [t for t in node.outputs if not _on_grid(self.graph, node, t)]
+        if wanted and ops.table()[node.op].fuses:
+            posts, limits = node.posts, LIMITS.get(node.posts[-1].op) if node.posts else None
+            posts = posts[:-1] if limits else posts  # the grid's own limits become narrower
+            grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
+            plain = replace(node, posts=posts)
+            layer = self._layer(plain, grid) if node.op in BIASED else self._mean(plain, grid)
+            if not posts and (found := stored_steps.whole(self.graph, node, grid)) is not None:
+                return [replace(plain, attributes={**node.attributes, "whole": found})]
+            return [layer or replace(plain, posts=(*posts, self._step(node, grid)))]
+        read = [t for t in wanted if t in self.consumers or self._even(t)]
+        raw = {t: self._add(_raw(self.tensors[t])) for t in read}
+        made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
+        for result, source in raw.items():
+            self.number += 1
+            step = (1.0, 0.0) if not self._even(result) else ()
+            numbers = (*quantization.grid(self.tensors[result]), *step)
+            inside = Node(self.number, "quantize", (source,), (result,), {"parameters": numbers})
+            made.append(replace(inside, **merged(node)))
+        return made
+
+    def _add(self, tensor: Tensor) -> int:
+        index = max(self.tensors) + 1
+        self.tensors[index] = tensor
+        return index
+
+    def _mean(self, node: Node, grid: quantization.Grid) -> Node | None:
+        """A mean of 8 bits: the whole sum times one factor, as hosts compute it."""
+        x = None if node.inputs[0] is None else self.tensors[node.inputs[0]]
+        if node.op != "mean" or node.posts or x is None or not quantization.quantized(x):
+            return None
+        shape = self.graph.shape(node.outputs[0])
+        channels = shape[-1] if planar(shape) else prod(shape)
+        scale, _ = quantization.parameters(x)
+        count = prod(x.shape[axis] for axis in reduced_axes(self.graph, node))
+        if not count:
+            return None
+        even = self._even(node.outputs[0])
+        made = requantize.factor_rows if even else requantize.mean_rows
+        table = made(scale / grid.scale, count, channels)
+        rows = self._add(Tensor("requantization", table.shape, "f32", table))
+        kind = "rescale" if even else "requantize"
+        step = requantize.post(kind, rows, scale / count, grid, channels)
+        return replace(node, posts=(step,))
+
+    def _layer(self, node: Node, grid: quantization.Grid) -> Node | None:
+        found = requantize.whole(self.graph, node)
+        if found is None:
+            return None
+        x, weights = node.inputs[:2]
+        assert x is not None and weights is not None
+        rows = self._add(Tensor("requantization", found.rows.shape, "f32", found.rows))
+        numbers = self._add(requantize.retyped(self.tensors[weights], found.weights))
+        scale, _ = quantization.parameters(self.tensors[x])
+        kind = "rescale" if self._even(node.outputs[0]) else "requantize"
+        step = requantize.post(kind, rows, scale, grid, found.rows.shape[1])
+        return replace(node, inputs=(x, numbers, *node.inputs[2:]), posts=(step,))
+
+    def _even(self, tensor: int) -> bool:
+        return quantization.even(self.tensors[tensor])
+
+    def _step(self, node: Node, grid: quantization.Grid) -> Post:
+        if self._even(node.outputs[0]):
+            return quantize.to_even(grid)
+        parts = _parts(self.graph, node)
+        _, zero = quantization.parameters(self.graph.tensors[node.outputs[0]])
+        if node.op in ON_STORED:
+            return Post("fake_quant", None, (*grid, *parts, zero))
+        if len(set(parts)) == 1:
+            return Post("fake_quant", None, (*grid, parts[0], 0.0))
+        if parts not in self.parts:
+            data = np.array(parts, np.float32)
+            self.parts[parts] = self._add(Tensor("parts", data.shape, "f32", data))
+        return Post("fake_quant_channels", self.parts[parts], tuple(grid))
+
+
+def _limited(result: Tensor, limits: tuple[float, float]) -> quantization.Grid:
+    grid = quantization.grid(result)
+    low, high = (quantization.nearest(limit, grid.scale) for limit in limits)
+    return grid._replace(least=max(grid.least, low), most=min(grid.most, high))
+
+
+def _raw(tensor: Tensor) -> Tensor:
+    return replace(tensor, name=f"{tensor.name}, not rounded", dtype="f32", quantization=None)
+
+
+def _on_grid(graph: Graph, node: Node, tensor: int) -> bool:
+    result = graph.tensors[tensor]
+    if not quantization.real(result) or result.dtype in COUNTS:  # the border rounds whole numbers
+        return True
+    if node.op not in quantization.MOVES or node.posts:
+        return False
+    if node.attributes.get("activation", "none") != "none":
+        return False
+    values = [graph.tensors[t] for t in node.inputs if t is not None]
+    return all(quantization.alike(v, result) for v in values if v.dtype not in COUNTS)
+
+
+def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
+    """Parts of one step to which the host rounds first: one number, or one per channel."""
+    result = graph.tensors[node.outputs[0]]
+    scale, _ = quantization.parameters(result)
+    if node.op in ON_STORED:
+        return (_counts(graph, node) if node.op == "average_pool_2d" else WEIGHTS,)
+    if node.op in ("add", "sub"):
+        return (SUMS,)
+    given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
+    if node.op in (*BIASED, "mul", "matmul") and len(given) == 2:
+        first, second = given
+        if first is None or second is None or len(first.scale) != 1:
+            return (1.0,)
+        factors = tuple(first.scale[0] * other / scale for other in second.scale)
+        parts = tuple(quantization.fraction(factor) for factor in factors)
+        same = len(parts) == 1 or (result.shape and result.shape[-1] == len(parts))
+        return tuple(min(p, float(MOST_PARTS)) for p in parts) if same else (1.0,)
+    if node.op in ("relu", "relu6", "relu_n1_to_1") and given[0] is not None:
+        return (quantization.fraction(given[0].scale[0] / scale),)
+    return (1.0,)
+
+
+def _counts(graph: Graph, node: Node) -> float:
+    """A number that is divided by the number of elements in every window."""
+    assert node.inputs[0] is not None
+    window = node.attributes["window"]
+    rows, columns = spans(graph.shape(node.inputs[0]), window, node.attributes)
+    found = lcm(*(h * w for h in _lengths(rows) for w in _lengths(columns)))
+    return float(found if found <= MOST_PARTS else 1)
+
+
+def _lengths(span: Span) -> set[int]:
+    starts = (place * span.stride - span.before for place in range(span.places))
+    return {min(s + span.kernel, span.extent) - max(s, 0) for s in starts}

@@ -1,0 +1,136 @@
+"""Nodes between a dequantize and a quantize work on the quantized tensors themselves, as a host
+that fuses the three computes them in integers; what is stored on the device is the same.
+
+Only grids that halves come to by the even rule: hosts with fixed-point kernels say what is fused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Graph, Node, Post
+from tflgpu_plugin.ir.quantization import MOVES
+from tflgpu_plugin.passes.canonical import BIASED
+from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.sources import merged
+
+SEVERAL = ("concat", "maximum", "minimum", "pad")  # with other values than those of one input
+LIMITS = ("relu", "relu6", "relu_n1_to_1")
+
+
+def absorb(graph: Graph) -> Graph:
+    """After `canonical`, when biases are steps: limits join their layer, results that only a
+    quantize reads are quantized where they are made, and readers of a dequantized tensor read the
+    quantized one. Nodes in between that only move elements move stored ones."""
+    if not any(_stands_between(graph, node) for node in graph.nodes):
+        return graph
+    return _kept(_bypassed(_Merging(graph).run()))
+
+
+def _stands_between(graph: Graph, node: Node) -> bool:
+    """A quantize of float32 values, or a dequantize, of an even grid."""
+    first = node.inputs[0] if node.inputs else None
+    if first is None or node.posts or node.op not in ("quantize", "dequantize"):
+        return False
+    kinds = graph.tensors[first], graph.tensors[node.outputs[0]]
+    stored, values = kinds if node.op == "dequantize" else kinds[::-1]
+    return values.dtype == "f32" and quantization.real(stored) and quantization.even(stored)
+
+
+def _moves(node: Node) -> bool:
+    """Its results are elements of its first input, which is its only one with values."""
+    return node.op in MOVES and node.op not in SEVERAL and not node.posts
+
+
+class _Merging:
+    """Limits and quantize nodes join the node before them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.tensors = dict(graph.tensors)
+        self.nodes = {node.id: node for node in graph.nodes}
+        self.makers = {t: node.id for node in graph.nodes for t in node.outputs}
+        self.readers = graph.consumers()
+        self.needed = graph.needed()
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            if node.op in LIMITS and not node.posts:
+                self._limit(node)
+        for node in self.graph.nodes:
+            if node.op == "quantize" and _stands_between(self.graph, node):
+                self._quantize(node)
+        return replace(self.graph, tensors=self.tensors, nodes=tuple(self.nodes.values()))
+
+    def _limit(self, node: Node) -> None:
+        """A limit between a layer and a quantize becomes a step of the layer."""
+        layer, readers = self._maker(node), self.readers.get(node.outputs[0], ())
+        if layer is None or layer.op not in BIASED or [n.op for n in readers] != ["quantize"]:
+            return
+        if all(post.op == "add" for post in layer.posts):
+            self._merge(layer, node, (*layer.posts, Post(node.op)))
+
+    def _quantize(self, node: Node) -> None:
+        """The maker's result is quantized, and what is moved after it."""
+        maker, result = self._maker(node), self.tensors[node.outputs[0]]
+        if maker is None or maker.op == "dequantize":
+            return
+        self._merge(maker, node, maker.posts)
+        while _moves(maker):
+            before = self._maker(maker)
+            if before is None or before.op == "dequantize":
+                break
+            held = self.tensors[before.outputs[0]]
+            self.tensors[before.outputs[0]] = replace(
+                held, dtype=result.dtype, quantization=result.quantization
+            )
+            maker = before
+
+    def _maker(self, node: Node) -> Node | None:
+        """The node whose only result is a float32 tensor that this node alone reads."""
+        tensor = node.inputs[0]
+        if tensor not in self.makers or tensor in self.needed:
+            return None
+        maker = self.nodes[self.makers[tensor]]
+        alone = len(maker.outputs) == 1 and len(self.readers[tensor]) == 1
+        return maker if alone and self.tensors[tensor].dtype == "f32" else None
+
+    def _merge(self, maker: Node, node: Node, posts: tuple[Post, ...]) -> None:
+        self.nodes[maker.id] = replace(
+            maker, outputs=node.outputs, posts=posts, **merged(maker, node)
+        )
+        del self.nodes[node.id]
+        self.makers[node.outputs[0]] = maker.id
+
+
+def _bypassed(graph: Graph) -> Graph:
+    """Readers of a dequantize take its source; it stays where its result leaves the graph."""
+    e = Editor(graph)
+    gone = {n.id: n for n in graph.nodes if n.op == "dequantize" and _stands_between(graph, n)}
+    names: dict[int, int] = {}
+    for node in gone.values():
+        assert node.inputs[0] is not None
+        names[node.outputs[0]] = names.get(node.inputs[0], node.inputs[0])
+    e.rename(names)
+    dropped = {n: node for n, node in gone.items() if node.outputs[0] not in e.needed}
+    e.nodes = [node for node in e.nodes if node.id not in dropped]
+    e.credit(dropped.values())
+    return e.finish()
+
+
+def _kept(graph: Graph) -> Graph:
+    """What moves elements of a quantized tensor gives a quantized tensor."""
+    tensors, needed = dict(graph.tensors), graph.needed()
+    for node in graph.nodes:
+        first = tensors[node.inputs[0]] if node.inputs and node.inputs[0] is not None else None
+        if first is None or not _moves(node) or not quantization.real(first):
+            continue
+        if not quantization.even(first) or not needed.isdisjoint(node.outputs):
+            continue
+        for output in node.outputs:
+            if tensors[output].dtype == "f32":
+                tensors[output] = replace(
+                    tensors[output], dtype=first.dtype, quantization=first.quantization
+                )
+    return replace(graph, tensors=tensors)

@@ -1,0 +1,173 @@
+"""Layers over 8-bit constants in whole numbers, as hosts compute them: float32 sums of whole
+products are exact, and so is the multiplication in fixed point that follows. The layer then gives
+the very numbers of the reference kernels (while its sums stay below 2^24).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import frexp
+
+import numpy as np
+
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Tensor
+from tflgpu_plugin.ir.quantization import Grid
+
+BIAS_UNIT, FACTOR_UNIT = 1 << 12, 1 << 15  # low parts, so that float32 holds both exactly
+ONE, SUM_UNIT = 1 << 31, 1 << 20
+LEAST_SHIFT = -31
+LARGEST = 255  # of weights in 8 bits less a zero point
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A layer's constants: whole weights in the layout of the op, and the rows [5 or 3, channels]
+    that `requantized` or `rescaled` of kernels/math.wgsl takes: bias (high and low parts), and the
+    factor as fraction (high and low parts) and shift, or as one float32 number.
+    """
+
+    weights: Array
+    rows: Array
+
+
+def whole(graph: Graph, node: Node) -> Whole | None:
+    """None unless input and result are quantized as a whole, and weights and bias are constants.
+    The only post that may be there is the bias.
+    """
+    x, weights = (graph.tensors[t] for t in node.inputs[:2] if t is not None)
+    result, channels = graph.tensors[node.outputs[0]], graph.shape(node.outputs[0])[-1]
+    if not quantization.quantized(x) or weights.data is None or weights.quantization is None:
+        return None
+    scale = np.asarray(weights.quantization.scale, np.float64)
+    if scale.size not in (1, channels) or weights.data.dtype != np.float32:
+        return None
+    numbers = whole_numbers(weights)
+    if np.abs(numbers).max(initial=0) > LARGEST:
+        return None  # sums would leave 32 bits
+    sums = scale * quantization.parameters(x)[0]  # the value of 1 in a sum
+    bias = np.zeros(channels)
+    if node.posts:
+        given = graph.constant(node.posts[0].tensor)
+        if len(node.posts) > 1 or node.posts[0].op != "add" or given is None:
+            return None
+        if given.size not in (1, channels):
+            return None
+        bias = bias + np.round(given.reshape(-1).astype(np.float64) / sums)
+    if quantization.even(result) or (
+        scale.size == 1 and (x.dtype == "u8" or node.op == "fully_connected")
+    ):
+        sums = sums.astype(np.float32).astype(np.float64)  # as GetQuantizedConvolutionMultipler
+    factors = sums / quantization.parameters(result)[0]
+    ones = np.ones(channels)
+    high, low = np.divmod(bias, BIAS_UNIT)
+    if quantization.even(result):
+        rows = [high, low, factors * ones]
+    else:
+        factor, shift = fixed_point(factors)
+        rows = [high, low, factor // FACTOR_UNIT * ones, factor % FACTOR_UNIT * ones, shift * ones]
+    return Whole(numbers.astype(np.int16), np.array(rows, np.float32))
+
+
+def factor_rows(factor: float, count: int, channels: int) -> Array:
+    """The rows of `rescaled` of kernels/math.wgsl for means of `count` numbers, times a factor."""
+    return np.repeat(np.array([[0.0], [0.0], [factor / count]], np.float32), channels, 1)
+
+
+def mean_rows(factor: float, count: int, channels: int) -> Array:
+    """Those of `requantized`. As `QuantizedMeanOrSum` of tensorflow/lite/kernels/internal/
+    reference/reduce.h divides: the fraction by the count, after a shift that keeps its bits."""
+    fractions, shifts = fixed_point(np.array([factor]))
+    fraction, shift = int(fractions[0]), int(shifts[0])
+    more = min(count.bit_length() - 1, -LEAST_SHIFT + shift)
+    high, low = divmod((fraction << more) // count, FACTOR_UNIT)
+    return np.repeat(np.array([[0], [0], [high], [low], [shift - more]], np.float32), channels, 1)
+
+
+def total(graph: Graph, node: Node, grid: Grid) -> tuple[str, tuple[float, ...]] | None:
+    """The step that adds two quantized tensors, and its numbers; None when there is none for this
+    add or sub.
+    """
+    if quantization.even(graph.tensors[node.outputs[0]]):
+        numbers = _even(graph, node, grid)
+        return None if numbers is None else ("even_sum", numbers)
+    numbers = summed(graph, node, grid)
+    return None if numbers is None else ("quantized_sum", numbers)
+
+
+def _even(graph: Graph, node: Node, grid: Grid) -> tuple[float, ...] | None:
+    """The numbers of `even_sum`, in float32 as the host works them out."""
+    tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
+    if node.op != "add" or not all(quantization.quantized(t) for t in tensors):
+        return None
+    scale, zero = (np.float32(n) for n in quantization.parameters(graph.tensors[node.outputs[0]]))
+    found: list[np.float32] = []
+    for tensor in tensors:
+        own, place = (np.float32(n) for n in quantization.parameters(tensor))
+        found += [own, place, own / scale]
+    second = found[5] * found[4]  # then a fused multiply-add
+    start = zero - np.float32(np.float64(found[2]) * found[1] + second)
+    return (*map(float, (*found, start, scale, zero)), grid.least, grid.most, 0.0)
+
+
+def summed(graph: Graph, node: Node, grid: Grid) -> tuple[float, ...] | None:
+    """The numbers of `quantized_sum` for an add or sub of two quantized tensors (the second one
+    negative for a sub), None when one is not quantized as a whole.
+    """
+    given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
+    scales = [q.scale[0] for q in given if q is not None and len(q.scale) == 1]
+    if len(scales) != 2:
+        return None
+    common = 2 * max(scales)
+    factors = [scales[0] / common, scales[1] / common, common / (SUM_UNIT * grid.scale)]
+    fractions, shifts = fixed_point(np.array(factors))
+    if np.any(shifts > 0):
+        return None
+    scales[1] *= -1 if node.op == "sub" else 1
+    found: list[float] = []
+    for scale, fraction, shift in zip((*scales, grid.scale), fractions, shifts, strict=True):
+        found += [scale, *divmod(fraction, FACTOR_UNIT), -shift]
+    return (*map(float, found), grid.least, grid.most)
+
+
+def swapped(step: str, numbers: tuple[float, ...]) -> tuple[str, tuple[float, ...]]:
+    """The same sum of operands in the other order."""
+    if step == "even_sum":
+        return step, (*numbers[:-1], 1.0 - numbers[-1])
+    return step, (*numbers[4:8], *numbers[:4], *numbers[8:])
+
+
+def post(step: str, rows: int, scale: float, grid: Grid, channels: int) -> Post:
+    """The step behind the sums; `scale` is that of the layer's input, `rows` the tensor of
+    `Whole.rows`.
+    """
+    return Post(step, rows, (scale, *grid, float(-(-channels // 4))))
+
+
+def fixed_point(factors: Array) -> tuple[Array, Array]:
+    """(31-bit fraction, power of two) of each factor, as `QuantizeMultiplier` of
+    tensorflow/lite/kernels/internal/quantization_util.cc.
+    """
+    pairs = [frexp(factor) for factor in np.asarray(factors, np.float64).reshape(-1)]
+    fractions = np.array([np.floor(fraction * ONE + 0.5) for fraction, _ in pairs])
+    shifts = np.array([shift for _, shift in pairs])
+    full = fractions == ONE
+    fractions, shifts = np.where(full, ONE / 2, fractions), shifts + full
+    tiny = shifts < LEAST_SHIFT
+    return np.where(tiny, 0, fractions), np.where(tiny, 0, shifts)
+
+
+def whole_numbers(weights: Tensor) -> Array:
+    """The stored numbers of dequantized weights less their zero point."""
+    assert weights.data is not None and weights.quantization is not None
+    scale = np.asarray(weights.quantization.scale, np.float32)
+    if scale.size > 1:
+        shape = [1] * weights.data.ndim
+        shape[weights.quantization.axis] = scale.size
+        scale = scale.reshape(shape)
+    return np.asarray(np.round(weights.data / scale), np.int32)
+
+
+def retyped(weights: Tensor, data: Array) -> Tensor:
+    """The weights' tensor with whole numbers."""
+    return replace(weights, name=f"{weights.name}, whole", data=data, quantization=None)

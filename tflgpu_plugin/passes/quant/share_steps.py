@@ -1,0 +1,41 @@
+"""Activations that are limits become one step with its limits in the uniform block, so that nodes
+which differ in nothing else share a pipeline: a pipeline of a convolution is what costs most at the
+start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from tflgpu_plugin.ir.graph import Graph, Node, Post
+
+DENSE = ("conv_2d", "depthwise_conv_2d", "transpose_conv")
+LIMITS = {"relu": (0.0, inf), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}
+
+
+def share_steps(graph: Graph) -> Graph:
+    """Only where a graph has more than one kind; the values are the same, bit by bit (a limit keeps
+    NaN, as these activations do)."""
+    nodes = graph.nodes
+    for op in DENSE:
+        forms = {_form(node) for node in nodes if node.op == op and _bias_first(node)}
+        if len(forms) > 1:
+            nodes = tuple(_limited(node) if node.op == op else node for node in nodes)
+    return graph.with_nodes(nodes)
+
+
+def _bias_first(node: Node) -> bool:
+    """A bias, then at most a limit."""
+    first, *rest = node.posts or (Post(""),)
+    return first.op == "add" and first.tensor is not None and (not rest or _form(node) in LIMITS)
+
+
+def _form(node: Node) -> str:
+    return node.posts[1].op if len(node.posts) == 2 else ""
+
+
+def _limited(node: Node) -> Node:
+    if not _bias_first(node):
+        return node
+    low, high = LIMITS.get(_form(node), (-inf, inf))
+    return replace(node, posts=(node.posts[0], Post("clip", None, (low, high))))

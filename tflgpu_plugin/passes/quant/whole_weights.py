@@ -1,0 +1,66 @@
+"""Weights that a model stores in 8 bits become whole numbers again, and their scale a step behind
+the sum: then they lie in memory as bytes (see `precision.whole`), a quarter of float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tflgpu_plugin import kernels
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Tensor
+from tflgpu_plugin.passes.quant import requantize
+from tflgpu_plugin.passes.rewriter import Editor
+
+# Ops whose kernels read weights [outputs, ...] as whole vec4.
+DENSE = ("conv_2d", "conv_3d", "transpose_conv", "fully_connected")
+MOST_OPERANDS = 3  # fused, with which there is a storage buffer left for scales per channel
+EXACT = 0.01  # a step, within which weights are on their grid
+
+
+def whole_weights(graph: Graph) -> Graph:
+    """The last pass: what folds other factors into weights comes before."""
+    e = Editor(graph)
+    for number, node in enumerate(e.nodes):
+        weights = e.tensors[node.inputs[1]] if _may_have(node) else None  # type: ignore[index]
+        found = None if weights is None else _numbers(weights)
+        if weights is not None and found is not None:
+            e.nodes[number] = _scaled(e, node, weights, found)
+    return e.finish() if e.nodes != list(graph.nodes) else graph
+
+
+def _may_have(node: Node) -> bool:
+    operands = [post.tensor for post in node.posts if post.tensor is not None]
+    summed = any(post.op in kernels.ROWS for post in node.posts)  # of whole numbers already
+    dense = node.op in DENSE and len(node.inputs) > 1 and node.inputs[1] is not None
+    return dense and not summed and len(operands) <= MOST_OPERANDS
+
+
+def _numbers(weights: Tensor) -> Array | None:
+    """The stored numbers less their zero point; None where the weights are not on such a grid with
+    one scale, or one per output."""
+    grid, data = weights.quantization, weights.data
+    if grid is None or data is None or data.dtype != np.float32:
+        return None
+    if len(grid.scale) > 1 and (grid.axis != 0 or data.shape[0] != len(grid.scale)):
+        return None
+    numbers = requantize.whole_numbers(weights)
+    scale = np.asarray(grid.scale, np.float32).reshape(-1, *(1,) * (data.ndim - 1))
+    off = np.abs(data - numbers * scale) / scale
+    small = np.abs(numbers).max(initial=0) <= requantize.LARGEST
+    return numbers.astype(np.int16) if small and off.max(initial=0.0) < EXACT else None
+
+
+def _scaled(e: Editor, node: Node, weights: Tensor, numbers: Array) -> Node:
+    assert weights.quantization is not None
+    scale = weights.quantization.scale
+    index = e.constant(numbers, dtype="f32")
+    e.tensors[index] = requantize.retyped(weights, numbers)
+    if len(scale) == 1:
+        step = Post("mul", None, (float(np.float32(scale[0])),))
+    else:
+        step = Post("mul", e.constant(np.array(scale, np.float32)))
+    return replace(
+        node, inputs=(node.inputs[0], index, *node.inputs[2:]), posts=(step, *node.posts)
+    )

@@ -1,0 +1,144 @@
+"""A graph while passes change it: new tensors and nodes, uses renamed, nothing left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.passes.sources import merged
+
+Perm = tuple[int, ...]
+
+
+class Editor:
+    """Tensors and nodes of a graph, to be changed and made a graph again."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.tensors: dict[int, Tensor] = dict(graph.tensors)
+        self.nodes: list[Node] = list(graph.nodes)
+        self.needed = graph.needed()
+        self._tensor = graph.fresh()
+        self._node = max((node.id for node in graph.nodes), default=-1) + 1
+
+    def shape(self, tensor: int) -> Shape:
+        return self.tensors[tensor].shape
+
+    def data(self, tensor: int | None) -> Array | None:
+        """The value of a constant, None for anything else."""
+        return None if tensor is None else self.tensors[tensor].data
+
+    def tensor(self, shape: Shape, like: int, data: Array | None = None) -> int:
+        """A new tensor of this shape, with the name and type of another."""
+        self._tensor += 1
+        model = self.tensors[like]
+        made = replace(model, shape=tuple(shape), data=data, variable=False)
+        self.tensors[self._tensor - 1] = made
+        return self._tensor - 1
+
+    def reshaped(self, tensor: int, shape: Shape) -> None:
+        """Give a tensor another shape."""
+        self.tensors[tensor] = replace(self.tensors[tensor], shape=shape)
+
+    def constant(self, data: Any, like: int | None = None, dtype: str = "f32") -> int:
+        """A new constant; its type is that of `like`, or `dtype`."""
+        array = np.asarray(data)
+        self._tensor += 1
+        name, kind = ("", dtype) if like is None else (self.tensors[like].name, "")
+        kind = kind or self.tensors[like].dtype  # type: ignore[index]
+        self.tensors[self._tensor - 1] = Tensor(name, array.shape, kind, array)
+        return self._tensor - 1
+
+    def indices(self, values: Any) -> int:
+        """A new int32 constant: axes, shapes, paddings."""
+        return self.constant(np.asarray(values, np.int32), dtype="i32")
+
+    def node(
+        self,
+        op: str,
+        inputs: Iterable[int | None],
+        outputs: Iterable[int],
+        origin: Iterable[Node],
+        **attributes: Any,
+    ) -> Node:
+        """A new node that stands for parts of other nodes (it is not put in order)."""
+        origin = tuple(origin)
+        self._node += 1
+        return Node(
+            id=self._node - 1,
+            op=op,
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            attributes=attributes,
+            name=origin[0].name,
+            host_op=origin[0].host_op,
+            **merged(*origin),
+        )
+
+    def producers(self) -> dict[int, Node]:
+        return {t: node for node in self.nodes for t in node.outputs}
+
+    def readers(self) -> dict[int, list[Node]]:
+        found: dict[int, list[Node]] = {}
+        for node in self.nodes:
+            for tensor in node.reads:
+                found.setdefault(tensor, []).append(node)
+        return found
+
+    def rename(self, names: Mapping[int, int]) -> None:
+        """Let every reader of a key read its value instead."""
+        if names:
+            self.nodes = [renamed(node, names) for node in self.nodes]
+
+    def drop_unused(self) -> None:
+        """Remove nodes whose results nothing reads; the host's nodes behind them go to a
+        neighbour."""
+        read = set(self.needed)
+        kept: list[Node] = []
+        gone: list[Node] = []
+        for node in reversed(self.nodes):
+            if read.isdisjoint(node.outputs):
+                gone.append(node)
+            else:
+                kept.append(node)
+                read.update(node.reads)
+        if gone:
+            self.nodes = kept[::-1]
+            self.credit(gone)
+
+    def credit(self, gone: Iterable[Node]) -> None:
+        """Keep the host's nodes behind removed ones: with the producer of an input, else with any
+        neighbour."""
+        place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
+        reader = {t: k for k, node in enumerate(self.nodes) for t in node.reads}
+        added: dict[int, list[Node]] = {}
+        for node in gone:
+            near = [where[t] for where in (place, reader) for t in (*node.reads, *node.outputs)
+                    if t in where]  # fmt: skip
+            added.setdefault(near[0] if near else 0, []).append(node)
+        for k, nodes in added.items():
+            if self.nodes:
+                self.nodes[k] = replace(self.nodes[k], **merged(self.nodes[k], *nodes))
+
+    def finish(self) -> Graph:
+        """The graph as it is now, without tensors that nothing uses."""
+        used = {t for node in self.nodes for t in (*node.reads, *node.outputs)}
+        used |= self.needed | set(self.graph.inputs) | {before for before, _ in self.graph.states}
+        kept = {t: tensor for t, tensor in self.tensors.items() if t in used}
+        return replace(self.graph, tensors=kept, nodes=tuple(self.nodes))
+
+
+def renamed(node: Node, names: Mapping[int, int]) -> Node:
+    """The node with other inputs."""
+    if not names.keys() & set(node.reads):
+        return node
+    inputs = tuple(t if t is None else names.get(t, t) for t in node.inputs)
+    posts = tuple(
+        post if post.tensor is None else replace(post, tensor=names.get(post.tensor, post.tensor))
+        for post in node.posts
+    )
+    return replace(node, inputs=inputs, posts=posts)
