@@ -13,7 +13,7 @@
 #   make docs        write the generated pages anew
 
 BIN := .venv/bin
-SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*.c tflgpu_plugin/native/*.h tflgpu_plugin/native/CMakeLists.txt)
+SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
 .PHONY: demo test lint conformance conformance-settings conformance-cpus mutants bench wheel docs clean

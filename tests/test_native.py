@@ -15,7 +15,7 @@ import pytest
 
 from tflgpu_plugin import native, providers
 
-EXPORTS = Path(native.__file__).with_name("tflgpu.h")
+EXPORTS = Path(native.__file__).parent / "core" / "tflgpu.h"
 PLUGIN = {
     "tflite_plugin_create_delegate", "tflite_plugin_destroy_delegate",
     "CreateEpFactories", "ReleaseEpFactory",

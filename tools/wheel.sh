@@ -22,7 +22,7 @@ assert re.fullmatch(r"tflgpu_plugin-[\w.]+-py3-none-manylinux\w*(\.manylinux\w+)
 archive = zipfile.ZipFile(wheel)
 libraries = [n for n in archive.namelist() if ".so" in n]
 assert libraries == ["tflgpu_plugin/native/libtflgpu.so"], libraries
-wanted = ["tflgpu_plugin/native/tflgpu.h", "tflgpu_plugin/native/abi_tflite.h", "tflgpu_plugin/providers/__init__.py"]
+wanted = ["tflgpu_plugin/native/core/tflgpu.h", "tflgpu_plugin/native/tflite/abi.h", "tflgpu_plugin/providers/__init__.py"]
 missing = set(wanted) - set(archive.namelist())
 assert not missing, missing
 assert not [n for n in archive.namelist() if n.endswith((".c", "CMakeLists.txt"))]

@@ -1,4 +1,4 @@
-"""Calls into onnxruntime through the tables that it hands to plugins (native/abi_ort.h), with its
+"""Calls into onnxruntime through the tables that it hands to plugins (native/ort/abi.h), with its
 statuses as exceptions.
 """
 

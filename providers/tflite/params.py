@@ -20,7 +20,7 @@ class HostNode(Protocol):
     """What an attribute reader sees of a node."""
 
     def params(self, struct: str) -> Any:
-        """The node's parameters as this struct of abi_tflite.h. Raises Unreadable when the host
+        """The node's parameters as this struct of tflite/abi.h. Raises Unreadable when the host
         has none.
         """
 

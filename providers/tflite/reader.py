@@ -57,7 +57,7 @@ class HostNode:
     custom: bytes = b""  # parameters of a custom operator, as they are in the model
 
     def params(self, struct: str) -> Any:
-        """The node's parameters as a struct of abi_tflite.h. Raises Unreadable when there are
+        """The node's parameters as a struct of tflite/abi.h. Raises Unreadable when there are
         none.
         """
         if self.raw_params == self.ffi.NULL:
@@ -65,7 +65,7 @@ class HostNode:
         return self.ffi.cast(f"{struct} *", self.raw_params)
 
     def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
-        """The parameters of a custom operator as a struct of abi_tflite.h, zeros behind their end.
+        """The parameters of a custom operator as a struct of tflite/abi.h, zeros behind their end.
         Raises Unreadable when they are not of one of these sizes.
         """
         if len(self.custom) not in sizes:

@@ -38,8 +38,9 @@ AREAS: dict[str, tuple[str, ...]] = {
     "cache": ("tflgpu_plugin/cache/*.py",),
     "native": tuple(
         f"tflgpu_plugin/native/{name}.c"
-        for name in ("adapters", "buffer", "device", "handles", "kernel", "ort_context", "ort_ep",
-                     "ort_run", "pipeline", "plans", "replay", "run", "stamps", "tflite")
+        for name in ("core/adapters", "core/buffer", "core/device", "tflite/handles",
+                     "tflite/kernel", "ort/context", "ort/ep", "ort/run", "core/pipeline",
+                     "core/plans", "core/replay", "core/run", "core/stamps", "tflite/delegate")
     ),
 }  # fmt: skip
 SHARES = {"kernels": 24, "ops": 20, "passes": 15, "readers": 15, "memory": 8, "cache": 8,

@@ -90,16 +90,22 @@ def enter(folder: Path) -> None:
 def compile_all(objects: Path) -> None:
     """Every C file as it is."""
     objects.mkdir(parents=True, exist_ok=True)
-    for source in sorted(NATIVE.glob("*.c")):
-        _object(source, objects / f"{source.stem}.o")
+    for source in sorted(NATIVE.glob("*/*.c")):
+        _object(source, _made(objects, source))
 
 
 def _compile(source: Path, objects: Path, library: Path) -> None:
     made = library.with_name("mutant.o")
     _object(source, made)
-    others = [str(o) for o in sorted(objects.glob("*.o")) if o.stem != source.stem]
+    mine = _made(objects, source)
+    others = [str(o) for o in sorted(objects.glob("*.o")) if o != mine]
     linking = ("-shared", "-Wl,-soname,tflgpu", "-Wl,-z,nodelete", "-Wl,-z,defs", "-lpthread")
     _call("-o", str(library), str(made), *others, *linking, "-ldl")
+
+
+def _made(objects: Path, source: Path) -> Path:
+    """Files of different folders may have one name."""
+    return objects / f"{source.parent.name}_{source.stem}.o"
 
 
 def _object(source: Path, made: Path) -> None:

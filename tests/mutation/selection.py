@@ -228,7 +228,11 @@ def _importing(file: str) -> list[str]:
 def steps(file: str) -> list[Step]:
     """What is checked of a file, quick things first."""
     path = PurePath(file)
-    name, room = path.stem, "passes" if "passes" in path.parts else path.parent.name
+    name, room = path.stem, path.parent.name
+    whole = next((part for part in ("passes", "native") if part in path.parts), room)
+    if whole == "native" and room == "ort":
+        name = f"ort_{name}"
+    room = whole
     key = "kernels/__init__" if file.endswith("kernels/__init__.py") else name
     mine: Sequence[str] = ()
     if room in ("ops", "kernels", "ir", "compile", "frontend", "passes"):

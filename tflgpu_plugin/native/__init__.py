@@ -49,14 +49,14 @@ def library_path() -> Path:
 
 
 def declarations() -> Any:
-    """The cffi interface of tflgpu.h and abi_tflite.h, without the library."""
+    """The cffi interface of core/tflgpu.h and tflite/abi.h, without the library."""
     return interface("_declarations")
 
 
 @functools.cache
 def interface(module: str) -> Any:
     """The cffi interface that the build has made of some headers: `_declarations`, or
-    `_declarations_ort` for abi_ort.h. Raises NativeError.
+    `_declarations_ort` for ort/abi.h. Raises NativeError.
     """
     try:
         return importlib.import_module(f"{__name__}.{module}").ffi

@@ -1,5 +1,5 @@
 /* A kernel: one island inside one interpreter, and what the host calls on it. */
-#include "internal_tflite.h"
+#include "tflite/internal.h"
 
 /* ---- making ------------------------------------------------------------------------------------------------------------- */
 

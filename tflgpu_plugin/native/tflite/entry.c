@@ -1,5 +1,5 @@
 /* The plans of a kernel, found by the host's present shapes. */
-#include "internal_tflite.h"
+#include "tflite/internal.h"
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* The TFLite door: the plugin's two entry points, the delegate, Python's callbacks, preview and claim. */
 
-#include "internal_tflite.h"
-#include "internal_dl.h"
+#include "tflite/internal.h"
+#include "core/dl.h"
 
 #define EXPORT __attribute__((visibility("default")))
 enum { TEXT_BYTES = 4096 };

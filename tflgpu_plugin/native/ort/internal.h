@@ -2,10 +2,10 @@
 #ifndef TFLGPU_INTERNAL_ORT_H
 #define TFLGPU_INTERNAL_ORT_H
 
-#include "internal.h"
-#include "internal_plans.h"
+#include "core/internal.h"
+#include "core/plans.h"
 
-#include "abi_ort.h"
+#include "ort/abi.h"
 
 #define TGI_EP_NAME "TflGpuExecutionProvider"
 
@@ -55,7 +55,7 @@ typedef struct tgi_compute {
   size_t *inputs, *outputs, *guards;   /* the fused node's positions of the island's values */
 } tgi_compute;
 
-/* ---- ort_factory.c --------------------------------------------------------------------------------------------------- */
+/* ---- factory.c ------------------------------------------------------------------------------------------------------- */
 
 /* A status of the host with this sentence, after "tflgpu: ". */
 tgo_status *tgi_status(const tgo_api *api, const char *text);
@@ -68,25 +68,25 @@ bool tgi_ort_enter(tg_ort_callbacks *functions, char *err, size_t err_size);
 void tgi_ort_leave(void);
 bool tgi_ep_is_ours(const void *ep);
 
-/* ---- ort_devices.c --------------------------------------------------------------------------------------------------- */
+/* ---- devices.c ------------------------------------------------------------------------------------------------------- */
 
 tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardware, size_t count, tgo_ep_device **devices,
                             size_t capacity, size_t *written);
 
-/* ---- ort_ep.c -------------------------------------------------------------------------------------------------------- */
+/* ---- ep.c ------------------------------------------------------------------------------------------------------------ */
 
 /* Fills in the callbacks of a session. */
 void tgi_ep_init(tgi_ep *ep);
 void tgi_ep_drop_claimed(tgi_ep *ep);
 void tgi_island_retain(tg_ort_island *island);
 
-/* ---- ort_context.c --------------------------------------------------------------------------------------------------- */
+/* ---- context.c ------------------------------------------------------------------------------------------------------- */
 
 /* The node that stands for a fused node in a compiled model, which owns it; NULL with a sentence. */
 tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_island *island, char *err,
                            size_t err_size);
 
-/* ---- ort_run.c ------------------------------------------------------------------------------------------------------- */
+/* ---- run.c ----------------------------------------------------------------------------------------------------------- */
 
 tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context);
 

@@ -1,5 +1,5 @@
 /* What onnxruntime is told about adapters: a table that Python fills and the factory reads. */
-#include "internal_ort.h"
+#include "ort/internal.h"
 
 typedef struct device {
   char *texts[5];                  /* name, vendor, driver, backend, type */

@@ -3,8 +3,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "internal.h"
-#include "internal_dl.h"
+#include "core/internal.h"
+#include "core/dl.h"
 
 tgi_wgpu_table tgi_wgpu;
 

@@ -1,8 +1,8 @@
 /* The way from a host's thread into Python: open while the interpreter lives. */
 #include <time.h>
 
-#include "internal.h"
-#include "internal_dl.h"
+#include "core/internal.h"
+#include "core/dl.h"
 
 static atomic_bool interrupted;
 

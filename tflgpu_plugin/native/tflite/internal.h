@@ -1,11 +1,11 @@
-/* What tflite.c, kernel.c and handles.c share. */
+/* What delegate.c, kernel.c and handles.c share. */
 #ifndef TFLGPU_INTERNAL_TFLITE_H
 #define TFLGPU_INTERNAL_TFLITE_H
 
-#include "internal.h"
-#include "internal_plans.h"
+#include "core/internal.h"
+#include "core/plans.h"
 
-#include "abi_tflite.h"
+#include "tflite/abi.h"
 
 /* References: the host's (create to destroy), and one per kernel. Hosts may destroy the delegate before they free
  * kernels; handles go with their kernel. */
@@ -31,7 +31,7 @@ struct tg_kernel {
   atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 
-/* ---- tflite.c: delegates and callbacks ------------------------------------------------------------------------------- */
+/* ---- delegate.c: delegates and callbacks ----------------------------------------------------------------------------- */
 
 void tgi_delegate_retain(tgi_delegate *delegate);
 void tgi_delegate_release(tgi_delegate *delegate);

@@ -1,9 +1,9 @@
-/* Fails to compile when abi_tflite.h does not have the layout that hosts use. */
+/* Fails to compile when abi.h does not have the layout that hosts use. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "abi_tflite.h"
+#include "tflite/abi.h"
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has the wrong size")
 #define AT(type, member, offset) _Static_assert(offsetof(type, member) == (offset), #type "." #member " is misplaced")

@@ -1,9 +1,9 @@
-/* Fails to compile when abi_ort.h does not have the slots that onnxruntime uses. */
+/* Fails to compile when abi.h does not have the slots that onnxruntime uses. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "abi_ort.h"
+#include "ort/abi.h"
 
 #define SLOT(type, member, slot) _Static_assert(offsetof(type, member) == (slot) * 8, #type "." #member " is misplaced")
 

@@ -1,6 +1,6 @@
 /* The adapters of this machine, found without wgpu's Python side, which takes half as long to import as all the rest of
  * a start. */
-#include "internal.h"
+#include "core/internal.h"
 
 static const struct {
   const char *name;

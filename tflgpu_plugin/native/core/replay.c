@@ -1,5 +1,5 @@
 /* A replay: one island's dispatches with their bind groups, made once and encoded anew for every inference. */
-#include "internal.h"
+#include "core/internal.h"
 
 /* ---- making ------------------------------------------------------------------------------------------------------- */
 

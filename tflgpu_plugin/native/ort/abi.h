@@ -1,7 +1,7 @@
 /* The binary interface between onnxruntime and a plugin execution provider, in our own words: slot numbers as observed
  * on 1.24 to 1.31, LP64. The host's tables only ever grow, so a slot means the same in every version; those newer than
  * the minimum (1.24) carry their version. C includes this file and cffi reads it as it is: no preprocessor lines.
- * abi_ort_check.c checks every slot. Members that start with unused are never read or called.
+ * abi_check.c checks every slot. Members that start with unused are never read or called.
  *
  * Text is UTF-8. A status is NULL for success; others go back with release_status. */
 

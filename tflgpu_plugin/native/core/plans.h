@@ -2,7 +2,7 @@
 #ifndef TFLGPU_INTERNAL_PLANS_H
 #define TFLGPU_INTERNAL_PLANS_H
 
-#include "internal.h"
+#include "core/internal.h"
 
 /* One plan. Immutable, so that it can be used after the island has dropped it. */
 typedef struct tgi_entry {

@@ -3,7 +3,7 @@
  * where there is no memory it says so, and nobody crashes. */
 #include <unistd.h>
 
-#include "internal_tflite.h"
+#include "tflite/internal.h"
 
 /* Copy what lies at `from` up to the end of its page, `most` bytes at most; returns how many there were. */
 static size_t copy_some(const int ends[2], const char *from, char *to, size_t most, size_t page) {

@@ -1,5 +1,5 @@
 /* Outputs that stay on the device: the host sees a number and asks for the bytes when somebody else reads the tensor. */
-#include "internal_tflite.h"
+#include "tflite/internal.h"
 
 /* A number is never used twice, so an old one leads nowhere instead of to other bytes. */
 typedef struct record {

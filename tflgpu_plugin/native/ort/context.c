@@ -1,5 +1,5 @@
 /* Compiled models: the node that onnxruntime writes into one in place of an island. */
-#include "internal_ort.h"
+#include "ort/internal.h"
 
 enum { ATTRIBUTES = 6 };
 

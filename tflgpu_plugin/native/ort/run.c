@@ -1,5 +1,5 @@
 /* Compute: one run of an island. No Python, but for shapes that have no plan yet. */
-#include "internal_ort.h"
+#include "ort/internal.h"
 
 enum { TEXT_BYTES = 2048 };
 

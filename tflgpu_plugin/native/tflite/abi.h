@@ -1,6 +1,6 @@
 /* The binary interface between a TFLite host and a delegate, in our own words: layouts as observed on LP64 hosts
  * (tflite-runtime 2.14, LiteRT 2.3). C includes this file and cffi reads it as it is: no preprocessor lines. Sizes and
- * offsets are checked in abi_tflite_check.c. Names that start with unused are never read or set. */
+ * offsets are checked in abi_check.c. Names that start with unused are never read or set. */
 
 typedef struct tgl_context tgl_context;
 typedef struct tgl_delegate tgl_delegate;

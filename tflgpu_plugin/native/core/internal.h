@@ -15,7 +15,7 @@
 #include "wgpu.h"
 
 #pragma GCC visibility push(default)
-#include "tflgpu.h"
+#include "core/tflgpu.h"
 #pragma GCC visibility pop
 
 /* ---- library.c: wgpu's functions, the gate, error text --------------------------------------------------------- */

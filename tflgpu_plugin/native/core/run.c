@@ -1,7 +1,7 @@
 /* Running a replay: write inputs, encode one pass, submit, wait, read outputs. */
 #include <time.h>
 
-#include "internal.h"
+#include "core/internal.h"
 
 enum { LONG_RUN = 200000000 };     /* nanoseconds; encoding is nothing beside it */
 

@@ -1,5 +1,5 @@
 /* A session of onnxruntime: islands, GetCapability and Compile. */
-#include "internal_ort.h"
+#include "ort/internal.h"
 
 enum { TEXT_BYTES = 4096 };
 

@@ -173,7 +173,7 @@ int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t 
 tg_buffer *tg_replay_output_buffer(tg_replay *replay, size_t index);   /* borrowed */
 void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
-/* ---- tflite.c ----------------------------------------------------------------------------------------------- */
+/* ---- tflite/ ------------------------------------------------------------------------------------------------ */
 
 /* Python's side of the TFLite door. The library calls these with or without the GIL held; cffi takes it. Each returns 0
  * and writes a sentence to err on failure, else 1 (create: the delegate's number, above 0). */
@@ -259,7 +259,7 @@ typedef struct tg_ort_callbacks {
    * adapters: the numbers of those the user or a policy chose, in the order of tg_ort_set_adapters. */
   int64_t (*create)(const char *const *keys, const char *const *values, size_t count, const uint32_t *adapters,
                     size_t adapter_count, char *err, size_t err_size);
-  /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (abi_ort.h). */
+  /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (ort/abi.h). */
   int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, char *err,
               size_t err_size);
   /* The island has no plan for these input shapes: compile one and hand it over with tg_ort_island_add. Returns -1 (and

@@ -1,5 +1,5 @@
 /* Timestamps of a run: taken inside its pass, fetched when it is over, so that fetching is no part of the run. */
-#include "internal.h"
+#include "core/internal.h"
 
 enum {
   MAX_TIMESTAMPS = 4096,           /* of one query set */

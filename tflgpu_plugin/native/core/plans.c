@@ -1,5 +1,5 @@
 /* The 8 most recently used plans of an island, by input shapes. */
-#include "internal_plans.h"
+#include "core/plans.h"
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* The onnxruntime door: the library's two entry points, the factory, sessions, Python's callbacks. */
-#include "internal_ort.h"
+#include "ort/internal.h"
 
 #define EXPORT __attribute__((visibility("default")))
 enum { TEXT_BYTES = 4096, MAX_DEVICES = 8 };
@@ -64,7 +64,7 @@ static uint32_t number_of(const char *text) {
   return number;
 }
 
-/* The numbers of the chosen adapters, from the metadata that ort_devices.c gave them. */
+/* The numbers of the chosen adapters, from the metadata that devices.c gave them. */
 static size_t read_adapters(const tgo_api *api, const tgo_pairs *const *metadata, size_t count, uint32_t *adapters) {
   size_t found = 0;
   for (size_t i = 0; i < count && found < MAX_DEVICES; i++) {

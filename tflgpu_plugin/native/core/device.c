@@ -1,7 +1,7 @@
 /* The device: opening it, error scopes, submitting and waiting. */
 #include <time.h>
 
-#include "internal.h"
+#include "core/internal.h"
 
 /* ---- opening and closing ------------------------------------------------------------------------------------------ */
 

@@ -1,5 +1,5 @@
 /* Compute pipelines, their bind groups, and warming them up. */
-#include "internal.h"
+#include "core/internal.h"
 
 enum { MAX_BINDINGS = 32, MAX_CONSTANTS = 64, UNIFORM_BYTES = 256, SCRATCH_BYTES = 4096 };
 

@@ -1,5 +1,5 @@
 /* Device buffers. */
-#include "internal.h"
+#include "core/internal.h"
 
 /* wgpu keeps a staging copy of everything written until the next submit. */
 static const uint64_t flush_bytes = (uint64_t)4 << 20;
