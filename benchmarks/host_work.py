@@ -27,7 +27,7 @@ from benchmarks.to_graph import to_graph
 from benchmarks.to_onnx import to_onnx
 from benchmarks.to_tflite import to_tflite
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.demo import hosts
+from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, shared
 

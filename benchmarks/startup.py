@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.engine import ROOT
-from tflgpu_plugin.demo import hosts
+from tflgpu_plugin.harness import hosts
 
 STAGES = ("open", "make", "first", "total", "cpu", "prepare", "keep")
 CELLS = [(ours, driver) for ours in ("cold", "warm") for driver in ("cold", "warm")]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.demo import hosts, inputs
+from tflgpu_plugin.harness import hosts, inputs
 
 spent = {"prepare": 0.0, "keep": 0.0}
 _inside = False

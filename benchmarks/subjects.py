@@ -15,7 +15,7 @@ from benchmarks import convert, peers
 from benchmarks.engine import Engine, Unavailable
 from benchmarks.networks import Network
 from benchmarks.tables import NEWER
-from tflgpu_plugin.demo import hosts, inputs
+from tflgpu_plugin.harness import hosts, inputs
 
 Maker = Callable[[], Engine]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.demo import hosts
+from tflgpu_plugin.harness import hosts
 
 THREADS = 2
 

@@ -19,8 +19,9 @@ from conformance.cases import Case, Input, all_cases
 from conformance.half_storage import rounded
 from conformance.node_cases import NodeCase
 from tflgpu_plugin import ops
-from tflgpu_plugin.compile import compiler, io_layout, precision
+from tflgpu_plugin.compile import compiler, precision
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import Lowering, Raw
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program

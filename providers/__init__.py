@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from tflgpu_plugin.errors import HostError
+
 if TYPE_CHECKING:
     from tflgpu_plugin.engine import BuildError, Claim, Instance, Island
     from tflgpu_plugin.ir.graph import Form, Graph, Node, Quantization, Shape, Tensor
@@ -31,21 +33,15 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "AdapterInfo": "runtime.adapter", "NoAdapter": "runtime.adapter", "BuildError": "engine",
+    "AdapterInfo": "runtime.adapter", "NoAdapter": "runtime.adapter", "BuildError": "errors",
     "Claim": "engine", "Instance": "engine", "Island": "engine", "OptionError": "options",
-    "Options": "options", "Form": "graph", "Graph": "graph", "Node": "graph",
-    "Quantization": "graph", "Shape": "graph", "Tensor": "graph",
+    "Options": "options", "Form": "ir.graph", "Graph": "ir.graph", "Node": "ir.graph",
+    "Quantization": "ir.graph", "Shape": "ir.graph", "Tensor": "ir.graph",
 }  # fmt: skip
 
 
 class ProviderError(RuntimeError):
     """A provider is not there or cannot be used; the text says what to do."""
-
-
-class HostError(RuntimeError):
-    """A host answered with an error, or did not give what its interface promises; the text says
-    which.
-    """
 
 
 @runtime_checkable

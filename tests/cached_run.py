@@ -21,7 +21,7 @@ import tflgpu_plugin
 from conformance import host as hosts
 from tests import interpreters, onnx_models
 from tflgpu_plugin.compile import compiler, tuning
-from tflgpu_plugin.reports import GPU
+from tflgpu_plugin.frontend.reports import GPU
 
 counts: dict[str, int] = {}
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import ops
 
-from tflgpu_plugin.frontend.support import Quirk, support
+from tflgpu_plugin.frontend.support import QUIRKS, Quirk, support
 from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 
@@ -235,9 +235,9 @@ def quirk() -> Iterator[Quirk]:
         "geforce 9000", "add", "ADD of rank 2 goes wrong on this driver, see issue 1.",
         first="530.10", last="535", condition=lambda g, n: len(g.shape(n.outputs[0])) == 2,
     )  # fmt: skip
-    support.QUIRKS.append(row)
+    QUIRKS.append(row)
     yield row
-    support.QUIRKS.remove(row)
+    QUIRKS.remove(row)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_quirks(quirk: Quirk, name: str, driver: str, shape: Shape, refused: boo
 
 
 def test_no_quirk_is_known_yet() -> None:
-    assert support.QUIRKS == []
+    assert QUIRKS == []
 
 
 @pytest.mark.parametrize(

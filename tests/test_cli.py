@@ -17,7 +17,8 @@ from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
 from tflgpu_plugin import demo, options
 from tflgpu_plugin.cli import doctor, enable, tables
 from tflgpu_plugin.cli.commands import main
-from tflgpu_plugin.demo import hosts, network
+from tflgpu_plugin.demo import network
+from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.runtime import adapter
 
 

@@ -13,9 +13,10 @@ from PIL import Image
 
 import tflgpu_plugin
 from tflgpu_plugin import demo, kernels
-from tflgpu_plugin.demo import flatbuffer, hosts, inputs, network, onnx, protobuf
-from tflgpu_plugin.demo.compare import Agreement, Comparison, agree
-from tflgpu_plugin.reports import GPU, NodeReport, Report
+from tflgpu_plugin.demo import network, onnx_file
+from tflgpu_plugin.frontend.reports import GPU, NodeReport, Report
+from tflgpu_plugin.harness import flatbuffer, hosts, inputs, protobuf
+from tflgpu_plugin.harness.compare import Agreement, Comparison, agree
 
 schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
 needs_onnxruntime = pytest.mark.skipif(
@@ -146,7 +147,7 @@ def test_both_doors_use_the_same_kernels() -> None:
 
 def test_onnx_model_passes_the_public_checker() -> None:
     public = pytest.importorskip("onnx")
-    model = public.load_from_string(onnx.to_onnx(network.build()))
+    model = public.load_from_string(onnx_file.to_onnx(network.build()))
     public.checker.check_model(model, full_check=True)
     assert len(model.graph.node) == 58
     assert model.graph.node[0].attribute[2].ints[:] == [0, 0, 1, 1]  # TFLite's SAME padding
@@ -199,7 +200,7 @@ def test_an_onnx_model_of_the_user(tmp_path: Path) -> None:
     """With what is in between, a picture in the place of an input whose extents are open, and
     labels."""
     public = pytest.importorskip("onnx")
-    proto = public.load_from_string(onnx.to_onnx(network.build()))
+    proto = public.load_from_string(onnx_file.to_onnx(network.build()))
     for dim in (0, 2, 3):
         proto.graph.input[0].type.tensor_type.shape.dim[dim].dim_param = f"n{dim}"
     path, image = tmp_path / "x.onnx", tmp_path / "white.png"
@@ -220,7 +221,7 @@ def test_an_onnx_model_of_the_user(tmp_path: Path) -> None:
 @needs_onnxruntime
 def test_weights_beside_an_onnx_model(tmp_path: Path) -> None:
     public = pytest.importorskip("onnx")
-    proto = public.load_from_string(onnx.to_onnx(network.build()))
+    proto = public.load_from_string(onnx_file.to_onnx(network.build()))
     public.save_model(
         proto, tmp_path / "x.onnx", save_as_external_data=True, location="x.data", size_threshold=99
     )
@@ -239,7 +240,7 @@ def test_a_file_that_is_no_onnx_model_gets_a_sentence(tmp_path: Path) -> None:
 
 
 def test_an_onnx_file_is_read_without_onnx() -> None:
-    content = onnx.to_onnx(network.build())
+    content = onnx_file.to_onnx(network.build())
     names = protobuf.node_outputs(content)
     assert len(names) == 58 and names[-2:] == ["logits", "probabilities"]
     public = pytest.importorskip("onnx")

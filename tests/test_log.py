@@ -64,7 +64,7 @@ def test_a_program_without_logging_pays_nothing_for_it() -> None:
 import sys
 import tflgpu_plugin
 assert "logging" not in sys.modules
-from tflgpu_plugin import messages
+from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.runtime import adapter
 messages.software(adapter.select())
 assert "logging" not in sys.modules

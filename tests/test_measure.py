@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from tests import onnx_models, small_models
 from tflgpu_plugin import native
 from tflgpu_plugin.cli.commands import main
-from tflgpu_plugin.demo import network, onnx
+from tflgpu_plugin.demo import network, onnx_file
+from tflgpu_plugin.harness import onnx
 
 pytestmark = pytest.mark.adapter
 
@@ -23,7 +24,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == "onnx" and (reason := onnx.missing()):
         pytest.skip(reason)
     path = tmp_path_factory.mktemp("model") / f"mobilenet.{request.param}"
-    write = network.to_tflite if request.param == "tflite" else onnx.to_onnx
+    write = network.to_tflite if request.param == "tflite" else onnx_file.to_onnx
     path.write_bytes(write(network.build()))
     return str(path)
 

@@ -17,7 +17,7 @@ import pytest
 from conformance import host as hosts
 from conformance import model_inputs
 from tests.subprocesses import ROOT
-from tflgpu_plugin.demo import network, onnx
+from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.runtime import adapter
 
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
@@ -124,7 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if yunet.exists():
         shutil.copy(yunet, made / "model.onnx")
     elif importlib.util.find_spec("onnxruntime"):
-        (made / "model.onnx").write_bytes(onnx.to_onnx(network.build()))
+        (made / "model.onnx").write_bytes(onnx_file.to_onnx(network.build()))
     return made
 
 

@@ -224,7 +224,7 @@ def test_the_interface_exports_what_it_promises() -> None:
 
 def test_last_report_is_the_newest_of_all_doors() -> None:
     import tflgpu_plugin
-    from tflgpu_plugin import reports
+    from tflgpu_plugin.frontend import reports
 
     made = [reports.Report(None, (), ()), reports.Report(None, (), ())]
     for one in made:

@@ -22,7 +22,7 @@ from tflgpu_plugin import native as _native
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tflgpu_plugin.reports import NodeReport, Report
+    from tflgpu_plugin.frontend.reports import NodeReport, Report
 
 __all__ = [
     "assert_used", "get_ep_name", "get_ep_names", "get_library_path", "last_report",
@@ -61,7 +61,7 @@ def report(target: Any) -> Report:
 
 def last_report() -> Report | None:
     """The newest report of this thread; None when nothing was handed over on it."""
-    from tflgpu_plugin import reports
+    from tflgpu_plugin.frontend import reports
 
     return reports.newest()
 

@@ -20,6 +20,7 @@ from tflgpu_plugin.cache import fingerprint
 from tflgpu_plugin.cache import store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
+from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.frontend import partition, support
 from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
@@ -32,7 +33,10 @@ from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
 
-__all__ = ["BuildError", "Claim", "Grouping", "Instance", "Island", "NoAdapter", "claim"]
+__all__ = [
+    "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "Island", "NoAdapter",
+    "claim",
+]  # fmt: skip
 
 Grouping = Callable[[Sequence[int]], list[list[int]]]
 Extraction = Callable[[Graph, Collection[int]], Graph]
@@ -47,18 +51,6 @@ ELSEWHERE = "What reads this result of shape arithmetic is not in one island wit
 _numbers = itertools.count(1)
 _watching: list[list[tuple[Island, Instance]]] = []
 ops.table()  # imports the families now, not while the first model is prepared
-
-
-class BuildError(RuntimeError):
-    """An island cannot be built; `nodes` are to blame."""
-
-    def __init__(self, nodes: Sequence[int], sentence: str) -> None:
-        super().__init__(sentence)
-        self.nodes, self.sentence = tuple(nodes), sentence
-
-
-class ImpossibleShapes(BuildError):
-    """The shapes of a run are none that the model can be run with, whatever it runs on."""
 
 
 @dataclass

@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
+LINT_IMPORTS = str(Path(PYTHON).with_name("lint-imports"))
 SHADERS, TOTALITY = "tests/test_shader_lint.py", "tests/test_totality.py"
 SUITE, MODELS = "conformance", "conformance/test_models.py"
 NETWORKS = "conformance/test_networks.py"
@@ -57,6 +58,12 @@ def _wrong_answers(output: str) -> str:
     return found[0] if found else "?"
 
 
+def _contracts(output: str) -> str:
+    """How many contracts hold: "4 kept, 0 broken"."""
+    found = re.search(r"^Contracts: (.*)\.$", output, re.MULTILINE)
+    return found[1] if found else "?"
+
+
 def _pytest_summary(output: str) -> str:
     """pytest's closing line without its frame: "12 passed, 1 skipped in 3.21s"."""
     lines = [line.strip(" =") for line in output.splitlines() if re.search(r" in [\d.]+s", line)]
@@ -87,6 +94,8 @@ def steps() -> list[Step]:
         Step("format", "ruff format", (*ruff, "format", "--check", *CODE), _python_files, {}),
         Step("lint", "ruff", (*ruff, "check", *CODE), _python_files, {}),
         Step("types", "mypy --strict", (PYTHON, "tools/typecheck.py"), _mypy, {}),
+        Step("layers", "import-linter: arrows one way, no circle",
+             (LINT_IMPORTS, "--no-cache"), _contracts, {}),
         _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel),
         _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel),
         _pytest("unit", "other tests, no adapter", *others, mark="not adapter and not wheel"),

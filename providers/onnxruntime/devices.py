@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tflgpu_plugin import messages, native
+from tflgpu_plugin import native
+from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
 

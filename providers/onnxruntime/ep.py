@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import engine, messages, native
+from tflgpu_plugin import engine, native
 from tflgpu_plugin.engine import BuildError, ImpossibleShapes, Instance, Island
+from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
+from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.ir.graph import Graph, Shape
 from tflgpu_plugin.options import parse
-from tflgpu_plugin.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.runtime import adapter
 
 from . import context, extents, external, ops, records, snapshot, units

@@ -12,9 +12,9 @@ from typing import Any
 from tflgpu_plugin import native
 from tflgpu_plugin.frontend.integer_range import Range
 from tflgpu_plugin.frontend.records import PlacedIsland, release_freed, summary
+from tflgpu_plugin.frontend.reports import NodeReport, Report, remember
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.reports import NodeReport, Report, remember
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 from .context import Export

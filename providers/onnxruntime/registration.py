@@ -6,8 +6,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from tflgpu_plugin import messages, native
-from tflgpu_plugin.reports import CPU, GPU, Report
+from tflgpu_plugin import native
+from tflgpu_plugin.frontend import messages
+from tflgpu_plugin.frontend.reports import CPU, GPU, Report
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import NoAdapter
 

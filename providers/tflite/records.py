@@ -13,9 +13,9 @@ from typing import Any
 from tflgpu_plugin import native
 from tflgpu_plugin.engine import BuildError, Instance
 from tflgpu_plugin.frontend.records import PlacedIsland, release_freed, summary
+from tflgpu_plugin.frontend.reports import NodeReport, Report, remember
 from tflgpu_plugin.ir.graph import Graph, Shape
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.reports import NodeReport, Report, remember
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 from . import shapes

@@ -14,6 +14,8 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+from tflgpu_plugin import log
+
 PACKAGE = "tflgpu-plugin"
 MOST_TEXT = 4 << 20  # bytes of what `keep` writes
 # A pipe does not make its reader wait, a link is not followed, a child process inherits nothing.
@@ -130,9 +132,7 @@ def tell(text: str) -> None:
     """One line for the user, once per process."""
     if text not in _told:
         _told.add(text)
-        from tflgpu_plugin import messages
-
-        messages.line(text)
+        log.say(text)
 
 
 def _digest(place: Path, text: str) -> str:

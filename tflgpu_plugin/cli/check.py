@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin.demo import hosts, inputs
-from tflgpu_plugin.reports import CPU, GPU, Report
+from tflgpu_plugin.frontend.reports import CPU, GPU, Report
+from tflgpu_plugin.harness import hosts, inputs
 
 
 @dataclass(frozen=True)

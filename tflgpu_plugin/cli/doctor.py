@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tflgpu_plugin.cli import enable
-from tflgpu_plugin.demo import hosts
+from tflgpu_plugin.harness import hosts
 
 OTHER_HOSTS = {"tensorflow": "tensorflow", "onnxruntime": "onnxruntime"}
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import engine, reports
-from tflgpu_plugin.demo import hosts, inputs, onnx
+from tflgpu_plugin import engine
 from tflgpu_plugin.engine import Instance, Island
+from tflgpu_plugin.frontend import reports
+from tflgpu_plugin.harness import hosts, inputs, onnx
 from tflgpu_plugin.runtime import adapter, profile
 
 THREADS = 2  # of the CPU kernels

@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any
 
 from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.compile import copies, io_layout, memory, precision
+from tflgpu_plugin.compile import copies, memory, precision
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor, geometry
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering, Raw, Refused, Source
 from tflgpu_plugin.passes import pipeline
 

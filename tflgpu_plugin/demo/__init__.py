@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tflgpu_plugin.demo import hosts, inputs, network, onnx
-from tflgpu_plugin.demo.compare import Comparison, compare
-from tflgpu_plugin.demo.hosts import Host, NoHost
-from tflgpu_plugin.demo.inputs import BadInput
+from tflgpu_plugin.demo import network, onnx_file
+from tflgpu_plugin.harness import hosts, inputs, onnx
+from tflgpu_plugin.harness.compare import Comparison, compare
+from tflgpu_plugin.harness.hosts import Host, NoHost
+from tflgpu_plugin.harness.inputs import BadInput
 
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import AdapterInfo
@@ -149,7 +150,7 @@ def _own(request: Request, options: dict[str, str]) -> Result:
         missing[ONNX] = reason
     else:
         feeds = {"image": network.picture().transpose(0, 3, 1, 2)}
-        other = onnx.compare(onnx.File(onnx.to_onnx(made)), feeds, options, request.runs)
+        other = onnx.compare(onnx.File(onnx_file.to_onnx(made)), feeds, options, request.runs)
     result = Result(title, tflite, other, [], missing)
     if not result.doors:
         raise NoHost(" ".join(missing.values()))

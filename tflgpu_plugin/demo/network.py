@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflgpu_plugin.demo import flatbuffer
-from tflgpu_plugin.demo.flatbuffer import RELU6, SAME, VALID, Model
+from tflgpu_plugin.harness import flatbuffer
+from tflgpu_plugin.harness.flatbuffer import RELU6, SAME, VALID, Model
 
 Array = npt.NDArray[np.float32]
 

@@ -15,11 +15,11 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from tflgpu_plugin import messages, native
+from tflgpu_plugin import native
 from tflgpu_plugin.cache import store
-from tflgpu_plugin.engine import BuildError, ImpossibleShapes
+from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes
+from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.options import OptionError, Options
-from tflgpu_plugin.providers import HostError
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
 

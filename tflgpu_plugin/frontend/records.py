@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tflgpu_plugin.engine import Island
-from tflgpu_plugin.reports import (
+from tflgpu_plugin.frontend.reports import (
     GPU,
     REVERTED,
     AdapterReport,
@@ -21,6 +20,9 @@ from tflgpu_plugin.reports import (
     Report,
 )
 from tflgpu_plugin.runtime.adapter import AdapterInfo
+
+if TYPE_CHECKING:
+    from tflgpu_plugin.engine import Island
 
 
 @dataclass(repr=False)

@@ -12,10 +12,9 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
-from tflgpu_plugin.compile import io_layout
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
+from tflgpu_plugin.ops import Op, io_layout
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, in_place, move
 

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tflgpu_plugin.demo import flatbuffer
-from tflgpu_plugin.demo.hosts import Host, feed, latency, outputs
-from tflgpu_plugin.reports import GPU, Report
+from tflgpu_plugin.frontend.reports import GPU, Report
+from tflgpu_plugin.harness import flatbuffer
+from tflgpu_plugin.harness.hosts import Host, feed, latency, outputs
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")

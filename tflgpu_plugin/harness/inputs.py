@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflgpu_plugin.demo import flatbuffer
+from tflgpu_plugin.harness import flatbuffer
 
 Array = npt.NDArray[Any]
 

@@ -1,6 +1,4 @@
-"""The other door: ONNX models, the demo's own network or the user's, on ONNX Runtime's CPU provider
-and on ours, compared.
-"""
+"""ONNX models on ONNX Runtime's CPU provider and on ours, compared."""
 
 from __future__ import annotations
 
@@ -13,12 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.demo import protobuf
-from tflgpu_plugin.demo.compare import Agreement, Array, Comparison, agree, thinned
-from tflgpu_plugin.demo.inputs import BadInput
-from tflgpu_plugin.demo.network import CLASSES, SIZE, Layer, Network
-from tflgpu_plugin.demo.protobuf import Model
-from tflgpu_plugin.reports import Report
+from tflgpu_plugin.frontend.reports import Report
+from tflgpu_plugin.harness import protobuf
+from tflgpu_plugin.harness.compare import Agreement, Array, Comparison, agree, thinned
+from tflgpu_plugin.harness.inputs import BadInput
 
 HOST = "onnxruntime"
 THREADS = 2  # as the TFLite host gets
@@ -40,43 +36,6 @@ def missing() -> str | None:
     except (ImportError, RuntimeError) as error:  # not installed, or too old: both say what to do
         return " ".join(str(error).split())
     return None
-
-
-def to_onnx(network: Network) -> bytes:
-    """The ONNX file: 58 nodes, input [1, 3, 224, 224], outputs `logits` and `probabilities`."""
-    model, size, x = Model(), SIZE, "image"
-    limits = [
-        model.constant("low", np.zeros((), np.float32)),
-        model.constant("high", np.full((), 6, np.float32)),
-    ]
-    for layer in network.layers:
-        if layer.name == "logits":
-            x, size = model.node("GlobalAveragePool", [x], "pool"), 1
-        x = _add_layer(model, layer, x, size, limits)
-        size = -(-size // layer.stride)
-    x = model.node("Flatten", [x], "logits", axis=1)
-    model.node("Softmax", [x], "probabilities", axis=1)
-    outputs = {name: (1, CLASSES) for name in ("logits", "probabilities")}
-    return model.serialize({"image": (1, 3, SIZE, SIZE)}, outputs, "mobilenet_v1_1.0_224")
-
-
-def _add_layer(model: Model, layer: Layer, x: str, size: int, limits: Sequence[str]) -> str:
-    depthwise = layer.kind == "depthwise"
-    weights = layer.weights[..., None, :] if depthwise else layer.weights
-    kernel = weights.shape[0]
-    total = max((-(-size // layer.stride) - 1) * layer.stride + kernel - size, 0)
-    before, after = total // 2, total - total // 2  # TFLite's SAME padding
-    inputs = [
-        x,
-        model.constant(f"{layer.name}/weights", weights.transpose(3, 2, 0, 1)),
-        model.constant(f"{layer.name}/bias", layer.bias),
-    ]
-    result = model.node(
-        "Conv", inputs, f"{layer.name}/sum",
-        kernel_shape=[kernel] * 2, strides=[layer.stride] * 2,
-        pads=[before, before, after, after], group=weights.shape[3] if depthwise else 1,
-    )  # fmt: skip
-    return model.node("Clip", [result, *limits], layer.name) if layer.activation else result
 
 
 @dataclass(frozen=True)

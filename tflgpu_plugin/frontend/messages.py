@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import tflgpu_plugin
 from tflgpu_plugin import log
-from tflgpu_plugin.reports import CPU, GPU, NodeReport, Report
+from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, Report
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 _told_software = False
