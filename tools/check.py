@@ -17,7 +17,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
-LINT_IMPORTS = str(Path(PYTHON).with_name("lint-imports"))
 SHADERS, TOTALITY = "tests/test_shader_lint.py", "tests/test_totality.py"
 SUITE, MODELS = "conformance", "conformance/test_models.py"
 NETWORKS = "conformance/test_networks.py"
@@ -95,7 +94,7 @@ def steps() -> list[Step]:
         Step("lint", "ruff", (*ruff, "check", *CODE), _python_files, {}),
         Step("types", "mypy --strict", (PYTHON, "tools/typecheck.py"), _mypy, {}),
         Step("layers", "import-linter: arrows one way, no circle",
-             (LINT_IMPORTS, "--no-cache"), _contracts, {}),
+             (PYTHON, "tools/layers.py"), _contracts, {}),
         _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel),
         _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel),
         _pytest("unit", "other tests, no adapter", *others, mark="not adapter and not wheel"),
