@@ -133,7 +133,7 @@ class _Facts:
         return int(defs.get_schema(node.op_type, opset, node.domain).since_version)
 
     def _value(self, form: Form) -> Any:
-        op, types = ops.table()[form.op], tables.onnx_types(form)
+        op, types = ops.rows()[form.op], tables.onnx_types(form)
 
         def outside(name: str) -> str:
             kind = self.types.get(name, 0)

@@ -55,7 +55,7 @@ def family_cases(family: str) -> list[Case]:
 
 def accuracy(host_op: str) -> str:
     """The accuracy class of the op that a TFLite operator becomes."""
-    return ops.table()[FORMS[host_op].op].accuracy
+    return ops.rows()[FORMS[host_op].op].accuracy
 
 
 def bounds(case: Case, feeds: Sequence[Feed], oracle: str = "") -> list[list[tolerance.Bound]]:

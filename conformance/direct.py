@@ -157,7 +157,7 @@ def graph(case: Case) -> Graph:
         tensors[tensor] = Tensor(f"output_{k}", shape, case.output_type, quantization=quantization)
     (settled,) = integer_range.settle([_node(case, outputs, tensors)], tensors, outputs).nodes
     node = _with_state(settled, tensors)
-    pairs = [(node.inputs[k], node.outputs[n]) for k, n in ops.table()[node.op].states]
+    pairs = [(node.inputs[k], node.outputs[n]) for k, n in ops.rows()[node.op].states]
     given = [k for k, t in tensors.items() if k not in node.outputs and t.data is None]
     fed = tuple(k for k in given if not tensors[k].variable)
     states = tuple((before, after) for before, after in pairs if before is not None)
@@ -167,7 +167,7 @@ def graph(case: Case) -> Graph:
 def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
     """The node with the results that only state takes, which are added to the tensors."""
     outputs = node.outputs
-    for before, after in ops.table()[node.op].states:
+    for before, after in ops.rows()[node.op].states:
         if after == len(outputs):
             like = tensors[node.inputs[before] or 0]
             outputs = (*outputs, len(node.inputs) + 100 + after)

@@ -119,7 +119,7 @@ def nodes(family: str) -> list[NodeCase]:
 
 
 def _computed(case: NodeCase) -> bool:
-    return ops.table()[case.op].accuracy != "exact"
+    return ops.rows()[case.op].accuracy != "exact"
 
 
 def _representable(case: NodeCase) -> bool:

@@ -64,7 +64,7 @@ def graph(case: NodeCase) -> Graph:
     bare = Graph(tensors, (node,), fed, outputs)
     if case.refused:
         return bare
-    shapes = ops.table()[case.op].shapes(bare, node)
+    shapes = ops.rows()[case.op].shapes(bare, node)
     made = {
         t: Tensor(f"output_{t}", tuple(shape), case.output_type)
         for t, shape in zip(outputs, shapes, strict=True)
@@ -149,7 +149,7 @@ def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = 
 
 def bounds(case: NodeCase, values: list[Array]) -> list[tolerance.Bound]:
     """The tolerance of each output of a case: its op's class, and the condition of each element."""
-    rule = ops.table()[case.op].accuracy
+    rule = ops.rows()[case.op].accuracy
     if rule == "exact":
         return [tolerance.bound(rule, np.zeros(0), np.zeros(0))] * case.outputs
     true = truth.measure(lambda change: [answers(case, values, change)], case.terms)

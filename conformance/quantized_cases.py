@@ -196,7 +196,7 @@ def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
 
 def rule_of(*host_ops: str) -> str:
     """How near results in 8 bits must be to the reference kernels': the rule of their rows."""
-    rules = [ops.table()[FORMS[host_op].op].in_8_bits for host_op in host_ops]
+    rules = [ops.rows()[FORMS[host_op].op].in_8_bits for host_op in host_ops]
     return max(rules, key=lambda rule: tolerance.IN_8_BITS[rule])
 
 

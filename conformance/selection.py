@@ -143,7 +143,7 @@ def all_names() -> set[str]:
     """Every name that --op takes, in lower case."""
     from tflgpu_plugin.providers.tflite.ops import FORMS
 
-    names = {*ops.FAMILIES, *ops.table(), *FORMS}
+    names = {*ops.FAMILIES, *ops.rows(), *FORMS}
     if onnxruntime_usable():
         try:
             from tflgpu_plugin.providers.onnxruntime import ops as onnx_ops
@@ -187,7 +187,7 @@ def _op_wanted(case: Any, family: Any, choice: Choice) -> bool:
         return True
     if case is None:
         return family in choice.ops or any(
-            op in ops.table() and ops.table()[op].family == family for op in choice.ops
+            op in ops.rows() and ops.rows()[op].family == family for op in choice.ops
         )
     return bool({str(name).lower() for name in (family, *names(case))} & choice.ops)
 

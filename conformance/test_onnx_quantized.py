@@ -69,7 +69,7 @@ def _cases() -> Iterator[Any]:
     """Family of the operator, network, types: marked with the type of activations."""
     for network in NETWORKS:
         form = FORMS.get(network.op)
-        family = ops.table()[form.op].family if form else network.op
+        family = ops.rows()[form.op].family if form else network.op
         for kind in KINDS:
             name = f"{network.name}-{'-'.join(map(str, kind))}"
             yield pytest.param(family, network, kind, id=name, marks=pytest.mark.dtype(kind[0]))

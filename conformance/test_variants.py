@@ -91,7 +91,7 @@ def _sample(family: str, targets: Mapping[str, Target]) -> list[tuple[Case, list
         if graph is None or not MOST > sum(prod(t.shape) for t in graph.tensors.values()):
             continue
         (node,) = graph.nodes
-        work = (ops.table()[node.op].work or _elements)(graph, node)
+        work = (ops.rows()[node.op].work or _elements)(graph, node)
         for name, target in targets.items():
             code = tuple(p.wgsl for p in compiler.compile(graph, target).pipelines)
             if work > longest.get(code, (-1,))[0]:

@@ -46,14 +46,14 @@ class Version:
 @cache
 def first_case(host_op: str) -> Case | None:
     """A case of the operator that its row takes, the simplest one first in its list."""
-    family = ops.table()[FORMS[host_op].op].family
+    family = ops.rows()[FORMS[host_op].op].family
     found = [c for c in all_cases()[family] if c.op == host_op and not c.refused]
     return found[0] if found else None
 
 
 def _versions() -> list[Any]:
     return [
-        pytest.param(case := Version(op, v, ops.table()[form.op].family, f"version {v}"),
+        pytest.param(case := Version(op, v, ops.rows()[form.op].family, f"version {v}"),
                      id=f"{case.op}-{v}")
         for op, form in FORMS.items()
         for v in range(form.versions[0], form.versions[1] + 1)
@@ -106,7 +106,7 @@ def test_foreign_type_is_refused(host_op: str, host_name: str, book: Book) -> No
 def _control(
     book: Book, simple: Case, host_name: str, name: str, version: int, sentence: str | None
 ) -> None:
-    family = ops.table()[FORMS[simple.op].op].family
+    family = ops.rows()[FORMS[simple.op].op].family
     who = describe("control", family, simple, host_name) | {"case": name, "version": version}
     if sentence is None or not sentence.endswith("."):
         text = "not refused with a sentence, but the row does not advertise it"
@@ -133,7 +133,7 @@ def _target() -> Any:
 @pytest.mark.parametrize("host_op", FORMS)
 def test_row_is_complete(host_op: str) -> None:
     """Every type of a row has a case, and its accuracy class has a tolerance."""
-    row = ops.table()[FORMS[host_op].op]
+    row = ops.rows()[FORMS[host_op].op]
     cases = [c for c in all_cases()[row.family] if c.op == host_op and not c.refused]
     found = {c.output_type for c in cases}
     inputs = [c.inputs for c in cases]
@@ -151,5 +151,5 @@ def test_family_has_cases(family: str) -> None:
     """Every op of a family is the subject of a case that must run."""
     found = {FORMS[c.op].op for c in all_cases()[family] if not c.refused}
     found |= {c.op for c in node_cases.family_nodes(family) if not c.refused}
-    missing = {name for name, row in ops.table().items() if row.family == family} - found
+    missing = {name for name, row in ops.rows().items() if row.family == family} - found
     assert not missing, f"no case of {', '.join(sorted(missing))} in conformance/cases/{family}.py"

@@ -94,7 +94,7 @@ def of_case(case: Case, feeds: Sequence[Sequence[Array]], onnx: bool = False) ->
 
 def terms(graph: Graph, node: Node) -> int:
     """How many products or summands an output element has, by the row's work."""
-    work = ops.table()[node.op].work
+    work = ops.rows()[node.op].work
     return work(graph, node) // max(1, prod(graph.shape(node.outputs[0]))) if work else 1
 
 

@@ -219,9 +219,9 @@ def test_a_defect_in_a_check_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         raise ZeroDivisionError("oops")
 
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
-    rows = dict(table.table())
+    rows = dict(table.rows())
     rows["add"] = replace(rows["add"], refuse=broken)
-    monkeypatch.setattr(table, "table", lambda: rows)
+    monkeypatch.setattr(table, "rows", lambda: rows)
     reason = ask(add())
     assert reason is not None and "ZeroDivisionError('oops')" in reason and "report" in reason
 

@@ -188,7 +188,7 @@ def test_equal_parts_are_those_of_the_host(
 
 def test_every_row_leads_to_an_op() -> None:
     for name, form in ops.FORMS.items():
-        assert form.host_op == name and form.op in internal.table() and form.attributes
+        assert form.host_op == name and form.op in internal.rows() and form.attributes
         assert 1 <= form.versions[0] <= form.versions[1] <= 26
 
 

@@ -83,9 +83,9 @@ def test_a_node_that_cannot_be_planned_is_refused_alone(
     def refused(low: Any, node: Any) -> None:
         raise Refused(node.id, "No.")
 
-    rows = dict(ops.table())
+    rows = dict(ops.rows())
     rows["mean"] = replace(rows["mean"], lower=refused)
-    monkeypatch.setattr(ops, "table", lambda: rows)
+    monkeypatch.setattr(ops, "rows", lambda: rows)
     interpreter, made = gpu(small_models.guide(), host)
     assert places(made) == {"features": "gpu", "mean": "cpu", "distance": "cpu"}
     same(interpreter, small_models.guide(), host)

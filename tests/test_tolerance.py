@@ -113,4 +113,4 @@ def test_results_in_8_bits_are_as_near_as_the_row_says(rule: str, dtype: type) -
 
 
 def test_every_row_names_a_rule_for_8_bits() -> None:
-    assert {row.in_8_bits for row in ops.table().values()} <= set(IN_8_BITS)
+    assert {row.in_8_bits for row in ops.rows().values()} <= set(IN_8_BITS)

@@ -23,7 +23,7 @@ from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 
 ROOT = Path(kernels.__file__).parent.parent
-ROWS = ops.table()
+ROWS = ops.rows()
 
 # Families whose kernel file has another name, and why.
 KERNELS_OF: dict[str, set[str]] = {}

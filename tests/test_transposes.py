@@ -14,7 +14,7 @@ from tests.evaluate import evaluate
 from tests.test_passes import Build
 from tflgpu_plugin.ir.graph import Array, Graph, verify
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import table
+from tflgpu_plugin.ops import rows
 from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.layout.transposes import transposes
 
@@ -72,7 +72,7 @@ def check(graph: Graph) -> Graph:
 
 def unsupported(graph: Graph) -> int:
     """How many transposes no launch can do."""
-    refuse = table()["transpose"].refuse
+    refuse = rows()["transpose"].refuse
     turns = [node for node in graph.nodes if node.op == "transpose"]
     return sum(refuse(graph, node, Target()) is not None for node in turns)
 

@@ -50,7 +50,7 @@ ELSEWHERE = "What reads this result of shape arithmetic is not in one island wit
 
 _numbers = itertools.count(1)
 _watching: list[list[tuple[Island, Instance]]] = []
-ops.table()  # imports the families now, not while the first model is prepared
+ops.rows()  # imports the families now, not while the first model is prepared
 
 
 @dataclass

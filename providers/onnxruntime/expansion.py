@@ -16,6 +16,7 @@ from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts
 from tflgpu_plugin.ir.graph import Array, Form, Graph, Misfit, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.quantization import COUNTS, MOVES, NUMBERS, STORED, real
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.table import Op
 
 from .snapshot import HostNode
 
@@ -215,7 +216,7 @@ class Expansion:
         self, op: str, *inputs: int | None, dtype: str | None = None, **attributes: Any
     ) -> list[int]:
         """A node; the ids of its outputs are returned. Raises Unreadable when it cannot be."""
-        row = ops.table().get(op)
+        row = ops.rows().get(op)
         if row is None:
             raise Unreadable(f"{self.host.title} is not supported.")
         for tensor in inputs:
@@ -233,7 +234,7 @@ class Expansion:
         self.nodes.append(Node(-1, op, inputs, outputs, attributes))
         return list(outputs)
 
-    def _check_type(self, row: ops.Op, number: int) -> None:
+    def _check_type(self, row: Op, number: int) -> None:
         """What is computed must have a type of the op; constants may be indices, too. What moves
         elements also takes stored numbers."""
         tensor = self.tensors.table[number]
@@ -250,7 +251,7 @@ class Expansion:
                 f" {self.host.title} is supported for {wanted}."
             )
 
-    def _shapes(self, row: ops.Op, node: Node) -> list[Shape]:
+    def _shapes(self, row: Op, node: Node) -> list[Shape]:
         try:
             shapes = row.shapes(self.tensors.graph, node)
         except Exception as error:
@@ -262,7 +263,7 @@ class Expansion:
             raise Unfit(f"The input of {self.host.title} is smaller than what it looks for.")
         return shapes
 
-    def _reason(self, row: ops.Op, node: Node) -> str | None:
+    def _reason(self, row: Op, node: Node) -> str | None:
         """The op's own sentence for what it cannot take."""
         try:
             return row.refuse(self.tensors.graph, node, Target())

@@ -257,5 +257,5 @@ _TRANSFORMERS: tuple[Form, ...] = (
 FORMS: dict[str, Form] = {
     form.host_op: form
     for form in (*_ROWS, *_CONTRIB_ROWS, _STORED, *_FUSED, *_TRANSFORMERS)
-    if form.op in internal.table()
+    if form.op in internal.rows()
 }

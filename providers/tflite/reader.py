@@ -316,7 +316,7 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int
 
 def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
     """Pairs (variable, the output whose value it takes after a run); none for a refused node."""
-    row = internal.table().get(node.op)
+    row = internal.rows().get(node.op)
     if row is None or node.refusal is not None:
         return ()
     pairs = [(node.inputs[before], node.outputs[after]) for before, after in row.states]
@@ -325,7 +325,7 @@ def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
 
 def _hidden_outputs(host: HostNode, form: Form) -> tuple[int, ...]:
     """Ids for results that only state takes, which the host has no tensors for."""
-    count = 1 + max((after for _, after in internal.table()[form.op].states), default=-1)
+    count = 1 + max((after for _, after in internal.rows()[form.op].states), default=-1)
     first = HIDDEN + host.id * HIDDEN_EACH
     return tuple(first + k for k in range(len(host.outputs), count))
 
@@ -336,7 +336,7 @@ def _visible(node: Node) -> Node:
 
 
 def _check_state(node: Node, tensors: Mapping[int, Tensor]) -> None:
-    if any(node.inputs[before] is None for before, _ in internal.table()[node.op].states):
+    if any(node.inputs[before] is None for before, _ in internal.rows()[node.op].states):
         raise Unreadable("It has no state.")
     for before, _ in state_pairs(node):
         if not tensors[before].variable:

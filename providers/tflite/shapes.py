@@ -217,7 +217,7 @@ class Walk:
             return None
         if name in _BROADCAST:
             return _broadcast([self.tensors[t].shape for t in inputs])
-        op = ops.table().get(node.op)
+        op = ops.rows().get(node.op)
         if op is None or node.refusal is not None:
             return None
         whole = all(min(self.tensors[t].shape, default=1) > 0 for t in inputs)
@@ -307,7 +307,7 @@ def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
     if node.op != KNOWN:
         graph: Any = Graph(tensors, (node,), (), ())
         try:
-            shapes = ops.table()[node.op].shapes(graph, node)
+            shapes = ops.rows()[node.op].shapes(graph, node)
         except Exception as error:
             raise ValueError(f"{node.host_op} cannot take these input shapes: {error}") from error
         if any(min(shape, default=0) < 0 for shape in shapes):

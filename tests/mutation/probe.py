@@ -150,7 +150,7 @@ def _plans(family: str) -> Plans:
             continue
         (node,) = graph.nodes
         wanted = [graph.shape(t) for t in node.outputs]
-        shapes = [] if case.refused else ops.table()[node.op].shapes(graph, node)
+        shapes = [] if case.refused else ops.rows()[node.op].shapes(graph, node)
         if not case.refused and [tuple(shape) for shape in shapes] != wanted:
             plans |= dict.fromkeys(targets, f"{SHAPES} {shapes}")
             continue

@@ -25,7 +25,7 @@ def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
     """
     rows = []
     for name, form in sorted({**FORMS, **VARIANTS}.items()):
-        op = ops.table()[form.op]
+        op = ops.rows()[form.op]
         rows.append(
             {
                 "operator": name,
@@ -52,7 +52,7 @@ def onnx_rows() -> list[dict[str, Any]]:
     """
     rows = []
     for form in sorted(ONNX_FORMS.values(), key=lambda form: form.host_op):
-        op = ops.table()[form.op]
+        op = ops.rows()[form.op]
         dtypes = (*onnx_types(form), *(COUNTS if form.indices else ()))
         types = [TYPE_NAMES.get(name, name) for name in dict.fromkeys(dtypes)]
         rows.append(
@@ -70,7 +70,7 @@ def onnx_rows() -> list[dict[str, Any]]:
 
 def onnx_types(form: Form) -> tuple[str, ...]:
     """The types of a row of ONNX operators: its own, or those of its op, float16 as float32."""
-    own = ops.table()[form.op].types
+    own = ops.rows()[form.op].types
     return form.types or tuple(dict.fromkeys((*own, "f16") if "f32" in own else own))
 
 

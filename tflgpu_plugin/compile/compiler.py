@@ -37,7 +37,7 @@ def specialise(graph: Graph, shapes: Sequence[Shape]) -> Graph:
     for tensor, shape in zip(graph.inputs, shapes, strict=True):
         tensors[tensor] = replace(tensors[tensor], shape=tuple(shape))
     changed = replace(graph, tensors=tensors)
-    table = ops.table()
+    table = ops.rows()
     for node in graph.nodes:
         try:
             made = table[node.op].shapes(changed, node)
@@ -51,7 +51,7 @@ def specialise(graph: Graph, shapes: Sequence[Shape]) -> Graph:
 def lower(graph: Graph, target: Target) -> Lowering:
     """Launches of a rewritten graph, its borders included."""
     low = Lowering(graph, target)
-    table = ops.table()
+    table = ops.rows()
     for tensor in graph.inputs:
         io_layout.pack(low, _border(tensor), Raw("input", tensor), tensor)
     for before, _ in graph.states:

@@ -82,7 +82,7 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
 
 def work(graph: Graph) -> int:
     """Multiply-adds of one run (elementwise ops count one per output element)."""
-    table = ops.table()
+    table = ops.rows()
     total = 0
     for node in graph.nodes:
         op = table[node.op]

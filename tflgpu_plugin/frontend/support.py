@@ -17,6 +17,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Tensor
 from tflgpu_plugin.ir.quantization import COUNTS, SAME_GRID, STORED, alike, quantized, real
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.canonical import BIAS, BIASED
 from tflgpu_plugin.passes.quant.dequantize import folded
 from tflgpu_plugin.passes.trim import idle
@@ -76,7 +77,7 @@ def support(
         return node.refusal
     if node.op == KNOWN:
         return None if edition == "all" else _unlisted(node, edition)
-    op = ops.table().get(node.op)
+    op = ops.rows().get(node.op)
     if op is None:
         return f"{_name(node)} is not supported."
     return (
@@ -175,7 +176,7 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
 
 def _states(graph: Graph, node: Node) -> list[Tensor]:
     """What the node keeps between runs, before and after one."""
-    pairs = ops.table()[node.op].states
+    pairs = ops.rows()[node.op].states
     found = [node.inputs[k] for k, _ in pairs if k < len(node.inputs)]
     found += [node.outputs[k] for _, k in pairs if k < len(node.outputs)]
     return [graph.tensors[t] for t in found if t is not None]
@@ -230,7 +231,7 @@ def _refuse_shapes(graph: Graph, node: Node, max_rank: int) -> str | None:
     return None
 
 
-def _refuse_by_op(graph: Graph, node: Node, op: ops.Op, target: Target) -> str | None:
+def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> str | None:
     """The op's own constraint. The host's output shapes must be those that the inputs give; where
     they are not, a value decides them at run time."""
     try:

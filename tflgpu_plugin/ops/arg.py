@@ -8,10 +8,10 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, geometry
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.reduce import shapes as reduced
+from tflgpu_plugin.ops.table import Op
 
 GROUP = 64
 MAX_COUNT = 1 << 24  # exact in float32

@@ -8,7 +8,6 @@ from functools import partial
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import POSTS
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.elementwise import (
     broadcast,
     broadcast_refusal,
@@ -17,6 +16,7 @@ from tflgpu_plugin.ops.elementwise import (
     operands,
 )
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.table import Op
 
 ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6")  # hosts' kernels accept tanh and leave it out
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import (
@@ -19,6 +18,7 @@ from tflgpu_plugin.ops.movement import (
     storage_order,
     vector_strides,
 )
+from tflgpu_plugin.ops.table import Op
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op, Refusal, winograd
+from tflgpu_plugin.ops import winograd
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.fully_connected import multiply_rows
 from tflgpu_plugin.ops.lowering import Lowering, Source
+from tflgpu_plugin.ops.table import Op, Refusal
 from tflgpu_plugin.ops.tiles import ROW, choose_tile, row_threads
 from tflgpu_plugin.ops.window import Span, refuse_window, spans
 

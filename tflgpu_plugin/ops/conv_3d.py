@@ -12,10 +12,11 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op, Refusal, blocks
+from tflgpu_plugin.ops import blocks
 from tflgpu_plugin.ops.blocks import Blocks, convolve, refuse_epilogue
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.table import Op, Refusal
 from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.ops.window import Span, bounded, span
 

@@ -81,7 +81,7 @@ class Steps:
             outputs[0] = self.editor.tensor((), like=like)
         node = self.editor.node(op, inputs, outputs, [self.node], **attributes)
         view = Graph(self.editor.tensors, (), (), ())
-        shapes = ops.table()[op].shapes(view, node)
+        shapes = ops.rows()[op].shapes(view, node)
         outputs += [self.editor.tensor((), like=like) for _ in shapes[len(outputs) :]]
         self.nodes.append(replace(node, outputs=tuple(outputs)))
         for tensor, shape in zip(outputs, shapes, strict=True):
@@ -97,7 +97,7 @@ class Steps:
         node = self.editor.node(op, inputs, (made,), [self.node], **attributes)
         self.nodes.append(node)
         view = Graph(self.editor.tensors, (), (), ())
-        (shape,) = ops.table()[op].shapes(view, node)
+        (shape,) = ops.rows()[op].shapes(view, node)
         self.editor.reshaped(made, tuple(shape))
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue
 from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.table import Op, Refusal
 from tflgpu_plugin.ops.window import Span, refuse_window, spans
 
 

@@ -9,7 +9,6 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import (
     LONGEST,
     Blocks,
@@ -18,6 +17,7 @@ from tflgpu_plugin.ops.blocks import (
     refuse_epilogue,
 )
 from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.table import Op, Refusal
 from tflgpu_plugin.ops.tiles import choose_tile
 
 CHUNK = 1 << 15  # input quads per inner loop; a multiple of the 8 lanes that split them

@@ -9,9 +9,9 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import grid
+from tflgpu_plugin.ops.table import Op
 
 LONGEST = 65_535  # rounds of one loop that every driver runs to the end
 

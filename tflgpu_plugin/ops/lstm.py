@@ -25,9 +25,9 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.table import Op
 
 GATES = 4
 # Where the inputs of lstm_full begin.

@@ -10,11 +10,11 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
+from tflgpu_plugin.ops.table import Op
 
 GROUP = 64
 ROWS = 4  # of one thread

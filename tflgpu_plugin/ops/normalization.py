@@ -14,10 +14,10 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.movement import MAX_AXES
+from tflgpu_plugin.ops.table import Op
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

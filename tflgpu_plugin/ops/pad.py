@@ -7,10 +7,10 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
+from tflgpu_plugin.ops.table import Op
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
 

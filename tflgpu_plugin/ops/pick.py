@@ -18,9 +18,9 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Access, Lowering, Source
+from tflgpu_plugin.ops.table import Op
 
 GROUP = 64
 MAX_AXES = 5

@@ -16,9 +16,9 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.reduce import LOWEST, MAXIMUM, REDUCTIONS, SUM, ZERO, lower_spatial
+from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.ops.window import Span, span
 
 GROUP = 64

@@ -6,9 +6,9 @@ from __future__ import annotations
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import POSTS
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.elementwise import broadcast, broadcast_refusal, lower_pair, lower_whole
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.table import Op
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

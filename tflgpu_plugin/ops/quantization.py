@@ -15,10 +15,10 @@ from dataclasses import replace
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import grid
+from tflgpu_plugin.ops.table import Op
 
 
 def step(graph: Graph, node: Node) -> Post:

@@ -21,11 +21,12 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op, pick
+from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
+from tflgpu_plugin.ops.table import Op
 
 MAX_INDEX = 1 << 24  # exact in float32
 

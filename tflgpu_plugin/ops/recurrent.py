@@ -32,8 +32,8 @@ import numpy as np
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
+from tflgpu_plugin.ops.table import Op
 
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
 MAX_STEPS = 65_535

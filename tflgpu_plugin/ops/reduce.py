@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.table import Op
 
 GROUP = 64
 FEW = 8  # threads that share one result where they can exchange values by shuffle ...

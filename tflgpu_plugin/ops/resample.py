@@ -21,8 +21,9 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op, resize
+from tflgpu_plugin.ops import resize
 from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.table import Op
 
 GROUP = 64
 MODES = ("nearest", "linear", "cubic")

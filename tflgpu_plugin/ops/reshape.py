@@ -13,9 +13,9 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import Axis, move
+from tflgpu_plugin.ops.table import Op
 
 
 def requested(graph: Graph, node: Node) -> Shape | None:

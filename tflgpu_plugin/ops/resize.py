@@ -15,9 +15,9 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Constant, Lowering
+from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.ops.window import quads_per_thread
 
 GROUP = 64

@@ -8,10 +8,10 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.reduce import GROUP, exchanges, lanes
+from tflgpu_plugin.ops.table import Op
 
 LONGEST = 65_535 * GROUP * 4  # channels that a workgroup takes in one loop of 65,535 rounds
 

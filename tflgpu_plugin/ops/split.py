@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
+from tflgpu_plugin.ops.table import Op
 
 REST = -1  # an extent: what the other parts leave
 

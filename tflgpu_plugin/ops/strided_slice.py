@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move, untouched
+from tflgpu_plugin.ops.table import Op
 
 
 @dataclass(frozen=True)

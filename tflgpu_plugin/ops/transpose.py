@@ -14,9 +14,10 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op, io_layout
+from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, in_place, move
+from tflgpu_plugin.ops.table import Op
 
 
 def order(graph: Graph, node: Node) -> tuple[int, ...]:

@@ -16,10 +16,10 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op, Refusal
 from tflgpu_plugin.ops.blocks import LONGEST, Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.table import Op, Refusal
 from tflgpu_plugin.ops.tiles import choose_tile
 
 

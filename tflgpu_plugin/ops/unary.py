@@ -11,10 +11,10 @@ from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import grid
+from tflgpu_plugin.ops.table import Op
 
 # Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
 # open.

@@ -13,8 +13,8 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import Op
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.ops.window import Span, span
 
 GROUP = 64

@@ -20,7 +20,7 @@ def canonical(graph: Graph) -> Graph:
 
 
 def _rewrite(graph: Graph, node: Node) -> Node:
-    if not ops.table()[node.op].fuses:
+    if not ops.rows()[node.op].fuses:
         return node
     posts = list(node.posts)
     inputs, attributes = node.inputs, dict(node.attributes)

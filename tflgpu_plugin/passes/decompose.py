@@ -10,13 +10,13 @@ from tflgpu_plugin.passes.rewriter import Editor
 
 def expand(graph: Graph) -> Graph:
     """Until no node is left that wants to be expanded."""
-    if not any(ops.table()[node.op].expand for node in graph.nodes):
+    if not any(ops.rows()[node.op].expand for node in graph.nodes):
         return graph
     e = Editor(graph)
     waiting, done = list(reversed(graph.nodes)), list[Node]()
     while waiting:
         node = waiting.pop()
-        rule = ops.table()[node.op].expand
+        rule = ops.rows()[node.op].expand
         steps = Steps(e, node)
         if rule is None or not rule(steps, node):
             done.append(node)

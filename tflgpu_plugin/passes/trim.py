@@ -26,7 +26,7 @@ def trim(graph: Graph) -> Graph:
 
 def idle(graph: Graph, node: Node) -> bool:
     """All results are empty (and no state depends on them)."""
-    op = ops.table().get(node.op)
+    op = ops.rows().get(node.op)
     if op is None or op.states or not node.outputs:
         return False
     return all(0 in graph.shape(tensor) for tensor in node.outputs)

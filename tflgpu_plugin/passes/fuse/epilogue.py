@@ -64,7 +64,7 @@ class _Fusion:
             return []
         made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
         found = [self.nodes[self.writer[t]] for t in made if t not in self.needed]
-        found = [p for p in found if len(p.outputs) == 1 and ops.table()[p.op].fuses]
+        found = [p for p in found if len(p.outputs) == 1 and ops.rows()[p.op].fuses]
         return sorted(found, key=lambda p: -self.order.index(p.id))
 
     def merge(self, producer: Node, node: Node, post: Post) -> None:

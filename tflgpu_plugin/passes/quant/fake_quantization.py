@@ -59,7 +59,7 @@ class _Simulation:
             parameters = quantize.step(self.graph, node).parameters
             return [replace(node, attributes={**node.attributes, "parameters": parameters})]
         wanted = [t for t in node.outputs if not _on_grid(self.graph, node, t)]
-        if wanted and ops.table()[node.op].fuses:
+        if wanted and ops.rows()[node.op].fuses:
             posts, limits = node.posts, LIMITS.get(node.posts[-1].op) if node.posts else None
             posts = posts[:-1] if limits else posts  # the grid's own limits become narrower
             grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
