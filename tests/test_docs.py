@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tflgpu_plugin.cli import tables
+from tflgpu_plugin.cli import environment, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -52,3 +52,31 @@ def test_changelog_keeps_its_form() -> None:
     assert heads[0] == "Unreleased"
     version = re.search(r'^version = "(.+)"', read("pyproject.toml"), re.MULTILINE)
     assert version and version[1] in heads
+
+
+FOLDERS = (
+    ".ci",
+    "benchmarks",
+    "conformance",
+    "docs",
+    "providers",
+    "tests",
+    "tflgpu_plugin",
+    "tools",
+)
+OF_ITSELF = {"environment.py", "options.md"}
+SUFFIXES = {"", ".c", ".h", ".md", ".py", ".sh", ".txt"}
+OF_C = re.compile(r"^ *#define (TFLGPU_\w+)|^target_compile_def.*?(TFLGPU_\w+)", re.MULTILINE)
+
+
+def test_every_environment_variable_is_on_the_page() -> None:
+    listed = {variable.name for variable in environment.VARIABLES}
+    paths = [*ROOT.iterdir(), *(path for name in FOLDERS for path in (ROOT / name).rglob("*"))]
+    texts = [
+        path.read_text(encoding="utf-8", errors="replace")
+        for path in paths
+        if path.is_file() and path.suffix in SUFFIXES and path.name not in OF_ITSELF
+    ]
+    macros = {name for text in texts for names in OF_C.findall(text) for name in names}
+    found = {name for text in texts for name in re.findall(r"\bTFLGPU_[A-Z0-9_]*[A-Z0-9]", text)}
+    assert found - macros == listed
