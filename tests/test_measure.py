@@ -128,7 +128,7 @@ def test_an_adapter_without_timestamps_is_a_sentence(
 
     path = tmp_path / "small.tflite"
     path.write_bytes(small_models.two_islands())
-    monkeypatch.setattr(Instance, "stamped", refuse)
+    monkeypatch.setattr(Instance, "timestamps", refuse)
     assert "timestamps" in sentence("profile", str(path))
 
 

@@ -74,9 +74,9 @@ def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
         wall, device = instance.timed([picture(seed)], outputs=outputs)
         assert 0 < device < wall
         assert np.array_equal(outputs[0], np.maximum(picture(seed), 0))
-        stamps = instance.stamped([picture(seed)])
-        assert len(stamps) == len(instance.plan.dispatches) + 1
-        assert (np.diff(stamps) >= 0).all() and stamps[0] > 0
+        timestamps = instance.timestamps([picture(seed)])
+        assert len(timestamps) == len(instance.plan.dispatches) + 1
+        assert (np.diff(timestamps) >= 0).all() and timestamps[0] > 0
 
 
 def test_an_instance_may_go_at_any_time(instance: Instance) -> None:

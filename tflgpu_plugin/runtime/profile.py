@@ -19,7 +19,7 @@ def launch_times(instance: Instance, runs: int) -> list[float]:
     inputs, states = _values(instance.plan.inputs), _values(instance.plan.states)
     found = []
     for _ in range(1 + runs):
-        found.append(np.diff(instance.stamped(inputs, states)) / 1e6)
+        found.append(np.diff(instance.timestamps(inputs, states)) / 1e6)
     return [float(time) for time in np.median(found[1:], axis=0)]
 
 

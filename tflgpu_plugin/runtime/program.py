@@ -247,18 +247,18 @@ class Instance:
         ends = native.ffi.new("uint64_t[3]")
         options.timestamps, options.ends_only = ends, 1
         self._run(inputs, states, options, outputs)
-        stamps = 2 * (ends[2] - ends[1])
-        return int(self.counters().last_nanoseconds - stamps), int(ends[1] - ends[0])
+        timestamps = 2 * (ends[2] - ends[1])
+        return int(self.counters().last_nanoseconds - timestamps), int(ends[1] - ends[0])
 
-    def stamped(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> Array:
+    def timestamps(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> Array:
         """Nanoseconds on the device (int64) before the first launch of one run, and after each.
         Raises NativeError like `timed`.
         """
-        stamps = np.zeros(len(self.plan.dispatches) + 1, np.uint64)
+        timestamps = np.zeros(len(self.plan.dispatches) + 1, np.uint64)
         options = native.ffi.new("tg_run_options *")
-        options.timestamps = native.ffi.cast("uint64_t *", stamps.ctypes.data)
+        options.timestamps = native.ffi.cast("uint64_t *", timestamps.ctypes.data)
         self._run(inputs, states, options)
-        return stamps.astype(np.int64)
+        return timestamps.astype(np.int64)
 
     def new_outputs(self) -> list[Array]:
         """Arrays for the outputs of a run."""

@@ -192,7 +192,7 @@ WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, t
 
 static inline uint64_t tgi_round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
-/* ---- replay.c, run.c, stamps.c --------------------------------------------------------------------------------------- */
+/* ---- replay.c, run.c, timestamps.c ----------------------------------------------------------------------------------- */
 
 typedef struct tgi_step {
   WGPUComputePipeline pipeline;
@@ -210,7 +210,7 @@ typedef struct tgi_slot {
 } tgi_slot;
 
 /* What timestamps a run takes: before the first dispatch and after each, or before the first and twice after the last. */
-typedef enum tgi_stamps { TGI_NO_STAMPS, TGI_EACH, TGI_ENDS } tgi_stamps;
+typedef enum tgi_timestamping { TGI_NO_TIMESTAMPS, TGI_EACH, TGI_ENDS } tgi_timestamping;
 
 struct tg_replay {
   atomic_size_t refs;
@@ -226,7 +226,7 @@ struct tg_replay {
   tgi_mapping *mappings;           /* of the present run, room for all; under run_lock */
   pthread_mutex_t run_lock;        /* before the device's lock in order */
   WGPUCommandBuffer prepared;      /* of a plain run, encoded while the one before it ran; under run_lock */
-  tgi_stamps prepared_stamps;      /* that it takes */
+  tgi_timestamping prepared_timestamping; /* that it takes */
   WGPUSubmissionIndex last_index;  /* under run_lock */
   bool has_last_index;
   WGPUQuerySet queries;            /* made on the first run that asks for timestamps; under run_lock */
@@ -239,13 +239,14 @@ typedef struct tgi_traffic {
 } tgi_traffic;
 
 /* Encode the first count steps. */
-void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, tgi_stamps stamps);
+void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, tgi_timestamping timestamping);
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                    const tg_run_options *options, tgi_traffic *traffic, char *err, size_t err_size);
 uint64_t tgi_now(void);
 /* With the run lock held. Make room for timestamps; fetch those of a run of the first `steps` dispatches, in nanoseconds
  * (with TGI_EACH, those of steps that did not run repeat the last one). */
-int tgi_stamps_ready(tg_replay *replay, char *err, size_t err_size);
-int tgi_stamps_read(const tg_replay *replay, size_t steps, tgi_stamps stamps, uint64_t *values, char *err, size_t err_size);
+int tgi_timestamps_ready(tg_replay *replay, char *err, size_t err_size);
+int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values, char *err,
+                        size_t err_size);
 
 #endif

@@ -90,9 +90,9 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   return true;
 }
 
-void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, tgi_stamps stamps) {
+void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, tgi_timestamping timestamping) {
   WGPUComputePipeline current = NULL;
-  if (stamps) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, 0);
+  if (timestamping) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, 0);
   for (size_t i = 0; i < count; i++) {
     const tgi_step *step = &replay->steps[i];
     if (step->group) {
@@ -100,9 +100,9 @@ void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size
       W(ComputePassEncoderSetBindGroup)(pass, 0, step->group, 0, NULL);
       W(ComputePassEncoderDispatchWorkgroups)(pass, step->x, step->y, step->z);
     }
-    if (stamps == TGI_EACH) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, (uint32_t)i + 1);
+    if (timestamping == TGI_EACH) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, (uint32_t)i + 1);
   }
-  for (uint32_t i = 1; stamps == TGI_ENDS && i < 3; i++) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, i);
+  for (uint32_t i = 1; timestamping == TGI_ENDS && i < 3; i++) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, i);
 }
 
 static void bind_steps(tg_replay *replay, const tg_replay_spec *spec) {
@@ -134,7 +134,7 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, char *err, si
   bind_steps(replay, spec);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
-  tgi_encode_steps(replay, pass, replay->step_count, TGI_NO_STAMPS);
+  tgi_encode_steps(replay, pass, replay->step_count, TGI_NO_TIMESTAMPS);
   W(ComputePassEncoderEnd)(pass);
   W(ComputePassEncoderRelease)(pass);
   WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);

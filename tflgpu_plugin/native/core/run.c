@@ -10,7 +10,7 @@ typedef struct run {
   const tg_port *inputs, *outputs, *states;
   uint64_t *timestamps;
   size_t steps;
-  tgi_stamps stamps;
+  tgi_timestamping timestamping;
   uint64_t readback_bytes;         /* staged outputs, then states, each at a multiple of 16 */
   size_t mapping_count;
   uint64_t start;
@@ -155,7 +155,7 @@ static void keep_inputs(const run *r) {
 static void encode(run *r, WGPUCommandEncoder encoder) {
   encode_inputs(r, encoder);
   WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
-  tgi_encode_steps(r->replay, pass, r->steps, r->stamps);
+  tgi_encode_steps(r->replay, pass, r->steps, r->timestamping);
   W(ComputePassEncoderEnd)(pass);
   W(ComputePassEncoderRelease)(pass);
   encode_outputs(r, encoder);
@@ -185,13 +185,13 @@ static void prepare_next(run *r) {
   tg_replay *replay = r->replay;
   if (replay->prepared || !atomic_load(&replay->runs) || atomic_load(&replay->last_nanoseconds) > LONG_RUN) return;
   if (is_plain(r)) replay->prepared = make_commands(r, ignored, sizeof ignored);
-  replay->prepared_stamps = r->stamps;
+  replay->prepared_timestamping = r->timestamping;
 }
 
 static WGPUCommandBuffer take_commands(run *r, char *err, size_t err_size) {
   tg_replay *replay = r->replay;
   WGPUCommandBuffer prepared = replay->prepared;
-  if (!prepared || replay->prepared_stamps != r->stamps || !is_plain(r))
+  if (!prepared || replay->prepared_timestamping != r->timestamping || !is_plain(r))
     return make_commands(r, err, err_size);
   replay->prepared = NULL;
   return prepared;
@@ -264,14 +264,14 @@ static int check_ports(const run *r, char *err, size_t err_size) {
 static int run_locked(run *r, char *err, size_t err_size) {
   tgi_ticket ticket;
   if (check_ports(r, err, err_size)) return 1;
-  if (r->timestamps && tgi_stamps_ready(r->replay, err, err_size)) return 1;
+  if (r->timestamps && tgi_timestamps_ready(r->replay, err, err_size)) return 1;
   write_mapped_inputs(r);
   if (submit(r, &ticket, err, err_size) || finish(r, &ticket, err, err_size)) {
     for (size_t i = 0; i < r->replay->state_count; i++) r->replay->states[i].shadow_valid = false;
     return 1;
   }
   r->traffic.nanoseconds = tgi_now() - r->start;
-  return r->timestamps ? tgi_stamps_read(r->replay, r->steps, r->stamps, r->timestamps, err, err_size) : 0;
+  return r->timestamps ? tgi_timestamps_read(r->replay, r->steps, r->timestamping, r->timestamps, err, err_size) : 0;
 }
 
 static void count(run *r, int failed) {
@@ -290,7 +290,7 @@ int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outp
   if (options) {
     r.timestamps = options->timestamps;
     if (options->stop_after && options->stop_after < r.steps) r.steps = options->stop_after;
-    if (r.timestamps) r.stamps = options->ends_only ? TGI_ENDS : TGI_EACH;
+    if (r.timestamps) r.timestamping = options->ends_only ? TGI_ENDS : TGI_EACH;
   }
   if (tgi_enter(err, err_size)) {
     atomic_fetch_add(&replay->failures, 1);

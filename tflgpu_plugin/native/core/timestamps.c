@@ -6,7 +6,7 @@ enum {
   ENDS = 3                         /* what TGI_ENDS takes */
 };
 
-int tgi_stamps_ready(tg_replay *replay, char *err, size_t err_size) {
+int tgi_timestamps_ready(tg_replay *replay, char *err, size_t err_size) {
   tg_device *device = replay->device;
   size_t count = replay->step_count + 1 > ENDS ? replay->step_count + 1 : ENDS;
   if (!device->timestamps) return tgi_fail(err, err_size, "This adapter cannot take timestamps inside a pass.");
@@ -42,9 +42,9 @@ static int resolve(const tg_replay *replay, size_t count, char *err, size_t err_
   return failed;
 }
 
-int tgi_stamps_read(const tg_replay *replay, size_t steps, tgi_stamps stamps, uint64_t *values, char *err,
-                    size_t err_size) {
-  size_t count = stamps == TGI_EACH ? steps + 1 : ENDS, all = stamps == TGI_EACH ? replay->step_count + 1 : ENDS;
+int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values, char *err,
+                        size_t err_size) {
+  size_t count = timestamping == TGI_EACH ? steps + 1 : ENDS, all = timestamping == TGI_EACH ? replay->step_count + 1 : ENDS;
   if (resolve(replay, count, err, err_size) ||
       tgi_buffer_read(replay->resolved, 0, values, count * 8, err, err_size))
     return 1;
