@@ -37,19 +37,36 @@ INTEGERS = (
 )  # modules of the integer part
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--dtype", "all")
 SEEN = "from conformance import host; print(host.cpu())"
+# The judge's float64 beside the C library's: the largest relative difference of any function.
+WORST = """
+import math, numpy
+x = numpy.linspace(0.03, 3.0, 199)
+names = "cos cosh exp expm1 log log1p sin sinh sqrt tan tanh".split()
+pairs = [(getattr(numpy, n)(x), [getattr(math, n)(v) for v in x]) for n in names]
+print(max(float(abs(a / numpy.array(b) - 1).max()) for a, b in pairs))
+"""
+CLOSE = 1e-13
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """A CPU of QEMU's list: what it must have and must not have, in numpy's words."""
+    """A CPU of QEMU's list: what it must have and must not have, in numpy's words. `without` is
+    what numpy, which judges, is to leave alone because QEMU computes it wrongly."""
 
     name: str
     has: str
     lacks: str
+    without: str = ""
 
 
+# QEMU 7.2 takes index 0 for every element that a gather finds by ymm4, as numpy's tanh for FMA3
+# does; of the code in the hosts', the driver's and LLVM's files none does so.
 CPUS = {
-    cpu.name: cpu for cpu in (Cpu("Haswell", "AVX2", "AVX512F"), Cpu("Denverton", "SSE42", "AVX"))
+    cpu.name: cpu
+    for cpu in (
+        Cpu("Haswell", has="AVX2", lacks="AVX512F", without="FMA3"),
+        Cpu("Denverton", has="SSE42", lacks="AVX"),
+    )
 }
 
 
@@ -79,20 +96,26 @@ def environment(cpu: str) -> dict[str, str]:
     kept.mkdir(parents=True, exist_ok=True)
     own = {"LP_NUM_THREADS": "0", "MESA_SHADER_CACHE_DIR": str(kept)}
     own["GALLIVM_PERF"] = "nopt"  # llvmpipe's code is made in half the time, of the same kernels
+    if without := CPUS[cpu].without:
+        own["NPY_DISABLE_CPU_FEATURES"] = without
     return {**os.environ, **own, "XDG_RUNTIME_DIR": tempfile.gettempdir()}
 
 
 def check(qemu: str, cpu: Cpu) -> None:
-    """Raises Unavailable when programs do not see this CPU."""
+    """Raises Unavailable when programs do not see this CPU, or the judge would be wrong on it."""
     done = subprocess.run(
-        command(qemu, cpu.name, "-c", SEEN), cwd=ROOT, env=environment(cpu.name),
+        command(qemu, cpu.name, "-c", SEEN + WORST), cwd=ROOT, env=environment(cpu.name),
         capture_output=True, text=True,
     )  # fmt: skip
-    words = done.stdout.split()
+    *words, worst = done.stdout.split() or ["inf"]
     if cpu.has not in words or cpu.lacks in words:
         told = done.stdout or done.stderr
         raise drivers.Unavailable(
             f"{EMULATOR} -cpu {cpu.name} shows another CPU (QEMU 7.2 or later is needed): {told}"
+        )
+    if not float(worst) <= CLOSE:
+        raise drivers.Unavailable(
+            f"{EMULATOR} -cpu {cpu.name}: numpy's functions in float64 are off by {worst}"
         )
 
 
@@ -205,7 +228,10 @@ def main(arguments: list[str]) -> int:
         f"{len(names)} tests as {', '.join(cpus)}, {options.jobs} processes at a time", flush=True
     )
     failed = run(qemu, cpus, names, options.reports.resolve(), options.jobs)
-    print(f"Reports: {options.reports}  [{time.monotonic() - start:.0f} s]")
+    spent = os.times()
+    seconds = spent.children_user + spent.children_system
+    wall = time.monotonic() - start
+    print(f"Reports: {options.reports}  [{wall:.0f} s, {seconds:.0f} s of CPU time]")
     return int(failed > 0)
 
 
