@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
-from tflgpu_plugin.providers.onnxruntime.ops import FORMS
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.cli import tables
-from tflgpu_plugin.ir.graph import Form
+from tflgpu_plugin.ir.host_op import HostOp
 
 NAMES: dict[int, str] = {
     TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BOOL: "bool",
@@ -44,8 +44,8 @@ def judge(model: Any) -> list[Judgement]:
     facts = _Facts.of(model)
     found = []
     for node in facts.graph.node:
-        if node.domain in DOMAINS and node.op_type in FORMS:
-            found.append(Judgement(node.op_type, facts.outside(node, FORMS[node.op_type])))
+        if node.domain in DOMAINS and node.op_type in HOST_OPS:
+            found.append(Judgement(node.op_type, facts.outside(node, HOST_OPS[node.op_type])))
     return found
 
 
@@ -61,7 +61,7 @@ def open_constants(model: Any) -> dict[str, str]:
     given -= {value.name for value in model.graph.initializer}
     found: dict[str, str] = {}
     for node in model.graph.node:
-        form = FORMS.get(node.op_type) if node.domain in DOMAINS else None
+        form = HOST_OPS.get(node.op_type) if node.domain in DOMAINS else None
         for position, role in (form.constants if form else {}).items():
             if position < len(node.input) and node.input[position] in given:
                 found[node.input[position]] = role
@@ -108,7 +108,7 @@ class _Facts:
         opsets = {o.domain: o.version for o in model.opset_import}
         return cls(graph, opsets, types, shapes, frozenset(_known(graph)))
 
-    def outside(self, node: Any, form: Form) -> str:
+    def outside(self, node: Any, form: HostOp) -> str:
         """Which limit of its row the node is beyond."""
         since = self._since(node)
         if not form.versions[0] <= since <= form.versions[1]:
@@ -132,7 +132,7 @@ class _Facts:
         opset = self.opsets.get(node.domain, self.opsets.get("", self.opsets.get("ai.onnx", 1)))
         return int(defs.get_schema(node.op_type, opset, node.domain).since_version)
 
-    def _value(self, form: Form) -> Any:
+    def _value(self, form: HostOp) -> Any:
         op, types = ops.rows()[form.op], tables.onnx_types(form)
 
         def outside(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tflgpu_plugin.providers.tflite.ops import FORMS
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import direct as one_node
 from conformance import host, models, tolerance, truth
@@ -55,7 +55,7 @@ def family_cases(family: str) -> list[Case]:
 
 def accuracy(host_op: str) -> str:
     """The accuracy class of the op that a TFLite operator becomes."""
-    return ops.rows()[FORMS[host_op].op].accuracy
+    return ops.rows()[HOST_OPS[host_op].op].accuracy
 
 
 def bounds(case: Case, feeds: Sequence[Feed], oracle: str = "") -> list[list[tolerance.Bound]]:

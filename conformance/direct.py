@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin.providers.tflite.ops import FORMS, FULL_LSTM, operands
+from tflgpu_plugin.providers.tflite.ops import FULL_LSTM, HOST_OPS, operands
 
 from conformance import host, models
 from conformance.cases import Case
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend import integer_range
-from tflgpu_plugin.ir.graph import Form, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.host_op import HostOp
 
 Options = Mapping[str, Any]
 Attributes = dict[str, Any]
@@ -175,10 +176,10 @@ def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
     return replace(node, outputs=outputs)
 
 
-def form_of(case: Case) -> Form:
+def form_of(case: Case) -> HostOp:
     """The row of a case. Raises KeyError when there is none."""
     full = case.op == "LSTM" and case.options.get("kernelType") == "FULL"
-    return FULL_LSTM if full else FORMS[case.op]
+    return FULL_LSTM if full else HOST_OPS[case.op]
 
 
 def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -> Node:
@@ -205,6 +206,6 @@ def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -
         name=case.name,
         host_op=case.op,
         version=case.version,
-        form=form,
+        row=form,
         sources=(0,),
     )

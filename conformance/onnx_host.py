@@ -88,7 +88,7 @@ def run_on_gpu(
 
 def placement(made: Any) -> Placement:
     """Our report of a session in brief."""
-    from tflgpu_plugin.providers.onnxruntime.ops import FORMS
+    from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
     import tflgpu_plugin
 
@@ -103,5 +103,5 @@ def placement(made: Any) -> Placement:
         failures=sum(island.failures for island in islands),
         sentences=tuple(dict.fromkeys(reasons)),
         adapter=report.adapter.name if report.adapter else "",
-        eligible=eligible(report, FORMS),
+        eligible=eligible(report, HOST_OPS),
     )

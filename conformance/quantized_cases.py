@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tflgpu_plugin.providers.tflite.ops import FORMS
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import host, models, tolerance
 from conformance.cases import Case, Input, all_cases
@@ -79,7 +79,7 @@ def twins() -> Iterator[tuple[str, Case]]:
 
 def _float_only(op: str) -> bool:
     """The operator's row says that it is for no tensors of 8 bits."""
-    types = FORMS[op].types
+    types = HOST_OPS[op].types
     return bool(types) and "i8" not in types
 
 
@@ -196,7 +196,7 @@ def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
 
 def rule_of(*host_ops: str) -> str:
     """How near results in 8 bits must be to the reference kernels': the rule of their rows."""
-    rules = [ops.rows()[FORMS[host_op].op].in_8_bits for host_op in host_ops]
+    rules = [ops.rows()[HOST_OPS[host_op].op].in_8_bits for host_op in host_ops]
     return max(rules, key=lambda rule: tolerance.IN_8_BITS[rule])
 
 

@@ -141,14 +141,14 @@ def _known_ops(words: list[str]) -> list[str]:
 
 def all_names() -> set[str]:
     """Every name that --op takes, in lower case."""
-    from tflgpu_plugin.providers.tflite.ops import FORMS
+    from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
-    names = {*ops.FAMILIES, *ops.rows(), *FORMS}
+    names = {*ops.FAMILIES, *ops.rows(), *HOST_OPS}
     if onnxruntime_usable():
         try:
             from tflgpu_plugin.providers.onnxruntime import ops as onnx_ops
 
-            names |= set(getattr(onnx_ops, "FORMS", ()))
+            names |= set(getattr(onnx_ops, "HOST_OPS", ()))
         except ImportError:
             pass
     return {name.lower() for name in names}
@@ -203,9 +203,9 @@ def _dtypes(item: pytest.Item) -> set[str]:
 
 def names(case: Any) -> tuple[str, ...]:
     """The host's operator of a case, and the op that it becomes."""
-    from tflgpu_plugin.providers.tflite.ops import FORMS
+    from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
-    form = FORMS.get(case.op)
+    form = HOST_OPS.get(case.op)
     return (case.op, form.op) if form else (case.op,)
 
 

@@ -108,6 +108,6 @@ def _unfaithful(case: Case, feeds: Sequence[host.Feed], outputs: Sequence[Output
 
 def _outside_the_table(place: host.Placement) -> bool:
     """Every node that was left is of a type that no row of the ONNX table has."""
-    from tflgpu_plugin.providers.onnxruntime.ops import FORMS
+    from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
-    return not {sentence.partition(":")[0] for sentence in place.sentences} & set(FORMS)
+    return not {sentence.partition(":")[0] for sentence in place.sentences} & set(HOST_OPS)

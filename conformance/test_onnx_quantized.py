@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tflgpu_plugin.providers.onnxruntime import units
-from tflgpu_plugin.providers.onnxruntime.ops import FORMS
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 from conformance import integers, onnx_blocks, onnx_host, onnx_quantized, tolerance
 from conformance.book import Book
@@ -68,7 +68,7 @@ def _steps_off(got: Any, expected: Any, scale: float) -> tuple[float, str]:
 def _cases() -> Iterator[Any]:
     """Family of the operator, network, types: marked with the type of activations."""
     for network in NETWORKS:
-        form = FORMS.get(network.op)
+        form = HOST_OPS.get(network.op)
         family = ops.rows()[form.op].family if form else network.op
         for kind in KINDS:
             name = f"{network.name}-{'-'.join(map(str, kind))}"

@@ -20,22 +20,41 @@ from tflgpu_plugin.errors import HostError
 
 if TYPE_CHECKING:
     from tflgpu_plugin.engine import BuildError, Claim, Instance, Island
-    from tflgpu_plugin.ir.graph import Form, Graph, Node, Quantization, Shape, Tensor
+    from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Shape, Tensor
+    from tflgpu_plugin.ir.host_op import HostOp
     from tflgpu_plugin.options import OptionError, Options
     from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
 
 GROUP = "tflgpu_plugin.providers"
 
 __all__ = [
-    "GROUP", "AdapterInfo", "BuildError", "Claim", "Form", "Graph", "HostError", "Instance",
-    "Island", "NoAdapter", "Node", "OptionError", "Options", "Provider", "ProviderError",
-    "Quantization", "Shape", "Tensor", "claim", "discover", "find",
+    "GROUP",
+    "AdapterInfo",
+    "BuildError",
+    "Claim",
+    "Graph",
+    "HostError",
+    "HostOp",
+    "Instance",
+    "Island",
+    "NoAdapter",
+    "Node",
+    "OptionError",
+    "Options",
+    "Provider",
+    "ProviderError",
+    "Quantization",
+    "Shape",
+    "Tensor",
+    "claim",
+    "discover",
+    "find",
 ]  # fmt: skip
 
 _HOMES = {
     "AdapterInfo": "runtime.adapter", "NoAdapter": "runtime.adapter", "BuildError": "errors",
     "Claim": "engine", "Instance": "engine", "Island": "engine", "OptionError": "options",
-    "Options": "options", "Form": "ir.graph", "Graph": "ir.graph", "Node": "ir.graph",
+    "Options": "options", "HostOp": "ir.host_op", "Graph": "ir.graph", "Node": "ir.graph",
     "Quantization": "ir.graph", "Shape": "ir.graph", "Tensor": "ir.graph",
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ TARGET = Target()
 def add(version: int = 1, dtype: str = "f32", shape: Shape = (2, 3), **more: Any) -> Graph:
     """A graph of one ADD of x and y."""
     tensors = {k: Tensor(name, shape, dtype) for k, name in enumerate(("x", "y", "sum"))}
-    form = ops.FORMS["ADD"]
+    form = ops.HOST_OPS["ADD"]
     node = Node(0, "add", (0, 1), (2,), {"activation": "none"}, "sum", "ADD", version, form, **more)
     return Graph(tensors, (node,), (0, 1), (2,))
 
@@ -55,7 +55,7 @@ def test_versions(version: int, edition: str, claimed: bool) -> None:
 @pytest.mark.parametrize(("edition", "claimed"), [("all", True), ("documented", False)])
 def test_shape_arithmetic_is_no_operation_but_no_listed_one(edition: str, claimed: bool) -> None:
     graph = add(dtype="i32")
-    node = replace(graph.nodes[0], op=KNOWN, form=None)
+    node = replace(graph.nodes[0], op=KNOWN, row=None)
     reason = ask(graph.with_nodes([node]), edition=edition)
     assert (reason is None) == claimed
     assert claimed or (reason is not None and "not listed" in reason)
@@ -63,7 +63,7 @@ def test_shape_arithmetic_is_no_operation_but_no_listed_one(edition: str, claime
 
 def test_an_op_that_an_edition_does_not_list() -> None:
     graph = add()
-    node = replace(graph.nodes[0], form=ops.FORMS["MAXIMUM"], host_op="MAXIMUM", op="maximum")
+    node = replace(graph.nodes[0], row=ops.HOST_OPS["MAXIMUM"], host_op="MAXIMUM", op="maximum")
     graph = replace(graph, nodes=(node,))
     assert ask(graph, edition="documented") is None
     reason = ask(graph, edition="documented-2019")
@@ -163,7 +163,7 @@ def test_types(dtype: str, name: str) -> None:
 
 def test_logical_and_is_for_bool() -> None:
     graph = add(dtype="bool")
-    node = replace(graph.nodes[0], op="logical_and", host_op="LOGICAL_AND", form=None)
+    node = replace(graph.nodes[0], op="logical_and", host_op="LOGICAL_AND", row=None)
     assert ask(replace(graph, nodes=(node,))) is None
 
 
@@ -185,7 +185,7 @@ def test_what_has_no_elements() -> None:
     assert ask(graph) is None
     tensors = {**graph.tensors, 1: Tensor("axes", (1,), "i32", np.array([1], np.int32))}
     tensors[2] = Tensor("mean", (1, 3))
-    mean = replace(graph.nodes[0], op="mean", form=None, attributes={"keep_dims": False})
+    mean = replace(graph.nodes[0], op="mean", row=None, attributes={"keep_dims": False})
     reason = ask(replace(graph, tensors=tensors, nodes=(mean,)))
     assert reason == "Tensor 'x' has no elements, its shape being [1, 0, 3]."
 
@@ -208,7 +208,7 @@ def test_the_providers_sentence_comes_first() -> None:
 
 def test_an_unknown_op() -> None:
     graph = add()
-    node = replace(graph.nodes[0], op="fancy", host_op="FANCY", form=None)
+    node = replace(graph.nodes[0], op="fancy", host_op="FANCY", row=None)
     assert ask(replace(graph, nodes=(node,))) == "FANCY is not supported."
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS, VARIANTS
 
 from tflgpu_plugin import demo, options
 from tflgpu_plugin.cli import doctor, enable, tables
@@ -62,7 +62,7 @@ def test_every_command_has_json_and_help() -> None:
 
 def test_ops_has_every_form() -> None:
     rows = {row["operator"]: row for row in answer("ops")}
-    forms = {**FORMS, **VARIANTS}
+    forms = {**HOST_OPS, **VARIANTS}
     assert set(rows) == set(forms)
     for name, row in rows.items():
         assert row["versions"] == list(forms[name].versions)

@@ -26,7 +26,7 @@ PARTS = 2
 @cache
 def raised() -> list[tuple[str, Any, Any]]:
     """What was raised, its case, and the model with it."""
-    from tflgpu_plugin.providers.onnxruntime.ops import FORMS
+    from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
     from conformance import onnx_node_tests
 
@@ -34,7 +34,7 @@ def raised() -> list[tuple[str, Any, Any]]:
     for one in onnx_node_tests.cases():
         for case in onnx_node_tests.variants(one):
             nodes = case.model.graph.node
-            if len(nodes) == 1 and nodes[0].op_type in FORMS:
+            if len(nodes) == 1 and nodes[0].op_type in HOST_OPS:
                 for number, change in _changes(case.model):
                     what = f"{nodes[0].op_type} {number}"
                     if what not in found:

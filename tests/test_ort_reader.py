@@ -48,7 +48,7 @@ def snapshot(
 
 
 def _version(op: str, versions: Mapping[str, int]) -> int:
-    return versions.get(op, ops.FORMS[op].versions[1] if op in ops.FORMS else 13)
+    return versions.get(op, ops.HOST_OPS[op].versions[1] if op in ops.HOST_OPS else 13)
 
 
 def one(
@@ -187,8 +187,8 @@ def test_equal_parts_are_those_of_the_host(
 
 
 def test_every_row_leads_to_an_op() -> None:
-    for name, form in ops.FORMS.items():
-        assert form.host_op == name and form.op in internal.rows() and form.attributes
+    for name, form in ops.HOST_OPS.items():
+        assert form.name == name and form.op in internal.rows() and form.attributes
         assert 1 <= form.versions[0] <= form.versions[1] <= 26
 
 

@@ -29,7 +29,7 @@ def host_node(
 
 
 def read(node: HostNode) -> dict[str, Any]:
-    form = ops.FORMS[node.host_op]
+    form = ops.HOST_OPS[node.host_op]
     assert form.attributes is not None
     return form.attributes(node)
 
@@ -150,7 +150,7 @@ def custom_node(op: str, *numbers: int, tail: bytes = b"") -> HostNode:
 
 
 def read_custom(node: HostNode) -> dict[str, Any]:
-    form = ops.form(node.host_op, node)
+    form = ops.row_of(node.host_op, node)
     assert form is not None and form.attributes is not None
     return form.attributes(node)
 
@@ -204,7 +204,7 @@ def test_senseless_parameters_of_custom_operators(node: HostNode, part: str) -> 
     ],
 )
 def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -> None:
-    assert ops.operands(ops.FORMS[op], inputs) == wanted
+    assert ops.operands(ops.HOST_OPS[op], inputs) == wanted
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -
 )
 def test_inputs_that_cannot_be(op: str, inputs: Any) -> None:
     with pytest.raises(Unreadable):
-        ops.operands(ops.FORMS[op], inputs)
+        ops.operands(ops.HOST_OPS[op], inputs)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tflgpu_plugin.providers.tflite.ops import FORMS
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance.cases import Case, all_cases
 from conformance.direct import graph
@@ -52,7 +52,7 @@ def test_row_is_complete(name: str) -> None:
 def test_row_has_cases(name: str) -> None:
     """By a form of a host, or as nodes of their own with a meaning in numpy."""
     nodes = [case for case in family_nodes(ROWS[name].family) if case.op == name]
-    assert nodes or name in {form.op for form in FORMS.values()}, f"nothing tests {name}"
+    assert nodes or name in {form.op for form in HOST_OPS.values()}, f"nothing tests {name}"
     assert not nodes or name in REFERENCES, f"numpy is not told what {name} means"
 
 
@@ -60,18 +60,18 @@ def test_every_reference_is_of_an_op() -> None:
     assert set(REFERENCES) <= set(ROWS)
 
 
-@pytest.mark.parametrize("host_op", FORMS)
+@pytest.mark.parametrize("host_op", HOST_OPS)
 def test_form_names_an_op(host_op: str) -> None:
-    form = FORMS[host_op]
+    form = HOST_OPS[host_op]
     assert form.op in ROWS, f"{host_op} becomes {form.op}, which is not in the table"
     assert form.versions[0] <= form.versions[1]
     for edition, (first, last) in form.documented.items():
         assert first <= last, f"{host_op} has the range {first} to {last} in the edition {edition}"
 
 
-@pytest.mark.parametrize("host_op", FORMS)
+@pytest.mark.parametrize("host_op", HOST_OPS)
 def test_form_has_cases(host_op: str) -> None:
-    family = ROWS[FORMS[host_op].op].family
+    family = ROWS[HOST_OPS[host_op].op].family
     assert any(case.op == host_op for case in accepted(family)), (
         f"no case of {family} is a {host_op}"
     )

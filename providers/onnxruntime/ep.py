@@ -141,7 +141,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     reading, dynamic = extents.read_open(taken)
     grouping = Grouping(taken, reading, dynamic)
     nodes = [_unclaimed(node, "") for node in taken.nodes]
-    messages.exclusions(session.options.exclude, nodes, tuple(ops.FORMS), session.told)
+    messages.exclusions(session.options.exclude, nodes, tuple(ops.HOST_OPS), session.told)
     claim = engine.claim(
         reading.graph, session.options, grouping.group, grouping.extract, taken.repeated
     )

@@ -13,7 +13,8 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend import integer_range
 from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts
-from tflgpu_plugin.ir.graph import Array, Form, Graph, Misfit, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS, MOVES, NUMBERS, STORED, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -77,7 +78,7 @@ class Expansion:
     """
 
     host: HostNode
-    form: Form
+    row: HostOp
     tensors: Tensors
     inputs: Sequence[int | None]
     nodes: list[Node] = field(default_factory=list)
@@ -116,7 +117,7 @@ class Expansion:
     def value(self, position: int) -> Array:
         """The value of an input that must be known before the model runs: one that the row's
         `constants` name."""
-        what, found = self.form.constants[position], self.constant(self.x(position))
+        what, found = self.row.constants[position], self.constant(self.x(position))
         if found is None:
             raise Unreadable(f"The {what} of {self.host.title} must be a constant of the model.")
         return found

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tflgpu_plugin import ops as internal
-from tflgpu_plugin.ir.graph import Form
+from tflgpu_plugin.ir.host_op import HostOp
 
 from . import (
     attention,
@@ -33,10 +33,10 @@ Row = Callable[[Any], Any]
 def _row(
     host_op: str, op: str, versions: tuple[int, int], build: Row, *, outputs: int | None = None,
     types: str = "", indices: tuple[int, ...] = (), **constants: int,
-) -> Form:  # fmt: skip
+) -> HostOp:  # fmt: skip
     """A row; `constants` maps the names of inputs that must be constant to their positions."""
     names = {position: name.replace("_", " ") for name, position in constants.items()}
-    return Form(host_op, op, versions, {}, build, names, outputs, tuple(types.split()), indices)
+    return HostOp(host_op, op, versions, {}, build, names, outputs, tuple(types.split()), indices)
 
 
 # What quantized operators hold: numbers, and the scales and biases that go with them.
@@ -48,7 +48,7 @@ COUNTS = "i32 i64"  # places, and what is computed with them
 
 SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # defaults of Selu-22
 
-_ROWS: tuple[Form, ...] = (
+_ROWS: tuple[HostOp, ...] = (
     _row("Abs", "abs", (6, 13), ew.unary("abs")),
     _row("Acos", "acos", (7, 22), ew.unary("acos")),
     _row("Acosh", "acosh", (9, 22), ew.unary("acosh")),
@@ -212,7 +212,7 @@ _ROWS: tuple[Form, ...] = (
 )
 
 CONTRIB = "com.microsoft"
-_CONTRIB_ROWS: tuple[Form, ...] = tuple(
+_CONTRIB_ROWS: tuple[HostOp, ...] = tuple(
     _row(f"{CONTRIB}:{name}", op, (1, 1), build, types=types)
     for name, op, types, build in (
         ("DequantizeLinear", "dequantize", WIDE, grids.dequantize_linear),
@@ -242,11 +242,11 @@ _STORED = _row(
     types="f32 f16 u8", weights=1, scales=2, zero_points=3,
 )  # fmt: skip
 
-_FUSED: tuple[Form, ...] = tuple(
+_FUSED: tuple[HostOp, ...] = tuple(
     _row(f"{CONTRIB}:{name}", op, (1, 1), build) for name, (op, build) in fused.ROWS.items()
 )
 
-_TRANSFORMERS: tuple[Form, ...] = (
+_TRANSFORMERS: tuple[HostOp, ...] = (
     _row(f"{CONTRIB}:Attention", "softmax", (1, 1), attention.attention, indices=(attention.MASK,)),
     _row(
         f"{CONTRIB}:EmbedLayerNormalization", "layer_normalization", (1, 1), attention.embedding,
@@ -254,8 +254,8 @@ _TRANSFORMERS: tuple[Form, ...] = (
     ),
 )  # fmt: skip
 
-FORMS: dict[str, Form] = {
-    form.host_op: form
-    for form in (*_ROWS, *_CONTRIB_ROWS, _STORED, *_FUSED, *_TRANSFORMERS)
-    if form.op in internal.rows()
+HOST_OPS: dict[str, HostOp] = {
+    row.name: row
+    for row in (*_ROWS, *_CONTRIB_ROWS, _STORED, *_FUSED, *_TRANSFORMERS)
+    if row.op in internal.rows()
 }

@@ -158,21 +158,21 @@ class _Reader:
         return True
 
     def _expand(self, host: HostNode, inputs: list[int | None]) -> None:
-        form = ops.FORMS.get(host.title)
-        if form is None:
+        row = ops.HOST_OPS.get(host.title)
+        if row is None:
             raise Unreadable(f"{host.title} is not in the table of this plugin.")
-        if not form.versions[0] <= host.version <= form.versions[1]:
+        if not row.versions[0] <= host.version <= row.versions[1]:
             raise Unreadable(
                 f"This is {host.title} of opset {host.version}; "
-                f"opsets {form.versions[0]} to {form.versions[1]} are supported."
+                f"opsets {row.versions[0]} to {row.versions[1]} are supported."
             )
         if host.implicit:
             raise Unreadable(f"{host.title} with a body is not supported.")
-        if form.outputs and any(host.outputs[form.outputs :]):
-            raise Unreadable(f"{host.title} is supported with {form.outputs} output at most.")
-        assert form.attributes is not None
-        expansion = Expansion(host, form, self.tensors, inputs)
-        made: Any = form.attributes(expansion)
+        if row.outputs and any(host.outputs[row.outputs :]):
+            raise Unreadable(f"{host.title} is supported with {row.outputs} output at most.")
+        assert row.attributes is not None
+        expansion = Expansion(host, row, self.tensors, inputs)
+        made: Any = row.attributes(expansion)
         outputs = _fresh(expansion, made if isinstance(made, list) else [made])
         pairs = zip(host.outputs, outputs, strict=False)
         named = [(name, t) for name, t in pairs if name and t is not None]
@@ -218,7 +218,7 @@ class _Reader:
             "name": host.name or next(iter(host.writes), ""),
             "host_op": host.title,
             "version": host.version,
-            "form": None,
+            "row": None,
             "sources": (host.id,),
         }
         first = FIRST_EXTRA + len(self.nodes)

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from tflgpu_plugin.frontend.integer_range import ARITHMETIC, RELATIONS
 from tflgpu_plugin.frontend.support import TYPE_NAMES
-from tflgpu_plugin.ir.graph import Form, Tensor
+from tflgpu_plugin.ir.graph import Tensor
+from tflgpu_plugin.ir.host_op import HostOp
 
 from .params import Unreadable
 
@@ -58,23 +59,23 @@ class HostNode(Protocol):
     def tensors(self) -> Mapping[int, Tensor]: ...
 
 
-def result_types(host: HostNode, form: Form, first: int | None) -> None:
+def result_types(host: HostNode, row: HostOp, first: int | None) -> None:
     """Hosts give results the type of the first value when they prepare a node, whatever the model
     file says of them; that comes later.
     """
-    if first is None or form.op in CONVERTING:
+    if first is None or row.op in CONVERTING:
         return
-    if form.op in GRIDS:
+    if row.op in GRIDS:
         _grids(host, first)
         return
     present = tuple(t for t in host.inputs if t is not None)
-    if form.op == "where":  # a condition comes first
+    if row.op == "where":  # a condition comes first
         first, present = present[1], present[1:]
     given = _whole(host.tensors[first].dtype)
-    others = host.outputs[:1] if form.op in STATEFUL else host.outputs
-    if form.op in RELATIONS:
+    others = host.outputs[:1] if row.op in STATEFUL else host.outputs
+    if row.op in RELATIONS:
         others = ()
-    if form.op in (*PAIRED, *JOINED, "where"):
+    if row.op in (*PAIRED, *JOINED, "where"):
         others = (*others, *present)
     for other in others:
         tensor = host.tensors[other]
@@ -92,15 +93,15 @@ def _grids(host: HostNode, first: int) -> None:
             raise Unreadable(f"Tensor {tensor.name!r} is not quantized: it has no scale.")
 
 
-def weights(host: HostNode, form: Form) -> None:
+def weights(host: HostNode, row: HostOp) -> None:
     """Kernels for int8 weights take them to be symmetric and never look at their zero points; only
     FULLY_CONNECTED and BATCH_MATMUL of int8 inputs do.
     """
-    held = host.tensors[host.inputs[1] or 0] if form.op in WEIGHTED else None
+    held = host.tensors[host.inputs[1] or 0] if row.op in WEIGHTED else None
     if held is None or held.dtype != "i8" or held.quantization is None:
         return
     looks = (
-        form.op in ("fully_connected", "matmul") and host.tensors[host.inputs[0] or 0].dtype == "i8"
+        row.op in ("fully_connected", "matmul") and host.tensors[host.inputs[0] or 0].dtype == "i8"
     )
     if any(held.quantization.zero_point) and not looks:
         raise Unreadable(
@@ -134,13 +135,13 @@ def _whole(dtype: str) -> str:
     return "i64" if dtype == "i32" else dtype  # small constants of int64 are held as int32
 
 
-def row_types(host: HostNode, form: Form) -> None:
+def row_types(host: HostNode, row: HostOp) -> None:
     """Those of a row that has types of its own."""
-    for tensor in (*host.inputs, *host.outputs) if form.types else ():
+    for tensor in (*host.inputs, *host.outputs) if row.types else ():
         held = None if tensor is None else host.tensors[tensor]
-        if held is not None and held.dtype not in form.types:
-            names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *form.types)]
+        if held is not None and held.dtype not in row.types:
+            names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *row.types)]
             raise Unreadable(
-                f"Tensor {held.name!r} holds {names[0]} values; {form.host_op} is supported for "
+                f"Tensor {held.name!r} holds {names[0]} values; {row.name} is supported for "
                 f"{' or '.join(names[1:])}."
             )

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tflgpu_plugin.ir.graph import Form
+from tflgpu_plugin.ir.host_op import HostOp
 
 from . import params
 from .params import HostNode, Unreadable
@@ -44,11 +44,11 @@ def _row(
     quantized: int | None = None,
     first: int = 1,
     types: tuple[str, ...] = (),
-) -> Form:
+) -> HostOp:
     """A row whose ranges all begin at `first`; None leaves an edition out. `types`: all that a node
     may read and write, where quantized forms of these are not among it."""
     documented = {"2019": edition_2019, "current": current, "quantized": quantized or current}
-    return Form(
+    return HostOp(
         host_op,
         op,
         (1, last),
@@ -58,7 +58,7 @@ def _row(
     )
 
 
-def _rows() -> tuple[Form, ...]:
+def _rows() -> tuple[HostOp, ...]:
     since: Mapping[str, Any] = {"edition_2019": None}
     ours: Mapping[str, Any] = {"edition_2019": None, "current": None}
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
@@ -162,7 +162,7 @@ def _rows() -> tuple[Form, ...]:
     )
 
 
-FORMS: dict[str, Form] = {form.host_op: form for form in _rows()}
+HOST_OPS: dict[str, HostOp] = {row.name: row for row in _rows()}
 
 # The LSTM of many inputs; the documentation lists the basic one only.
 FULL_LSTM = _row("LSTM", "lstm_full", 5, params.full_lstm, edition_2019=None, current=None)
@@ -173,16 +173,16 @@ MAX_POOL = _row(POOL_PLACES, "max_pool_places", 1, params.custom_pool, **CUSTOM)
 MAX_UNPOOL = _row(UNPOOL, "max_unpool", 1, params.custom_pool, **CUSTOM)
 # Rows beside the first one of an operator, and those that need others, by what the table of
 # operators calls them.
-VARIANTS: dict[str, Form] = {"LSTM (full)": FULL_LSTM} | {
-    row.host_op: row for row in (FLOOR_DIV, MAX_POOL, MAX_UNPOOL)
+VARIANTS: dict[str, HostOp] = {"LSTM (full)": FULL_LSTM} | {
+    row.name: row for row in (FLOOR_DIV, MAX_POOL, MAX_UNPOOL)
 }
 
 
-def form(host_op: str, node: HostNode) -> Form | None:
+def row_of(host_op: str, node: HostNode) -> HostOp | None:
     """The row of a node: that of its operator, or of its kind of LSTM."""
     if host_op == "LSTM" and node.params("tgl_lstm_params").kernel == params.LSTM_FULL:
         return FULL_LSTM
-    return FORMS.get(host_op) or VARIANTS.get(host_op)
+    return HOST_OPS.get(host_op) or VARIANTS.get(host_op)
 
 
 # Host input positions in the order of the internal op, "?" marking an optional one. Ops that are
@@ -221,14 +221,14 @@ _OPERANDS: dict[str, str] = {
 _UNARY = "0"
 
 
-def operands(form: Form, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
+def operands(row: HostOp, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
     """A node's inputs in the order of the internal op. Raises Unreadable when one is absent or too
     many are there.
     """
-    if form.op in ("concat", "stack"):
+    if row.op in ("concat", "stack"):
         wanted = " ".join(str(k) for k in range(len(inputs)))
     else:
-        wanted = _OPERANDS.get(form.op if "lstm" in form.op else form.host_op, _UNARY)
+        wanted = _OPERANDS.get(row.op if "lstm" in row.op else row.name, _UNARY)
     if len(inputs) > len(wanted.split()):
         raise Unreadable(
             f"{len(inputs)} inputs are more than the {len(wanted.split())} that are supported."
@@ -245,9 +245,9 @@ def operands(form: Form, inputs: tuple[int | None, ...]) -> tuple[int | None, ..
     return tuple(found)
 
 
-def check_outputs(form: Form, count: int) -> None:
+def check_outputs(row: HostOp, count: int) -> None:
     """Raise Unreadable when a node does not have the outputs that its op has."""
     several = {"lstm_basic": params.BASIC_OUTPUTS, "max_pool_places": 2}
-    expected = (several | {"split": count, "unstack": count}).get(form.op, 1)
+    expected = (several | {"split": count, "unstack": count}).get(row.op, 1)
     if count != expected:
         raise Unreadable(f"{count} outputs instead of {expected} are not supported.")

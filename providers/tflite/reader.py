@@ -17,7 +17,8 @@ from tflgpu_plugin.providers import HostError
 from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.frontend import integer_range
-from tflgpu_plugin.ir.graph import STORE, Array, Form, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import STORE, Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.host_op import HostOp
 
 from . import checks, codes, ops, places, shapes
 from .params import Unreadable
@@ -279,7 +280,7 @@ def _bytes(ffi: Any, node: Any) -> bytes:
 
 def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int, str]) -> Node:
     """A node in the terms of the op contract, or one with a refusal."""
-    form = None
+    row = None
     name = tensors[host.outputs[0]].name if host.outputs else f"node {host.id}"
     common: dict[str, Any] = {"name": name, "host_op": host.host_op, "version": host.version}
     if reason := VARIABLES.get(host.host_op):
@@ -287,29 +288,29 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int
     try:
         if host.code == codes.DELEGATE:
             raise Unreadable(OTHER_DELEGATE)
-        form = ops.form(host.host_op, host)
-        if form is None:
+        row = ops.row_of(host.host_op, host)
+        if row is None:
             raise Unreadable(f"{host.host_op} is not in the table of this plugin.")
         for tensor in (*host.inputs, *host.outputs):
             if tensor is not None and tensor in unreadable:
                 held = tensors[tensor].name
                 raise Unreadable(f"Tensor {held!r} {unreadable[tensor]}.")
-        checks.row_types(host, form)
-        inputs = ops.operands(form, host.inputs)
-        ops.check_outputs(form, len(host.outputs))
-        attributes = form.attributes(host) if form.attributes else {}
-        checks.result_types(host, form, inputs[0])
-        checks.weights(host, form)
+        checks.row_types(host, row)
+        inputs = ops.operands(row, host.inputs)
+        ops.check_outputs(row, len(host.outputs))
+        attributes = row.attributes(host) if row.attributes else {}
+        checks.result_types(host, row, inputs[0])
+        checks.weights(host, row)
         checks.operand_shapes(host)
         if {"shape", "perm", "expand"} & set(attributes):  # read from input 1 where that has them
             inputs = inputs[:1]
-        outputs = (*host.outputs, *_hidden_outputs(host, form))
-        node = Node(host.id, form.op, inputs, outputs, attributes, form=form, **common)
+        outputs = (*host.outputs, *_hidden_outputs(host, row))
+        node = Node(host.id, row.op, inputs, outputs, attributes, row=row, **common)
         _check_state(node, tensors)
     except Unreadable as reason:
         present = tuple(t for t in host.inputs)
         return Node(
-            host.id, form.op if form else "", present, host.outputs, refusal=str(reason), **common
+            host.id, row.op if row else "", present, host.outputs, refusal=str(reason), **common
         )
     return node
 
@@ -323,9 +324,9 @@ def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
     return tuple((before, after) for before, after in pairs if before is not None)
 
 
-def _hidden_outputs(host: HostNode, form: Form) -> tuple[int, ...]:
+def _hidden_outputs(host: HostNode, row: HostOp) -> tuple[int, ...]:
     """Ids for results that only state takes, which the host has no tensors for."""
-    count = 1 + max((after for _, after in internal.rows()[form.op].states), default=-1)
+    count = 1 + max((after for _, after in internal.rows()[row.op].states), default=-1)
     first = HIDDEN + host.id * HIDDEN_EACH
     return tuple(first + k for k in range(len(host.outputs), count))
 

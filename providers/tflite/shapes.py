@@ -164,7 +164,7 @@ class Walk:
             self.known[index] = tensor
             self.tensors[index] = replace(self.tensors[index], shape=tensor.shape)
         inputs = _present(host.inputs)
-        return replace(node, op=KNOWN, inputs=inputs, attributes=given, form=None, refusal=None)
+        return replace(node, op=KNOWN, inputs=inputs, attributes=given, row=None, refusal=None)
 
     def _is_fixed(self, host: HostNode, node: Node) -> bool:
         """The node reads what follows from constants alone, and nothing else decides its result."""

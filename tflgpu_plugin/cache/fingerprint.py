@@ -17,7 +17,8 @@ import numpy as np
 from tflgpu_plugin import threads
 from tflgpu_plugin.cache import folders
 from tflgpu_plugin.ir.digests import of_array
-from tflgpu_plugin.ir.graph import Array, Form, Graph, Tensor
+from tflgpu_plugin.ir.graph import Array, Graph, Tensor
+from tflgpu_plugin.ir.host_op import HostOp
 
 THREADS = max(1, threads.MOST - 1)  # a core stays for the rest of a start
 _CODE = (
@@ -125,7 +126,7 @@ def _texts(value: Any, texts: list[str]) -> None:
         texts.append(f"list {len(value)}")
         for item in value:
             _texts(item, texts)
-    elif isinstance(value, Form):
+    elif isinstance(value, HostOp):
         pass  # a row of a host's table: what it allows was decided before
     elif isinstance(value, np.ndarray):
         texts.append(f"array {value.dtype.str} {value.shape} {of_array(value).hex()}")

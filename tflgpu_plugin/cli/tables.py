@@ -11,11 +11,11 @@ from typing import Any
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
 from tflgpu_plugin.frontend.support import QUIRKS, TYPE_NAMES
-from tflgpu_plugin.ir.graph import Form
+from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.providers.onnxruntime.ops import FORMS as ONNX_FORMS
-from tflgpu_plugin.providers.tflite.ops import FORMS, VARIANTS
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS, VARIANTS
 
 EDITIONS = ("2019", "current", "quantized")
 
@@ -25,17 +25,17 @@ def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
     a node needs; with a target, also what is refused there because it would go wrong ("quirks").
     """
     rows = []
-    for name, form in sorted({**FORMS, **VARIANTS}.items()):
-        op = ops.rows()[form.op]
+    for name, row in sorted({**HOST_OPS, **VARIANTS}.items()):
+        op = ops.rows()[row.op]
         rows.append(
             {
                 "operator": name,
                 "op": op.name,
-                "versions": list(form.versions),
+                "versions": list(row.versions),
                 "documented": {
-                    edition: list(form.documented[edition])
+                    edition: list(row.documented[edition])
                     for edition in EDITIONS
-                    if edition in form.documented
+                    if edition in row.documented
                 },
                 "types": [TYPE_NAMES.get(name, name) for name in op.types],
                 "needs": " ".join((inspect.getdoc(op.refuse) or "").split()),
@@ -52,27 +52,27 @@ def onnx_rows() -> list[dict[str, Any]]:
     ("constants"), and how many outputs are supported (None: all).
     """
     rows = []
-    for form in sorted(ONNX_FORMS.values(), key=lambda form: form.host_op):
-        op = ops.rows()[form.op]
-        dtypes = (*onnx_types(form), *(COUNTS if form.indices else ()))
+    for row in sorted(ONNX_OPS.values(), key=lambda row: row.name):
+        op = ops.rows()[row.op]
+        dtypes = (*onnx_types(row), *(COUNTS if row.indices else ()))
         types = [TYPE_NAMES.get(name, name) for name in dict.fromkeys(dtypes)]
         rows.append(
             {
-                "operator": form.host_op,
+                "operator": row.name,
                 "op": op.name,
-                "versions": list(form.versions),
+                "versions": list(row.versions),
                 "types": types,
-                "constants": list(form.constants.values()),
-                "outputs": form.outputs,
+                "constants": list(row.constants.values()),
+                "outputs": row.outputs,
             }
         )
     return rows
 
 
-def onnx_types(form: Form) -> tuple[str, ...]:
+def onnx_types(row: HostOp) -> tuple[str, ...]:
     """The types of a row of ONNX operators: its own, or those of its op, float16 as float32."""
-    own = ops.rows()[form.op].types
-    return form.types or tuple(dict.fromkeys((*own, "f16") if "f32" in own else own))
+    own = ops.rows()[row.op].types
+    return row.types or tuple(dict.fromkeys((*own, "f16") if "f32" in own else own))
 
 
 def quirks(op: str, target: Target) -> list[str]:

@@ -114,26 +114,26 @@ def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
 
 
 def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
-    form = node.form
-    if form is None or folded(graph, node):  # a constant is no operation
+    row = node.row
+    if row is None or folded(graph, node):  # a constant is no operation
         return None
-    allowed: tuple[int, int] | None = form.versions
+    allowed: tuple[int, int] | None = row.versions
     where = ""
     if edition != "all":
-        allowed = form.documented.get(EDITIONS[edition])
+        allowed = row.documented.get(EDITIONS[edition])
         where = _listed(edition)
         if allowed is None:
             return _unlisted(node, edition)
     assert allowed is not None
     # Constants that were dequantized keep their quantization.
     if any(t.dtype in QUANTIZED or t.quantization is not None for t in _values(graph, node)):
-        first, last = form.documented.get("quantized", allowed)
+        first, last = row.documented.get("quantized", allowed)
         allowed = (min(first, allowed[0]), max(last, allowed[1]))
     if allowed[0] <= node.version <= allowed[1]:
         return None
     first, last = allowed
     span = f"Version {first} is" if first == last else f"Versions {first} to {last} are"
-    return f"This is version {node.version} of {form.host_op}. {span} supported{where}."
+    return f"This is version {node.version} of {row.name}. {span} supported{where}."
 
 
 def _listed(edition: str) -> str:

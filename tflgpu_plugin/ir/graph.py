@@ -8,13 +8,15 @@ follows from its shape, see `geometry`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from tflgpu_plugin.ir.host_op import HostOp
 
 Shape = tuple[int, ...]
 Array = npt.NDArray[Any]
@@ -44,30 +46,6 @@ class Quantization:
     zero_point: tuple[int, ...]
     axis: int = 0
     rounding: str = "fixed_point"
-
-
-@dataclass(frozen=True)
-class Form:
-    """One row of a host's table: a host operator, the op it becomes, and its version ranges (both
-    ends included).
-
-    `versions` is what our kernels honestly support; `documented` maps an edition of the GPU
-    delegate documentation ("2019", "current", "quantized") to the range that edition lists.
-    `attributes` reads the host's parameters. `constants` names the inputs, by position, whose
-    values must be known before a run; `outputs` is how many outputs are supported. `types` are the
-    dtypes of all that a node reads and writes, where they are not those of `op`; inputs at the
-    positions `indices` hold int32 or int64 besides.
-    """
-
-    host_op: str
-    op: str
-    versions: tuple[int, int]
-    documented: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    attributes: Callable[..., dict[str, Any]] | None = None
-    constants: Mapping[int, str] = field(default_factory=dict)
-    outputs: int | None = None
-    types: tuple[str, ...] = ()
-    indices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,8 +86,9 @@ class Post:
 @dataclass(frozen=True)
 class Node:
     """One operation. `inputs` may hold None for an absent optional input. `refusal` is the
-    provider's own sentence (for a host operator that its table does not know). `layout`: it only
-    brings a tensor into another layout for its host node, whose work other nodes do."""
+    provider's own sentence (for a host operator that its table does not know), `row` that of the
+    table. `layout`: it only brings a tensor into another layout for its host node, whose work other
+    nodes do."""
 
     id: int
     op: str
@@ -119,7 +98,7 @@ class Node:
     name: str = ""
     host_op: str = ""
     version: int = 1
-    form: Form | None = None
+    row: HostOp | None = None
     refusal: str | None = None
     posts: tuple[Post, ...] = ()
     sources: tuple[

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import providers
-from tflgpu_plugin.ir.graph import Array, Form, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Step:
 
 
 # What this host's functions become.
-FORMS = {
-    np.add: Form("numpy.add", "add", (1, 1)),
-    np.multiply: Form("numpy.multiply", "mul", (1, 1)),
-    np.maximum: Form("numpy.maximum", "maximum", (1, 1)),
-    np.tanh: Form("numpy.tanh", "tanh", (1, 1)),
-    np.exp: Form("numpy.exp", "exp", (1, 1)),
+HOST_OPS = {
+    np.add: providers.HostOp("numpy.add", "add", (1, 1)),
+    np.multiply: providers.HostOp("numpy.multiply", "mul", (1, 1)),
+    np.maximum: providers.HostOp("numpy.maximum", "maximum", (1, 1)),
+    np.tanh: providers.HostOp("numpy.tanh", "tanh", (1, 1)),
+    np.exp: providers.HostOp("numpy.exp", "exp", (1, 1)),
 }
 
 
@@ -67,13 +67,13 @@ class Program:
         )
 
     def _node(self, k: int, step: Step) -> Node:
-        form = FORMS.get(step.function)
+        form = HOST_OPS.get(step.function)
         inputs = tuple(self.numbers[name] for name in step.inputs)
         name = f"numpy.{step.function.__name__}"
         refusal = None if form else f"{name} is not known to tinyhost."
         return Node(
             k, form.op if form else "", inputs, (self.numbers[step.output],),
-            {"activation": "none"}, step.output, name, form=form, refusal=refusal,
+            {"activation": "none"}, step.output, name, row=form, refusal=refusal,
         )  # fmt: skip
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
