@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import sparsity
-from tflgpu_plugin.providers.tflite.params import Unreadable
 from tflgpu_plugin.providers.tflite.sparsity import Level, places
 
 import tflgpu_plugin
@@ -19,6 +18,7 @@ from conformance import sparse
 from conformance.models import Model
 from tests.interpreters import gpu, same
 from tflgpu_plugin import native
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array
 
 HOSTS = hosts.installed()
@@ -111,7 +111,7 @@ def test_sparse_weights_that_are_not_worked_out_stay_there(
     """The host's own delegate never writes them."""
 
     def refuse(*_: Any) -> Array:
-        raise Unreadable("is sparse, which is not supported")
+        raise Unsupported("is sparse, which is not supported")
 
     monkeypatch.setattr(sparsity, "dense", refuse)
     model = four_nodes(TREES["listed channels"])
@@ -230,20 +230,20 @@ DAMAGED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("change", "part"), DAMAGED)
 def test_damaged_sparsity_is_a_sentence(change: Any, part: str) -> None:
-    with pytest.raises(Unreadable, match=part):
+    with pytest.raises(Unsupported, match=part):
         Raw(_listed(change)).dense((4, 6))
 
 
 def test_few_values_stand_for_no_huge_array() -> None:
     few = sparse.Sparse(np.ones(1, np.float32), [0, 1], [], [sparse.Level(1 << 20)] * 2)
-    with pytest.raises(Unreadable, match="cannot stand for"):
+    with pytest.raises(Unsupported, match="cannot stand for"):
         Raw(few).dense((1 << 20, 1 << 20))
 
 
 @pytest.mark.parametrize("blocks", [{0: 3}, {1: 4}])
 def test_blocks_that_do_not_divide_are_a_sentence(blocks: dict[int, int]) -> None:
     made = sparse.encode(np.eye(12, dtype=np.float32), blocks=blocks, csr=[1])
-    with pytest.raises(Unreadable, match="do not divide"):
+    with pytest.raises(Unsupported, match="do not divide"):
         Raw(made).dense((11, 11))
 
 

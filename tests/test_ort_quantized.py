@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tflgpu_plugin.providers.onnxruntime import blocks
-from tflgpu_plugin.providers.onnxruntime.expansion import Unreadable
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
 from tflgpu_plugin.providers.onnxruntime.host import nibbles
 from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
 from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend.support import support
 from tflgpu_plugin.ir.graph import Graph, Quantization, verify
 from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
@@ -125,7 +125,7 @@ def test_values_of_blocks_are_repeated_and_cut() -> None:
     np.testing.assert_array_equal(
         blocks.repeated(given, 1, 3, (2, 5)), [[1, 1, 1, 2, 2], [3, 3, 3, 4, 4]]
     )
-    with pytest.raises(Unreadable, match="blocks of 2 along axis 1"):
+    with pytest.raises(Unsupported, match="blocks of 2 along axis 1"):
         blocks.repeated(given, 1, 2, (2, 5))
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from tflgpu_plugin.providers.tflite import codes, ops, tensors
-from tflgpu_plugin.providers.tflite.params import Unreadable
 from tflgpu_plugin.providers.tflite.reader import HostNode
 
 from tflgpu_plugin import native
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Tensor
 
 # ---- the host's parameters ----------------------------------------------------------------------
@@ -131,14 +131,14 @@ def test_parameters_become_attributes(node: HostNode, wanted: dict[str, Any]) ->
 
 @pytest.mark.parametrize(("node", "part"), SENSELESS, ids=lambda v: getattr(v, "host_op", ""))
 def test_senseless_parameters_are_a_sentence(node: HostNode, part: str) -> None:
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(Unsupported) as caught:
         read(node)
     assert part in str(caught.value) and str(caught.value).endswith(".")
 
 
 def test_parameters_that_are_not_there() -> None:
     node = replace(READ[0][0], raw_params=native.ffi.NULL)
-    with pytest.raises(Unreadable, match="no parameters"):
+    with pytest.raises(Unsupported, match="no parameters"):
         read(node)
 
 
@@ -185,7 +185,7 @@ SENSELESS_CUSTOM = [
 
 @pytest.mark.parametrize(("node", "part"), SENSELESS_CUSTOM, ids=lambda v: str(v)[:20])
 def test_senseless_parameters_of_custom_operators(node: HostNode, part: str) -> None:
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(Unsupported) as caught:
         read_custom(node)
     assert part in str(caught.value) and str(caught.value).endswith(".")
 
@@ -212,7 +212,7 @@ def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -
     [("CONV_2D", (5,)), ("CONV_2D", (None, 1)), ("RELU", (1, 2)), ("ADD", (1, 2, 3)), ("RELU", ())],
 )
 def test_inputs_that_cannot_be(op: str, inputs: Any) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(Unsupported):
         ops.operands(ops.HOST_OPS[op], inputs)
 
 

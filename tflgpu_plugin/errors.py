@@ -21,3 +21,9 @@ class HostError(RuntimeError):
     """A host answered with an error, or did not give what its interface promises; the text says
     which.
     """
+
+
+class Unsupported(Exception):
+    """A node that makes no sense, or asks for what is not supported; the text is the sentence for
+    the user.
+    """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
+
 from . import matrices
-from .expansion import Expansion, Unreadable
+from .expansion import Expansion
 from .rearranging import cut
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -16,9 +18,9 @@ def attention(e: Expansion) -> int:
     """Attention: softmax(scale * Q K' + mask) V of each head, where Q, K and V are parts of
     x W + b; without a past."""
     if e.has(PAST) or e.wants(1) or any(e.has(k) for k in range(BIAS + 1, len(e.inputs))):
-        raise Unreadable("Attention with a past is not supported.")
+        raise Unsupported("Attention with a past is not supported.")
     if e.integer("do_rotary"):
-        raise Unreadable("Attention with rotary positions is not supported.")
+        raise Unsupported("Attention with rotary positions is not supported.")
     x, heads = e.x(0), e.integer("num_heads", 1)
     batch, length, _ = _cube(e, x)
     made = matrices.matmul(e.seen(x, e.x(1)))
@@ -27,7 +29,7 @@ def attention(e: Expansion) -> int:
     width = e.shape(made)[-1]
     sizes = e.integers("qkv_hidden_sizes") or (width // 3,) * 3
     if len(sizes) != 3 or sum(sizes) != width or any(n < 1 or n % heads for n in sizes):
-        raise Unreadable(f"{width} values do not divide into queries, keys and values of heads.")
+        raise Unsupported(f"{width} values do not divide into queries, keys and values of heads.")
     parts, start = [], 0
     for size in sizes:
         part = cut(e, made, [slice(0, batch), slice(0, length), slice(start, start + size)])
@@ -49,7 +51,7 @@ def attention(e: Expansion) -> int:
 
 def _cube(e: Expansion, x: int) -> tuple[int, ...]:
     if e.rank(x) != 3:
-        raise Unreadable(f"{e.host.title} takes an input of rank 3, not {e.rank(x)}.")
+        raise Unsupported(f"{e.host.title} takes an input of rank 3, not {e.rank(x)}.")
     return e.shape(x)
 
 
@@ -63,7 +65,7 @@ def _mask(e: Expansion, batch: int, length: int) -> int | None:
         (batch, length, length): (batch, 1, *shape[1:]),
     }
     if shape not in spread:
-        raise Unreadable(f"A mask of shape {list(shape)} is not supported in Attention.")
+        raise Unsupported(f"A mask of shape {list(shape)} is not supported in Attention.")
     given = e.reshape(e.add("cast", e.x(MASK), dtype="f32"), spread[shape])
     seen = e.add("greater", given, e.const(0.0), dtype="bool")
     hidden = e.const(e.number("mask_filter_value", -10000.0))
@@ -73,7 +75,7 @@ def _mask(e: Expansion, batch: int, length: int) -> int | None:
 def embedding(e: Expansion) -> list[int | None]:
     """EmbedLayerNormalization: words, positions and segments, summed and normalized."""
     if e.wants(1):
-        raise Unreadable("EmbedLayerNormalization is not supported where its mask is read.")
+        raise Unsupported("EmbedLayerNormalization is not supported where its mask is read.")
     total = e.add("gather", e.x(2), e.x(0), axis=0, wraps=False)
     length = e.shape(total)[1]
     if e.has(8):

@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Shape
 
 from . import matrices
-from .expansion import Expansion, Unreadable
+from .expansion import Expansion
 from .host import nibbles
 
 
 def repeated(values: Array, axis: int, block: int, shape: Shape) -> Array:
-    """One value per block as one per element. Raises Unreadable when they do not fit."""
+    """One value per block as one per element. Raises Unsupported when they do not fit."""
     blocks = (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
     if values.shape != blocks:
-        raise Unreadable(
+        raise Unsupported(
             f"Scales and zero points of shape {list(values.shape)} are not those of blocks of "
             f"{block} along axis {axis} of {list(shape)}."
         )
@@ -34,7 +35,7 @@ def spread(e: Expansion, values: int, axis: int, block: int, shape: Shape) -> in
     count, rest = divmod(shape[axis], block)
     given = e.shape(values)
     if rest or given != (*shape[:axis], count, *shape[axis + 1 :]):
-        raise Unreadable(f"{e.host.title} needs constant scales where a block is not full.")
+        raise Unsupported(f"{e.host.title} needs constant scales where a block is not full.")
     parted = e.reshape(values, (*given[: axis + 1], 1, *given[axis + 1 :]))
     wide = e.add("expand", parted, e.index((*given[: axis + 1], block, *given[axis + 1 :])))
     return e.reshape(wide, shape)
@@ -45,15 +46,15 @@ def matmul_n_bits(e: Expansion) -> int:
     bits, block = e.integer("bits", 4), e.integer("block_size")
     inputs, outputs = e.integer("K"), e.integer("N")
     if bits not in (4, 8) or block < 1 or e.integer("weight_prepacked"):
-        raise Unreadable("MatMulNBits is supported for weights of 4 and 8 bits as the model has.")
+        raise Unsupported("MatMulNBits is supported for weights of 4 and 8 bits as the model has.")
     if e.has(4):
-        raise Unreadable("MatMulNBits with an order of its groups (g_idx) is not supported.")
+        raise Unsupported("MatMulNBits with an order of its groups (g_idx) is not supported.")
     count = -(-inputs // block)
     packed, scales = e.value(1), e.value(2)
     zeros = _zeros(e.optional(3), bits, (outputs, count))
     numbers = nibbles(packed) if bits == 4 else packed
     if numbers.size != outputs * count * block or scales.size != outputs * count:
-        raise Unreadable("The weights of MatMulNBits have shapes that do not fit.")
+        raise Unsupported("The weights of MatMulNBits have shapes that do not fit.")
 
     def wide(data: Array) -> Array:
         whole = numbers.reshape(outputs, count, block).astype(np.float32) - zeros[..., None]

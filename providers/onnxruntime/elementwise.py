@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.quantization import COUNTS
 
-from .expansion import Expansion, Unreadable
+from .expansion import Expansion
 from .host import DTYPES
 
 Row = Callable[[Expansion], int]
@@ -119,7 +120,7 @@ def pool_all(op: str) -> Row:
     def row(e: Expansion) -> int:
         rank = e.rank(e.x())
         if rank < 3:
-            raise Unreadable(f"{e.host.title} needs an input of rank 3 at least, not {rank}.")
+            raise Unsupported(f"{e.host.title} needs an input of rank 3 at least, not {rank}.")
         return e.add(op, e.x(), e.index(range(2, rank)), keep_dims=True)
 
     return row
@@ -131,7 +132,7 @@ def cast(e: Expansion) -> int:
     x, wanted = e.x(), DTYPES.get(e.integer("to"), f"element type {e.integer('to')}")
     held, floats = e.tensors.table[x].dtype, ("f32", "f16", "bool")
     if wanted not in (*floats, *COUNTS) or held not in (*floats, *COUNTS):
-        raise Unreadable(f"Casting {held} to {wanted} is not supported.")
+        raise Unsupported(f"Casting {held} to {wanted} is not supported.")
     if wanted == "bool" and held in COUNTS:
         x, held = e.add("cast", x, dtype="f32"), "f32"
     if wanted == "bool" and held != "bool":
@@ -176,7 +177,7 @@ def modulo(e: Expansion) -> int:
     """The remainder with the sign of the dividend (fmod), and that of whole numbers, where the
     sign makes no difference."""
     if not e.integer("fmod") and e.tensors.table[e.x()].dtype not in COUNTS:
-        raise Unreadable("Mod is supported with fmod, or for integers of 32 and 64 bits.")
+        raise Unsupported("Mod is supported with fmod, or for integers of 32 and 64 bits.")
     return e.add("fmod", e.x(0), e.x(1))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import integer_range
 from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts
 from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Quantization, Shape, Tensor
@@ -28,13 +29,7 @@ BETWEEN = ("quantize", "dequantize")
 NUMPY_NAMES = {"float32": "f32", "int32": "i32", "bool": "bool"}
 
 
-class Unreadable(Exception):
-    """A node that makes no sense or asks for something unsupported; the text is the sentence for
-    the user.
-    """
-
-
-class Unfit(Unreadable):
+class Unfit(Unsupported):
     """Such a node that may make sense with inputs of other shapes."""
 
 
@@ -93,7 +88,7 @@ class Expansion:
     def x(self, position: int = 0) -> int:
         """An input that must be there."""
         if not self.has(position):
-            raise Unreadable(f"Input {position} of {self.host.title} is absent.")
+            raise Unsupported(f"Input {position} of {self.host.title} is absent.")
         found = self.inputs[position]
         assert found is not None
         return found
@@ -102,7 +97,7 @@ class Expansion:
         """The shape of a tensor, which must be known."""
         found = self.tensors.table[tensor]
         if min(found.shape, default=0) < 0:
-            raise Unreadable(
+            raise Unsupported(
                 f"Tensor {found.name!r} has a shape that is only known when the model runs."
             )
         return found.shape
@@ -119,7 +114,7 @@ class Expansion:
         `constants` name."""
         what, found = self.row.constants[position], self.constant(self.x(position))
         if found is None:
-            raise Unreadable(f"The {what} of {self.host.title} must be a constant of the model.")
+            raise Unsupported(f"The {what} of {self.host.title} must be a constant of the model.")
         return found
 
     def optional(self, position: int) -> Array | None:
@@ -141,9 +136,9 @@ class Expansion:
         return default if found is None else bytes(found).decode(errors="replace")
 
     def axis(self, value: int, rank: int) -> int:
-        """An axis from the front. Raises Unreadable when it is out of range."""
+        """An axis from the front. Raises Unsupported when it is out of range."""
         if not -rank <= value < max(rank, 1):
-            raise Unreadable(f"Axis {value} is out of range for rank {rank}.")
+            raise Unsupported(f"Axis {value} is out of range for rank {rank}.")
         return value % rank if rank else 0
 
     @property
@@ -216,10 +211,10 @@ class Expansion:
     def add_many(
         self, op: str, *inputs: int | None, dtype: str | None = None, **attributes: Any
     ) -> list[int]:
-        """A node; the ids of its outputs are returned. Raises Unreadable when it cannot be."""
+        """A node; the ids of its outputs are returned. Raises Unsupported when it cannot be."""
         row = ops.rows().get(op)
         if row is None:
-            raise Unreadable(f"{self.host.title} is not supported.")
+            raise Unsupported(f"{self.host.title} is not supported.")
         for tensor in inputs:
             if tensor is not None:
                 self.shape(tensor)
@@ -247,7 +242,7 @@ class Expansion:
             return
         elif tensor.data is None and not accepts(row.types, tensor.dtype):
             wanted = " or ".join(TYPE_NAMES.get(name, name) for name in row.types)
-            raise Unreadable(
+            raise Unsupported(
                 f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values;"
                 f" {self.host.title} is supported for {wanted}."
             )

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tflgpu_plugin.errors import Unsupported
+
 from . import matrices, windows
-from .expansion import Expansion, Unreadable
+from .expansion import Expansion
 
 # Names of the numbers of an activation in the order of the node's own, with their defaults.
 _NUMBERS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
@@ -33,7 +35,7 @@ def _activated(e: Expansion, y: int, given: Sequence[float]) -> int:
     if not name:
         return y
     if name not in _NUMBERS:
-        raise Unreadable(f"{e.host.title} with the activation {name} is not supported.")
+        raise Unsupported(f"{e.host.title} with the activation {name} is not supported.")
     op, names = _NUMBERS[name]
     values: dict[str, Any] = {key: default for key, default in names}
     values |= {key: float(n) for (key, _), n in zip(names, given, strict=False)}

@@ -14,12 +14,13 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Quantization, Tensor
 from tflgpu_plugin.ir.quantization import COUNTS, EVEN, NUMBERS
 
 from . import blocks
-from .expansion import COUNTED, Expansion, Unreadable
+from .expansion import COUNTED, Expansion
 
 
 def grid(scale: Array | None, zero: Array | None, axis: int = 0) -> Quantization | None:
@@ -109,7 +110,7 @@ def real_constant(e: Expansion, tensor: int, known: Quantization) -> int:
 def _check_count(known: Quantization, shape: Sequence[int]) -> None:
     count = len(known.scale)
     if count > 1 and (known.axis >= len(shape) or shape[known.axis] != count):
-        raise Unreadable(f"{count} scales do not go along axis {known.axis} of {list(shape)}.")
+        raise Unsupported(f"{count} scales do not go along axis {known.axis} of {list(shape)}.")
 
 
 def stored(
@@ -136,7 +137,7 @@ def _in_blocks(e: Expansion, zero: int | None) -> tuple[int, int | None]:
     block, shape = e.integer("block_size"), e.shape(e.x())
     axis = e.axis(e.integer("axis", 1), len(shape))
     if not shape or block < 1:
-        raise Unreadable(f"Blocks of {block} are not supported.")
+        raise Unsupported(f"Blocks of {block} are not supported.")
     scale = blocks.spread(e, e.x(1), axis, block, shape)
     return scale, zero if zero is None else blocks.spread(e, numbers(e, zero), axis, block, shape)
 
@@ -147,7 +148,7 @@ def quantize_linear(e: Expansion) -> int:
     dtype = kinds.get(e.integer("output_dtype"), "")
     zero = e.x(2) if e.has(2) else None
     if (dtype if zero is None else e.tensors.table[zero].dtype) not in COUNTED:
-        raise Unreadable("Quantizing is supported to integers of 8 and 16 bits.")
+        raise Unsupported("Quantizing is supported to integers of 8 and 16 bits.")
     if e.integer("block_size"):
         scale, start = _in_blocks(e, zero)
         whole = e.add("round", e.add("div", e.x(), scale))
@@ -160,7 +161,7 @@ def quantize_linear(e: Expansion) -> int:
 def dequantize_linear(e: Expansion) -> int:
     """From 8 or 16 bits, as a whole, along an axis or in blocks; a constant also from 32."""
     if e.tensors.table[e.x(1)].dtype != "f32":
-        raise Unreadable("Dequantizing is supported to float32.")
+        raise Unsupported("Dequantizing is supported to float32.")
     if e.integer("block_size"):
         scale, zero = _in_blocks(e, e.x(2) if e.has(2) else None)
         values = numbers(e, e.x())

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array
 
-from .expansion import Expansion, Impossible, Unreadable
+from .expansion import Expansion, Impossible
 
 
 def gemm(e: Expansion) -> int:
     """Y = alpha * A' * B' + beta * C (Gemm-13)."""
     a, b = e.x(0), e.x(1)
     if e.rank(a) != 2 or e.rank(b) != 2:
-        raise Unreadable("Gemm takes matrices.")
+        raise Unsupported("Gemm takes matrices.")
     alpha, beta = e.number("alpha", 1.0), e.number("beta", 1.0)
     if e.integer("transA"):
         a = e.transpose(a, (1, 0))
@@ -97,7 +98,7 @@ def batch_norm(e: Expansion) -> int:
     """Inference: x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s."""
     x = e.x()
     if e.integer("training_mode"):
-        raise Unreadable("BatchNormalization in training mode is not supported.")
+        raise Unsupported("BatchNormalization in training mode is not supported.")
     shape = (-1, *(1,) * (e.rank(x) - 2))
     known = [e.constant(e.x(k)) for k in range(1, 5)]
     if any(value is None for value in known):
@@ -150,7 +151,7 @@ def group_norm(e: Expansion) -> int:
     x, groups = e.x(), e.integer("num_groups", 1)
     shape = e.shape(x)
     if groups < 1 or shape[1] % groups:
-        raise Unreadable(f"{shape[1]} channels do not divide into {groups} groups.")
+        raise Unsupported(f"{shape[1]} channels do not divide into {groups} groups.")
     rows = e.reshape(x, (shape[0], groups, -1))
     y = e.add("layer_normalization", rows, None, None, axis=2, epsilon=e.number("epsilon", 1e-5))
     if e.version < 21:

@@ -12,11 +12,12 @@ from math import prod
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.quantization import NUMBERS
 
 from . import elementwise as ew
 from . import matrices, rearranging, resizing, windows
-from .expansion import COUNTED, Expansion, Unreadable
+from .expansion import COUNTED, Expansion
 from .grids import dynamic_quantize, numbers, real, real_constant, spread_over, stored
 from .host import DTYPES
 
@@ -85,7 +86,7 @@ def pointwise(row: Row, count: int = 1) -> Row:
 
 def _channels_first(e: Expansion) -> None:
     if e.integer("channels_last"):
-        raise Unreadable(f"{e.host.title} with channels_last is not supported.")
+        raise Unsupported(f"{e.host.title} with channels_last is not supported.")
 
 
 def average_pool(e: Expansion) -> int:
@@ -137,7 +138,7 @@ def resize(e: Expansion) -> int:
     if not _holds_numbers(e):
         return resizing.either(e)
     if e.text("mode", "nearest") != "nearest":
-        raise Unreadable("Resizing stored numbers is supported with the mode nearest.")
+        raise Unsupported("Resizing stored numbers is supported with the mode nearest.")
     return _on_same_grid(e, resizing.either, *e.inputs[1:])
 
 
@@ -148,7 +149,7 @@ def pad(e: Expansion) -> int:
     held = e.hold(e.x(), NUMBERS)
     given = e.constant(e.x(2)) if e.has(2) else np.zeros(1)
     if given is None or e.version < 11:
-        raise Unreadable("The value that stored numbers are padded with must be a constant.")
+        raise Unsupported("The value that stored numbers are padded with must be a constant.")
     value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
     return _on_same_grid(e, rearranging.pad, e.x(1), e.const(value), *e.inputs[3:])
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import integer_range
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
 from . import folding, grids, ops
-from .expansion import Expansion, Impossible, Tensors, Unfit, Unreadable
+from .expansion import Expansion, Impossible, Tensors, Unfit
 from .snapshot import Extent, HostNode, Snapshot, Value
 from .symbols import value
 
@@ -94,9 +95,9 @@ class _Reader:
             if self._fold(host, inputs):
                 return
             if self.planned is not None and host.id in self.planned:
-                raise Unreadable(f"The result of {host.title} cannot be worked out beforehand.")
+                raise Unsupported(f"The result of {host.title} cannot be worked out beforehand.")
             self._expand(host, inputs)
-        except Unreadable as reason:
+        except Unsupported as reason:
             if isinstance(reason, Unfit):
                 self.unfit.add(host.id)
             if isinstance(reason, Impossible):
@@ -160,16 +161,16 @@ class _Reader:
     def _expand(self, host: HostNode, inputs: list[int | None]) -> None:
         row = ops.HOST_OPS.get(host.title)
         if row is None:
-            raise Unreadable(f"{host.title} is not in the table of this plugin.")
+            raise Unsupported(f"{host.title} is not in the table of this plugin.")
         if not row.versions[0] <= host.version <= row.versions[1]:
-            raise Unreadable(
+            raise Unsupported(
                 f"This is {host.title} of opset {host.version}; "
                 f"opsets {row.versions[0]} to {row.versions[1]} are supported."
             )
         if host.implicit:
-            raise Unreadable(f"{host.title} with a body is not supported.")
+            raise Unsupported(f"{host.title} with a body is not supported.")
         if row.outputs and any(host.outputs[row.outputs :]):
-            raise Unreadable(f"{host.title} is supported with {row.outputs} output at most.")
+            raise Unsupported(f"{host.title} is supported with {row.outputs} output at most.")
         assert row.attributes is not None
         expansion = Expansion(host, row, self.tensors, inputs)
         made: Any = row.attributes(expansion)
@@ -177,7 +178,7 @@ class _Reader:
         pairs = zip(host.outputs, outputs, strict=False)
         named = [(name, t) for name, t in pairs if name and t is not None]
         if len(named) < len(host.writes):
-            raise Unreadable(f"{len(host.writes)} outputs of {host.title} are not supported.")
+            raise Unsupported(f"{len(host.writes)} outputs of {host.title} are not supported.")
         self._check(expansion, named)
         for name, tensor in named:
             dtype = self.snapshot.values[name].dtype
@@ -200,7 +201,7 @@ class _Reader:
                 if behind or (expansion.scaled and _one_off(told, found)):
                     self.misled.add(name)
                     continue
-                raise Unreadable(
+                raise Unsupported(
                     f"Tensor {name!r} has shape {_written(told)} in the model, but the inputs give "
                     f"{list(found)}."
                 )

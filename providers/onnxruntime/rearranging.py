@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .expansion import Expansion, Impossible, Unfit, Unreadable
+from tflgpu_plugin.errors import Unsupported
+
+from .expansion import Expansion, Impossible, Unfit
 from .folding import bounded
 
 
@@ -20,7 +22,7 @@ def dropout(e: Expansion) -> int:
     training = e.has(2) and bool(e.value(2).any())
     ratio = e.optional(1) if training else None
     if training and (ratio is None or ratio.any()):
-        raise Unreadable("Dropout in training mode is not supported.")
+        raise Unsupported("Dropout in training mode is not supported.")
     return same(e)
 
 
@@ -63,7 +65,7 @@ def squeeze(e: Expansion) -> int:
 def unsqueeze(e: Expansion) -> int:
     shape, axes = e.shape(e.x()), _axes(e, 13)
     if axes is None:
-        raise Unreadable("axes is missing.")
+        raise Unsupported("axes is missing.")
     rank = len(shape) + len(axes)
     new = {e.axis(axis, rank) for axis in axes}
     old = iter(shape)
@@ -74,7 +76,7 @@ def transpose(e: Expansion) -> int:
     rank = e.rank(e.x())
     perm = e.integers("perm") or tuple(range(rank))[::-1]
     if sorted(perm) != list(range(rank)):
-        raise Unreadable(f"perm {list(perm)} does not order {rank} axes.")
+        raise Unsupported(f"perm {list(perm)} does not order {rank} axes.")
     return e.add("transpose", e.x(), perm=perm)
 
 
@@ -111,7 +113,7 @@ def slices(e: Expansion) -> int:
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        raise Unreadable("starts, ends, axes and steps must have one length, and no step is 0.")
+        raise Unsupported("starts, ends, axes and steps must have one length, and no step is 0.")
     ranges = [slice(None)] * rank
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         at = e.axis(axis, rank)
@@ -166,7 +168,7 @@ def pad(e: Expansion) -> int:
     axes = _ints(e, 3) if e.version >= 18 else None
     axes = tuple(range(rank)) if axes is None else axes
     if len(amounts) != 2 * len(axes):
-        raise Unreadable(f"pads must be {2 * len(axes)} numbers.")
+        raise Unsupported(f"pads must be {2 * len(axes)} numbers.")
     table = np.zeros((rank, 2), np.int64)
     for k, axis in enumerate(axes):
         table[e.axis(axis, rank)] = amounts[k], amounts[k + len(axes)]

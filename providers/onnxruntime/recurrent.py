@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array
 
-from .expansion import Expansion, Unreadable
+from .expansion import Expansion
 from .rearranging import cut
 
 W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
@@ -25,7 +26,7 @@ def lstm(e: Expansion) -> list[int]:
     """Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
     _check(e, 4, ("sigmoid", "tanh", "tanh"))
     if e.integer("input_forget"):
-        raise Unreadable("LSTM with coupled gates (input_forget) is not supported.")
+        raise Unsupported("LSTM with coupled gates (input_forget) is not supported.")
 
     def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
         peephole = None
@@ -81,30 +82,30 @@ def rnn(e: Expansion) -> list[int]:
 def _check(e: Expansion, gates: int, wanted: tuple[str, ...] | None) -> list[str]:
     """Shapes, lengths and activations; returns the activations, ours of each direction's first."""
     if e.rank(e.x()) != 3:
-        raise Unreadable(f"{e.host.title} needs an input of rank 3.")
+        raise Unsupported(f"{e.host.title} needs an input of rank 3.")
     kind = e.text("direction", "forward")
     if kind not in DIRECTIONS:
-        raise Unreadable(f"The direction {kind!r} of {e.host.title} is not known.")
+        raise Unsupported(f"The direction {kind!r} of {e.host.title} is not known.")
     count, units = len(DIRECTIONS[kind]), e.shape(e.x(R))[-1]
     for value in (e.value(W), e.value(R)):
         if value.ndim != 3 or value.shape[:2] != (count, gates * units):
-            raise Unreadable(f"The weights of {e.host.title} have shapes that do not fit.")
+            raise Unsupported(f"The weights of {e.host.title} have shapes that do not fit.")
     if e.has(B) and e.value(B).shape != (count, 2 * gates * units):
-        raise Unreadable(f"The biases of {e.host.title} have a shape that does not fit.")
+        raise Unsupported(f"The biases of {e.host.title} have a shape that does not fit.")
     if e.has(LENGTHS):
         lengths = e.value(LENGTHS)
         if np.any(lengths != e.shape(e.x())[_time(e)]):
-            raise Unreadable(
+            raise Unsupported(
                 f"{e.host.title} over sequences of different lengths is not supported."
             )
     if e.host.attributes.get("activation_alpha") or e.host.attributes.get("activation_beta"):
-        raise Unreadable(f"Parameters of the activations of {e.host.title} are not supported.")
+        raise Unsupported(f"Parameters of the activations of {e.host.title} are not supported.")
     given = e.host.attributes.get("activations") or ()
     names = [bytes(name).decode(errors="replace").lower() for name in given]
     default = list(wanted or ("tanh",)) * count
     names = names or default
     if (wanted and names != default) or any(name not in NAMES for name in names):
-        raise Unreadable(
+        raise Unsupported(
             f"{e.host.title} with the activations {', '.join(names)} is not supported."
         )
     return [NAMES[name] for name in names]

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .expansion import Expansion, Unreadable
+from tflgpu_plugin.errors import Unsupported
+
+from .expansion import Expansion
 
 
 def either(e: Expansion) -> int:
@@ -23,10 +25,10 @@ def resize(e: Expansion) -> int:
     axes = [e.axis(axis, rank) for axis in e.integers("axes") or range(rank)]
     scales, sizes = _extents(e, axes)
     if e.integer("antialias"):  # where nothing shrinks, too, axes and borders have other rules
-        raise Unreadable("Resize with antialiasing is not supported.")
+        raise Unsupported("Resize with antialiasing is not supported.")
     mode = e.text("coordinate_transformation_mode", "half_pixel")
     if mode == "tf_half_pixel_for_nn" and e.text("mode", "nearest") != "nearest":
-        raise Unreadable(f"The coordinates {mode} are supported with the mode nearest.")
+        raise Unsupported(f"The coordinates {mode} are supported with the mode nearest.")
     return _resize(
         e, scales, sizes,
         roi=_region(e, axes) if mode == "tf_crop_and_resize" else None,
@@ -47,10 +49,10 @@ def upsample(e: Expansion) -> int:
     scales = [float(scale) for scale in given]
     e.scaled = True
     if len(scales) != len(shape) or min(scales, default=0) <= 0:
-        raise Unreadable(f"{e.host.title} needs a positive scale for each of {len(shape)} axes.")
+        raise Unsupported(f"{e.host.title} needs a positive scale for each of {len(shape)} axes.")
     mode = e.text("mode", "nearest")
     if mode == "nearest" and min(scales) < 1 < max(scales):
-        raise Unreadable(f"{e.host.title} that grows one axis and shrinks another is unsupported.")
+        raise Unsupported(f"{e.host.title} that grows one axis and shrinks another is unsupported.")
     return _resize(
         e, scales, [_scaled(n, s) for n, s in zip(shape, scales, strict=True)], roi=None,
         mode="cubic" if mode == "cubic" else "nearest" if mode == "nearest" else "linear",
@@ -70,7 +72,7 @@ def _extents(e: Expansion, axes: Sequence[int]) -> tuple[list[float], list[int]]
         ratios = [int(n) / shape[axis] for axis, n in zip(axes, wanted.reshape(-1), strict=True)]
         policy = e.text("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch" and min(e.integers("axes") or (0,)) < 0:
-            raise Unreadable("Negative axes with an aspect ratio are read in several ways.")
+            raise Unsupported("Negative axes with an aspect ratio are read in several ways.")
         kept = {"not_larger": min, "not_smaller": max}.get(policy)
         for axis, ratio, size in zip(axes, ratios, wanted.reshape(-1), strict=True):
             scales[axis] = kept(ratios) if kept else ratio
@@ -82,7 +84,7 @@ def _extents(e: Expansion, axes: Sequence[int]) -> tuple[list[float], list[int]]
             scales[axis] = float(scale)
             sizes[axis] = _scaled(shape[axis], scale)
     else:
-        raise Unreadable("Resize has neither scales nor sizes.")
+        raise Unsupported("Resize has neither scales nor sizes.")
     return scales, sizes
 
 
@@ -93,7 +95,7 @@ def _scaled(extent: int, scale: float) -> int:
 
 def _check_count(axes: Sequence[int], count: int) -> None:
     if len(axes) != count:
-        raise Unreadable(f"{count} scales or sizes do not fit {len(axes)} axes.")
+        raise Unsupported(f"{count} scales or sizes do not fit {len(axes)} axes.")
 
 
 def _region(e: Expansion, axes: Sequence[int]) -> list[tuple[float, float]]:
@@ -101,7 +103,7 @@ def _region(e: Expansion, axes: Sequence[int]) -> list[tuple[float, float]]:
     found = [(0.0, 1.0)] * e.rank(e.x())
     roi = e.value(1).reshape(-1)
     if roi.size != 2 * len(axes):
-        raise Unreadable(f"A region of {roi.size} numbers does not fit {len(axes)} axes.")
+        raise Unsupported(f"A region of {roi.size} numbers does not fit {len(axes)} axes.")
     for k, axis in enumerate(axes):
         found[axis] = (float(roi[k]), float(roi[k + len(axes)]))
     return found
@@ -128,19 +130,19 @@ def _resize(
     if any(
         (same or scales[axis] == 1) and regions[axis] != (0.0, 1.0) for axis in range(rank)
     ):  # onnxruntime takes such an axis whole in some of its kernels, and the standard cuts it
-        raise Unreadable("A region of an axis that is not resized is read in several ways.")
+        raise Unsupported("A region of an axis that is not resized is read in several ways.")
     if same:  # whatever the scales are, onnxruntime copies
         return e.reshape(x, shape)
     if rank == 2:
         x, spatial, order = e.reshape(x, (1, *shape, 1)), [0, 1], None
     elif how["mode"] == "cubic" and not changed <= {2, 3}:
-        raise Unreadable("Resizing other axes than height and width is not supported as cubic.")
+        raise Unsupported("Resizing other axes than height and width is not supported as cubic.")
     elif changed <= set(range(2, rank)) and rank >= 3:
         x, spatial, order = e.channels_last(x), list(range(2, rank)), "first"
     elif changed <= set(range(1, rank - 1)):
         spatial, order = list(range(1, rank - 1)), None
     else:
-        raise Unreadable("Resizing the batch or the channels is not supported.")
+        raise Unsupported("Resizing the batch or the channels is not supported.")
     attributes: dict[str, Any] = dict(how, scales=tuple(scales[axis] for axis in spatial))
     if roi:
         attributes["roi"] = tuple(bound for axis in spatial for bound in regions[axis])

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array
 
-from .expansion import Expansion, Impossible, Unfit, Unreadable
+from .expansion import Expansion, Impossible, Unfit
 
 
 class Window(NamedTuple):
@@ -39,7 +40,7 @@ def _window(e: Expansion, spatial: Sequence[int], kernel: Sequence[int]) -> Wind
         "dilations": dilations,
     }.items():
         if len(numbers) != len(spatial) or min(numbers) < 1:
-            raise Unreadable(f"{what} must be {len(spatial)} numbers of at least 1.")
+            raise Unsupported(f"{what} must be {len(spatial)} numbers of at least 1.")
     window = Window(tuple(kernel), strides, dilations, ())
     return window._replace(pads=_pads(e, spatial, window))
 
@@ -56,7 +57,7 @@ def _pads(e: Expansion, spatial: Sequence[int], window: Window) -> tuple[tuple[i
         return ((0, 0),) * count
     given = e.integers("pads") or (0,) * (2 * count)
     if len(given) != 2 * count or min(given) < 0:
-        raise Unreadable(f"pads must be {2 * count} numbers of at least 0.")
+        raise Unsupported(f"pads must be {2 * count} numbers of at least 0.")
     return tuple(zip(given[:count], given[count:], strict=True))
 
 
@@ -67,7 +68,7 @@ def _refuse_gaps(e: Expansion, window: Window, most: int) -> None:
         return
     spans = zip(e.shape(e.x())[2:], window.strides, window.reach, strict=True)
     if any(n - (-(-n // stride) - 1) * stride - reach > most for n, stride, reach in spans):
-        raise Unreadable("auto_pad of strides wider than the window is read in several ways.")
+        raise Unsupported("auto_pad of strides wider than the window is read in several ways.")
 
 
 def _slack(spatial: Sequence[int], window: Window) -> list[int]:
@@ -95,7 +96,7 @@ def _image(e: Expansion, x: int) -> int:
     """[N, C, H, W] or [N, C, W] as [N, H, W, C]."""
     shape = e.shape(x)
     if len(shape) not in (3, 4):
-        raise Unreadable(f"{e.host.title} is not supported for an input of rank {len(shape)}.")
+        raise Unsupported(f"{e.host.title} is not supported for an input of rank {len(shape)}.")
     last = e.channels_last(x)
     return last if len(shape) == 4 else e.reshape(last, (shape[0], 1, shape[2], shape[1]))
 
@@ -123,7 +124,7 @@ def _weights(e: Expansion, order: tuple[int, ...], rank: int) -> int:
     weights = e.x(1)
     shape = e.shape(weights)
     if len(shape) != rank:
-        raise Unreadable(f"Weights of shape {list(shape)} do not fit an input of rank {rank}.")
+        raise Unsupported(f"Weights of shape {list(shape)} do not fit an input of rank {rank}.")
     if rank == 3:
         image = (*shape[:2], 1, shape[2])
         if e.constant(weights) is None:
@@ -143,7 +144,7 @@ def conv(e: Expansion) -> int:
     x = e.x()
     shape, filters = e.shape(x), e.shape(e.x(1))
     if len(filters) != len(shape) or len(shape) < 3:
-        raise Unreadable(f"Weights of shape {list(filters)} do not fit {list(shape)}.")
+        raise Unsupported(f"Weights of shape {list(filters)} do not fit {list(shape)}.")
     window = _window(e, shape[2:], filters[2:])
     if min(_slack(shape[2:], window)) < 0:  # for the host an error, not an empty result
         wanted = ",".join(map(str, shape[2:]))
@@ -151,7 +152,7 @@ def conv(e: Expansion) -> int:
     _refuse_gaps(e, window, 1)  # half of one place is none
     groups = e.integer("group", 1)
     if groups < 1 or shape[1] != groups * filters[1] or filters[0] % groups:
-        raise Unreadable(
+        raise Unsupported(
             f"{shape[1]} channels and filters of {list(filters)} do not make {groups} groups."
         )
     if len(shape) == 5:
@@ -193,13 +194,15 @@ def conv_transpose(e: Expansion) -> int:
     image = _image(e, x)
     groups = e.integer("group", 1)
     if len(filters) != len(shape) or groups < 1 or shape[1] % groups or filters[0] != shape[1]:
-        raise Unreadable(
+        raise Unsupported(
             f"{shape[1]} channels and weights of {list(filters)} do not make {groups} groups."
         )
     window = _window(e, shape[2:], filters[2:])
     extents, pads = _cut(e, shape[2:], window, _full(e, shape[2:], window))
     if min(extents) < 1:
-        raise Unreadable("The padding of this transposed convolution leaves nothing of its result.")
+        raise Unsupported(
+            "The padding of this transposed convolution leaves nothing of its result."
+        )
     size = e.index([shape[0], *_pair(extents), filters[1] * groups])
     y = e.add(
         "transpose_conv", image, _grouped_weights(e, groups, len(shape)), _bias(e), size,
@@ -253,11 +256,11 @@ def _pool(e: Expansion, op: str, **attributes: Any) -> int:
     """Any number of spatial axes."""
     x, kernel = e.x(), e.integers("kernel_shape")
     if kernel is None:
-        raise Unreadable("kernel_shape is missing.")
+        raise Unsupported("kernel_shape is missing.")
     spatial = e.shape(x)[2:]
     window, ceil = _window(e, spatial, kernel), bool(e.integer("ceil_mode"))
     if 0 in e.shape(x)[1:]:
-        raise Unreadable(f"Only the batch of the input of {e.host.title} may be empty.")
+        raise Unsupported(f"Only the batch of the input of {e.host.title} may be empty.")
     slack = list(zip(_slack(spatial, window), window.strides, strict=True))
     if any(left <= -2 * stride for left, stride in slack):
         wrong = "Calculated output dimension is negative."
@@ -269,7 +272,7 @@ def _pool(e: Expansion, op: str, **attributes: Any) -> int:
         )
     if e.text("auto_pad", "NOTSET").startswith("SAME"):
         if max(window.dilations) > 1:
-            raise Unreadable("auto_pad of a dilated window is read in several ways; give pads.")
+            raise Unsupported("auto_pad of a dilated window is read in several ways; give pads.")
         _refuse_gaps(e, window, 0)
     y = e.add(
         op, e.channels_last(x), window=window.kernel, strides=window.strides,

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Tensor
 from tflgpu_plugin.ops import strided_slice
 
 from . import codes
-from .params import Unreadable
 
 LARGEST = 4096  # elements; what is larger is no shape arithmetic
 SEEDS = {"SHAPE", "RANK"}  # read the shape of their input, never its value
@@ -45,7 +45,7 @@ def attributes(node: HostNode) -> dict[str, Any] | None:
         return None
     try:
         return rule[0](node)
-    except Unreadable:
+    except Unsupported:
         return None
 
 
@@ -120,7 +120,7 @@ def _plain(struct: str) -> Callable[[HostNode], dict[str, Any]]:
 
     def read(node: HostNode) -> dict[str, Any]:
         if node.params(struct).activation != NO_ACTIVATION:
-            raise Unreadable("Shape arithmetic has no activation.")
+            raise Unsupported("Shape arithmetic has no activation.")
         return {}
 
     return read

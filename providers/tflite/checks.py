@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from math import prod
 from typing import Protocol
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend.integer_range import ARITHMETIC, RELATIONS
 from tflgpu_plugin.frontend.support import TYPE_NAMES
 from tflgpu_plugin.ir.graph import Tensor
 from tflgpu_plugin.ir.host_op import HostOp
-
-from .params import Unreadable
 
 CONVERTING = {"cast", "arg_max", "arg_min"}
 JOINED = {"concat", "stack"}
@@ -80,7 +79,7 @@ def result_types(host: HostNode, row: HostOp, first: int | None) -> None:
     for other in others:
         tensor = host.tensors[other]
         if _whole(tensor.dtype) != given:
-            raise Unreadable(
+            raise Unsupported(
                 f"Tensor {tensor.name!r} holds {tensor.dtype} values in the model, but "
                 f"{host.host_op} goes by the {given} values of its input."
             )
@@ -90,7 +89,7 @@ def _grids(host: HostNode, first: int) -> None:
     for other in (first, *host.outputs):
         tensor = host.tensors[other]
         if tensor.dtype in STORED and tensor.quantization is None:
-            raise Unreadable(f"Tensor {tensor.name!r} is not quantized: it has no scale.")
+            raise Unsupported(f"Tensor {tensor.name!r} is not quantized: it has no scale.")
 
 
 def weights(host: HostNode, row: HostOp) -> None:
@@ -104,7 +103,7 @@ def weights(host: HostNode, row: HostOp) -> None:
         row.op in ("fully_connected", "matmul") and host.tensors[host.inputs[0] or 0].dtype == "i8"
     )
     if any(held.quantization.zero_point) and not looks:
-        raise Unreadable(
+        raise Unsupported(
             f"The int8 weights {held.name!r} have another zero point than 0, which is not "
             "supported."
         )
@@ -125,7 +124,7 @@ def operand_shapes(host: HostNode) -> None:
             "1": prod(shape) == 1,
         }
         if not fits[kind]:
-            raise Unreadable(
+            raise Unsupported(
                 f"Input {position}, {host.tensors[index].name!r}, has the shape {list(shape)}, "
                 f"which is not one that {host.host_op} takes."
             )
@@ -141,7 +140,7 @@ def row_types(host: HostNode, row: HostOp) -> None:
         held = None if tensor is None else host.tensors[tensor]
         if held is not None and held.dtype not in row.types:
             names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *row.types)]
-            raise Unreadable(
+            raise Unsupported(
                 f"Tensor {held.name!r} holds {names[0]} values; {row.name} is supported for "
                 f"{' or '.join(names[1:])}."
             )

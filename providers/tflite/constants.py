@@ -31,7 +31,7 @@ def evaluate(
     node: HostNode, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor] | None:
     """The outputs with their values, from inputs that all have values; None when they do not
-    follow here, or have other shapes or types than the model says. Raises Unreadable where the
+    follow here, or have other shapes or types than the model says. Raises Unsupported where the
     model is damaged.
     """
     values = [tensor.data for tensor in inputs]

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.host_op import HostOp
 
 from . import params
-from .params import HostNode, Unreadable
+from .params import HostNode
 
 # MediaPipe's operators.
 CONV_TRANSPOSE, POOL_PLACES, UNPOOL = (
@@ -222,7 +223,7 @@ _UNARY = "0"
 
 
 def operands(row: HostOp, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """A node's inputs in the order of the internal op. Raises Unreadable when one is absent or too
+    """A node's inputs in the order of the internal op. Raises Unsupported when one is absent or too
     many are there.
     """
     if row.op in ("concat", "stack"):
@@ -230,7 +231,7 @@ def operands(row: HostOp, inputs: tuple[int | None, ...]) -> tuple[int | None, .
     else:
         wanted = _OPERANDS.get(row.op if "lstm" in row.op else row.name, _UNARY)
     if len(inputs) > len(wanted.split()):
-        raise Unreadable(
+        raise Unsupported(
             f"{len(inputs)} inputs are more than the {len(wanted.split())} that are supported."
         )
     found: list[int | None] = []
@@ -238,16 +239,16 @@ def operands(row: HostOp, inputs: tuple[int | None, ...]) -> tuple[int | None, .
         position = int(item.rstrip("?"))
         tensor = inputs[position] if position < len(inputs) else None
         if tensor is None and not item.endswith("?"):
-            raise Unreadable(f"Input {position} is absent.")
+            raise Unsupported(f"Input {position} is absent.")
         found.append(tensor)
     if not found:
-        raise Unreadable("There are no inputs.")
+        raise Unsupported("There are no inputs.")
     return tuple(found)
 
 
 def check_outputs(row: HostOp, count: int) -> None:
-    """Raise Unreadable when a node does not have the outputs that its op has."""
+    """Raise Unsupported when a node does not have the outputs that its op has."""
     several = {"lstm_basic": params.BASIC_OUTPUTS, "max_pool_places": 2}
     expected = (several | {"split": count, "unstack": count}).get(row.op, 1)
     if count != expected:
-        raise Unreadable(f"{count} outputs instead of {expected} are not supported.")
+        raise Unsupported(f"{count} outputs instead of {expected} are not supported.")

@@ -1,5 +1,5 @@
 """How a TFLite host's parameters of a node become attributes of ours: one reader per struct, which
-raises `Unreadable` where they make no sense.
+raises `Unsupported` where they make no sense.
 """
 
 from __future__ import annotations
@@ -7,26 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from tflgpu_plugin.errors import Unsupported
+
 from . import codes
-
-
-class Unreadable(Exception):
-    """Parameters that make no sense or ask for something unsupported; the text is the sentence for
-    the user.
-    """
 
 
 class HostNode(Protocol):
     """What an attribute reader sees of a node."""
 
     def params(self, struct: str) -> Any:
-        """The node's parameters as this struct of tflite/abi.h. Raises Unreadable when the host
+        """The node's parameters as this struct of tflite/abi.h. Raises Unsupported when the host
         has none.
         """
 
     def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
         """The parameters of a custom operator, bytes of the model, as this struct, the members
-        that are not there being 0. Raises Unreadable when there are not so many bytes.
+        that are not there being 0. Raises Unsupported when there are not so many bytes.
         """
 
     def has_input(self, position: int, rank: int | None = None) -> bool:
@@ -36,7 +32,7 @@ class HostNode(Protocol):
         """The type that the model gives the first output."""
 
     def expect(self, count: int) -> None:
-        """Raises Unreadable unless the node joins or makes so many tensors, as its parameters
+        """Raises Unsupported unless the node joins or makes so many tensors, as its parameters
         say."""
 
     def constant(self, position: int) -> Any:
@@ -53,7 +49,7 @@ BASIC_OUTPUTS = 4
 
 def _padding(params: Any) -> str:
     if params.padding not in PADDINGS:
-        raise Unreadable(
+        raise Unsupported(
             f"Padding must be SAME or VALID, not number {params.padding} "
             "(are the options missing from the model?)."
         )
@@ -64,13 +60,13 @@ def _activation(params: Any) -> str:
     number = int(params.activation)
     if number not in ACTIVATIONS:
         name = UNSUPPORTED_ACTIVATIONS.get(number, f"number {number}")
-        raise Unreadable(f"The fused activation {name} is not supported.")
+        raise Unsupported(f"The fused activation {name} is not supported.")
     return ACTIVATIONS[number]
 
 
 def _positive(what: str, height: int, width: int) -> tuple[int, int]:
     if height < 1 or width < 1:
-        raise Unreadable(
+        raise Unsupported(
             f"{what} must be at least 1, but height has {height} and width has {width}."
         )
     return int(height), int(width)
@@ -94,7 +90,7 @@ def depthwise(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_depthwise_params")
     dilations = _positive("Dilations", params.dilation_h, params.dilation_w)
     if params.depth_multiplier < 1:
-        raise Unreadable(
+        raise Unsupported(
             f"The depth multiplier must be at least 1, but it is {params.depth_multiplier}."
         )
     return _window(params) | {"dilations": dilations, "multiplier": int(params.depth_multiplier)}
@@ -115,7 +111,7 @@ def custom_transposed(node: HostNode) -> dict[str, Any]:
     """Padding and strides; hosts do not look at what may follow, a fused activation."""
     params = node.options("tgl_transpose_conv_params", (12, 16, 20))
     if params.activation:
-        raise Unreadable("No host applies the activation that this operator asks for.")
+        raise Unsupported("No host applies the activation that this operator asks for.")
     return _window(params)
 
 
@@ -123,11 +119,11 @@ def custom_pool(node: HostNode) -> dict[str, Any]:
     """Windows side by side, which is all that hosts take; their padding is what hangs over."""
     params = node.options("tgl_pool_params", (24, 32, 40))
     if params.activation:
-        raise Unreadable("An activation is not supported here; hosts have none.")
+        raise Unsupported("An activation is not supported here; hosts have none.")
     given = _window(params)
     window = _positive("Window extents", params.filter_h, params.filter_w)
     if given["strides"] != window:
-        raise Unreadable(
+        raise Unsupported(
             f"A window of {window[0]} x {window[1]} moved by {given['strides'][0]} x "
             f"{given['strides'][1]} is not supported: windows must lie side by side."
         )
@@ -137,7 +133,7 @@ def custom_pool(node: HostNode) -> dict[str, Any]:
 def fully_connected(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_fully_connected_params")
     if params.weights_format:
-        raise Unreadable("Shuffled weights are not supported.")
+        raise Unsupported("Shuffled weights are not supported.")
     return {"keep_num_dims": bool(params.keep_num_dims), "activation": _activation(params)}
 
 
@@ -162,7 +158,7 @@ def reshape(node: HostNode) -> dict[str, Any]:
         return {}
     params = node.params("tgl_reshape_params")
     if not 0 <= params.count <= len(params.shape):
-        raise Unreadable(f"A shape of rank {params.count} cannot be in the parameters.")
+        raise Unsupported(f"A shape of rank {params.count} cannot be in the parameters.")
     shape = tuple(int(params.shape[k]) for k in range(params.count))
     return {"shape": () if shape == (0,) else shape}  # one 0 is how old converters wrote a scalar
 
@@ -170,7 +166,7 @@ def reshape(node: HostNode) -> dict[str, Any]:
 def squeeze(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_squeeze_params")
     if not 0 <= params.count <= len(params.dims):
-        raise Unreadable(f"{params.count} axes cannot be in the parameters.")
+        raise Unsupported(f"{params.count} axes cannot be in the parameters.")
     return {"squeeze": tuple(int(params.dims[k]) for k in range(params.count))}
 
 
@@ -178,7 +174,7 @@ def resize(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_resize_params")
     align, half = bool(params.align_corners), bool(params.half_pixel_centers)
     if align and half:
-        raise Unreadable("If half_pixel_centers is True, align_corners must be False.")
+        raise Unsupported("If half_pixel_centers is True, align_corners must be False.")
     return {"align_corners": align, "half_pixel_centers": half}
 
 
@@ -195,7 +191,7 @@ def conv_3d(node: HostNode) -> dict[str, Any]:
         for name, kind in (("strides", "stride"), ("dilations", "dilation"))
     }
     if min(min(values) for values in numbers.values()) < 1:
-        raise Unreadable(f"Strides and dilations must be at least 1, but they are {numbers}.")
+        raise Unsupported(f"Strides and dilations must be at least 1, but they are {numbers}.")
     given = {"padding": _padding(params), "activation": _activation(params)}
     return numbers | given | {"filters_last": True}
 
@@ -208,7 +204,7 @@ def batch_matmul(node: HostNode) -> dict[str, Any]:
 def expand_dims(node: HostNode) -> dict[str, Any]:
     axis = node.constant(1)
     if axis is None or axis.size != 1:
-        raise Unreadable("The axis to add must be one constant.")
+        raise Unsupported("The axis to add must be one constant.")
     return {"expand": int(axis.reshape(-1)[0])}
 
 
@@ -219,7 +215,7 @@ def reduction(node: HostNode) -> dict[str, Any]:
 def mirror_pad(node: HostNode) -> dict[str, Any]:
     mode = int(node.params("tgl_mirror_pad_params").mode)
     if mode not in MIRRORS:
-        raise Unreadable(f"Mirror mode number {mode} is not supported.")
+        raise Unsupported(f"Mirror mode number {mode} is not supported.")
     return {"mode": MIRRORS[mode]}
 
 
@@ -230,7 +226,7 @@ def block(node: HostNode) -> dict[str, Any]:
 def gather(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_gather_params")
     if params.batch_dims:
-        raise Unreadable("Gathering with batch dimensions is not supported.")
+        raise Unsupported("Gathering with batch dimensions is not supported.")
     return {"axis": int(params.axis)}
 
 
@@ -245,23 +241,23 @@ def gelu(node: HostNode) -> dict[str, Any]:
 def transpose(node: HostNode) -> dict[str, Any]:
     perm = node.constant(1)
     if perm is None:
-        raise Unreadable("The order of the axes must be constant.")
+        raise Unsupported("The order of the axes must be constant.")
     return {"perm": tuple(int(axis) for axis in perm.reshape(-1))}
 
 
 def lstm(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_lstm_params")
     if params.kernel != LSTM_BASIC:
-        raise Unreadable(f"LSTM kernel number {params.kernel} is not supported.")
+        raise Unsupported(f"LSTM kernel number {params.kernel} is not supported.")
     if params.activation != TANH:
-        raise Unreadable("Only TANH activation is supported in a basic LSTM.")
+        raise Unsupported("Only TANH activation is supported in a basic LSTM.")
     return _clips(params)
 
 
 def _clips(params: Any) -> dict[str, Any]:
     clips = {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
     if not all(clip >= 0 for clip in clips.values()):
-        raise Unreadable("The clips of an LSTM must not be below 0.")
+        raise Unsupported("The clips of an LSTM must not be below 0.")
     return clips
 
 
@@ -272,20 +268,22 @@ def full_lstm(node: HostNode) -> dict[str, Any]:
 def sequence_lstm(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_sequence_lstm_params")
     if params.diagonal_recurrent:
-        raise Unreadable("Diagonal recurrent weights of an LSTM are not supported.")
+        raise Unsupported("Diagonal recurrent weights of an LSTM are not supported.")
     return _lstm_parts(params) | {"time_axis": 0 if params.time_major else 1}
 
 
 def _lstm_parts(params: Any) -> dict[str, Any]:
     if params.activation != TANH:
-        raise Unreadable("Only TANH activation is supported in an LSTM.")
+        raise Unsupported("Only TANH activation is supported in an LSTM.")
     return _clips(params)
 
 
 def argument(node: HostNode) -> dict[str, Any]:
     made = codes.dtype(int(node.params("tgl_arg_params").output_type))
     if made != node.result():
-        raise Unreadable(f"The parameters ask for {made} places, the output holds {node.result()}.")
+        raise Unsupported(
+            f"The parameters ask for {made} places, the output holds {node.result()}."
+        )
     return {"keep_dims": False}
 
 

@@ -16,12 +16,12 @@ from tflgpu_plugin.providers import HostError
 
 from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import integer_range
 from tflgpu_plugin.ir.graph import STORE, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
 from . import checks, codes, ops, places, shapes
-from .params import Unreadable
 from .tensors import listed, read_tensors
 
 MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
@@ -58,20 +58,20 @@ class HostNode:
     custom: bytes = b""  # parameters of a custom operator, as they are in the model
 
     def params(self, struct: str) -> Any:
-        """The node's parameters as a struct of tflite/abi.h. Raises Unreadable when there are
+        """The node's parameters as a struct of tflite/abi.h. Raises Unsupported when there are
         none.
         """
         if self.raw_params == self.ffi.NULL:
-            raise Unreadable("The model gives this node no parameters.")
+            raise Unsupported("The model gives this node no parameters.")
         return self.ffi.cast(f"{struct} *", self.raw_params)
 
     def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
         """The parameters of a custom operator as a struct of tflite/abi.h, zeros behind their end.
-        Raises Unreadable when they are not of one of these sizes.
+        Raises Unsupported when they are not of one of these sizes.
         """
         if len(self.custom) not in sizes:
             known = ", ".join(map(str, sizes[:-1]))
-            raise Unreadable(
+            raise Unsupported(
                 f"The model gives this node {len(self.custom)} bytes of parameters, not {known} or "
                 f"{sizes[-1]}."
             )
@@ -90,12 +90,12 @@ class HostNode:
         return self.tensors[self.outputs[0]].dtype
 
     def expect(self, count: int) -> None:
-        """Raises Unreadable unless the node joins or makes so many tensors, as its parameters
+        """Raises Unsupported unless the node joins or makes so many tensors, as its parameters
         say.
         """
         found = len(self.inputs if self.host_op == "PACK" else self.outputs)
         if count != found:
-            raise Unreadable(f"Its parameters tell of {count} tensors, but there are {found}.")
+            raise Unsupported(f"Its parameters tell of {count} tensors, but there are {found}.")
 
     def constant(self, position: int) -> Array | None:
         """The value of an input that is a constant."""
@@ -287,14 +287,14 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int
         return Node(host.id, STORE, host.inputs, host.outputs, refusal=reason, **common)
     try:
         if host.code == codes.DELEGATE:
-            raise Unreadable(OTHER_DELEGATE)
+            raise Unsupported(OTHER_DELEGATE)
         row = ops.row_of(host.host_op, host)
         if row is None:
-            raise Unreadable(f"{host.host_op} is not in the table of this plugin.")
+            raise Unsupported(f"{host.host_op} is not in the table of this plugin.")
         for tensor in (*host.inputs, *host.outputs):
             if tensor is not None and tensor in unreadable:
                 held = tensors[tensor].name
-                raise Unreadable(f"Tensor {held!r} {unreadable[tensor]}.")
+                raise Unsupported(f"Tensor {held!r} {unreadable[tensor]}.")
         checks.row_types(host, row)
         inputs = ops.operands(row, host.inputs)
         ops.check_outputs(row, len(host.outputs))
@@ -307,7 +307,7 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int
         outputs = (*host.outputs, *_hidden_outputs(host, row))
         node = Node(host.id, row.op, inputs, outputs, attributes, row=row, **common)
         _check_state(node, tensors)
-    except Unreadable as reason:
+    except Unsupported as reason:
         present = tuple(t for t in host.inputs)
         return Node(
             host.id, row.op if row else "", present, host.outputs, refusal=str(reason), **common
@@ -338,10 +338,10 @@ def _visible(node: Node) -> Node:
 
 def _check_state(node: Node, tensors: Mapping[int, Tensor]) -> None:
     if any(node.inputs[before] is None for before, _ in internal.rows()[node.op].states):
-        raise Unreadable("It has no state.")
+        raise Unsupported("It has no state.")
     for before, _ in state_pairs(node):
         if not tensors[before].variable:
-            raise Unreadable(f"The state {tensors[before].name!r} is not a variable of the model.")
+            raise Unsupported(f"The state {tensors[before].name!r} is not a variable of the model.")
 
 
 def _refuse_shared_state(nodes: Sequence[Node]) -> list[Node]:

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import KNOWN, STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 from . import arithmetic, constants
-from .params import Unreadable
 from .tensors import SPARSE, Sparse
 
 # Host input positions whose values decide an output shape.
@@ -98,7 +98,7 @@ class Walk:
             try:
                 if (worked_out := self._constant(host, node)) is not None:
                     return worked_out
-            except Unreadable as unreadable:
+            except Unsupported as unreadable:
                 node = replace(node, refusal=str(unreadable))
         if (worked_out := self._value(host, node)) is not None:
             return worked_out
@@ -178,14 +178,14 @@ class Walk:
 
     def _constant(self, host: HostNode, node: Node) -> Node | None:
         """The KNOWN node when its results follow from constants. What only makes float32 of them
-        stays as it is: that is done where the graph is prepared. Raises Unreadable.
+        stays as it is: that is done where the graph is prepared. Raises Unsupported.
         """
         if node.op == "dequantize" and node.refusal is None:
             self._later[host.outputs[0]] = node
             return None
         inputs = _present(host.inputs)
         if host.host_op == SPARSE and not self.sparse.keys() & set(inputs):
-            raise Unreadable("Its input is not sparse.")
+            raise Unsupported("Its input is not sparse.")
         values = [self._value_of(t, host.host_op) for t in inputs]
         if len(inputs) < len(host.inputs) or any(value.data is None for value in values):
             return None
@@ -194,7 +194,7 @@ class Walk:
 
     def _value_of(self, index: int, reader: str) -> Tensor:
         """A tensor that follows from constants, with its value where that is known. Raises
-        Unreadable.
+        Unsupported.
         """
         if index in self.sparse and reader == SPARSE:
             return self.sparse[index]()

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Shape
-
-from .params import Unreadable
 
 DENSE, CSR = 0, 1
 ALWAYS = 1 << 24  # elements that any sparse constant may stand for
@@ -40,14 +39,14 @@ class Level:
 
 def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
     """The values of the tgl_tensor `raw`, which is sparse, as an array of this numpy dtype and
-    shape. Raises Unreadable with the end of a sentence that begins with the constant's name.
+    shape. Raises Unsupported with the end of a sentence that begins with the constant's name.
     """
     size = np.dtype(kind).itemsize
     stored = int(raw.bytes) // size
     if not raw.data or stored * size != raw.bytes:
-        raise Unreadable("is sparse and has no whole number of values")
+        raise Unsupported("is sparse and has no whole number of values")
     if prod(shape) > max(ALWAYS, MOST_TIMES * stored):
-        raise Unreadable(f"is sparse: {stored} values cannot stand for the shape {list(shape)}")
+        raise Unsupported(f"is sparse: {stored} values cannot stand for the shape {list(shape)}")
     values = np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind)
     found = np.zeros(prod(shape), kind)
     found[places(levels(ffi, raw.sparsity, shape), stored)] = values
@@ -55,23 +54,23 @@ def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
 
 
 def levels(ffi: Any, sparsity: Any, shape: Shape) -> list[Level]:
-    """The levels of a tgl_sparsity for a tensor of this shape. Raises Unreadable."""
+    """The levels of a tgl_sparsity for a tensor of this shape. Raises Unsupported."""
     order = [int(k) for k in _numbers(ffi, sparsity.order)]
     blocked = [int(k) for k in _numbers(ffi, sparsity.blocked)]
     rank, count = len(shape), int(sparsity.level_count)
     # Blocks come last and in order: hosts go by that, too.
     wanted = list(range(rank, rank + len(blocked)))
     if sorted(order[:rank]) != list(range(rank)) or order[rank:] != wanted or count != len(order):
-        raise Unreadable("is sparse, with levels in an order that is not supported")
+        raise Unsupported("is sparse, with levels in an order that is not supported")
     if any(a >= b for a, b in pairwise(blocked)):
-        raise Unreadable("is sparse, with blocks in an order that is not supported")
+        raise Unsupported("is sparse, with blocks in an order that is not supported")
     raw = [sparsity.levels[k] for k in range(count)]
     sizes = {}
     for dimension, level in zip(blocked, raw[rank:], strict=True):
         if not 0 <= dimension < rank or level.format != DENSE or level.size < 1:
-            raise Unreadable("is sparse, with blocks that are not supported")
+            raise Unsupported("is sparse, with blocks that are not supported")
         if shape[dimension] % level.size:
-            raise Unreadable("is sparse, with blocks that do not divide its shape")
+            raise Unsupported("is sparse, with blocks that do not divide its shape")
         sizes[dimension] = int(level.size)
     found = []
     for at, level in zip(order, raw, strict=True):
@@ -89,13 +88,13 @@ def _level(ffi: Any, raw: Any, extent: int, stride: int) -> Level:
     if raw.format == DENSE and raw.size == extent:
         return Level(extent, stride)
     if raw.format != CSR:
-        raise Unreadable("is sparse, with a level that is not that of its shape")
+        raise Unsupported("is sparse, with a level that is not that of its shape")
     return Level(extent, stride, _numbers(ffi, raw.segments), _numbers(ffi, raw.indices))
 
 
 def places(given: Sequence[Level], stored: int) -> Array:
     """Where the `stored` values of a constant with these levels lie in the dense array, row-major.
-    Raises Unreadable when they are not as many.
+    Raises Unsupported when they are not as many.
     """
     found: Array = np.zeros(1, np.int64)
     for level in given:
@@ -106,7 +105,7 @@ def places(given: Sequence[Level], stored: int) -> Array:
             above = np.repeat(found, _lengths(level, found.size))
             found = above + level.indices.astype(np.int64) * level.stride
     if found.size != stored:
-        raise Unreadable(f"is sparse, with {stored} values in {found.size} places")
+        raise Unsupported(f"is sparse, with {stored} values in {found.size} places")
     return found
 
 
@@ -117,13 +116,13 @@ def _lengths(level: Level, above: int) -> Array:
     segments, indices = level.segments.astype(np.int64), level.indices
     lengths = np.diff(segments)
     if segments.size != above + 1 or segments[0] != 0 or segments[-1] != indices.size:
-        raise Unreadable("is sparse, with segments that do not add up")
+        raise Unsupported("is sparse, with segments that do not add up")
     if np.any(lengths < 0) or np.any(indices < 0) or np.any(indices >= level.extent):
-        raise Unreadable("is sparse, with indices beyond its shape")
+        raise Unsupported("is sparse, with indices beyond its shape")
     begins = np.zeros(indices.size, bool)
     begins[segments[:-1][lengths > 0]] = True
     if np.any((np.diff(indices) <= 0) & ~begins[1:]):
-        raise Unreadable("is sparse, with indices out of order")
+        raise Unsupported("is sparse, with indices out of order")
     return np.asarray(lengths)
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import native
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
 
 from . import codes, sparsity
-from .params import Unreadable
 
 Sparse = Callable[[], Tensor]
 SPARSE = "DENSIFY"  # the operator that makes a sparse constant dense
@@ -36,7 +36,7 @@ def listed(array: Any) -> tuple[int, ...]:
 class Tensors:
     """All tensors of a host's graph by index. `constants` are those that lie in the model, whether
     they can be read or not, `unreadable` says why some cannot, and `sparse` has what reads sparse
-    ones (raises Unreadable with a sentence).
+    ones (raises Unsupported with a sentence).
     """
 
     tensors: dict[int, Tensor] = field(default_factory=dict)
@@ -67,13 +67,13 @@ def read_tensors(ffi: Any, context: Any, written: set[int]) -> Tensors:
 
 
 def _dense(ffi: Any, raw: Any, tensor: Tensor) -> Tensor:
-    """A sparse constant with its values. Raises Unreadable with a sentence."""
+    """A sparse constant with its values. Raises Unsupported with a sentence."""
     try:
         if raw.allocation != IN_MODEL or tensor.dtype not in NUMPY_DTYPES:
-            raise Unreadable(f"is sparse and holds {tensor.dtype} values, which is not supported")
+            raise Unsupported(f"is sparse and holds {tensor.dtype} values, which is not supported")
         data = sparsity.dense(ffi, raw, NUMPY_DTYPES[tensor.dtype], tensor.shape)
-    except Unreadable as reason:
-        raise Unreadable(f"The constant {tensor.name!r} {reason}.") from reason
+    except Unsupported as reason:
+        raise Unsupported(f"The constant {tensor.name!r} {reason}.") from reason
     return replace(tensor, data=data)
 
 
