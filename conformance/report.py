@@ -1,13 +1,18 @@
 """The report of a run: report.json (every case), report.md (a page) and report.html (a page in one
-file, with every case). `python -m conformance.report report.json` writes the pages again.
+file, with every case). `python -m conformance.report report.json` writes the pages again;
+`python -m conformance.report --keep DIR report.json ...` writes what a repository keeps: for each
+report, in a folder named as the one it lies in, report.json.gz (every case) and report.md.
 """
 
 from __future__ import annotations
 
+import argparse
+import gzip
 import html
 import json
 import operator
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -116,13 +121,26 @@ def as_json(report: Report) -> str:
     return json.dumps(head, indent=1).removesuffix("\n}") + f',\n "records": [\n{lines}\n]\n}}\n'
 
 
+def keep(path: Path, folder: Path) -> None:
+    """A report.json as a repository keeps it; the same report gives the same bytes."""
+    report = read(path)
+    place = folder / path.resolve().parent.name
+    place.mkdir(parents=True, exist_ok=True)
+    content = as_json(report).encode()
+    (place / "report.json.gz").write_bytes(gzip.compress(content, mtime=0))
+    (place / "report.md").write_text(as_markdown(report))
+
+
 def read(path: Path) -> Report:
-    """A report.json. Raises ValueError when it is none."""
+    """A report.json, or the report.json.gz in its place. Raises ValueError when it is none."""
+    if not path.exists() and path.suffix != ".gz":
+        path = path.with_name(f"{path.name}.gz")
+    content = path.read_bytes()
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
         records = [from_json(values) for values in found["records"]]
         header = Header(**found["header"])
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, ValueError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path} is no report.json of this suite ({error!r}).") from error
     return Report(header, records, float(found["seconds"]), found["stale"])
 
@@ -343,8 +361,15 @@ def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write report.md and report.html beside each report.json."""
-    for path in map(Path, arguments):
+    """Write report.md and report.html beside each report.json, or what is kept of them."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.report", description=__doc__)
+    parser.add_argument("--keep", type=Path, metavar="DIR")
+    parser.add_argument("reports", type=Path, nargs="+")
+    chosen = parser.parse_args(arguments)
+    for path in chosen.reports:
+        if chosen.keep:
+            keep(path, chosen.keep)
+            continue
         report = read(path)
         path.with_name("report.md").write_text(as_markdown(report))
         path.with_name("report.html").write_text(as_html(report))

@@ -27,6 +27,7 @@ def header(name: str = "llvmpipe (LLVM 15.0.6, 256 bits)", driver: str = "Mesa 2
     return Header(adapter, {"tflgpu-plugin": "0.1.0"}, "Linux", "abc", package)
 
 
+REPORTS = Path(report.__file__).with_name("reports")
 GOOD = Record("t::a", "op", PASS, "ADD", "binary", "tflite_runtime 2", "same", "f32", 1, share=0.4)
 BAD = Record("t::b", "op", FAIL, "ADD", "binary", "tflite_runtime 2", "spread", "f32", 1,
              text="worst at [0]: expected 1 | got 2", share=9e9)  # fmt: skip
@@ -54,6 +55,32 @@ def test_a_report_is_read_back(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is no report"):
         (tmp_path / "other.json").write_text("{}")
         report.read(tmp_path / "other.json")
+
+
+def test_what_a_repository_keeps_is_read_like_the_report(tmp_path: Path) -> None:
+    report.write(report.Report(header(), [GOOD, BAD], 1.0), tmp_path / "lavapipe")
+    for place in ("one", "two"):
+        report.main(["--keep", str(tmp_path / place), str(tmp_path / "lavapipe" / "report.json")])
+    kept = tmp_path / "one" / "lavapipe"
+    assert sorted(path.name for path in kept.iterdir()) == ["report.json.gz", "report.md"]
+    assert report.read(kept / "report.json") == report.read(tmp_path / "lavapipe" / "report.json")
+    twin = tmp_path / "two" / "lavapipe" / "report.json.gz"
+    assert twin.read_bytes() == (kept / "report.json.gz").read_bytes()
+    assert compare.main([str(kept), str(tmp_path / "lavapipe")]) == 0
+    twin.write_bytes(b"no report")
+    with pytest.raises(ValueError, match="is no report"):
+        report.read(twin)
+
+
+def test_reports_in_the_repository_are_compact() -> None:
+    """One file of all cases and one page for each driver: no reports of earlier days, no copies."""
+    places = [path for path in REPORTS.iterdir() if path.is_dir()]
+    assert {path.name for path in places} == {"lavapipe", "lavapipe-backports", "swiftshader"}
+    for place in places:
+        assert sorted(path.name for path in place.iterdir()) == ["report.json.gz", "report.md"]
+        assert sum(path.stat().st_size for path in place.iterdir()) < 250_000
+        found = report.read(place / "report.json")
+        assert all(record.good for record in found.records)
 
 
 def test_a_failure_is_seen_on_every_page() -> None:
