@@ -35,7 +35,7 @@ def _attribute(attribute: Any) -> Any:
     value = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, onnx.TensorProto):
         return onnx.numpy_helper.to_array(value)
-    return value.decode() if isinstance(value, bytes) else value
+    return value  # texts are bytes, as from the host
 
 
 def _node(case: Any) -> HostNode:

@@ -301,10 +301,11 @@ def test_too_large_a_result_is_not_shape_arithmetic() -> None:
 
 
 def test_other_pads_are_no_shape_arithmetic() -> None:
-    node = HostNode(0, "Pad", "", 13, "", ("i", "p"), ("o",), (), {"mode": "reflect"})
+    node = HostNode(0, "Pad", "", 13, "", ("i", "p"), ("o",), (), {"mode": b"reflect"})
     given, shapes = [np.array([1, 2]), np.array([0, 1])], [(2,), (2,)]
     assert folding.evaluate(node, given, shapes) is None
-    cut = replace(node, attributes={})
+    cut = replace(node, attributes={"mode": b"constant"})
+    assert folding.evaluate(cut, given, shapes) is not None
     assert folding.evaluate(cut, [given[0], np.array([0, -1])], shapes) is None
 
 

@@ -257,7 +257,7 @@ def _cumulated(inputs: Inputs, attributes: Attributes, version: int) -> Array | 
 
 def _scattered(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
     """ScatterND: what an assignment to a part of a shape becomes."""
-    if attributes.get("reduction", "none") != "none":
+    if attributes.get("reduction", b"none") != b"none":
         return None
     data, places, updates = (_need(array) for array in inputs)
     found = data.copy()
@@ -294,7 +294,7 @@ def _pads(inputs: Inputs, attributes: Attributes) -> list[tuple[int, int]]:
 
 def _pad(inputs: Inputs, attributes: Attributes, version: int) -> Array | None:
     pads = _pads(inputs, attributes)
-    if attributes.get("mode", "constant") != "constant" or min(map(min, pads), default=0) < 0:
+    if attributes.get("mode", b"constant") != b"constant" or min(map(min, pads), default=0) < 0:
         return None
     value = inputs[2] if len(inputs) > 2 and inputs[2] is not None else np.zeros(1)
     if version < 11:
