@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from tflgpu_plugin.graph import Array
 
 from conformance import integers
+from tflgpu_plugin.ir.graph import Array
 
 GIVEN = " given"  # ends the name of a quantized tensor that is an input
 
