@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from tflgpu_plugin.frontend import integer_range, support
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
@@ -59,6 +62,18 @@ def test_floor_division_is_for_numbers_that_are_known() -> None:
     real = {X: Tensor("x", (4,)), REAL: Tensor("real", (4,))}
     (node,) = integer_range.settle([Node(0, "floor_div", (X, X), (REAL,))], real).nodes
     assert node.refusal is not None
+
+
+@pytest.mark.parametrize("factor", [100, 1 << 15])
+@pytest.mark.parametrize("op", ["mul", "floor_div"])
+def test_who_is_refused_keeps_the_sentence(op: str, factor: int) -> None:
+    """And what it makes is an integer of the host's."""
+    _, tensors = settled(factor, op)
+    tensors = {k: replace(tensor, quantization=None) for k, tensor in tensors.items()}
+    node = Node(0, op, (PLACES, FACTOR), (RESULT,), refusal="It is left.")
+    found = integer_range.settle([node, Node(1, "cast", (RESULT,), (REAL,))], tensors)
+    assert found.nodes[0] == node
+    assert found.ranges[RESULT] == integer_range.ROUNDED
 
 
 def refused(nodes: list[Node], outputs: tuple[int, ...]) -> list[int]:

@@ -89,3 +89,16 @@ def test_compiled_templates_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_pa
     bodies.body.__wrapped__("fully_connected", VARIANT)
     for file in tmp_path.glob("*/*/*"):
         file.read_text(encoding="utf-8")
+
+
+def test_a_system_without_these_flags() -> None:
+    """What a flag is missing for is opened all the same."""
+    code = """
+import os, sys, tempfile, pathlib
+for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY"): delattr(os, name)
+from tflgpu_plugin.cache import folders
+place = pathlib.Path(tempfile.mkdtemp()) / "some"
+folders.keep(place, "text")
+assert folders.kept(place) == "text", folders.kept(place)
+"""
+    run_python(code)

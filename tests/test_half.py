@@ -9,10 +9,11 @@ import pytest
 
 from conformance import half_cases, half_storage
 from tests.harness import run_graph
-from tflgpu_plugin.compile import compiler, precision
+from tflgpu_plugin.compile import compiler, error_sensitivity, precision
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -147,6 +148,19 @@ def test_state_and_steps_inside_of_ops_stay_float32(monkeypatch: pytest.MonkeyPa
         plan = compiler.compile(graph, HALF)
         assert any(stored(plan, "out")) is half  # the sum, made by the first softmax
         assert any(stored(plan, "x")) is half
+
+
+@pytest.mark.parametrize(("largest", "wide"), [(0.09, set()), (0.2, {5}), (1.0, {3, 5})])
+def test_the_worse_the_whole_the_less_may_be_left(
+    largest: float, wide: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors of 0.006, 0.04 and `largest`, of which 0.1 is bearable."""
+    squares = {
+        t: (error / precision.ROUNDING) ** 2 for t, error in {0: 0.006, 3: 0.04, 5: largest}.items()
+    }
+    monkeypatch.setattr(error_sensitivity, "gains", lambda graph: squares)
+    low = Lowering(layers(), FULL)
+    assert precision._unbearable(low, lambda source: source, {t: t for t in squares}) == wide
 
 
 def test_small_things_stay_float32() -> None:

@@ -70,3 +70,18 @@ def _outcomes(case: Any) -> Counter[bool]:
 def test_what_is_worked_out_is_right(op: str) -> None:
     counted = sum((_outcomes(case) for case in CASES[op]), Counter[bool]())
     assert counted[True] > 0, f"no test of {op} is worked out"
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "step", "count"),
+    [(1 << 40, (1 << 40) + 7, 2, 4), (-5, 5, 1, 10), (5, -5, -3, 4), (5, 5, 1, 0), (9, 2, 4, 0),
+     (-(1 << 40), 1 << 40, 1, None), (1 << 40, -(1 << 40), -1, None)],
+)  # fmt: skip
+def test_a_range_is_worked_out_where_it_is_short(
+    first: int, end: int, step: int, count: int | None
+) -> None:
+    """Wherever it begins; no memory is taken for a long one."""
+    node = HostNode(0, "Range", "", 11, "n", ("a", "b", "c"), ("y",), (), {})
+    found = folding.evaluate(node, [np.array(n, np.int64) for n in (first, end, step)], [()] * 3)
+    assert (None if found is None else len(found[0])) == count
+    assert found is None or found[0].tolist() == list(range(first, end, step))

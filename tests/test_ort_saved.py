@@ -182,6 +182,17 @@ def agrees(one: Any, feeds: dict[str, Array], constants: dict[str, Array]) -> No
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("heads", [1, 4])
+def test_attention_with_a_bias_of_its_scores(heads: int) -> None:
+    chance = np.random.default_rng(5)
+    feeds = {"x": (2, 5, 6), "bias": (2, heads, 5, 5)}
+    given = {name: chance.normal(size=shape).astype(np.float32) for name, shape in feeds.items()}
+    constants = {name: chance.normal(size=shape).astype(np.float32)
+                 for name, shape in (("w", (6, 24)), ("b", (24,)))}  # fmt: skip
+    agrees(node("Attention", ["x", "w", "b", "", "", "bias"], ["y"], domain="com.microsoft",
+                num_heads=heads), given, constants)  # fmt: skip
+
+
 @pytest.mark.parametrize("mask", [None, (2, 5), (2, 5, 5)])
 @pytest.mark.parametrize(
     "more",

@@ -40,8 +40,12 @@ def make(handle: object) -> Instance:
     x = b.tensor(SHAPE)
     y = b.node("relu", (x,), SHAPE)
     z = b.node("softmax", (y,), SHAPE, beta=1.0)
+    return compiled(b.graph((x,), (y, z)), handle)
+
+
+def compiled(graph: Graph, handle: object) -> Instance:
     target = adapter.open_device(adapter.select(None)).target
-    return Instance(Program(compiler.compile(b.graph((x,), (y, z)), target), handle))
+    return Instance(Program(compiler.compile(graph, target), handle))
 
 
 def picture(seed: int) -> Array:
@@ -79,6 +83,48 @@ def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
         assert (np.diff(timestamps) >= 0).all() and timestamps[0] > 0
 
 
+def test_outputs_may_stay_on_the_device(instance: Instance) -> None:
+    """In runs before one that is read, and each output alone."""
+    given = picture(7)
+    inputs, states = instance._ports([given]), instance._ports([])
+    for kept in ((0, 1), (0,), (1,)):
+        check(instance, 1)
+        held = [np.empty(SHAPE, np.float32) for _ in range(2)]
+        ports = instance._ports(held)
+        for k in kept:
+            ports[k].host = native.ffi.NULL
+        for _ in range(3):
+            native.call(native.lib.tg_replay_run, instance.replay, inputs, ports, states,
+                        native.ffi.NULL)  # fmt: skip
+        for k in kept:
+            place = native.ffi.cast("void *", held[k].ctypes.data)
+            native.call(native.lib.tg_replay_read_output, instance.replay, k, place,
+                        held[k].nbytes)  # fmt: skip
+        for got, wanted in zip(held, instance.run([given]), strict=True):
+            assert np.array_equal(got, wanted), kept
+        check(instance, 2)
+
+
+def test_states_go_from_run_to_run_or_are_set_between(instance: Instance) -> None:
+    """As many as there are outputs, and of other sizes."""
+    b = Builder()
+    first, second = (1, 4, 3, 2), (1, 1, 7, 5)
+    x, y, sums, products = b.tensor(first), b.tensor(second), b.tensor(first), b.tensor(second)
+    more = b.node("add", (sums, x), first, activation="none")
+    less = b.node("sub", (products, y), second, activation="none")
+    graph = Graph(b.tensors, tuple(b.nodes), (x, y), (more, less), ((sums, more), (products, less)))
+    running = compiled(graph, instance.program.device)
+    one, two = np.zeros(first, np.float32), np.zeros(second, np.float32)
+    for step in range(8):
+        if step == 5:
+            one[:] = 3.0
+        given = np.full(first, step, np.float32), np.full(second, 2.0, np.float32)
+        wanted = one + given[0], two - given[1]
+        for got, expected in zip(running.run(given, [one, two]), wanted, strict=True):
+            assert np.array_equal(got, expected), step
+        assert np.array_equal(one, wanted[0]) and np.array_equal(two, wanted[1]), step
+
+
 def test_an_instance_may_go_at_any_time(instance: Instance) -> None:
     for runs in range(4):
         other = make(instance.program.device)
@@ -113,9 +159,7 @@ def test_two_threads(instance: Instance) -> None:
 
 @pytest.mark.parametrize("count", [5, (1 << 17) - 1, (1 << 17) + 1029, 700_003])
 def test_bytes_that_fill_no_word(instance: Instance, count: int) -> None:
-    graph = _bytes(count)
-    target = adapter.open_device(adapter.select(None)).target
-    small = Instance(Program(compiler.compile(graph, target), instance.program.device))
+    small = compiled(_bytes(count), instance.program.device)
     for seed in range(4):
         given = np.random.default_rng(seed).random((count,)) < 0.5
         (found,) = small.run([given])
@@ -144,3 +188,28 @@ def test_a_mapped_buffer_is_refused_with_a_sentence(
         )  # fmt: skip
     check(other, 2)
     check(instance, 3)
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33])
+def test_kernels_of_many_bindings(count: int) -> None:
+    """Warmed up with as many as there may be; more are refused."""
+    kinds = "w" * min(count, 28) + "u" * max(0, count - 28)
+    spaces = {"w": ("storage, read_write", "array<u32>", "[0]"), "u": ("uniform", "vec4u", ".x")}
+    lines, sums = list[str](), list[str]()
+    for k, kind in enumerate(kinds):
+        space, held, first = spaces[kind]
+        lines.append(f"@group(0) @binding({k}) var<{space}> b{k}: {held};")
+        sums.append(f"b{k}{first}")
+    text = "\n".join(lines) + "\n@compute @workgroup_size(1) fn main() { b0[0] = %s; }"
+    device = adapter.open_device(adapter.select(None))
+    arguments = (text % " + ".join(sums)).encode(), kinds.encode(), native.ffi.NULL, native.ffi.NULL
+    try:
+        made = native.call(native.lib.tg_pipeline_create, device.handle, *arguments, 0, 0)
+    except native.NativeError as error:
+        if count <= 32 and "at most 32" not in str(error):
+            pytest.skip(f"this adapter takes fewer: {error}")
+        assert count > 32 and "at most 32 bindings" in str(error)
+        return
+    native.call(native.lib.tg_pipeline_warm_up, made)
+    native.lib.tg_pipeline_release(made)
+    assert count <= 32

@@ -182,7 +182,7 @@ def numbers(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-@pytest.mark.parametrize("bad", [-1, 1 << 40, 1 << 70, "text", None, [], 2.5])
+@pytest.mark.parametrize("bad", [-1, 1 << 32, 1 << 40, 1 << 70, "text", None, [], 2.5])
 def test_hostile_numbers_are_damage_or_harmless(bad: Any) -> None:
     """With a right checksum, any number replaced: an error, or a plan whose parts fit together."""
     data = written(plan())
@@ -201,6 +201,7 @@ def test_hostile_numbers_are_damage_or_harmless(bad: Any) -> None:
         for weight in read.plan.weights:
             assert len(weight.image()) == weight.bytes
         assert all(0 <= d.pipeline < len(read.plan.pipelines) for d in read.plan.dispatches)
+        assert all(0 < count < 1 << 32 for d in read.plan.dispatches for count in d.groups)
 
 
 @pytest.mark.parametrize(

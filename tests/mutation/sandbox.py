@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.mutation.mutants import ROOT, Mutant
@@ -91,30 +92,35 @@ def compile_all(objects: Path) -> None:
     """Every C file as it is."""
     objects.mkdir(parents=True, exist_ok=True)
     for source in sorted(NATIVE.glob("*/*.c")):
-        _object(source, _made(objects, source))
+        compile_one(source, made_of(objects, source))
 
 
 def _compile(source: Path, objects: Path, library: Path) -> None:
     made = library.with_name("mutant.o")
-    _object(source, made)
-    mine = _made(objects, source)
-    others = [str(o) for o in sorted(objects.glob("*.o")) if o != mine]
-    linking = ("-shared", "-Wl,-soname,tflgpu", "-Wl,-z,nodelete", "-Wl,-z,defs", "-lpthread")
-    _call("-o", str(library), str(made), *others, *linking, "-ldl")
+    compile_one(source, made)
+    mine = made_of(objects, source)
+    link([made, *(other for other in sorted(objects.glob("*.o")) if other != mine)], library)
 
 
-def _made(objects: Path, source: Path) -> Path:
+def made_of(objects: Path, source: Path) -> Path:
     """Files of different folders may have one name."""
     return objects / f"{source.parent.name}_{source.stem}.o"
 
 
-def _object(source: Path, made: Path) -> None:
+def link(objects: Sequence[Path], library: Path, more: Sequence[str] = ()) -> None:
+    """The shared library of these objects, with further arguments of the compiler."""
+    options = ("-shared", "-Wl,-soname,tflgpu", "-Wl,-z,nodelete", "-lpthread", "-ldl")
+    _call("-o", str(library), *map(str, objects), *options, *(more or ("-Wl,-z,defs",)))
+
+
+def compile_one(source: Path, made: Path, more: Sequence[str] = ()) -> None:
+    """Compile a C file, with further arguments. Raises Stillborn."""
     resources = Path(str(importlib.util.find_spec("wgpu").origin)).parent / "resources"  # type: ignore[union-attr]
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.M)
     assert version is not None
     defines = ("-D_GNU_SOURCE", f'-DTFLGPU_VERSION="{version[1]}"', f"-I{NATIVE}")
     flags = ("-std=c11", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
-    _call("-c", *flags, *defines, "-isystem", str(resources), "-o", str(made), str(source))
+    _call("-c", *flags, *defines, *more, "-isystem", str(resources), "-o", str(made), str(source))
 
 
 def _call(*arguments: str) -> None:

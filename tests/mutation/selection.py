@@ -30,6 +30,7 @@ DENSE = ("conv", "transpose_conv", "fully_connected", "conv_3d")
 MOVED = ("transpose", "pad", "strided_slice", "rearrange", "reshape")
 # Of files by name (without its end) whose families have other names.
 FAMILIES: dict[str, Sequence[str]] = {
+    "conv": ("conv", "transpose_conv"),
     "window": ("depthwise", "pool", "conv_3d"),
     "blocks": DENSE,
     "tiles": DENSE,
@@ -74,8 +75,11 @@ _TFLITE = (
     "tests/test_constants.py",
     "tests/test_delegate.py",
     "tests/test_variables.py",
+    "tests/test_tflite_blocks.py",
     "conformance/test_versions.py",
+    "conformance/test_constant_chains.py",
     "conformance/test_graph_cases.py",
+    "conformance/test_hybrid.py",
 )
 _ONNX = (
     "tests/test_ort_reader.py",
@@ -87,13 +91,18 @@ _ONNX = (
     "tests/test_ort_reductions.py",
     "conformance/test_random_operators.py",
     "tests/test_ort_models.py",
+    "tests/test_ort_saved.py",
     "tests/test_onnxruntime.py",
     "conformance/test_onnx_graph_cases.py",
+    "conformance/test_onnx_twins.py",
+    "conformance/test_constant_chains.py",
+    "conformance/test_random_onnx.py",
 )
 _NATIVE = (
     "tests/test_exit.py",
     "tests/test_native.py",
     "tests/test_runs.py",
+    "tests/test_sanitized.py",
     "tests/test_threads.py",
     "tests/test_onnxruntime.py",
     "tests/test_variables.py",
@@ -112,6 +121,8 @@ TESTS: dict[str, Sequence[str]] = {
         "tests/test_large_arguments.py",
         "tests/test_nan.py",
         "tests/test_half.py",
+        "tests/test_fixed_point.py",
+        "tests/test_stored_steps.py",
         "tests/test_ort_integers.py",
     ),
     "pack": (
@@ -140,7 +151,9 @@ TESTS: dict[str, Sequence[str]] = {
     "error_sensitivity": ("tests/test_noise.py", "tests/test_half.py"),
     "copies": ("tests/test_compiler.py", "tests/test_passes.py"),
     "graph": ("tests/test_graph.py",),
+    "stored_steps": ("tests/test_stored_steps.py", *_PASSES),
     "requantize": (
+        "tests/test_fixed_point.py",
         "tests/test_quantization.py",
         "tests/test_ort_quantized.py",
         "conformance/test_onnx_quantized.py",
@@ -163,6 +176,7 @@ TESTS: dict[str, Sequence[str]] = {
     "grids": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
     "units": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
     "quantized": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
+    "device": (*_NATIVE, "tests/test_survival.py"),
     "context": ("tests/test_compiled_models.py",),
     "ort_context": ("tests/test_compiled_models.py",),
     "ort_ep": ("tests/test_onnxruntime.py", "tests/test_ort_lifetimes.py"),

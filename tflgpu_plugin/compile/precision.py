@@ -99,7 +99,7 @@ def _least(source: Constant) -> float | None:
     data = source.data
     if not source.half or data is None or data.dtype.kind not in "iu" or data.dtype.itemsize > 2:
         return None
-    least, most = min(int(data.min(initial=0)), 0), max(int(data.max(initial=0)), 0)
+    least, most = int(data.min(initial=0)), int(data.max(initial=0))
     return float(least) if most - least < 256 else None
 
 
