@@ -11,17 +11,6 @@ static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
          (usage & (TG_BUFFER_HOST_WRITE | TG_BUFFER_FILL_FIRST) && device->mappable ? WGPUBufferUsage_MapWrite : 0);
 }
 
-/* What is large is copied at four places in turn, which keeps more of the memory busy than memcpy does: it takes three
- * quarters to nine tenths of the time (measured, also with the reading of the copy afterwards). */
-void tgi_copy(void *to, const void *from, uint64_t bytes) {
-  enum { PLACES = 4, BLOCK = 256, LARGE = 1 << 17 };
-  uint64_t part = bytes < LARGE ? 0 : bytes / PLACES / BLOCK * BLOCK;
-  for (uint64_t at = 0; at < part; at += BLOCK)
-    for (uint64_t place = at; place < PLACES * part; place += part)
-      memcpy((uint8_t *)to + place, (const uint8_t *)from + place, BLOCK);
-  memcpy((uint8_t *)to + PLACES * part, (const uint8_t *)from + PLACES * part, bytes - PLACES * part);
-}
-
 static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, bool mapped, char *err, size_t err_size) {
   tg_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) {

@@ -137,9 +137,29 @@ static int read_nodes(const tgo_api *api, const tgo_graph *graph, nodes *list, c
   return 0;
 }
 
+/* ---- the sessions that live -------------------------------------------------------------------------------------------- */
+
+static tgi_ep *sessions;
+
+static bool is_ours(const void *ep) {
+  tgi_lock();
+  const tgi_ep *at = sessions;
+  while (at && at != ep) at = at->next;
+  tgi_unlock();
+  return at != NULL;
+}
+
+int tg_ort_session_is_live(int64_t number) {
+  tgi_lock();
+  const tgi_ep *at = sessions;
+  while (at && at->number != number) at = at->next;
+  tgi_unlock();
+  return at != NULL;
+}
+
 /* ---- GetCapability ------------------------------------------------------------------------------------------------------- */
 
-void tgi_ep_drop_claimed(tgi_ep *ep) {
+static void drop_claimed(tgi_ep *ep) {
   for (size_t i = 0; i < ep->claimed_count; i++) tg_ort_island_release(ep->claimed[i]);
   free(ep->claimed);
   ep->claimed = NULL;
@@ -163,7 +183,7 @@ static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const 
 }
 
 static int remember(tgi_ep *ep, tg_ort_island *const *islands, size_t count, char *err, size_t err_size) {
-  tgi_ep_drop_claimed(ep);
+  drop_claimed(ep);
   ep->claimed = calloc(count + 1, sizeof *ep->claimed);
   if (!ep->claimed) return tgi_fail(err, err_size, "Not enough memory for islands.");
   for (size_t i = 0; i < count; i++) {
@@ -175,7 +195,7 @@ static int remember(tgi_ep *ep, tg_ort_island *const *islands, size_t count, cha
 
 int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_island *const *islands, size_t count, char *err,
                  size_t err_size) {
-  if (!tgi_ep_is_ours(host)) return tgi_fail(err, err_size, "This is not a session of tflgpu.");
+  if (!is_ours(host)) return tgi_fail(err, err_size, "This is not a session of tflgpu.");
   tgi_ep *ep = host;
   nodes all;
   int failed = remember(ep, islands, count, err, err_size) || read_nodes(ep->factory->api, graph, &all, err, err_size);
@@ -185,7 +205,7 @@ int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_island *co
 }
 
 void tg_ort_log(void *host, int level, const char *text) {
-  if (!tgi_ep_is_ours(host)) return;
+  if (!is_ours(host)) return;
   const tgi_ep *ep = host;
   const tgo_api *api = ep->factory->api;
   tgo_status *status = api->log(ep->logger, level, text, "tflgpu", 0, "GetCapability");
@@ -196,7 +216,7 @@ static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_supp
   tgi_ep *ep = (tgi_ep *)host;
   char err[TEXT_BYTES] = "";
   tg_ort_callbacks newest;
-  tgi_ep_drop_claimed(ep);
+  drop_claimed(ep);
   if (tg_is_forked(err, sizeof err)) {
     tg_ort_log(ep, TGO_WARNING, err);
     return NULL;                   /* nothing is claimed */
@@ -365,9 +385,24 @@ int64_t tg_ort_identified(void) {
   return number;
 }
 
-void tgi_ep_init(tgi_ep *ep) {
+void tgi_ep_open(tgi_ep *ep) {
   ep->host.get_capability = get_capability;
   ep->host.compile = compile;
   ep->host.release_computes = release_computes;
   ep->host.set_dynamic_options = set_dynamic_options;
+  tgi_lock();
+  ep->next = sessions;
+  sessions = ep;
+  tgi_unlock();
+}
+
+void tgi_ep_close(tgi_ep *ep) {
+  tgi_lock();
+  for (tgi_ep **at = &sessions; *at; at = &(*at)->next)
+    if (*at == ep) {
+      *at = ep->next;
+      break;
+    }
+  tgi_unlock();
+  drop_claimed(ep);
 }

@@ -1,4 +1,4 @@
-/* The onnxruntime door: the library's two entry points, the factory, sessions, Python's callbacks. */
+/* The library's two entry points for onnxruntime, the factory, and how a session is made. */
 #include "ort/internal.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -6,55 +6,7 @@ enum { TEXT_BYTES = 4096, MAX_DEVICES = 8 };
 static const char context_prefix[] = "ep.context_";           /* of the session's settings about compiled models */
 static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* of our options among the session's; the host's spelling */
 
-/* ---- text and status ---------------------------------------------------------------------------------------------------- */
-
-tgo_status *tgi_coded_status(const tgo_api *api, int code, const char *text) {
-  char line[TEXT_BYTES];
-  snprintf(line, sizeof line, "tflgpu: %s", text);
-  return api->create_status(code, line);
-}
-
-tgo_status *tgi_status(const tgo_api *api, const char *text) { return tgi_coded_status(api, TGO_EP_FAIL, text); }
-
-int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t err_size) {
-  if (!status) return 0;
-  tgi_fail(err, err_size, "onnxruntime said: %s", api->get_error_message(status));
-  api->release_status(status);
-  return 1;
-}
-
-/* ---- callbacks ---------------------------------------------------------------------------------------------------------- */
-
-static tg_ort_callbacks table;
-static tgi_python python = {&table, sizeof table, "", "call tflgpu_plugin.register()", false, 0};
-
-bool tgi_ort_enter(tg_ort_callbacks *functions, char *err, size_t err_size) {
-  return tgi_python_enter(&python, functions, err, err_size);
-}
-
-void tgi_ort_leave(void) { tgi_python_leave(&python); }
-
-void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks) { tgi_python_set(&python, callbacks); }
-
 /* ---- sessions ----------------------------------------------------------------------------------------------------------- */
-
-static tgi_ep *sessions;
-
-bool tgi_ep_is_ours(const void *ep) {
-  tgi_lock();
-  const tgi_ep *at = sessions;
-  while (at && at != ep) at = at->next;
-  tgi_unlock();
-  return at != NULL;
-}
-
-int tg_ort_session_is_live(int64_t number) {
-  tgi_lock();
-  const tgi_ep *at = sessions;
-  while (at && at->number != number) at = at->next;
-  tgi_unlock();
-  return at != NULL;
-}
 
 /* The decimal number that a text begins with. (glibc 2.38 has its own strtoul for newer sources; wheels are for older
  * ones, too.) */
@@ -118,11 +70,7 @@ static tgo_ep *make_session(const tgi_factory *factory, const tgo_logger *logger
   ep->logger = logger;
   ep->number = number;
   ep->functions = *functions;
-  tgi_ep_init(ep);
-  tgi_lock();
-  ep->next = sessions;
-  sessions = ep;
-  tgi_unlock();
+  tgi_ep_open(ep);
   return &ep->host;
 }
 
@@ -148,14 +96,7 @@ static void release_ep(tgo_factory *factory, tgo_ep *host) {
   (void)factory;
   tgi_ep *ep = (tgi_ep *)host;
   if (!ep) return;
-  tgi_lock();
-  for (tgi_ep **at = &sessions; *at; at = &(*at)->next)
-    if (*at == ep) {
-      *at = ep->next;
-      break;
-    }
-  tgi_unlock();
-  tgi_ep_drop_claimed(ep);
+  tgi_ep_close(ep);
   free(ep);
 }
 

@@ -1,4 +1,4 @@
-/* What the ort_*.c files share. */
+/* What the files of this folder share, in the order in which they build on each other. */
 #ifndef TFLGPU_INTERNAL_ORT_H
 #define TFLGPU_INTERNAL_ORT_H
 
@@ -55,30 +55,25 @@ typedef struct tgi_compute {
   size_t *inputs, *outputs, *guards;   /* the fused node's positions of the island's values */
 } tgi_compute;
 
-/* ---- factory.c ------------------------------------------------------------------------------------------------------- */
+/* ---- status.c ------------------------------------------------------------------------------------------------------ */
 
 /* A status of the host with this sentence, after "tflgpu: ". */
 tgo_status *tgi_status(const tgo_api *api, const char *text);
-bool tgi_adapters_are_known(void);    /* tg_ort_set_adapters was called in this process, with none perhaps */
 tgo_status *tgi_coded_status(const tgo_api *api, int code, const char *text);
 /* A status of the host as a sentence; releases it. Returns 1 when there was one. */
 int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t err_size);
+
+/* ---- callbacks.c --------------------------------------------------------------------------------------------------- */
+
 /* Python's callbacks, between enter and leave; false with a sentence when they are gone. */
 bool tgi_ort_enter(tg_ort_callbacks *functions, char *err, size_t err_size);
 void tgi_ort_leave(void);
-bool tgi_ep_is_ours(const void *ep);
 
 /* ---- devices.c ------------------------------------------------------------------------------------------------------- */
 
+bool tgi_adapters_are_known(void);    /* tg_ort_set_adapters was called in this process, with none perhaps */
 tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardware, size_t count, tgo_ep_device **devices,
                             size_t capacity, size_t *written);
-
-/* ---- ep.c ------------------------------------------------------------------------------------------------------------ */
-
-/* Fills in the callbacks of a session. */
-void tgi_ep_init(tgi_ep *ep);
-void tgi_ep_drop_claimed(tgi_ep *ep);
-void tgi_island_retain(tg_ort_island *island);
 
 /* ---- context.c ------------------------------------------------------------------------------------------------------- */
 
@@ -89,5 +84,12 @@ tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_o
 /* ---- run.c ----------------------------------------------------------------------------------------------------------- */
 
 tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context);
+
+/* ---- ep.c ------------------------------------------------------------------------------------------------------------ */
+
+/* A session with its functions, among those that live; and what it holds goes. */
+void tgi_ep_open(tgi_ep *ep);
+void tgi_ep_close(tgi_ep *ep);
+void tgi_island_retain(tg_ort_island *island);
 
 #endif

@@ -1,4 +1,4 @@
-/* What delegate.c, kernel.c and handles.c share. */
+/* What the files of this folder share, in the order in which they build on each other. */
 #ifndef TFLGPU_INTERNAL_TFLITE_H
 #define TFLGPU_INTERNAL_TFLITE_H
 
@@ -14,6 +14,7 @@ typedef struct tgi_delegate {
   atomic_size_t refs;
   int64_t number;
   tg_tflite_callbacks functions;   /* of the package that made it: it may have been imported again since */
+  const tgl_registration *registration;
   struct tgi_delegate *next;       /* all that live; under tgi_lock */
 } tgi_delegate;
 
@@ -31,16 +32,6 @@ struct tg_kernel {
   atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 
-/* ---- delegate.c: delegates and callbacks ----------------------------------------------------------------------------- */
-
-void tgi_delegate_retain(tgi_delegate *delegate);
-void tgi_delegate_release(tgi_delegate *delegate);
-int tgi_report(tgl_context *context, const char *text);   /* to the host; returns TGL_ERROR */
-/* Calls Python's build; fails with a sentence also when the callbacks are gone. */
-int tgi_build(tg_kernel *kernel, tgl_context *context, char *err, size_t err_size);
-/* A kernel of the claim under way on this context whose nodes are these; retained and marked as taken. */
-tg_kernel *tgi_take_claimed(const tgl_context *context, const tgl_partition *partition);
-
 /* ---- entry.c: the plans of a kernel ------------------------------------------------------------------------------------ */
 
 /* The entry for the present shapes of the inputs, retained, or NULL. */
@@ -51,9 +42,26 @@ void tgi_entries_drop(tg_kernel *kernel);
 /* Ranks and extents of tensors, one after the other; NULL without memory. The caller frees it. */
 int32_t *tgi_shapes_of(const tgl_context *context, const int32_t *tensors, size_t tensor_count, size_t *count);
 
-/* ---- kernel.c: the registration ---------------------------------------------------------------------------------------- */
+/* ---- records.c: delegates and kernels ------------------------------------------------------------------------------ */
 
-extern const tgl_registration tgi_registration;
+void tgi_delegate_retain(tgi_delegate *delegate);
+void tgi_delegate_release(tgi_delegate *delegate);
+void tgi_delegate_enlist(tgi_delegate *delegate);         /* with those that live */
+int tgi_report(tgl_context *context, const char *text);   /* to the host; returns TGL_ERROR */
+
+/* ---- callbacks.c: Python ------------------------------------------------------------------------------------------- */
+
+/* The number of a new delegate, and the functions that it belongs to; 0 with a sentence. */
+int64_t tgi_create(const char *const *keys, const char *const *values, size_t count, tg_tflite_callbacks *functions, char *err,
+                   size_t err_size);
+/* Each fails with a sentence also when the callbacks are gone. */
+int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, char *err, size_t err_size);
+int tgi_build(tg_kernel *kernel, tgl_context *context, char *err, size_t err_size);
+
+/* ---- claim.c ------------------------------------------------------------------------------------------------------- */
+
+/* A kernel of the claim under way on this context whose nodes are these; retained and marked as taken. */
+tg_kernel *tgi_take_claimed(const tgl_context *context, const tgl_partition *partition);
 
 /* ---- handles.c: outputs that stay on the device ------------------------------------------------------------------------ */
 
@@ -65,5 +73,9 @@ void tgi_handles_withdraw(tg_kernel *kernel, tgl_context *context);
 tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t *index, tg_kernel **kernel);
 int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32_t handle, tgl_tensor *tensor);
 void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *handle);
+
+/* ---- kernel.c: the registration ---------------------------------------------------------------------------------------- */
+
+extern const tgl_registration tgi_registration;
 
 #endif

@@ -1,0 +1,13 @@
+/* Python's callbacks. */
+#include "ort/internal.h"
+
+static tg_ort_callbacks table;
+static tgi_python python = {&table, sizeof table, "", "call tflgpu_plugin.register()", false, 0};
+
+bool tgi_ort_enter(tg_ort_callbacks *functions, char *err, size_t err_size) {
+  return tgi_python_enter(&python, functions, err, err_size);
+}
+
+void tgi_ort_leave(void) { tgi_python_leave(&python); }
+
+void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks) { tgi_python_set(&python, callbacks); }

@@ -1,0 +1,133 @@
+/* Delegates and kernels, kept as long as somebody refers to them. A kernel is one island inside one interpreter. */
+#include "tflite/internal.h"
+
+/* ---- delegates ---------------------------------------------------------------------------------------------------------- */
+
+static tgi_delegate *delegates;
+
+void tgi_delegate_retain(tgi_delegate *delegate) { atomic_fetch_add(&delegate->refs, 1); }
+
+void tgi_delegate_release(tgi_delegate *delegate) {
+  if (atomic_fetch_sub(&delegate->refs, 1) != 1) return;
+  tgi_lock();
+  for (tgi_delegate **at = &delegates; *at; at = &(*at)->next)
+    if (*at == delegate) {
+      *at = delegate->next;
+      break;
+    }
+  tgi_unlock();
+  free(delegate);
+}
+
+static tgi_delegate *find_delegate(const void *pointer) {
+  tgi_delegate *at = delegates;
+  while (at && at != pointer) at = at->next;
+  return at;
+}
+
+int64_t tg_tflite_delegate_number(void *delegate) {
+  tgi_lock();
+  tgi_delegate *found = find_delegate(delegate);
+  int64_t number = found ? found->number : 0;
+  tgi_unlock();
+  return number;
+}
+
+int tg_tflite_delegate_is_live(int64_t number) {
+  tgi_lock();
+  const tgi_delegate *at = delegates;
+  while (at && at->number != number) at = at->next;
+  tgi_unlock();
+  return at != NULL;
+}
+
+void tgi_delegate_enlist(tgi_delegate *delegate) {
+  tgi_lock();
+  delegate->next = delegates;
+  delegates = delegate;
+  tgi_unlock();
+}
+
+int tgi_report(tgl_context *context, const char *text) {
+  if (context->report_error) context->report_error(context, "%s\n", text);
+  return TGL_ERROR;
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------------------ */
+
+/* One list after the other. */
+static int32_t *copy_lists(const int32_t *values, size_t count, const int32_t *more, size_t more_count) {
+  int32_t *list = malloc((count + more_count + 1) * sizeof *list);
+  if (list && count) memcpy(list, values, count * sizeof *list);
+  if (list && more_count) memcpy(list + count, more, more_count * sizeof *list);
+  return list;
+}
+
+static int compare(const void *a, const void *b) {
+  int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+  return (left > right) - (left < right);
+}
+
+static bool copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
+  kernel->node_count = spec->node_count, kernel->state_count = spec->state_count;
+  kernel->input_count = spec->input_count, kernel->witness_count = spec->witness_count;
+  kernel->output_count = spec->output_count;
+  kernel->nodes = copy_lists(spec->node_list, spec->node_count, NULL, 0);
+  kernel->inputs = copy_lists(spec->input_list, spec->input_count, spec->witness_list, spec->witness_count);
+  kernel->outputs = copy_lists(spec->output_list, spec->output_count, NULL, 0);
+  kernel->states = copy_lists(spec->state_list, spec->state_count, NULL, 0);
+  kernel->handles = malloc((spec->output_count + 1) * sizeof *kernel->handles);
+  kernel->stays = calloc(spec->output_count + 1, 1);
+  if (!kernel->nodes || !kernel->inputs || !kernel->outputs || !kernel->states || !kernel->handles || !kernel->stays)
+    return false;
+  qsort(kernel->nodes, kernel->node_count, sizeof *kernel->nodes, compare);
+  for (size_t i = 0; i < spec->output_count; i++) kernel->handles[i] = TGL_NO_HANDLE;
+  if (spec->stays) memcpy(kernel->stays, spec->stays, spec->output_count);
+  return true;
+}
+
+static void free_kernel(tg_kernel *kernel) {
+  free(kernel->nodes);
+  free(kernel->inputs);
+  free(kernel->outputs);
+  free(kernel->states);
+  free(kernel->handles);
+  free(kernel->stays);
+  free(kernel);
+}
+
+tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, char *err, size_t err_size) {
+  tg_kernel *kernel = NULL;
+  if (!tg_tflite_delegate_number(delegate)) tgi_fail(err, err_size, "This is not a delegate of tflgpu.");
+  else if (!(kernel = calloc(1, sizeof *kernel)) || !copy_spec(kernel, spec))
+    tgi_fail(err, err_size, "Not enough memory for a kernel.");
+  else {
+    kernel->refs = 1;
+    kernel->number = spec->number;
+    kernel->delegate = delegate;
+    tgi_delegate_retain(kernel->delegate);
+    return kernel;
+  }
+  if (kernel) free_kernel(kernel);
+  return NULL;
+}
+
+void tg_kernel_retain(tg_kernel *kernel) { atomic_fetch_add(&kernel->refs, 1); }
+
+void tg_kernel_release(tg_kernel *kernel) {
+  if (!kernel || atomic_fetch_sub(&kernel->refs, 1) != 1) return;
+  tgi_entries_drop(kernel);
+  tgi_delegate_release(kernel->delegate);
+  free_kernel(kernel);
+}
+
+void tg_kernel_get_state(tg_kernel *kernel, tg_kernel_state *out) {
+  *out = (tg_kernel_state){.live = kernel->live,
+                           .times_freed = kernel->times_freed,
+                           .runs = kernel->runs,
+                           .failures = kernel->failures,
+                           .uploaded_bytes = kernel->uploaded,
+                           .downloaded_bytes = kernel->downloaded,
+                           .last_nanoseconds = kernel->last_nanoseconds,
+                           .device_inputs = kernel->device_inputs};
+}
