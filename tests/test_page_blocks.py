@@ -78,17 +78,18 @@ PROVIDER = (
 LOGGING = "import logging"
 OUTPUTS = ("llvmpipe (LLVM", "115 of 115 nodes on the GPU", "model.onnx in onnxruntime")
 COMPARE = "python -m conformance.compare"
+KERNELS = "tflgpu kernels "
 
 
 def is_known(one: Block) -> bool:
     names = (*DELEGATES, *PROVIDER, LOGGING) if one.language == "python" else ()
-    return one.text.startswith((*names, *OUTPUTS, COMPARE, *ELSEWHERE))
+    return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, *ELSEWHERE))
 
 
 def test_every_block_is_run_here_or_elsewhere() -> None:
     assert len(ALL) >= 15
     assert not [(one.page, one.start) for one in ALL if not is_known(one)]
-    for start in (*DELEGATES, *PROVIDER, LOGGING, *OUTPUTS, COMPARE, *ELSEWHERE):
+    for start in (*DELEGATES, *PROVIDER, LOGGING, *OUTPUTS, COMPARE, KERNELS, *ELSEWHERE):
         assert any(one.text.startswith(start) for one in ALL), f"no page has {start!r} any more"
 
 
@@ -166,6 +167,14 @@ def test_tflgpu_check(folder: Path) -> None:
     said = tflgpu("check", "model.onnx", folder=folder)
     kind = adapter.select().kind
     assert plain(said) == plain(block("model.onnx in onnxruntime").replace("software", kind))
+
+
+@pytest.mark.adapter
+def test_tflgpu_kernels(folder: Path) -> None:
+    if not (folder / "model.onnx").exists():
+        pytest.skip("onnxruntime is not installed here")
+    for line in block(KERNELS).splitlines():
+        assert "@compute" in tflgpu(*line.split()[1:], folder=folder)
 
 
 @pytest.mark.adapter

@@ -172,6 +172,33 @@ def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) ->
 
 @main.command()
 @click.argument("model", type=existing)
+@click.option("--node", help="Only this node: its number, its name or an operator.")
+@click.option("--adapter", help="A part of an adapter's name, or its index in `tflgpu info`.")
+@_prepared
+@as_json
+def kernels(
+    model: Path,
+    node: str | None,
+    adapter: str | None,
+    given: Sequence[str],
+    host: str | None,
+    as_json: bool,
+) -> None:
+    """The WGSL and the launches that MODEL becomes, node by node; nothing is run."""
+    from tflgpu_plugin.cli import kernels as planner
+
+    options = _pairs(given) | ({} if adapter is None else {"adapter": adapter})
+    found = _or_sentence(lambda: planner.planned(model, options, host))
+    if node is not None:
+        found = _or_sentence(lambda: found.of_node(node))
+    if as_json:
+        return _print_json(found.as_json())
+    for line in found.lines():
+        click.echo(line)
+
+
+@main.command()
+@click.argument("model", type=existing)
 @_prepared
 @_runs
 @as_json

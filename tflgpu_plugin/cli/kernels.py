@@ -1,0 +1,180 @@
+"""`tflgpu kernels MODEL`: the WGSL and the launches that a .tflite or .onnx model becomes here, by
+node, as a host's interpreter or session has them planned; nothing is run.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tflgpu_plugin import engine
+from tflgpu_plugin.cli import check, measure
+from tflgpu_plugin.engine import Instance, Island
+from tflgpu_plugin.ir.plan import Dispatch, Plan
+from tflgpu_plugin.runtime import adapter
+
+_BINDING = re.compile(r"@binding\((\d+)\) var<storage, \w+> (\w+)_data: array<(\w+)>;")
+_PARAMETERS = re.compile(r"struct Params \{ (.*) \}")
+_FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
+ACCESS = {"r": "read", "w": "written"}
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One operand of a kernel: what it is called there, the class of its buffer ("weights", "pool",
+    "input", "output" or "state") and which of them, and what the kernel sees it as an array of.
+    """
+
+    name: str
+    access: str
+    buffer: str
+    elements: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One dispatch: its host nodes as operator and number, its kernel (a key of `kernels`), the
+    number of workgroups per dimension, and the values of its uniform block.
+    """
+
+    nodes: tuple[str, ...]
+    names: tuple[str, ...]
+    kernel: str
+    workgroups: tuple[int, int, int]
+    bindings: tuple[Binding, ...]
+    parameters: dict[str, int | float]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Complete WGSL, and the override constants with which it is compiled."""
+
+    wgsl: str
+    constants: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What is delegated at once; numbered as in reports."""
+
+    number: int
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Launches in the order in which they run."""
+
+    model: str
+    host: str
+    adapter: str
+    islands: tuple[Partition, ...]
+    kernels: dict[str, Kernel]
+
+    def of_node(self, wanted: str) -> Kernels:
+        """Only what computes this node: its number, its name or an operator. Raises ValueError."""
+        islands = tuple(
+            replace(one, launches=tuple(x for x in one.launches if wanted in _words(x)))
+            for one in self.islands
+        )
+        used = {launch.kernel for one in islands for launch in one.launches}
+        if not used:
+            raise ValueError(
+                f"No launch computes the node {wanted!r}. A node is named by its number, its "
+                "operator or its first output; `tflgpu check` lists what stays on the CPU."
+            )
+        kernels = {name: kernel for name, kernel in self.kernels.items() if name in used}
+        return replace(self, islands=tuple(i for i in islands if i.launches), kernels=kernels)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def lines(self) -> Iterator[str]:
+        """For a reader: the launches, then the kernels that they name."""
+        yield f"{self.model} in {self.host}, {self.adapter}"
+        for one in self.islands:
+            yield f"\npartition {one.number}"
+            for launch in one.launches:
+                yield from _of_launch(launch)
+        for name, kernel in self.kernels.items():
+            settings = ", ".join(f"{key} = {value:g}" for key, value in kernel.constants.items())
+            yield f"\n// {name}" + (f", {settings}" if settings else "")
+            yield kernel.wgsl
+
+
+def planned(path: Path, options: Mapping[str, str], host: str | None = None) -> Kernels:
+    """Prepare the model in a host and take the plans. Raises ValueError or RuntimeError with a
+    sentence, also without an adapter, and when no node runs on the GPU.
+    """
+    info = adapter.select(options.get("adapter"))
+    kernels: dict[str, Kernel] = {}
+    with engine.watch() as built:
+        found = check.check(path, options, host)
+        numbers = {one.key: one.number for one in found.report.islands}
+        live = [pair for pair in built if pair[0].number in numbers]
+        islands = tuple(
+            Partition(numbers[island.number], tuple(_launches(island, instance, kernels)))
+            for island, instance in sorted(live, key=lambda pair: numbers[pair[0].number])
+        )
+    if not islands:
+        raise RuntimeError(measure.NOTHING)
+    return Kernels(found.model, found.host, info.name, islands, kernels)
+
+
+def _launches(island: Island, instance: Instance, kernels: dict[str, Kernel]) -> Iterator[Launch]:
+    plan = instance.plan
+    operators, names = {}, {}
+    for node in island.graph.nodes:
+        for source in node.sources or (node.id,):
+            operators[source], names[source] = f"{node.host_op or node.op} {source}", node.name
+    for made in plan.dispatches:
+        pipeline = plan.pipelines[made.pipeline]
+        kernels[pipeline.name] = Kernel(pipeline.wgsl, dict(pipeline.constants))
+        yield Launch(
+            tuple(operators.get(n, str(n)) for n in made.nodes),
+            tuple(dict.fromkeys(names[n] for n in made.nodes if n in names)),
+            pipeline.name,
+            made.groups,
+            tuple(_bindings(plan, made)),
+            _parameters(plan, made),
+        )
+
+
+def _bindings(plan: Plan, made: Dispatch) -> Iterator[Binding]:
+    pipeline = plan.pipelines[made.pipeline]
+    for number, name, elements in _BINDING.findall(pipeline.wgsl):
+        buffer = made.buffers[int(number)]
+        yield Binding(
+            name,
+            ACCESS[pipeline.kinds[int(number)]],
+            f"{plan.buffers[buffer].role} {buffer}",
+            elements,
+        )
+
+
+def _parameters(plan: Plan, made: Dispatch) -> dict[str, int | float]:
+    """The uniform block, as the kernel's own struct names its words."""
+    fields = _PARAMETERS.search(plan.pipelines[made.pipeline].wgsl)
+    pairs = [field.split(": ") for field in fields[1].split(", ")] if fields else []
+    form = "<" + "".join(_FORMATS[kind] for _, kind in pairs)
+    values = struct.unpack_from(form, plan.uniforms, made.uniform_offset)
+    return dict(zip((name for name, _ in pairs), values, strict=True))
+
+
+def _words(launch: Launch) -> set[str]:
+    """What a user may call a node of this launch."""
+    return {*launch.names, *(word for node in launch.nodes for word in (node, *node.split()))}
+
+
+def _of_launch(launch: Launch) -> Iterator[str]:
+    x, y, z = launch.workgroups
+    yield f"  {', '.join(launch.nodes) or 'input or output'}"
+    yield f"    {launch.kernel}, {x} x {y} x {z} workgroups"
+    for one in launch.bindings:
+        yield f"    {one.name}: {one.buffer}, {one.access} as {one.elements}"
+    given = ", ".join(f"{name} = {value:g}" for name, value in launch.parameters.items())
+    yield f"    {given}"
