@@ -19,7 +19,7 @@ from conformance.models import Model
 from tests.interpreters import gpu, same
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir.graph import Array, Quantization
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "optimized", "default")
@@ -55,10 +55,11 @@ def four_nodes(tree: dict[str, Any]) -> bytes:
     return model.to_bytes()
 
 
-def left_chain(maker: str) -> bytes:
+def left_chain(maker: str, grid: Quantization | None = None) -> bytes:
     """Weights that `maker` computes of a constant, transposed; nothing works that out before."""
     model = Model()
     table = model.constant(np.moveaxis(weights("float32"), 0, 3), "table")
+    model.tensors[table].quantization = grid
     made = model.op(maker, [table], shape=(1, 1, 16, 8), name="made")
     order = model.constant(np.array([3, 0, 1, 2], np.int32))
     convolution(model, model.op("TRANSPOSE", [made, order], shape=(8, 1, 1, 16), name="turned"))
@@ -120,6 +121,34 @@ def test_sparse_weights_that_are_not_worked_out_stay_there(
     assert [node.where for node in nodes] == ["cpu", "cpu", "cpu", "gpu"]
     assert nodes[0].reason == "The constant 'stored' is sparse, which is not supported."
     same(interpreter, model, host)
+
+
+@adapter
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_follows_from_a_constant_that_cannot_be_read_stays_there(
+    host: str, kernels: str
+) -> None:
+    """A float32 constant with a scale, which nobody can say the meaning of."""
+    model = left_chain("EXP", Quantization((0.5,), (0,)))
+    interpreter, made = gpu(model, host, kernels)
+    where = {node.name: node.where for node in tflgpu_plugin.report(made).nodes}
+    assert where == {"made": "cpu", "turned": "cpu", "conv": "cpu", "relu": "gpu"}
+    same(interpreter, model, host)
+
+
+@adapter
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_widened_constants_become_is_worked_out(host: str) -> None:
+    """By an operator that has no kernel here."""
+    model, halves = Model(), weights()
+    wide = model.op("DEQUANTIZE", [model.constant(halves)], shape=halves.shape, version=3)
+    axis = model.constant(np.array([3], np.int32))
+    convolution(model, model.op("REVERSE_V2", [wide, axis], shape=halves.shape))
+    data = model.to_bytes()
+    interpreter, made = gpu(data, host, "default")
+    assert tflgpu_plugin.report(made).count("cpu") == 0
+    same(interpreter, data, host)
 
 
 @adapter

@@ -88,6 +88,7 @@ _ONNX = (
     "tests/test_ort_arithmetic.py",
     "tests/test_ort_extents.py",
     "tests/test_ort_gemm.py",
+    "tests/test_ort_node_tests.py",
     "tests/test_ort_reductions.py",
     "conformance/test_random_operators.py",
     "tests/test_ort_models.py",
