@@ -68,9 +68,19 @@ def step(name: str, folder: Path, version: str | None = None) -> str:
     return done.stdout
 
 
+def _contexts(path: Path) -> list[dict[str, Any]]:
+    """The attributes of a compiled model's own nodes."""
+    onnx = pytest.importorskip("onnx")
+    nodes = [n for n in onnx.load(path).graph.node if n.op_type == "EPContext"]
+    return [{a.name: onnx.helper.get_attribute_value(a) for a in n.attribute} for n in nodes]
+
+
 def test_every_way_of_compiling_and_loading(folder: Path) -> None:
     step("compile", folder)
     assert len(list(folder.glob("*_ctx.onnx"))) == 7
+    (main,) = _contexts(folder / "embedded_ctx.onnx")[:1]
+    assert main["ep_sdk_version"].decode() == tflgpu_plugin.__version__
+    assert main["source"].decode() == tflgpu_plugin.get_ep_name()
     names = step("load", folder).split()
     assert {"embedded_ctx.onnx", "model_ctx.onnx", "memoryFalse_ctx.onnx"} <= set(names)
     assert (folder / "beside_ctx.onnx").stat().st_size < 5000

@@ -109,9 +109,8 @@ def _grow(
         if current in producers:
             near.append(producers[current])
         for node in near:
-            if node.id in region.nodes:
-                continue
-            found = spread(e, node, current, region.held[current])
+            seen = node.id in region.nodes
+            found = None if seen else spread(e, node, current, region.held[current])
             if found is None or any(region.held.get(t, p) != p for t, p in found.items()):
                 continue
             region.nodes.add(node.id)
