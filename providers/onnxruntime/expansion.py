@@ -16,14 +16,13 @@ from tflgpu_plugin.frontend import integer_range
 from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts
 from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.quantization import COUNTS, MOVES, NUMBERS, STORED, real
+from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 
 from .snapshot import HostNode
 
 # Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
-MOVED = MOVES - {"pad"}
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
 BETWEEN = ("quantize", "dequantize")
 NUMPY_NAMES = {"float32": "f32", "int32": "i32", "bool": "bool"}
@@ -222,7 +221,7 @@ class Expansion:
         node = Node(-1, op, inputs, (), attributes)
         shapes = self._shapes(row, node)
         first = self.tensors.table[next(tensor for tensor in inputs if tensor is not None)]
-        kind, grid = dtype or first.dtype, first.quantization if op in MOVES else None
+        kind, grid = dtype or first.dtype, first.quantization if row.keeps else None
         grid = grid if kind == first.dtype and real(first) else None
         outputs = tuple(
             self.tensors.add(Tensor("", tuple(s), kind, quantization=grid)) for s in shapes
@@ -234,7 +233,7 @@ class Expansion:
         """What is computed must have a type of the op; constants may be indices, too. What moves
         elements also takes stored numbers."""
         tensor = self.tensors.table[number]
-        if tensor.dtype in COUNTED and row.name in MOVED:
+        if tensor.dtype in COUNTED and row.keeps and row.name != "pad":
             self.hold(number, NUMBERS)
         elif tensor.dtype in COUNTS and row.name in integer_range.READERS:
             return  # which of them may be is told in the end

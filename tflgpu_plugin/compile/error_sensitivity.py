@@ -23,25 +23,12 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, planar
+from tflgpu_plugin.ops.table import AS_THEY_ARE, GATE, Errors, Weights
 
 Gain = npt.NDArray[np.float64]  # one per channel of a tensor
 
-DENSE = ("conv_2d", "conv_3d", "transpose_conv", "fully_connected")  # weights [O, ..., I]
-WEIGHTED = (*DENSE, "depthwise_conv_2d")  # weights [1, KH, KW, O]
-MOVES = (
-    *("reshape", "transpose", "concat", "strided_slice", "split", "pad", "take", "gather", "tile"),
-    *("expand", "resize", "resize_bilinear", "resize_nearest", "max_pool_2d"),
-)
-# Of n values, whose errors are of either sign. A sum is n times the mean, and n times as large.
-MEANS = ("average_pool_2d", "mean", "reduce_sum", "reduce_sum_square", "reduce_mean_square")
-GATES = (
-    *("relu", "relu6", "prelu", "leaky_relu", "thresholded_relu", "elu", "selu", "celu"),
-    *("swish", "hard_swish", "gelu", "gelu_tanh", "mish", "softplus"),
-)
-CLOSED = 0.5
-CHOOSING = {"max_pool_places": 1}  # which of the outputs tells of a choice
-BOUNDED = ("logistic", "tanh", "hard_sigmoid")  # of magnitude 1, however large the weights
 TINY, SMALL = float(np.finfo(np.float64).tiny), np.finfo(np.float32).tiny
 
 
@@ -69,7 +56,7 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self.producers = self.graph.producers()
-        means = [node for node in self.graph.nodes if node.op in MEANS]
+        means = [node for node in self.graph.nodes if _errors(node.op).averages]
         inside = [node for node in means if self.graph.tensors[node.outputs[0]].wide]
         self.normalized = {tensor for node in inside for tensor in node.reads}
 
@@ -90,16 +77,17 @@ class _Walk:
         gain = given[0] if len(given) == 1 else np.full(1, sum(part.sum() for part in given))
         for post in reversed(node.posts):
             gain = self._before(post, gain)
-        if node.op in CHOOSING and node.outputs[CHOOSING[node.op]] in self.found:
+        errors = _errors(node.op)
+        if errors.choice is not None and node.outputs[errors.choice] in self.found:
             gain = np.full(1, np.inf)
         if (weights := self._weights(node)) is not None:
             self._product(node, weights, gain)
         elif node.op == "concat":
             self._parts(node, gain)
         else:
-            gain = gain * (CLOSED if node.op in GATES else 1.0)
+            gain = gain * errors.passes
             for tensor in node.inputs:
-                share = self._terms(node, tensor) if node.op in MEANS else 1
+                share = self._terms(node, tensor) if errors.averages else 1
                 self.give(tensor, gain / share)
 
     def square(self, tensor: int) -> float:
@@ -107,11 +95,11 @@ class _Walk:
         node = self.producers.get(tensor)
         if node is None:
             return 1.0
-        if node.op in MOVES:
+        if _errors(node.op).keeps_magnitude:
             parts = [t for t in node.inputs if t is not None and self.graph.constant(t) is None]
             return max((self.square(part) for part in parts), default=1.0)
         weights = self._weights(node)
-        if weights is None or any(post.op in BOUNDED for post in node.posts):
+        if weights is None or any(_errors(post.op).bounded for post in node.posts):
             return 1.0
         total = float(_squares(node, weights).sum(1).mean())
         total += self._mean_square(node.inputs[2] if len(node.inputs) > 2 else None)
@@ -128,8 +116,8 @@ class _Walk:
 
     def _before(self, post: Post, gain: Gain) -> Gain:
         """The gain in front of a fused step. Its operand has that behind it."""
-        if post.op in GATES or (post.op == "clip" and post.parameters[:1] == (0.0,)):
-            gain = gain * CLOSED
+        gated = post.op == "clip" and post.parameters[:1] == (0.0,)
+        gain = gain * (GATE.passes if gated else _errors(post.op).passes)
         self.give(post.tensor, gain)
         data = self.graph.constant(post.tensor)
         factors = np.ravel(np.asarray(post.parameters if data is None else data, np.float64))
@@ -149,7 +137,8 @@ class _Walk:
         rows, columns = squares.shape
         if len(gain) != rows:
             gain = np.full(rows, gain.sum() / rows)
-        groups = 1 if node.op == "fully_connected" else max(1, channels // columns)
+        flattens = (ops.weights(node) or Weights()).flattens
+        groups = 1 if flattens else max(1, channels // columns)
         blocks = squares.reshape(groups, rows // groups, columns)
         largest = max(float(gain.max()), TINY)
         scaled = (gain / largest).astype(np.float32).reshape(groups, 1, -1)
@@ -172,7 +161,7 @@ class _Walk:
                 start = end
 
     def _weights(self, node: Node) -> Array | None:
-        return self.graph.constant(node.inputs[1]) if node.op in WEIGHTED else None
+        return self.graph.constant(node.inputs[1]) if ops.weights(node) else None
 
     def _terms(self, node: Node, tensor: int | None) -> float:
         """How many values of a tensor make one of the result."""
@@ -193,9 +182,15 @@ def _squares(node: Node, weights: Array) -> npt.NDArray[np.float32]:
     """[outputs, inputs of a group]: the squares of weights, summed over the places of a window that
     make one value."""
     squares = np.square(weights, dtype=np.float32)
-    if node.op not in DENSE:
+    if (ops.weights(node) or Weights()).axis != 0:
         return np.asarray(squares.reshape(-1, weights.shape[-1]).sum(0)[:, None])
     strides = prod(node.attributes["strides"]) if node.op == "transpose_conv" else 1
     windows = squares.reshape(weights.shape[0], -1, weights.shape[-1])
     sums = windows[:, 0] if windows.shape[1] == 1 else windows.sum(1)
     return np.asarray(sums / np.float32(strides))
+
+
+def _errors(op: str) -> Errors:
+    """Those of an op or of a fused step."""
+    row = ops.row(op)
+    return row.errors if row else AS_THEY_ARE

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.compile import error_sensitivity
 from tflgpu_plugin.ir.graph import Array, Graph
 from tflgpu_plugin.ir.plan import Pack
@@ -25,7 +26,6 @@ from tflgpu_plugin.ops.lowering import Constant, Lowering, Source
 LARGEST, SMALLEST = 65_504.0, 2.0**-14  # of float16, the smallest at full precision
 SMALL = 4096  # vec4 (64 KiB of float32), which fit in any cache
 VALUES = ("f32", "f16", "bool")  # dtypes of tensors that hold floats on the device
-SUMS = ("reduce",)  # kernels whose results are sums
 
 # Rounding to float16 is off by about 2^-12 of a value, root mean square. BEARABLE is what `noise`
 # may add up from that, of an output. It is an estimate: 31 of 36 real models have up to 0.06, and
@@ -44,13 +44,15 @@ def halves(low: Lowering, memory: Memory, size: Size) -> set[object]:
     wide = {key(memory(tensor)) for tensor in (*_wide_tensors(low.graph), *low.homes)}
     found: dict[object, Source] = {}
     for launch in low.launches:
+        row = ops.row(launch.node.op)
+        sums = row is not None and row.accumulates
         rows = {s.operand for some in launch.posts.values() for s in some if s.spread == "rows"}
         for operand, given in launch.operands:
             source = memory(given)
             found[key(source)] = source
             written = operand.access != "r"
             raw = operand.view == 0 or (written and operand.view != 4)
-            if raw or operand.name in rows or (written and launch.kernel in SUMS):
+            if raw or operand.name in rows or (written and sums):
                 wide.add(key(source))
     may = {
         name: source for name, source in found.items() if name not in wide and _may_be(source, size)

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.frontend.support import TYPE_NAMES
 from tflgpu_plugin.ir.graph import KNOWN, NUMPY_DTYPES, Node, Tensor
-from tflgpu_plugin.ir.quantization import COUNTS, MOVES, NUMBERS
+from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
 
 EXACT = 1 << 24  # float32 has every whole number up to here
 SMALL = ("i8", "u8", "i16")  # float32 holds them all
@@ -52,8 +53,10 @@ ARITHMETIC: dict[str, Callable[[Range, Range], Range | None]] = {
     "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
 }
 VALUES = {"where": (1, 2)} | dict.fromkeys((*ARITHMETIC, *RELATIONS), (0, 1))
-# Ops whose results are among their inputs. Padding is not: it brings zeros.
-MOVED = (MOVES - {"pad", "space_to_batch", *ARITHMETIC}) | {"where", "reduce_max", "reduce_min"}
+ZEROS = {"pad", "space_to_batch"}  # which are not among the inputs
+# Ops whose results are among their inputs.
+MOVED = {name for name, row in ops.rows().items() if row.keeps} - {*ZEROS, *ARITHMETIC}
+MOVED |= {"where", "reduce_max", "reduce_min"}
 READERS = {
     *MOVED,
     *ARITHMETIC,

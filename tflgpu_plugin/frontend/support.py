@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Tensor
-from tflgpu_plugin.ir.quantization import COUNTS, SAME_GRID, STORED, alike, quantized, real
+from tflgpu_plugin.ir.quantization import COUNTS, STORED, alike, quantized, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
-from tflgpu_plugin.passes.canonical import BIAS, BIASED
 from tflgpu_plugin.passes.quant.dequantize import folded
 from tflgpu_plugin.passes.trim import idle
 
@@ -107,7 +106,7 @@ def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
     """
     for tensor in node.outputs:
         yield graph.tensors[tensor]
-    weights = 1 if node.op in BIASED else 0
+    weights = 1 if ops.weights(node) else 0
     for position, index in enumerate(node.inputs):
         if index is not None and (position <= weights or graph.tensors[index].dtype not in COUNTS):
             yield graph.tensors[index]
@@ -197,7 +196,8 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> str | None:
 
 def _refuse_grids(graph: Graph, node: Node) -> str | None:
     """Hosts compute these ops on the stored numbers, so both sides must mean the same by them."""
-    if node.op not in SAME_GRID:
+    row = ops.rows()[node.op]
+    if not (row.keeps or row.same_quantization):
         return None
     result = graph.tensors[node.outputs[0]]
     if node.op == "concat" and result.dtype == "u8":
@@ -213,7 +213,7 @@ def _refuse_grids(graph: Graph, node: Node) -> str | None:
 
 def _refuse_bias(graph: Graph, node: Node) -> str | None:
     """int32 biases become float32 when the model is prepared."""
-    bias = node.inputs[BIAS] if node.op in BIASED and len(node.inputs) > BIAS else None
+    bias = ops.bias(node)
     if bias is None or graph.tensors[bias].dtype != INDEX or graph.constant(bias) is not None:
         return None
     return f"Bias {graph.tensors[bias].name!r} holds int32 values that only a run tells."

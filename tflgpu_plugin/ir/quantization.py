@@ -19,14 +19,6 @@ WIDER = ("i16", "u16", "i32", "i64")  # where the host says how it rounds
 COUNTS = ("i32", "i64")  # plain whole numbers, such as indices
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
-# Ops whose results are elements of the inputs, or zero; and all those that hosts compute on the
-# stored numbers, so that inputs and results must have one grid.
-MOVES = frozenset(
-    "reshape transpose strided_slice slice split concat pad gather take resize_nearest max_pool_2d "
-    "maximum minimum space_to_depth depth_to_space mirror_pad tile expand stack unstack "
-    "gather_nd pick space_to_batch batch_to_space".split()
-)
-SAME_GRID = MOVES | {"average_pool_2d", "resize_bilinear", "reduce_max", "reduce_min"}
 ALIKE = 1e-4  # scales nearer than this (relative) number the same grid: 255 steps end within 0.03
 
 

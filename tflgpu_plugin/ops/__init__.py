@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ir.graph import Node
+from tflgpu_plugin.ops.table import BIAS, Op, Weights
 
 FAMILIES = (
     "conv",
@@ -41,6 +42,23 @@ FAMILIES = (
     "pick",
     "arg",
 )
+
+
+def row(op: str) -> Op | None:
+    """The row of this name; None for what is no op (nodes that the host keeps, fused steps)."""
+    return rows().get(op)
+
+
+def weights(node: Node) -> Weights | None:
+    """How the node's second input weighs its first one."""
+    found = row(node.op)
+    return found.weights if found else None
+
+
+def bias(node: Node) -> int | None:
+    """The bias of a node with weights, where it has one."""
+    biased = weights(node) is not None and len(node.inputs) > BIAS
+    return node.inputs[BIAS] if biased else None
 
 
 @cache

@@ -65,5 +65,6 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 OPS = tuple(
-    Op(name, refuse, reduced, lower, "exact", work=_work) for name in ("arg_max", "arg_min")
+    Op(name, refuse, reduced, lower, "exact", work=_work, kind="choice")
+    for name in ("arg_max", "arg_min")
 )

@@ -4,21 +4,23 @@ more row in `OPS`."""
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import POSTS
+from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.elementwise import (
     broadcast,
     broadcast_refusal,
     lower_pair,
     lower_whole,
     operands,
+    pair_epilogue,
 )
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op
-
-ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6")  # hosts' kernels accept tanh and leave it out
+from tflgpu_plugin.ops.unary import LIMITS
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -28,8 +30,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Shapes that broadcast together; up to rank 5 unless nothing but a value is spread."""
     activation = node.attributes.get("activation", "none")
-    if activation not in ("none", *ACTIVATIONS):
-        known = ", ".join(ACTIVATIONS)
+    if activation not in ("none", *LIMITS):  # hosts' kernels accept tanh and leave it out
+        known = ", ".join(LIMITS)
         return f"The fused activation {activation} is not supported; use one of {known}."
     return broadcast_refusal(graph, node)
 
@@ -39,10 +41,15 @@ def row(
     expression: str | None = None,
     types: tuple[str, ...] = ("f32",),
     accuracy: str = "elementwise",
+    steps: tuple[str | None, str | None] = (None, None),
+    **traits: Any,
 ) -> Op:
-    """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name."""
+    """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name.
+    `steps` are those when a produced value is the first operand, and when it is the second."""
     lower = partial(_lower, expression=expression or POSTS[name])
-    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8)
+    epilogue = pair_epilogue(*steps) if any(steps) else None
+    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
+              kind="elementwise", follows="elementwise", epilogue=epilogue, **traits)  # fmt: skip
 
 
 def relation(name: str, expression: str) -> Op:
@@ -59,15 +66,15 @@ def _lower(low: Lowering, node: Node, expression: str) -> None:
 
 
 OPS = (
-    row("add"),
-    row("sub"),
-    row("mul"),
-    row("maximum"),
-    row("minimum"),
-    row("div", accuracy="function"),
-    row("pow", accuracy="transcendental"),
+    row("add", steps=("add", "add"), rounding=rounding.SUM),
+    row("sub", steps=("sub", "reverse_sub"), rounding=rounding.SUM),
+    row("mul", steps=("mul", "mul"), rounding=rounding.PRODUCT),
+    row("maximum", steps=("maximum", "reverse_maximum"), keeps="any"),
+    row("minimum", steps=("minimum", "reverse_minimum"), keeps="any"),
+    row("div", accuracy="function", steps=("div", "reverse_div")),
+    row("pow", accuracy="transcendental", steps=("pow", "reverse_pow")),
     # Hosts square 8 bits in fixed point.
-    row("squared_difference", accuracy="function"),
+    row("squared_difference", accuracy="function", steps=("squared_difference",) * 2),
     row("floor_div", "floor_quotient(v, e)"),
     row("floor_mod", "floor_remainder(v, e)"),
     row("fmod", "remainder_of(v, e)"),

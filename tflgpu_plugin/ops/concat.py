@@ -18,7 +18,7 @@ from tflgpu_plugin.ops.movement import (
     storage_order,
     vector_strides,
 )
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Op
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,8 @@ def expand_stack(steps: Steps, node: Node) -> bool:
 
 
 OPS = (
-    Op("concat", refuse, shapes, lower, "exact", types=("f32", "bool")),
-    Op("stack", refuse_stack, stack_shapes, lower_expanded, "exact",
+    Op("concat", refuse, shapes, lower, "exact", types=("f32", "bool"), kind="movement",
+       keeps="any", errors=MOVED, follows="axis"),
+    Op("stack", refuse_stack, stack_shapes, lower_expanded, "exact", kind="movement", keeps="any",
        expand=expand_stack),
 )  # fmt: skip

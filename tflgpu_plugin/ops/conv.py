@@ -9,11 +9,11 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import winograd
+from tflgpu_plugin.ops import rounding, winograd
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.fully_connected import multiply_rows
 from tflgpu_plugin.ops.lowering import Lowering, Source
-from tflgpu_plugin.ops.table import Op, Refusal
+from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import ROW, choose_tile, row_threads
 from tflgpu_plugin.ops.window import Span, refuse_window, spans
 
@@ -156,4 +156,7 @@ def _few_channels(
     return None
 
 
-OPS = (Op("conv_2d", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True),)
+OPS = (
+    Op("conv_2d", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product", fuses=True,
+       weights=Weights(), padding=True, accumulates=False, rounding=rounding.PRODUCT),
+)  # fmt: skip

@@ -12,11 +12,11 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import blocks
+from tflgpu_plugin.ops import blocks, rounding
 from tflgpu_plugin.ops.blocks import Blocks, convolve, refuse_epilogue
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import Op, Refusal
+from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 from tflgpu_plugin.ops.window import Span, bounded, span
 
@@ -124,5 +124,6 @@ def _lower(low: Lowering, node: Node) -> None:
 
 
 OPS = (
-    Op("conv_3d", _refuse, _shapes, _lower, "accumulate", work=_work, fuses=True, expand=_expand),
-)
+    Op("conv_3d", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product", fuses=True,
+       expand=_expand, weights=Weights(), accumulates=False, rounding=rounding.PRODUCT),
+)  # fmt: skip

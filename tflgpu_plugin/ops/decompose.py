@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.ir.quantization import MOVES, quantized
+from tflgpu_plugin.ir.quantization import quantized
 from tflgpu_plugin.ops.lowering import Lowering, Refused
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Steps:
         """A further node; returns its result."""
         first = next(tensor for tensor in inputs if tensor is not None)
         made = self.editor.tensor((), like=first)
-        if op not in MOVES:
+        if not ops.rows()[op].keeps:
             self._real(made)
         self._put(op, inputs, made, attributes)
         return made

@@ -11,9 +11,10 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.table import Op, Refusal
+from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.window import Span, refuse_window, spans
 
 
@@ -161,13 +162,7 @@ def _dispatch(
 
 
 OPS = (
-    Op(
-        "depthwise_conv_2d",
-        _refuse,
-        _shapes,
-        _lower,
-        accuracy="accumulate",
-        work=_work,
-        fuses=True,
-    ),
-)
+    Op("depthwise_conv_2d", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
+       fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,
+       rounding=rounding.PRODUCT),
+)  # fmt: skip

@@ -8,12 +8,12 @@ where the operand has one channel).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, geometry
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Post, Shape, geometry
+from tflgpu_plugin.ops.lowering import Access, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, grid, storage_order, vector_strides
 
 NAMES = "abc"  # operands in the kernel
@@ -79,6 +79,35 @@ def lower_whole(low: Lowering, node: Node) -> None:
     step, values = node.attributes["whole"]
     numbers = {f"whole{k}": float(value) for k, value in enumerate(values)}
     lower_pair(low, node, kernels.expression(step, list(numbers)), numbers)
+
+
+def pair_epilogue(
+    first: str | None, second: str | None
+) -> Callable[[Graph, Node, int], Post | None]:
+    """The rule for a row: names of the fused steps when the produced value is the first operand,
+    and when it is the second (None: cannot be)."""
+
+    def rule(graph: Graph, node: Node, position: int) -> Post | None:
+        name = f"{node.op}_nan" if node.attributes.get("nan") else (first, second)[position]
+        other = node.inputs[1 - position]
+        if name is None or other is None or spread(graph, other, node.outputs[0]) is None:
+            return None
+        if total := node.attributes.get("whole"):
+            step, numbers = swapped(*total) if position == 1 else total
+            return Post(step, other, numbers)
+        value = graph.constant(other)
+        if value is None or value.size != 1:
+            return Post(name, other)
+        return Post(name, None, (float(value.reshape(-1)[0]),))  # no buffer for a single value
+
+    return rule
+
+
+def swapped(step: str, numbers: tuple[float, ...]) -> tuple[str, tuple[float, ...]]:
+    """The same sum of operands in the other order."""
+    if step == "even_sum":
+        return step, (*numbers[:-1], 1.0 - numbers[-1])
+    return step, (*numbers[4:8], *numbers[:4], *numbers[8:])
 
 
 def operands(node: Node) -> list[int]:

@@ -9,6 +9,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import (
     LONGEST,
     Blocks,
@@ -17,7 +18,7 @@ from tflgpu_plugin.ops.blocks import (
     refuse_epilogue,
 )
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.table import Op, Refusal
+from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 
 CHUNK = 1 << 15  # input quads per inner loop; a multiple of the 8 lanes that split them
@@ -135,5 +136,6 @@ def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: in
 
 
 OPS = (
-    Op("fully_connected", _refuse, _shapes, _lower, accuracy="accumulate", work=_work, fuses=True),
-)
+    Op("fully_connected", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
+       fuses=True, weights=Weights(flattens=True), accumulates=False, rounding=rounding.PRODUCT),
+)  # fmt: skip

@@ -65,4 +65,4 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(graph.shape(_input(node))) * (int(node.attributes["size"]) + 8)
 
 
-OPS = (Op("lrn", refuse, shapes, lower, "transcendental", work=_work, fuses=True),)
+OPS = (Op("lrn", refuse, shapes, lower, "transcendental", work=_work, kind="window", fuses=True),)

@@ -298,9 +298,11 @@ def _work_full(graph: Graph, node: Node) -> int:
 OPS = (
     Op(
         "lstm_basic", refuse, shapes, lower, "accumulate", work=_work, states=((1, 0), (4, 1)),
+        kind="product", accumulates=False,
     ),
     Op(
         "lstm_full", refuse_full, shapes_full, lower_expanded, "accumulate", work=_work_full,
-        expand=expand_full, states=((OUTPUT, 1), (STATE, 2)), in_8_bits="steps",
+        expand=expand_full, states=((OUTPUT, 1), (STATE, 2)), in_8_bits="steps", kind="composite",
+        accumulates=False,
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.lowering import Access, Lowering
@@ -126,4 +127,7 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(shapes(graph, node)[0]) * _matrices(graph, node)[0][-1]
 
 
-OPS = (Op("matmul", refuse, shapes, lower, "accumulate", work=_work, fuses=True, expand=expand),)
+OPS = (
+    Op("matmul", refuse, shapes, lower, "accumulate", work=_work, kind="product", fuses=True,
+       expand=expand, accumulates=False, rounding=rounding.PRODUCT),
+)  # fmt: skip

@@ -100,11 +100,12 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     *(
-        Op(name, refuse, shapes, lower_expanded, "reduction", work=_work, expand=expand)
+        Op(name, refuse, shapes, lower_expanded, "reduction", work=_work, kind="composite",
+           expand=expand, accumulates=False)
         for name in ("instance_normalization", "layer_normalization")
     ),
     Op(
         "log_softmax", refuse, shapes, lower_expanded, "transcendental", work=_work,
-        expand=expand_log_softmax,
+        kind="composite", expand=expand_log_softmax,
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Op
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
 
@@ -117,4 +117,7 @@ def lower(low: Lowering, node: Node) -> None:
     move(low, node, axes, value=value)
 
 
-OPS = (Op("pad", refuse, shapes, lower, "exact", fuses=True, expand=expand),)
+OPS = (
+    Op("pad", refuse, shapes, lower, "exact", kind="movement", fuses=True, expand=expand,
+       keeps="any", errors=MOVED, follows="amounts"),
+)  # fmt: skip

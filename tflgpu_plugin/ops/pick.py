@@ -158,6 +158,7 @@ def _parts(
 
 OPS = (
     Op("gather_nd", refuse, nd_shapes, lower_expanded, "exact", expand=expand_nd,
-       types=("f32", "bool"), max_rank=MAX_AXES),
-    Op("pick", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=MAX_AXES),
+       types=("f32", "bool"), max_rank=MAX_AXES, kind="movement", keeps="first"),
+    Op("pick", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=MAX_AXES,
+       kind="movement", keeps="first"),
 )  # fmt: skip

@@ -10,19 +10,20 @@ image. With `ceil_mode` a last window may reach over the padded end if it begins
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import lcm, prod
 
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.reduce import LOWEST, MAXIMUM, REDUCTIONS, SUM, ZERO, lower_spatial
-from tflgpu_plugin.ops.table import Op
-from tflgpu_plugin.ops.window import Span, span
+from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding
+from tflgpu_plugin.ops.unary import LIMITS
+from tflgpu_plugin.ops.window import Span, span, spans
 
 GROUP = 64
-ACTIVATIONS = ("none", "relu", "relu_n1_to_1", "relu6")  # the host's kernels ignore others
 LONGEST = 65_535  # rounds of one loop that every driver runs to the end
 ONE = Span(1, 1, 1, 1, 0, 1)  # an axis that is not there
 
@@ -34,7 +35,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"Pooling with a window of {list(window)} does not fit rank {len(shape)}."
     if prod(shape) == 0:
         return f"An input of {list(shape)} has no elements."
-    if node.attributes.get("activation", "none") not in ACTIVATIONS:
+    if node.attributes.get("activation", "none") not in ("none", *LIMITS):  # hosts ignore others
         return f"Pooling takes no {node.attributes['activation']} activation."
     numbers = (*window, *node.attributes["strides"], *_dilations(node))
     if min(numbers) < 1:
@@ -174,8 +175,24 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(shapes(graph, node)[0]) * prod(map(_longest, _spans(graph, node)))
 
 
+def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
+    """A number that is divided by the number of elements in every window."""
+    rows, columns = spans(graph.shape(_input(node)), node.attributes["window"], node.attributes)
+    found = lcm(*(h * w for h in _lengths(rows) for w in _lengths(columns)))
+    return (float(found if found <= rounding.MOST_PARTS else 1),)
+
+
+def _lengths(span: Span) -> set[int]:
+    starts = (place * span.stride - span.before for place in range(span.places))
+    return {min(s + span.kernel, span.extent) - max(s, 0) for s in starts}
+
+
 OPS = (
-    Op("average_pool_2d", refuse, shapes, lower, "reduction", work=_work, fuses=True),
-    Op("max_pool_2d", refuse, shapes, lower, "exact", work=_work, fuses=True),
-    Op("lp_pool", refuse, shapes, lower, "reduction", work=_work, fuses=True),
-)
+    Op("average_pool_2d", refuse, shapes, lower, "reduction", work=_work, kind="window", fuses=True,
+       accumulates=False, errors=AVERAGED, same_quantization=True,
+       rounding=Rounding(_parts, stored=True)),
+    Op("max_pool_2d", refuse, shapes, lower, "exact", work=_work, kind="window", fuses=True,
+       keeps="first", errors=MOVED),
+    Op("lp_pool", refuse, shapes, lower, "reduction", work=_work, kind="window", fuses=True,
+       accumulates=False),
+)  # fmt: skip

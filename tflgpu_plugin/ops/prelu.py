@@ -6,9 +6,15 @@ from __future__ import annotations
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import POSTS
-from tflgpu_plugin.ops.elementwise import broadcast, broadcast_refusal, lower_pair, lower_whole
+from tflgpu_plugin.ops.elementwise import (
+    broadcast,
+    broadcast_refusal,
+    lower_pair,
+    lower_whole,
+    pair_epilogue,
+)
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import GATE, Op
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -38,4 +44,7 @@ def lower(low: Lowering, node: Node) -> None:
         lower_pair(low, node, POSTS["prelu"])
 
 
-OPS = (Op("prelu", refuse, shapes, lower, "elementwise", fuses=True),)
+OPS = (
+    Op("prelu", refuse, shapes, lower, "elementwise", kind="elementwise", fuses=True, errors=GATE,
+       epilogue=pair_epilogue("prelu", None), follows="elementwise"),
+)  # fmt: skip

@@ -124,14 +124,18 @@ def expand_cast(steps: Steps, node: Node) -> bool:
     return True
 
 
+def _epilogue(graph: Graph, node: Node, position: int) -> Post | None:
+    return step(graph, node)
+
+
 TYPES = ("f32", "i8", "u8")
 FLOATS = ("f32", "f16")
 
 OPS = (
     Op("dequantize", refuse_dequantize, shapes, lower_dequantize, "exact",
-       types=(*TYPES, "f16"), max_rank=8),
+       types=(*TYPES, "f16"), max_rank=8, kind="elementwise", follows="elementwise"),
     Op("quantize", refuse_quantize, shapes, lower_quantize, "elementwise", types=TYPES,
-       fuses=True, max_rank=8),
+       fuses=True, max_rank=8, kind="elementwise", follows="elementwise", epilogue=_epilogue),
     Op("cast", refuse_cast, shapes, lower_expanded, "exact", types=("f32", "bool"), max_rank=8,
-       expand=expand_cast),
+       kind="elementwise", follows="elementwise", expand=expand_cast),
 )  # fmt: skip

@@ -26,7 +26,7 @@ from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Op
 
 MAX_INDEX = 1 << 24  # exact in float32
 
@@ -322,17 +322,22 @@ def expand_batches(steps: Steps, node: Node) -> bool:
 
 BOTH = ("f32", "bool")
 OPS = (
-    Op("tile", refuse, tile_shapes, lower_tile, "exact", types=BOTH, fuses=True,
-       expand=expand_tile),
-    Op("expand", refuse, expand_shapes, lower_expand, "exact", types=BOTH, fuses=True),
-    Op("take", refuse, take_shapes, lower_take, "exact", types=BOTH, fuses=True),
-    Op("gather", refuse, gather_shapes, lower_expanded, "exact", types=BOTH, expand=expand_gather),
+    Op("tile", refuse, tile_shapes, lower_tile, "exact", types=BOTH, kind="movement", fuses=True,
+       expand=expand_tile, keeps="first", errors=MOVED),
+    Op("expand", refuse, expand_shapes, lower_expand, "exact", types=BOTH, kind="movement",
+       fuses=True, keeps="first", errors=MOVED),
+    Op("take", refuse, take_shapes, lower_take, "exact", types=BOTH, kind="movement", fuses=True,
+       keeps="first", errors=MOVED, follows="axes"),
+    Op("gather", refuse, gather_shapes, lower_expanded, "exact", types=BOTH, kind="movement",
+       expand=expand_gather, keeps="first", errors=MOVED),
     *(
-        Op(name, refuse, depth_shapes, lower_expanded, "exact", types=BOTH, expand=expand_depth)
+        Op(name, refuse, depth_shapes, lower_expanded, "exact", types=BOTH, kind="movement",
+           expand=expand_depth, keeps="first")
         for name in ("depth_to_space", "space_to_depth")
     ),
     *(
-        Op(name, refuse, batch_shapes, lower_expanded, "exact", types=BOTH, expand=expand_batches)
+        Op(name, refuse, batch_shapes, lower_expanded, "exact", types=BOTH, kind="movement",
+           expand=expand_batches, keeps="first")
         for name in ("space_to_batch", "batch_to_space")
     ),
 )  # fmt: skip

@@ -270,5 +270,6 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 OPS = tuple(
-    Op(name, refuse, shapes, lower, "accumulate", work=_work) for name in ("lstm", "gru", "rnn")
+    Op(name, refuse, shapes, lower, "accumulate", work=_work, kind="product", accumulates=False)
+    for name in ("lstm", "gru", "rnn")
 )

@@ -8,13 +8,13 @@ tensorflow/lite/kernels/internal/reference/reduce.h.
 from __future__ import annotations
 
 from math import inf, isqrt, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import AVERAGED, Op
 
 GROUP = 64
 FEW = 8  # threads that share one result where they can exchange values by shuffle ...
@@ -48,7 +48,6 @@ REDUCTIONS = {
     "reduce_log_sum": Reduction(ZERO, SUM, "log_exact(a)"),
 }
 MAXIMUM = Reduction(LOWEST, "max(a, v)")
-ACCURACY = {"reduce_max": "exact", "reduce_min": "exact"}
 
 
 class _Run(NamedTuple):
@@ -227,10 +226,17 @@ def _expand_log_sum_exp(steps: Steps, node: Node) -> bool:
     return True
 
 
-OPS = (*(
-    Op(name, refuse, shapes, lower, ACCURACY.get(name, "reduction"), work=_work, fuses=True)
-    for name in REDUCTIONS
-), Op(
-    "reduce_log_sum_exp", refuse, shapes, lower_expanded, "reduction", work=_work,
-    expand=_expand_log_sum_exp,
-))  # fmt: skip
+def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
+    return Op(name, refuse, shapes, lower, accuracy, work=_work, kind="reduction", fuses=True,
+              accumulates=True, follows="reduced", **traits)  # fmt: skip
+
+
+OPS = (
+    # Of n values, whose errors are of either sign. A sum is n times the mean, and n times as large.
+    *(_row(name, errors=AVERAGED) for name in ("mean", "reduce_sum")),
+    *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),
+    *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),
+    *(_row(name) for name in ("reduce_prod", "reduce_l1", "reduce_l2", "reduce_log_sum")),
+    Op("reduce_log_sum_exp", refuse, shapes, lower_expanded, "reduction", work=_work,
+       kind="composite", accumulates=True, expand=_expand_log_sum_exp),
+)  # fmt: skip

@@ -23,7 +23,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import resize
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Op
 
 GROUP = 64
 MODES = ("nearest", "linear", "cubic")
@@ -232,4 +232,7 @@ def _work(graph: Graph, node: Node) -> int:
     return taps * prod(shapes(graph, node)[0])
 
 
-OPS = (Op("resize", refuse, shapes, lower, "accumulate", work=_work, fuses=True),)
+OPS = (
+    Op("resize", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
+       accumulates=False, errors=MOVED),
+)  # fmt: skip

@@ -15,7 +15,7 @@ from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import Axis, move
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Op
 
 
 def requested(graph: Graph, node: Node) -> Shape | None:
@@ -92,4 +92,7 @@ def lower(low: Lowering, node: Node) -> None:
     move(low, node, [Axis(count, 0)], view=(count,))
 
 
-OPS = (Op("reshape", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=8),)
+OPS = (
+    Op("reshape", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=8,
+       kind="movement", keeps="first", errors=MOVED, follows="regrouped"),
+)  # fmt: skip

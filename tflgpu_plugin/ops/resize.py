@@ -15,9 +15,10 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Constant, Lowering
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.window import quads_per_thread
 
 GROUP = 64
@@ -179,7 +180,9 @@ def nearest(extent: int, out: int, align_corners: bool, half_pixel_centers: bool
 
 OPS = (
     # Hosts interpolate uint8 in float32, so that halves fall as sums happen to be rounded.
-    Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, fuses=True,
-       in_8_bits="step"),
-    Op("resize_nearest", refuse, shapes, lower_expanded, "exact", expand=expand_nearest),
+    Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, kind="window",
+       fuses=True, in_8_bits="step", accumulates=False, errors=MOVED, same_quantization=True,
+       rounding=rounding.INTERPOLATION),
+    Op("resize_nearest", refuse, shapes, lower_expanded, "exact", kind="movement", keeps="first",
+       expand=expand_nearest, errors=MOVED),
 )  # fmt: skip

@@ -83,6 +83,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op(
-        "softmax", refuse, shapes, lower, "transcendental", work=_work, fuses=True, expand=expand
+        "softmax", refuse, shapes, lower, "transcendental", work=_work, kind="reduction",
+        fuses=True, expand=expand, accumulates=False, follows="last",
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Op
 
 REST = -1  # an extent: what the other parts leave
 
@@ -109,6 +109,8 @@ def lower_unstack(low: Lowering, node: Node) -> None:
 
 
 OPS = (
-    Op("unstack", refuse_unstack, unstack_shapes, lower_unstack, "exact", types=("f32", "bool")),
-    Op("split", refuse, shapes, lower, "exact", types=("f32", "bool")),
-)
+    Op("unstack", refuse_unstack, unstack_shapes, lower_unstack, "exact", types=("f32", "bool"),
+       kind="movement", keeps="first"),
+    Op("split", refuse, shapes, lower, "exact", types=("f32", "bool"), kind="movement",
+       keeps="first", errors=MOVED),
+)  # fmt: skip

@@ -11,7 +11,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move, untouched
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Op
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,8 @@ def expand_slice(steps: Steps, node: Node) -> bool:
 
 TYPES = ("f32", "bool")
 OPS = (
-    Op("strided_slice", refuse, shapes, lower, "exact", types=TYPES, fuses=True),
-    Op("slice", refuse_slice, slice_shapes, lower_expanded, "exact", types=TYPES,
-       expand=expand_slice),
+    Op("strided_slice", refuse, shapes, lower, "exact", types=TYPES, kind="movement", fuses=True,
+       keeps="first", errors=MOVED, follows="ranges"),
+    Op("slice", refuse_slice, slice_shapes, lower_expanded, "exact", types=TYPES, kind="movement",
+       keeps="first", expand=expand_slice),
 )  # fmt: skip

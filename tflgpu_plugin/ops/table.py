@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.ir.target import Target
 
 if TYPE_CHECKING:
@@ -14,22 +14,90 @@ if TYPE_CHECKING:
     from tflgpu_plugin.ops.lowering import Lowering
 
 Refusal = str | None
+BIAS = 2  # its position among the inputs of an op with weights
+
+# What an op is; `tests/test_totality.py` says which traits a row of each kind must state.
+KINDS = (
+    "elementwise",  # of each element by itself, or of those at one place of several inputs
+    "product",  # sums of products, with weights or without
+    "window",  # of windows of an image
+    "reduction",  # along axes
+    "movement",  # results are elements of the inputs, in another order or number
+    "choice",  # positions of elements
+    "composite",  # made of other ops, and nothing else
+)
+
+
+class Weights(NamedTuple):
+    """Constants that an op multiplies its first input by: its second input, [outputs, ..., inputs]
+    with `axis` 0 (kernels read them as whole vec4) or [..., outputs] with -1. `flattens`: every row
+    of weights meets the same elements, there are no groups of channels.
+    """
+
+    axis: int = 0
+    flattens: bool = False
+
+
+class Errors(NamedTuple):
+    """What an op does to rounding errors of its inputs (see `compile.error_sensitivity`).
+
+    `passes` is the share of the mean square error that a result has. `averages`: of many values,
+    with errors of either sign. `keeps_magnitude`: results are as large as the inputs. `bounded`:
+    results are of magnitude 1 at most. `choice` is the position of an output that tells which of
+    the values was chosen, which the smallest error may change.
+    """
+
+    passes: float = 1.0
+    averages: bool = False
+    keeps_magnitude: bool = False
+    bounded: bool = False
+    choice: int | None = None
+
+
+AS_THEY_ARE = Errors()
+MOVED = Errors(keeps_magnitude=True)
+AVERAGED = Errors(averages=True)
+BOUNDED = Errors(bounded=True)
+# An activation that is closed for negative arguments (K. He and others, "Delving Deep into
+# Rectifiers", 2015, section 2.2, says so of the values themselves).
+GATE = Errors(passes=0.5)
+
+
+class Rounding(NamedTuple):
+    """How hosts come to an 8-bit result in fixed point: `parts(graph, node)` of one step of the
+    result, to which they round first (one number, or one per channel); `stored`: they round the
+    stored number, with the zero point in it.
+    """
+
+    parts: Callable[[Graph, Node], tuple[float, ...]]
+    stored: bool = False
 
 
 @dataclass(frozen=True)
 class Op:
-    """One row. `refuse(graph, node, target)` returns a sentence, or None when the node can run.
+    """One row.
 
+    `refuse(graph, node, target)` returns a sentence, or None when the node can run.
     `shapes(graph, node)` gives the output shapes from input shapes (and values of constant
-    inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise,
-    function, transcendental, accumulate or reduction. `types` are the dtypes of the value inputs
-    and outputs; `max_rank` is the highest rank of one. `work` estimates multiply-adds per run for
-    the pays-off rule (None: one per output element). `fuses`: the lowering applies `node.posts`
-    where it stores its first output, so passes may give it some. `expand` replaces the node by
-    others before it is lowered (see `ops.decompose`); it returns whether it did. `states` pairs the
-    position of an input that is state with that of the output whose value it takes. `in_8_bits`
-    says how near int8 and uint8 results are to those of TFLite's reference kernels: exact (the very
-    numbers), step (of few values, one step of the grid) or steps (several, over a sequence).
+    inputs). `accuracy` names a class of `conformance.tolerance`: exact, elementwise, function,
+    transcendental, accumulate or reduction. `types` are the dtypes of the value inputs and
+    outputs; `max_rank` is the highest rank of one. `work` estimates multiply-adds per run for the
+    pays-off rule (None: one per output element). `expand` replaces the node by others before it is
+    lowered (see `ops.decompose`); it returns whether it did. `states` pairs the position of an
+    input that is state with that of the output whose value it takes. `in_8_bits` says how near int8
+    and uint8 results are to those of TFLite's reference kernels: exact (the very numbers), step (of
+    few values, one step of the grid) or steps (several, over a sequence).
+
+    Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.posts` where it stores its first
+    output, so passes may give it some. `epilogue(graph, node, position)` is the fused step that
+    does the same to the operand at this position (None: there is none). `limits`: the result is the
+    input, cut to them. `weights`, and whether zero `padding` in front of the op may become part of
+    its attribute. `accumulates`: results may be sums of many values, which float16 does not hold.
+    `errors`, see there. `follows` says how the op works on tensors whose axes are permuted (see
+    `passes.layout.propagate`); empty: it does not. `keeps` says whose elements the results are,
+    unless they are zero: those of the "first" input or of "any"; empty: they are computed.
+    `same_quantization`: hosts compute on the stored numbers, so inputs and results must mean the
+    same by them (as `keeps` says, too). `rounding`, see there.
     """
 
     name: str
@@ -39,9 +107,20 @@ class Op:
     accuracy: str
     types: tuple[str, ...] = ("f32",)
     work: Callable[[Graph, Node], int] | None = None
-    fuses: bool = False
     max_rank: int = 5
     expand: Callable[[Steps, Node], bool] | None = None
     states: tuple[tuple[int, int], ...] = ()
     family: str = ""
     in_8_bits: str = "exact"
+    kind: str = ""
+    fuses: bool = False
+    epilogue: Callable[[Graph, Node, int], Post | None] | None = None
+    limits: tuple[float, float] | None = None
+    weights: Weights | None = None
+    padding: bool = False
+    accumulates: bool | None = None
+    errors: Errors = AS_THEY_ARE
+    follows: str = ""
+    keeps: str = ""
+    same_quantization: bool = False
+    rounding: Rounding | None = None

@@ -17,7 +17,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, Axis, in_place, move
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Op
 
 
 def order(graph: Graph, node: Node) -> tuple[int, ...]:
@@ -92,5 +92,6 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 OPS = (
-    Op("transpose", refuse, shapes, lower, "exact", types=("f32", "bool"), fuses=True, max_rank=8),
-)
+    Op("transpose", refuse, shapes, lower, "exact", types=("f32", "bool"), fuses=True, max_rank=8,
+       kind="movement", keeps="first", errors=MOVED),
+)  # fmt: skip

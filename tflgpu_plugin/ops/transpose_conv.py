@@ -16,10 +16,11 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import LONGEST, Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import Op, Refusal
+from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 
 
@@ -160,14 +161,6 @@ def _lower(low: Lowering, node: Node) -> None:
 
 
 OPS = (
-    Op(
-        "transpose_conv",
-        _refuse,
-        _shapes,
-        _lower,
-        accuracy="accumulate",
-        work=_work,
-        fuses=True,
-        expand=expand,
-    ),
-)
+    Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
+       fuses=True, expand=expand, weights=Weights(), accumulates=False, rounding=rounding.PRODUCT),
+)  # fmt: skip

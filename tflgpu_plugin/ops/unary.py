@@ -11,10 +11,11 @@ from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import grid
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, Errors, Op
 
 # Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
 # open.
@@ -75,31 +76,51 @@ def expand_gelu(steps: Steps, node: Node) -> bool:
     return True
 
 
-def row(name: str, accuracy: str = "transcendental", types: tuple[str, ...] = ("f32",)) -> Op:
+def epilogue(graph: Graph, node: Node, position: int) -> Post | None:
+    return step(node.op, node.attributes)
+
+
+def row(
+    name: str,
+    accuracy: str = "transcendental",
+    types: tuple[str, ...] = ("f32",),
+    errors: Errors = AS_THEY_ARE,
+    **traits: Any,
+) -> Op:
     """An op from the fused step of its name."""
-    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8)
+    given = {"epilogue": epilogue, **traits}
+    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
+              kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
 
 
-EXACT = (
-    *("relu", "relu6", "relu_n1_to_1", "clip", "thresholded_relu"),
-    *("abs", "neg", "ceil", "floor", "round", "sign"),
-)
-ELEMENTWISE = ("square", "cube", "leaky_relu", "shrink")
+def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> Op:
+    """An activation that only cuts."""
+    limits = (low, high)
+    return row(name, "exact", errors=errors, limits=limits, rounding=rounding.RATIO)
+
+
 FUNCTION = (
-    *("tanh", "log", "sqrt", "rsqrt", "reciprocal", "erf", "softsign"),
+    *("log", "sqrt", "rsqrt", "reciprocal", "erf", "softsign"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
 )
-TRANSCENDENTAL = (
-    *("logistic", "exp", "sinh", "cosh", "elu", "selu", "celu"),
-    *("swish", "softplus", "mish", "gelu_tanh", "hard_sigmoid", "hard_swish"),
-)
+LIMITS = ("relu", "relu_n1_to_1", "relu6")  # activations that hosts fuse into most ops
 OPS = (
-    *(row(name, "exact") for name in EXACT),
-    *(row(name, "elementwise") for name in ELEMENTWISE),
+    limit("relu", 0.0, inf, GATE),
+    limit("relu6", 0.0, 6.0, GATE),
+    limit("relu_n1_to_1", -1.0, 1.0),
+    row("thresholded_relu", "exact", errors=GATE),
+    *(row(name, "exact") for name in ("clip", "abs", "neg", "ceil", "floor", "round", "sign")),
+    row("leaky_relu", "elementwise", errors=GATE),
+    *(row(name, "elementwise") for name in ("square", "cube", "shrink")),
     *(row(name, "function") for name in FUNCTION),
-    *(row(name) for name in TRANSCENDENTAL),
-    replace(row("gelu"), expand=expand_gelu),
-    row("is_nan", "exact", ("f32", "bool")),
-    row("is_infinite", "exact", ("f32", "bool")),
+    row("tanh", "function", errors=BOUNDED),
+    *(row(name, errors=BOUNDED) for name in ("logistic", "hard_sigmoid")),
+    *(row(name, errors=GATE) for name in ("elu", "selu", "celu", "swish", "hard_swish")),
+    *(row(name, errors=GATE) for name in ("softplus", "mish", "gelu_tanh")),
+    *(row(name) for name in ("exp", "sinh", "cosh")),
+    row("gelu", errors=GATE, expand=expand_gelu),
+    # These change the type, so that they are no step of another op.
+    row("is_nan", "exact", ("f32", "bool"), epilogue=None),
+    row("is_infinite", "exact", ("f32", "bool"), epilogue=None),
     row("logical_not", "exact", ("bool",)),
 )

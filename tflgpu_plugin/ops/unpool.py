@@ -14,7 +14,7 @@ from math import prod
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import MOVED, Errors, Op
 from tflgpu_plugin.ops.window import Span, span
 
 GROUP = 64
@@ -125,6 +125,8 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 OPS = (
-    Op("max_pool_places", refuse, shapes, lower, "exact", work=_work),
-    Op("max_unpool", refuse_back, shapes_back, lower_back, "exact", fuses=True),
-)
+    Op("max_pool_places", refuse, shapes, lower, "exact", work=_work, kind="choice",
+       errors=Errors(choice=1)),
+    Op("max_unpool", refuse_back, shapes_back, lower_back, "exact", kind="movement", fuses=True,
+       errors=MOVED),
+)  # fmt: skip

@@ -8,10 +8,10 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node, Post
 from tflgpu_plugin.ops.lowering import spread
+from tflgpu_plugin.ops.table import BIAS
+from tflgpu_plugin.ops.unary import LIMITS
 
-BIASED = ("conv_2d", "conv_3d", "depthwise_conv_2d", "transpose_conv", "fully_connected")
-BIAS = 2  # its place among the inputs
-ACTIVATIONS = ("relu", "relu_n1_to_1", "relu6", "tanh")
+ACTIVATIONS = (*LIMITS, "tanh")  # that hosts fuse
 
 
 def canonical(graph: Graph) -> Graph:
@@ -24,7 +24,7 @@ def _rewrite(graph: Graph, node: Node) -> Node:
         return node
     posts = list(node.posts)
     inputs, attributes = node.inputs, dict(node.attributes)
-    bias = inputs[BIAS] if node.op in BIASED and len(inputs) > BIAS else None
+    bias = ops.bias(node)
     if bias is not None and spread(graph, bias, node.outputs[0]) is not None:
         posts.append(Post("add", bias))
         inputs = (*inputs[:BIAS], None, *inputs[BIAS + 1 :])

@@ -7,24 +7,8 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node, Post
-from tflgpu_plugin.ops import quantization, unary
-from tflgpu_plugin.ops.lowering import spread
-from tflgpu_plugin.passes.quant.requantize import swapped
 from tflgpu_plugin.passes.sources import merged
 
-UNARY = {row.name for row in unary.OPS} - {"is_nan", "is_infinite"}  # those change the type
-# Step when the produced value is the first operand, and when it is the second (None: cannot be).
-BINARY: dict[str, tuple[str, str | None]] = {
-    "add": ("add", "add"),
-    "sub": ("sub", "reverse_sub"),
-    "mul": ("mul", "mul"),
-    "maximum": ("maximum", "reverse_maximum"),
-    "minimum": ("minimum", "reverse_minimum"),
-    "div": ("div", "reverse_div"),
-    "pow": ("pow", "reverse_pow"),
-    "squared_difference": ("squared_difference", "squared_difference"),
-    "prelu": ("prelu", None),
-}
 MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
 MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adapters promise eight
 
@@ -60,7 +44,7 @@ class _Fusion:
     def candidates(self, node: Node) -> list[Node]:
         """Nodes whose only reader is `node`, once, and which may take it over; the last in order
         first."""
-        if node.op not in UNARY and node.op not in BINARY and node.op != "quantize":
+        if ops.rows()[node.op].epilogue is None:
             return []
         made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
         found = [self.nodes[self.writer[t]] for t in made if t not in self.needed]
@@ -99,30 +83,11 @@ def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
     made, result = producer.outputs[0], node.outputs[0]
     if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
         return None
-    if node.op == "quantize":
-        post = quantization.step(graph, node)
-    elif node.op in UNARY:
-        post = unary.step(node.op, node.attributes)
-    else:
-        place = node.inputs.index(made)
-        names, other = BINARY[node.op], node.inputs[1 - place]
-        name = f"{node.op}_nan" if node.attributes.get("nan") else names[place]
-        if name is None or other is None or spread(graph, other, result) is None:
-            return None
-        post = _with_operand(graph, name, other)
-        if total := node.attributes.get("whole"):
-            step, numbers = swapped(*total) if place == 1 else total
-            post = Post(step, other, numbers)
+    rule = ops.rows()[node.op].epilogue
+    post = rule(graph, node, node.inputs.index(made)) if rule else None
+    if post is None:
+        return None
     posts = (*producer.posts, post, *node.posts)
     operands = [p.tensor for p in posts if p.tensor is not None]
     fits = sum(len(p.parameters) for p in posts) <= MAX_PARAMETERS
     return post if fits and len(operands) <= MAX_OPERANDS else None
-
-
-def _with_operand(graph: Graph, name: str, other: int) -> Post:
-    """A step of two operands; a single constant value goes to the uniform block, not to a
-    buffer."""
-    value = graph.constant(other)
-    if value is None or value.size != 1:
-        return Post(name, other)
-    return Post(name, None, (float(value.reshape(-1)[0]),))

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.passes.sources import merged, only_reader
 
-CONVOLUTIONS = ("conv_2d", "depthwise_conv_2d")
 Border = tuple[int, int, int, int]  # top, bottom, left, right
 
 
@@ -21,7 +21,7 @@ def fuse_pad(graph: Graph) -> Graph:
     for node in graph.nodes:
         border = _border(graph, node)
         reader = only_reader(graph, node) if border else None
-        if border is None or reader is None or reader.op not in CONVOLUTIONS:
+        if border is None or reader is None or not ops.rows()[reader.op].padding:
             continue
         reader = replaced.get(reader.id) or reader
         own = _own_border(reader)

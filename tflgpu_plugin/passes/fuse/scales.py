@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Post
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.passes.rewriter import Editor
 
-# The axis of the weights that runs over output channels.
-WEIGHTED = {
-    "conv_2d": 0, "conv_3d": 0, "transpose_conv": 0, "fully_connected": 0, "depthwise_conv_2d": -1,
-}  # fmt: skip
 LARGEST = 1 << 26  # elements of weights that are multiplied here
 STEPS = ("add", "sub", "mul", "div")
 
@@ -24,9 +21,10 @@ def fold_scales(graph: Graph) -> Graph:
     """After `fuse_posts`: leading steps with constants of one value per channel or in all."""
     e = Editor(graph)
     for number, node in enumerate(e.nodes):
-        found = _affine(e, node) if node.op in WEIGHTED else None
-        if found is not None:
-            e.nodes[number] = _folded(e, node, found)
+        weights = ops.weights(node)
+        found = _affine(e, node, weights.axis) if weights else None
+        if weights and found is not None:
+            e.nodes[number] = _folded(e, node, found, weights.axis)
     return e.finish() if e.nodes != list(graph.nodes) else graph
 
 
@@ -39,13 +37,13 @@ class _Affine:
     steps: int
 
 
-def _affine(e: Editor, node: Node) -> _Affine | None:
+def _affine(e: Editor, node: Node, axis: int) -> _Affine | None:
     """The leading steps as one, when they are worth it: a factor, or more than one offset."""
     weights, data = node.inputs[1], e.data(node.inputs[1])
     if weights is None or data is None or data.size > LARGEST or data.dtype != np.float32:
         return None
     channels = e.shape(node.outputs[0])[-1]
-    if data.shape[WEIGHTED[node.op]] != channels:
+    if data.shape[axis] != channels:
         return None
     scale, offset = np.ones(channels), np.zeros(channels)
     steps = 0
@@ -81,14 +79,14 @@ def _value(e: Editor, node: Node, post: Post, channels: int) -> Array | None:
     return np.broadcast_to(given.reshape(-1).astype(np.float64), (channels,))
 
 
-def _folded(e: Editor, node: Node, found: _Affine) -> Node:
+def _folded(e: Editor, node: Node, found: _Affine, axis: int) -> Node:
     weights, data = node.inputs[1], e.data(node.inputs[1])
     assert weights is not None and data is not None
     posts = node.posts[found.steps :]
     inputs = node.inputs
     if (found.scale != 1).any():
         along = [1] * data.ndim
-        along[WEIGHTED[node.op]] = -1
+        along[axis] = -1
         scaled = (data * found.scale.reshape(along)).astype(np.float32)
         inputs = (inputs[0], e.constant(scaled, like=weights), *inputs[2:])
     if found.offset.any():

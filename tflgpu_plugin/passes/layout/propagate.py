@@ -15,14 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Node, Shape
-from tflgpu_plugin.ops import binary, prelu, quantization, reduce, unary
 from tflgpu_plugin.passes.rewriter import Editor, Perm
 
 Held = dict[int, Perm]
-
-ELEMENTWISE = {row.name for row in (*unary.OPS, *binary.OPS, *prelu.OPS, *quantization.OPS)}
-REDUCTIONS = set(reduce.REDUCTIONS)
 
 
 def inverse(perm: Perm) -> Perm:
@@ -43,9 +40,8 @@ def spread(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     the node cannot work on what is held."""
     if node.posts or node.refusal:
         return None
-    if node.op in ELEMENTWISE:
-        return _elementwise(e, node, tensor, perm)
-    rule = _SPREAD.get(node.op) or (_reduction if node.op in REDUCTIONS else None)
+    row = ops.row(node.op)
+    rule = _SPREAD.get(row.follows) if row else None
     return rule(e, node, tensor, perm) if rule else None
 
 
@@ -57,25 +53,26 @@ def relabelled(e: Editor, node: Node, held: Mapping[int, Perm], names: Mapping[i
     first = node.inputs[0]
     assert first is not None
     perm = held.get(first) or held[node.outputs[0]]
-    if node.op in ELEMENTWISE:
+    follows = ops.rows()[node.op].follows
+    if follows == "elementwise":
         inputs = [_operand(e, t, held[node.outputs[0]], names) for t in node.inputs]
-    elif node.op == "concat":
+    elif follows == "axis":
         attributes["axis"] = perm.index(int(attributes["axis"]) % len(perm))
         inputs = [_operand(e, t, perm, names) for t in node.inputs]
-    elif node.op == "take":
+    elif follows == "axes":
         attributes["axes"] = tuple(perm.index(axis % len(perm)) for axis in attributes["axes"])
-    elif node.op == "softmax":
+    elif follows == "last":
         pass
-    elif node.op == "pad":
+    elif follows == "amounts":
         amounts = e.data(node.inputs[1])
         assert amounts is not None
         inputs[1] = e.indices(amounts.reshape(-1, 2)[list(perm)])
-    elif node.op == "strided_slice":
+    elif follows == "ranges":
         inputs[1:4] = [e.indices(_data(e, t).reshape(-1)[list(perm)]) for t in node.inputs[1:4]]
         for mask in ("begin_mask", "end_mask"):
             bits = int(attributes.get(mask, 0))
             attributes[mask] = sum((bits >> axis & 1) << k for k, axis in enumerate(perm))
-    elif node.op == "reshape":
+    elif follows == "regrouped":
         inputs = inputs[:1]
         attributes = {"shape": permuted(e.shape(node.outputs[0]), held[node.outputs[0]])}
     else:
@@ -206,11 +203,14 @@ def _blocks(shape: Shape, other: Shape) -> list[tuple[list[int], list[int]]] | N
     return None if left or right else found
 
 
+# By the trait `follows` of a row.
 _SPREAD: dict[str, Callable[[Editor, Node, int, Perm], Held | None]] = {
-    "concat": _concat,
-    "softmax": _softmax,
-    "pad": _pad,
-    "strided_slice": _slice,
-    "reshape": _reshape,
-    "take": _along,
+    "elementwise": _elementwise,
+    "axis": _concat,  # in an attribute
+    "axes": _along,  # in an attribute
+    "last": _softmax,  # axis only
+    "amounts": _pad,  # of each axis, in an input
+    "ranges": _slice,  # of each axis, in inputs
+    "regrouped": _reshape,
+    "reduced": _reduction,
 }

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Node, Quantization, Tensor
-from tflgpu_plugin.passes.canonical import BIAS, BIASED
+from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.sources import merged
 
 
@@ -115,7 +116,7 @@ class _Biases:
         return [self._node(node) for node in nodes]
 
     def _node(self, node: Node) -> Node:
-        if node.op not in BIASED or len(node.inputs) <= BIAS or node.refusal is not None:
+        if ops.bias(node) is None or node.refusal is not None:
             return node
         x, weights, bias = node.inputs[:3]
         if x is None or weights is None or bias is None:

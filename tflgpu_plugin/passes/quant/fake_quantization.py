@@ -8,7 +8,7 @@ of the reference kernels.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, lcm, prod
+from math import inf, prod
 
 import numpy as np
 
@@ -18,20 +18,10 @@ from tflgpu_plugin.ir.graph import Graph, Node, Post, Tensor, planar
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.reduce import reduced_axes
-from tflgpu_plugin.ops.window import Span, spans
-from tflgpu_plugin.passes.canonical import BIASED
 from tflgpu_plugin.passes.quant import requantize, stored_steps
 from tflgpu_plugin.passes.sources import merged
 
-# What a fused activation leaves of a result; hosts clamp stored numbers.
-LIMITS = {"relu": (0.0, inf), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}
 EVERYTHING = (-inf, inf)
-# Ops whose results hosts round as stored numbers (with the zero point in them).
-ON_STORED = ("average_pool_2d", "resize_bilinear")
-# Parts that take rounding errors of float32 away, so that halves are halves: of the hosts' 2^19 or
-# so in sums, and of the weights of a bilinear interpolation, where hosts have 2^10.
-SUMS, WEIGHTS = 8192.0, 4096.0
-MOST_PARTS = 1 << 14  # with 8 bits before them they still fit float32
 
 
 def simulate(graph: Graph) -> Graph:
@@ -60,11 +50,11 @@ class _Simulation:
             return [replace(node, attributes={**node.attributes, "parameters": parameters})]
         wanted = [t for t in node.outputs if not _on_grid(self.graph, node, t)]
         if wanted and ops.rows()[node.op].fuses:
-            posts, limits = node.posts, LIMITS.get(node.posts[-1].op) if node.posts else None
+            posts, limits = node.posts, _limits(node)
             posts = posts[:-1] if limits else posts  # the grid's own limits become narrower
             grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, posts=posts)
-            layer = self._layer(plain, grid) if node.op in BIASED else self._mean(plain, grid)
+            layer = self._layer(plain, grid) if ops.weights(node) else self._mean(plain, grid)
             if not posts and (found := stored_steps.whole(self.graph, node, grid)) is not None:
                 return [replace(plain, attributes={**node.attributes, "whole": found})]
             return [layer or replace(plain, posts=(*posts, self._step(node, grid)))]
@@ -122,9 +112,10 @@ class _Simulation:
     def _step(self, node: Node, grid: quantization.Grid) -> Post:
         if self._even(node.outputs[0]):
             return quantize.to_even(grid)
-        parts = _parts(self.graph, node)
+        rounding = ops.rows()[node.op].rounding
+        parts = rounding.parts(self.graph, node) if rounding else (1.0,)
         _, zero = quantization.parameters(self.graph.tensors[node.outputs[0]])
-        if node.op in ON_STORED:
+        if rounding and rounding.stored:
             return Post("fake_quant", None, (*grid, *parts, zero))
         if len(set(parts)) == 1:
             return Post("fake_quant", None, (*grid, parts[0], 0.0))
@@ -132,6 +123,12 @@ class _Simulation:
             data = np.array(parts, np.float32)
             self.parts[parts] = self._add(Tensor("parts", data.shape, "f32", data))
         return Post("fake_quant_channels", self.parts[parts], tuple(grid))
+
+
+def _limits(node: Node) -> tuple[float, float] | None:
+    """What a fused activation leaves of a result; hosts clamp stored numbers."""
+    row = ops.row(node.posts[-1].op) if node.posts else None
+    return row.limits if row else None
 
 
 def _limited(result: Tensor, limits: tuple[float, float]) -> quantization.Grid:
@@ -148,45 +145,9 @@ def _on_grid(graph: Graph, node: Node, tensor: int) -> bool:
     result = graph.tensors[tensor]
     if not quantization.real(result) or result.dtype in COUNTS:  # the border rounds whole numbers
         return True
-    if node.op not in quantization.MOVES or node.posts:
+    if not ops.rows()[node.op].keeps or node.posts:
         return False
     if node.attributes.get("activation", "none") != "none":
         return False
     values = [graph.tensors[t] for t in node.inputs if t is not None]
     return all(quantization.alike(v, result) for v in values if v.dtype not in COUNTS)
-
-
-def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
-    """Parts of one step to which the host rounds first: one number, or one per channel."""
-    result = graph.tensors[node.outputs[0]]
-    scale, _ = quantization.parameters(result)
-    if node.op in ON_STORED:
-        return (_counts(graph, node) if node.op == "average_pool_2d" else WEIGHTS,)
-    if node.op in ("add", "sub"):
-        return (SUMS,)
-    given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
-    if node.op in (*BIASED, "mul", "matmul") and len(given) == 2:
-        first, second = given
-        if first is None or second is None or len(first.scale) != 1:
-            return (1.0,)
-        factors = tuple(first.scale[0] * other / scale for other in second.scale)
-        parts = tuple(quantization.fraction(factor) for factor in factors)
-        same = len(parts) == 1 or (result.shape and result.shape[-1] == len(parts))
-        return tuple(min(p, float(MOST_PARTS)) for p in parts) if same else (1.0,)
-    if node.op in ("relu", "relu6", "relu_n1_to_1") and given[0] is not None:
-        return (quantization.fraction(given[0].scale[0] / scale),)
-    return (1.0,)
-
-
-def _counts(graph: Graph, node: Node) -> float:
-    """A number that is divided by the number of elements in every window."""
-    assert node.inputs[0] is not None
-    window = node.attributes["window"]
-    rows, columns = spans(graph.shape(node.inputs[0]), window, node.attributes)
-    found = lcm(*(h * w for h in _lengths(rows) for w in _lengths(columns)))
-    return float(found if found <= MOST_PARTS else 1)
-
-
-def _lengths(span: Span) -> set[int]:
-    starts = (place * span.stride - span.before for place in range(span.places))
-    return {min(s + span.kernel, span.extent) - max(s, 0) for s in starts}

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Post
-from tflgpu_plugin.ir.quantization import MOVES
-from tflgpu_plugin.passes.canonical import BIASED
 from tflgpu_plugin.passes.rewriter import Editor
 from tflgpu_plugin.passes.sources import merged
-
-SEVERAL = ("concat", "maximum", "minimum", "pad")  # with other values than those of one input
-LIMITS = ("relu", "relu6", "relu_n1_to_1")
 
 
 def absorb(graph: Graph) -> Graph:
@@ -40,7 +36,7 @@ def _stands_between(graph: Graph, node: Node) -> bool:
 
 def _moves(node: Node) -> bool:
     """Its results are elements of its first input, which is its only one with values."""
-    return node.op in MOVES and node.op not in SEVERAL and not node.posts
+    return ops.rows()[node.op].keeps == "first" and not node.posts
 
 
 class _Merging:
@@ -56,7 +52,7 @@ class _Merging:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            if node.op in LIMITS and not node.posts:
+            if ops.rows()[node.op].limits and not node.posts:
                 self._limit(node)
         for node in self.graph.nodes:
             if node.op == "quantize" and _stands_between(self.graph, node):
@@ -66,7 +62,7 @@ class _Merging:
     def _limit(self, node: Node) -> None:
         """A limit between a layer and a quantize becomes a step of the layer."""
         layer, readers = self._maker(node), self.readers.get(node.outputs[0], ())
-        if layer is None or layer.op not in BIASED or [n.op for n in readers] != ["quantize"]:
+        if layer is None or ops.weights(layer) is None or [n.op for n in readers] != ["quantize"]:
             return
         if all(post.op == "add" for post in layer.posts):
             self._merge(layer, node, (*layer.posts, Post(node.op)))

@@ -130,13 +130,6 @@ def summed(graph: Graph, node: Node, grid: Grid) -> tuple[float, ...] | None:
     return (*map(float, found), grid.least, grid.most)
 
 
-def swapped(step: str, numbers: tuple[float, ...]) -> tuple[str, tuple[float, ...]]:
-    """The same sum of operands in the other order."""
-    if step == "even_sum":
-        return step, (*numbers[:-1], 1.0 - numbers[-1])
-    return step, (*numbers[4:8], *numbers[:4], *numbers[8:])
-
-
 def post(step: str, rows: int, scale: float, grid: Grid, channels: int) -> Post:
     """The step behind the sums; `scale` is that of the layer's input, `rows` the tensor of
     `Whole.rows`.

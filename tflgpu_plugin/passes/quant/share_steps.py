@@ -7,17 +7,15 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node, Post
-
-DENSE = ("conv_2d", "depthwise_conv_2d", "transpose_conv")
-LIMITS = {"relu": (0.0, inf), "relu6": (0.0, 6.0), "relu_n1_to_1": (-1.0, 1.0)}
 
 
 def share_steps(graph: Graph) -> Graph:
     """Only where a graph has more than one kind; the values are the same, bit by bit (a limit keeps
     NaN, as these activations do)."""
     nodes = graph.nodes
-    for op in DENSE:
+    for op in {node.op: None for node in nodes if ops.weights(node)}:
         forms = {_form(node) for node in nodes if node.op == op and _bias_first(node)}
         if len(forms) > 1:
             nodes = tuple(_limited(node) if node.op == op else node for node in nodes)
@@ -27,15 +25,22 @@ def share_steps(graph: Graph) -> Graph:
 def _bias_first(node: Node) -> bool:
     """A bias, then at most a limit."""
     first, *rest = node.posts or (Post(""),)
-    return first.op == "add" and first.tensor is not None and (not rest or _form(node) in LIMITS)
+    return (
+        first.op == "add" and first.tensor is not None and (not rest or _limits(node) is not None)
+    )
 
 
 def _form(node: Node) -> str:
     return node.posts[1].op if len(node.posts) == 2 else ""
 
 
+def _limits(node: Node) -> tuple[float, float] | None:
+    row = ops.row(_form(node))
+    return row.limits if row else None
+
+
 def _limited(node: Node) -> Node:
     if not _bias_first(node):
         return node
-    low, high = LIMITS.get(_form(node), (-inf, inf))
+    low, high = _limits(node) or (-inf, inf)
     return replace(node, posts=(node.posts[0], Post("clip", None, (low, high))))

@@ -8,13 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu_plugin import kernels
+from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Tensor
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Editor
 
-# Ops whose kernels read weights [outputs, ...] as whole vec4.
-DENSE = ("conv_2d", "conv_3d", "transpose_conv", "fully_connected")
 MOST_OPERANDS = 3  # fused, with which there is a storage buffer left for scales per channel
 EXACT = 0.01  # a step, within which weights are on their grid
 
@@ -33,8 +31,9 @@ def whole_weights(graph: Graph) -> Graph:
 def _may_have(node: Node) -> bool:
     operands = [post.tensor for post in node.posts if post.tensor is not None]
     summed = any(post.op in kernels.ROWS for post in node.posts)  # of whole numbers already
-    dense = node.op in DENSE and len(node.inputs) > 1 and node.inputs[1] is not None
-    return dense and not summed and len(operands) <= MOST_OPERANDS
+    weights = ops.weights(node)
+    dense = weights and weights.axis == 0 and len(node.inputs) > 1 and node.inputs[1] is not None
+    return bool(dense) and not summed and len(operands) <= MOST_OPERANDS
 
 
 def _numbers(weights: Tensor) -> Array | None:
