@@ -163,6 +163,21 @@ def test_the_worse_the_whole_the_less_may_be_left(
     assert precision._unbearable(low, lambda source: source, {t: t for t in squares}) == wide
 
 
+def test_what_a_logarithm_is_taken_of_stays_float32() -> None:
+    """Also the weights, and through roots and squares; but not in front of what saturates."""
+    for before, halves in (("abs", False), ("sqrt", False), ("pow", False), ("logistic", True)):
+        graph = layers(last=before)
+        extra = {8: Tensor("log", graph.shape(6)), 9: Tensor("p", (), data=np.float32([2])[0])}
+        nodes = [*graph.nodes[:2], replace(graph.nodes[2], inputs=(5,)), Node(3, "log", (6,), (8,))]
+        if before == "pow":
+            nodes[2] = replace(nodes[2], inputs=(5, 9))
+        taken = Graph({**graph.tensors, **extra}, tuple(nodes), (0,), (8,))
+        plan = compiler.compile(taken, HALF)
+        assert any(weight.half for weight in plan.weights) is halves, before
+        pools = [compiler.compile(taken, target).bytes_of("pool") for target in (FULL, HALF)]
+        assert (pools[1] < pools[0]) is halves
+
+
 def test_small_things_stay_float32() -> None:
     shape = (1, 16, 16, 8)
     tensors = {t: Tensor(str(t), shape) for t in range(3)}

@@ -6,7 +6,8 @@ stay float32 where float16 would be wrong rather than less precise: whole number
 state that is kept between runs, sums (results of reductions, which may pass 65,504 or be
 differences of large numbers), whatever lies inside an op made of other ops (a normalization),
 what a kernel writes one float at a time, scratch memory with partial sums. Or where the outputs
-would suffer: what `noise` says to be the worst, until the rest is bearable. And where there is
+would suffer: what `noise` says to be the worst, until the rest is bearable, and all that a
+logarithm is taken of, whose smallest values count as much as the largest. And where there is
 nothing to gain: inputs and outputs of the island, which are read or written once, and anything
 small.
 """
@@ -41,7 +42,8 @@ Size = Callable[[int], int]
 def halves(low: Lowering, memory: Memory, size: Size) -> set[object]:
     """Keys (see `key`) of what is stored as float16. `memory` gives what holds a source, `size` how
     many vec4 that is."""
-    wide = {key(memory(tensor)) for tensor in (*_wide_tensors(low.graph), *low.homes)}
+    logged = _before_logs(low.graph)
+    wide = {key(memory(tensor)) for tensor in (*_wide_tensors(low.graph, logged), *low.homes)}
     found: dict[object, Source] = {}
     for launch in low.launches:
         row = ops.row(launch.node.op)
@@ -54,6 +56,7 @@ def halves(low: Lowering, memory: Memory, size: Size) -> set[object]:
             raw = operand.view == 0 or (written and operand.view != 4)
             if raw or operand.name in rows or (written and sums):
                 wide.add(key(source))
+    wide |= {name for name in found if isinstance(name, tuple) and name[0] in logged}
     may = {
         name: source for name, source in found.items() if name not in wide and _may_be(source, size)
     }
@@ -122,9 +125,35 @@ def borders(graph: Graph) -> set[int]:
     return {*graph.inputs, *graph.outputs}
 
 
-def _wide_tensors(graph: Graph) -> set[int]:
+def _before_logs(graph: Graph) -> set[int]:
+    """Tensors and constants that a logarithm is taken of, or of sums, products and roots of them: a
+    spectrum of magnitudes, say, and the signal and the waves that it is made with. Rounding is an
+    error in proportion to the largest of the terms, and underflow one of small values whole; the
+    logarithm shows either. Functions that saturate end this."""
+    found: set[int] = set()
+    for node in reversed(graph.nodes):
+        inside = not found.isdisjoint(node.outputs)
+        for post in reversed(node.posts):
+            inside = _goes_on(post.op, inside)
+            if inside and post.tensor is not None:
+                found.add(post.tensor)
+        if _goes_on(node.op, inside):
+            found |= {*node.reads}
+    return found
+
+
+def _goes_on(op: str, inside: bool) -> bool:
+    """A logarithm is taken of what this op reads, its result being `inside` or not."""
+    row = ops.row(op)
+    if row is None:
+        return inside
+    saturates = row.errors.bounded or (row.accuracy == "transcendental" and op != "pow")
+    return row.errors.relative or (inside and not saturates)
+
+
+def _wide_tensors(graph: Graph, logged: set[int]) -> set[int]:
     """Tensors that must stay float32, and so all that lies in the same memory."""
-    kept = {t for pair in graph.states for t in pair} | borders(graph)
+    kept = logged | {t for pair in graph.states for t in pair} | borders(graph)
     kept |= {t for t, tensor in graph.tensors.items() if tensor.dtype not in VALUES or tensor.wide}
     return {tensor for tensor in kept if graph.constant(tensor) is None}
 

@@ -15,7 +15,7 @@ from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.movement import grid
-from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, Errors, Op
+from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op
 
 # Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
 # open.
@@ -100,7 +100,7 @@ def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> O
 
 
 FUNCTION = (
-    *("log", "sqrt", "rsqrt", "reciprocal", "erf", "softsign"),
+    *("sqrt", "rsqrt", "reciprocal", "erf", "softsign"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
 )
 LIMITS = ("relu", "relu_n1_to_1", "relu6")  # activations that hosts fuse into most ops
@@ -113,6 +113,7 @@ OPS = (
     row("leaky_relu", "elementwise", errors=GATE),
     *(row(name, "elementwise") for name in ("square", "cube", "shrink")),
     *(row(name, "function") for name in FUNCTION),
+    row("log", "function", errors=RELATIVE),
     row("tanh", "function", errors=BOUNDED),
     *(row(name, errors=BOUNDED) for name in ("logistic", "hard_sigmoid")),
     *(row(name, errors=GATE) for name in ("elu", "selu", "celu", "swish", "hard_swish")),
