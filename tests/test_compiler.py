@@ -117,6 +117,19 @@ def test_grids_over_the_limit_are_folded() -> None:
     assert width == groups[0] <= 65_535 and groups[0] * groups[1] >= 300_000
 
 
+def test_a_folded_grid_has_no_more_groups_than_it_must() -> None:
+    random = np.random.default_rng(1)
+    for _ in range(500):
+        limit = int(random.integers(200, 400))
+        x, y, z = (int(random.integers(1, most)) for most in (9 * limit, 6, 3))
+        width, (across, down, deep) = compiler._fold((x, y, z), limit)
+        if max(x, y, z) <= limit:
+            assert (width, across, down, deep) == (0, x, y, z)
+            continue
+        assert (width, deep) == (across, 1) and max(across, down) <= limit
+        assert x * y * z <= across * down < x * y * z + down
+
+
 def test_a_tensor_over_the_binding_limit_is_refused_with_numbers() -> None:
     with pytest.raises(Refused, match=r"over this adapter's binding limit of 1,024"):
         compiler.compile(residual(), Target(max_binding_bytes=1024))

@@ -153,3 +153,15 @@ def test_moves_that_bring_zeros_bring_numbers_to_the_range() -> None:
         assert moved_then_divided(op) == []
     for op in ("pad", "space_to_batch"):
         assert moved_then_divided(op) == [2, 3]
+
+
+def test_places_in_what_is_too_long_are_not_rounded() -> None:
+    """Of more rows than float32 can tell apart."""
+    tensors = {
+        X: Tensor("x", (4,), "i64"),
+        PLACES: Tensor("y", (4,), "i64"),
+        FACTOR: Tensor("rows", (1 << 25, 2)),
+        REAL: Tensor("real", (4, 2)),
+    }
+    moved, taken = Node(0, "reshape", (X,), (PLACES,)), Node(1, "gather", (FACTOR, PLACES), (REAL,))
+    assert integer_range.settle([moved, taken], tensors, (REAL,)).nodes[0].refusal is not None
