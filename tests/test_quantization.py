@@ -52,7 +52,7 @@ def test_fraction(factor: float, parts: float) -> None:
 
 def test_fixed_point() -> None:
     factors = np.array([0.5, 0.3, 1e-4, 3.0, 1 - 2.0**-40, 1e-12])
-    fractions, shifts = requantize.fixed_point(factors)
+    fractions, shifts = quantization.fixed_point(factors)
     assert fractions.max() < 2**31 and (shifts >= -31).all()
     found = fractions * 2.0 ** (shifts - 31)
     np.testing.assert_allclose(found[:5], factors[:5], rtol=2**-30)

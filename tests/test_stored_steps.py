@@ -10,7 +10,7 @@ from conformance import host, models
 from conformance.cases import Case, Input
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Quantization
 from tflgpu_plugin.ir.quantization import Grid
-from tflgpu_plugin.passes.quant import stored_steps
+from tflgpu_plugin.ops import quantized
 
 pytestmark = pytest.mark.adapter
 
@@ -64,9 +64,7 @@ def test_every_number_is_that_of_the_reference_kernels(op: str, dtype: str, name
 def test_a_difference_whose_square_would_be_enlarged_is_left(factor: float, known: bool) -> None:
     """The host's kernel shifts to the right only."""
     scales = [np.float32(1.0), np.float32(0.5)]  # over 2, with 7 bits behind the point, squared
-    grid = Grid(4 / (stored_steps.DIFFERENCE_UNIT * factor), -128.0, 127.0)
-    found = stored_steps._squared_difference(
-        Node(0, "squared_difference", (0, 1), (2,)), scales, grid
-    )
+    grid = Grid(4 / (quantized.DIFFERENCE_UNIT * factor), -128.0, 127.0)
+    found = quantized._squared_difference(Node(0, "squared_difference", (0, 1), (2,)), scales, grid)
     assert (found is not None) == known
     assert found is None or min(found[3::4]) >= 0

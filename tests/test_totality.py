@@ -21,6 +21,7 @@ from conformance.tolerance import CLASSES
 from tests.test_shader_lint import pipelines
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
+from tflgpu_plugin.ops.table import KINDS
 
 ROOT = Path(kernels.__file__).parent.parent
 ROWS = ops.rows()
@@ -49,8 +50,33 @@ def test_row_is_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
+def test_row_states_its_traits(name: str) -> None:
+    """What a row of its kind must say; what is forgotten would be wrong unseen."""
+    row = ROWS[name]
+    assert row.kind in KINDS, f"{name} is of the kind {row.kind!r}; kinds are {KINDS}"
+    stated = {
+        "product": row.accumulates is not None,
+        "reduction": row.accumulates is not None,
+        "movement": row.keeps in ("first", "any") or row.states or name == "max_unpool",
+        "elementwise": row.follows == "elementwise",
+        "composite": row.expand is not None,
+    }
+    assert stated.get(row.kind, True), f"a {row.kind} says more than {name} does, see ops/table.py"
+    assert row.accuracy not in ("accumulate", "reduction") or row.accumulates is not None, (
+        f"{name} sums: may results be larger than float16 holds (accumulates)?"
+    )
+    assert not row.limits or (row.epilogue and row.accuracy == "exact")
+    assert not row.weights or (row.kind == "product" and row.rounding)
+    assert not row.same_quantization or row.kind in ("window", "reduction")
+
+
+@pytest.mark.parametrize("name", ROWS)
 def test_row_has_cases(name: str) -> None:
-    """By a form of a host, or as nodes of their own with a meaning in numpy."""
+    """By an operator of a host, as nodes of their own with a meaning in numpy, or by 8-bit twins of
+    what passes make it of."""
+    if made := ROWS[name].stands_for:
+        assert all(ROWS[op].quantize and test_row_has_cases(op) is None for op in made)
+        return
     nodes = [case for case in family_nodes(ROWS[name].family) if case.op == name]
     assert nodes or name in {form.op for form in HOST_OPS.values()}, f"nothing tests {name}"
     assert not nodes or name in REFERENCES, f"numpy is not told what {name} means"

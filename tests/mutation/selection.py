@@ -152,7 +152,6 @@ TESTS: dict[str, Sequence[str]] = {
     "error_sensitivity": ("tests/test_noise.py", "tests/test_half.py"),
     "copies": ("tests/test_compiler.py", "tests/test_passes.py"),
     "graph": ("tests/test_graph.py",),
-    "stored_steps": ("tests/test_stored_steps.py", *_PASSES),
     "requantize": (
         "tests/test_fixed_point.py",
         "tests/test_quantization.py",
@@ -174,6 +173,7 @@ TESTS: dict[str, Sequence[str]] = {
     "recurrent": ("tests/test_ort_recurrent.py",),
     "ops": ("tests/test_docs.py", *_TFLITE, *_ONNX),
     "integer_range": ("tests/test_counts.py", *_TFLITE, *_ONNX),
+    "stored_numbers": ("tests/test_stored_steps.py", "tests/test_fixed_point.py"),  # of ops
     "grids": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
     "units": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
     "quantized": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
@@ -255,7 +255,7 @@ def steps(file: str) -> list[Step]:
     if file == "providers/onnxruntime/recurrent.py" or room not in ("ops", "kernels"):
         tests = TESTS.get(key, ROOMS.get(room, ()))
     else:
-        tests = TESTS.get(key, ()) if key != "quantized" else ()
+        tests = TESTS.get(key if key != "quantized" else "stored_numbers", ())
     tests = tuple(dict.fromkeys((*_importing(file), *tests)))
     found = [Step("cases", family) for family in mine]
     return found + [Step("pytest", test) for test in tests if (ROOT / test).exists()]

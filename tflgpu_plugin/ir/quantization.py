@@ -19,6 +19,8 @@ WIDER = ("i16", "u16", "i32", "i64")  # where the host says how it rounds
 COUNTS = ("i32", "i64")  # plain whole numbers, such as indices
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
+FACTOR_UNIT = 1 << 15  # of the low part of a fraction, so that float32 holds both parts exactly
+ONE, LEAST_SHIFT = 1 << 31, -31  # of factors in fixed point
 ALIKE = 1e-4  # scales nearer than this (relative) number the same grid: 255 steps end within 0.03
 
 
@@ -112,3 +114,16 @@ def dequantize(data: Array, quantization: Quantization) -> Array:
     else:
         scale, zero = scale[0], zero[0]
     return np.asarray((data.astype(np.float32) - zero) * scale, np.float32)
+
+
+def fixed_point(factors: Array) -> tuple[Array, Array]:
+    """(31-bit fraction, power of two) of each factor, as `QuantizeMultiplier` of
+    tensorflow/lite/kernels/internal/quantization_util.cc.
+    """
+    pairs = [math.frexp(factor) for factor in np.asarray(factors, np.float64).reshape(-1)]
+    fractions = np.array([np.floor(fraction * ONE + 0.5) for fraction, _ in pairs])
+    shifts = np.array([shift for _, shift in pairs])
+    full = fractions == ONE
+    fractions, shifts = np.where(full, ONE / 2, fractions), shifts + full
+    tiny = shifts < LEAST_SHIFT
+    return np.where(tiny, 0, fractions), np.where(tiny, 0, shifts)

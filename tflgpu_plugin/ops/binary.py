@@ -9,12 +9,11 @@ from typing import Any
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import POSTS
-from tflgpu_plugin.ops import rounding
+from tflgpu_plugin.ops import quantized, rounding
 from tflgpu_plugin.ops.elementwise import (
     broadcast,
     broadcast_refusal,
     lower_pair,
-    lower_whole,
     operands,
     pair_epilogue,
 )
@@ -58,23 +57,25 @@ def relation(name: str, expression: str) -> Op:
 
 
 def _lower(low: Lowering, node: Node, expression: str) -> None:
-    if "whole" in node.attributes:
-        lower_whole(low, node)
-        return
     name = f"{node.op}_nan" if node.attributes.get("nan") else None
     lower_pair(low, node, POSTS[name] if name else expression)
 
 
 OPS = (
-    row("add", steps=("add", "add"), rounding=rounding.SUM),
-    row("sub", steps=("sub", "reverse_sub"), rounding=rounding.SUM),
+    row("add", steps=("add", "add"), rounding=rounding.SUM, quantize=quantized.total),
+    row("sub", steps=("sub", "reverse_sub"), rounding=rounding.SUM, quantize=quantized.total),
     row("mul", steps=("mul", "mul"), rounding=rounding.PRODUCT),
     row("maximum", steps=("maximum", "reverse_maximum"), keeps="any"),
     row("minimum", steps=("minimum", "reverse_minimum"), keeps="any"),
     row("div", accuracy="function", steps=("div", "reverse_div")),
     row("pow", accuracy="transcendental", steps=("pow", "reverse_pow")),
     # Hosts square 8 bits in fixed point.
-    row("squared_difference", accuracy="function", steps=("squared_difference",) * 2),
+    row(
+        "squared_difference",
+        accuracy="function",
+        steps=("squared_difference",) * 2,
+        quantize=quantized.squared_difference,
+    ),
     row("floor_div", "floor_quotient(v, e)"),
     row("floor_mod", "floor_remainder(v, e)"),
     row("fmod", "remainder_of(v, e)"),

@@ -9,9 +9,9 @@ where the operand has one channel).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin import kernels
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Post, Shape, geometry
 from tflgpu_plugin.ops.lowering import Access, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, grid, storage_order, vector_strides
@@ -74,11 +74,18 @@ def lower_pair(
     )
 
 
-def lower_whole(low: Lowering, node: Node) -> None:
-    """The same of two operands over 8-bit grids, by a step of `passes.stored_steps`."""
-    step, values = node.attributes["whole"]
-    numbers = {f"whole{k}": float(value) for k, value in enumerate(values)}
-    lower_pair(low, node, kernels.expression(step, list(numbers)), numbers)
+def lower_step(low: Lowering, node: Node, step: Post) -> None:
+    """Launch a fused step over a copy of the first input."""
+    assert node.inputs[0] is not None
+    stored = low.geometry(node.outputs[0])
+    low.dispatch(
+        "unary",
+        replace(node, posts=(step, *node.posts)),
+        {"x": low.stored(node.inputs[0])},
+        {"y": node.outputs[0]},
+        grid(stored.vectors),
+        {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads},
+    )
 
 
 def pair_epilogue(
@@ -92,22 +99,12 @@ def pair_epilogue(
         other = node.inputs[1 - position]
         if name is None or other is None or spread(graph, other, node.outputs[0]) is None:
             return None
-        if total := node.attributes.get("whole"):
-            step, numbers = swapped(*total) if position == 1 else total
-            return Post(step, other, numbers)
         value = graph.constant(other)
         if value is None or value.size != 1:
             return Post(name, other)
         return Post(name, None, (float(value.reshape(-1)[0]),))  # no buffer for a single value
 
     return rule
-
-
-def swapped(step: str, numbers: tuple[float, ...]) -> tuple[str, tuple[float, ...]]:
-    """The same sum of operands in the other order."""
-    if step == "even_sum":
-        return step, (*numbers[:-1], 1.0 - numbers[-1])
-    return step, (*numbers[4:8], *numbers[:4], *numbers[8:])
 
 
 def operands(node: Node) -> list[int]:

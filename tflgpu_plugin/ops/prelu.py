@@ -6,11 +6,11 @@ from __future__ import annotations
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import POSTS
+from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.elementwise import (
     broadcast,
     broadcast_refusal,
     lower_pair,
-    lower_whole,
     pair_epilogue,
 )
 from tflgpu_plugin.ops.lowering import Lowering
@@ -38,13 +38,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    if "whole" in node.attributes:
-        lower_whole(low, node)
-    else:
-        lower_pair(low, node, POSTS["prelu"])
+    lower_pair(low, node, POSTS["prelu"])
 
 
 OPS = (
     Op("prelu", refuse, shapes, lower, "elementwise", kind="elementwise", fuses=True, errors=GATE,
-       epilogue=pair_epilogue("prelu", None), follows="elementwise"),
+       epilogue=pair_epilogue("prelu", None), follows="elementwise", quantize=quantized.prelu),
 )  # fmt: skip

@@ -10,14 +10,13 @@ scale, as in the definition of QuantizeLinear; the result's quantization says wh
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.elementwise import lower_step
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.movement import grid
 from tflgpu_plugin.ops.table import Op
 
 
@@ -78,16 +77,7 @@ def lower_dequantize(low: Lowering, node: Node) -> None:
 
 
 def lower_quantize(low: Lowering, node: Node) -> None:
-    assert node.inputs[0] is not None
-    stored = low.geometry(node.outputs[0])
-    low.dispatch(
-        "unary",
-        replace(node, posts=(step(low.graph, node), *node.posts)),
-        {"x": low.stored(node.inputs[0])},
-        {"y": node.outputs[0]},
-        grid(stored.vectors),
-        {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads},
-    )
+    lower_step(low, node, step(low.graph, node))
 
 
 def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
@@ -138,4 +128,5 @@ OPS = (
        fuses=True, max_rank=8, kind="elementwise", follows="elementwise", epilogue=_epilogue),
     Op("cast", refuse_cast, shapes, lower_expanded, "exact", types=("f32", "bool"), max_rank=8,
        kind="elementwise", follows="elementwise", expand=expand_cast),
+    *quantized.ROWS,
 )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
+from tflgpu_plugin.ir.quantization import Grid
 from tflgpu_plugin.ir.target import Target
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ class Op:
     `passes.layout.propagate`); empty: it does not. `keeps` says whose elements the results are,
     unless they are zero: those of the "first" input or of "any"; empty: they are computed.
     `same_quantization`: hosts compute on the stored numbers, so inputs and results must mean the
-    same by them (as `keeps` says, too). `rounding`, see there.
+    same by them (as `keeps` says, too). `rounding`, see there. `quantize(graph, node, grid)` is the
+    node that computes a result of this grid from stored numbers as hosts do (None: there is none
+    for this node); rows of ops that are made in no other way say what they stand for.
     """
 
     name: str
@@ -127,3 +130,5 @@ class Op:
     keeps: str = ""
     same_quantization: bool = False
     rounding: Rounding | None = None
+    quantize: Callable[[Graph, Node, Grid], Node | None] | None = None
+    stands_for: tuple[str, ...] = ()

@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import inf
 from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rounding
+from tflgpu_plugin.ops import quantized, rounding
 from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.elementwise import lower_step
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.movement import grid
 from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op
 
 # Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
@@ -35,9 +34,6 @@ PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
 
 def step(op: str, attributes: Mapping[str, Any]) -> Post:
     """The fused step that does what an op of this family with these attributes does."""
-    if "whole" in attributes:  # over 8-bit grids
-        name, numbers = attributes["whole"]
-        return Post(name, None, numbers)
     values = [
         default if attributes.get(name) is None else float(attributes[name])
         for name, default in PARAMETERS.get(op, ())
@@ -56,16 +52,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    assert node.inputs[0] is not None
-    stored = low.geometry(node.outputs[0])
-    low.dispatch(
-        "unary",
-        replace(node, posts=(step(node.op, node.attributes), *node.posts)),
-        {"x": low.stored(node.inputs[0])},
-        {"y": node.outputs[0]},
-        grid(stored.vectors),
-        {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads},
-    )
+    lower_step(low, node, step(node.op, node.attributes))
 
 
 def expand_gelu(steps: Steps, node: Node) -> bool:
@@ -110,13 +97,14 @@ OPS = (
     limit("relu_n1_to_1", -1.0, 1.0),
     row("thresholded_relu", "exact", errors=GATE),
     *(row(name, "exact") for name in ("clip", "abs", "neg", "ceil", "floor", "round", "sign")),
-    row("leaky_relu", "elementwise", errors=GATE),
+    row("leaky_relu", "elementwise", errors=GATE, quantize=quantized.leaky_relu),
     *(row(name, "elementwise") for name in ("square", "cube", "shrink")),
     *(row(name, "function") for name in FUNCTION),
     row("log", "function", errors=RELATIVE),
     row("tanh", "function", errors=BOUNDED),
     *(row(name, errors=BOUNDED) for name in ("logistic", "hard_sigmoid")),
-    *(row(name, errors=GATE) for name in ("elu", "selu", "celu", "swish", "hard_swish")),
+    *(row(name, errors=GATE) for name in ("elu", "selu", "celu", "swish")),
+    row("hard_swish", errors=GATE, quantize=quantized.hard_swish),
     *(row(name, errors=GATE) for name in ("softplus", "mish", "gelu_tanh")),
     *(row(name) for name in ("exp", "sinh", "cosh")),
     row("gelu", errors=GATE, expand=expand_gelu),

@@ -18,7 +18,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, Post, Tensor, planar
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.reduce import reduced_axes
-from tflgpu_plugin.passes.quant import requantize, stored_steps
+from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.sources import merged
 
 EVERYTHING = (-inf, inf)
@@ -55,8 +55,9 @@ class _Simulation:
             grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, posts=posts)
             layer = self._layer(plain, grid) if ops.weights(node) else self._mean(plain, grid)
-            if not posts and (found := stored_steps.whole(self.graph, node, grid)) is not None:
-                return [replace(plain, attributes={**node.attributes, "whole": found})]
+            rule = ops.rows()[node.op].quantize
+            if not posts and rule and (found := rule(self.graph, plain, grid)) is not None:
+                return [found]
             return [layer or replace(plain, posts=(*posts, self._step(node, grid)))]
         read = [t for t in wanted if t in self.consumers or self._even(t)]
         raw = {t: self._add(_raw(self.tensors[t])) for t in read}

@@ -6,17 +6,14 @@ the very numbers of the reference kernels (while its sums stay below 2^24).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import frexp
 
 import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Tensor
-from tflgpu_plugin.ir.quantization import Grid
+from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, Grid, fixed_point
 
-BIAS_UNIT, FACTOR_UNIT = 1 << 12, 1 << 15  # low parts, so that float32 holds both exactly
-ONE, SUM_UNIT = 1 << 31, 1 << 20
-LEAST_SHIFT = -31
+BIAS_UNIT = 1 << 12  # a low part, so that float32 holds both parts exactly
 LARGEST = 255  # of weights in 8 bits less a zero point
 
 
@@ -84,70 +81,11 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
     return np.repeat(np.array([[0], [0], [high], [low], [shift - more]], np.float32), channels, 1)
 
 
-def total(graph: Graph, node: Node, grid: Grid) -> tuple[str, tuple[float, ...]] | None:
-    """The step that adds two quantized tensors, and its numbers; None when there is none for this
-    add or sub.
-    """
-    if quantization.even(graph.tensors[node.outputs[0]]):
-        numbers = _even(graph, node, grid)
-        return None if numbers is None else ("even_sum", numbers)
-    numbers = summed(graph, node, grid)
-    return None if numbers is None else ("quantized_sum", numbers)
-
-
-def _even(graph: Graph, node: Node, grid: Grid) -> tuple[float, ...] | None:
-    """The numbers of `even_sum`, in float32 as the host works them out."""
-    tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
-    if node.op != "add" or not all(quantization.quantized(t) for t in tensors):
-        return None
-    scale, zero = (np.float32(n) for n in quantization.parameters(graph.tensors[node.outputs[0]]))
-    found: list[np.float32] = []
-    for tensor in tensors:
-        own, place = (np.float32(n) for n in quantization.parameters(tensor))
-        found += [own, place, own / scale]
-    second = found[5] * found[4]  # then a fused multiply-add
-    start = zero - np.float32(np.float64(found[2]) * found[1] + second)
-    return (*map(float, (*found, start, scale, zero)), grid.least, grid.most, 0.0)
-
-
-def summed(graph: Graph, node: Node, grid: Grid) -> tuple[float, ...] | None:
-    """The numbers of `quantized_sum` for an add or sub of two quantized tensors (the second one
-    negative for a sub), None when one is not quantized as a whole.
-    """
-    given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
-    scales = [q.scale[0] for q in given if q is not None and len(q.scale) == 1]
-    if len(scales) != 2:
-        return None
-    common = 2 * max(scales)
-    factors = [scales[0] / common, scales[1] / common, common / (SUM_UNIT * grid.scale)]
-    fractions, shifts = fixed_point(np.array(factors))
-    if np.any(shifts > 0):
-        return None
-    scales[1] *= -1 if node.op == "sub" else 1
-    found: list[float] = []
-    for scale, fraction, shift in zip((*scales, grid.scale), fractions, shifts, strict=True):
-        found += [scale, *divmod(fraction, FACTOR_UNIT), -shift]
-    return (*map(float, found), grid.least, grid.most)
-
-
 def post(step: str, rows: int, scale: float, grid: Grid, channels: int) -> Post:
     """The step behind the sums; `scale` is that of the layer's input, `rows` the tensor of
     `Whole.rows`.
     """
     return Post(step, rows, (scale, *grid, float(-(-channels // 4))))
-
-
-def fixed_point(factors: Array) -> tuple[Array, Array]:
-    """(31-bit fraction, power of two) of each factor, as `QuantizeMultiplier` of
-    tensorflow/lite/kernels/internal/quantization_util.cc.
-    """
-    pairs = [frexp(factor) for factor in np.asarray(factors, np.float64).reshape(-1)]
-    fractions = np.array([np.floor(fraction * ONE + 0.5) for fraction, _ in pairs])
-    shifts = np.array([shift for _, shift in pairs])
-    full = fractions == ONE
-    fractions, shifts = np.where(full, ONE / 2, fractions), shifts + full
-    tiny = shifts < LEAST_SHIFT
-    return np.where(tiny, 0, fractions), np.where(tiny, 0, shifts)
 
 
 def whole_numbers(weights: Tensor) -> Array:

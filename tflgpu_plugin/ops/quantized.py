@@ -1,0 +1,200 @@
+"""Elementwise ops over 8-bit tensors in whole numbers, as hosts compute them: the fused step of the
+op's name takes stored numbers through the host's fixed point. Passes make them of the ops that they
+stand for; the attribute `numbers` holds the step's parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin import kernels
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
+from tflgpu_plugin.ir.quantization import FACTOR_UNIT, Grid, fixed_point
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.elementwise import broadcast, lower_pair, lower_step, operands
+from tflgpu_plugin.ops.lowering import Lowering, spread
+from tflgpu_plugin.ops.table import GATE, Op
+
+Numbers = tuple[float, ...]
+SUM_UNIT = 1 << 20  # of a sum: hosts shift both operands by 20 bits
+DIFFERENCE_UNIT = 1 << 14  # of a square: both operands are shifted by 7 bits
+SHORT_UNIT, SHORT_SHIFT = 1 << 15, 7  # 16-bit fixed point, and the shift of 8-bit numbers to it
+
+
+def _made(node: Node, op: str, numbers: Numbers | None) -> Node | None:
+    return None if numbers is None else replace(node, op=op, attributes={"numbers": numbers})
+
+
+def total(graph: Graph, node: Node, grid: Grid) -> Node | None:
+    """Of an add or sub of two quantized tensors; None when there is none for these."""
+    if quantization.even(graph.tensors[node.outputs[0]]):
+        return _made(node, "even_sum", _even(graph, node, grid))
+    return _made(node, "quantized_sum", _summed(graph, node, grid))
+
+
+def _even(graph: Graph, node: Node, grid: Grid) -> Numbers | None:
+    """The numbers of `even_sum`, in float32 as the host works them out."""
+    tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
+    if node.op != "add" or not all(quantization.quantized(t) for t in tensors):
+        return None
+    scale, zero = (np.float32(n) for n in quantization.parameters(graph.tensors[node.outputs[0]]))
+    found: list[np.float32] = []
+    for tensor in tensors:
+        own, place = (np.float32(n) for n in quantization.parameters(tensor))
+        found += [own, place, own / scale]
+    second = found[5] * found[4]  # then a fused multiply-add
+    start = zero - np.float32(np.float64(found[2]) * found[1] + second)
+    return (*map(float, (*found, start, scale, zero)), grid.least, grid.most, 0.0)
+
+
+def _summed(graph: Graph, node: Node, grid: Grid) -> Numbers | None:
+    """The numbers of `quantized_sum` for an add or sub of two quantized tensors (the second one
+    negative for a sub), None when one is not quantized as a whole.
+    """
+    given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
+    scales = [q.scale[0] for q in given if q is not None and len(q.scale) == 1]
+    if len(scales) != 2:
+        return None
+    common = 2 * max(scales)
+    factors = [scales[0] / common, scales[1] / common, common / (SUM_UNIT * grid.scale)]
+    fractions, shifts = fixed_point(np.array(factors))
+    if np.any(shifts > 0):
+        return None
+    scales[1] *= -1 if node.op == "sub" else 1
+    found: list[float] = []
+    for scale, fraction, shift in zip((*scales, grid.scale), fractions, shifts, strict=True):
+        found += [scale, *divmod(fraction, FACTOR_UNIT), -shift]
+    return (*map(float, found), grid.least, grid.most)
+
+
+def by_scales(
+    numbers: Callable[[Node, list[np.float32], Grid], Numbers | None], op: str
+) -> Callable[[Graph, Node, Grid], Node | None]:
+    """The rule of a row: the op, with numbers that follow from the scales of the inputs; None where
+    one of them is not quantized as a whole, or hosts round to even.
+    """
+
+    def rule(graph: Graph, node: Node, grid: Grid) -> Node | None:
+        scales = _scales(graph, node)
+        if scales is None or quantization.even(graph.tensors[node.outputs[0]]):
+            return None
+        return _made(node, op, numbers(node, scales, grid))
+
+    return rule
+
+
+def _scales(graph: Graph, node: Node) -> list[np.float32] | None:
+    """Of the inputs; None unless all are quantized as a whole."""
+    found = []
+    for tensor in node.inputs:
+        given = None if tensor is None else graph.tensors[tensor].quantization
+        if given is None or len(given.scale) != 1:
+            return None
+        found.append(np.float32(given.scale[0]))
+    return found
+
+
+def _factors(*factors: Any) -> list[float]:
+    """(high part, low part, shift to the left) of each."""
+    fractions, shifts = fixed_point(np.array(factors, np.float64))
+    parts = [(*divmod(f, FACTOR_UNIT), s) for f, s in zip(fractions, shifts, strict=True)]
+    return [float(number) for part in parts for number in part]
+
+
+def _prelu(node: Node, scales: list[np.float32], grid: Grid) -> Numbers | None:
+    """Each side of zero has a factor, worked out in float32."""
+    x, alpha = scales
+    unit = np.float32(grid.scale)
+    return (float(x), float(alpha), *_factors(x / unit, x * alpha / unit), *grid)
+
+
+def _leaky_relu(node: Node, scales: list[np.float32], grid: Grid) -> Numbers | None:
+    (x,), unit = scales, np.float32(grid.scale)
+    alpha = np.float32(node.attributes["alpha"])
+    return (float(x), *_factors(x / unit, x * alpha / unit), *grid)
+
+
+def _squared_difference(node: Node, scales: list[np.float32], grid: Grid) -> Numbers | None:
+    """Laid out as the numbers of `quantized_sum`."""
+    a, b = (float(scale) for scale in scales)
+    common = 2 * max(a, b)
+    factors = a / common, b / common, common * common / (DIFFERENCE_UNIT * grid.scale)
+    if max(fixed_point(np.array(factors))[1]) > 0:
+        return None
+    found: list[float] = []
+    for scale, factor in zip((a, b, grid.scale), factors, strict=True):
+        high, low, shift = _factors(factor)
+        found += [scale, high, low, -shift]
+    return (*found, grid.least, grid.most)
+
+
+def _hard_swish(node: Node, scales: list[np.float32], grid: Grid) -> Numbers | None:
+    """Two factors of 16 bits: to the result before it is shifted, and to a 3 of 2^15."""
+    (x,) = scales
+    fine = np.float32(1 / (1 << SHORT_SHIFT)) * x
+    factors = fine / np.float32(grid.scale), fine / (np.float32(3) / np.float32(SHORT_UNIT))
+    fractions, shifts = fixed_point(np.array(factors, np.float64))
+    if shifts[0] > 0:
+        return None
+    short = np.minimum((fractions + SHORT_UNIT) // (2 * SHORT_UNIT), SHORT_UNIT - 1)
+    return (*map(float, (x, short[0], -shifts[0], short[1], shifts[1])), *grid)
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """What its op refuses."""
+    return None
+
+
+def lower(low: Lowering, node: Node) -> None:
+    if len(node.inputs) == 1:
+        lower_step(low, node, Post(node.op, None, node.attributes["numbers"]))
+        return
+    numbers = {f"number{k}": float(v) for k, v in enumerate(node.attributes["numbers"])}
+    lower_pair(low, node, kernels.expression(node.op, list(numbers)), numbers)
+
+
+def _epilogue(graph: Graph, node: Node, position: int) -> Post | None:
+    numbers = node.attributes["numbers"]
+    if len(node.inputs) == 1:
+        return Post(node.op, None, numbers)
+    other = node.inputs[1 - position]
+    if other is None or spread(graph, other, node.outputs[0]) is None:
+        return None
+    return Post(node.op, other, _swapped(node.op, numbers) if position == 1 else numbers)
+
+
+def _swapped(op: str, numbers: Numbers) -> Numbers:
+    """The same sum of operands in the other order."""
+    if op == "even_sum":
+        return (*numbers[:-1], 1.0 - numbers[-1])
+    return (*numbers[4:8], *numbers[:4], *numbers[8:])
+
+
+def _row(name: str, *stands_for: str, **traits: Any) -> Op:
+    return Op(
+        name, refuse, shapes, lower, "exact", max_rank=8, kind="elementwise", fuses=True,
+        follows="elementwise", epilogue=_epilogue, stands_for=stands_for, **traits,
+    )  # fmt: skip
+
+
+prelu = by_scales(_prelu, "quantized_prelu")
+leaky_relu = by_scales(_leaky_relu, "quantized_leaky_relu")
+squared_difference = by_scales(_squared_difference, "quantized_squared_difference")
+hard_swish = by_scales(_hard_swish, "quantized_hard_swish")
+ROWS = (  # of the family quantization
+    _row("quantized_sum", "add", "sub"),
+    _row("even_sum", "add"),
+    _row("quantized_prelu", "prelu", errors=GATE),
+    _row("quantized_leaky_relu", "leaky_relu", errors=GATE),
+    _row("quantized_squared_difference", "squared_difference"),
+    _row("quantized_hard_swish", "hard_swish", errors=GATE),
+)
