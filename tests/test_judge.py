@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tflgpu_plugin.providers.tflite import constants
 
-from conformance import check, host, models, tolerance, truth, wrong
+from conformance import check, constant_chains, cut_chains, host, models, tolerance, truth, wrong
 from conformance.cases import Case
+from tflgpu_plugin import engine
 
 SUMS = next(c for c in check.family_cases("conv") if c.name == "many channels")
 
@@ -75,3 +77,20 @@ def test_places_between_are_where_they_lie_in_onnx() -> None:
     )
     assert np.abs(exact - places).max() < 1e-12
     assert 1e-7 < np.abs(rounded - places).max() < 1e-5
+
+
+@pytest.mark.adapter
+@pytest.mark.skipif(
+    "ai_edge_litert" not in host.installed(), reason="only LiteRT's XNNPACK does so"
+)
+def test_what_nothing_wrote_is_found_out_where_the_host_is_wrong_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 10, which LiteRT alone gets wrong: our nodes read weights that XNNPACK never wrote, once
+    nothing is folded and the rule against it is off."""
+    model, feeds, left = constant_chains.build(10)
+    chosen = {"force": True, "exclude": ",".join(map(str, left))}
+    assert cut_chains.worst(model, feeds, "ai_edge_litert", chosen) <= 1
+    monkeypatch.setattr(constants, "evaluate", lambda *given: None)
+    monkeypatch.setattr(engine, "_unwritten", lambda *given: {})
+    assert cut_chains.worst(model, feeds, "ai_edge_litert", chosen) > 100
