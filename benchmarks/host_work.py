@@ -41,7 +41,7 @@ FIXED, EACH = 100, 1  # allowed microseconds: for a run, and for each of its dis
 
 @dataclass
 class Door:
-    """A way in: `run` makes one inference. Milliseconds of each, and those of its islands."""
+    """A way in: `run` makes one inference. Milliseconds of each, and those of its partitions."""
 
     name: str
     run: Callable[[], object]

@@ -155,10 +155,10 @@ def claim(
     options: Options | Mapping[str, object] | None = None,
     grouping: Callable[[Sequence[int]], list[list[int]]] | None = None,
 ) -> Claim:
-    """Hand over a host's graph; get back built islands and a sentence for every other node.
+    """Hand over a host's graph; get back built partitions and a sentence for every other node.
 
     `options` are the plugin's options, parsed or as a host gives them. `grouping` maps node ids to
-    the groups in which the host would replace them; without it convex islands are formed. Raises
+    the groups in which the host would replace them; without it convex partitions are formed. Raises
     OptionError or NoAdapter with a sentence.
     """
     from tflgpu_plugin import engine

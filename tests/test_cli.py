@@ -171,7 +171,7 @@ def test_check_counts_nodes(model: str, name: str) -> None:
     assert reason["operator"] == "SOFTMAX"
     assert found["report"]["weight_bytes"] > 16e6
     text = invoke("check", model, "-o", "exclude=SOFTMAX").output
-    assert "30 of 31 nodes run on the GPU, in 1 island" in text
+    assert "30 of 31 nodes run on the GPU, in 1 partition" in text
     assert "SOFTMAX (1 node): " in text
 
 

@@ -82,7 +82,7 @@ made = host.interpreter(small_models.two_islands(), None, "reference",
 made.allocate_tensors()
 """
     said = run_python(code, TFLGPU_LOG="debug")
-    assert "tflgpu: 3 of 4 nodes go to the GPU, in 2 islands" in said.stderr
+    assert "tflgpu: 3 of 4 nodes go to the GPU, in 2 partitions" in said.stderr
     assert "tflgpu: ADD_N 'd' stays on the CPU: " in said.stderr
     assert "tflgpu: " not in run_python(code, TFLGPU_LOG="error").stderr
     assert not said.stdout

@@ -106,7 +106,7 @@ def test_islands_have_the_same_numbers_everywhere(kind: str, tmp_path: Path) -> 
             assert {name.split()[1] for one in mine for name in one["nodes"]} <= nodes
         assert "key" not in checked[0]
     shown = CliRunner().invoke(main, ["check", str(path), *words]).output
-    assert "island 1:" in shown and "island 2:" in shown and "island 3:" not in shown
+    assert "partition 1:" in shown and "partition 2:" in shown and "partition 3:" not in shown
 
 
 def test_nothing_on_the_gpu_is_a_sentence(model: str) -> None:

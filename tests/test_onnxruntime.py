@@ -262,7 +262,7 @@ ort.InferenceSession(m.add_relu(), providers=[(m.EP, {"exclude": "Relu"})])
 """
     )
     assert "Relu 'y' stays on the CPU: Relu is left out by the option exclude." in done.stderr
-    assert "tflgpu takes 1 of 2 nodes in 1 islands" in done.stderr
+    assert "tflgpu takes 1 of 2 nodes in 1 partitions" in done.stderr
 
 
 def test_check_reads_onnx_files(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class BuildError(RuntimeError):
-    """An island cannot be built; `nodes` are to blame."""
+    """A partition cannot be built; `nodes` are to blame."""
 
     def __init__(self, nodes: Sequence[int], sentence: str) -> None:
         super().__init__(sentence)

@@ -238,7 +238,7 @@ TABLE: tuple[Option, ...] = (
            "commas",
            "Leave these nodes on the CPU.", _names),
     Option("force", "True or 1, False or 0",
-           "Take islands that do not pay for moving their inputs and outputs, too.", _boolean),
+           "Take partitions that do not pay for moving their inputs and outputs, too.", _boolean),
     Option("capabilities", ", ".join(CAPABILITIES),
            "Claim all that the kernels support, or only what an edition of the GPU delegate "
            "documentation lists.",

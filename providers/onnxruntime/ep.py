@@ -118,7 +118,7 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
         broken = _restore(level, taken, session)
         _place(level, taken, session)
         handles = [*(one.handle for one in level.placed), *broken.values()]
-        array = native.ffi.new("tg_ort_island *[]", handles)
+        array = native.ffi.new("tg_ort_partition *[]", handles)
         native.call(native.lib.tg_ort_claim, ep, graph, support, array, len(handles))
     except Exception as error:
         text = sentence(error)
@@ -263,7 +263,7 @@ def _create(
     def texts(names: Iterable[str]) -> Any:
         return array("char *", [array("char", name.encode()) for name in names])
 
-    spec = ffi.new("tg_ort_island_spec *")
+    spec = ffi.new("tg_ort_partition_spec *")
     spec.number, spec.nodes, spec.node_count = number, array("uint64_t", list(nodes)), len(nodes)
     spec.inputs, spec.input_count = texts(border.inputs), len(border.inputs)
     spec.port_count = len(border.ports)
@@ -277,8 +277,8 @@ def _create(
         spec.context, spec.context_bytes, spec.embedded = keep[-1], len(made.data), made.embedded
     if refusal:
         spec.refusal = array("char", refusal.encode())
-    handle = native.call(native.lib.tg_ort_island_create, spec)
-    return ffi.gc(handle, native.lib.tg_ort_island_release)
+    handle = native.call(native.lib.tg_ort_partition_create, spec)
+    return ffi.gc(handle, native.lib.tg_ort_partition_release)
 
 
 def _add(
@@ -290,7 +290,7 @@ def _add(
     outputs = ffi.new("int32_t[]", _flat(instance.output_shapes) if instance else [])
     replay = instance.replay if instance else ffi.NULL
     text = reason.encode() if reason else ffi.NULL
-    add = native.lib.tg_ort_island_add
+    add = native.lib.tg_ort_partition_add
     native.call(add, handle, inputs, len(inputs), outputs, len(outputs), replay, text)
 
 
@@ -306,7 +306,7 @@ def _log(ep: Any, level: records.Level) -> None:
             text = f"{node.op} {node.name!r} stays on the CPU: {node.reason}"
             native.lib.tg_ort_log(ep, VERBOSE, text.encode())
     taken = sum(node.where == GPU for node in level.nodes)
-    text = f"tflgpu takes {taken} of {len(level.nodes)} nodes in {len(level.placed)} islands."
+    text = f"tflgpu takes {taken} of {len(level.nodes)} nodes in {len(level.placed)} partitions."
     native.lib.tg_ort_log(ep, INFO, text.encode())
 
 

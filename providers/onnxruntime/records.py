@@ -45,9 +45,9 @@ class Placed(PlacedIsland):
         self.program = self.island.instance.program
 
     def counted(self, handle: Any) -> Any:
-        """tg_ort_island_state."""
-        out = native.ffi.new("tg_ort_island_state *")
-        native.lib.tg_ort_island_get_state(handle, out)
+        """tg_ort_partition_state."""
+        out = native.ffi.new("tg_ort_partition_state *")
+        native.lib.tg_ort_partition_get_state(handle, out)
         return out
 
     def let_go(self) -> None:

@@ -160,7 +160,7 @@ def options(markdown: bool, as_json: bool) -> None:
 @_prepared
 @as_json
 def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) -> None:
-    """What of MODEL runs on the GPU: nodes, islands, reasons for the rest, bytes."""
+    """What of MODEL runs on the GPU: nodes, partitions, reasons for the rest, bytes."""
     from tflgpu_plugin.cli import check as checker
 
     found = _or_sentence(lambda: checker.check(model, _pairs(given), host))
@@ -230,7 +230,7 @@ def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_j
         return _print_json(found.as_json())
     console.print(f"{found.model} in {found.host}, {found.adapter}")
     share = 100 / (found.total or 1)
-    _table(["island", "ms", "%", "kernel", "nodes"], [
+    _table(["partition", "ms", "%", "kernel", "nodes"], [
         [str(one.island), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}", one.kernel,
          ", ".join(one.nodes)] for one in found.launches
     ])  # fmt: skip

@@ -61,7 +61,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel of an island (numbered as in reports): its time on the device, and the host's
+    """One kernel of a partition (numbered as in reports): its time on the device, and the host's
     nodes that it computes, as operator and number."""
 
     island: int
@@ -125,7 +125,7 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
 
 
 def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
-    """Device time of every launch of the islands that one inference runs. Raises ValueError or
+    """Device time of every launch of the partitions that one inference runs. Raises ValueError or
     RuntimeError with a sentence, also when nothing is on the GPU or it takes no timestamps.
     """
     subject, info = _subject(path, host), _opened(options)

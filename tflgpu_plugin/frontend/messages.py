@@ -31,7 +31,7 @@ def placed(report: Callable[[], Report]) -> None:
     adapter = found.adapter.name if found.adapter else "no adapter"
     log.say(
         f"tflgpu: {found.count(GPU)} of {len(found.nodes)} nodes go to the GPU, in "
-        f"{len(found.islands)} islands, {adapter}",
+        f"{len(found.islands)} partitions, {adapter}",
         log.INFO,
     )
     for node in found.nodes:

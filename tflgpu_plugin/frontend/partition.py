@@ -1,8 +1,8 @@
-"""Groups the supported nodes of a graph into convex islands, and says which islands are not worth
-their border.
+"""Groups the supported nodes of a graph into convex partitions, and says which partitions are not
+worth their border.
 
-An island is convex when no path leaves it and comes back, so that it can run as one step. The
-decision whether an island pays is structural: it compares border bytes with arithmetic on a
+A partition is convex when no path leaves it and comes back, so that it can run as one step. The
+decision whether a partition pays is structural: it compares border bytes with arithmetic on a
 nominal GPU and never looks at this adapter.
 """
 
@@ -28,7 +28,7 @@ def islands(graph: Graph, supported: Collection[int]) -> list[list[int]]:
     """Node ids in convex groups, each in execution order.
 
     Alternates between what can run on either side: all supported nodes that are ready form an
-    island, then all others that are ready run, and so on (the schedule a host with two kinds of
+    partition, then all others that are ready run, and so on (the schedule a host with two kinds of
     nodes would follow).
     """
     producer = graph.producers()
@@ -53,7 +53,7 @@ def islands(graph: Graph, supported: Collection[int]) -> list[list[int]]:
 
 
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
-    """The island of these nodes as a graph of its own; inputs and outputs are sorted by tensor
+    """The partition of these nodes as a graph of its own; inputs and outputs are sorted by tensor
     id. KNOWN nodes leave only their results.
     """
     chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != KNOWN)
@@ -93,9 +93,9 @@ def work(graph: Graph) -> int:
 
 
 def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
-    """Why an island should stay on the CPU: a sentence, or None when it pays.
+    """Why a partition should stay on the CPU: a sentence, or None when it pays.
 
-    Only an island that splits the graph can be dropped: one that the CPU both feeds and reads, or
+    Only a partition that splits the graph can be dropped: one that the CPU both feeds and reads, or
     does either where it only gives a tensor another shape; or any of a graph that a loop runs once
     per step (`repeated`): the CPU does so before each.
     What is fetched from the host's store or kept there is as an input or output of the graph.
@@ -121,7 +121,7 @@ def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
         "would be launched at every step of a loop" if repeated else "would only split the graph"
     )
     return (
-        f"This island of {count} node{'s' if count > 1 else ''} {wrong}: with its present shapes "
-        f"{border:,} bytes cross its border for {multiply_adds:,} multiply-adds. "
+        f"This partition of {count} node{'s' if count > 1 else ''} {wrong}: with its present "
+        f"shapes {border:,} bytes cross its border for {multiply_adds:,} multiply-adds. "
         "The option force=1 takes it all the same."
     )

@@ -17,7 +17,7 @@ GPU, CPU, REVERTED = "gpu", "cpu", "reverted"
 
 @dataclass(frozen=True)
 class AdapterReport:
-    """The adapter that islands run on; `kind` is discrete, integrated, software or other."""
+    """The adapter that partitions run on; `kind` is discrete, integrated, software or other."""
 
     name: str
     vendor: str
@@ -45,14 +45,13 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class IslandReport:
-    """One island: nodes that run as one step. They are numbered from 1 in the order in which they
-    run; `key` is this island's in the process. Bytes and runs are counted since it was made;
-    `milliseconds` is the wall time of its last run; `device_inputs` counts inputs that came from
-    another island without leaving the device. `weight_bytes` and `pool_bytes` are device memory of
-    its first plan, `tensor_bytes` what the tensors in the pools would need without sharing and
-    `least_bytes` what any way of sharing needs; `dispatches` how many kernels that launches per
-    run, `kernels` the names of its pipelines: equal names are the same WGSL.
-    """
+    """One partition: nodes that run as one step. They are numbered from 1 in the order in which
+    they run; `key` is this partition's in the process. Bytes and runs are counted since it was
+    made; `milliseconds` is the wall time of its last run; `device_inputs` counts inputs that came
+    from another partition without leaving the device. `weight_bytes` and `pool_bytes` are device
+    memory of its first plan, `tensor_bytes` what the tensors in the pools would need without
+    sharing and `least_bytes` what any way of sharing needs; `dispatches` how many kernels that
+    launches per run, `kernels` the names of its pipelines: equal names are the same WGSL."""
 
     number: int
     nodes: tuple[int, ...]
@@ -97,7 +96,7 @@ class Report:
 
     @property
     def runs(self) -> int:
-        """Island runs that succeeded, over all islands."""
+        """Partition runs that succeeded, over all partitions."""
         return sum(island.runs for island in self.islands)
 
     def to_json(self) -> str:
@@ -117,7 +116,7 @@ class Report:
             f"{self.adapter.name} ({self.adapter.backend})" if self.adapter else "no adapter yet"
         )
         live = sum(island.live for island in self.islands)
-        islands = "1 island" if live == 1 else f"{live} islands"
+        islands = "1 partition" if live == 1 else f"{live} partitions"
         text = f"{self.count(GPU)} of {len(self.nodes)} nodes on the GPU in {islands}, {adapter}"
         reverted = self.count(REVERTED)
         return f"{text}; {reverted} taken back by the host or closed with it" if reverted else text
@@ -134,7 +133,7 @@ def _island_line(island: IslandReport) -> str:
     state = "" if island.live else ", no longer in use"
     failures = f", {island.failures} failures" if island.failures else ""
     return (
-        f"  island {island.number}: {len(island.nodes)} nodes, {island.dispatches} dispatches, "
+        f"  partition {island.number}: {len(island.nodes)} nodes, {island.dispatches} dispatches, "
         f"{island.runs} runs{failures}, "
         f"last {island.milliseconds:.2f} ms, "
         f"{island.weight_bytes:,} bytes of weights, {island.pool_bytes:,} of tensors "

@@ -67,8 +67,9 @@ class Comparison:
     def lines(self) -> list[str]:
         """The summary for a reader."""
         report, on_gpu = self.report, self.report.count(GPU)
+        nodes, partitions = len(report.nodes), len(report.islands)
         return [
-            f"nodes     {on_gpu} of {len(report.nodes)} on the GPU, islands: {len(report.islands)}",
+            f"nodes     {on_gpu} of {nodes} on the GPU, partitions: {partitions}",
             f"latency   CPU ({self.cpu}) {self.cpu_ms:.1f} ms, GPU {self.gpu_ms:.1f} ms (medians)",
         ]
 
@@ -81,7 +82,7 @@ class Comparison:
         return f"All {len(self.agreements)} tensors agree."
 
     def kernels(self) -> list[str]:
-        """The pipelines of all islands."""
+        """The pipelines of all partitions."""
         islands = self.report.islands
         return list(dict.fromkeys(name for island in islands for name in island.kernels))
 

@@ -1,4 +1,4 @@
-"""Where the time of an island goes: device time of each launch, by timestamps inside the pass."""
+"""Where the time of a partition goes: device time of each launch, by timestamps inside the pass."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A Program is a Plan on a device: pipelines and packed weights, shared. An Instance is one island
-of one interpreter or session: its buffers, ports and state. Both only hold references on native
-objects, which count for themselves."""
+"""A Program is a Plan on a device: pipelines and packed weights, shared. An Instance is one
+partition of one interpreter or session: its buffers, ports and state. Both only hold references on
+native objects, which count for themselves."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Program:
     """A plan's pipelines, and its weights on the device.
 
     `shared_pipelines` is a cache for the programs of one device; `sibling` is a program of the same
-    island for other shapes, whose weights are used again when they are packed alike; `compiling`
+    partition for other shapes, whose weights are used again when they are packed alike; `compiling`
     waits for the pipelines, when somebody makes them already. Raises PipelineError or
     native.NativeError.
     """
@@ -156,7 +156,7 @@ class Program:
 
 @dataclass
 class Instance:
-    """One island that can run: its own pools, border buffers and state over a shared Program."""
+    """One partition that can run: its own pools, border buffers and state over a shared Program."""
 
     program: Program
     replay: Any = None

@@ -1,4 +1,4 @@
-/* The 8 most recently used plans of an island, by input shapes. */
+/* The 8 most recently used plans of a partition, by input shapes. */
 #include "core/plans.h"
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------------- */
@@ -112,7 +112,7 @@ static int check_replay(tgi_arity arity, const tg_replay *replay, char *err, siz
   if (replay->input_count == arity.ports && replay->output_count == arity.outputs && replay->state_count == arity.states)
     return 0;
   return tgi_fail(err, err_size,
-                  "The plan has %zu inputs, %zu outputs and %zu states, but its island has %zu, %zu and %zu.",
+                  "The plan has %zu inputs, %zu outputs and %zu states, but its partition has %zu, %zu and %zu.",
                   replay->input_count, replay->output_count, replay->state_count, arity.ports, arity.outputs, arity.states);
 }
 

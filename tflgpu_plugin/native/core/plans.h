@@ -1,10 +1,10 @@
-/* The plans of one island by the shapes of its inputs: shared by the doors. */
+/* The plans of one partition by the shapes of its inputs: shared by the doors. */
 #ifndef TFLGPU_INTERNAL_PLANS_H
 #define TFLGPU_INTERNAL_PLANS_H
 
 #include "core/internal.h"
 
-/* One plan. Immutable, so that it can be used after the island has dropped it. */
+/* One plan. Immutable, so that it can be used after the partition has dropped it. */
 typedef struct tgi_entry {
   atomic_size_t refs;
   int32_t *shapes, *output_shapes; /* for each tensor its rank, then its extents */
@@ -23,7 +23,7 @@ typedef struct tgi_plans {
   uint64_t clock;
 } tgi_plans;
 
-/* What an island takes and gives. The shapes of all inputs choose the plan; the first ports of them are its replay's. */
+/* What a partition takes and gives. The shapes of all inputs choose the plan; the first ports of them are its replay's. */
 typedef struct tgi_arity {
   size_t inputs, ports, outputs, states;
 } tgi_arity;

@@ -1,4 +1,4 @@
-/* A replay: one island's dispatches with their bind groups, made once and encoded anew for every inference. */
+/* A replay: one partition's dispatches with their bind groups, made once and encoded anew for every inference. */
 #include "core/internal.h"
 
 /* ---- making ------------------------------------------------------------------------------------------------------- */

@@ -197,7 +197,7 @@ static WGPUCommandBuffer take_commands(run *r, char *err, size_t err_size) {
   return prepared;
 }
 
-/* Another island's buffer that its own run, on another thread, is reading back. */
+/* Another partition's buffer that its own run, on another thread, is reading back. */
 static int check_unmapped(const run *r, char *err, size_t err_size) {
   bool busy = false;
   for (size_t i = 0; i < r->replay->input_count; i++)
@@ -250,13 +250,13 @@ static int check_ports(const run *r, char *err, size_t err_size) {
   for (size_t i = 0; i < replay->input_count; i++) {
     const tg_port *port = &r->inputs[i];
     if (!port->device && !port->host && replay->inputs[i].bytes)
-      return tgi_fail(err, err_size, "Input %zu of the island has no data.", i);
+      return tgi_fail(err, err_size, "Input %zu of the partition has no data.", i);
     if (port->device && port->device->device != replay->device)
-      return tgi_fail(err, err_size, "Input %zu of the island lies on another GPU device.", i);
+      return tgi_fail(err, err_size, "Input %zu of the partition lies on another GPU device.", i);
   }
   for (size_t i = 0; i < replay->output_count; i++)
     if (r->outputs[i].device && r->outputs[i].device->device != replay->device)
-      return tgi_fail(err, err_size, "Output %zu of the island lies on another GPU device.", i);
+      return tgi_fail(err, err_size, "Output %zu of the partition lies on another GPU device.", i);
   return 0;
 }
 

@@ -193,9 +193,9 @@ void tg_tflite_names(void *context, char *names, size_t size);
 /* Copy size bytes (4096 at most) that may not be there; returns how many were. */
 size_t tg_tflite_bytes(const void *from, char *to, size_t size);
 
-/* From inside the prepare callback: one kernel per island of the host's partition. Tensor indices are the host's.
- * inputs: the island's non-constant inputs in port order (states are not among them). stays[i]: output i is read by
- * another island of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors.
+/* From inside the prepare callback: one kernel per partition of the host's partition. Tensor indices are the host's.
+ * inputs: the partition's non-constant inputs in port order (states are not among them). stays[i]: output i is read by
+ * another partition of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors.
  * witnesses: tensors of which only the shape is read. */
 typedef struct tg_kernel_spec {
   int64_t number;
@@ -222,7 +222,7 @@ typedef struct tg_kernel_state {
   uint64_t runs, failures;
   uint64_t uploaded_bytes, downloaded_bytes;
   uint64_t last_nanoseconds;
-  uint64_t device_inputs;          /* inputs that were taken from another island on the device, all runs */
+  uint64_t device_inputs;          /* inputs that were taken from another partition on the device, all runs */
 } tg_kernel_state;
 void tg_kernel_get_state(tg_kernel *kernel, tg_kernel_state *out);
 
@@ -239,7 +239,7 @@ int tg_tflite_delegate_is_live(int64_t number);
 
 /* ---- ort_*.c: the onnxruntime door --------------------------------------------------------------------------------- */
 
-typedef struct tg_ort_island tg_ort_island;
+typedef struct tg_ort_partition tg_ort_partition;
 
 /* What the factory tells onnxruntime about adapters: a copy that is read without Python. Best adapter first. Texts: name,
  * vendor, driver, backend, and type (discrete, integrated, software, other). offered 0: not shown to automatic policies
@@ -262,9 +262,9 @@ typedef struct tg_ort_callbacks {
   /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (ort/abi.h). */
   int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, char *err,
               size_t err_size);
-  /* The island has no plan for these input shapes: compile one and hand it over with tg_ort_island_add. Returns -1 (and
+  /* The partition has no plan for these input shapes: compile one and hand it over with tg_ort_partition_add. Returns -1 (and
    * writes a sentence) where the model cannot be run with them, whatever it runs on. */
-  int (*build)(int64_t island_number, tg_ort_island *island, const int32_t *shapes, size_t shape_count, char *err,
+  int (*build)(int64_t partition_number, tg_ort_partition *partition, const int32_t *shapes, size_t shape_count, char *err,
                size_t err_size);
 } tg_ort_callbacks;
 
@@ -273,7 +273,7 @@ void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks);
 
 /* nodes: onnxruntime's ids. inputs: names of all values whose shape matters; the first port_count are the replay's
  * inputs in order. outputs: names in the replay's order. */
-typedef struct tg_ort_island_spec {
+typedef struct tg_ort_partition_spec {
   int64_t number;
   const uint64_t *nodes; size_t node_count;
   const char *const *inputs; size_t input_count, port_count;
@@ -284,25 +284,25 @@ typedef struct tg_ort_island_spec {
    * with embedded 0 the name of a file that has them. */
   const void *context; size_t context_bytes; uint32_t embedded;
   const char *refusal;             /* NULL, or why the model cannot be compiled: its session fails with this sentence */
-} tg_ort_island_spec;
+} tg_ort_partition_spec;
 
-tg_ort_island *tg_ort_island_create(const tg_ort_island_spec *spec, char *err, size_t err_size);
-void tg_ort_island_release(tg_ort_island *island);
+tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, char *err, size_t err_size);
+void tg_ort_partition_release(tg_ort_partition *partition);
 /* As tg_kernel_add: a replay for these shapes of all inputs, or the reason why there is none. */
-int tg_ort_island_add(tg_ort_island *island, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
+int tg_ort_partition_add(tg_ort_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
                       size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size);
 
-typedef struct tg_ort_island_state {
+typedef struct tg_ort_partition_state {
   uint32_t live;                   /* a session has compiled it and is not gone */
   uint32_t times_freed;
   uint64_t runs, failures;
   uint64_t uploaded_bytes, downloaded_bytes;
   uint64_t last_nanoseconds;
-} tg_ort_island_state;
-void tg_ort_island_get_state(tg_ort_island *island, tg_ort_island_state *out);
+} tg_ort_partition_state;
+void tg_ort_partition_get_state(tg_ort_partition *partition, tg_ort_partition_state *out);
 
-/* Claim these islands; ep, graph and support as the plan callback got them, and only inside it. */
-int tg_ort_claim(void *ep, const void *graph, void *support, tg_ort_island *const *islands, size_t count, char *err,
+/* Claim these partitions; ep, graph and support as the plan callback got them, and only inside it. */
+int tg_ort_claim(void *ep, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count, char *err,
                  size_t err_size);
 /* A line for the log of the session; level 0 is verbose, 1 information, 2 a warning. Only inside the plan callback. */
 void tg_ort_log(void *ep, int level, const char *text);

@@ -1,4 +1,4 @@
-/* Compiled models: the node that onnxruntime writes into one in place of an island. */
+/* Compiled models: the node that onnxruntime writes into one in place of a partition. */
 #include "ort/internal.h"
 
 enum { ATTRIBUTES = 6 };
@@ -34,17 +34,17 @@ static bool add_int(const tgo_api *api, tgo_attribute **attributes, size_t *coun
   return !tgi_take_status(api, api->create_attribute(name, &value, 1, TGO_INT, &attributes[(*count)++]), err, err_size);
 }
 
-static bool add_attributes(const tgo_api *api, const tg_ort_island *island, const char *name, tgo_attribute **attributes,
+static bool add_attributes(const tgo_api *api, const tg_ort_partition *partition, const char *name, tgo_attribute **attributes,
                            size_t *count, char *err, size_t err_size) {
   return add_int(api, attributes, count, "main_context", 1, err, err_size) &&
-         add_int(api, attributes, count, "embed_mode", island->embedded, err, err_size) &&
-         add_text(api, attributes, count, "ep_cache_context", island->context, island->context_bytes, err, err_size) &&
+         add_int(api, attributes, count, "embed_mode", partition->embedded, err, err_size) &&
+         add_text(api, attributes, count, "ep_cache_context", partition->context, partition->context_bytes, err, err_size) &&
          add_text(api, attributes, count, "source", TGI_EP_NAME, sizeof TGI_EP_NAME - 1, err, err_size) &&
          add_text(api, attributes, count, "partition_name", name, strlen(name), err, err_size) &&
          add_text(api, attributes, count, "ep_sdk_version", TFLGPU_VERSION, sizeof TFLGPU_VERSION - 1, err, err_size);
 }
 
-tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_island *island, char *err,
+tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_partition *partition, char *err,
                            size_t err_size) {
   tgo_attribute *attributes[ATTRIBUTES] = {0};
   size_t attribute_count = 0, input_count = 0, output_count = 0;
@@ -55,7 +55,7 @@ tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_o
   else if (!tgi_take_status(api, api->get_node_name(fused, &name), err, err_size) &&
            (inputs = names_of(api, fused, api->get_node_input_count, api->get_node_inputs, &input_count, err, err_size)) &&
            (outputs = names_of(api, fused, api->get_node_output_count, api->get_node_outputs, &output_count, err, err_size)) &&
-           add_attributes(api, island, name, attributes, &attribute_count, err, err_size))
+           add_attributes(api, partition, name, attributes, &attribute_count, err, err_size))
     tgi_take_status(api, editor->create_node("EPContext", "com.microsoft", name, inputs, input_count, outputs, output_count,
                                              attributes, attribute_count, &node), err, err_size);
   for (size_t i = 0; i < ATTRIBUTES; i++)

@@ -1,9 +1,9 @@
-/* A session of onnxruntime: islands, GetCapability and Compile. */
+/* A session of onnxruntime: partitions, GetCapability and Compile. */
 #include "ort/internal.h"
 
 enum { TEXT_BYTES = 4096 };
 
-/* ---- islands ------------------------------------------------------------------------------------------------------------ */
+/* ---- partitions ------------------------------------------------------------------------------------------------------------ */
 
 static int compare(const void *a, const void *b) {
   uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
@@ -26,87 +26,87 @@ static void free_names(char **names, size_t count) {
   free(names);
 }
 
-static void free_island(tg_ort_island *island) {
-  free_names(island->inputs, island->arity.inputs);
-  free_names(island->outputs, island->arity.outputs);
-  free_names(island->guards, island->guard_count);
-  for (size_t i = 0; island->guard_data && i < island->guard_count; i++) free(island->guard_data[i]);
-  free(island->guard_data);
-  free(island->guard_bytes);
-  free(island->context);
-  free(island->refusal);
-  free(island->nodes);
-  free(island);
+static void free_partition(tg_ort_partition *partition) {
+  free_names(partition->inputs, partition->arity.inputs);
+  free_names(partition->outputs, partition->arity.outputs);
+  free_names(partition->guards, partition->guard_count);
+  for (size_t i = 0; partition->guard_data && i < partition->guard_count; i++) free(partition->guard_data[i]);
+  free(partition->guard_data);
+  free(partition->guard_bytes);
+  free(partition->context);
+  free(partition->refusal);
+  free(partition->nodes);
+  free(partition);
 }
 
-static bool copy_guards(tg_ort_island *island, const tg_ort_island_spec *spec) {
-  island->guard_count = spec->guard_count;
-  island->guards = copy_names(spec->guards, spec->guard_count);
-  island->guard_data = calloc(spec->guard_count + 1, sizeof *island->guard_data);
-  island->guard_bytes = calloc(spec->guard_count + 1, sizeof *island->guard_bytes);
-  if (!island->guards || !island->guard_data || !island->guard_bytes) return false;
+static bool copy_guards(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
+  partition->guard_count = spec->guard_count;
+  partition->guards = copy_names(spec->guards, spec->guard_count);
+  partition->guard_data = calloc(spec->guard_count + 1, sizeof *partition->guard_data);
+  partition->guard_bytes = calloc(spec->guard_count + 1, sizeof *partition->guard_bytes);
+  if (!partition->guards || !partition->guard_data || !partition->guard_bytes) return false;
   for (size_t i = 0; i < spec->guard_count; i++) {
-    island->guard_bytes[i] = spec->guard_bytes[i];
-    if (!(island->guard_data[i] = malloc(spec->guard_bytes[i] + 1))) return false;
-    memcpy(island->guard_data[i], spec->guard_data[i], spec->guard_bytes[i]);
+    partition->guard_bytes[i] = spec->guard_bytes[i];
+    if (!(partition->guard_data[i] = malloc(spec->guard_bytes[i] + 1))) return false;
+    memcpy(partition->guard_data[i], spec->guard_data[i], spec->guard_bytes[i]);
   }
   return true;
 }
 
-static bool copy_context(tg_ort_island *island, const tg_ort_island_spec *spec) {
-  if (spec->refusal && !(island->refusal = strdup(spec->refusal))) return false;
+static bool copy_context(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
+  if (spec->refusal && !(partition->refusal = strdup(spec->refusal))) return false;
   if (!spec->context) return true;
-  island->embedded = spec->embedded;
-  island->context_bytes = spec->context_bytes;
-  if (!(island->context = malloc(spec->context_bytes + 1))) return false;
-  memcpy(island->context, spec->context, spec->context_bytes);
+  partition->embedded = spec->embedded;
+  partition->context_bytes = spec->context_bytes;
+  if (!(partition->context = malloc(spec->context_bytes + 1))) return false;
+  memcpy(partition->context, spec->context, spec->context_bytes);
   return true;
 }
 
-static bool copy_spec(tg_ort_island *island, const tg_ort_island_spec *spec) {
-  island->refs = 1;
-  island->number = spec->number;
-  island->node_count = spec->node_count;
-  island->arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .outputs = spec->output_count};
-  island->nodes = malloc((spec->node_count + 1) * sizeof *island->nodes);
-  island->inputs = copy_names(spec->inputs, spec->input_count);
-  island->outputs = copy_names(spec->outputs, spec->output_count);
-  if (!island->nodes || !island->inputs || !island->outputs) return false;
-  memcpy(island->nodes, spec->nodes, spec->node_count * sizeof *island->nodes);
-  qsort(island->nodes, island->node_count, sizeof *island->nodes, compare);
-  return copy_guards(island, spec) && copy_context(island, spec);
+static bool copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
+  partition->refs = 1;
+  partition->number = spec->number;
+  partition->node_count = spec->node_count;
+  partition->arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .outputs = spec->output_count};
+  partition->nodes = malloc((spec->node_count + 1) * sizeof *partition->nodes);
+  partition->inputs = copy_names(spec->inputs, spec->input_count);
+  partition->outputs = copy_names(spec->outputs, spec->output_count);
+  if (!partition->nodes || !partition->inputs || !partition->outputs) return false;
+  memcpy(partition->nodes, spec->nodes, spec->node_count * sizeof *partition->nodes);
+  qsort(partition->nodes, partition->node_count, sizeof *partition->nodes, compare);
+  return copy_guards(partition, spec) && copy_context(partition, spec);
 }
 
-tg_ort_island *tg_ort_island_create(const tg_ort_island_spec *spec, char *err, size_t err_size) {
-  tg_ort_island *island = calloc(1, sizeof *island);
-  if (island && copy_spec(island, spec)) return island;
-  if (island) free_island(island);
-  tgi_fail(err, err_size, "Not enough memory for an island.");
+tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, char *err, size_t err_size) {
+  tg_ort_partition *partition = calloc(1, sizeof *partition);
+  if (partition && copy_spec(partition, spec)) return partition;
+  if (partition) free_partition(partition);
+  tgi_fail(err, err_size, "Not enough memory for a partition.");
   return NULL;
 }
 
-void tgi_island_retain(tg_ort_island *island) { atomic_fetch_add(&island->refs, 1); }
+void tgi_partition_retain(tg_ort_partition *partition) { atomic_fetch_add(&partition->refs, 1); }
 
-void tg_ort_island_release(tg_ort_island *island) {
-  if (!island || atomic_fetch_sub(&island->refs, 1) != 1) return;
-  tgi_plans_drop(&island->plans);
-  free_island(island);
+void tg_ort_partition_release(tg_ort_partition *partition) {
+  if (!partition || atomic_fetch_sub(&partition->refs, 1) != 1) return;
+  tgi_plans_drop(&partition->plans);
+  free_partition(partition);
 }
 
-int tg_ort_island_add(tg_ort_island *island, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                      size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size) {
-  return tgi_plans_add(&island->plans, island->arity, shapes, shape_count, output_shapes, output_shape_count, replay, reason,
-                       err, err_size);
+int tg_ort_partition_add(tg_ort_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
+                         size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size) {
+  return tgi_plans_add(&partition->plans, partition->arity, shapes, shape_count, output_shapes, output_shape_count, replay,
+                       reason, err, err_size);
 }
 
-void tg_ort_island_get_state(tg_ort_island *island, tg_ort_island_state *out) {
-  *out = (tg_ort_island_state){.live = island->live,
-                               .times_freed = island->times_freed,
-                               .runs = island->runs,
-                               .failures = island->failures,
-                               .uploaded_bytes = island->uploaded,
-                               .downloaded_bytes = island->downloaded,
-                               .last_nanoseconds = island->last_nanoseconds};
+void tg_ort_partition_get_state(tg_ort_partition *partition, tg_ort_partition_state *out) {
+  *out = (tg_ort_partition_state){.live = partition->live,
+                               .times_freed = partition->times_freed,
+                               .runs = partition->runs,
+                               .failures = partition->failures,
+                               .uploaded_bytes = partition->uploaded,
+                               .downloaded_bytes = partition->downloaded,
+                               .last_nanoseconds = partition->last_nanoseconds};
 }
 
 /* ---- the nodes of a graph ------------------------------------------------------------------------------------------------ */
@@ -160,46 +160,46 @@ int tg_ort_session_is_live(int64_t number) {
 /* ---- GetCapability ------------------------------------------------------------------------------------------------------- */
 
 static void drop_claimed(tgi_ep *ep) {
-  for (size_t i = 0; i < ep->claimed_count; i++) tg_ort_island_release(ep->claimed[i]);
+  for (size_t i = 0; i < ep->claimed_count; i++) tg_ort_partition_release(ep->claimed[i]);
   free(ep->claimed);
   ep->claimed = NULL;
   ep->claimed_count = 0;
 }
 
-static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const tg_ort_island *island, char *err,
+static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const tg_ort_partition *partition, char *err,
                 size_t err_size) {
   const tgo_fusion fusion = {.version = ep->host.version, .drop_constants = true};
-  const tgo_node **group = calloc(island->node_count + 1, sizeof *group);
+  const tgo_node **group = calloc(partition->node_count + 1, sizeof *group);
   size_t found = 0;
   for (size_t i = 0; group && i < all->count; i++)
-    if (bsearch(&all->ids[i], island->nodes, island->node_count, sizeof *island->nodes, compare))
+    if (bsearch(&all->ids[i], partition->nodes, partition->node_count, sizeof *partition->nodes, compare))
       group[found++] = all->handles[i];
   const tgo_api *api = ep->factory->api;
-  int failed = found != island->node_count
-                   ? tgi_fail(err, err_size, "The graph does not have all nodes of the island.")
+  int failed = found != partition->node_count
+                   ? tgi_fail(err, err_size, "The graph does not have all nodes of the partition.")
                    : tgi_take_status(api, ep->factory->ep_api->add_nodes_to_fuse(support, group, found, &fusion), err, err_size);
   free(group);
   return failed;
 }
 
-static int remember(tgi_ep *ep, tg_ort_island *const *islands, size_t count, char *err, size_t err_size) {
+static int remember(tgi_ep *ep, tg_ort_partition *const *partitions, size_t count, char *err, size_t err_size) {
   drop_claimed(ep);
   ep->claimed = calloc(count + 1, sizeof *ep->claimed);
-  if (!ep->claimed) return tgi_fail(err, err_size, "Not enough memory for islands.");
+  if (!ep->claimed) return tgi_fail(err, err_size, "Not enough memory for partitions.");
   for (size_t i = 0; i < count; i++) {
-    islands[i]->functions = ep->functions;
-    tgi_island_retain(ep->claimed[ep->claimed_count++] = islands[i]);
+    partitions[i]->functions = ep->functions;
+    tgi_partition_retain(ep->claimed[ep->claimed_count++] = partitions[i]);
   }
   return 0;
 }
 
-int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_island *const *islands, size_t count, char *err,
+int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count, char *err,
                  size_t err_size) {
   if (!is_ours(host)) return tgi_fail(err, err_size, "This is not a session of tflgpu.");
   tgi_ep *ep = host;
   nodes all;
-  int failed = remember(ep, islands, count, err, err_size) || read_nodes(ep->factory->api, graph, &all, err, err_size);
-  for (size_t i = 0; !failed && i < count; i++) failed = fuse(ep, &all, support, islands[i], err, err_size);
+  int failed = remember(ep, partitions, count, err, err_size) || read_nodes(ep->factory->api, graph, &all, err, err_size);
+  for (size_t i = 0; !failed && i < count; i++) failed = fuse(ep, &all, support, partitions[i], err, err_size);
   free_nodes(&all);
   return failed;
 }
@@ -283,35 +283,37 @@ static void free_compute(tgi_compute *compute) {
   free(compute);
 }
 
-static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_island *island, const tgo_node *fused, char *err, size_t err_size) {
+static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, const tgo_node *fused, char *err,
+                                 size_t err_size) {
   const tgo_api *api = ep->factory->api;
   tgi_compute *compute = calloc(1, sizeof *compute);
   if (!compute) return NULL;
   compute->host = (tgo_compute){ep->host.version, create_state, tgi_compute_run, release_state};
   compute->api = api;
-  compute->island = island;
+  compute->partition = partition;
   count_values inputs = api->get_node_input_count, outputs = api->get_node_output_count;
   bool found =
-      (compute->inputs = find_positions(api, fused, inputs, api->get_node_inputs, island->inputs, island->arity.inputs, err,
+      (compute->inputs = find_positions(api, fused, inputs, api->get_node_inputs, partition->inputs, partition->arity.inputs, err,
                                         err_size)) &&
-      (compute->outputs = find_positions(api, fused, outputs, api->get_node_outputs, island->outputs,
-                                         island->arity.outputs, err, err_size)) &&
-      (compute->guards = find_positions(api, fused, inputs, api->get_node_inputs, island->guards, island->guard_count, err,
+      (compute->outputs = find_positions(api, fused, outputs, api->get_node_outputs, partition->outputs,
+                                         partition->arity.outputs, err, err_size)) &&
+      (compute->guards = find_positions(api, fused, inputs, api->get_node_inputs, partition->guards, partition->guard_count, err,
                                         err_size));
   if (found) {
-    tgi_island_retain(island);
-    atomic_store(&island->live, 1);
+    tgi_partition_retain(partition);
+    atomic_store(&partition->live, 1);
     return compute;
   }
   free_compute(compute);
   return NULL;
 }
 
-static tg_ort_island *find_claimed(const tgi_ep *ep, nodes *all) {
+static tg_ort_partition *find_claimed(const tgi_ep *ep, nodes *all) {
   qsort(all->ids, all->count, sizeof *all->ids, compare);
   for (size_t i = 0; i < ep->claimed_count; i++) {
-    tg_ort_island *island = ep->claimed[i];
-    if (island->node_count == all->count && !memcmp(island->nodes, all->ids, all->count * sizeof *all->ids)) return island;
+    tg_ort_partition *partition = ep->claimed[i];
+    if (partition->node_count == all->count && !memcmp(partition->nodes, all->ids, all->count * sizeof *all->ids))
+      return partition;
   }
   return NULL;
 }
@@ -320,9 +322,9 @@ static tgo_compute *compile_one(const tgi_ep *ep, const tgo_graph *graph, const 
   nodes all;
   tgi_compute *compute = NULL;
   if (!read_nodes(ep->factory->api, graph, &all, err, err_size)) {
-    tg_ort_island *island = find_claimed(ep, &all);
-    if (island && island->refusal) tgi_fail(err, err_size, "%s", island->refusal);
-    else if (island) compute = make_compute(ep, island, fused, err, err_size);
+    tg_ort_partition *partition = find_claimed(ep, &all);
+    if (partition && partition->refusal) tgi_fail(err, err_size, "%s", partition->refusal);
+    else if (partition) compute = make_compute(ep, partition, fused, err, err_size);
     else tgi_fail(err, err_size, "onnxruntime compiles nodes that were not claimed together.");
   }
   free_nodes(&all);
@@ -334,20 +336,20 @@ static void release_computes(tgo_ep *ep, tgo_compute **computes, size_t count) {
   for (size_t i = 0; i < count; i++) {
     tgi_compute *compute = (tgi_compute *)computes[i];
     if (!compute) continue;
-    tg_ort_island *island = compute->island;
-    atomic_store(&island->live, 0);
-    atomic_fetch_add(&island->times_freed, 1);
-    tgi_plans_drop(&island->plans);   /* Python may keep the island for its report; the GPU memory goes now */
-    tg_ort_island_release(island);
+    tg_ort_partition *partition = compute->partition;
+    atomic_store(&partition->live, 0);
+    atomic_fetch_add(&partition->times_freed, 1);
+    tgi_plans_drop(&partition->plans);   /* Python may keep the partition for its report; the GPU memory goes now */
+    tg_ort_partition_release(partition);
     free_compute(compute);
   }
 }
 
 static int add_context(const tgi_ep *ep, tgo_compute *compute, const tgo_node *fused, tgo_node **node, char *err,
                        size_t err_size) {
-  const tg_ort_island *island = ((const tgi_compute *)compute)->island;
-  if (!node || !island->context) return 0;
-  *node = tgi_context_node(ep->factory->api, fused, island, err, err_size);
+  const tg_ort_partition *partition = ((const tgi_compute *)compute)->partition;
+  if (!node || !partition->context) return 0;
+  *node = tgi_context_node(ep->factory->api, fused, partition, err, err_size);
   return !*node;
 }
 

@@ -23,12 +23,12 @@ typedef struct tgi_ep {
   const tgo_logger *logger;
   int64_t number;
   tg_ort_callbacks functions;      /* of the package that made it: it may have been imported again since */
-  tg_ort_island **claimed;         /* one reference each: what the newest claim has asked for */
+  tg_ort_partition **claimed;      /* one reference each: what the newest claim has asked for */
   size_t claimed_count;
   struct tgi_ep *next;             /* all that live; under tgi_lock */
 } tgi_ep;
 
-struct tg_ort_island {
+struct tg_ort_partition {
   atomic_size_t refs;
   int64_t number;
   tg_ort_callbacks functions;      /* of the session that has claimed it */
@@ -47,12 +47,12 @@ struct tg_ort_island {
   atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds;
 };
 
-/* One fused node: an island inside a session. */
+/* One fused node: a partition inside a session. */
 typedef struct tgi_compute {
   tgo_compute host;
   const tgo_api *api;
-  tg_ort_island *island;
-  size_t *inputs, *outputs, *guards;   /* the fused node's positions of the island's values */
+  tg_ort_partition *partition;
+  size_t *inputs, *outputs, *guards;   /* the fused node's positions of the partition's values */
 } tgi_compute;
 
 /* ---- status.c ------------------------------------------------------------------------------------------------------ */
@@ -78,7 +78,7 @@ tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardwa
 /* ---- context.c ------------------------------------------------------------------------------------------------------- */
 
 /* The node that stands for a fused node in a compiled model, which owns it; NULL with a sentence. */
-tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_island *island, char *err,
+tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_partition *partition, char *err,
                            size_t err_size);
 
 /* ---- run.c ----------------------------------------------------------------------------------------------------------- */
@@ -90,6 +90,6 @@ tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context
 /* A session with its functions, among those that live; and what it holds goes. */
 void tgi_ep_open(tgi_ep *ep);
 void tgi_ep_close(tgi_ep *ep);
-void tgi_island_retain(tg_ort_island *island);
+void tgi_partition_retain(tg_ort_partition *partition);
 
 #endif

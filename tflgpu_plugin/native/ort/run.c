@@ -1,11 +1,11 @@
-/* Compute: one run of an island. No Python, but for shapes that have no plan yet. */
+/* Compute: one run of a partition. No Python, but for shapes that have no plan yet. */
 #include "ort/internal.h"
 
 enum { TEXT_BYTES = 2048 };
 
 typedef struct call {
   const tgi_compute *compute;
-  tg_ort_island *island;
+  tg_ort_partition *partition;
   const tgo_api *api;
   tgo_context *context;
   tg_port *inputs, *outputs;
@@ -34,17 +34,17 @@ static int read_input(call *c, size_t i, char *err, size_t err_size) {
   size_t rank = 0;
   int kind = 0;
   if (tgi_take_status(api, api->get_input(c->context, c->compute->inputs[i], &value), err, err_size)) return 1;
-  if (!value) return tgi_fail(err, err_size, "Input \"%s\" is absent.", c->island->inputs[i]);
+  if (!value) return tgi_fail(err, err_size, "Input \"%s\" is absent.", c->partition->inputs[i]);
   if (tgi_take_status(api, api->get_kind_and_dims(value, &kind, &dims, &rank), err, err_size)) return 1;
   bool fits = append(c, (int64_t)rank);
   for (size_t k = 0; fits && k < rank; k++) fits = append(c, dims[k]);
-  if (!fits) return tgi_fail(err, err_size, "The shape of input \"%s\" is too large.", c->island->inputs[i]);
-  if (i >= c->island->arity.ports) return 0;
+  if (!fits) return tgi_fail(err, err_size, "The shape of input \"%s\" is too large.", c->partition->inputs[i]);
+  if (i >= c->partition->arity.ports) return 0;
   return tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &c->inputs[i].host), err, err_size);
 }
 
 static int read_inputs(call *c, char *err, size_t err_size) {
-  for (size_t i = 0; i < c->island->arity.inputs; i++)
+  for (size_t i = 0; i < c->partition->arity.inputs; i++)
     if (read_input(c, i, err, err_size)) return 1;
   return 0;
 }
@@ -56,19 +56,19 @@ static int check_guard(const call *c, size_t i, char *err, size_t err_size) {
   size_t bytes = 0;
   void *data = NULL;
   if (tgi_take_status(api, api->get_input(c->context, c->compute->guards[i], &value), err, err_size)) return 1;
-  if (!value) return tgi_fail(err, err_size, "Input \"%s\" is absent.", c->island->guards[i]);
+  if (!value) return tgi_fail(err, err_size, "Input \"%s\" is absent.", c->partition->guards[i]);
   if (tgi_take_status(api, api->get_byte_count(value, &bytes), err, err_size) ||
       tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &data), err, err_size))
     return 1;
-  if (bytes == c->island->guard_bytes[i] && !memcmp(data, c->island->guard_data[i], bytes)) return 0;
+  if (bytes == c->partition->guard_bytes[i] && !memcmp(data, c->partition->guard_data[i], bytes)) return 0;
   return tgi_fail(err, err_size,
                   "Input \"%s\" was given another value than the default in the model, which was planned as a constant. "
                   "Remove the default from the model, or leave the nodes that use it to the CPU with the option exclude.",
-                  c->island->guards[i]);
+                  c->partition->guards[i]);
 }
 
 static int check_guards(const call *c, char *err, size_t err_size) {
-  for (size_t i = 0; i < c->island->guard_count; i++)
+  for (size_t i = 0; i < c->partition->guard_count; i++)
     if (check_guard(c, i, err, err_size)) return 1;
   return 0;
 }
@@ -78,20 +78,20 @@ static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes, 
   int64_t dims[8];
   size_t rank = (size_t)shape[0], held = 0;
   tgo_value *value = NULL;
-  if (rank > 8) return tgi_fail(err, err_size, "Output \"%s\" has rank %zu.", c->island->outputs[i], rank);
+  if (rank > 8) return tgi_fail(err, err_size, "Output \"%s\" has rank %zu.", c->partition->outputs[i], rank);
   for (size_t k = 0; k < rank; k++) dims[k] = shape[k + 1];
   if (tgi_take_status(api, api->get_output(c->context, c->compute->outputs[i], dims, rank, &value), err, err_size)) return 1;
   if (!value) return 0;            /* nobody wants it: it stays on the device */
   if (tgi_take_status(api, api->get_byte_count(value, &held), err, err_size)) return 1;
   if (held != bytes)
-    return tgi_fail(err, err_size, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->island->outputs[i], held,
+    return tgi_fail(err, err_size, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->partition->outputs[i], held,
                     (unsigned long long)bytes);
   return tgi_take_status(api, api->get_tensor_data(value, &c->outputs[i].host), err, err_size);
 }
 
 static int read_outputs(call *c, const tgi_entry *entry, char *err, size_t err_size) {
   const int32_t *shape = entry->output_shapes;
-  for (size_t i = 0; i < c->island->arity.outputs; i++, shape += 1 + shape[0])
+  for (size_t i = 0; i < c->partition->arity.outputs; i++, shape += 1 + shape[0])
     if (read_output(c, i, shape, entry->replay->outputs[i].bytes, err, err_size)) return 1;
   return 0;
 }
@@ -99,14 +99,14 @@ static int read_outputs(call *c, const tgi_entry *entry, char *err, size_t err_s
 static int build(call *c, char *err, size_t err_size) {
   tg_ort_callbacks newest;
   if (!tgi_ort_enter(&newest, err, err_size)) return 1;
-  int built = c->island->functions.build(c->island->number, c->island, c->shapes, c->shape_count, err, err_size);
+  int built = c->partition->functions.build(c->partition->number, c->partition, c->shapes, c->shape_count, err, err_size);
   tgi_ort_leave();
   if (built < 0) c->code = TGO_INVALID_ARGUMENT;
   return built <= 0;
 }
 
 static tgi_entry *find_entry(call *c, char *err, size_t err_size) {
-  tgi_plans *plans = &c->island->plans;
+  tgi_plans *plans = &c->partition->plans;
   tgi_entry *entry = tgi_plans_find(plans, c->shapes, c->shape_count);
   if (!entry && !build(c, err, err_size)) entry = tgi_plans_find(plans, c->shapes, c->shape_count);
   return entry;
@@ -118,14 +118,14 @@ static int run_entry(call *c, const tgi_entry *entry, char *err, size_t err_size
   if (read_outputs(c, entry, err, err_size) ||
       tgi_replay_run(entry->replay, c->inputs, c->outputs, NULL, NULL, &traffic, err, err_size))
     return 1;
-  atomic_fetch_add(&c->island->uploaded, traffic.uploaded);
-  atomic_fetch_add(&c->island->downloaded, traffic.downloaded);
-  atomic_store(&c->island->last_nanoseconds, traffic.nanoseconds);
+  atomic_fetch_add(&c->partition->uploaded, traffic.uploaded);
+  atomic_fetch_add(&c->partition->downloaded, traffic.downloaded);
+  atomic_store(&c->partition->last_nanoseconds, traffic.nanoseconds);
   return 0;
 }
 
 static int run(call *c, char *err, size_t err_size) {
-  tgi_arity arity = c->island->arity;
+  tgi_arity arity = c->partition->arity;
   c->inputs = calloc(arity.inputs + arity.outputs + 1, sizeof *c->inputs);
   if (!c->inputs) return tgi_fail(err, err_size, "not enough memory for a run.");
   c->outputs = c->inputs + arity.inputs;
@@ -143,12 +143,12 @@ static int run(call *c, char *err, size_t err_size) {
 tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context) {
   (void)state;
   const tgi_compute *compute = (const tgi_compute *)host;
-  call c = {.compute = compute, .island = compute->island, .api = compute->api, .context = context,
+  call c = {.compute = compute, .partition = compute->partition, .api = compute->api, .context = context,
             .code = TGO_EP_FAIL};
   char err[TEXT_BYTES] = "";
   int failed = run(&c, err, sizeof err);
   free(c.inputs);
   free(c.shapes);
-  atomic_fetch_add(failed ? &c.island->failures : &c.island->runs, 1);
+  atomic_fetch_add(failed ? &c.partition->failures : &c.partition->runs, 1);
   return failed ? tgi_coded_status(c.api, c.code, err[0] ? err : "this run failed without a reason.") : NULL;
 }

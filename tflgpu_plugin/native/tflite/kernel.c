@@ -73,7 +73,7 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
 /* The ports of one run, and what must stay alive during it. */
 typedef struct ports {
   tg_port *inputs, *outputs, *states;
-  tg_replay **producers;           /* one reference where an input comes from another island */
+  tg_replay **producers;           /* one reference where an input comes from another partition */
 } ports;
 
 static bool make_ports(ports *p, const tg_kernel *kernel) {
@@ -108,8 +108,8 @@ static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, char *err
                   tensor->name ? tensor->name : "", text);
 }
 
-/* Take an input from the island that made it. Its bytes on the device are valid also when the host has copied them for
- * another node in between. Without such an island, only an input that is not stale can be used. */
+/* Take an input from the partition that made it. Its bytes on the device are valid also when the host has copied them for
+ * another node in between. Without such a partition, only an input that is not stale can be used. */
 static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *replay, size_t i, ports *p, char *err,
                         size_t err_size) {
   size_t index;

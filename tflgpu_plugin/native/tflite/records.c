@@ -1,4 +1,4 @@
-/* Delegates and kernels, kept as long as somebody refers to them. A kernel is one island inside one interpreter. */
+/* Delegates and kernels, kept as long as somebody refers to them. A kernel is one partition inside one interpreter. */
 #include "tflite/internal.h"
 
 /* ---- delegates ---------------------------------------------------------------------------------------------------------- */
