@@ -14,7 +14,7 @@ from tflgpu_plugin.providers.tflite.sparsity import Level, places
 
 import tflgpu_plugin
 from conformance import host as hosts
-from conformance import sparse
+from conformance import models, sparse
 from conformance.models import Model
 from tests.interpreters import gpu, same
 from tflgpu_plugin import native
@@ -55,11 +55,14 @@ def four_nodes(tree: dict[str, Any]) -> bytes:
     return model.to_bytes()
 
 
-def left_chain(maker: str, grid: Quantization | None = None) -> bytes:
+def left_chain(maker: str, grid: Quantization | None = None, is_complex: bool = False) -> bytes:
     """Weights that `maker` computes of a constant, transposed; nothing works that out before."""
     model = Model()
     table = model.constant(np.moveaxis(weights("float32"), 0, 3), "table")
-    model.tensors[table].quantization = grid
+    held = model.tensors[table]
+    held.quantization = grid
+    if is_complex:
+        held.dtype, held.data = "c64", held.data.astype(np.complex64)  # type: ignore[union-attr]
     made = model.op(maker, [table], shape=(1, 1, 16, 8), name="made")
     order = model.constant(np.array([3, 0, 1, 2], np.int32))
     convolution(model, model.op("TRANSPOSE", [made, order], shape=(8, 1, 1, 16), name="turned"))
@@ -126,11 +129,14 @@ def test_sparse_weights_that_are_not_worked_out_stay_there(
 @adapter
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("kind", ["scaled", "complex"])
 def test_what_follows_from_a_constant_that_cannot_be_read_stays_there(
-    host: str, kernels: str
+    host: str, kernels: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A float32 constant with a scale, which nobody can say the meaning of."""
-    model = left_chain("EXP", Quantization((0.5,), (0,)))
+    """A float32 constant with a scale, which nobody can say the meaning of; and complex numbers."""
+    monkeypatch.setitem(models.SCHEMA_TYPES, "c64", "COMPLEX64")
+    grid = Quantization((0.5,), (0,)) if kind == "scaled" else None
+    model = left_chain("EXP" if grid else "CAST", grid, kind == "complex")
     interpreter, made = gpu(model, host, kernels)
     where = {node.name: node.where for node in tflgpu_plugin.report(made).nodes}
     assert where == {"made": "cpu", "turned": "cpu", "conv": "cpu", "relu": "gpu"}
