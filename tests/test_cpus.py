@@ -26,6 +26,15 @@ def test_the_integer_part_is_whole() -> None:
     assert cpus.chosen(NAMES, 500, 0) == NAMES
 
 
+def test_every_test_runs_in_one_process() -> None:
+    found = cpus.parts(NAMES)
+    assert sorted(name for own in found.values() for name in own) == sorted(NAMES)
+    assert {part: len(own) for part, own in found.items()} == {
+        "onnx": 50, "others": 50, "tflite": 100
+    }  # fmt: skip
+    assert list(cpus.parts(NAMES[:1])) == ["others"]
+
+
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
