@@ -8,6 +8,7 @@ import pytest
 
 from tests.subprocesses import run_python
 from tflgpu_plugin.cache import folders
+from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.kernels import bodies, templates
 
 
@@ -102,3 +103,12 @@ folders.keep(place, "text")
 assert folders.kept(place) == "text", folders.kept(place)
 """
     run_python(code)
+
+
+def test_a_line_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+    monkeypatch.setattr(folders, "_told", set())
+    monkeypatch.setattr(messages, "line", told.append)
+    for text in ("one", "two", "one"):
+        folders.tell(text)
+    assert told == ["one", "two"]

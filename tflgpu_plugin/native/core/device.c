@@ -172,11 +172,10 @@ int tgi_scope_end(tg_device *device, unsigned mark, const char *what, char *err,
     return tgi_fail(err, err_size, "%s failed: the GPU has not enough memory. %s", what, memory.text);
   if (validation.type != WGPUErrorType_NoError) return tgi_fail(err, err_size, "%s failed: %s", what, validation.text);
   if (atomic_load(&device->fate->uncaptured) == mark) return 0;
-  char text[512];
   tgi_lock();
-  memcpy(text, device->fate->text, sizeof text);
+  int failed = tgi_fail(err, err_size, "%s failed: %s", what, device->fate->text);
   tgi_unlock();
-  return tgi_fail(err, err_size, "%s failed: %s", what, text);
+  return failed;
 }
 
 /* The cheapest call that asks whether the device is valid. wgpu tells of a device that was destroyed only once its queue
