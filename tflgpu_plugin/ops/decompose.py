@@ -70,23 +70,27 @@ class Steps:
         """The node whose result is that of the whole."""
         self._put(op, inputs, self.node.outputs[0], attributes)
 
-    def last_of_many(
-        self, op: str, *inputs: int | None, first: bool = True, **attributes: Any
+    def put(self, made: int, op: str, *inputs: int | None, **attributes: Any) -> None:
+        """The node that makes this tensor, for example one of the results of the whole."""
+        self._put(op, inputs, made, attributes)
+
+    def many(
+        self, op: str, *inputs: int | None, outputs: Iterable[int | None], **attributes: Any
     ) -> tuple[int, ...]:
-        """A node with all results of the whole but, unless `first`, the first one, for which a
-        further node is to come. Returns its results; what the whole lacks is made."""
-        outputs = list(self.node.outputs)
-        like = next(tensor for tensor in inputs if tensor is not None)
-        if not first:
-            outputs[0] = self.editor.tensor((), like=like)
-        node = self.editor.node(op, inputs, outputs, [self.node], **attributes)
-        view = Graph(self.editor.tensors, (), (), ())
-        shapes = ops.rows()[op].shapes(view, node)
-        outputs += [self.editor.tensor((), like=like) for _ in shapes[len(outputs) :]]
-        self.nodes.append(replace(node, outputs=tuple(outputs)))
-        for tensor, shape in zip(outputs, shapes, strict=True):
+        """A node with several results: these tensors, and new ones (None, and at the end) like the
+        results of the whole. Returns all."""
+        whole, given = self.node.outputs, list(outputs)
+        node = self.editor.node(op, inputs, (), [self.node], **attributes)
+        shapes = ops.rows()[op].shapes(Graph(self.editor.tensors, (), (), ()), node)
+        given += [None] * (len(shapes) - len(given))
+        made = tuple(
+            self.editor.tensor((), like=whole[min(k, len(whole) - 1)]) if tensor is None else tensor
+            for k, tensor in enumerate(given)
+        )
+        self.nodes.append(replace(node, outputs=made))
+        for tensor, shape in zip(made, shapes, strict=True):
             self.editor.reshaped(tensor, tuple(shape))
-        return tuple(outputs)
+        return made
 
     def reshape(self, tensor: int, shape: Iterable[int]) -> int:
         return self.add("reshape", tensor, None, shape=tuple(shape))

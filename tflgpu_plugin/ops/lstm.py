@@ -248,10 +248,11 @@ def expand_full(steps: Steps, node: Node) -> bool:
         "projection_clip": node.attributes.get("proj_clip", 0.0),
     }
     if flat:
-        (y, *_) = steps.last_of_many("lstm", *inputs, first=False, **attributes)
+        first = steps.editor.tensor((), like=next(t for t in inputs if t is not None))
+        (y, *_) = steps.many("lstm", *inputs, outputs=(first, *node.outputs[1:]), **attributes)
         steps.last("reshape", y, None, shape=steps.shape(node.outputs[0]))
     else:
-        steps.last_of_many("lstm", *inputs, **attributes)
+        steps.many("lstm", *inputs, outputs=node.outputs, **attributes)
     return True
 
 
