@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.subprocesses import run_python
+from tflgpu_plugin import log
 from tflgpu_plugin.cache import folders
-from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.kernels import bodies, templates
 
 
@@ -108,7 +108,7 @@ assert folders.kept(place) == "text", folders.kept(place)
 def test_a_line_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     told = list[str]()
     monkeypatch.setattr(folders, "_told", set())
-    monkeypatch.setattr(messages, "line", told.append)
+    monkeypatch.setattr(log, "say", told.append)
     for text in ("one", "two", "one"):
         folders.tell(text)
     assert told == ["one", "two"]

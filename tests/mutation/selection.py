@@ -49,6 +49,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "lowering": ("binary", "fully_connected", "softmax"),
     "graph": ("transpose", "binary"),
     "support": ("binary", "pool"),
+    "ops/__init__": ("conv", "fully_connected"),
     "kernels/__init__": ("binary", "conv", "softmax", "quantized"),
     "pack": ("binary", "concat", "pool", "quantized"),
     "unpack": ("binary", "concat", "pool", "quantized"),
@@ -99,6 +100,7 @@ _ONNX = (
     "conformance/test_constant_chains.py",
     "conformance/test_random_onnx.py",
 )
+_OPS = ("tests/test_passes.py", "tests/test_merge.py", "tests/test_compiler.py")
 _NATIVE = (
     "tests/test_exit.py",
     "tests/test_native.py",
@@ -248,14 +250,15 @@ def steps(file: str) -> list[Step]:
     if whole == "native" and room == "ort":
         name = f"ort_{name}"
     room = whole
-    key = "kernels/__init__" if file.endswith("kernels/__init__.py") else name
+    key = f"{room}/__init__" if name == "__init__" else name
     mine: Sequence[str] = ()
     if room in ("ops", "kernels", "ir", "compile", "frontend", "passes"):
         mine = FAMILIES.get(key, (name,) if room in ("ops", "kernels") else ())
     if file == "providers/onnxruntime/recurrent.py" or room not in ("ops", "kernels"):
         tests = TESTS.get(key, ROOMS.get(room, ()))
     else:
-        tests = TESTS.get(key if key != "quantized" else "stored_numbers", ())
+        usual = _OPS if room == "ops" else ()
+        tests = TESTS.get(key if key != "quantized" else "stored_numbers", usual)
     tests = tuple(dict.fromkeys((*_importing(file), *tests)))
     found = [Step("cases", family) for family in mine]
     return found + [Step("pytest", test) for test in tests if (ROOT / test).exists()]
