@@ -38,7 +38,7 @@ class Net(Build):
         return self.run(op, *inputs, shape=self.tensors[inputs[0]].shape, **attributes)  # type: ignore[index]
 
     def reshape(self, x: int, shape: tuple[int, ...]) -> int:
-        y = self.op("reshape", x, None, shape=shape)
+        y = self.op("reshape", x, self.constant(np.array(shape, np.int32)), shape=shape)
         self.nodes[-1] = replace(self.nodes[-1], attributes={"shape": shape})
         return y
 
@@ -58,6 +58,10 @@ def check(graph: Graph) -> Graph:
     assert (rewritten.inputs, rewritten.outputs) == (graph.inputs, graph.outputs)
     for tensor in (*graph.inputs, *graph.outputs):
         assert rewritten.shape(tensor) == graph.shape(tensor)
+    for node in rewritten.nodes:
+        if node.op in ("reshape", "strided_slice", "concat"):
+            told = [rewritten.shape(t) for t in node.outputs]
+            assert [tuple(s) for s in rows()[node.op].shapes(rewritten, node)] == told, node
     rng = np.random.default_rng(3)
     values = {t: rng.uniform(-1, 1, graph.shape(t)) for t in graph.inputs}
     before, after = evaluate(graph, values), evaluate(rewritten, values)
