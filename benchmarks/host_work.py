@@ -4,10 +4,9 @@ Per network: the time of a run in the library less the time from its first dispa
 its last (timestamps of that very run). Beside it what no run can do without: a run of one dispatch,
 and one copy of the inputs and outputs in host memory. Then what the delegate and the provider add
 to their runs (TensorFlow Lite's set_tensor and get_tensor copy once more; ONNX Runtime takes and
-gives arrays as they are), and how both doors compare from end to end. Everything takes turns in one
-process. On a busy machine the quickest runs say more than the medians, which then hold waiting for
-a core.
-"""
+gives arrays as they are), and how both frontends compare from end to end. Everything takes turns in
+one process. On a busy machine the quickest runs say more than the medians, which then hold waiting
+for a core."""
 
 from __future__ import annotations
 
@@ -35,12 +34,12 @@ HEAD = (
     "", "dispatches", "MB moved", "allowed us", "median us", "best us",
     "one dispatch, median", "best", "copies, median", "best",
 )  # fmt: skip
-DOORS = ("", "median ms", "best ms", "added us, median", "added us, best")
+COLUMNS = ("", "median ms", "best ms", "added us, median", "added us, best")
 FIXED, EACH = 100, 1  # allowed microseconds: for a run, and for each of its dispatches
 
 
 @dataclass
-class Door:
+class Frontend:
     """A way in: `run` makes one inference. Milliseconds of each, and those of its partitions."""
 
     name: str
@@ -67,14 +66,14 @@ def measure(network: Network, runs: int) -> None:
     plan = compiler.compile(to_graph(network), device.target)
     instance = Instance(shared(plan, device, True))
     outputs = instance.new_outputs()  # memory that is used again, as hosts do
-    doors = [*_delegate(network, picture), *_provider(network, picture)]
+    frontends = [*_delegate(network, picture), *_provider(network, picture)]
     small, copies = Small.on(device), Copies(plan)
     work, alone, copied = list[float](), list[float](), list[float]()
     for _ in range(runs + 2):
         wall, on_device = instance.timed([picture], outputs=outputs)
         work.append((wall - on_device) / 1e3)
-        for door in doors:
-            door.turn()
+        for frontend in frontends:
+            frontend.turn()
         alone.append(small.run() / 1e3)  # it finds the caches as a run of a network leaves them
         copied.append(copies.run() / 1e3)
     count = len(plan.dispatches)
@@ -84,23 +83,23 @@ def measure(network: Network, runs: int) -> None:
         del values[:2]  # the first runs have no commands that were encoded during the one before
         cells += [f"{median(values):.0f}", f"{min(values):.0f}"]
     _table(HEAD, [cells])
-    _doors(doors)
+    _frontends(frontends)
 
 
-def _doors(doors: list[Door]) -> None:
+def _frontends(frontends: list[Frontend]) -> None:
     rows = []
-    for door in doors:
-        added = door.added()[2:]
-        times = f"{median(door.whole):.2f}", f"{min(door.whole):.2f}"
-        rows.append([door.name, *times, f"{median(added):.0f}", f"{min(added):.0f}"])
-    _table(DOORS, rows)
-    if len(doors) == 2:
-        first, second = (door.whole for door in doors)
+    for frontend in frontends:
+        added = frontend.added()[2:]
+        times = f"{median(frontend.whole):.2f}", f"{min(frontend.whole):.2f}"
+        rows.append([frontend.name, *times, f"{median(added):.0f}", f"{min(added):.0f}"])
+    _table(COLUMNS, rows)
+    if len(frontends) == 2:
+        first, second = (frontend.whole for frontend in frontends)
         ratio, best = median(second) / median(first), min(second) / min(first)
         print(f"provider / delegate: {ratio:.3f} (medians), {best:.3f} (best)\n")
 
 
-def _delegate(network: Network, picture: Any) -> Iterator[Door]:
+def _delegate(network: Network, picture: Any) -> Iterator[Frontend]:
     if not hosts.installed():
         return
     host = hosts.host()
@@ -115,10 +114,10 @@ def _delegate(network: Network, picture: Any) -> Iterator[Door]:
         for result in results:
             interpreter.get_tensor(result)
 
-    yield Door(f"{host.name} {host.version}", run, lambda: tflgpu_plugin.report(delegate))
+    yield Frontend(f"{host.name} {host.version}", run, lambda: tflgpu_plugin.report(delegate))
 
 
-def _provider(network: Network, picture: Any) -> Iterator[Door]:
+def _provider(network: Network, picture: Any) -> Iterator[Frontend]:
     try:
         import onnxruntime
     except ImportError:
@@ -130,7 +129,7 @@ def _provider(network: Network, picture: Any) -> Iterator[Door]:
     session = onnxruntime.InferenceSession(to_onnx(network), options, providers=[name])
     planes = np.ascontiguousarray(picture.transpose(0, 3, 1, 2))
     label = f"onnxruntime {onnxruntime.__version__}"
-    yield Door(
+    yield Frontend(
         label,
         lambda: session.run(None, {"input": planes}),
         lambda: tflgpu_plugin.report(session),

@@ -52,7 +52,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Runner:
-    """A model that is ready to run through our door, on its first feed."""
+    """A model that is ready to run through our frontend, on its first feed."""
 
     run: Run
     report: Any  # ours, of what was prepared

@@ -1,5 +1,5 @@
 """Hand-built ONNX twins of the table's cases through our provider: all of those that tf2onnx cannot
-convert, and a few of every operator, so that both doors are seen without tensorflow."""
+convert, and a few of every operator, so that both frontends are seen without tensorflow."""
 
 from __future__ import annotations
 

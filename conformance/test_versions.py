@@ -25,7 +25,7 @@ from tflgpu_plugin.frontend import support
 from tflgpu_plugin.runtime import adapter
 
 FOREIGN = "i64"  # a type of values that no row has
-# Types of a row that its operator cannot have in any TFLite host; the other door has them.
+# Types of a row that its operator cannot have in any TFLite host; the other frontend has them.
 ELSEWHERE = {
     *(("SPLIT", "bool"), ("SPLIT_V", "bool")),
     *(("SPACE_TO_BATCH_ND", "bool"), ("BATCH_TO_SPACE_ND", "bool")),

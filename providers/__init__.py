@@ -1,9 +1,10 @@
-"""Providers: the doors through which hosts hand over graphs, found as entry points and imported
+"""Providers: the frontends through which hosts hand over graphs, found as entry points and imported
 only when needed.
 
 A provider is the object (often a module) behind an entry point of the group
-`tflgpu_plugin.providers`. The built-in doors are found in this way too, and in no other. A package
-that brings its own host imports this module and `tflgpu_plugin.ir.graph`, nothing else of ours:
+`tflgpu_plugin.providers`. The built-in frontends are found in this way too, and in no other. A
+package that brings its own host imports this module and `tflgpu_plugin.ir.graph`, nothing else of
+ours:
 
 >>> claim = providers.claim(graph)                       # doctest: +SKIP
 >>> outputs = claim.islands[0].run(inputs)               # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Interpreters with the delegate, for tests of the TFLite door."""
+"""Interpreters with the delegate, for tests of the TFLite frontend."""
 
 from __future__ import annotations
 

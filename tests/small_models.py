@@ -1,4 +1,4 @@
-"""Small TFLite models for tests of the door: a few ops, seeded weights, shapes that resize."""
+"""Small TFLite models for tests of the frontend: a few ops, seeded weights, shapes that resize."""
 
 from __future__ import annotations
 

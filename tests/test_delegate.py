@@ -1,4 +1,4 @@
-"""The TFLite door through real interpreters: what is claimed, said, reported and computed.
+"""The TFLite frontend through real interpreters: what is claimed, said, reported and computed.
 
 Every comparison is with the host's own reference kernels on the same model and input.
 """

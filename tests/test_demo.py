@@ -135,7 +135,7 @@ def test_demo_agrees(name: str) -> None:
 
 @pytest.mark.adapter
 @needs_onnxruntime
-def test_both_doors_use_the_same_kernels() -> None:
+def test_both_hosts_use_the_same_kernels() -> None:
     result = demo.run(demo.Request(runs=1))
     found = result.as_json()["onnxruntime"]
     assert found["agrees"], found
@@ -166,7 +166,7 @@ def test_without_a_host_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     fine = _comparison(Agreement("x", 0, 1, 0.1))
     monkeypatch.setattr(demo, "compare", lambda *arguments: fine)
     result = demo.run(demo.Request())
-    assert result.ok and result.doors == [fine]
+    assert result.ok and result.comparisons == [fine]
     (line,) = result.missing_lines()
     assert line == "ONNX Runtime is left out: onnxruntime is not installed: pip install it."
     assert result.as_json()["onnxruntime"] == {"missing": line.partition(": ")[2]}
@@ -175,7 +175,7 @@ def test_without_a_host_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         demo.run(demo.Request())
 
 
-def test_a_disagreement_in_either_door_counts() -> None:
+def test_a_disagreement_in_either_host_counts() -> None:
     right, wrong = (_comparison(Agreement("x", d, 1, 0.1)) for d in (0, 1))
     idle = _comparison(Agreement("x", 0, 1, 0.1), nodes=0)
     for tflite, other in ((right, wrong), (wrong, right), (None, wrong), (right, idle)):
@@ -185,7 +185,7 @@ def test_a_disagreement_in_either_door_counts() -> None:
 
 @pytest.mark.adapter
 @needs_onnxruntime
-def test_without_a_tflite_host_the_other_door_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_tflite_host_the_other_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "PACKAGES", {})
     result = demo.run(demo.Request(runs=1))
     assert result.ok and result.tflite is None and result.onnx

@@ -1,4 +1,4 @@
-"""Tensors without elements, in both doors and in the pass that sees to them."""
+"""Tensors without elements, in both frontends and in the pass that sees to them."""
 
 from __future__ import annotations
 

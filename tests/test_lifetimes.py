@@ -109,10 +109,10 @@ load_delegate("tflgpu")
 assert len(records._delegates) <= 2, records._delegates
 """,
     "a second prepare that fails leaves right answers": """
-from tflgpu_plugin.providers.tflite import delegate as door
+from tflgpu_plugin.providers.tflite import delegate as frontend
 i = make(load_delegate("tflgpu")); check(i)
 def fail(*_): raise RuntimeError("no")
-door._place = fail                         # tflite-runtime prepares again beside XNNPACK
+frontend._place = fail                         # tflite-runtime prepares again beside XNNPACK
 i.resize_tensor_input(0, (1, 7, 5, 3))
 try:
     i.allocate_tensors()

@@ -1,4 +1,4 @@
-"""`tflgpu bench` and `tflgpu profile` on the demo's network, in both doors."""
+"""`tflgpu bench` and `tflgpu profile` on the demo's network, in both frontends."""
 
 from __future__ import annotations
 

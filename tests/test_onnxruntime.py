@@ -1,4 +1,4 @@
-"""The onnxruntime door through real sessions: registration, devices, options, what is said and
+"""The onnxruntime frontend through real sessions: registration, devices, options, what is said and
 reported. What models compute is in test_ort_models.py.
 """
 

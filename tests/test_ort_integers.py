@@ -1,4 +1,4 @@
-"""Integers in the ONNX door: places that a run tells, casts, and what is computed with places.
+"""Integers in the ONNX frontend: places that a run tells, casts, and what is computed with places.
 
 The answers are those of the CPU provider; what float32 may not hold stays there.
 """

@@ -1,4 +1,4 @@
-"""The onnxruntime door never takes the process down: exits, unregistering, forks, threads and
+"""The onnxruntime frontend never takes the process down: exits, unregistering, forks, threads and
 failures, each in a Python of its own.
 """
 
@@ -182,7 +182,7 @@ def late():
 
 
 def test_a_session_made_at_exit_is_refused() -> None:
-    """Handlers run newest first: this one after the door has closed."""
+    """Handlers run newest first: this one after the frontend has closed."""
     run_python(
         """
 import atexit, numpy as np

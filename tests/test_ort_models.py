@@ -1,6 +1,5 @@
-"""The onnxruntime door through real sessions: models of every form, at one and at several shapes.
-Every comparison is with the CPU provider on the same model and input.
-"""
+"""The onnxruntime frontend through real sessions: models of every form, at one and at several
+shapes. Every comparison is with the CPU provider on the same model and input."""
 
 from __future__ import annotations
 

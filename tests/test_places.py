@@ -1,5 +1,5 @@
-"""Custom operators of the TFLite door: places in windows stay among nodes that run here, and what
-a model says of a shape must be so."""
+"""Custom operators of the TFLite frontend: places in windows stay among nodes that run here, and
+what a model says of a shape must be so."""
 
 from __future__ import annotations
 

@@ -43,10 +43,12 @@ def module(monkeypatch: pytest.MonkeyPatch, path: str, **members: Any) -> None:
 # ---- discovery ----------------------------------------------------------------------------------
 
 
-def test_the_built_in_door_is_an_entry_point() -> None:
-    door = providers.find("tflite")
-    assert isinstance(door, providers.Provider)
-    assert door.name == "tflite" and door.description and "ai-edge-litert" in door.install
+def test_the_built_in_provider_is_an_entry_point() -> None:
+    provider = providers.find("tflite")
+    assert isinstance(provider, providers.Provider)
+    assert (
+        provider.name == "tflite" and provider.description and "ai-edge-litert" in provider.install
+    )
 
 
 def test_a_missing_provider_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +58,7 @@ def test_a_missing_provider_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_import_that_fails_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    points(monkeypatch, ("broken", "no_such_module_here.door [extra]"))
+    points(monkeypatch, ("broken", "no_such_module_here.provider [extra]"))
     with pytest.warns(UserWarning) as caught:
         assert providers.discover() == {}
     assert str(caught[0].message) == (
@@ -143,7 +145,7 @@ for load in [tflgpu_plugin.load_delegate, *loaders]:
 """
 
 
-def test_with_its_entry_removed_the_door_is_closed(tmp_path: Path) -> None:
+def test_with_its_entry_removed_the_provider_is_gone(tmp_path: Path) -> None:
     """A distribution of the same name that comes first and has no entry points hides ours."""
     info = tmp_path / "tflgpu_plugin-99.dist-info"
     info.mkdir()
@@ -222,7 +224,7 @@ def test_the_interface_exports_what_it_promises() -> None:
         providers.nonsense  # noqa: B018
 
 
-def test_last_report_is_the_newest_of_all_doors() -> None:
+def test_last_report_is_the_newest_of_all_hosts() -> None:
     import tflgpu_plugin
     from tflgpu_plugin.frontend import reports
 

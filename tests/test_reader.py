@@ -1,6 +1,5 @@
-"""What the TFLite door makes of a host's numbers: attributes, inputs, operator codes; parameters
-that make no sense are a sentence.
-"""
+"""What the TFLite frontend makes of a host's numbers: attributes, inputs, operator codes;
+parameters that make no sense are a sentence."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Shapes in the TFLite door: what only a run tells, and shape arithmetic that is worked out before
-the first one.
-"""
+"""Shapes in the TFLite frontend: what only a run tells, and shape arithmetic that is worked out
+before the first one."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ def test_what_is_behind_a_computed_shape(op: str, constant: bool, unknown: bool)
 
 
 def claimed(model: bytes, host: str, monkeypatch: pytest.MonkeyPatch) -> Graph:
-    """The graph that the door hands over for this model."""
+    """The graph that the frontend hands over for this model."""
     graphs: list[Graph] = []
     original = engine.claim
 

@@ -74,13 +74,13 @@ for work in (lambda: load_delegate("tflgpu"), lambda: i.resize_tensor_input(0, (
     except Exception as error: print(error)
 """,
     "Ctrl-C while the first delegate is made": """
-door, calls = tflgpu_plugin._door, []
+frontend, calls = tflgpu_plugin._provider, []
 def interrupted(name):
     calls.append(name)
     if len(calls) == 1: raise KeyboardInterrupt
-    return door(name)
+    return frontend(name)
 import signal; signal.signal(signal.SIGINT, signal.default_int_handler)
-tflgpu_plugin._door = interrupted
+tflgpu_plugin._provider = interrupted
 try:
     load_delegate("tflgpu"); time.sleep(5)
 except KeyboardInterrupt: pass

@@ -1,6 +1,5 @@
-"""Integers in the TFLite door: operators over places that nodes before them find, exactly; integers
-of which nothing is known stay with the host.
-"""
+"""Integers in the TFLite frontend: operators over places that nodes before them find, exactly;
+integers of which nothing is known stay with the host."""
 
 from __future__ import annotations
 

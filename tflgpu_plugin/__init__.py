@@ -1,4 +1,4 @@
-"""A GPU for TensorFlow Lite and ONNX Runtime: one kernel library, and a door for each host.
+"""A GPU for TensorFlow Lite and ONNX Runtime: one kernel library, and a frontend for each host.
 
 Importing this package loads its shared library into the process. That is its one side effect, and
 the reason why a host's own `load_delegate("tflgpu")` then finds the name. Everything else is
@@ -42,7 +42,7 @@ def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None
     Raises ValueError with a sentence for a bad option or when no adapter can be used, ImportError
     when there is no host.
     """
-    return _door("tflite").load_delegate(library, options)
+    return _provider("tflite").load_delegate(library, options)
 
 
 def report(target: Any) -> Report:
@@ -73,14 +73,14 @@ def register() -> None:
     Raises ImportError or RuntimeError with a sentence when onnxruntime is missing or too old.
     """
     with _busy(), _native.looking():
-        _door("onnxruntime").register()
+        _provider("onnxruntime").register()
 
 
 def assert_used(session: Any) -> None:
     """Raise AssertionError, with the reasons, when no node of this onnxruntime.InferenceSession
     runs on the GPU: onnxruntime falls back to the CPU without an error.
     """
-    _door("onnxruntime").assert_used(session)
+    _provider("onnxruntime").assert_used(session)
 
 
 def set_log_level(level: str) -> None:
@@ -99,7 +99,7 @@ def get_library_path() -> str:
     from importlib.util import find_spec
 
     if find_spec("onnxruntime"):
-        _door("onnxruntime")  # so that the library knows the adapters when it is registered
+        _provider("onnxruntime")  # so that the library knows the adapters when it is registered
     return str(_native.library_path())
 
 
@@ -128,7 +128,7 @@ def _of_all_providers(function: str) -> list[Callable[..., Report | None]]:
     return [getattr(p, function) for p in discover().values() if hasattr(p, function)]
 
 
-def _door(name: str) -> Any:
+def _provider(name: str) -> Any:
     """A connected provider. Raises ProviderError with a sentence when it is not there."""
     with _busy():
         from tflgpu_plugin.providers import find
@@ -154,9 +154,9 @@ def _busy() -> Iterator[None]:
         _library.tg_busy(-1)
 
 
-# The first delegate comes through this stub, which connects the door; native code calls the door
-# itself from then on. The three pointers are tg_tflite_callbacks of native/tflgpu.h, declared with
-# ctypes because reading the headers takes longer than everything else here.
+# The first delegate comes through this stub, which connects the frontend; native code calls the
+# frontend itself from then on. The three pointers are tg_tflite_callbacks of native/tflgpu.h,
+# declared with ctypes because reading the headers takes longer than everything else here.
 _CREATE = _ctypes.CFUNCTYPE(
     _ctypes.c_int64,
     _ctypes.c_void_p,
@@ -170,7 +170,7 @@ _CREATE = _ctypes.CFUNCTYPE(
 def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
     def create() -> int:
         with _native.looking():
-            return int(_door("tflite").create(keys, values, count, err, err_size))
+            return int(_provider("tflite").create(keys, values, count, err, err_size))
 
     try:
         try:

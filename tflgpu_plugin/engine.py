@@ -205,8 +205,8 @@ def _adopts(plan: Plan, sibling: Program | None) -> bool:
 
 @contextmanager
 def watch() -> Iterator[list[tuple[Island, Instance]]]:
-    """What is built meanwhile in this process, in order, whichever door asks for it: for those who
-    look into islands, and keep them alive so."""
+    """What is built meanwhile in this process, in order, whichever frontend asks for it: for those
+    who look into islands, and keep them alive so."""
     found: list[tuple[Island, Instance]] = []
     _watching.append(found)
     try:

@@ -1,4 +1,5 @@
-"""The onnxruntime door: `providers=["TflGpuExecutionProvider"]` after `tflgpu_plugin.register()`.
+"""The onnxruntime frontend: `providers=["TflGpuExecutionProvider"]` after
+`tflgpu_plugin.register()`.
 
 This module is the provider; it stays light, so that finding it imports neither numpy nor a host.
 """
@@ -17,7 +18,7 @@ LIBRARY_NAME = "tflgpu"
 
 
 def connect() -> None:
-    """Register this door's callbacks with the shared library, and tell it the adapters."""
+    """Register this frontend's callbacks with the shared library, and tell it the adapters."""
     from . import devices, ep
 
     ep.connect()

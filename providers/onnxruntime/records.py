@@ -1,4 +1,4 @@
-"""What this door remembers: sessions, what was claimed of each of their graphs, and islands
+"""What this frontend remembers: sessions, what was claimed of each of their graphs, and islands
 that are in use.
 """
 

@@ -1,4 +1,4 @@
-"""The TFLite door: `load_delegate("tflgpu")` in tflite-runtime, ai-edge-litert and TensorFlow.
+"""The TFLite frontend: `load_delegate("tflgpu")` in tflite-runtime, ai-edge-litert and TensorFlow.
 
 This module is the provider; it stays light, so that finding it imports neither numpy nor a host.
 """
@@ -19,7 +19,7 @@ HOSTS = ("ai_edge_litert", "tflite_runtime", "tensorflow")
 
 
 def connect() -> None:
-    """Register this door's callbacks with the shared library."""
+    """Register this frontend's callbacks with the shared library."""
     from . import delegate
 
     delegate.connect()

@@ -1,6 +1,5 @@
-"""What this door remembers: delegates, what was claimed in each host graph, and kernels that are
-in use.
-"""
+"""What this frontend remembers: delegates, what was claimed in each host graph, and kernels that
+are in use."""
 
 from __future__ import annotations
 

@@ -67,9 +67,9 @@ def _check_session(path: Path, options: Mapping[str, str], host_name: str | None
 
     if host_name not in (None, "onnxruntime"):
         raise ValueError(f"{host_name} does not read ONNX files; leave --host out.")
-    door: Any = find("onnxruntime")
+    provider: Any = find("onnxruntime")
     with _quiet():
-        name, report = door.inspect(path, options)
+        name, report = provider.inspect(path, options)
     return Check(path.name, name, report)
 
 

@@ -281,14 +281,14 @@ def demo(as_json: bool, **given: Any) -> None:
 
 
 def _show_demo(result: Any) -> None:
-    for door in result.doors:
-        first = door is result.doors[0]
+    for comparison in result.comparisons:
+        first = comparison is result.comparisons[0]
         title = result.title if first else "\nThe same network"
-        console.print(f"{title}, {door.host}")
-        _show_agreements(door.agreements)
+        console.print(f"{title}, {comparison.host}")
+        _show_agreements(comparison.agreements)
         for label, score in result.classes if first else ():
             console.print(f"  {score:8.4f}  {label}")
-        for line in result.lines(door):
+        for line in result.lines(comparison):
             console.print(line)
     for line in result.missing_lines():
         console.print(line)

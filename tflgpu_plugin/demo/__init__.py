@@ -1,8 +1,8 @@
 """`tflgpu demo`: proof on this machine that the GPU gives the answers of the CPU, with no download.
 
 Builds MobileNet v1 with seeded weights (or takes your model), runs it on the host's CPU kernels and
-on the GPU, and compares outputs and intermediate results. The demo's own network goes through both
-doors, TensorFlow Lite and ONNX Runtime, where their hosts are installed.
+on the GPU, and compares outputs and intermediate results. The demo's own network runs in both
+hosts, TensorFlow Lite and ONNX Runtime, where their hosts are installed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Request:
 @dataclass(frozen=True)
 class Result:
     """The outcome: how it compares in each host that ran, and the best classes where labels were
-    given or the model is ours. `missing` says by door why it is left out, but for doors that do not
+    given or the model is ours. `missing` says by host why it is left out, but for hosts that do not
     read the user's model.
     """
 
@@ -56,42 +56,42 @@ class Result:
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def doors(self) -> list[Comparison]:
+    def comparisons(self) -> list[Comparison]:
         """One or two."""
-        return [door for door in (self.tflite, self.onnx) if door]
+        return [comparison for comparison in (self.tflite, self.onnx) if comparison]
 
     @property
     def ok(self) -> bool:
-        return all(door.ok for door in self.doors)
+        return all(comparison.ok for comparison in self.comparisons)
 
-    def lines(self, door: Comparison) -> list[str]:
-        """The summary of a door for a reader."""
-        found, adapter = door.lines(), door.report.adapter
-        if door is self.doors[0]:
+    def lines(self, comparison: Comparison) -> list[str]:
+        """The summary of one host for a reader."""
+        found, adapter = comparison.lines(), comparison.report.adapter
+        if comparison is self.comparisons[0]:
             name = f"{adapter.name}, {adapter.backend}" if adapter else "none"
             found.insert(0, f"adapter   {name}")
         else:
             same = self.shared_kernels()
-            here, there = (len(one.kernels()) for one in self.doors)
+            here, there = (len(one.kernels()) for one in self.comparisons)
             found.append(
                 f"kernels   {here} through TFLite, {there} through ONNX Runtime, {len(same)} the "
                 f"same WGSL: {', '.join(name.rpartition('-')[0] for name in same)}"
             )
-        return [*found, door.verdict()]
+        return [*found, comparison.verdict()]
 
     def missing_lines(self) -> list[str]:
-        return [f"{door} is left out: {reason}" for door, reason in self.missing.items()]
+        return [f"{host} is left out: {reason}" for host, reason in self.missing.items()]
 
     def shared_kernels(self) -> list[str]:
-        """Pipelines that both doors use."""
+        """Pipelines that both hosts use."""
         if not (self.tflite and self.onnx):
             return []
         other = self.onnx.kernels()
         return [name for name in self.tflite.kernels() if name in other]
 
     def as_json(self) -> dict[str, Any]:
-        """The first door's numbers, and under `onnxruntime` those of that door."""
-        first = self.doors[0]
+        """The first host's numbers, and under `onnxruntime` those of that host."""
+        first = self.comparisons[0]
         other: dict[str, Any] | None = None
         if self.onnx:
             other = self.onnx.as_json() | {"shared_kernels": self.shared_kernels()}
@@ -134,7 +134,7 @@ def run(request: Request) -> Result:
 
 
 def _own(request: Request, options: dict[str, str]) -> Result:
-    """The demo's network through both doors, or through the one of the host that is asked for."""
+    """The demo's network in both hosts, or in the one that is asked for."""
     title, made, missing = "MobileNet v1 1.0 224, seeded weights", network.build(), {}
     tflite = other = None
     if request.host != onnx.HOST:
@@ -152,9 +152,9 @@ def _own(request: Request, options: dict[str, str]) -> Result:
         feeds = {"image": network.picture().transpose(0, 3, 1, 2)}
         other = onnx.compare(onnx.File(onnx_file.to_onnx(made)), feeds, options, request.runs)
     result = Result(title, tflite, other, [], missing)
-    if not result.doors:
+    if not result.comparisons:
         raise NoHost(" ".join(missing.values()))
-    best = tflite.outputs[0] if tflite else result.doors[0].outputs[-1]
+    best = tflite.outputs[0] if tflite else result.comparisons[0].outputs[-1]
     return Result(title, tflite, other, inputs.top(best, None), missing)
 
 

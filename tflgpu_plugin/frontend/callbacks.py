@@ -1,5 +1,5 @@
-"""What every door's callbacks have in common: they answer native code with a number and a sentence,
-and open the device that the options name.
+"""What every frontend's callbacks have in common: they answer native code with a number and a
+sentence, and open the device that the options name.
 
 No exception leaves a callback; native code, and so the host's process, could do nothing with it.
 An interruption (Ctrl-C) that meets one is raised again when the host is back in the user's code.

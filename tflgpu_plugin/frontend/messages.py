@@ -1,4 +1,4 @@
-"""What every door says, and the calls of the user's `on_refusal`.
+"""What every frontend says, and the calls of the user's `on_refusal`.
 
 Hosts do not show what a plugin reports unless something fails, so the lines are logged here.
 """

@@ -1,4 +1,4 @@
-"""What every door remembers of its claims: islands, the native objects that run them, and the
+"""What every frontend remembers of its claims: islands, the native objects that run them, and the
 numbers for reports.
 
 Hosts end their objects without telling Python; native code counts that. `release_freed` then

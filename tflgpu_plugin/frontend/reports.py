@@ -146,7 +146,7 @@ _thread = threading.local()
 
 
 def remember(source: Callable[[], Report]) -> None:
-    """`source` makes the report of what this thread handed over last, through whichever door."""
+    """`source` makes the report of what this thread handed over last, to whichever frontend."""
     _thread.newest = source
 
 

@@ -14,44 +14,44 @@ static void interrupt_again(void) {
   if (interrupt) interrupt();
 }
 
-bool tgi_python_enter(tgi_python *door, void *functions, char *err, size_t err_size) {
+bool tgi_python_enter(tgi_python *python, void *functions, char *err, size_t err_size) {
   if (tg_is_forked(err, err_size)) return false;
   tg_busy(1);
   tgi_lock();
-  bool set = door->set;
+  bool set = python->set;
   if (set) {
-    memcpy(functions, door->functions, door->size);
-    door->in_flight++;
+    memcpy(functions, python->functions, python->size);
+    python->in_flight++;
   }
   tgi_unlock();
   if (!set) {
     tg_busy(-1);
-    tgi_fail(err, err_size, "%sits Python side is not there (%s; or the process is exiting).", door->prefix, door->remedy);
+    tgi_fail(err, err_size, "%sits Python side is not there (%s; or the process is exiting).", python->prefix, python->remedy);
   }
   return set;
 }
 
-void tgi_python_leave(tgi_python *door) {
+void tgi_python_leave(tgi_python *python) {
   tgi_lock();
-  door->in_flight--;
+  python->in_flight--;
   tgi_unlock();
   tg_busy(-1);
   if (atomic_exchange(&interrupted, false)) interrupt_again();
 }
 
-static bool is_busy(const tgi_python *door) {
+static bool is_busy(const tgi_python *python) {
   tgi_lock();
-  bool busy = door->in_flight > 0;
+  bool busy = python->in_flight > 0;
   tgi_unlock();
   return busy;
 }
 
-void tgi_python_set(tgi_python *door, const void *functions) {
+void tgi_python_set(tgi_python *python, const void *functions) {
   const struct timespec step = {0, 1000000};
   tgi_lock();
-  door->set = functions != NULL;
-  if (functions) memcpy(door->functions, functions, door->size);
+  python->set = functions != NULL;
+  if (functions) memcpy(python->functions, functions, python->size);
   tgi_unlock();
   /* Once the gate is closed, or in a forked child, those in flight may never come back. */
-  while (!functions && is_busy(door) && tgi_is_open()) nanosleep(&step, NULL);
+  while (!functions && is_busy(python) && tgi_is_open()) nanosleep(&step, NULL);
 }

@@ -76,7 +76,7 @@ void tgi_take_over_log(void);
 
 /* ---- callbacks.c: from a host's thread into Python ------------------------------------------------------------------ */
 
-/* What Python has given a door: one of its tables of callbacks. Under tgi_lock, but for what never changes. */
+/* What Python has given a frontend: one of its tables of callbacks. Under tgi_lock, but for what never changes. */
 typedef struct tgi_python {
   void *functions;                 /* `size` bytes */
   const size_t size;
@@ -86,10 +86,10 @@ typedef struct tgi_python {
 } tgi_python;
 
 /* Copy the table out and count a call as in flight until leave; false with a sentence when it is not there. */
-bool tgi_python_enter(tgi_python *door, void *functions, char *err, size_t err_size);
-void tgi_python_leave(tgi_python *door);
+bool tgi_python_enter(tgi_python *python, void *functions, char *err, size_t err_size);
+void tgi_python_leave(tgi_python *python);
 /* NULL clears the table: waits for callbacks in flight, so that the interpreter may go. */
-void tgi_python_set(tgi_python *door, const void *functions);
+void tgi_python_set(tgi_python *python, const void *functions);
 
 /* ---- device.c ---------------------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* The plans of one partition by the shapes of its inputs: shared by the doors. */
+/* The plans of one partition by the shapes of its inputs: shared by the frontends. */
 #ifndef TFLGPU_INTERNAL_PLANS_H
 #define TFLGPU_INTERNAL_PLANS_H
 

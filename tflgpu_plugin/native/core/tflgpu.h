@@ -175,7 +175,7 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
 /* ---- tflite/ ------------------------------------------------------------------------------------------------ */
 
-/* Python's side of the TFLite door. The library calls these with or without the GIL held; cffi takes it. Each returns 0
+/* Python's side of the TFLite delegate. The library calls these with or without the GIL held; cffi takes it. Each returns 0
  * and writes a sentence to err on failure, else 1 (create: the delegate's number, above 0). */
 typedef struct tg_tflite_callbacks {
   int64_t (*create)(const char *const *keys, const char *const *values, size_t count, char *err, size_t err_size);
@@ -237,7 +237,7 @@ int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, si
 int64_t tg_tflite_delegate_number(void *delegate);
 int tg_tflite_delegate_is_live(int64_t number);
 
-/* ---- ort_*.c: the onnxruntime door --------------------------------------------------------------------------------- */
+/* ---- ort_*.c: the onnxruntime provider --------------------------------------------------------------------------------- */
 
 typedef struct tg_ort_partition tg_ort_partition;
 
@@ -252,7 +252,7 @@ typedef struct tg_ort_adapter {
 
 int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, char *err, size_t err_size);
 
-/* Python's side of the door. The library calls these with or without the GIL held; cffi takes it. Each returns 0 and
+/* Python's side of the frontend. The library calls these with or without the GIL held; cffi takes it. Each returns 0 and
  * writes a sentence to err on failure, else 1 (create: the session's number, above 0). */
 typedef struct tg_ort_callbacks {
   /* keys: our options by their names, and the session's own settings that begin with "ep.context_".
