@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import blocks
+from tflgpu_plugin.providers.onnxruntime import blocks, grids
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
 from tflgpu_plugin.providers.onnxruntime.host import nibbles
 from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
@@ -118,6 +119,15 @@ def test_scales_of_a_run_are_computed_with() -> None:
     assert [node.op for node in reading.graph.nodes] == ["div", "round", "quantize"]
     assert reading.graph.tensors[reading.ids["r"]].quantization == NUMBERS
     supported(reading)
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"), [((), 7), ((1,), ()), ((5,), (5, 1)), ((5, 1), 7), ((2, 5, 1), 7)]
+)
+def test_a_parameter_broadcasts_to_its_tensor(shape: tuple[int, ...], wanted: Any) -> None:
+    """Of rank 3 and along its second axis; one that has more axes does so as it is."""
+    told: Any = SimpleNamespace(shape=lambda _: shape, reshape=lambda _, made: made)
+    assert grids.spread_over(told, 7, 3, 1) == wanted
 
 
 def test_values_of_blocks_are_repeated_and_cut() -> None:
