@@ -20,7 +20,7 @@ from tflgpu_plugin.cache import fingerprint
 from tflgpu_plugin.cache import store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
-from tflgpu_plugin.errors import BuildError, ImpossibleShapes
+from tflgpu_plugin.errors import BuildError, ImpossibleShapes, defect
 from tflgpu_plugin.frontend import partition, support
 from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
@@ -122,11 +122,7 @@ class Island:
         except MemoryError as error:
             raise BuildError(self.nodes, "There is not enough memory for this island.") from error
         except Exception as error:  # a defect of ours must not take other islands with it
-            if os.environ.get("TFLGPU_DEBUG"):
-                raise
-            raise BuildError(
-                self.nodes, f"Building failed inside this plugin: {error!r}. Please report it."
-            ) from error
+            raise BuildError(self.nodes, defect(error, "Building")) from error
 
     def _planned(self, graph: Graph, sibling: Program | None) -> Instance:
         """From the cache, or planned now and put there."""

@@ -1,8 +1,25 @@
-"""Errors that more than one room knows; the text is a sentence for the user."""
+"""Errors that more than one room knows, whose text is a sentence for the user; and the one gate
+through which defects of ours pass.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+
+
+def debugging() -> str:
+    """TFLGPU_DEBUG, "" where defects are not to be raised."""
+    return os.environ.get("TFLGPU_DEBUG", "")
+
+
+def defect(error: Exception, what: str) -> str:
+    """The sentence for an error of our own, which must not take the host down: `what` failed. With
+    TFLGPU_DEBUG the error is raised again.
+    """
+    if debugging():
+        raise error
+    return f"{what} failed inside this plugin: {error!r}. Please report it."
 
 
 class BuildError(RuntimeError):

@@ -7,7 +7,6 @@ here knows an operator.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from itertools import chain, combinations, islice, permutations
 from math import prod
 from typing import Any
 
+from tflgpu_plugin.errors import defect
 from tflgpu_plugin.frontend import support
 from tflgpu_plugin.ir.graph import KNOWN, Shape
 from tflgpu_plugin.ir.target import Target
@@ -118,9 +118,8 @@ class Solver:
         """Like `guess`; None where a defect of ours shows with numbers that no run may have."""
         try:
             return self.guess(symbols, nodes)
-        except Exception:
-            if os.environ.get("TFLGPU_DEBUG"):
-                raise
+        except Exception as error:
+            defect(error, "Reading")
             return None
 
     def _behind(self, place: int) -> set[Extent]:

@@ -4,7 +4,6 @@ needed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import Any
 
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import copies, memory, precision
+from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor, geometry
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.target import Target
@@ -75,10 +75,7 @@ def _blaming(node: Node) -> Iterator[None]:
     except Refused as refused:
         raise Refused(node.id, refused.sentence, node.sources) from refused
     except Exception as error:
-        if os.environ.get("TFLGPU_DEBUG"):
-            raise
-        sentence = f"Planning {node.op} failed inside this plugin: {error!r}. Please report it."
-        raise Refused(node.id, sentence, node.sources) from error
+        raise Refused(node.id, defect(error, f"Planning {node.op}"), node.sources) from error
 
 
 def _border(tensor: int) -> Node:

@@ -8,7 +8,6 @@ An interruption (Ctrl-C) that meets one is raised again when the host is back in
 from __future__ import annotations
 
 import _thread
-import os
 import threading
 import time
 import traceback
@@ -17,7 +16,7 @@ from typing import Any
 
 from tflgpu_plugin import native
 from tflgpu_plugin.cache import store
-from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes
+from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, debugging
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.options import OptionError, Options
 from tflgpu_plugin.runtime import adapter
@@ -91,7 +90,7 @@ def guarded(work: Callable[[], int | None], err: Any, err_size: int, needed: boo
 
 def sentence(error: BaseException) -> str:
     """What a user is told of an exception."""
-    if os.environ.get("TFLGPU_DEBUG"):
+    if debugging():
         traceback.print_exception(error)
     if isinstance(error, SENTENCES):
         return str(error)

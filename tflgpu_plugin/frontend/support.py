@@ -8,12 +8,12 @@ row (types, constraint) and the quirk rows below (drivers on which an op is know
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Tensor
 from tflgpu_plugin.ir.quantization import COUNTS, STORED, alike, quantized, real
 from tflgpu_plugin.ir.target import Target
@@ -242,9 +242,7 @@ def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> str | Non
     except Exception as error:  # a defect of ours must not take the host down
         if empty and isinstance(error, ValueError):  # what `refuse` would have found
             return f"{_name(node)} cannot be planned: {error}."
-        if os.environ.get("TFLGPU_DEBUG"):
-            raise
-        return f"Checking {_name(node)} failed inside this plugin: {error!r}. Please report it."
+        return defect(error, f"Checking {_name(node)}")
     for index, shape in zip(node.outputs, shapes, strict=False):
         tensor = graph.tensors[index]
         if tensor.shape != tuple(shape):

@@ -7,11 +7,11 @@ merged.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 
 from tflgpu_plugin import log
+from tflgpu_plugin.errors import debugging, defect
 from tflgpu_plugin.ir.graph import Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.decompose import expand
@@ -58,25 +58,21 @@ def run(graph: Graph) -> Graph:
     A defect in an optional pass leaves the graph as it was, with a warning; with
     TFLGPU_DEBUG it is raised.
     """
-    debug = os.environ.get("TFLGPU_DEBUG")
     for rewrite in PASSES:
-        before, graph = graph, _applied(rewrite, graph, bool(debug))
-        if debug == "2":
+        before, graph = graph, _applied(rewrite, graph)
+        if debugging() == "2":
             log.say(f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}")
     return graph
 
 
-def _applied(rewrite: Callable[[Graph], Graph], graph: Graph, debug: bool) -> Graph:
-    if debug or rewrite not in OPTIONAL:
+def _applied(rewrite: Callable[[Graph], Graph], graph: Graph) -> Graph:
+    if rewrite not in OPTIONAL:
         return rewrite(graph)
     try:
         rewritten = rewrite(graph)
         verify(rewritten)
     except Exception as error:  # a defect of ours must not take the host down
-        log.say(
-            f"tflgpu: the pass {rewrite.__name__} failed and is left out: {error!r}. "
-            "Please report it."
-        )
+        log.say(f"tflgpu: {defect(error, f'The pass {rewrite.__name__}')} It is left out.")
         return graph
     return rewritten
 
