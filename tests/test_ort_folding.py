@@ -15,7 +15,7 @@ from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode  # noqa: E402
 
 from conformance import onnx_node_tests  # noqa: E402
 
-OPS = {*folding._TABLE, "Shape", "Size"}
+OPS = {*folding.TABLE}
 
 
 def _cases() -> dict[str, list[Any]]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.frontend.fold import bounded
 
 from .expansion import Expansion, Impossible, Unfit
-from .folding import bounded
 
 
 def same(e: Expansion) -> int:
