@@ -16,7 +16,7 @@ from typing import Any
 
 from tflgpu_plugin import engine, native
 from tflgpu_plugin.engine import BuildError, Island
-from tflgpu_plugin.frontend import messages
+from tflgpu_plugin.frontend import messages, subgraph
 from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.ir.graph import Shape
@@ -24,7 +24,7 @@ from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance
 
-from . import codes, loops, placeholders, reader, records, refusals, shapes
+from . import codes, loops, placeholders, reader, records, refusals
 
 _callbacks: dict[str, Any] = {}  # what native code points to; never emptied
 _connecting = threading.Lock()
@@ -146,7 +146,7 @@ def _place_new(
     reasons = claim.refusals
     if host is stated and not repeated:
         reasons = placeholders.explained(host, reasons, read, judge)
-    behind = [shapes.behind(one.graph, host.graph) for one in claim.islands]
+    behind = [subgraph.behind(one.graph, host.graph) for one in claim.islands]
     for island, arithmetic in zip(claim.islands, behind, strict=True):
         # An input of another island stays on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
@@ -202,7 +202,7 @@ def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
 
 
 def _place(
-    pointer: Any, island: Island, stays: AbstractSet[int], arithmetic: shapes.Arithmetic
+    pointer: Any, island: Island, stays: AbstractSet[int], arithmetic: subgraph.Arithmetic
 ) -> records.Placed:
     """The native kernel of an island, with its first plan. Outputs in `stays` are left on the
     device until the host asks for them.

@@ -11,13 +11,12 @@ from typing import Any
 
 from tflgpu_plugin import native
 from tflgpu_plugin.engine import BuildError, Instance
+from tflgpu_plugin.frontend import subgraph
 from tflgpu_plugin.frontend.records import PlacedIsland, release_freed, summary
 from tflgpu_plugin.frontend.reports import NodeReport, Report, remember
 from tflgpu_plugin.ir.graph import Graph, Shape
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.runtime.adapter import AdapterInfo
-
-from . import shapes
 
 GONE = "The host has taken this node out of the delegate again, or has been closed."
 RECENT = 8  # plans that native code keeps for a kernel
@@ -31,7 +30,7 @@ class Placed(PlacedIsland):
     """
 
     stays: AbstractSet[int]
-    arithmetic: shapes.Arithmetic
+    arithmetic: subgraph.Arithmetic
     graph: Graph = field(init=False)
     recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
 
@@ -71,7 +70,7 @@ class Placed(PlacedIsland):
     def _reshaped(self, given: tuple[Shape, ...]) -> Graph:
         found = dict(zip(self.keys, given, strict=True))
         try:
-            return shapes.again(self.graph, self.arithmetic, found)
+            return subgraph.reshape(self.graph, self.arithmetic, found)
         except ValueError as error:
             raise BuildError(self.nodes, str(error)) from error
 

@@ -1,9 +1,8 @@
 """Which shapes of a TFLite graph are known before it runs.
 
 The host leaves a shape open when the value of a computed tensor decides it, and then all behind
-it. Where that value is shape arithmetic (see `arithmetic`), it and the shapes behind it are worked
-out here; what is still open may even be empty, so nodes that touch it stay with the host. An
-island that holds such values gets them anew for other input shapes: they are never kept.
+it. Where that value is shape arithmetic (see `folding`), it and the shapes behind it are worked out
+here; what is still open may even be empty, so nodes that touch it stay with the host.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.frontend import fold
 from tflgpu_plugin.ir.graph import KNOWN, STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
-from . import arithmetic, constants
+from . import folding
 from .tensors import SPARSE, Sparse
 
 # Host input positions whose values decide an output shape.
@@ -52,7 +52,7 @@ _BROADCAST = {
 }  # fmt: skip
 
 
-class HostNode(arithmetic.HostNode, Protocol):
+class HostNode(folding.HostNode, Protocol):
     """What is needed of a node of the host."""
 
     @property
@@ -141,17 +141,16 @@ class Walk:
 
     def _value(self, host: HostNode, node: Node) -> Node | None:
         """The KNOWN node when its results are shape arithmetic; they begin with shapes."""
-        inputs = _present(host.inputs)
-        begins = host.host_op in arithmetic.SEEDS or self.known.keys() & set(inputs)
+        inputs, view = _present(host.inputs), self.view
+        begins = host.host_op in folding.SEEDS or self.known.keys() & set(inputs)
         if not begins or self._doubtful.intersection(inputs) or len(inputs) < len(host.inputs):
             return None
-        given = arithmetic.attributes(host)
-        if given is None:
+        tensors = [view[t] for t in inputs]
+        step = folding.step(host, tensors)
+        if step is None:
             return None
-        view = self.view
-        tensors = [view[t] for t in inputs], [self.tensors[t] for t in host.outputs]
-        found = arithmetic.evaluate(host.host_op, given, *tensors)
-        return None if found is None else self._known(host, node, found, given)
+        found = fold.known(step, tensors, [self.tensors[t] for t in host.outputs])
+        return None if found is None else self._known(host, node, found, {fold.STEP: step})
 
     def _known(
         self, host: HostNode, node: Node, found: Sequence[Tensor], given: Mapping[str, Any]
@@ -169,7 +168,7 @@ class Walk:
     def _is_fixed(self, host: HostNode, node: Node) -> bool:
         """The node reads what follows from constants alone, and nothing else decides its result."""
         inputs = _present(host.inputs)
-        if not inputs or host.host_op in constants.RANDOM or node.op == STORE:
+        if not inputs or host.host_op in folding.RANDOM or node.op == STORE:
             return False
         fixed = (self.chained, self.sparse, self.constants)
         return all(
@@ -189,7 +188,7 @@ class Walk:
         values = [self._value_of(t, host.host_op) for t in inputs]
         if len(inputs) < len(host.inputs) or any(value.data is None for value in values):
             return None
-        found = constants.evaluate(host, values, [self.tensors[t] for t in host.outputs])
+        found = folding.constants(host, values, [self.tensors[t] for t in host.outputs])
         return None if found is None else self._known(host, node, found, {})
 
     def _value_of(self, index: int, reader: str) -> Tensor:
@@ -244,81 +243,3 @@ def _broadcast(shapes: Sequence[Shape]) -> Sequence[Shape] | None:
         return [np.broadcast_shapes(*shapes)]
     except ValueError:
         return None
-
-
-# ---- islands -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Arithmetic:
-    """The shape arithmetic behind an island's constants. `nodes` are those of the island and the
-    KNOWN ones, in execution order (empty: it holds no such constant), over `tensors` besides its
-    own. `witnesses` are tensors from outside whose shapes are read, but no value.
-    """
-
-    nodes: tuple[Node, ...] = ()
-    tensors: Mapping[int, Tensor] = field(default_factory=dict)
-    witnesses: tuple[int, ...] = ()
-
-
-def behind(island: Graph, whole: Graph) -> Arithmetic:
-    """The arithmetic behind an island of `whole`, which has the KNOWN nodes. What follows from
-    constants alone is the same for all shapes.
-    """
-    makers: dict[int, Node] = {}
-    for node in whole.nodes:
-        by_shape = node.host_op in arithmetic.SEEDS or makers.keys() & set(node.reads)
-        if node.op == KNOWN and by_shape:
-            makers |= dict.fromkeys(node.outputs, node)
-    wanted = {t for node in island.nodes for t in node.reads if t in makers}
-    used: dict[int, Node] = {}
-    while wanted:
-        node = makers[wanted.pop()]
-        if node.id not in used:
-            used[node.id] = node
-            wanted.update(t for t in node.reads if t in makers)
-    made = {t for node in island.nodes for t in node.outputs}
-    inside = made | set(island.inputs)
-    read = {t for node in used.values() for t in (*node.reads, *node.outputs)}
-    tensors = {t: whole.tensors[t] for t in read - inside}
-    witnesses = tuple(sorted(t for t, tensor in tensors.items() if tensor.data is None))
-    if not used:
-        return Arithmetic()
-    order = {node.id: k for k, node in enumerate(whole.nodes)}
-    nodes = sorted([*island.nodes, *used.values()], key=lambda node: order[node.id])
-    return Arithmetic(tuple(nodes), tensors, witnesses)
-
-
-def again(island: Graph, by: Arithmetic, given: Mapping[int, Shape]) -> Graph:
-    """The island for other shapes of its inputs and witnesses, its constants worked out anew.
-    Raises ValueError with a sentence.
-    """
-    tensors: dict[int, Tensor] = {**by.tensors, **island.tensors}
-    for index, shape in given.items():
-        tensors[index] = replace(tensors[index], shape=tuple(shape))
-    for node in by.nodes or island.nodes:
-        for index, tensor in zip(node.outputs, _outputs(node, tensors), strict=False):
-            tensors[index] = tensor
-    return replace(island, tensors={t: tensors[t] for t in island.tensors})
-
-
-def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
-    before = [tensors[t] for t in node.outputs]
-    if node.op != KNOWN:
-        graph: Any = Graph(tensors, (node,), (), ())
-        try:
-            shapes = ops.rows()[node.op].shapes(graph, node)
-        except Exception as error:
-            raise ValueError(f"{node.host_op} cannot take these input shapes: {error}") from error
-        if any(min(shape, default=0) < 0 for shape in shapes):
-            given = [list(tensors[t].shape) for t in node.reads[:1]]
-            raise ValueError(
-                f"{node.host_op} cannot take these input shapes: {given[0]} is too small for it."
-            )
-        pairs = zip(before, shapes, strict=False)
-        return [replace(tensor, shape=tuple(shape)) for tensor, shape in pairs]
-    inputs = [tensors[t] for t in node.inputs if t is not None]
-    found = arithmetic.evaluate(node.host_op, node.attributes, inputs, before)
-    if found is None:
-        raise ValueError(f"{node.host_op} {node.name!r} has no value for these input shapes.")
-    return found

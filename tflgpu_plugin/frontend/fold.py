@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import KNOWN, NUMPY_DTYPES, Array, Graph, Node, Tensor
 from tflgpu_plugin.ops import strided_slice
 
+STEP = "step"  # attribute of a KNOWN node whose results follow from shapes: its Step
 FEW = 4096  # elements; what is larger is no shape arithmetic
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 WRAPS = 2.0**62  # sums and products below it are those of whole numbers
@@ -46,6 +47,11 @@ class Step:
         return self.meaning in MOVEMENT
 
 
+def step_of(node: Node) -> Step | None:
+    """What a KNOWN node of shape arithmetic does; None for any other."""
+    return node.attributes.get(STEP) if node.op == KNOWN else None
+
+
 def evaluate(step: Step, values: Sequence[Array | None], limit: int = FEW) -> list[Array] | None:
     """The results, from operands that are known (None: absent). None when they do not follow or
     have more than `limit` elements, which is told before there is memory for them: whoever runs
@@ -71,8 +77,8 @@ def _results(step: Step, values: Sequence[Array | None], limit: int) -> Sequence
     if not (named or listed) or any(v.size > limit for v in (*named.values(), *listed)):
         raise ValueError("operands that are not known, or too large")
     named |= step.arguments
-    count = SIZES.get(step.meaning, _alike if step.meaning in ELEMENTWISE else _nothing)
-    if count(*listed, **named) > limit:
+    count = SIZES.get(step.meaning) or (_alike if step.meaning in ELEMENTWISE else None)
+    if count and count(*listed, **named) > limit:
         raise ValueError("too many elements")
     found = MEANINGS[step.meaning](*listed, **named)
     return found if isinstance(found, list) else [found]
@@ -116,12 +122,7 @@ def _held(array: Array, tensor: Tensor) -> Tensor | None:
     return replace(tensor, shape=data.shape, dtype=dtype, data=data)
 
 
-# ---- how many elements a result has --------------------------------------------------------------
-
-
-def _nothing(*values: Array, **named: Any) -> float:
-    """No more than its operands."""
-    return 0.0
+# ---- how many elements a result has, where that may be more than its operands have ---------------
 
 
 def _alike(*values: Array, **named: Any) -> float:
@@ -137,7 +138,7 @@ SIZES: dict[str, Callable[..., float]] = {
     "expand": lambda data, shape: float(prod(np.broadcast_shapes(data.shape, ints(shape)))),
     "fill": lambda shape, value=None: float(prod(ints(shape))),
     "gather": lambda data, indices, axis=0, **more: float(
-        prod(np.delete(data.shape, axis)) * indices.size
+        prod(ints(np.delete(data.shape, axis))) * indices.size
     ),
     "pad": lambda data, **more: float(
         prod(n + a + b for n, (a, b) in zip(data.shape, _pads(data.ndim, **more), strict=True))
@@ -417,7 +418,7 @@ def _reduced(function: Callable[..., Any], grows: bool = False) -> Callable[...,
 SHAPED: dict[str, Callable[..., Array]] = {
     "rank": lambda shape: np.array(shape.size),
     "shape": lambda shape, start=0, end=None: shape[start:end],
-    "size": lambda shape: np.prod(shape, dtype=np.int64),
+    "size": lambda shape: np.array(prod(ints(shape))),
 }
 MEANINGS: dict[str, Callable[..., Any]] = MOVEMENT | ELEMENTWISE | SHAPED | {
     "cast": _cast,
