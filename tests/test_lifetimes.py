@@ -85,8 +85,8 @@ for _ in range(12):
     i = make(load_delegate("tflgpu")); check(i)
 from tflgpu_plugin.providers.tflite import records
 load_delegate("tflgpu")
-assert len(records._kernels) <= 4, records._kernels
-assert len(records._delegates) <= 4, records._delegates
+assert len(records.kept.islands) <= 4, records.kept.islands
+assert len(records.kept.clients) <= 4, records.kept.clients
 """,
     "a second prepare": """
 d = load_delegate("tflgpu"); i = make(d); check(i)
@@ -106,7 +106,7 @@ for _ in range(20):
     load_delegate("tflgpu"); gc.collect()
 from tflgpu_plugin.providers.tflite import records
 load_delegate("tflgpu")
-assert len(records._delegates) <= 2, records._delegates
+assert len(records.kept.clients) <= 2, records.kept.clients
 """,
     "a second prepare that fails leaves right answers": """
 from tflgpu_plugin.providers.tflite import delegate as frontend

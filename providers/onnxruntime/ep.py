@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import engine, native
-from tflgpu_plugin.engine import BuildError, ImpossibleShapes, Instance, Island
+from tflgpu_plugin.engine import BuildError, Island
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
-from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport
-from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
+from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 
-from . import context, extents, external, ops, records, snapshot, units
+from . import context, extents, ops, records, snapshot, units
 from .grouping import Grouping
 from .host import Host
-from .reader import Reading, read
+from .reader import Reading
 from .snapshot import HostNode, Snapshot
 
 VERBOSE, INFO = 0, 1
@@ -94,7 +94,9 @@ def create(given: Mapping[str, str], chosen: Sequence[int]) -> int:
         options = parse({k: v for k, v in given.items() if not k.startswith(context.PREFIX)})
         if options.adapter is None and chosen:
             options = replace(options, adapter=str(chosen[0]))
-        return records.register(options, opened(options), context.Export.of(given)).number
+        made = records.Session(options, opened(options), context.Export.of(given))
+        remember(made.report)
+        return records.kept.register(made).number
     except Exception as error:
         records.failed(sentence(error))
         raise
@@ -106,10 +108,10 @@ def create(given: Mapping[str, str], chosen: Sequence[int]) -> int:
 def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
     """Claim what can run of one level of the model. What fails here leaves the nodes on the CPU,
     with a warning."""
-    session = records.session(number)
+    session = records.kept.clients.get(number)
     if session is None:
         raise BuildError((), "This session is closed.")
-    level = records.Level([], [])
+    level = records.Level()
     taken = None
     try:
         taken = snapshot.take(
@@ -125,9 +127,8 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
         level.placed = []
         level.nodes = [_unclaimed(node, text) for node in (taken.nodes if taken else ())]
         messages.line(f"WARNING: nothing of this model runs on the GPU. {text}")
-    session.levels.append(level)
-    for one in level.placed:
-        records.keep(one)
+    session.graphs.append(level)
+    records.kept.keep(level.placed)
     _log(ep, level)
     messages.notify(level.nodes)
     messages.placed(session.report)
@@ -229,11 +230,11 @@ def _bordered(
 ) -> records.Placed:
     """The native object of an island that is built."""
     handle = _create(island.number, nodes, border, made)
-    _add(handle, border.shapes, island.instance)
     names = border.ports, border.inputs, border.outputs
     placed = records.Placed(
         island, handle, nodes, *names, border.part, border.arithmetic, border.numbers
     )
+    placed.add(handle, border.shapes, island.instance.output_shapes, island.instance)
     if border.part is None:  # the native object holds all that a run needs
         placed.island = None
     return placed
@@ -281,24 +282,6 @@ def _create(
     return ffi.gc(handle, native.lib.tg_ort_partition_release)
 
 
-def _add(
-    handle: Any, shapes: Sequence[Shape], instance: Instance | None, reason: str | None = None
-) -> None:
-    """Hand an island its plan for these input shapes, or the reason why there is none."""
-    ffi = native.ffi
-    inputs = ffi.new("int32_t[]", _flat(shapes))
-    outputs = ffi.new("int32_t[]", _flat(instance.output_shapes) if instance else [])
-    replay = instance.replay if instance else ffi.NULL
-    text = reason.encode() if reason else ffi.NULL
-    add = native.lib.tg_ort_partition_add
-    native.call(add, handle, inputs, len(inputs), outputs, len(outputs), replay, text)
-
-
-def _flat(shapes: Sequence[Shape]) -> list[int]:
-    """For each shape its rank, then its extents."""
-    return [number for shape in shapes for number in (len(shape), *shape)]
-
-
 def _log(ep: Any, level: records.Level) -> None:
     """A line per refused node for the verbose log, and a summary."""
     for node in level.nodes:
@@ -316,48 +299,7 @@ def _log(ep: Any, level: records.Level) -> None:
 def build(number: int, handle: Any, flat: list[int]) -> None:
     """Give an island a plan for these input shapes, or the sentence that its runs fail with. Raises
     ImpossibleShapes."""
-    placed = records.placed(number)
+    placed = records.kept.islands.get(number)
     if placed is None or placed.island is None or placed.part is None:
         raise BuildError((), "The model gives shapes for which nothing was planned.")
-    shapes = placed.shapes(flat)
-    ordered = list(shapes.values())
-    try:
-        instance = placed.island.build(_read_again(placed, shapes))
-    except ImpossibleShapes:
-        raise
-    except BuildError as error:
-        _add(handle, ordered, None, error.sentence)
-    else:
-        _add(handle, ordered, instance)
-
-
-def _read_again(placed: records.Placed, shapes: Mapping[str, Shape]) -> Graph:
-    """The island's graph for other shapes, its ports in the order of the first. Raises BuildError
-    (ImpossibleShapes where no host takes them) with a sentence."""
-    assert placed.part is not None
-    if placed.part.files:
-        try:
-            placed.part.files.check()
-        except external.Changed as changed:
-            raise BuildError((), str(changed)) from changed
-    reading = read(placed.part, shapes, None, placed.arithmetic, placed.numbers)
-    for node, reason in reading.refused.items():
-        raise (ImpossibleShapes if node in reading.impossible else BuildError)((node,), reason)
-    ids, tensors = reading.ids, dict(reading.graph.tensors)
-    missing = [name for name in placed.outputs if ids[name] not in tensors]
-    if missing:
-        raise BuildError((), f"The result {missing[0]!r} does not depend on its inputs' values.")
-    for name in placed.ports:
-        tensors.setdefault(ids[name], _port(reading, placed.part, name, shapes))
-    return replace(
-        reading.graph,
-        tensors=tensors,
-        inputs=tuple(ids[name] for name in placed.ports),
-        outputs=tuple(ids[name] for name in placed.outputs),
-    )
-
-
-def _port(reading: Reading, part: Snapshot, name: str, shapes: Mapping[str, Shape]) -> Any:
-    from tflgpu_plugin.ir.graph import Tensor
-
-    return Tensor(name, shapes[name], part.values[name].dtype)
+    placed.build(handle, placed.shapes(flat))

@@ -6,21 +6,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tflgpu_plugin import native
+from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.frontend.integer_range import Range
-from tflgpu_plugin.frontend.records import PlacedIsland, release_freed, summary
-from tflgpu_plugin.frontend.reports import NodeReport, Report, remember
-from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.options import Options
-from tflgpu_plugin.runtime.adapter import AdapterInfo
+from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedIsland, Records
+from tflgpu_plugin.frontend.reports import Report
+from tflgpu_plugin.ir.graph import Graph, Shape, Tensor
 
 from .context import Export
+from .external import Changed
+from .reader import read
 from .snapshot import Snapshot
-
-KEPT = 64  # sessions that have ended, for their reports
 
 
 @dataclass(repr=False)
@@ -29,6 +28,8 @@ class Placed(PlacedIsland):
     `part` is there when other shapes may come; then `island` is, too. `arithmetic` are nodes of it,
     `numbers` ranges of its integers.
     """
+
+    native_name = "tg_ort_partition"
 
     nodes: tuple[int, ...]
     ports: tuple[str, ...]
@@ -44,59 +45,62 @@ class Placed(PlacedIsland):
         assert self.island is not None
         self.program = self.island.instance.program
 
-    def counted(self, handle: Any) -> Any:
-        """tg_ort_partition_state."""
-        out = native.ffi.new("tg_ort_partition_state *")
-        native.lib.tg_ort_partition_get_state(handle, out)
-        return out
-
     def let_go(self) -> None:
         """Also what shapes that may come would have needed."""
         super().let_go()
         self.program, self.part = None, None
 
-    def shapes(self, flat: list[int]) -> Mapping[str, Shape]:
+    def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
         """The shapes of `inputs` from a list of ranks and extents."""
-        found, at = {}, 0
-        for name in self.inputs:
-            rank = flat[at]
-            found[name] = tuple(flat[at + 1 : at + 1 + rank])
-            at += 1 + rank
-        return found
+        found, at = [], 0
+        for _ in self.inputs:
+            found.append(tuple(flat[at + 1 : at + 1 + flat[at]]))
+            at += 1 + flat[at]
+        return tuple(found)
+
+    def reshaped(self, given: tuple[Shape, ...]) -> Graph:
+        """Its ports in the order of the first. Raises ImpossibleShapes where no host takes the
+        shapes."""
+        assert self.part is not None
+        shapes = dict(zip(self.inputs, given, strict=True))
+        if self.part.files:
+            try:
+                self.part.files.check()
+            except Changed as changed:
+                raise BuildError((), str(changed)) from changed
+        reading = read(self.part, shapes, None, self.arithmetic, self.numbers)
+        for node, reason in reading.refused.items():
+            raise (ImpossibleShapes if node in reading.impossible else BuildError)((node,), reason)
+        ids, tensors = reading.ids, dict(reading.graph.tensors)
+        missing = [name for name in self.outputs if ids[name] not in tensors]
+        if missing:
+            raise BuildError(
+                (), f"The result {missing[0]!r} does not depend on its inputs' values."
+            )
+        for name in self.ports:
+            port = Tensor(name, shapes[name], self.part.values[name].dtype)
+            tensors.setdefault(ids[name], port)
+        return replace(
+            reading.graph,
+            tensors=tensors,
+            inputs=tuple(ids[name] for name in self.ports),
+            outputs=tuple(ids[name] for name in self.outputs),
+        )
+
+
+Level = GraphRecord[Placed]  # the model, or the body of a control-flow node
 
 
 @dataclass
-class Level:
-    """One graph of a session: the model, or the body of a control-flow node; `nodes` are reported
-    as decided then."""
+class Session(Client[Level]):
+    """One InferenceSession that names this provider; with `export` a compiled model is to be
+    written. onnxruntime hands over bodies before the graph around them, so the last level is the
+    model itself: it is graph 0 of reports."""
 
-    nodes: list[NodeReport]
-    placed: list[Placed]
+    gone = "The session has been closed."
+    last_is_first = True
 
-
-@dataclass
-class Session:
-    """One InferenceSession that names this provider."""
-
-    number: int
-    options: Options
-    adapter: AdapterInfo
-    export: Export | None = None  # a compiled model is to be written
-    levels: list[Level] = field(default_factory=list)
-    told: set[str] = field(default_factory=set)  # lines already printed
-
-    @property
-    def ended(self) -> bool:
-        return not native.lib.tg_ort_session_is_live(self.number)
-
-    @property
-    def placed(self) -> list[Placed]:
-        return [placed for level in self.levels for placed in level.placed]
-
-    def report(self) -> Report:
-        """As of now. onnxruntime hands over bodies before the graph around them, so the last level
-        is the model itself: it is graph 0."""
-        return summary(self.adapter, reversed(self.levels), "The session has been closed.")
+    export: Export | None = None
 
 
 class _Thread(threading.local):
@@ -105,18 +109,8 @@ class _Thread(threading.local):
     failure = ""  # why it was given no provider
 
 
-_sessions: dict[int, Session] = {}
+kept: Records[Session, Placed] = Records(native.lib.tg_ort_session_is_live)
 _thread = _Thread()
-_islands: dict[int, Placed] = {}
-
-
-def register(options: Options, adapter: AdapterInfo, export: Export | None = None) -> Session:
-    """A new session, this thread's newest."""
-    sweep()
-    made = Session(native.lib.tg_next_number(), options, adapter, export)
-    _sessions[made.number] = made
-    remember(made.report)
-    return made
 
 
 def failed(text: str) -> None:
@@ -129,29 +123,6 @@ def failure() -> str:
     return _thread.failure
 
 
-def session(number: int) -> Session | None:
-    """The session that `register` numbered so."""
-    return _sessions.get(number)
-
-
-def keep(placed: Placed) -> None:
-    """From now on it may be asked to build for other shapes."""
-    _islands[placed.number] = placed
-
-
-def placed(number: int) -> Placed | None:
-    """The island of this number, None when it is gone."""
-    return _islands.get(number)
-
-
-def sweep() -> None:
-    """Let go of what ended sessions held."""
-    release_freed(_islands)
-    ended = [number for number, one in _sessions.items() if one.levels and one.ended]
-    for number in ended[:-KEPT]:
-        _sessions.pop(number, None)
-
-
 def identify(target: Any) -> Session | None:
     """The session behind an InferenceSession, None when it is not one of ours: its provider is
     asked through a dynamic option."""
@@ -160,7 +131,7 @@ def identify(target: Any) -> Session | None:
         target.set_ep_dynamic_options({"tflgpu.identify": "1"})
     except Exception:  # providers may refuse options that they do not know
         pass
-    return _sessions.get(native.lib.tg_ort_identified())
+    return kept.clients.get(native.lib.tg_ort_identified())
 
 
 def report(target: Any) -> Report | None:

@@ -19,10 +19,8 @@ from tflgpu_plugin.engine import BuildError, Island
 from tflgpu_plugin.frontend import messages, subgraph
 from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport
-from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.program import Instance
 
 from . import codes, loops, placeholders, reader, records, refusals
 
@@ -80,7 +78,7 @@ def create_at(keys: int, values: int, count: int, err: int, err_size: int) -> in
 def create(given: Mapping[str, str]) -> int:
     """A delegate's number for these options. Raises OptionError or NoAdapter with a sentence."""
     options = parse(given)
-    return records.register(options, opened(options)).number
+    return records.kept.register(records.Delegate(options, opened(options))).number
 
 
 # ---- prepare -------------------------------------------------------------------------------------
@@ -92,7 +90,7 @@ def prepare(delegate: records.Delegate, pointer: Any, context: Any) -> None:
     """
     delegate.pointer = pointer
     address = int(native.ffi.cast("uintptr_t", context))
-    prepared = records.Prepared(address, [], [])
+    prepared = records.Prepared(context=address)
     try:
         host = reader.read(native.ffi, context)
         prepared.nodes = _unclaimed(host)
@@ -108,7 +106,7 @@ def prepare(delegate: records.Delegate, pointer: Any, context: Any) -> None:
         kernels = native.ffi.new("tg_kernel *[]", [one.handle for one in prepared.placed])
         native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(prepared.placed))
     delegate.replace(prepared)
-    records.sweep()
+    records.kept.sweep()
     _tell(delegate, prepared.nodes)
     messages.placed(delegate.report)
 
@@ -225,31 +223,8 @@ def _place(
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
     placed = records.Placed(island, kernel, stays, arithmetic)
-    _add(kernel, placed.first, island.instance.output_shapes, island.instance)
+    placed.add(kernel, placed.first, island.instance.output_shapes, island.instance)
     return placed
-
-
-def _add(
-    kernel: Any,
-    given: Sequence[Shape],
-    made: Sequence[Shape],
-    instance: Instance | None,
-    reason: str | None = None,
-) -> None:
-    """Hand a kernel its plan for these shapes, or the reason why there is none. `made` are the
-    outputs' shapes, also where they are known and there is no plan all the same.
-    """
-    ffi = native.ffi
-    inputs, outputs = ffi.new("int32_t[]", _flat(given)), ffi.new("int32_t[]", _flat(made))
-    replay = instance.replay if instance else ffi.NULL
-    text = reason.encode() if reason else ffi.NULL
-    add = native.lib.tg_kernel_add
-    native.call(add, kernel, inputs, len(inputs), outputs, len(outputs), replay, text)
-
-
-def _flat(shapes: Sequence[Shape]) -> list[int]:
-    """For each shape its rank, then its extents."""
-    return [number for shape in shapes for number in (len(shape), *shape)]
 
 
 def _tell(delegate: records.Delegate, nodes: Sequence[NodeReport]) -> None:
@@ -270,17 +245,9 @@ def build(number: int, kernel: Any, context: Any) -> None:
     """Give a kernel a plan for the host's present shapes, or the sentence that its runs will fail
     with.
     """
-    placed = records.placed(number)
+    placed = records.kept.islands.get(number)
     if placed is None or placed.island is None:
         raise BuildError(
             (), "This part of the model was taken out of the delegate; make a new interpreter."
         )
-    given = tuple(reader.present_shapes(context, placed.keys))
-    made: Sequence[Shape] = ()
-    try:
-        made = placed.output_shapes(given)
-        instance = placed.instance(given)
-    except BuildError as error:
-        _add(kernel, given, made, None, error.sentence)
-    else:
-        _add(kernel, given, made, instance)
+    placed.build(kernel, tuple(reader.present_shapes(context, placed.keys)))

@@ -3,7 +3,6 @@ are in use."""
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -12,13 +11,10 @@ from typing import Any
 from tflgpu_plugin import native
 from tflgpu_plugin.engine import BuildError, Instance
 from tflgpu_plugin.frontend import subgraph
-from tflgpu_plugin.frontend.records import PlacedIsland, release_freed, summary
-from tflgpu_plugin.frontend.reports import NodeReport, Report, remember
+from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedIsland, Records
+from tflgpu_plugin.frontend.reports import Report, remember
 from tflgpu_plugin.ir.graph import Graph, Shape
-from tflgpu_plugin.options import Options
-from tflgpu_plugin.runtime.adapter import AdapterInfo
 
-GONE = "The host has taken this node out of the delegate again, or has been closed."
 RECENT = 8  # plans that native code keeps for a kernel
 GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
@@ -28,6 +24,8 @@ class Placed(PlacedIsland):
     """With the native kernel as handle. `island` and `recent` (instances by the shapes of `keys`)
     hold device memory; they go when the host has freed the kernel, `graph` stays.
     """
+
+    native_name = "tg_kernel"
 
     stays: AbstractSet[int]
     arithmetic: subgraph.Arithmetic
@@ -50,49 +48,35 @@ class Placed(PlacedIsland):
         tensors = {**self.arithmetic.tensors, **self.graph.tensors}
         return tuple(tensors[t].shape for t in self.keys)
 
-    def output_shapes(self, given: tuple[Shape, ...]) -> list[Shape]:
-        """Of `graph.outputs` for these shapes of `keys`. Raises BuildError with a sentence."""
-        graph = self._reshaped(given)
-        return [graph.shape(t) for t in graph.outputs]
-
-    def instance(self, given: tuple[Shape, ...]) -> Instance:
-        """What runs the island for these shapes of `keys`. Raises BuildError with a sentence."""
-        if self.island is None:
-            raise BuildError((), "This part of the model is closed; make a new interpreter.")
-        if given == self.first:
-            return self.island.instance
-        found = self.recent.pop(given, None) or self.island.build(self._reshaped(given))
-        self.recent[given] = found
-        while len(self.recent) > RECENT:
-            self.recent.popitem(last=False)
-        return found
-
-    def _reshaped(self, given: tuple[Shape, ...]) -> Graph:
+    def reshaped(self, given: tuple[Shape, ...]) -> Graph:
         found = dict(zip(self.keys, given, strict=True))
         try:
             return subgraph.reshape(self.graph, self.arithmetic, found)
         except ValueError as error:
             raise BuildError(self.nodes, str(error)) from error
 
+    def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
+        if self.island is None:
+            raise BuildError((), "This part of the model is closed; make a new interpreter.")
+        if given == self.first:
+            return self.island.instance
+        found = self.recent.pop(given, None) or self.island.build(graph)
+        self.recent[given] = found
+        while len(self.recent) > RECENT:
+            self.recent.popitem(last=False)
+        return found
+
     def let_go(self) -> None:
         """Also the kernel's hold on the delegate."""
         super().let_go()
         self.recent = OrderedDict()
 
-    def counted(self, handle: Any) -> Any:
-        """tg_kernel_state."""
-        out = native.ffi.new("tg_kernel_state *")
-        native.lib.tg_kernel_get_state(handle, out)
-        return out
-
 
 @dataclass
-class Prepared:
-    """One host graph after prepare; `nodes` are reported as decided then."""
+class Prepared(GraphRecord[Placed]):
+    """One host graph after prepare."""
 
-    context: int
-    nodes: list[NodeReport]
-    placed: list[Placed]
+    context: int = 0
 
     def same_nodes(self, other: Prepared) -> bool:
         """Both have the same nodes of the host, wherever these run."""
@@ -102,7 +86,7 @@ class Prepared:
     def joined(self, later: Prepared) -> Prepared:
         """Both as one record; about a node that both tell of, the later one is right."""
         nodes = {node.id: node for node in (*self.nodes, *later.nodes)}
-        return Prepared(self.context, list(nodes.values()), [*self.placed, *later.placed])
+        return Prepared(list(nodes.values()), [*self.placed, *later.placed], self.context)
 
     @property
     def dead(self) -> bool:
@@ -111,19 +95,16 @@ class Prepared:
 
 
 @dataclass
-class Delegate:
+class Delegate(Client[Prepared]):
     """One `load_delegate`; it may serve several interpreters and subgraphs."""
 
-    number: int
-    options: Options
-    adapter: AdapterInfo
+    gone = "The host has taken this node out of the delegate again, or has been closed."
+
     pointer: Any = None  # the host's, known from the first prepare on
-    prepared: list[Prepared] = field(default_factory=list)
-    told: set[str] = field(default_factory=set)  # texts already printed
 
     def earlier(self, context: int) -> Prepared | None:
         """What the host graph of this context was given last."""
-        return next((p for p in self.prepared if p.context == context), None)
+        return next((p for p in self.graphs if p.context == context), None)
 
     def replace(self, prepared: Prepared) -> None:
         """Record what a host graph was given; an earlier record of the same graph, and those of
@@ -132,50 +113,19 @@ class Delegate:
         earlier = self.earlier(prepared.context)
         if earlier is not None and earlier.placed and not earlier.dead:
             prepared = earlier.joined(prepared)
-        others = [p for p in self.prepared if p.context != prepared.context and not p.dead]
-        self.prepared = [*others[-GRAPHS:], prepared]
-        _kernels.update({one.number: one for one in prepared.placed})
-
-    def report(self) -> Report:
-        """As of now."""
-        return summary(self.adapter, self.prepared, GONE)
+        others = [p for p in self.graphs if p.context != prepared.context and not p.dead]
+        self.graphs = [*others[-GRAPHS:], prepared]
+        kept.keep(prepared.placed)
 
 
-_delegates: dict[int, Delegate] = {}
-_kernels: dict[int, Placed] = {}
-_made: dict[int, int] = {}  # each thread's newest; native code knows it only after `create`
-
-
-def register(options: Options, adapter: AdapterInfo) -> Delegate:
-    """A new delegate."""
-    sweep()
-    made = Delegate(native.lib.tg_next_number(), options, adapter)
-    _made[threading.get_ident()] = made.number
-    _delegates[made.number] = made
-    return made
+kept: Records[Delegate, Placed] = Records(native.lib.tg_tflite_delegate_is_live)
 
 
 def delegate(number: int) -> Delegate:
-    """The delegate that `register` numbered so; marks it as this thread's newest."""
-    found = _delegates[number]
+    """The delegate of this number; marks it as this thread's newest."""
+    found = kept.clients[number]
     remember(found.report)
     return found
-
-
-def placed(number: int) -> Placed | None:
-    """The kernel of this number, None when it is gone."""
-    return _kernels.get(number)
-
-
-def sweep() -> None:
-    """Let go of the islands whose kernels the host has freed, and of delegates that the host has
-    destroyed.
-    """
-    release_freed(_kernels)
-    newest = set(_made.values())
-    for number in list(_delegates):
-        if number not in newest and not native.lib.tg_tflite_delegate_is_live(number):
-            _delegates.pop(number, None)
 
 
 def report(target: Any) -> Report | None:
@@ -186,6 +136,6 @@ def report(target: Any) -> Report | None:
     pointer = get_pointer()
     address = getattr(pointer, "value", pointer)
     number = native.lib.tg_tflite_delegate_number(native.ffi.cast("void *", address or 0))
-    sweep()
-    found = _delegates.get(number)
+    kept.sweep()
+    found = kept.clients.get(number)
     return found.report() if found else None

@@ -20,7 +20,9 @@ AREAS: dict[str, tuple[str, ...]] = {
     "ops": ("tflgpu_plugin/ops/*.py",),
     "passes": ("tflgpu_plugin/passes/**/*.py", "tflgpu_plugin/ir/quantization.py"),
     "readers": (
+        "tflgpu_plugin/frontend/fold.py",
         "tflgpu_plugin/frontend/integer_range.py",
+        "tflgpu_plugin/frontend/subgraph.py",
         "tflgpu_plugin/frontend/records.py",
         "tflgpu_plugin/frontend/callbacks.py",
         "providers/*.py",

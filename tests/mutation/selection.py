@@ -175,6 +175,8 @@ TESTS: dict[str, Sequence[str]] = {
     "recurrent": ("tests/test_ort_recurrent.py",),
     "ops": ("tests/test_docs.py", *_TFLITE, *_ONNX),
     "integer_range": ("tests/test_counts.py", *_TFLITE, *_ONNX),
+    "fold": ("tests/test_constant_operators.py", *_TFLITE, *_ONNX),
+    "subgraph": _TFLITE,
     "stored_numbers": ("tests/test_stored_steps.py", "tests/test_fixed_point.py"),  # of ops
     "grids": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
     "units": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),

@@ -1,16 +1,19 @@
-"""What every frontend remembers of its claims: islands, the native objects that run them, and the
-numbers for reports.
+"""What every frontend remembers: what its host made of ours (delegates, sessions), what was claimed of
+each graph, the native objects that run the islands, and the numbers for reports.
 
-Hosts end their objects without telling Python; native code counts that. `release_freed` then
+Hosts end their objects without telling Python; native code counts that. `Records.sweep` then
 lets go of an island's device memory and keeps the plain numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from tflgpu_plugin import native
+from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.frontend.reports import (
     GPU,
     REVERTED,
@@ -19,16 +22,20 @@ from tflgpu_plugin.frontend.reports import (
     NodeReport,
     Report,
 )
+from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.options import Options
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 if TYPE_CHECKING:
-    from tflgpu_plugin.engine import Island
+    from tflgpu_plugin.engine import Instance, Island
 
 
 @dataclass(repr=False)
 class PlacedIsland:
     """An island and the native object that runs it; both go when the host has freed that object.
-    `nodes` are the host's."""
+    `nodes` are the host's. `native_name` begins the names of that object's functions."""
+
+    native_name: ClassVar[str]
 
     island: Island | None
     handle: Any
@@ -50,7 +57,47 @@ class PlacedIsland:
     def counted(self, handle: Any) -> Any:
         """The counters of the native object: live, times_freed, runs, failures, uploaded_bytes,
         downloaded_bytes, last_nanoseconds, and perhaps device_inputs."""
+        out = native.ffi.new(f"{self.native_name}_state *")
+        getattr(native.lib, f"{self.native_name}_get_state")(handle, out)
+        return out
+
+    def reshaped(self, given: tuple[Shape, ...]) -> Graph:
+        """The island's graph for these input shapes. Raises BuildError with a sentence."""
         raise NotImplementedError
+
+    def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
+        """What runs the island for these input shapes. Raises BuildError with a sentence."""
+        assert self.island is not None
+        return self.island.build(graph)
+
+    def build(self, handle: Any, given: tuple[Shape, ...]) -> None:
+        """Hand the native object a plan for these input shapes, or the sentence that runs fail
+        with. Raises ImpossibleShapes.
+        """
+        made: Sequence[Shape] = ()
+        try:
+            graph = self.reshaped(given)
+            made = [graph.shape(t) for t in graph.outputs]
+            instance = self.instance(given, graph)
+        except ImpossibleShapes:
+            raise
+        except BuildError as error:
+            self.add(handle, given, made, error.sentence)
+        else:
+            self.add(handle, given, made, instance)
+
+    def add(
+        self, handle: Any, given: Sequence[Shape], made: Sequence[Shape], found: Instance | str
+    ) -> None:
+        """Hand the native object its plan for these input shapes, or the reason why there is none.
+        `made` are the outputs' shapes, also where they are known and there is no plan all the same.
+        """
+        ffi = native.ffi
+        inputs, outputs = (ffi.new("int32_t[]", _flat(shapes)) for shapes in (given, made))
+        text = found.encode() if isinstance(found, str) else ffi.NULL
+        replay = ffi.NULL if isinstance(found, str) else found.replay
+        add = getattr(native.lib, f"{self.native_name}_add")
+        native.call(add, handle, inputs, len(inputs), outputs, len(outputs), replay, text)
 
     def state(self) -> Any:
         """`counted` now, or as it was when the native object was let go."""
@@ -90,19 +137,83 @@ class PlacedIsland:
         )
 
 
+def _flat(shapes: Sequence[Shape]) -> list[int]:
+    """For each shape its rank, then its extents."""
+    return [number for shape in shapes for number in (len(shape), *shape)]
+
+
 Placed = TypeVar("Placed", bound=PlacedIsland)
 
 
-class HostGraph(Protocol):
-    """One graph of the host: its nodes as they were decided, and what was placed in it."""
+@dataclass
+class GraphRecord(Generic[Placed]):
+    """One graph of the host: its nodes, reported as they were decided, and what was placed in
+    it."""
 
-    @property
-    def nodes(self) -> Sequence[NodeReport]: ...
-    @property
-    def placed(self) -> Sequence[PlacedIsland]: ...
+    nodes: list[NodeReport] = field(default_factory=list)
+    placed: list[Placed] = field(default_factory=list)
 
 
-def summary(adapter: AdapterInfo, graphs: Iterable[HostGraph], gone: str) -> Report:
+Record = TypeVar("Record", bound=GraphRecord[Any])
+
+
+@dataclass
+class Client(Generic[Record]):
+    """What a host made of ours: a delegate, a session. `graphs` were handed over to it; `told` are
+    lines that are already printed. `gone` is what nodes say whose island the host has freed.
+    """
+
+    gone: ClassVar[str]
+    last_is_first: ClassVar[bool] = False  # graph 0 of reports was handed over last
+
+    options: Options
+    adapter: AdapterInfo
+    number: int = field(default_factory=lambda: int(native.lib.tg_next_number()), init=False)
+    graphs: list[Record] = field(default_factory=list, init=False)
+    told: set[str] = field(default_factory=set, init=False)
+
+    def report(self) -> Report:
+        """As of now."""
+        graphs = reversed(self.graphs) if self.last_is_first else self.graphs
+        return summary(self.adapter, graphs, self.gone)
+
+
+Owner = TypeVar("Owner", bound=Client[Any])
+
+
+class Records(Generic[Owner, Placed]):
+    """All of one door, by number; `lives` says whether the host still has what it made."""
+
+    def __init__(self, lives: Callable[[int], Any]) -> None:
+        self.clients: dict[int, Owner] = {}
+        self.islands: dict[int, Placed] = {}
+        self._lives = lives
+        self._newest: dict[int, int] = {}  # by thread; the host knows them only when they are made
+
+    def register(self, made: Owner) -> Owner:
+        """Keep what this thread's host is about to make."""
+        self.sweep()
+        self._newest[threading.get_ident()] = made.number
+        self.clients[made.number] = made
+        return made
+
+    def keep(self, placed: Iterable[Placed]) -> None:
+        """From now on they may be asked to build for other shapes."""
+        self.islands.update({one.number: one for one in placed})
+
+    def sweep(self) -> None:
+        """Let go of what the host has freed and ended."""
+        for number, one in list(self.islands.items()):
+            if one.dead:
+                one.let_go()
+                self.islands.pop(number, None)
+        newest = {*self._newest.values()}
+        for number in list(self.clients):
+            if number not in newest and not self._lives(number):
+                self.clients.pop(number, None)
+
+
+def summary(adapter: AdapterInfo, graphs: Iterable[GraphRecord[Any]], gone: str) -> Report:
     """As of now; `gone` is the sentence for nodes whose island the host has freed."""
     nodes, islands = list[NodeReport](), list[IslandReport]()
     for number, graph in enumerate(graphs):
@@ -124,11 +235,3 @@ def summary(adapter: AdapterInfo, graphs: Iterable[HostGraph], gone: str) -> Rep
         adapter.software,
     )
     return Report(found, tuple(nodes), tuple(islands))
-
-
-def release_freed(islands: dict[int, Placed]) -> None:
-    """Let go of those that the host has freed; they leave the table."""
-    for number, one in list(islands.items()):
-        if one.dead:
-            one.let_go()
-            islands.pop(number, None)
