@@ -1,9 +1,9 @@
-"""Constant folding for every door: what operators mean in numpy, in one table, and the folder that
+"""Constant folding for every host: what operators mean in numpy, in one table, and the folder that
 works them out on known values.
 
-A door says of each of its operators which meaning it has, what its operands are to that, and how
-its parameters become arguments: a `Step`. What of that to trust (which types, how many elements)
-is the folder's caller to say.
+A frontend says of each of its operators which meaning it has, what its operands are to that, and
+how its parameters become arguments: a `Step`. What of that to trust (which types, how many
+elements) is the folder's caller to say.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What every frontend remembers: what its host made of ours (delegates, sessions), what was claimed of
-each graph, the native objects that run the islands, and the numbers for reports.
+"""What every frontend remembers: what its host made of ours (delegates, sessions), what was claimed
+of each graph, the native objects that run the islands, and the numbers for reports.
 
 Hosts end their objects without telling Python; native code counts that. `Records.sweep` then
 lets go of an island's device memory and keeps the plain numbers.
@@ -182,7 +182,7 @@ Owner = TypeVar("Owner", bound=Client[Any])
 
 
 class Records(Generic[Owner, Placed]):
-    """All of one door, by number; `lives` says whether the host still has what it made."""
+    """All of one frontend, by number; `lives` says whether the host still has what it made."""
 
     def __init__(self, lives: Callable[[int], Any]) -> None:
         self.clients: dict[int, Owner] = {}
