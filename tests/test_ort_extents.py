@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import equations, extents, symbols
+from tflgpu_plugin.providers.onnxruntime import extents
 
 import tflgpu_plugin
 from tests import cache_models
 from tests.onnx_models import compare, cpu, model, node, session
 from tests.test_ort_reader import Given, snapshot
+from tflgpu_plugin.frontend import symbolic_shapes
 
 pytest.importorskip("onnx")
 
@@ -31,7 +32,7 @@ SIZES = (2, 3, 4, 5, 6, 8, 12)
     ],
 )  # fmt: skip
 def test_names_that_are_expressions(name: str, number: int | None) -> None:
-    assert symbols.value(name, {"past": 7, "length": 5}) == number
+    assert symbolic_shapes.value(name, {"past": 7, "length": 5}) == number
 
 
 def cache(total: str, grown: str = "grown") -> extents.Snapshot:
@@ -83,16 +84,16 @@ def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
         {"x": ("n", "l", 5, "m"), "w": (3, 7, 11)},
         outputs=operators,
     )
-    solver = equations.Solver(taken)
+    solver = extents.solver_of(taken)
     guess = solver.solved(solver.guess({"n": 1, "l": 32, "m": 32}))
     assert guess.doubts[0] >= len(operators) - 1
-    most = max(equations.READINGS * len(taken.nodes), equations.VISITS)
+    most = max(symbolic_shapes.READINGS * len(taken.nodes), symbolic_shapes.VISITS)
     assert solver.visits <= most + 2 * len(taken.nodes)
 
 
 def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all of them do, it is told."""
-    taken, read = cache("t"), equations.read
+    taken, read = cache("t"), extents.read
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
 
     def narrow(part: Any, shapes: Any, symbols: Any) -> Any:
@@ -100,11 +101,11 @@ def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.Mo
             raise IndexError("a defect")
         return read(part, shapes, symbols)
 
-    monkeypatch.setattr(equations, "read", narrow)
+    monkeypatch.setattr(extents, "read", narrow)
     reading, _ = extents.read_open(taken)
     assert not reading.refused
     assert reading.graph.tensors[reading.ids["new"]].shape[1] <= 32
-    monkeypatch.setattr(equations, "read", lambda *_: 1 / 0)
+    monkeypatch.setattr(extents, "read", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         extents.read_open(taken)
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import fold, integer_range
+from tflgpu_plugin.frontend.symbolic_shapes import value
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
 from . import folding, grids, ops
 from .expansion import Expansion, Impossible, Tensors, Unfit
 from .snapshot import Extent, HostNode, Snapshot, Value
-from .symbols import value
 
 LAYOUT = ("transpose", "reshape")  # with other nodes beside them they only change a layout
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's

@@ -23,6 +23,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "tflgpu_plugin/frontend/fold.py",
         "tflgpu_plugin/frontend/integer_range.py",
         "tflgpu_plugin/frontend/subgraph.py",
+        "tflgpu_plugin/frontend/symbolic_shapes.py",
         "tflgpu_plugin/frontend/records.py",
         "tflgpu_plugin/frontend/callbacks.py",
         "providers/*.py",

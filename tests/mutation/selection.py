@@ -177,6 +177,7 @@ TESTS: dict[str, Sequence[str]] = {
     "integer_range": ("tests/test_counts.py", *_TFLITE, *_ONNX),
     "fold": ("tests/test_constant_operators.py", *_TFLITE, *_ONNX),
     "subgraph": _TFLITE,
+    "symbolic_shapes": _ONNX,
     "stored_numbers": ("tests/test_stored_steps.py", "tests/test_fixed_point.py"),  # of ops
     "grids": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
     "units": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),

@@ -1,32 +1,88 @@
-"""Numbers for open extents that make a graph's shapes go together.
+"""Numbers for the open extents of a graph, so that it can be planned before it is run: what is
+planned for them is planned anew for the shapes of each run.
 
-Which numbers those are, the graph itself tells: a reading whose shapes do not go together is read
-again with one number changed, so that it becomes what the node that failed has beside it. Nothing
-here knows an operator.
+Which numbers go together, the graph itself tells: a reading whose shapes do not is read again with
+one number changed, so that it becomes what the node that failed has beside it. Nothing here knows
+an operator or a host.
 """
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from itertools import chain, combinations, islice, permutations
 from math import prod
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.frontend import support
-from tflgpu_plugin.ir.graph import KNOWN, Shape
+from tflgpu_plugin.ir.graph import KNOWN, Graph, Shape
 from tflgpu_plugin.ir.target import Target
 
-from .reader import Reading, read
-from .snapshot import Extent, Snapshot
-from .symbols import HUGE, value
-
+HUGE = 1 << 24  # of an extent, or elements of a tensor: no size to guess
+# Sizes that models are made for, and one that has many divisors; the first that fits is used. With
+# the last ones much fits that would not with others.
+SIZES = (224, 64, 320, 640, 512, 32, 16, 7, 60)
+LAST = (2, 1)
+SOLVED = 4  # guesses with the fewest doubts, which may become better ones
 TRIALS = 40  # readings for one kind of misfit
 READINGS = 24  # of one graph: whole ones, or more of its first nodes
 VISITS = 3000  # of nodes, which any graph may have
 SMALL = 16  # elements of a known input whose values may be extents
+
+Likely = Callable[[str, int, int, int], int]  # a number by name, axis, rank and usual size
+
+
+class Reading(Protocol):
+    """What a frontend makes of a graph and of numbers for its open extents. `refused` are nodes of
+    the host with a sentence, `unfit` those of them whose inputs' shapes are why; `contradictions`
+    counts shapes that the host tells otherwise.
+    """
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def refused(self) -> Mapping[int, str]: ...
+    @property
+    def unfit(self) -> AbstractSet[int]: ...
+    @property
+    def contradictions(self) -> int: ...
+
+
+class OpenNode(Protocol):
+    """A node of the host, its values by name."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def reads(self) -> Sequence[str]: ...
+    @property
+    def writes(self) -> Sequence[str]: ...
+
+
+class OpenValue(Protocol):
+    """A value; extents that are not known have names."""
+
+    @property
+    def shape(self) -> Sequence[int | str] | None: ...
+
+
+class OpenGraph(Protocol):
+    """A host's graph, its nodes in order of execution."""
+
+    @property
+    def nodes(self) -> Sequence[OpenNode]: ...
+    @property
+    def values(self) -> Mapping[str, OpenValue]: ...
+    @property
+    def inputs(self) -> Sequence[str]: ...
+
+
+Read = TypeVar("Read", bound=Reading)
 
 
 @dataclass(frozen=True)
@@ -42,12 +98,12 @@ class Misfit:
 
 
 @dataclass
-class Guess:
+class Guess(Generic[Read]):
     """Numbers for symbols, what the graph reads like with them, and what is wrong with that:
     `doubts` count nodes first."""
 
     symbols: Mapping[str, int]
-    reading: Reading
+    reading: Read
     misfits: list[Misfit]
     doubts: tuple[int, int, int]
 
@@ -58,19 +114,20 @@ class Guess:
 
 
 @dataclass
-class Solver:
-    """Readings of one snapshot."""
+class Solver(Generic[Read]):
+    """Readings of one graph: `read` gives one of its first nodes, or all, with these numbers."""
 
-    snapshot: Snapshot
+    graph: OpenGraph
+    read: Callable[[Mapping[str, int], int | None], Read]
     visits: int = 0  # of nodes
     fitting: set[int] = field(default_factory=set)  # nodes that some numbers suited
 
     @property
     def tired(self) -> bool:
         """Enough was tried."""
-        return self.visits > max(READINGS * len(self.snapshot.nodes), VISITS)
+        return self.visits > max(READINGS * len(self.graph.nodes), VISITS)
 
-    def solved(self, best: Guess) -> Guess:
+    def solved(self, best: Guess[Read]) -> Guess[Read]:
         """The best guess near this one: one number changed after the other, while that helps."""
         hopeless: set[tuple[Any, ...]] = set()
         while misfit := next((m for m in best.misfits if m.kind not in hopeless), None):
@@ -82,26 +139,26 @@ class Solver:
             best = better or best
         return best
 
-    def guess(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess:
+    def guess(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess[Read]:
         """The graph with these numbers, or its first nodes; names that are expressions of others
         follow them."""
         followed = {name: value(name, symbols) for name in symbols if not name.isidentifier()}
         whole = {**symbols, **{name: n for name, n in followed.items() if n is not None}}
-        part = replace(self.snapshot, nodes=self.snapshot.nodes[:nodes])
-        self.visits += len(part.nodes)
-        reading = read(part, {}, whole)
+        visited = self.graph.nodes[:nodes]
+        self.visits += len(visited)
+        reading = self.read(whole, nodes)
         misfits = list(_misfits(reading))
         huge = sum(prod(tensor.shape) > HUGE for tensor in reading.graph.tensors.values())
         refused = len(reading.refused.keys() - reading.unfit)
         unlike = sum(misfit.unlike for misfit in misfits)
         doubts = refused + len(misfits) + huge, unlike, reading.contradictions
         found = Guess(whole, reading, misfits, doubts)
-        self.fitting.update({node.id for node in part.nodes} - found.wrong)
+        self.fitting.update({node.id for node in visited} - found.wrong)
         return found
 
-    def _mended(self, guess: Guess, misfit: Misfit) -> Guess | None:
+    def _mended(self, guess: Guess[Read], misfit: Misfit) -> Guess[Read] | None:
         """A better guess where this node is none. Changes are tried up to the node first."""
-        place = next(k for k, node in enumerate(self.snapshot.nodes) if node.id == misfit.host)
+        place = next(k for k, node in enumerate(self.graph.nodes) if node.id == misfit.host)
         behind, there = self._behind(place), self.guess(guess.symbols, place + 1)
         free = [name for name in reversed([*guess.symbols]) if name in behind]
         for symbols in islice(_changes(guess.symbols, free, misfit.numbers), TRIALS):
@@ -114,7 +171,7 @@ class Solver:
                     return other
         return None
 
-    def attempt(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess | None:
+    def attempt(self, symbols: Mapping[str, int], nodes: int | None = None) -> Guess[Read] | None:
         """Like `guess`; None where a defect of ours shows with numbers that no run may have."""
         try:
             return self.guess(symbols, nodes)
@@ -122,13 +179,13 @@ class Solver:
             defect(error, "Reading")
             return None
 
-    def _behind(self, place: int) -> set[Extent]:
+    def _behind(self, place: int) -> set[int | str]:
         """The open extents of the graph's inputs that a node's own inputs are made of."""
-        wanted = set(self.snapshot.nodes[place].reads)
-        for node in reversed(self.snapshot.nodes[:place]):
+        wanted = set(self.graph.nodes[place].reads)
+        for node in reversed(self.graph.nodes[:place]):
             if wanted.intersection(node.writes):
                 wanted.update(node.reads)
-        shapes = [self.snapshot.values[n].shape for n in wanted.intersection(self.snapshot.inputs)]
+        shapes = [self.graph.values[n].shape for n in wanted.intersection(self.graph.inputs)]
         return {extent for shape in shapes for extent in shape or ()}
 
 
@@ -200,3 +257,88 @@ def _pairs(
     seen = [name for name in free if symbols[name] in numbers]
     for pair in combinations(seen, 2):
         yield from (dict(zip(pair, wanted, strict=True)) for wanted in permutations(numbers, 2))
+
+
+# ---- first guesses -------------------------------------------------------------------------------
+
+
+def solve(solver: Solver[Read], likely: Likely) -> Guess[Read]:
+    """The best guess at the open extents of the solver's graph. Raises what all guesses raise."""
+    found = names(solver.graph)
+    best = _best(solver, _guesses(found, SIZES, likely))
+    if best is None or best.doubts[0]:
+        both = [best, _best(solver, _guesses(found, LAST, likely))]
+        best = min(filter(None, both), key=_doubts, default=None)
+    return best or solver.guess(next(_guesses(found, LAST, likely)))
+
+
+def _best(solver: Solver[Read], guesses: Iterable[Mapping[str, int]]) -> Guess[Read] | None:
+    """The first guess without doubts, as it is or solved; else that with the fewest; None where
+    there is none."""
+    plain: list[Guess[Read]] = []
+    for symbols in guesses:
+        if guess := solver.attempt(symbols):
+            plain.append(guess)
+            if not guess.doubts[0]:
+                return guess
+    solved: list[Guess[Read]] = []
+    for guess in sorted(plain, key=_doubts)[:SOLVED]:
+        solved.append(solver.solved(guess))
+        if not solved[-1].doubts[0] or solver.tired:
+            break
+    return min(solved, key=_doubts, default=None)
+
+
+def _doubts(guess: Guess[Any]) -> tuple[int, int, int]:
+    return guess.doubts
+
+
+def names(graph: OpenGraph) -> dict[str, tuple[int, int]]:
+    """Open extents of the inputs, with the (axis, rank) of the first that has them."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in graph.inputs:
+        shape = graph.values[name].shape or ()
+        for axis, extent in enumerate(shape):
+            if isinstance(extent, str):
+                found.setdefault(extent, (axis, len(shape)))
+    return found
+
+
+def _guesses(
+    found: Mapping[str, tuple[int, int]], sizes: Sequence[int], likely: Likely
+) -> Iterator[dict[str, int]]:
+    made: list[dict[str, int]] = []
+    for size in sizes:
+        guess = {name: likely(name, *place, size) for name, place in found.items()}
+        if guess not in made:
+            made.append(guess)
+            yield guess
+
+
+# ---- names that are expressions of others, as exporters write them: "past + 1" -------------------
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Div: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+
+
+def value(name: str, symbols: Mapping[str, int]) -> int | None:
+    """The number of an extent whose name is an expression of `symbols` ("past + 1"): positive;
+    None where it is none."""
+    try:
+        found = _number(ast.parse(name.strip(), mode="eval").body, symbols)
+    except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError):
+        return None
+    return found if 0 < found < HUGE else None
+
+
+def _number(tree: ast.expr, symbols: Mapping[str, int]) -> int:
+    if isinstance(tree, ast.Name):
+        return symbols[tree.id]
+    if isinstance(tree, ast.Constant) and type(tree.value) is int:
+        return tree.value
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
+        return _OPERATORS[type(tree.op)](_number(tree.left, symbols), _number(tree.right, symbols))
+    raise ValueError
