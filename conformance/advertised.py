@@ -119,8 +119,8 @@ class _Facts:
             name = node.input[position] if position < len(node.input) else ""
             if name and name not in self.known:
                 return f"the row asks for a constant {role}"
-        if form.outputs is not None and any(node.output[form.outputs :]):
-            return f"{len(node.output)} outputs, the row has {form.outputs}"
+        if form.outputs is not None and any(node.output[len(form.outputs) :]):
+            return f"{len(node.output)} outputs, the row has {len(form.outputs)}"
         for position in form.indices:
             if NAMES.get(self.types.get(node.input[position], 0)) not in INDICES:
                 return f"indices of another type than {' or '.join(INDICES)}"

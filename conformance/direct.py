@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin.providers.tflite.ops import FULL_LSTM, HOST_OPS, operands
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import host, models
 from conformance.cases import Case
@@ -176,15 +176,19 @@ def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
     return replace(node, outputs=outputs)
 
 
+# Rows that a model of one operator shows; full LSTMs are cases of LSTM.
+SINGLE = {name: row for name, row in HOST_OPS.items() if row.alone and not row.variant}
+
+
 def form_of(case: Case) -> HostOp:
     """The row of a case. Raises KeyError when there is none."""
     full = case.op == "LSTM" and case.options.get("kernelType") == "FULL"
-    return FULL_LSTM if full else HOST_OPS[case.op]
+    return HOST_OPS["LSTM (full)" if full else case.op]
 
 
 def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -> Node:
     form = form_of(case)
-    reads = operands(form, tuple(k if k in tensors else None for k in range(len(case.inputs))))
+    reads = form.arranged([k if k in tensors else None for k in range(len(case.inputs))])
     read = READERS.get(case.op)
     attributes = read(case.options) if read else {}
     if case.op == "EXPAND_DIMS":

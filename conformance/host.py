@@ -201,7 +201,7 @@ def eligible(report: Any, rows: Collection[str]) -> tuple[int, int]:
 
 def placement(delegate: Any) -> Placement:
     """The delegate's report in brief."""
-    from tflgpu_plugin.providers.tflite.ops import HOST_OPS, VARIANTS
+    from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
     import tflgpu_plugin
 
@@ -216,7 +216,7 @@ def placement(delegate: Any) -> Placement:
         sentences=tuple(node.reason for node in report.nodes if node.reason is not None),
         adapter=report.adapter.name if report.adapter else "",
         gpu_nodes=frozenset(n.id for n in report.nodes if n.where == "gpu" and n.graph == 0),
-        eligible=eligible(report, {*HOST_OPS, *VARIANTS}),
+        eligible=eligible(report, HOST_OPS),
     )
 
 

@@ -12,12 +12,11 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import check, direct, host, models, node_cases, tolerance
 from conformance.book import Book
 from conformance.cases import Case, all_cases
-from conformance.direct import graph
+from conformance.direct import SINGLE, graph
 from conformance.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
 from conformance.test_ops import describe, record_of
 from tflgpu_plugin import ops
@@ -46,7 +45,7 @@ class Version:
 @cache
 def first_case(host_op: str) -> Case | None:
     """A case of the operator that its row takes, the simplest one first in its list."""
-    family = ops.rows()[HOST_OPS[host_op].op].family
+    family = ops.rows()[SINGLE[host_op].op].family
     found = [c for c in all_cases()[family] if c.op == host_op and not c.refused]
     return found[0] if found else None
 
@@ -55,7 +54,7 @@ def _versions() -> list[Any]:
     return [
         pytest.param(case := Version(op, v, ops.rows()[form.op].family, f"version {v}"),
                      id=f"{case.op}-{v}")
-        for op, form in HOST_OPS.items()
+        for op, form in SINGLE.items()
         for v in range(form.versions[0], form.versions[1] + 1)
     ]  # fmt: skip
 
@@ -79,18 +78,18 @@ def test_version_runs(
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("host_op", HOST_OPS)
+@pytest.mark.parametrize("host_op", SINGLE)
 def test_next_version_is_refused(host_op: str, host_name: str, book: Book) -> None:
     """The version after the last advertised one is refused, in a sentence with the range."""
     simple = first_case(host_op)
     assert simple is not None
-    version = HOST_OPS[host_op].versions[1] + 1
+    version = SINGLE[host_op].versions[1] + 1
     sentence = _support(replace(simple, version=version))
     _control(book, simple, host_name, f"version {version}", version, sentence)
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("host_op", HOST_OPS)
+@pytest.mark.parametrize("host_op", SINGLE)
 def test_foreign_type_is_refused(host_op: str, host_name: str, book: Book) -> None:
     """A type that the row does not have is refused."""
     simple = first_case(host_op)
@@ -106,7 +105,7 @@ def test_foreign_type_is_refused(host_op: str, host_name: str, book: Book) -> No
 def _control(
     book: Book, simple: Case, host_name: str, name: str, version: int, sentence: str | None
 ) -> None:
-    family = ops.rows()[HOST_OPS[simple.op].op].family
+    family = ops.rows()[SINGLE[simple.op].op].family
     who = describe("control", family, simple, host_name) | {"case": name, "version": version}
     if sentence is None or not sentence.endswith("."):
         text = "not refused with a sentence, but the row does not advertise it"
@@ -130,10 +129,10 @@ def _target() -> Any:
     return adapter.open_device(adapter.select()).target
 
 
-@pytest.mark.parametrize("host_op", HOST_OPS)
+@pytest.mark.parametrize("host_op", SINGLE)
 def test_row_is_complete(host_op: str) -> None:
     """Every type of a row has a case, and its accuracy class has a tolerance."""
-    row = ops.rows()[HOST_OPS[host_op].op]
+    row = ops.rows()[SINGLE[host_op].op]
     cases = [c for c in all_cases()[row.family] if c.op == host_op and not c.refused]
     found = {c.output_type for c in cases}
     inputs = [c.inputs for c in cases]
@@ -149,7 +148,7 @@ def test_row_is_complete(host_op: str) -> None:
 @pytest.mark.parametrize("family", ops.FAMILIES)
 def test_family_has_cases(family: str) -> None:
     """Every op of a family is the subject of a case that must run."""
-    found = {HOST_OPS[c.op].op for c in all_cases()[family] if not c.refused}
+    found = {SINGLE[c.op].op for c in all_cases()[family] if not c.refused}
     found |= {c.op for c in node_cases.family_nodes(family) if not c.refused}
     missing = {name for name, row in ops.rows().items() if row.family == family} - found
     assert not missing, f"no case of {', '.join(sorted(missing))} in conformance/cases/{family}.py"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS, VARIANTS
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from tflgpu_plugin import demo, options
 from tflgpu_plugin.cli import doctor, enable, tables
@@ -62,10 +62,9 @@ def test_every_command_has_json_and_help() -> None:
 
 def test_ops_has_every_form() -> None:
     rows = {row["operator"]: row for row in answer("ops")}
-    forms = {**HOST_OPS, **VARIANTS}
-    assert set(rows) == set(forms)
+    assert set(rows) == set(HOST_OPS)
     for name, row in rows.items():
-        assert row["versions"] == list(forms[name].versions)
+        assert row["versions"] == list(HOST_OPS[name].versions)
         assert row["needs"].endswith("."), f"the function refuse of {row['op']} needs a docstring"
     assert "CONV_2D" in invoke("ops").output
 

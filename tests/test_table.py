@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import direct, host, models
 from conformance.cases import Case, all_cases
+from conformance.direct import SINGLE
 from tflgpu_plugin.frontend import support
 from tflgpu_plugin.ir.target import Target
 
@@ -116,13 +116,13 @@ EDITIONS = {"documented-2019": EDITION_2019, "documented": CURRENT}
 )
 def test_the_table_holds_each_edition(name: str, edition: dict[str, tuple[int, int]]) -> None:
     assert {
-        op: form.documented[name] for op, form in HOST_OPS.items() if name in form.documented
+        op: form.documented[name] for op, form in SINGLE.items() if name in form.documented
     } == edition
 
 
-@pytest.mark.parametrize("host_op", HOST_OPS)
+@pytest.mark.parametrize("host_op", SINGLE)
 def test_rows_read_what_the_converter_writes(host_op: str) -> None:
-    first, last = HOST_OPS[host_op].versions
+    first, last = SINGLE[host_op].versions
     assert first == 1 and last >= WRITTEN.get(host_op, 1)
 
 
@@ -134,7 +134,7 @@ def sample(host_op: str) -> Case:
         c
         for family in all_cases().values()
         for c in family
-        if c.op == host_op and not c.refused and direct.form_of(c) is HOST_OPS[host_op]
+        if c.op == host_op and not c.refused and direct.form_of(c) is SINGLE[host_op]
     ]
     return min(cases, key=lambda c: c.version)
 
@@ -143,7 +143,7 @@ def claims(edition: dict[str, tuple[int, int]] | None) -> list[tuple[str, int, b
     """(operator, version, must be claimed) for every range's ends and one above; None is the
     default range."""
     found = []
-    for op, form in HOST_OPS.items():
+    for op, form in SINGLE.items():
         allowed = form.versions if edition is None else edition.get(op)
         if allowed is None:
             found.append((op, 1, False))
@@ -184,7 +184,7 @@ def test_claims(capabilities: str, op: str, version: int, claimed: bool) -> None
 def _ask_capability(capabilities: str, op: str, version: int, claimed: bool) -> None:
     """No host registers this version, so that no interpreter can be built with it."""
     island = direct.graph(sample(op))
-    node = replace(island.nodes[0], version=version, row=HOST_OPS[op])
+    node = replace(island.nodes[0], version=version, row=SINGLE[op])
     sentence = support.support(island, node, Target(), capabilities)
     assert (sentence is None) == claimed
     if sentence is not None:

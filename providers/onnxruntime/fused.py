@@ -115,16 +115,21 @@ def _sum(e: Expansion, bias: int) -> int:
     return e.add("add", total, e.x(bias)) if e.has(bias) else total
 
 
-# By the operator's name in the domain com.microsoft: the op that does most of it, and the row.
-ROWS: Mapping[str, tuple[str, Callable[[Expansion], Any]]] = {
-    "BiasGelu": ("gelu", gelu("gelu")),
-    "FastGelu": ("gelu_tanh", gelu("gelu_tanh")),
-    "FusedConv": ("conv_2d", conv),
-    "FusedGemm": ("fully_connected", gemm),
-    "FusedMatMul": ("matmul", matmul),
-    "Gelu": ("gelu", gelu("gelu", biased=False)),
-    "QuickGelu": ("swish", quick_gelu),
-    "SkipLayerNormalization": ("layer_normalization", skip_layer_norm),
-    "SkipSimplifiedLayerNormalization": ("reduce_mean_square", skip_rms_norm),
-    "TransposeMatMul": ("matmul", matmul),
-}
+# By the operator's name in the domain com.microsoft: the op that does most of it, the row, and
+# what it takes.
+ROWS: Mapping[str, tuple[str, Callable[[Expansion], Any], str]] = {
+    "BiasGelu": ("gelu", gelu("gelu"), "value bias"),
+    "FastGelu": ("gelu_tanh", gelu("gelu_tanh"), "value bias?"),
+    "FusedConv": ("conv_2d", conv, "value weights bias? value?"),
+    "FusedGemm": ("fully_connected", gemm, "value weights bias?"),
+    "FusedMatMul": ("matmul", matmul, "value value"),
+    "Gelu": ("gelu", gelu("gelu", biased=False), "value"),
+    "QuickGelu": ("swish", quick_gelu, "value"),
+    "SkipLayerNormalization": (
+        "layer_normalization", skip_layer_norm, "value value scale bias? bias?",
+    ),
+    "SkipSimplifiedLayerNormalization": (
+        "reduce_mean_square", skip_rms_norm, "value value scale bias?",
+    ),
+    "TransposeMatMul": ("matmul", matmul, "value value"),
+}  # fmt: skip

@@ -169,8 +169,9 @@ class _Reader:
             )
         if host.implicit:
             raise Unsupported(f"{host.title} with a body is not supported.")
-        if row.outputs and any(host.outputs[row.outputs :]):
-            raise Unsupported(f"{host.title} is supported with {row.outputs} output at most.")
+        if row.outputs and any(host.outputs[len(row.outputs) :]):
+            raise Unsupported(f"{host.title} is supported with {len(row.outputs)} output at most.")
+        row.arranged(inputs)
         assert row.attributes is not None
         expansion = Expansion(host, row, self.tensors, inputs)
         made: Any = row.attributes(expansion)
@@ -219,7 +220,7 @@ class _Reader:
             "name": host.name or next(iter(host.writes), ""),
             "host_op": host.title,
             "version": host.version,
-            "row": None,
+            "row": expansion.row,
             "sources": (host.id,),
         }
         first = FIRST_EXTRA + len(self.nodes)

@@ -8,6 +8,8 @@ two editions of the GPU delegate documentation, and "quantized": up to the versi
 and per-channel tensors by the converter's rules ("enabling quantization allows the appropriate
 versions").
 
+Operators without a kernel have rows as well where other nodes must know what becomes of shapes.
+
 A custom operator is a row like any other: its host operator is named `CUSTOM <its name>`, its
 parameters are bytes of the model that `HostNode.options` reads as a struct.
 """
@@ -17,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin import ops as internal
+from tflgpu_plugin.ir.host_op import Condition, HostOp, operands, table
 
-from . import params
+from . import conditions, params
+from .conditions import activation, symmetric
 from .params import HostNode
 
 # MediaPipe's operators.
@@ -30,8 +33,9 @@ CONV_TRANSPOSE, POOL_PLACES, UNPOOL = (
     "CUSTOM MaxUnpooling2D",
 )
 CUSTOM: Mapping[str, Any] = {"edition_2019": None, "current": None, "types": ("f32",)}
-FLOATS, TRUTHS, WHOLE = ("f32",), ("bool",), ("i32", "i64")
+FLOATS, WHOLE = ("f32",), ("i32", "i64")
 NUMBERS = (*FLOATS, *WHOLE)
+ANY = (*NUMBERS, "bool")
 
 
 def _row(
@@ -39,12 +43,17 @@ def _row(
     op: str,
     last: int,
     attributes: Callable[[HostNode], dict[str, Any]] | None = None,
-    *,
+    takes: str = "value",
+    *conditions: Condition,
+    gives: str = "value",
+    order: tuple[int, ...] = (),
     edition_2019: int | None = 1,
     current: int | None = 1,
     quantized: int | None = None,
     first: int = 1,
     types: tuple[str, ...] = (),
+    variant: str = "",
+    alone: bool = True,
 ) -> HostOp:
     """A row whose ranges all begin at `first`; None leaves an edition out. `types`: all that a node
     may read and write, where quantized forms of these are not among it."""
@@ -55,200 +64,205 @@ def _row(
         (1, last),
         {edition: (first, end) for edition, end in documented.items() if end is not None},
         attributes,
-        types=types,
+        operands(takes),
+        order,
+        tuple(gives.split()),
+        types,
+        conditions,
+        variant=variant,
+        alone=alone,
     )
+
+
+TWO = "value value"
+LAYER = "value weights bias?"
+FULL_LSTM = (
+    f"value? {'weights? ' * 4}{'recurrent_weights? ' * 4}{'peepholes? ' * 3}{'biases? ' * 4}"
+    f"projection_weights? projection_bias? state? state? {'scales? ' * 4}"
+)
 
 
 def _rows() -> tuple[HostOp, ...]:
     since: Mapping[str, Any] = {"edition_2019": None}
     ours: Mapping[str, Any] = {"edition_2019": None, "current": None}
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
+    lstm = (conditions.tanh, conditions.clips)
     return (
-        _row("ADD", "add", 6, add, quantized=2),
+        _row("ADD", "add", 6, add, TWO, quantized=2),
         _row("AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, quantized=2),
-        _row("CONCATENATION", "concat", 5, params.concatenation, quantized=2),
-        _row("CONV_2D", "conv_2d", 8, params.convolution, quantized=3),
+        _row("CONCATENATION", "concat", 5, params.concatenation, "value*", quantized=2),
         _row(
-            "DEPTHWISE_CONV_2D",
-            "depthwise_conv_2d",
-            7,
-            params.depthwise,
-            edition_2019=2,
-            current=2,
+            "CONV_2D", "conv_2d", 8, params.convolution, LAYER, activation, symmetric, quantized=3
+        ),
+        _row(
+            "DEPTHWISE_CONV_2D", "depthwise_conv_2d", 7, params.depthwise,
+            "value weights channel_bias?", activation, symmetric, edition_2019=2, current=2,
             quantized=3,
         ),
         _row("EXP", "exp", 2, **since, quantized=2),
-        _row("FULLY_CONNECTED", "fully_connected", 14, params.fully_connected, quantized=4),
-        _row("LOGICAL_AND", "logical_and", 1, **since),
+        _row(
+            "FULLY_CONNECTED", "fully_connected", 14, params.fully_connected, LAYER,
+            activation, conditions.symmetric_hybrid, conditions.unshuffled, quantized=4,
+        ),
+        _row("LOGICAL_AND", "logical_and", 1, None, TWO, **since),
         _row("LOGISTIC", "logistic", 3, quantized=2),
-        _row("LSTM", "lstm_basic", 5, params.lstm, **since, first=2, current=2),
-        _row("MAXIMUM", "maximum", 4, **since, quantized=2),
+        _row(
+            "LSTM", "lstm_basic", 5, params.lstm, "value state weights bias state", *lstm,
+            gives="value state scratch scratch", **since, first=2, current=2,
+        ),
+        # The documentation lists the basic one only.
+        _row("LSTM", "lstm_full", 5, params.full_lstm, FULL_LSTM, *lstm, **ours, variant="full"),
+        _row("MAXIMUM", "maximum", 4, None, TWO, **since, quantized=2),
         _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, quantized=2),
-        _row("MINIMUM", "minimum", 4, **since, quantized=2),
-        _row("MUL", "mul", 8, mul, quantized=2),
-        _row("PAD", "pad", 5, quantized=2),
-        _row("PRELU", "prelu", 1),
+        _row("MINIMUM", "minimum", 4, None, TWO, **since, quantized=2),
+        _row("MUL", "mul", 8, mul, TWO, quantized=2),
+        _row("PAD", "pad", 5, None, "value paddings", quantized=2),
+        _row("PRELU", "prelu", 1, None, "value slope"),
         _row("RELU", "relu", 3, quantized=2),
         _row("RELU6", "relu6", 3, quantized=2),
-        _row("RESHAPE", "reshape", 1, params.reshape),
-        _row("RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, current=3),
+        _row("RESHAPE", "reshape", 1, params.reshape, "value shape?"),
+        _row("RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, "value size", current=3),
         _row("SOFTMAX", "softmax", 3, params.softmax, quantized=2),
-        _row("STRIDED_SLICE", "strided_slice", 8, params.strided_slice, quantized=2),
-        _row("SUB", "sub", 5, add, quantized=2),
-        _row("TRANSPOSE_CONV", "transpose_conv", 5, params.transposed, quantized=2),
-        _row("MEAN", "mean", 3, params.reduction, **ours),
-        _row("PADV2", "pad", 5, **ours),
+        _row(
+            "STRIDED_SLICE", "strided_slice", 8, params.strided_slice, "value begin end strides",
+            quantized=2,
+        ),
+        _row("SUB", "sub", 5, add, TWO, quantized=2),
+        _row(
+            "TRANSPOSE_CONV", "transpose_conv", 5, params.transposed, "size weights value bias?",
+            activation, symmetric, order=(2, 1, 3, 0), quantized=2,
+        ),
+        _row("MEAN", "mean", 3, params.reduction, "value axes", **ours),
+        _row("PADV2", "pad", 5, None, "value paddings padding_value", **ours),
         _row("RELU_N1_TO_1", "relu_n1_to_1", 1, **ours),
         _row("SQUEEZE", "reshape", 2, params.squeeze, **ours),
         _row("TANH", "tanh", 3, **ours),
         _row("ABS", "abs", 5, **ours),
-        _row("DEQUANTIZE", "dequantize", 8, **ours),
+        _row(
+            "DEQUANTIZE", "dequantize", 8, None, "value", conditions.scaled, gives="converted",
+            **ours,
+        ),
         _row("ELU", "elu", 1, **ours),
         _row("HARD_SWISH", "hard_swish", 1, **ours),
         _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, **ours),
         _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block, **ours),
-        _row("GATHER", "gather", 7, params.gather, **ours),
+        _row("GATHER", "gather", 7, params.gather, "value index", conditions.unbatched, **ours),
         _row("LOG", "log", 2, **ours),
-        _row("MIRROR_PAD", "pad", 3, params.mirror_pad, **ours),
-        _row("RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, **ours),
+        _row("MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", **ours),
+        _row(
+            "RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, "value size", **ours
+        ),
         _row("SPACE_TO_DEPTH", "space_to_depth", 2, params.block, **ours),
-        _row("SPLIT", "split", 4, params.parts, **ours),
-        _row("SPLIT_V", "split", 2, params.parts, **ours),
-        _row("UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 5, params.sequence_lstm, **ours),
-        _row("QUANTIZE", "quantize", 5, **ours),
+        _row(
+            "SPLIT", "split", 4, params.parts, "axis value", order=(1, 0), gives="value*", **ours
+        ),
+        _row(
+            "SPLIT_V", "split", 2, params.parts, "value sizes axis", order=(0, 2, 1),
+            gives="value*", **ours,
+        ),
+        _row(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 5, params.sequence_lstm, FULL_LSTM, *lstm,
+            conditions.dense_recurrence, **ours,
+        ),
+        _row(
+            "QUANTIZE", "quantize", 5, None, "value", conditions.scaled, gives="converted", **ours
+        ),
         _row("RSQRT", "rsqrt", 3, **ours),
         _row("SQRT", "sqrt", 2, **ours),
-        _row("TRANSPOSE", "transpose", 8, params.transpose, **ours),
-        _row("ARG_MAX", "arg_max", 3, params.argument, **ours),
-        _row("ARG_MIN", "arg_min", 3, params.argument, **ours),
-        _row("CAST", "cast", 8, **ours),
-        _row("DIV", "div", 2, mul, **ours),
-        _row("GATHER_ND", "gather_nd", 5, **ours),
-        _row("PACK", "stack", 4, params.axis, **ours),
-        _row("UNPACK", "unstack", 5, params.axis, **ours),
-        _row("BATCH_MATMUL", "matmul", 4, params.batch_matmul, **ours),
-        _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, **ours),
+        _row("TRANSPOSE", "transpose", 8, params.transpose, "value order", **ours),
+        _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", gives="index", **ours),
+        _row("ARG_MIN", "arg_min", 3, params.argument, "value axis", gives="index", **ours),
+        _row("CAST", "cast", 8, gives="converted", **ours),
+        _row("DIV", "div", 2, mul, TWO, **ours),
+        _row("GATHER_ND", "gather_nd", 5, None, "value index", **ours),
+        _row("PACK", "stack", 4, params.axis, "value*", **ours),
+        _row("UNPACK", "unstack", 5, params.axis, gives="value*", **ours),
+        _row(
+            "BATCH_MATMUL", "matmul", 4, params.batch_matmul, "value weights",
+            conditions.symmetric_hybrid, **ours,
+        ),
+        _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **ours),
         _row("CEIL", "ceil", 1, **ours, types=FLOATS),
-        _row("CONV_3D", "conv_3d", 1, params.conv_3d, **ours, types=FLOATS),
+        _row("CONV_3D", "conv_3d", 1, params.conv_3d, LAYER, activation, **ours, types=FLOATS),
         _row("COS", "cos", 2, **ours, types=FLOATS),
-        _row("EQUAL", "equal", 5, **ours, types=(*NUMBERS, "bool")),
-        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, **ours),
+        _row("EQUAL", "equal", 5, None, TWO, gives="bool", **ours, types=ANY),
+        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis", **ours),
         _row("FLOOR", "floor", 1, **ours, types=FLOATS),
+        # Of integers that nodes before it make (integer_range.py).
+        _row("FLOOR_DIV", "floor_div", 2, None, TWO, **ours, alone=False),
         _row("GELU", "gelu", 2, params.gelu, **ours),
-        _row("GREATER", "greater", 2, **ours, types=(*NUMBERS, "bool")),
-        _row("GREATER_EQUAL", "greater_equal", 3, **ours, types=(*NUMBERS, "bool")),
-        _row("LESS", "less", 3, **ours, types=(*NUMBERS, "bool")),
-        _row("LESS_EQUAL", "less_equal", 2, **ours, types=(*NUMBERS, "bool")),
+        _row("GREATER", "greater", 2, None, TWO, gives="bool", **ours, types=ANY),
+        _row("GREATER_EQUAL", "greater_equal", 3, None, TWO, gives="bool", **ours, types=ANY),
+        _row("LESS", "less", 3, None, TWO, gives="bool", **ours, types=ANY),
+        _row("LESS_EQUAL", "less_equal", 2, None, TWO, gives="bool", **ours, types=ANY),
         _row("LOGICAL_NOT", "logical_not", 1, **ours),
-        _row("LOGICAL_OR", "logical_or", 1, **ours),
+        _row("LOGICAL_OR", "logical_or", 1, None, TWO, **ours),
         _row("LOG_SOFTMAX", "log_softmax", 2, **ours),
         _row("NEG", "neg", 1, **ours, types=NUMBERS),
-        _row("NOT_EQUAL", "not_equal", 4, **ours, types=(*NUMBERS, "bool")),
-        _row("POW", "pow", 1, **ours, types=FLOATS),
-        _row("REDUCE_MAX", "reduce_max", 3, params.reduction, **ours),
-        _row("REDUCE_MIN", "reduce_min", 3, params.reduction, **ours),
-        _row("REDUCE_PROD", "reduce_prod", 2, params.reduction, **ours, types=NUMBERS),
+        _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", **ours, types=ANY),
+        _row("POW", "pow", 1, None, TWO, **ours, types=FLOATS),
+        _row("REDUCE_MAX", "reduce_max", 3, params.reduction, "value axes", **ours),
+        _row("REDUCE_MIN", "reduce_min", 3, params.reduction, "value axes", **ours),
+        _row(
+            "REDUCE_PROD", "reduce_prod", 2, params.reduction, "value axes", **ours, types=NUMBERS
+        ),
         _row("ROUND", "round", 1, **ours, types=FLOATS),
-        _row("SELECT_V2", "where", 2, **ours, types=(*NUMBERS, "bool")),
+        _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
         _row("SIGN", "sign", 2, **ours, types=FLOATS),
         _row("SIN", "sin", 2, **ours, types=FLOATS),
-        _row("SLICE", "slice", 7, **ours),
-        _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, **ours),
+        _row("SLICE", "slice", 7, None, "value start length", **ours),
+        _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **ours),
         _row("SQUARE", "square", 1, **ours, types=FLOATS),
-        _row("SQUARED_DIFFERENCE", "squared_difference", 2, **ours),
+        _row("SQUARED_DIFFERENCE", "squared_difference", 2, None, TWO, **ours),
         # The hosts' reference kernels make one number of all sums of int8.
-        _row("SUM", "reduce_sum", 2, params.reduction, **ours, types=NUMBERS),
-        _row("TILE", "tile", 3, **ours),
-        _row(CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, **CUSTOM),
-    )
+        _row("SUM", "reduce_sum", 2, params.reduction, "value axes", **ours, types=NUMBERS),
+        _row("TILE", "tile", 3, None, "value repeats", **ours),
+        _row(
+            CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, "value weights bias",
+            conditions.inactive, **CUSTOM,
+        ),
+        # Of positions in windows, which hosts number each in its own way (rules/pool_indices.py).
+        _row(
+            POOL_PLACES, "max_pool_places", 1, params.custom_pool, "value", conditions.inactive,
+            conditions.side_by_side, gives="value index", **CUSTOM, alone=False,
+        ),
+        _row(
+            UNPOOL, "max_unpool", 1, params.custom_pool, "value index", conditions.inactive,
+            conditions.side_by_side, **CUSTOM, alone=False,
+        ),
+    )  # fmt: skip
 
 
-HOST_OPS: dict[str, HostOp] = {row.name: row for row in _rows()}
+HOST_OPS: dict[str, HostOp] = table(_rows(), internal.rows())
 
-# The LSTM of many inputs; the documentation lists the basic one only.
-FULL_LSTM = _row("LSTM", "lstm_full", 5, params.full_lstm, edition_2019=None, current=None)
-# Of integers that nodes before it make, so that no model of one operator shows it (counts.py).
-FLOOR_DIV = _row("FLOOR_DIV", "floor_div", 2, edition_2019=None, current=None)
-# Of places in windows, which hosts number each in its own way: the one needs the other (places.py).
-MAX_POOL = _row(POOL_PLACES, "max_pool_places", 1, params.custom_pool, **CUSTOM)
-MAX_UNPOOL = _row(UNPOOL, "max_unpool", 1, params.custom_pool, **CUSTOM)
-# Rows beside the first one of an operator, and those that need others, by what the table of
-# operators calls them.
-VARIANTS: dict[str, HostOp] = {"LSTM (full)": FULL_LSTM} | {
-    row.name: row for row in (FLOOR_DIV, MAX_POOL, MAX_UNPOOL)
-}
+
+def _cpu(names: str, takes: str, spreads: bool = False) -> dict[str, HostOp]:
+    """Operators of the CPU that take such operands."""
+    return {
+        name: HostOp(name, "", (1, 1), operands=operands(takes), spreads=spreads)
+        for name in names.split()
+    }
+
+
+# Operators that stay on the CPU: what decides the shapes of their results, where values do.
+CPU_OPS: dict[str, HostOp] = (
+    _cpu("BROADCAST_ARGS", "shape shape")
+    | _cpu("BROADCAST_TO REDUCE_ALL REDUCE_ANY RFFT2D SPARSE_TO_DENSE", "value shape")
+    | _cpu("SEGMENT_SUM", "value shape")
+    | _cpu("CONV_3D_TRANSPOSE FILL RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
+    | _cpu("MULTINOMIAL ONE_HOT TOPK_V2", "value count")
+    | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
+    | _cpu("RANGE", "starts ends steps")
+    | _cpu("SCATTER_ND", "index value shape")
+    | _cpu("UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD", "value index count")
+    | _cpu("UNSORTED_SEGMENT_SUM", "value index count")
+    | _cpu("ADD_N ATAN2 BITWISE_XOR FLOOR_MOD ZEROS_LIKE", "value*", spreads=True)
+)
+# Nodes whose output shapes nothing outside them tells.
+OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE", "WHILE")
 
 
 def row_of(host_op: str, node: HostNode) -> HostOp | None:
     """The row of a node: that of its operator, or of its kind of LSTM."""
-    if host_op == "LSTM" and node.params("tgl_lstm_params").kernel == params.LSTM_FULL:
-        return FULL_LSTM
-    return HOST_OPS.get(host_op) or VARIANTS.get(host_op)
-
-
-# Host input positions in the order of the internal op, "?" marking an optional one. Ops that are
-# not listed read all of the host's inputs as they come.
-_OPERANDS: dict[str, str] = {
-    "CONV_2D": "0 1 2?",
-    "DEPTHWISE_CONV_2D": "0 1 2?",
-    "FULLY_CONNECTED": "0 1 2?",
-    "CONV_3D": "0 1 2?",
-    "TRANSPOSE_CONV": "2 1 3? 0",
-    CONV_TRANSPOSE: "0 1 2",
-    "PAD": "0 1",
-    "PADV2": "0 1 2",
-    "RESHAPE": "0 1?",
-    "SQUEEZE": "0",
-    "MEAN": "0 1",
-    "RESIZE_BILINEAR": "0 1",
-    "STRIDED_SLICE": "0 1 2 3",
-    "PRELU": "0 1",
-    "TRANSPOSE": "0 1",
-    "GATHER": "0 1",
-    "MIRROR_PAD": "0 1",
-    "RESIZE_NEAREST_NEIGHBOR": "0 1",
-    "SPLIT": "1 0",
-    "SPLIT_V": "0 2 1",
-    "lstm_basic": "0 1 2 3 4",
-    "lstm_full": " ".join(f"{k}?" for k in range(24)),
-} | dict.fromkeys(
-    ("ADD", "SUB", "MUL", "DIV", "FLOOR_DIV", "MAXIMUM", "MINIMUM", "LOGICAL_AND", "LOGICAL_OR",
-     "ARG_MAX", "ARG_MIN", "GATHER_ND", "SQUARED_DIFFERENCE", "POW", "BATCH_MATMUL", "SUM",
-     "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "EXPAND_DIMS", "TILE", "EQUAL", "NOT_EQUAL",
-     "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", UNPOOL), "0 1",
-) | dict.fromkeys(
-    ("SELECT_V2", "SLICE", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"), "0 1 2",
-)  # fmt: skip
-_UNARY = "0"
-
-
-def operands(row: HostOp, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """A node's inputs in the order of the internal op. Raises Unsupported when one is absent or too
-    many are there.
-    """
-    if row.op in ("concat", "stack"):
-        wanted = " ".join(str(k) for k in range(len(inputs)))
-    else:
-        wanted = _OPERANDS.get(row.op if "lstm" in row.op else row.name, _UNARY)
-    if len(inputs) > len(wanted.split()):
-        raise Unsupported(
-            f"{len(inputs)} inputs are more than the {len(wanted.split())} that are supported."
-        )
-    found: list[int | None] = []
-    for item in wanted.split():
-        position = int(item.rstrip("?"))
-        tensor = inputs[position] if position < len(inputs) else None
-        if tensor is None and not item.endswith("?"):
-            raise Unsupported(f"Input {position} is absent.")
-        found.append(tensor)
-    if not found:
-        raise Unsupported("There are no inputs.")
-    return tuple(found)
-
-
-def check_outputs(row: HostOp, count: int) -> None:
-    """Raise Unsupported when a node does not have the outputs that its op has."""
-    several = {"lstm_basic": params.BASIC_OUTPUTS, "max_pool_places": 2}
-    expected = (several | {"split": count, "unstack": count}).get(row.op, 1)
-    if count != expected:
-        raise Unsupported(f"{count} outputs instead of {expected} are not supported.")
+    full = host_op == "LSTM" and node.params("tgl_lstm_params").kernel == params.LSTM_FULL
+    return HOST_OPS.get("LSTM (full)" if full else host_op)

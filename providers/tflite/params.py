@@ -41,10 +41,9 @@ class HostNode(Protocol):
 
 MIRRORS = {1: "reflect", 2: "symmetric"}
 PADDINGS = {1: "same", 2: "valid"}
-ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh"}
-UNSUPPORTED_ACTIVATIONS = {5: "SIGN_BIT", 6: "SIGMOID"}
-LSTM_FULL, LSTM_BASIC, TANH = 0, 1, 4
-BASIC_OUTPUTS = 4
+ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "SIGN_BIT",
+               6: "SIGMOID"}  # fmt: skip
+LSTM_FULL, LSTM_BASIC = 0, 1
 
 
 def _padding(params: Any) -> str:
@@ -58,10 +57,12 @@ def _padding(params: Any) -> str:
 
 def _activation(params: Any) -> str:
     number = int(params.activation)
-    if number not in ACTIVATIONS:
-        name = UNSUPPORTED_ACTIVATIONS.get(number, f"number {number}")
-        raise Unsupported(f"The fused activation {name} is not supported.")
-    return ACTIVATIONS[number]
+    return ACTIVATIONS.get(number, f"number {number}")
+
+
+def _unusual(**settings: Any) -> dict[str, Any]:
+    """Those that are set: conditions of the row ask about them."""
+    return {name: value for name, value in settings.items() if value}
 
 
 def _positive(what: str, height: int, width: int) -> tuple[int, int]:
@@ -109,32 +110,24 @@ def pool(node: HostNode) -> dict[str, Any]:
 
 def custom_transposed(node: HostNode) -> dict[str, Any]:
     """Padding and strides; hosts do not look at what may follow, a fused activation."""
-    params = node.options("tgl_transpose_conv_params", (12, 16, 20))
-    if params.activation:
-        raise Unsupported("No host applies the activation that this operator asks for.")
-    return _window(params)
+    return _window(node.options("tgl_transpose_conv_params", (12, 16, 20)))
 
 
 def custom_pool(node: HostNode) -> dict[str, Any]:
     """Windows side by side, which is all that hosts take; their padding is what hangs over."""
     params = node.options("tgl_pool_params", (24, 32, 40))
-    if params.activation:
-        raise Unsupported("An activation is not supported here; hosts have none.")
     given = _window(params)
     window = _positive("Window extents", params.filter_h, params.filter_w)
-    if given["strides"] != window:
-        raise Unsupported(
-            f"A window of {window[0]} x {window[1]} moved by {given['strides'][0]} x "
-            f"{given['strides'][1]} is not supported: windows must lie side by side."
-        )
-    return {"window": window, "padding": given["padding"]}
+    apart = None if given["strides"] == window else given["strides"]
+    active = None if given["activation"] == "none" else given["activation"]
+    usual = {"window": window, "padding": given["padding"]}
+    return usual | _unusual(strides=apart, activation=active)
 
 
 def fully_connected(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_fully_connected_params")
-    if params.weights_format:
-        raise Unsupported("Shuffled weights are not supported.")
-    return {"keep_num_dims": bool(params.keep_num_dims), "activation": _activation(params)}
+    given = {"keep_num_dims": bool(params.keep_num_dims), "activation": _activation(params)}
+    return given | _unusual(shuffled=bool(params.weights_format))
 
 
 def with_activation(struct: str) -> Callable[[HostNode], dict[str, Any]]:
@@ -172,10 +165,10 @@ def squeeze(node: HostNode) -> dict[str, Any]:
 
 def resize(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_resize_params")
-    align, half = bool(params.align_corners), bool(params.half_pixel_centers)
-    if align and half:
-        raise Unsupported("If half_pixel_centers is True, align_corners must be False.")
-    return {"align_corners": align, "half_pixel_centers": half}
+    return {
+        "align_corners": bool(params.align_corners),
+        "half_pixel_centers": bool(params.half_pixel_centers),
+    }
 
 
 def strided_slice(node: HostNode) -> dict[str, Any]:
@@ -225,9 +218,7 @@ def block(node: HostNode) -> dict[str, Any]:
 
 def gather(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_gather_params")
-    if params.batch_dims:
-        raise Unsupported("Gathering with batch dimensions is not supported.")
-    return {"axis": int(params.axis)}
+    return {"axis": int(params.axis)} | _unusual(batch_dims=int(params.batch_dims))
 
 
 def leaky_relu(node: HostNode) -> dict[str, Any]:
@@ -242,6 +233,8 @@ def transpose(node: HostNode) -> dict[str, Any]:
     perm = node.constant(1)
     if perm is None:
         raise Unsupported("The order of the axes must be constant.")
+    if perm.ndim != 1:
+        raise Unsupported("The order of the axes must be a list.")
     return {"perm": tuple(int(axis) for axis in perm.reshape(-1))}
 
 
@@ -249,33 +242,23 @@ def lstm(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_lstm_params")
     if params.kernel != LSTM_BASIC:
         raise Unsupported(f"LSTM kernel number {params.kernel} is not supported.")
-    if params.activation != TANH:
-        raise Unsupported("Only TANH activation is supported in a basic LSTM.")
-    return _clips(params)
+    return _gates(params)
 
 
-def _clips(params: Any) -> dict[str, Any]:
+def _gates(params: Any) -> dict[str, Any]:
+    activation = _activation(params)
     clips = {"cell_clip": float(params.cell_clip), "proj_clip": float(params.proj_clip)}
-    if not all(clip >= 0 for clip in clips.values()):
-        raise Unsupported("The clips of an LSTM must not be below 0.")
-    return clips
+    return clips | _unusual(activation=None if activation == "tanh" else activation)
 
 
 def full_lstm(node: HostNode) -> dict[str, Any]:
-    return _lstm_parts(node.params("tgl_lstm_params")) | {"time_axis": 0}
+    return _gates(node.params("tgl_lstm_params")) | {"time_axis": 0}
 
 
 def sequence_lstm(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_sequence_lstm_params")
-    if params.diagonal_recurrent:
-        raise Unsupported("Diagonal recurrent weights of an LSTM are not supported.")
-    return _lstm_parts(params) | {"time_axis": 0 if params.time_major else 1}
-
-
-def _lstm_parts(params: Any) -> dict[str, Any]:
-    if params.activation != TANH:
-        raise Unsupported("Only TANH activation is supported in an LSTM.")
-    return _clips(params)
+    given = _gates(params) | {"time_axis": 0 if params.time_major else 1}
+    return given | _unusual(diagonal=bool(params.diagonal_recurrent))
 
 
 def argument(node: HostNode) -> dict[str, Any]:

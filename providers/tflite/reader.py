@@ -17,11 +17,11 @@ from tflgpu_plugin.providers import HostError
 from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import integer_range
+from tflgpu_plugin.frontend import integer_range, support
 from tflgpu_plugin.ir.graph import STORE, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
-from . import checks, codes, ops, places, shapes
+from . import codes, ops, places, shapes
 from .tensors import listed, read_tensors
 
 MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
@@ -295,18 +295,15 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int
             if tensor is not None and tensor in unreadable:
                 held = tensors[tensor].name
                 raise Unsupported(f"Tensor {held!r} {unreadable[tensor]}.")
-        checks.row_types(host, row)
-        inputs = ops.operands(row, host.inputs)
-        ops.check_outputs(row, len(host.outputs))
+        inputs = row.arranged(host.inputs)
+        _check_outputs(row, len(host.outputs))
         attributes = row.attributes(host) if row.attributes else {}
-        checks.result_types(host, row, inputs[0])
-        checks.weights(host, row)
-        checks.operand_shapes(host)
+        node = Node(host.id, row.op, inputs, host.outputs, attributes, row=row, **common)
+        node = replace(node, refusal=support.by_row(Graph(tensors, (node,), (), ()), node))
         if {"shape", "perm", "expand"} & set(attributes):  # read from input 1 where that has them
-            inputs = inputs[:1]
-        outputs = (*host.outputs, *_hidden_outputs(host, row))
-        node = Node(host.id, row.op, inputs, outputs, attributes, row=row, **common)
-        _check_state(node, tensors)
+            node = replace(node, inputs=inputs[:1])
+        if node.refusal is None:
+            node = replace(node, outputs=(*host.outputs, *_hidden_outputs(host, row)))
     except Unsupported as reason:
         present = tuple(t for t in host.inputs)
         return Node(
@@ -336,12 +333,11 @@ def _visible(node: Node) -> Node:
     return replace(node, outputs=tuple(t for t in node.outputs if t < HIDDEN))
 
 
-def _check_state(node: Node, tensors: Mapping[int, Tensor]) -> None:
-    if any(node.inputs[before] is None for before, _ in internal.rows()[node.op].states):
-        raise Unsupported("It has no state.")
-    for before, _ in state_pairs(node):
-        if not tensors[before].variable:
-            raise Unsupported(f"The state {tensors[before].name!r} is not a variable of the model.")
+def _check_outputs(row: HostOp, count: int) -> None:
+    """Raise Unsupported when a node does not have the outputs that its operator has."""
+    wanted = row.outputs or ()
+    if "value*" not in wanted and count != len(wanted):
+        raise Unsupported(f"{count} outputs instead of {len(wanted)} are not supported.")
 
 
 def _refuse_shared_state(nodes: Sequence[Node]) -> list[Node]:

@@ -21,35 +21,12 @@ from tflgpu_plugin.ir.graph import KNOWN, STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 from . import folding
+from . import ops as table
 from .tensors import SPARSE, Sparse
 
-# Host input positions whose values decide an output shape.
-_DECIDING: dict[str, tuple[int, ...]] = {
-    "ARG_MAX": (1,), "ARG_MIN": (1,), "BATCH_TO_SPACE_ND": (1, 2), "BROADCAST_ARGS": (0, 1),
-    "BROADCAST_TO": (1,), "CONV_3D_TRANSPOSE": (0,), "EXPAND_DIMS": (1,), "FILL": (0,),
-    "MEAN": (1,), "MIRROR_PAD": (1,), "MULTINOMIAL": (1,), "NON_MAX_SUPPRESSION_V4": (2,),
-    "NON_MAX_SUPPRESSION_V5": (2,), "ONE_HOT": (1,), "PAD": (1,), "PADV2": (1,),
-    "RANDOM_STANDARD_NORMAL": (0,), "RANDOM_UNIFORM": (0,), "RANGE": (0, 1, 2),
-    "REDUCE_ALL": (1,), "REDUCE_ANY": (1,), "REDUCE_MAX": (1,), "REDUCE_MIN": (1,),
-    "REDUCE_PROD": (1,), "RESHAPE": (1,), "RESIZE_BILINEAR": (1,),
-    "RESIZE_NEAREST_NEIGHBOR": (1,), "RFFT2D": (1,), "SCATTER_ND": (2,), "SEGMENT_SUM": (1,),
-    "SLICE": (1, 2), "SPACE_TO_BATCH_ND": (1, 2), "SPARSE_TO_DENSE": (1,), "SPLIT": (0,),
-    "SPLIT_V": (1, 2), "STRIDED_SLICE": (1, 2, 3), "SUM": (1,), "TILE": (1,), "TOPK_V2": (1,),
-    "TRANSPOSE": (1,), "TRANSPOSE_CONV": (0,), "UNSORTED_SEGMENT_MAX": (2,),
-    "UNSORTED_SEGMENT_MIN": (2,), "UNSORTED_SEGMENT_PROD": (2,), "UNSORTED_SEGMENT_SUM": (2,),
-}  # fmt: skip
-# Nodes whose output shapes nothing outside them tells.
-_UNKNOWN = {"CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE", "WHILE"}
 # What it reads has the shape that the model file says, or, where that has no extents, may get any
 # in a run; the host prepares the nodes behind it anew then.
 _STATED = "READ_VARIABLE"
-# Operators without a row of their own whose result has the broadcast shape of all inputs.
-_BROADCAST = {
-    "ADD_N", "ATAN2", "BITWISE_XOR", "CAST", "CEIL", "COS", "DIV", "EQUAL", "FLOOR", "FLOOR_DIV",
-    "FLOOR_MOD", "GELU", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "LOGICAL_NOT",
-    "LOGICAL_OR", "LOG_SOFTMAX", "NEG", "NOT_EQUAL", "POW", "ROUND", "SELECT_V2", "SIGN", "SIN",
-    "SQUARE", "SQUARED_DIFFERENCE", "ZEROS_LIKE",
-}  # fmt: skip
 
 
 class HostNode(folding.HostNode, Protocol):
@@ -135,9 +112,9 @@ class Walk:
     def _is_decided(self, host: HostNode) -> bool:
         """By the value of something that is no constant of the model."""
         name = host.host_op.split(" ")[0]
-        if name in _UNKNOWN or name.startswith("op"):
+        if name in table.OPAQUE or name.startswith("op"):
             return True
-        return any(self.tensors[t].data is None for t in _deciding(name, host))
+        return any(self.tensors[t].data is None for t in _deciding(host))
 
     def _value(self, host: HostNode, node: Node) -> Node | None:
         """The KNOWN node when its results are shape arithmetic; they begin with shapes."""
@@ -210,16 +187,17 @@ class Walk:
         inputs, name = _present(host.inputs), host.host_op
         if name == _STATED:
             return [self.tensors[t].shape for t in host.outputs]
-        if self._doubtful.intersection(inputs) or name in _UNKNOWN:
+        if self._doubtful.intersection(inputs) or name in table.OPAQUE:
             return None
-        if any(self.view[t].data is None for t in _deciding(name, host)):
+        if any(self.view[t].data is None for t in _deciding(host)):
             return None
-        if name in _BROADCAST:
+        if name in table.CPU_OPS and table.CPU_OPS[name].spreads:
             return _broadcast([self.tensors[t].shape for t in inputs])
         op = ops.rows().get(node.op)
-        if op is None or node.refusal is not None:
+        if op is None or node.row is None:
             return None
         whole = all(min(self.tensors[t].shape, default=1) > 0 for t in inputs)
+        whole &= node.refusal is None
         try:
             found = [tuple(s) for s in op.shapes(Graph(self.view, (node,), (), ()), node)]
         except Exception:  # whoever runs the node will say what is wrong with it
@@ -233,9 +211,11 @@ def _present(inputs: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(t for t in inputs if t is not None)
 
 
-def _deciding(name: str, host: HostNode) -> tuple[int, ...]:
+def _deciding(host: HostNode) -> tuple[int, ...]:
     """Inputs whose values decide the outputs' shapes."""
-    return _present([host.inputs[k] for k in _DECIDING.get(name, ()) if k < len(host.inputs)])
+    row = table.HOST_OPS.get(host.host_op) or table.CPU_OPS.get(host.host_op)
+    places = row.deciding if row else ()
+    return _present([host.inputs[k] for k in places if k < len(host.inputs)])
 
 
 def _broadcast(shapes: Sequence[Shape]) -> Sequence[Shape] | None:

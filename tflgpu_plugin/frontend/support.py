@@ -11,10 +11,13 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Tensor
+from tflgpu_plugin.ir.host_op import ROLES, HostOp
 from tflgpu_plugin.ir.quantization import COUNTS, STORED, alike, quantized, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -24,6 +27,7 @@ from tflgpu_plugin.passes.trim import idle
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
+TYPED = ("value", "slope")  # roles of operands that have one type
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
@@ -88,6 +92,107 @@ def support(
         or _refuse_by_op(graph, node, op, target)
         or next((q.reason for q in QUIRKS if q.applies(graph, node, target)), None)
     )
+
+
+def by_row(graph: Graph, node: Node) -> str | None:
+    """What the row of a host's node says against it: None, or a sentence. `graph` is as the host
+    gives it, and the node's inputs are all that its op takes.
+    """
+    row = node.row
+    if row is None:
+        return None
+    return (
+        _refuse_row_types(graph, node, row)
+        or _refuse_mixed_types(graph, node, row)
+        or _refuse_operand_shapes(graph, node, row)
+        or _refuse_state(graph, node)
+        or unmet(row, graph, node)
+    )
+
+
+def unmet(row: HostOp, *seen: Any) -> str | None:
+    """The sentence of the first condition of a row that a node does not meet; `seen` is what the
+    conditions look at.
+    """
+    return next(filter(None, (condition(*seen) for condition in row.conditions)), None)
+
+
+def _refuse_row_types(graph: Graph, node: Node, row: HostOp) -> str | None:
+    """Those of a row that has types of its own."""
+    for index in (*node.reads, *node.outputs) if row.types else ():
+        held = graph.tensors[index]
+        if held.dtype not in row.types:
+            names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *row.types)]
+            wanted = " or ".join(names[1:])
+            return (
+                f"Tensor {held.name!r} holds {names[0]} values; {row.name} is supported for "
+                f"{wanted}."
+            )
+    return None
+
+
+def _refuse_mixed_types(graph: Graph, node: Node, row: HostOp) -> str | None:
+    """Hosts give results the type of the first value when they prepare a node, whatever the model
+    file says of them; that comes later.
+    """
+    values = [t for t, role in _operands(node, row) if role in TYPED]
+    roles = (row.outputs or ())[: len(node.outputs)]
+    if "value*" in roles:
+        roles = ("value",) * len(node.outputs)
+    results = [t for t, role in zip(node.outputs, roles, strict=True) if role == "value"]
+    given = graph.tensors[values[0]].dtype if values else ""
+    for index in (*results, *values):
+        tensor = graph.tensors[index]
+        if _whole(tensor.dtype) != _whole(given):
+            return (
+                f"Tensor {tensor.name!r} holds {tensor.dtype} values in the model, but "
+                f"{row.name} goes by the {given} values of its input."
+            )
+    return None
+
+
+def _whole(dtype: str) -> str:
+    return "i64" if dtype == "i32" else dtype  # small constants of int64 are held as int32
+
+
+def _operands(node: Node, row: HostOp) -> list[tuple[int, str]]:
+    """The tensors that are there, with their roles."""
+    taken = [operand.role for _, operand in row.taken]
+    taken += taken[-1:] * (len(node.inputs) - len(taken))  # the last one is repeated
+    pairs = zip(node.inputs, taken, strict=False)
+    return [(tensor, role) for tensor, role in pairs if tensor is not None]
+
+
+def _refuse_operand_shapes(graph: Graph, node: Node, row: HostOp) -> str | None:
+    """Hosts look at the shapes of axes, sizes and the like, too, not only at their elements."""
+    found = _operands(node, row)
+    rank = next((len(graph.shape(t)) for t, role in found if role == "value"), 0)
+    for position, (index, role) in enumerate(found):
+        shape, wanted = graph.shape(index), ROLES[role].extents
+        fits = {
+            "list": len(shape) == 1,
+            "pairs": shape == (rank, 2),
+            "axes": shape == (rank,),
+            "one": prod(shape) == 1,
+        }
+        if wanted and not fits[wanted]:
+            at = row.order[position] if row.order else position
+            return (
+                f"Input {at}, {graph.tensors[index].name!r}, has the shape {list(shape)}, "
+                f"which is not one that {row.name} takes."
+            )
+    return None
+
+
+def _refuse_state(graph: Graph, node: Node) -> str | None:
+    for before, _ in ops.rows()[node.op].states:
+        state = node.inputs[before]
+        if state is None:
+            return "It has no state."
+        if not graph.tensors[state].variable:
+            name = graph.tensors[state].name
+            return f"The state {name!r} is not a variable of the model."
+    return None
 
 
 def _name(node: Node) -> str:

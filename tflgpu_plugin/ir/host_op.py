@@ -1,22 +1,89 @@
-"""A row of a host's table of operators."""
+"""A row of a host's table of operators: every fact about a host operator that others need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from tflgpu_plugin.errors import Unsupported
+
+Condition = Callable[..., str | None]
+
+
+class Role(NamedTuple):
+    """What an operand is for. `decides`: its value decides the shapes of results. `extents` is what
+    the host demands of its own shape: a "list", one element in any shape ("one"), one element
+    ("axes") or a pair ("pairs") for each axis of the first value; empty: nothing. `whole`: it holds
+    int32 or int64, whatever types values have.
+    """
+
+    decides: bool = False
+    extents: str = ""
+    whole: bool = False
+
+
+ROLES: Mapping[str, Role] = (
+    # What is computed with: all values of a node have one type.
+    dict.fromkeys(("value", "slope"), Role())
+    | dict.fromkeys(("weights", "recurrent_weights", "projection_weights", "peepholes"), Role())
+    | dict.fromkeys(("bias", "biases", "projection_bias", "scale", "scales", "fill"), Role())
+    | dict.fromkeys(("zero_point", "zero_points", "mean", "variance", "low", "high"), Role())
+    | dict.fromkeys(("condition", "state", "past", "ratio", "training_mode", "lengths"), Role())
+    | {"channel_bias": Role(extents="list"), "padding_value": Role(extents="one")}
+    | dict.fromkeys(("index", "mask"), Role(whole=True))
+    # What tells shapes.
+    | dict.fromkeys(("shape", "axes", "count", "split", "steps", "crops"), Role(decides=True))
+    | dict.fromkeys(("pads", "roi_or_scales", "starts", "ends"), Role(decides=True))
+    | dict.fromkeys(("size", "sizes", "begin", "end", "strides", "block"), Role(True, "list"))
+    | dict.fromkeys(("start", "length", "order", "repeats"), Role(True, "axes"))
+    | {"axis": Role(True, "one"), "paddings": Role(True, "pairs")}
+)
+
+
+class Operand(NamedTuple):
+    """An input of a host operator. `repeated`: this one and all that follow; `constant`: its value
+    must be known before a run.
+    """
+
+    role: str
+    optional: bool = False
+    repeated: bool = False
+    constant: bool = False
+
+    @property
+    def traits(self) -> Role:
+        return ROLES[self.role]
+
+
+def operands(text: str) -> tuple[Operand, ...]:
+    """Operands from words of ROLES in the host's order, each with marks behind it: `?` for an
+    optional one, `*` for a repeated one, `!` for one that must be constant.
+    """
+    found = []
+    for word in text.split():
+        role = word.rstrip("?*!")
+        if role not in ROLES:
+            raise ValueError(f"{role!r} is no role of an operand.")
+        found.append(Operand(role, *(mark in word for mark in "?*!")))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
 class HostOp:
-    """A host operator, the op it becomes, and its version ranges (both ends included).
+    """A host operator, the op it becomes ("": none, it stays on the CPU), and its version ranges
+    (both ends included).
 
     `versions` is what our kernels honestly support; `documented` maps an edition of the GPU
     delegate documentation ("2019", "current", "quantized") to the range that edition lists.
-    `attributes` reads the host's parameters. `constants` names the inputs, by position, whose
-    values must be known before a run; `outputs` is how many outputs are supported. `types` are the
-    dtypes of all that a node reads and writes, where they are not those of `op`; inputs at the
-    positions `indices` hold int32 or int64 besides.
+    `attributes` reads the host's parameters. `operands` are the inputs in the host's order, and
+    `order` has the positions of those that `op` takes, in its order (empty: all as they come).
+    `outputs` are the roles of the outputs that are supported, "value*" for any number of them; None
+    for all that the operator has. `types` are the dtypes of all that a node reads and writes, where
+    they are not those of `op`. `conditions` are functions of a graph and a node that return a
+    sentence where the node cannot run; their docstrings are on the page of operators. `spreads`:
+    the result has the shape that all inputs broadcast to. `variant` tells several rows of one
+    operator apart. A node that is not to be `alone` can only run here beside certain others.
     """
 
     name: str
@@ -24,7 +91,68 @@ class HostOp:
     versions: tuple[int, int]
     documented: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     attributes: Callable[..., dict[str, Any]] | None = None
-    constants: Mapping[int, str] = field(default_factory=dict)
-    outputs: int | None = None
+    operands: tuple[Operand, ...] = ()
+    order: tuple[int, ...] = ()
+    outputs: tuple[str, ...] | None = None
     types: tuple[str, ...] = ()
-    indices: tuple[int, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    spreads: bool = False
+    variant: str = ""
+    alone: bool = True
+
+    @property
+    def key(self) -> str:
+        """What its table calls it."""
+        return f"{self.name} ({self.variant})" if self.variant else self.name
+
+    @property
+    def constants(self) -> dict[int, str]:
+        """The roles of inputs whose values must be known before a run, by position."""
+        found = enumerate(self.operands)
+        return {k: one.role.replace("_", " ") for k, one in found if one.constant}
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Positions of inputs that hold int32 or int64 besides `types`."""
+        return tuple(k for k, one in enumerate(self.operands) if one.traits.whole)
+
+    @property
+    def deciding(self) -> tuple[int, ...]:
+        """Positions of inputs whose values decide the shapes of results."""
+        return tuple(k for k, one in enumerate(self.operands) if one.traits.decides)
+
+    @property
+    def taken(self) -> tuple[tuple[int, Operand], ...]:
+        """Operands with their positions, in the order of the op."""
+        return tuple((k, self.operands[k]) for k in self.order or range(len(self.operands)))
+
+    def arranged(self, inputs: Sequence[int | None]) -> tuple[int | None, ...]:
+        """A node's inputs in the order of the op. Raises Unsupported when one is absent or too many
+        are there.
+        """
+        given = list(self.operands)
+        if given and given[-1].repeated:
+            given[-1:] = [given[-1]] * max(1, len(inputs) - len(given) + 1)
+        if len(inputs) > len(given):
+            raise Unsupported(
+                f"{len(inputs)} inputs are more than the {len(given)} that are supported."
+            )
+        present = [inputs[k] if k < len(inputs) else None for k in range(len(given))]
+        for position, (tensor, operand) in enumerate(zip(present, given, strict=True)):
+            if tensor is None and not operand.optional:
+                raise Unsupported(f"Input {position} of {self.name} is absent.")
+        return tuple(present[k] for k in self.order or range(len(given)))
+
+
+def table(rows: Sequence[HostOp], known: Mapping[str, object]) -> dict[str, HostOp]:
+    """Rows by their keys. Raises ValueError for one whose op is not among the `known`, or whose key
+    another one has.
+    """
+    found: dict[str, HostOp] = {}
+    for row in rows:
+        if row.op and row.op not in known:
+            raise ValueError(f"{row.name} becomes {row.op!r}, which is no op.")
+        if row.key in found:
+            raise ValueError(f"{row.key} has two rows.")
+        found[row.key] = row
+    return found
