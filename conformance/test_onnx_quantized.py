@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import units
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 from conformance import integers, onnx_blocks, onnx_host, onnx_quantized, tolerance
@@ -20,6 +19,7 @@ from conformance.onnx_quantized import KINDS, Network
 from conformance.quantized_cases import FAR, NEAR, SHARE
 from conformance.record import FAIL, PASS, REFUSED, Record
 from tflgpu_plugin import ops
+from tflgpu_plugin.frontend.rules.quantized_groups import TORN
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 NETWORKS = list(onnx_quantized.networks())
@@ -183,7 +183,7 @@ def test_what_stays_on_the_cpu(
     if not left:
         assert placed.on_gpu == 0
     elif form == "qdq":  # the other format has no node of this name
-        assert 0 < placed.on_gpu < placed.total and units.SPLIT in " ".join(placed.sentences)
+        assert 0 < placed.on_gpu < placed.total and TORN in " ".join(placed.sentences)
     (got,), (expected,) = ours.run(None, feed), theirs.run(None, feed)
     (scale,) = onnx_quantized.steps(model)
     assert np.abs(got - expected).max() <= (NEAR + 0.5) * scale

@@ -16,6 +16,8 @@ from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
 from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
 
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.frontend import rules
+from tflgpu_plugin.frontend.rules import quantized_groups
 from tflgpu_plugin.frontend.support import support
 from tflgpu_plugin.ir.graph import Graph, Quantization, verify
 from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
@@ -150,9 +152,11 @@ def taken(made: Snapshot) -> tuple[list[set[int]], set[int]]:
     reading = read(made, {})
     grouping = Grouping(made, reading, False)
     graph = widen(reading.graph)
-    kept = [n.id for n in graph.nodes if support(graph, n, Target()) is None]
-    groups = grouping.group(kept)
-    return [set(grouping.members[frozenset(g)]) for g in groups], grouping.torn
+    judged = {n.id: support(graph, n, Target()) for n in graph.nodes}
+    refused = rules.closed(graph, {n: reason for n, reason in judged.items() if reason})
+    groups = grouping.group([n.id for n in graph.nodes if n.id not in refused])
+    torn = {n.sources[0] for n in graph.nodes if refused.get(n.id) == quantized_groups.TORN}
+    return [set(grouping.members[frozenset(g)]) for g in groups], torn
 
 
 def test_a_group_goes_as_a_whole_or_not_at_all() -> None:

@@ -18,6 +18,7 @@ from tests import variable_models
 from tests.interpreters import gpu, places
 from tests.small_models import CPU_OP, binary, conv
 from tests.variable_models import FEATURES, ONE, SHAPE, Stateful
+from tflgpu_plugin.frontend.rules import variables
 
 HOSTS = hosts.installed()
 HELD = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")
@@ -160,4 +161,4 @@ def test_a_host_that_does_not_keep_the_order(host: str, monkeypatch: pytest.Monk
     _, made = gpu(variable_models.again(), host)
     report = tflgpu_plugin.report(made)
     assert report.count("gpu") == 0
-    assert {node.reason for node in report.nodes if node.op not in HELD} == {reader.UNORDERED}
+    assert {node.reason for node in report.nodes if node.op not in HELD} == {variables.UNORDERED}

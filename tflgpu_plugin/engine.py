@@ -21,13 +21,13 @@ from tflgpu_plugin.cache import store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, defect
-from tflgpu_plugin.frontend import partition, support
+from tflgpu_plugin.frontend import partition, rules, support
 from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Refused
 from tflgpu_plugin.options import Options
-from tflgpu_plugin.passes.quant.dequantize import folded, narrow, widen
+from tflgpu_plugin.passes.quant.dequantize import narrow, widen
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.adapter import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
@@ -41,11 +41,6 @@ __all__ = [
 Grouping = Callable[[Sequence[int]], list[list[int]]]
 Extraction = Callable[[Graph, Collection[int]], Graph]
 
-UNWRITTEN = (
-    "It reads the constant {!r}, which {} makes of other constants on the CPU: the host may keep "
-    "that as a weight of its own."
-)
-SHARED = "A node on the CPU reads this constant; nodes on the GPU have a copy of their own."
 ELSEWHERE = "What reads this result of shape arithmetic is not in one island with it."
 
 _numbers = itertools.count(1)
@@ -240,7 +235,7 @@ def claim(
     options = options or Options()
     given, graph = graph, widen(graph, options.quantized)
     device = adapter.open_device(adapter.select(options.adapter))
-    refused = _together(graph, _refusals(graph, options, device))
+    refused = rules.closed(graph, _refusals(graph, options, device))
     cache = plans.opened(options)
     built: dict[tuple[int, ...], Island] = {}
     while True:
@@ -259,7 +254,7 @@ def claim(
             for island in islands:
                 island.graph = narrow(island.graph, given)
             return Claim(islands, refused, device.info)
-        refused = _together(graph, refused | found)
+        refused = rules.closed(graph, refused | found)
 
 
 def refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
@@ -278,56 +273,6 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
         ):
             found[node.id] = reason
     return found
-
-
-def _together(graph: Graph, found: dict[int, str]) -> dict[int, str]:
-    """Also all that cannot run here without these nodes."""
-    while True:
-        whole = _followers(graph, found)
-        if len(whole) == len(found):
-            return whole
-        found = whole
-
-
-def _followers(graph: Graph, found: dict[int, str]) -> dict[int, str]:
-    """Also every node that shares a source with one of these, or is to run together with it, for
-    the same reason; every one that reads what the CPU makes of constants alone; and every constant
-    worked out here that the CPU needs.
-    """
-    sources = {s: found[node.id] for node in graph.nodes if node.id in found for s in node.sources}
-    whole = found | _unwritten(graph, found)
-    for node in graph.nodes:
-        reason = next((sources[source] for source in node.sources if source in sources), None)
-        if reason is not None:
-            whole.setdefault(node.id, reason)
-    for group in graph.together:
-        if reason := next((whole[node] for node in group if node in whole), None):
-            whole |= {node: reason for node in group if node not in whole}
-    needed = {t for node in graph.nodes if node.id in whole for t in node.reads}
-    for node in reversed(graph.nodes):
-        if node.id in whole or not folded(graph, node):
-            continue
-        of_model = node.op == KNOWN and set(graph.outputs).intersection(node.outputs)
-        if of_model or needed.intersection(node.outputs):
-            whole[node.id] = SHARED
-            needed.update(node.reads)
-    return whole
-
-
-def _unwritten(graph: Graph, found: dict[int, str]) -> dict[int, str]:
-    """Nodes that read what these nodes make of constants alone and is not known here: a delegate of
-    the host's own, which comes after us, may take such a chain as a weight and never write it.
-    """
-    chained = {t for t in graph.chained if t in graph.tensors and graph.constant(t) is None}
-    made = {t: n for n in graph.nodes if n.id in found for t in n.outputs if t in chained}
-    torn = {}
-    for node in graph.nodes:
-        index = next((t for t in node.reads if t in made), None)
-        if index is None or node.id in found:
-            continue
-        torn[node.id] = UNWRITTEN.format(graph.tensors[index].name, made[index].host_op)
-        made |= {t: node for t in node.outputs if t in chained}
-    return torn
 
 
 def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:

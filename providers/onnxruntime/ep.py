@@ -19,11 +19,12 @@ from tflgpu_plugin.engine import BuildError, Island
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
+from tflgpu_plugin.frontend.rules import quantized_groups
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 
-from . import context, extents, ops, records, snapshot, units
+from . import context, extents, ops, records, snapshot
 from .grouping import Grouping
 from .host import Host
 from .reader import Reading
@@ -155,8 +156,8 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
             level.nodes.append(replace(_unclaimed(node, ""), where=GPU, reason=None))
         else:
             other = ARITHMETIC if node.id in reading.arithmetic else SPLIT
-            if node.id in grouping.torn or node.op == "DequantizeLinear":
-                other = units.SPLIT
+            if node.op == "DequantizeLinear":
+                other = quantized_groups.TORN
             level.nodes.append(_unclaimed(node, reasons.get(node.id, other)))
 
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from tflgpu_plugin.frontend import partition
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 
+from .ops import HOST_OPS
 from .reader import Reading
 from .snapshot import Snapshot
-from .units import Units
 
 
 class Grouping:
@@ -27,8 +27,6 @@ class Grouping:
             for name in node.reads:
                 self._readers.setdefault(name, set()).add(node.id)
         self._hosts = self._host_graph()
-        self.torn: set[int] = set()  # left out because of the rest of their quantized group
-        self._units = Units(snapshot, reading.arithmetic)
 
     def group(self, ids: Sequence[int]) -> list[list[int]]:
         """These nodes in convex groups, in execution order. Nodes that need a value which cannot be
@@ -36,10 +34,8 @@ class Grouping:
         wanted = set(ids)
         nodes = [node for node in self.reading.graph.nodes if node.id in wanted]
         chosen = {node.sources[0] for node in nodes}
-        whole = self._units.whole(chosen | self.reading.arithmetic)
-        self.torn = chosen - whole
         groups = []
-        for hosts in self._units.late(self._convex(whole)):
+        for hosts in self._late(self._convex(chosen | self.reading.arithmetic)):
             group = [node.id for node in nodes if node.sources[0] in hosts]
             if group:
                 self.members[frozenset(group)] = frozenset(hosts)
@@ -94,6 +90,25 @@ class Grouping:
             if not misplaced:
                 return groups
             supported = supported - misplaced
+
+    def _late(self, groups: Sequence[set[int]]) -> list[set[int]]:
+        """Groups in execution order: a node that opens a quantized group goes to the only one that
+        reads it, so that what crosses an island's border is in 8 bits."""
+        places = {number: k for k, group in enumerate(groups) for number in group}
+        found = [set(group) for group in groups]
+        for node in self.snapshot.nodes:
+            row, here = HOST_OPS.get(node.title), places.get(node.id)
+            if here is None or row is None or row.bounds != "opens":
+                continue
+            name = node.writes[0]
+            wanted = {places.get(reader) for reader in self._readers.get(name, ())}
+            if name in self.snapshot.outputs or len(wanted) != 1:
+                continue
+            (there,) = wanted
+            if there is not None and there != here and node.id not in self.reading.arithmetic:
+                found[here].discard(node.id)
+                found[there].add(node.id)
+        return [group for group in found if group]
 
     def _misplaced(self, group: set[int]) -> set[int]:
         """Arithmetic whose result others need too, and what needs a result from elsewhere that may

@@ -33,6 +33,7 @@ Row = Callable[[Any], Any]
 def _row(
     host_op: str, op: str, versions: tuple[int, int], build: Row, takes: str = "value",
     *conditions: Condition, gives: str = "", types: str = "", listed: tuple[str, ...] = (),
+    bounds: str = "",
 ) -> HostOp:  # fmt: skip
     """A row; `gives` names the outputs that are supported where not all are, and `listed` the
     editions of the documentation that list what a converter to TFLite makes of the operator."""
@@ -40,7 +41,7 @@ def _row(
     outputs = tuple(gives.split()) or None
     return HostOp(
         host_op, op, versions, documented, build, operands(takes), outputs=outputs,
-        types=tuple(types.split()), conditions=conditions,
+        types=tuple(types.split()), conditions=conditions, bounds=bounds,
     )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
     _row(
         "DequantizeLinear", "dequantize", (10, 25), grids.dequantize_linear, QUANTIZED, types=WIDE,
-        listed=BOTH,
+        listed=BOTH, bounds="opens",
     ),
     _row("Div", "div", (7, 14), ew.divide, TWO),
     _row(
@@ -174,7 +175,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row(
         "QuantizeLinear", "quantize", (10, 25), grids.quantize_linear, QUANTIZED, types=WIDE,
-        listed=BOTH,
+        listed=BOTH, bounds="closes",
     ),
     _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm, "value scale"),
     _row("RNN", "rnn", (7, 22), recurrent.rnn, CELL),
@@ -242,7 +243,6 @@ _ONE = f"{QUANTIZED} {RESULT}"
 _CONTRIB_ROWS: tuple[HostOp, ...] = tuple(
     _row(f"{CONTRIB}:{name}", op, (1, 1), build, takes, types=types)
     for name, op, types, build, takes in (
-        ("DequantizeLinear", "dequantize", WIDE, grids.dequantize_linear, QUANTIZED),
         (
             "DynamicQuantizeMatMul", "matmul", GRIDS, quantized.dynamic_matmul,
             "value weights scale zero_point? bias?",
@@ -270,13 +270,22 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = tuple(
             "QLinearWhere", "where", f"bool {GRIDS}", quantized.where,
             f"condition {QUANTIZED} {QUANTIZED} {RESULT}",
         ),
-        ("QuantizeLinear", "quantize", WIDE, grids.quantize_linear, QUANTIZED),
     )
 )  # fmt: skip
 
-_STORED = _row(
-    f"{CONTRIB}:MatMulNBits", "matmul", (1, 1), blocks.matmul_n_bits,
-    "value weights! scales! zero_points!? index? bias?", types="f32 f16 u8",
+_STORED = (
+    _row(
+        f"{CONTRIB}:DequantizeLinear", "dequantize", (1, 1), grids.dequantize_linear, QUANTIZED,
+        types=WIDE, bounds="opens",
+    ),
+    _row(
+        f"{CONTRIB}:MatMulNBits", "matmul", (1, 1), blocks.matmul_n_bits,
+        "value weights! scales! zero_points!? index? bias?", types="f32 f16 u8",
+    ),
+    _row(
+        f"{CONTRIB}:QuantizeLinear", "quantize", (1, 1), grids.quantize_linear, QUANTIZED,
+        types=WIDE, bounds="closes",
+    ),
 )  # fmt: skip
 
 _FUSED: tuple[HostOp, ...] = tuple(
@@ -296,5 +305,5 @@ _TRANSFORMERS: tuple[HostOp, ...] = (
 )  # fmt: skip
 
 HOST_OPS: dict[str, HostOp] = table(
-    (*_ROWS, *_CONTRIB_ROWS, _STORED, *_FUSED, *_TRANSFORMERS), internal.rows()
+    (*_ROWS, *_CONTRIB_ROWS, *_STORED, *_FUSED, *_TRANSFORMERS), internal.rows()
 )

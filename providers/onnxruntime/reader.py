@@ -241,7 +241,8 @@ class _Reader:
         reads = [t for t in inputs if t is not None] + [self.tensor(n) for n in host.implicit]
         node = Node(
             host.id, "", tuple(reads), tuple(outputs), name=host.name or host.op,
-            host_op=host.title, version=host.version, refusal=sentence, sources=(host.id,),
+            host_op=host.title, version=host.version, row=ops.HOST_OPS.get(host.title),
+            refusal=sentence, sources=(host.id,),
         )  # fmt: skip
         self.nodes.append(node)
 

@@ -149,7 +149,7 @@ def _place_new(
         # An input of another island stays on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
         others = (other.graph.inputs for other in claim.islands if other is not island)
-        stays = {t for inputs in others for t in inputs} if host.fused else set()
+        stays = {t for inputs in others for t in inputs} if host.graph.fused else set()
         prepared.placed.append(_place(pointer, island, stays, arithmetic))
     prepared.nodes = [
         replace(

@@ -7,7 +7,6 @@ partitions.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +20,7 @@ from tflgpu_plugin.frontend import integer_range, support
 from tflgpu_plugin.ir.graph import STORE, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
-from . import codes, ops, places, shapes
+from . import codes, ops, shapes
 from .tensors import listed, read_tensors
 
 MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
@@ -33,10 +32,6 @@ VARIABLES = {
     "READ_VARIABLE": "It copies a variable of the model, which the host keeps.",
     "ASSIGN_VARIABLE": "It sets a variable of the model, which the host keeps.",
 }
-UNORDERED = (
-    "This host does not keep the order in which variables are read and assigned when some nodes "
-    "run elsewhere."
-)
 
 
 @dataclass(frozen=True)
@@ -107,14 +102,12 @@ class HostNode:
 class HostGraph:
     """A host's graph as ours, and the operator code of each node (for messages).
 
-    `fused` is False when the host would hand over every node alone (its user wants to read all
-    tensors). `open` are the axes of inputs that the model leaves open, and `unfit` is how many
+    `open` are the axes of inputs that the model leaves open, and `unfit` is how many
     nodes make nothing of inputs that have something.
     """
 
     graph: Graph
     codes: Mapping[int, int]
-    fused: bool = True
     open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     unfit: int = 0
 
@@ -141,7 +134,6 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     hosts = [_host_node(ffi, context, index, given) for index in plan]
     nodes = [walk.settle(host, _node(host, given, read.unreadable)) for host in hosts]
     tensors = dict(walk.view)
-    nodes = _refuse_unordered(hosts, _refuse_shared_state(nodes))
     nodes = [_visible(node) if node.refusal is not None else node for node in nodes]
     produced = {t for node in nodes for t in node.outputs}
     states = tuple(pair for node in nodes for pair in state_pairs(node))
@@ -150,7 +142,6 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
             tensors[after] = replace(tensors[before], variable=False)
     outputs, fused = _outputs(ffi, context, plan)
     nodes = integer_range.settle(nodes, tensors, outputs).nodes
-    nodes, together = places.settle(nodes, tensors, outputs if fused else ())
     read_ids = sorted({t for node in nodes for t in node.reads})
     graph = Graph(
         tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},
@@ -158,14 +149,14 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
         inputs=tuple(t for t in read_ids if t not in produced and tensors[t].data is None),
         outputs=tuple(t for t in outputs if t in produced),
         states=states,
-        together=together,
         chained=tuple(sorted(walk.chained)),
+        fused=fused,
+        ordered=all(host.has_side_effect for host in hosts if host.host_op in VARIABLES),
     )
     axes = {t: _open_axes(context.tensors[t]) for t in graph.inputs}
     return HostGraph(
         graph,
         {host.id: host.code for host in hosts},
-        fused,
         {t: some for t, some in axes.items() if some},
         walk.unfit,
     )
@@ -278,7 +269,7 @@ def _bytes(ffi: Any, node: Any) -> bytes:
     return bytes(ffi.buffer(held, found))
 
 
-def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int, str]) -> Node:
+def _node(host: HostNode, tensors: dict[int, Tensor], unreadable: Mapping[int, str]) -> Node:
     """A node in the terms of the op contract, or one with a refusal."""
     row = None
     name = tensors[host.outputs[0]].name if host.outputs else f"node {host.id}"
@@ -302,6 +293,9 @@ def _node(host: HostNode, tensors: Mapping[int, Tensor], unreadable: Mapping[int
         node = replace(node, refusal=support.by_row(Graph(tensors, (node,), (), ()), node))
         if {"shape", "perm", "expand"} & set(attributes):  # read from input 1 where that has them
             node = replace(node, inputs=inputs[:1])
+        for tensor, role in zip(host.outputs, row.outputs or (), strict=False):
+            if role == "index" and tensors[tensor].dtype == "f32":
+                tensors[tensor] = replace(tensors[tensor], wide=True)
         if node.refusal is None:
             node = replace(node, outputs=(*host.outputs, *_hidden_outputs(host, row)))
     except Unsupported as reason:
@@ -338,24 +332,3 @@ def _check_outputs(row: HostOp, count: int) -> None:
     wanted = row.outputs or ()
     if "value*" not in wanted and count != len(wanted):
         raise Unsupported(f"{count} outputs instead of {len(wanted)} are not supported.")
-
-
-def _refuse_shared_state(nodes: Sequence[Node]) -> list[Node]:
-    """State that is read elsewhere, too, stays with the host, which updates it in the middle of a
-    run.
-    """
-    readers = Counter(tensor for node in nodes for tensor in node.inputs)
-    shared = "Its state is read in other places too, which is not supported."
-    return [
-        replace(node, refusal=shared)
-        if any(readers[before] > 1 for before, _ in state_pairs(node))
-        else node
-        for node in nodes
-    ]
-
-
-def _refuse_unordered(hosts: Sequence[HostNode], nodes: list[Node]) -> list[Node]:
-    """All nodes, where the host might move one that reads a variable past one that assigns it."""
-    if all(host.has_side_effect for host in hosts if host.host_op in VARIABLES):
-        return nodes
-    return [replace(node, refusal=node.refusal or UNORDERED) for node in nodes]

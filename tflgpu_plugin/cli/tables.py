@@ -10,6 +10,7 @@ from typing import Any
 
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
+from tflgpu_plugin.frontend.rules import RULES
 from tflgpu_plugin.frontend.support import QUIRKS, TYPE_NAMES
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS
@@ -125,6 +126,7 @@ def ops_markdown() -> str:
         ]
         for row in onnx_rows()
     ]
+    rules = "\n".join(f"{k}. {_sentence(rule)}" for k, rule in enumerate(RULES, 1))
     onnx_head = ["operator", "versions", "documented", "becomes", "types", "limits"]
     return f"""# Operators
 
@@ -139,9 +141,8 @@ Ranks go up to 5. A node that is not claimed stays on the CPU, and a sentence sa
 (`tflgpu check MODEL.tflite`).
 
 Beside these rows, whatever follows from constants alone is worked out before a run, `DENSIFY` of
-sparse weights among it, and so is shape arithmetic. A node that reads what the CPU makes of
-constants alone stays on the CPU: the host's own delegate may keep that as a weight and never write
-it.
+sparse weights among it, and so is shape arithmetic. [Rules over a whole graph](#rules) hold for all
+rows.
 
 {_markdown(head, cells)}
 
@@ -158,6 +159,12 @@ initializers, or worked out from shapes), how many outputs may be used where not
 else a node needs.
 
 {_markdown(onnx_head, onnx_cells)}
+
+## Rules
+
+What keeps a node on the CPU because of others, in the order in which it is asked:
+
+{rules}
 """
 
 

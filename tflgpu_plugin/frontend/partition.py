@@ -75,7 +75,6 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         states=states,
-        together=(),
         chained=(),
     )
 

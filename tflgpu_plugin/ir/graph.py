@@ -152,10 +152,11 @@ class Graph:
     """Nodes in execution order over a tensor table; `inputs` and `outputs` are tensor ids in the
     host's order.
 
-    `states` pairs a variable tensor with the tensor whose value it takes after each run. `together`
-    has groups of nodes, by id, that run here all or not at all: they share numbers that others read
-    in another way. `chained` are tensors that nodes make from constants alone: hosts may keep them
-    as weights of their own, and then never write them.
+    `states` pairs a variable tensor with the tensor whose value it takes after each run. `chained`
+    are tensors that nodes make from constants alone: hosts may keep them as weights of their own,
+    and then never write them. `fused` is False where the host would hand over every node alone (its
+    user wants to read all tensors), and `ordered` where it does not keep nodes that read variables
+    in order with those that assign them.
     """
 
     tensors: Mapping[int, Tensor]
@@ -163,8 +164,9 @@ class Graph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     states: tuple[tuple[int, int], ...] = ()
-    together: tuple[tuple[int, ...], ...] = ()
     chained: tuple[int, ...] = ()
+    fused: bool = True
+    ordered: bool = True
 
     def shape(self, tensor: int) -> Shape:
         return self.tensors[tensor].shape

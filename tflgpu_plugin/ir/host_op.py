@@ -82,7 +82,8 @@ class HostOp:
     for all that the operator has. `types` are the dtypes of all that a node reads and writes, where
     they are not those of `op`. `conditions` are functions of a graph and a node that return a
     sentence where the node cannot run; their docstrings are on the page of operators. `spreads`:
-    the result has the shape that all inputs broadcast to. `variant` tells several rows of one
+    the result has the shape that all inputs broadcast to. `bounds`: the operator "opens" or
+    "closes" a quantized group, which the host runs as one. `variant` tells several rows of one
     operator apart. A node that is not to be `alone` can only run here beside certain others.
     """
 
@@ -97,6 +98,7 @@ class HostOp:
     types: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     spreads: bool = False
+    bounds: str = ""
     variant: str = ""
     alone: bool = True
 
