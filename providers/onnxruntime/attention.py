@@ -17,10 +17,6 @@ MASK, PAST, BIAS = 3, 4, 5
 def attention(e: Expansion) -> int:
     """Attention: softmax(scale * Q K' + mask) V of each head, where Q, K and V are parts of
     x W + b; without a past."""
-    if e.has(PAST) or e.wants(1) or any(e.has(k) for k in range(BIAS + 1, len(e.inputs))):
-        raise Unsupported("Attention with a past is not supported.")
-    if e.integer("do_rotary"):
-        raise Unsupported("Attention with rotary positions is not supported.")
     x, heads = e.x(0), e.integer("num_heads", 1)
     batch, length, _ = _cube(e, x)
     made = matrices.matmul(e.seen(x, e.x(1)))
@@ -74,8 +70,6 @@ def _mask(e: Expansion, batch: int, length: int) -> int | None:
 
 def embedding(e: Expansion) -> list[int | None]:
     """EmbedLayerNormalization: words, positions and segments, summed and normalized."""
-    if e.wants(1):
-        raise Unsupported("EmbedLayerNormalization is not supported where its mask is read.")
     total = e.add("gather", e.x(2), e.x(0), axis=0, wraps=False)
     length = e.shape(total)[1]
     if e.has(8):

@@ -45,10 +45,6 @@ def matmul_n_bits(e: Expansion) -> int:
     """A product with weights [outputs, blocks, bytes] in 4 or 8 bits, which become float32 once."""
     bits, block = e.integer("bits", 4), e.integer("block_size")
     inputs, outputs = e.integer("K"), e.integer("N")
-    if bits not in (4, 8) or block < 1 or e.integer("weight_prepacked"):
-        raise Unsupported("MatMulNBits is supported for weights of 4 and 8 bits as the model has.")
-    if e.has(4):
-        raise Unsupported("MatMulNBits with an order of its groups (g_idx) is not supported.")
     count = -(-inputs // block)
     packed, scales = e.value(1), e.value(2)
     zeros = _zeros(e.optional(3), bits, (outputs, count))

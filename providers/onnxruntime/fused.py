@@ -4,16 +4,14 @@ several operators of ONNX in one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-from tflgpu_plugin.errors import Unsupported
 
 from . import matrices, windows
 from .expansion import Expansion
 
 # Names of the numbers of an activation in the order of the node's own, with their defaults.
-_NUMBERS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
+NUMBERS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
     "Relu": ("relu", ()),
     "Tanh": ("tanh", ()),
     "Sigmoid": ("logistic", ()),
@@ -24,19 +22,17 @@ _NUMBERS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
     "ThresholdedRelu": ("thresholded_relu", (("alpha", 1.0),)),
     "HardSigmoid": ("hard_sigmoid", (("alpha", 0.2), ("beta", 0.5))),
 }
-_CUT = "Clip"  # its numbers are limits
+CUT = "Clip"  # its numbers are limits
 
 
 def _activated(e: Expansion, y: int, given: Sequence[float]) -> int:
     """The result of the activation that the node names, with these numbers."""
     name = e.text("activation", "")
-    if name == _CUT and len(given) == 2:
+    if name == CUT and len(given) == 2:
         return e.add("clip", y, low=float(given[0]), high=float(given[1]))
     if not name:
         return y
-    if name not in _NUMBERS:
-        raise Unsupported(f"{e.host.title} with the activation {name} is not supported.")
-    op, names = _NUMBERS[name]
+    op, names = NUMBERS[name]
     values: dict[str, Any] = {key: default for key, default in names}
     values |= {key: float(n) for (key, _), n in zip(names, given, strict=False)}
     return e.add(op, y, **values)
@@ -47,14 +43,20 @@ def conv(e: Expansion) -> int:
     y = windows.conv(e.seen(*e.inputs[:3]))
     if e.has(3):
         y = e.add("add", y, e.x(3))
-    return _activated(e, y, e.host.attributes.get("activation_params", ()))
+    return _activated(e, y, parameters(e))
 
 
 def gemm(e: Expansion) -> int:
     """FusedGemm: a Gemm and an activation."""
-    given = [e.number(f"activation_{name}", 0.0) for name in ("alpha", "beta")
-             if f"activation_{name}" in e.host.attributes]  # fmt: skip
-    return _activated(e, matrices.gemm(e), given)
+    return _activated(e, matrices.gemm(e), parameters(e))
+
+
+def parameters(e: Expansion) -> Sequence[float]:
+    """The numbers of the activation, as FusedConv or FusedGemm has them."""
+    given = e.host.attributes
+    named = [given[name] for name in ("activation_alpha", "activation_beta") if name in given]
+    found: Sequence[float] = given.get("activation_params", named)
+    return found
 
 
 def matmul(e: Expansion) -> int:
@@ -113,23 +115,3 @@ def skip_rms_norm(e: Expansion) -> list[int | None]:
 def _sum(e: Expansion, bias: int) -> int:
     total = e.add("add", e.x(0), e.x(1))
     return e.add("add", total, e.x(bias)) if e.has(bias) else total
-
-
-# By the operator's name in the domain com.microsoft: the op that does most of it, the row, and
-# what it takes.
-ROWS: Mapping[str, tuple[str, Callable[[Expansion], Any], str]] = {
-    "BiasGelu": ("gelu", gelu("gelu"), "value bias"),
-    "FastGelu": ("gelu_tanh", gelu("gelu_tanh"), "value bias?"),
-    "FusedConv": ("conv_2d", conv, "value weights bias? value?"),
-    "FusedGemm": ("fully_connected", gemm, "value weights bias?"),
-    "FusedMatMul": ("matmul", matmul, "value value"),
-    "Gelu": ("gelu", gelu("gelu", biased=False), "value"),
-    "QuickGelu": ("swish", quick_gelu, "value"),
-    "SkipLayerNormalization": (
-        "layer_normalization", skip_layer_norm, "value value scale bias? bias?",
-    ),
-    "SkipSimplifiedLayerNormalization": (
-        "reduce_mean_square", skip_rms_norm, "value value scale bias?",
-    ),
-    "TransposeMatMul": ("matmul", matmul, "value value"),
-}  # fmt: skip

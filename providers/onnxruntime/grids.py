@@ -21,6 +21,9 @@ from tflgpu_plugin.ir.quantization import COUNTS, EVEN, NUMBERS
 
 from . import blocks
 from .expansion import COUNTED, Expansion
+from .host import DTYPES
+
+U8 = 2  # among DTYPES
 
 
 def grid(scale: Array | None, zero: Array | None, axis: int = 0) -> Quantization | None:
@@ -144,11 +147,8 @@ def _in_blocks(e: Expansion, zero: int | None) -> tuple[int, int | None]:
 
 def quantize_linear(e: Expansion) -> int:
     """To 8 or 16 bits, as a whole, along an axis or in blocks."""
-    kinds = {0: "u8", 2: "u8", 3: "i8", 4: "u16", 5: "i16"}
-    dtype = kinds.get(e.integer("output_dtype"), "")
+    dtype = DTYPES.get(e.integer("output_dtype") or U8, "")
     zero = e.x(2) if e.has(2) else None
-    if (dtype if zero is None else e.tensors.table[zero].dtype) not in COUNTED:
-        raise Unsupported("Quantizing is supported to integers of 8 and 16 bits.")
     if e.integer("block_size"):
         scale, start = _in_blocks(e, zero)
         whole = e.add("round", e.add("div", e.x(), scale))
@@ -160,8 +160,6 @@ def quantize_linear(e: Expansion) -> int:
 
 def dequantize_linear(e: Expansion) -> int:
     """From 8 or 16 bits, as a whole, along an axis or in blocks; a constant also from 32."""
-    if e.tensors.table[e.x(1)].dtype != "f32":
-        raise Unsupported("Dequantizing is supported to float32.")
     if e.integer("block_size"):
         scale, zero = _in_blocks(e, e.x(2) if e.has(2) else None)
         values = numbers(e, e.x())

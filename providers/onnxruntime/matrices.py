@@ -97,8 +97,6 @@ def _vector_product(e: Expansion, a: int, b: int) -> int:
 def batch_norm(e: Expansion) -> int:
     """Inference: x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s."""
     x = e.x()
-    if e.integer("training_mode"):
-        raise Unsupported("BatchNormalization in training mode is not supported.")
     shape = (-1, *(1,) * (e.rank(x) - 2))
     known = [e.constant(e.x(k)) for k in range(1, 5)]
     if any(value is None for value in known):

@@ -16,6 +16,7 @@ from tflgpu_plugin.ir.host_op import Condition, HostOp, operands, table
 from . import (
     attention,
     blocks,
+    conditions,
     fused,
     grids,
     matrices,
@@ -78,12 +79,19 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Asinh", "asinh", (9, 22), ew.unary("asinh")),
     _row("Atan", "atan", (7, 22), ew.unary("atan")),
     _row("Atanh", "atanh", (9, 22), ew.unary("atanh")),
-    _row("AveragePool", "average_pool_2d", (7, 22), windows.average_pool, listed=BOTH),
+    _row(
+        "AveragePool", "average_pool_2d", (7, 22), windows.average_pool, "value",
+        conditions.PLAIN_WINDOWS, listed=BOTH,
+    ),
     _row(
         "BatchNormalization", "mul", (7, 15), matrices.batch_norm, f"{NORMED} mean variance",
+        conditions.INFERENCE,
         gives="value", listed=BOTH,
     ),
-    _row("Cast", "cast", (6, 25), quantized.cast, types=f"f32 f16 bool {COUNTS}"),
+    _row(
+        "Cast", "cast", (6, 25), quantized.cast, "value", conditions.castable,
+        types=f"f32 f16 bool {COUNTS}",
+    ),
     _row("Ceil", "ceil", (6, 13), ew.unary("ceil")),
     _row("Celu", "celu", (12, 12), ew.unary("celu", alpha=("alpha", 1.0))),
     _row("Clip", "clip", (6, 13), ew.clip, "value low? high?", listed=BOTH),
@@ -99,12 +107,13 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Crop", "strided_slice", (1, 1), rearranging.crop),
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
     _row(
-        "DequantizeLinear", "dequantize", (10, 25), grids.dequantize_linear, QUANTIZED, types=WIDE,
-        listed=BOTH, bounds="opens",
+        "DequantizeLinear", "dequantize", (10, 25), grids.dequantize_linear, QUANTIZED,
+        conditions.DEQUANTIZED, types=WIDE, listed=BOTH, bounds="opens",
     ),
     _row("Div", "div", (7, 14), ew.divide, TWO),
     _row(
-        "Dropout", "reshape", (7, 22), rearranging.dropout, "value ratio!? training_mode!?",
+        "Dropout", "reshape", (7, 22), rearranging.same, "value ratio!? training_mode!?",
+        conditions.NOTHING_DROPPED,
         gives="value", listed=BOTH,
     ),
     _row("DynamicQuantizeLinear", "quantize", (11, 11), grids.dynamic_quantize, types="f32 u8"),
@@ -115,13 +124,16 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Expand", "expand", (8, 13), rearranging.expand, "value shape!"),
     _row("Flatten", "reshape", (1, 25), rearranging.flatten, listed=BOTH),
     _row("Floor", "floor", (6, 13), ew.unary("floor")),
-    _row("GRU", "gru", (7, 22), recurrent.gru, CELL),
+    _row("GRU", "gru", (7, 22), recurrent.gru, CELL, *conditions.GRU),
     _row("Gather", "gather", (1, 13), rearranging.gather, "value index"),
     _row("GatherND", "gather_nd", (11, 13), rearranging.gather_nd, "value index"),
     _row("Gelu", "gelu", (20, 20), ew.gelu),
     _row("Gemm", "fully_connected", (7, 13), matrices.gemm, LAYER, listed=BOTH),
-    _row("GlobalAveragePool", "mean", (1, 22), ew.pool_all("mean")),
-    _row("GlobalMaxPool", "reduce_max", (1, 22), ew.pool_all("reduce_max")),
+    _row("GlobalAveragePool", "mean", (1, 22), ew.pool_all("mean"), "value", conditions.SPATIAL),
+    _row(
+        "GlobalMaxPool", "reduce_max", (1, 22), ew.pool_all("reduce_max"), "value",
+        conditions.SPATIAL,
+    ),
     _row("Greater", "greater", (7, 13), ew.relation("greater"), TWO),
     _row("GreaterOrEqual", "greater_equal", (12, 16), ew.relation("greater_equal"), TWO),
     _row("GroupNormalization", "layer_normalization", (18, 21), matrices.group_norm, NORMED),
@@ -138,32 +150,41 @@ _ROWS: tuple[HostOp, ...] = (
     _row("IsInf", "is_infinite", (10, 20), ew.infinite),
     _row("IsNaN", "is_nan", (9, 20), ew.relation("is_nan")),
     _row("LRN", "lrn", (1, 13), windows.lrn),
-    _row("LSTM", "lstm", (7, 22), recurrent.lstm, f"{CELL} state? peepholes!?", listed=CURRENT),
+    _row(
+        "LSTM", "lstm", (7, 22), recurrent.lstm, f"{CELL} state? peepholes!?", *conditions.LSTM,
+        listed=CURRENT,
+    ),
     _row("LayerNormalization", "layer_normalization", (1, 17), matrices.layer_norm, f"{NORMED}?"),
     _row("LeakyRelu", "leaky_relu", (6, 16), ew.unary("leaky_relu", alpha=("alpha", 0.01))),
     _row("Less", "less", (7, 13), ew.relation("less"), TWO),
     _row("LessOrEqual", "less_equal", (12, 16), ew.relation("less_equal"), TWO),
     _row("Log", "log", (6, 13), ew.unary("log")),
     _row("LogSoftmax", "log_softmax", (1, 13), ew.softmax("log_softmax")),
-    _row("LpPool", "lp_pool", (2, 22), windows.lp_pool),
+    _row("LpPool", "lp_pool", (2, 22), windows.lp_pool, "value", conditions.PLAIN_WINDOWS),
     _row("MatMul", "matmul", (1, 13), matrices.matmul, TWO),
     _row(
         "MatMulInteger", "matmul", (10, 10), quantized.matmul_integer,
         "value weights zero_point? zero_point?", types=f"{WHOLE} i32",
     ),
     _row("Max", "maximum", (8, 13), ew.variadic("maximum", nan=True), MANY, listed=CURRENT),
-    _row("MaxPool", "max_pool_2d", (1, 22), windows.max_pool, gives="value", listed=BOTH),
+    _row(
+        "MaxPool", "max_pool_2d", (1, 22), windows.max_pool, "value", conditions.PLAIN_WINDOWS,
+        gives="value", listed=BOTH,
+    ),
     _row("Mean", "add", (8, 13), ew.average, MANY),
     _row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), matrices.mean_variance),
     _row("Min", "minimum", (8, 13), ew.variadic("minimum", nan=True), MANY, listed=CURRENT),
     _row("Mish", "mish", (18, 22), ew.unary("mish")),
-    _row("Mod", "fmod", (10, 13), ew.modulo, TWO),
+    _row("Mod", "fmod", (10, 13), ew.modulo, TWO, conditions.REMAINDER),
     _row("Mul", "mul", (7, 14), ew.binary("mul"), TWO, listed=BOTH),
     _row("Neg", "neg", (6, 13), ew.unary("neg")),
     _row("Not", "logical_not", (1, 1), ew.unary("logical_not")),
     _row("Or", "logical_or", (7, 7), ew.binary("logical_or"), TWO),
     _row("PRelu", "prelu", (7, 16), ew.prelu, "value slope", listed=BOTH),
-    _row("Pad", "pad", (2, 25), quantized.pad, "value pads!? padding_value!? axes!?", listed=BOTH),
+    _row(
+        "Pad", "pad", (2, 25), quantized.pad, "value pads!? padding_value!? axes!?",
+        conditions.PADDED, listed=BOTH,
+    ),
     _row("Pow", "pow", (7, 15), ew.power, TWO),
     _row(
         "QLinearConv", "conv_2d", (10, 10), quantized.conv,
@@ -174,11 +195,11 @@ _ROWS: tuple[HostOp, ...] = (
         types=GRIDS,
     ),
     _row(
-        "QuantizeLinear", "quantize", (10, 25), grids.quantize_linear, QUANTIZED, types=WIDE,
-        listed=BOTH, bounds="closes",
+        "QuantizeLinear", "quantize", (10, 25), grids.quantize_linear, QUANTIZED,
+        conditions.QUANTIZED, types=WIDE, listed=BOTH, bounds="closes",
     ),
     _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm, "value scale"),
-    _row("RNN", "rnn", (7, 22), recurrent.rnn, CELL),
+    _row("RNN", "rnn", (7, 22), recurrent.rnn, CELL, *conditions.RNN),
     _row("Reciprocal", "reciprocal", (6, 13), ew.unary("reciprocal")),
     _row("ReduceL1", "reduce_l1", (1, 18), ew.reduction("reduce_l1"), AXES),
     _row("ReduceL2", "reduce_l2", (1, 18), ew.reduction("reduce_l2"), AXES),
@@ -196,7 +217,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Reshape", "reshape", (5, 25), rearranging.reshape, "value shape!", listed=BOTH),
     _row(
         "Resize", "resize", (10, 19), quantized.resize, "value roi_or_scales!? scales!? sizes!?",
-        listed=BOTH,
+        *conditions.RESIZE,        listed=BOTH,
     ),
     _row("Round", "round", (11, 22), ew.unary("round")),
     _row(
@@ -238,72 +259,86 @@ _ROWS: tuple[HostOp, ...] = (
 )  # fmt: skip
 
 CONTRIB = "com.microsoft"
-_PAIR = f"{QUANTIZED} {QUANTIZED} {RESULT}"
-_ONE = f"{QUANTIZED} {RESULT}"
-_CONTRIB_ROWS: tuple[HostOp, ...] = tuple(
-    _row(f"{CONTRIB}:{name}", op, (1, 1), build, takes, types=types)
-    for name, op, types, build, takes in (
-        (
-            "DynamicQuantizeMatMul", "matmul", GRIDS, quantized.dynamic_matmul,
-            "value weights scale zero_point? bias?",
-        ),
-        (
-            "MatMulIntegerToFloat", "matmul", GRIDS, quantized.matmul_to_float,
-            "value weights scale scale zero_point? zero_point? bias?",
-        ),
-        (
-            "QGemm", "fully_connected", SUMS, quantized.gemm,
-            f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?",
-        ),
-        ("QLinearAdd", "add", GRIDS, quantized.pointwise(ew.binary("add"), 2), _PAIR),
-        ("QLinearAveragePool", "average_pool_2d", GRIDS, quantized.average_pool, _ONE),
-        ("QLinearConcat", "concat", GRIDS, quantized.concat, f"{RESULT} value*"),
-        ("QLinearGlobalAveragePool", "mean", GRIDS, quantized.global_average_pool, _ONE),
-        (
-            "QLinearLeakyRelu", "leaky_relu", GRIDS,
-            quantized.pointwise(ew.unary("leaky_relu", alpha=("alpha", 0.01))), _ONE,
-        ),
-        ("QLinearMul", "mul", GRIDS, quantized.pointwise(ew.binary("mul"), 2), _PAIR),
-        ("QLinearSigmoid", "logistic", GRIDS, quantized.pointwise(ew.unary("logistic")), _ONE),
-        ("QLinearSoftmax", "softmax", GRIDS, quantized.softmax, _ONE),
-        (
-            "QLinearWhere", "where", f"bool {GRIDS}", quantized.where,
-            f"condition {QUANTIZED} {QUANTIZED} {RESULT}",
-        ),
-    )
-)  # fmt: skip
+PAIR, ONE = f"{QUANTIZED} {QUANTIZED} {RESULT}", f"{QUANTIZED} {RESULT}"
 
-_STORED = (
-    _row(
-        f"{CONTRIB}:DequantizeLinear", "dequantize", (1, 1), grids.dequantize_linear, QUANTIZED,
-        types=WIDE, bounds="opens",
+
+def _contrib(name: str, op: str, build: Row, takes: str, *asked: Condition, **more: Any) -> HostOp:
+    """A row of onnxruntime's own operators; its optimization writes some into models it saves."""
+    return _row(f"{CONTRIB}:{name}", op, (1, 1), build, takes, *asked, **more)
+
+
+_CONTRIB_ROWS: tuple[HostOp, ...] = (
+    _contrib(
+        "Attention", "softmax", attention.attention,
+        "value weights bias? mask? past? bias? past*?", *conditions.ATTENTION,
     ),
-    _row(
-        f"{CONTRIB}:MatMulNBits", "matmul", (1, 1), blocks.matmul_n_bits,
-        "value weights! scales! zero_points!? index? bias?", types="f32 f16 u8",
+    _contrib("BiasGelu", "gelu", fused.gelu("gelu"), "value bias"),
+    _contrib(
+        "DequantizeLinear", "dequantize", grids.dequantize_linear, QUANTIZED,
+        conditions.DEQUANTIZED, types=WIDE, bounds="opens",
     ),
-    _row(
-        f"{CONTRIB}:QuantizeLinear", "quantize", (1, 1), grids.quantize_linear, QUANTIZED,
+    _contrib(
+        "DynamicQuantizeMatMul", "matmul", quantized.dynamic_matmul,
+        "value weights scale zero_point? bias?", types=GRIDS,
+    ),
+    _contrib(
+        "EmbedLayerNormalization", "layer_normalization", attention.embedding,
+        "index index? value value value? scale bias mask? index?", conditions.UNMASKED,
+    ),
+    _contrib("FastGelu", "gelu_tanh", fused.gelu("gelu_tanh"), "value bias?"),
+    _contrib("FusedConv", "conv_2d", fused.conv, f"{LAYER} value?", conditions.activation),
+    _contrib("FusedGemm", "fully_connected", fused.gemm, LAYER, conditions.activation),
+    _contrib("FusedMatMul", "matmul", fused.matmul, TWO),
+    _contrib("Gelu", "gelu", fused.gelu("gelu", biased=False), "value"),
+    _contrib(
+        "MatMulIntegerToFloat", "matmul", quantized.matmul_to_float,
+        "value weights scale scale zero_point? zero_point? bias?", types=GRIDS,
+    ),
+    _contrib(
+        "MatMulNBits", "matmul", blocks.matmul_n_bits,
+        "value weights! scales! zero_points!? index? bias?", *conditions.N_BITS,
+        types="f32 f16 u8",
+    ),
+    _contrib(
+        "QGemm", "fully_connected", quantized.gemm,
+        f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?", types=SUMS,
+    ),
+    _contrib("QLinearAdd", "add", quantized.pointwise(ew.binary("add"), 2), PAIR, types=GRIDS),
+    _contrib(
+        "QLinearAveragePool", "average_pool_2d", quantized.pointwise(windows.average_pool), ONE,
+        conditions.CHANNELS_FIRST, conditions.PLAIN_WINDOWS, types=GRIDS,
+    ),
+    _contrib("QLinearConcat", "concat", quantized.concat, f"{RESULT} value*", types=GRIDS),
+    _contrib(
+        "QLinearGlobalAveragePool", "mean", quantized.pointwise(ew.pool_all("mean")), ONE,
+        conditions.CHANNELS_FIRST, conditions.SPATIAL, types=GRIDS,
+    ),
+    _contrib(
+        "QLinearLeakyRelu", "leaky_relu",
+        quantized.pointwise(ew.unary("leaky_relu", alpha=("alpha", 0.01))), ONE, types=GRIDS,
+    ),
+    _contrib("QLinearMul", "mul", quantized.pointwise(ew.binary("mul"), 2), PAIR, types=GRIDS),
+    _contrib(
+        "QLinearSigmoid", "logistic", quantized.pointwise(ew.unary("logistic")), ONE, types=GRIDS
+    ),
+    _contrib("QLinearSoftmax", "softmax", quantized.softmax, ONE, types=GRIDS),
+    _contrib(
+        "QLinearWhere", "where", quantized.where, f"condition {PAIR}", types=f"bool {GRIDS}"
+    ),
+    _contrib(
+        "QuantizeLinear", "quantize", grids.quantize_linear, QUANTIZED, conditions.QUANTIZED,
         types=WIDE, bounds="closes",
     ),
+    _contrib("QuickGelu", "swish", fused.quick_gelu, "value"),
+    _contrib(
+        "SkipLayerNormalization", "layer_normalization", fused.skip_layer_norm,
+        "value value scale bias? bias?",
+    ),
+    _contrib(
+        "SkipSimplifiedLayerNormalization", "reduce_mean_square", fused.skip_rms_norm,
+        "value value scale bias?",
+    ),
+    _contrib("TransposeMatMul", "matmul", fused.matmul, TWO),
 )  # fmt: skip
 
-_FUSED: tuple[HostOp, ...] = tuple(
-    _row(f"{CONTRIB}:{name}", op, (1, 1), build, takes)
-    for name, (op, build, takes) in fused.ROWS.items()
-)
-
-_TRANSFORMERS: tuple[HostOp, ...] = (
-    _row(
-        f"{CONTRIB}:Attention", "softmax", (1, 1), attention.attention,
-        "value weights bias? mask? past? bias? past*?",
-    ),
-    _row(
-        f"{CONTRIB}:EmbedLayerNormalization", "layer_normalization", (1, 1), attention.embedding,
-        "index index? value value value? scale bias mask? index?",
-    ),
-)  # fmt: skip
-
-HOST_OPS: dict[str, HostOp] = table(
-    (*_ROWS, *_CONTRIB_ROWS, *_STORED, *_FUSED, *_TRANSFORMERS), internal.rows()
-)
+HOST_OPS: dict[str, HostOp] = table((*_ROWS, *_CONTRIB_ROWS), internal.rows())

@@ -12,7 +12,6 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.quantization import NUMBERS
 
 from . import elementwise as ew
@@ -84,21 +83,6 @@ def pointwise(row: Row, count: int = 1) -> Row:
     return over_grids
 
 
-def _channels_first(e: Expansion) -> None:
-    if e.integer("channels_last"):
-        raise Unsupported(f"{e.host.title} with channels_last is not supported.")
-
-
-def average_pool(e: Expansion) -> int:
-    _channels_first(e)
-    return pointwise(windows.average_pool)(e)
-
-
-def global_average_pool(e: Expansion) -> int:
-    _channels_first(e)
-    return pointwise(ew.pool_all("mean"))(e)
-
-
 def softmax(e: Expansion) -> int:
     """Softmax of the opset that an attribute names."""
     host = replace(e.host, version=13 if e.integer("opset", 13) >= 13 else 1)
@@ -137,8 +121,6 @@ def resize(e: Expansion) -> int:
     """Resize, of stored numbers to the nearest one."""
     if not _holds_numbers(e):
         return resizing.either(e)
-    if e.text("mode", "nearest") != "nearest":
-        raise Unsupported("Resizing stored numbers is supported with the mode nearest.")
     return _on_same_grid(e, resizing.either, *e.inputs[1:])
 
 
@@ -147,9 +129,7 @@ def pad(e: Expansion) -> int:
     if not _holds_numbers(e):
         return rearranging.pad(e)
     held = e.hold(e.x(), NUMBERS)
-    given = e.constant(e.x(2)) if e.has(2) else np.zeros(1)
-    if given is None or e.version < 11:
-        raise Unsupported("The value that stored numbers are padded with must be a constant.")
+    given = e.value(2) if e.has(2) else np.zeros(1)
     value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
     return _on_same_grid(e, rearranging.pad, e.x(1), e.const(value), *e.inputs[3:])
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import fold, integer_range
+from tflgpu_plugin.frontend import fold, integer_range, support
 from tflgpu_plugin.frontend.symbolic_shapes import value
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
@@ -174,6 +174,8 @@ class _Reader:
         row.arranged(inputs)
         assert row.attributes is not None
         expansion = Expansion(host, row, self.tensors, inputs)
+        if reason := support.unmet(row, expansion):
+            raise Unsupported(reason)
         made: Any = row.attributes(expansion)
         outputs = _fresh(expansion, made if isinstance(made, list) else [made])
         pairs = zip(host.outputs, outputs, strict=False)

@@ -17,15 +17,6 @@ def same(e: Expansion) -> int:
     return e.reshape(e.x(), e.shape(e.x()))
 
 
-def dropout(e: Expansion) -> int:
-    """Inference: the input as it is."""
-    training = e.has(2) and bool(e.value(2).any())
-    ratio = e.optional(1) if training else None
-    if training and (ratio is None or ratio.any()):
-        raise Unsupported("Dropout in training mode is not supported.")
-    return same(e)
-
-
 def reshape(e: Expansion) -> int:
     """0 keeps an extent unless allowzero is set."""
     shape, wanted = e.shape(e.x()), [int(n) for n in e.value(1).reshape(-1)]

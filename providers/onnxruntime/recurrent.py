@@ -3,7 +3,7 @@ layer; the steps are one node for each direction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,14 @@ W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 PEEPHOLES = [0, 2, 1]  # those of input, output and forget gate as input, forget, output
 NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
+LSTM, GRU, RNN = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh"), ("tanh",)  # activations
 
 Layer = Callable[[Expansion, int, int, bool], list[int]]
 
 
 def lstm(e: Expansion) -> list[int]:
     """Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
-    _check(e, 4, ("sigmoid", "tanh", "tanh"))
-    if e.integer("input_forget"):
-        raise Unsupported("LSTM with coupled gates (input_forget) is not supported.")
+    _check(e, 4)
 
     def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
         peephole = None
@@ -45,7 +44,7 @@ def lstm(e: Expansion) -> list[int]:
 
 def gru(e: Expansion) -> list[int]:
     """Y and Y_h. Blocks of W, R and B: update, reset and new content."""
-    _check(e, 3, ("sigmoid", "tanh"))
+    _check(e, 3)
     linear = bool(e.integer("linear_before_reset"))
 
     def biases(b: Array) -> Array:
@@ -68,7 +67,8 @@ def gru(e: Expansion) -> list[int]:
 
 def rnn(e: Expansion) -> list[int]:
     """Y and Y_h."""
-    names = _check(e, 1, None)
+    _check(e, 1)
+    names = [NAMES[name] for name in activations(e, RNN)]
 
     def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
         return e.add_many(
@@ -79,44 +79,33 @@ def rnn(e: Expansion) -> list[int]:
     return _layers(e, 1, _both_biases, layer)
 
 
-def _check(e: Expansion, gates: int, wanted: tuple[str, ...] | None) -> list[str]:
-    """Shapes, lengths and activations; returns the activations, ours of each direction's first."""
-    if e.rank(e.x()) != 3:
-        raise Unsupported(f"{e.host.title} needs an input of rank 3.")
-    kind = e.text("direction", "forward")
-    if kind not in DIRECTIONS:
-        raise Unsupported(f"The direction {kind!r} of {e.host.title} is not known.")
-    count, units = len(DIRECTIONS[kind]), e.shape(e.x(R))[-1]
+def _check(e: Expansion, gates: int) -> None:
+    """Raise Unsupported for weights that do not fit."""
+    count, units = len(DIRECTIONS[direction(e)]), e.shape(e.x(R))[-1]
     for value in (e.value(W), e.value(R)):
         if value.ndim != 3 or value.shape[:2] != (count, gates * units):
             raise Unsupported(f"The weights of {e.host.title} have shapes that do not fit.")
     if e.has(B) and e.value(B).shape != (count, 2 * gates * units):
         raise Unsupported(f"The biases of {e.host.title} have a shape that does not fit.")
-    if e.has(LENGTHS):
-        lengths = e.value(LENGTHS)
-        if np.any(lengths != e.shape(e.x())[_time(e)]):
-            raise Unsupported(
-                f"{e.host.title} over sequences of different lengths is not supported."
-            )
-    if e.host.attributes.get("activation_alpha") or e.host.attributes.get("activation_beta"):
-        raise Unsupported(f"Parameters of the activations of {e.host.title} are not supported.")
+
+
+def direction(e: Expansion) -> str:
+    return e.text("direction", "forward")
+
+
+def activations(e: Expansion, default: Sequence[str]) -> list[str]:
+    """Those of each direction, in lower case."""
     given = e.host.attributes.get("activations") or ()
     names = [bytes(name).decode(errors="replace").lower() for name in given]
-    default = list(wanted or ("tanh",)) * count
-    names = names or default
-    if (wanted and names != default) or any(name not in NAMES for name in names):
-        raise Unsupported(
-            f"{e.host.title} with the activations {', '.join(names)} is not supported."
-        )
-    return [NAMES[name] for name in names]
+    return names or [*default] * len(DIRECTIONS[direction(e)])
 
 
-def _time(e: Expansion) -> int:
+def time_axis(e: Expansion) -> int:
     return 1 if e.integer("layout") else 0
 
 
 def _order(e: Expansion, reverse: bool) -> dict[str, Any]:
-    return {"time_axis": _time(e), "reverse": reverse, "gate_clip": e.number("clip", 0.0)}
+    return {"time_axis": time_axis(e), "reverse": reverse, "gate_clip": e.number("clip", 0.0)}
 
 
 def _both_biases(b: Array) -> Array:
@@ -131,10 +120,10 @@ def _part(e: Expansion, position: int, d: int) -> int:
 def _state(e: Expansion, position: int, d: int) -> int:
     """What a direction starts from, [B, D]; zeros when it is absent."""
     x, units = e.shape(e.x()), e.shape(e.x(R))[-1]
-    shape = (x[1 - _time(e)], units)
+    shape = (x[1 - time_axis(e)], units)
     if not e.has(position):
         return e.const(np.zeros(shape, np.float32))
-    axis = 1 if _time(e) else 0
+    axis = 1 if time_axis(e) else 0
     ranges = [slice(None)] * 3
     ranges[axis] = slice(d, d + 1)
     state = e.x(position)
@@ -145,9 +134,8 @@ def _state(e: Expansion, position: int, d: int) -> int:
 
 def _layers(e: Expansion, gates: int, biases: Callable[[Array], Array], layer: Layer) -> list[int]:
     """Every direction by itself; their results lie side by side on an axis of their own."""
-    kind = e.text("direction", "forward")
     found = []
-    for d, reverse in enumerate(DIRECTIONS[kind]):
+    for d, reverse in enumerate(DIRECTIONS[direction(e)]):
         bias = None
         if e.has(B):
             bias = e.derived(e.x(B), "biases", gates, e.integer("linear_before_reset"), d,
@@ -156,7 +144,7 @@ def _layers(e: Expansion, gates: int, biases: Callable[[Array], Array], layer: L
             "fully_connected", e.x(), _part(e, W, d), bias, keep_num_dims=True, activation="none"
         )
         found.append(layer(e, d, z, reverse))
-    late = _time(e)
+    late = time_axis(e)
     places = [2 if late else 1] + [1 if late else 0] * (len(found[0]) - 1)
     return [_side_by_side(e, [each[k] for each in found], place) for k, place in enumerate(places)]
 

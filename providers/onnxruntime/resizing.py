@@ -24,11 +24,7 @@ def resize(e: Expansion) -> int:
     rank = e.rank(x)
     axes = [e.axis(axis, rank) for axis in e.integers("axes") or range(rank)]
     scales, sizes = _extents(e, axes)
-    if e.integer("antialias"):  # where nothing shrinks, too, axes and borders have other rules
-        raise Unsupported("Resize with antialiasing is not supported.")
     mode = e.text("coordinate_transformation_mode", "half_pixel")
-    if mode == "tf_half_pixel_for_nn" and e.text("mode", "nearest") != "nearest":
-        raise Unsupported(f"The coordinates {mode} are supported with the mode nearest.")
     return _resize(
         e, scales, sizes,
         roi=_region(e, axes) if mode == "tf_crop_and_resize" else None,
@@ -71,8 +67,6 @@ def _extents(e: Expansion, axes: Sequence[int]) -> tuple[list[float], list[int]]
         _check_count(axes, wanted.size)
         ratios = [int(n) / shape[axis] for axis, n in zip(axes, wanted.reshape(-1), strict=True)]
         policy = e.text("keep_aspect_ratio_policy", "stretch")
-        if policy != "stretch" and min(e.integers("axes") or (0,)) < 0:
-            raise Unsupported("Negative axes with an aspect ratio are read in several ways.")
         kept = {"not_larger": min, "not_smaller": max}.get(policy)
         for axis, ratio, size in zip(axes, ratios, wanted.reshape(-1), strict=True):
             scales[axis] = kept(ratios) if kept else ratio

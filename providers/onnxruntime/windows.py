@@ -271,8 +271,6 @@ def _pool(e: Expansion, op: str, **attributes: Any) -> int:
             "ways."
         )
     if e.text("auto_pad", "NOTSET").startswith("SAME"):
-        if max(window.dilations) > 1:
-            raise Unsupported("auto_pad of a dilated window is read in several ways; give pads.")
         _refuse_gaps(e, window, 0)
     y = e.add(
         op, e.channels_last(x), window=window.kernel, strides=window.strides,

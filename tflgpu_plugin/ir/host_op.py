@@ -41,6 +41,18 @@ ROLES: Mapping[str, Role] = (
 )
 
 
+def needs(page: str, sentence: str, met: Callable[..., bool]) -> Condition:
+    """A condition. `page` says what a node needs, `sentence` why one that lacks it cannot run; {0}
+    in it is the first thing that conditions look at.
+    """
+
+    def condition(*seen: Any) -> str | None:
+        return None if met(*seen) else sentence.format(*seen)
+
+    condition.__doc__ = page
+    return condition
+
+
 class Operand(NamedTuple):
     """An input of a host operator. `repeated`: this one and all that follow; `constant`: its value
     must be known before a run.
