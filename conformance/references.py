@@ -135,6 +135,7 @@ def _take(x: Array, *rows: Array, axes: tuple[int, ...]) -> Array:
 
 MOVEMENT: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, perm: np.transpose(x, perm),
+    "view": lambda x, view: view.of(x),
     "pad": lambda x, amounts, value=None, mode="constant": np.pad(
         x,
         amounts.reshape(-1, 2),

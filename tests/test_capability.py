@@ -283,4 +283,4 @@ def test_parts_of_a_split(extents: tuple[int, ...] | None, reason: str | None) -
         tensors |= {3: Tensor("a", (1, 2)), 4: Tensor("b", (1, 5))}
     node = Node(0, "split", (0, 1, 2), (3, 4), host_op="SPLIT_V")
     found = ask(Graph(tensors, (node,), (0,), (3, 4)))
-    assert found == (None if reason is None else f"A split cannot be planned: {reason}.")
+    assert found == (None if reason is None else f"split cannot be planned: {reason}.")

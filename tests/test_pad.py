@@ -19,7 +19,7 @@ def test_the_widest(mode: str, most: int) -> None:
         amounts = b.constant(np.array([[0, 0], sides], np.int32))
         y = b.op("pad", b.input((2, 4)), amounts, shape=(2, 4 + sum(sides)), mode=mode)
         graph = b.graph(y)
-        assert pad.shapes(graph, graph.nodes[0]) == [(2, 4 + sum(sides))]
+        assert pad.views(graph, graph.nodes[0])[0].shape == (2, 4 + sum(sides))
     if most < 99:
         for sides in ((most + 1, 0), (0, most + 1)):
             b = Build()
@@ -27,4 +27,4 @@ def test_the_widest(mode: str, most: int) -> None:
             y = b.op("pad", b.input((2, 4)), amounts, shape=(2, 4 + sum(sides)), mode=mode)
             graph = b.graph(y)
             with pytest.raises(ValueError, match="wider"):
-                pad.shapes(graph, graph.nodes[0])
+                pad.views(graph, graph.nodes[0])

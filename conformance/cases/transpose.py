@@ -3,10 +3,15 @@ at high rank, and storage that stays as it is."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
+
+import numpy as np
 
 from conformance.cases import Case, Input, constant
 from conformance.node_cases import NodeCase
+from tflgpu_plugin.ops import views
+from tflgpu_plugin.ops.views import View
 
 
 def transpose(name: str, shape: tuple[int, ...], perm: tuple[int, ...], dtype: str = "f32") -> Case:
@@ -40,8 +45,83 @@ def turned(name: str, shape: tuple[int, ...], perm: tuple[int, ...], dtype: str 
                     refused=refused)  # fmt: skip
 
 
+def joined(name: str, shape: tuple[int, ...], *steps: View) -> NodeCase:
+    """A view of a view ... of a fed value."""
+    view = views.whole(shape)
+    for step in steps:
+        found = view.then(step)
+        assert found is not None, f"{name} is no view"
+        view = found
+    return NodeCase(f"joined_{name}", "view", (Input(shape),), {"view": view})
+
+
+def blocks(batch: int, height: int, width: int, block: int, depth: int) -> View:
+    """Depth to space of [B, H, W, block * block * depth]."""
+    parts = (batch, height, width, block, block, depth)
+    view = views.transposed(parts, (0, 1, 3, 2, 4, 5))
+    return replace(view, shape=(batch, height * block, width * block, depth))
+
+
 TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+JOINED = [
+    joined("blocks_of_quads", (2, 3, 4, 32), blocks(2, 3, 4, 2, 8)),
+    joined("blocks", (2, 3, 4, 12), blocks(2, 3, 4, 2, 3)),
+    joined("shuffled_quads", (1, 3, 5, 24), views.transposed((15, 3, 8), (0, 2, 1))),
+    joined(
+        "shuffled",
+        (2, 3, 5, 24),
+        replace(views.transposed((30, 2, 3, 4), (0, 2, 1, 3)), shape=(2, 3, 5, 24)),
+    ),
+    joined("flat_to_image", (240,), replace(views.whole((240,)), shape=(2, 3, 5, 8))),
+    joined("image_to_flat", (2, 3, 5, 8), replace(views.whole((240,)), shape=(240,))),
+    joined(
+        "turned_and_padded",
+        (2, 3, 5, 6),
+        views.transposed((2, 3, 5, 6), TO_LAST),
+        views.padded((2, 5, 6, 3), [(0, 1), (1, 0), (2, 2), (1, 2)], 7.0),
+    ),
+    joined(
+        "padded_quads", (2, 3, 4, 6), views.padded((2, 3, 4, 6), [(0, 0), (1, 1), (0, 0), (4, 3)])
+    ),
+    joined(
+        "padded_and_turned",
+        (2, 3, 4, 8),
+        views.padded((2, 3, 4, 8), [(1, 0), (0, 1), (2, 0), (0, 0)], 0.5),
+        views.transposed((3, 4, 6, 8), (2, 1, 0, 3)),
+    ),
+    joined(
+        "cut_and_turned",
+        (3, 5, 6, 9),
+        views.region((3, 5, 6, 9), (2, 1, 5, 8), (3, 2, 3, 4), (-1, 2, -2, -2)),
+        views.transposed((3, 2, 3, 4), (3, 0, 2, 1)),
+    ),
+    joined(
+        "taken_and_padded",
+        (3, 5, 8),
+        views.taken((3, 5, 8), {1: np.array([4, 0, 0, 3]), 2: np.array([7, 1, 1])}),
+        views.padded((3, 4, 3), [(0, 0), (1, 2), (1, 0)], -1.0),
+    ),
+    joined(
+        "taken_twice",
+        (2, 6, 8),
+        views.taken((2, 6, 8), {1: np.array([5, 0, 3, 2])}),
+        views.taken((2, 4, 8), {1: np.array([3, 3, 0])}),
+    ),
+    joined(
+        "repeated_and_cut",
+        (2, 3, 8),
+        views.repeated((2, 3, 8), (2, 3, 2)),
+        views.region((4, 9, 16), (2, 3, 8), (2, 6, 8)),
+    ),
+    joined(
+        "all_padding",
+        (2, 8),
+        views.padded((2, 8), [(4, 0), (0, 0)], 3.0),
+        views.region((6, 8), (1, 0), (2, 8)),
+    ),
+]
 NODES = [
+    *JOINED,
     *(turned(f"rank_3_{''.join(map(str, p))}", (3, 5, 7), p) for p in permutations(range(3))),
     *(turned(f"rank_4_{''.join(map(str, p))}", (2, 3, 5, 6), p) for p in permutations(range(4))),
     turned("scalar", (), ()),

@@ -23,7 +23,7 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Geometry, Node, Tensor
 from tflgpu_plugin.ops.lowering import Access, Hosted, Lowering, Raw, Refused
-from tflgpu_plugin.ops.movement import row_strides
+from tflgpu_plugin.ops.views import row_strides
 
 GROUP = 64
 DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16")

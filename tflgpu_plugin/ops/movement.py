@@ -1,73 +1,290 @@
-"""Data movement by one kernel: every output element is picked from the input, or is a pad value.
+"""Data movement by one kernel, or by none: the results of an op that only moves data, read through
+their views.
 
-Serves reshape, strided slice, pad, transpose, tile, expand and gather by constant indices. Three
-forms of gather.wgsl, the first that fits: `vectors` (whole vec4), `lanes` (the output in storage
-order, four single floats each), `elements` (both sides as flat row-major lists).
+Nothing moves where a result's storage is the input's as it lies. Otherwise three forms of
+gather.wgsl, the first that fits: `vectors` (whole vec4), `lanes` (the output in storage order, four
+single floats each), `elements` (both sides as flat row-major lists).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Node, Shape, geometry
-from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Shape, geometry
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Access, Constant, Hosted, Lowering, Raw, Source
+from tflgpu_plugin.ops.table import MOVED, Op
+from tflgpu_plugin.ops.views import Axis, View, aligned, merged, places, row_strides
 
 WORKGROUP = 64
 MAX_AXES = 5
+MAX_INDEX = 1 << 24  # exact in float32
+
+BOTH = ("f32", "bool")
+
+Views = Callable[[Graph, Node], Sequence[View]]
+Row = tuple[Axis, ...]  # an axis, once for each number that it advances
+ONE: list[Row] = [(Axis(1, 1),)]
+
+
+def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
+    """The row of an op whose results are these views of its first input, one each. `views` raises
+    ValueError where there are none; `needs` says what they take."""
+
+    def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+        try:
+            found = views(graph, node)
+            return None if "expand" in traits else refusal(name, found)
+        except ValueError as error:
+            return f"{name} cannot be planned: {error}."
+
+    def shapes(graph: Graph, node: Node) -> list[Shape]:
+        return [view.shape for view in views(graph, node)]
+
+    refuse.__doc__ = needs
+    usual = {"types": BOTH, "kind": "movement", "keeps": "first", "errors": MOVED}
+    return Op(name, refuse, shapes, lower, "exact", views=views, **usual | traits)
+
+
+def refusal(name: str, views: Sequence[View]) -> str | None:
+    """A sentence where one launch cannot read a view."""
+    for view in views:
+        if len(view.simple().axes) > MAX_AXES:
+            return (
+                f"{name} moves {len(view.simple().axes)} groups of axes; {MAX_AXES} are supported."
+            )
+        if any(axis.lookup is not None and axis.lookup.max() >= MAX_INDEX for axis in view.axes):
+            return f"{name} takes indices below {MAX_INDEX:,}."
+    return None
+
+
+def view_of(graph: Graph, node: Node) -> View | None:
+    """What a node with one result does, where it moves data."""
+    row = ops.row(node.op)
+    if row is None or row.views is None or node.refusal or len(node.outputs) != 1:
+        return None
+    (view,) = row.views(graph, node)
+    return view
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """A launch per result that moves."""
+    views = ops.rows()[node.op].views
+    assert views is not None
+    for output, view in zip(node.outputs, views(low.graph, node), strict=True):
+        move(low, replace(node, outputs=(output,)), view)
+
+
+def move(low: Lowering, node: Node, view: View) -> None:
+    """Make the node's output, this view of its first input, by a launch if need be."""
+    given, output = node.inputs[0], node.outputs[0]
+    assert given is not None
+    inside, stored = low.geometry(given), low.geometry(output)
+    reading = read(view, inside, stored)
+    if not node.posts and reading.in_place(inside, stored):
+        low.alias(output, given)
+        return
+    if not node.posts and turned(view, inside):
+        low.turned[output] = given
+    source = low.stored(given)
+    if (raw := _hosted(low, given, reading)) is not None:
+        source, inside = raw, geometry((inside.batch * inside.spatial * inside.channels,))
+        reading = read(view, inside, stored)
+        if not node.posts and (strides := _strides(view)):
+            low.hosted[output] = Hosted(raw, strides)
+    parameters = {
+        "vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads,
+        "value": float(view.value), **reading.parameters(inside, stored),
+    }  # fmt: skip
+    reads: dict[str, Source | Access] = {"x": Access(source, 4 if reading.form == "vectors" else 1)}
+    if reading.lookups:
+        reads["table"] = Access(_table(list(reading.lookups.values())), 1)
+    low.dispatch(
+        "gather",
+        node,
+        reads,
+        {"y": output},
+        grid(stored.vectors),
+        parameters,
+        {
+            "form": reading.form,
+            "rank": len(reading.rows),
+            "lane": reading.lane,
+            "lookups": tuple(reading.lookups),
+        },
+    )
+
+
+def grid(threads: int) -> tuple[int, int, int]:
+    """Workgroups of a one-dimensional launch."""
+    return (-(-threads // WORKGROUP), 1, 1)
 
 
 @dataclass(frozen=True)
-class Axis:
-    """One output axis: coordinate x reads input coordinate `start + step * x` on axis `source` of
-    the input.
+class Reading:
+    """How one form reads a view: its axes, slowest first, in a row for each number that they
+    advance (`vectors`: vec4; `lanes`: floats between places, and channels; `elements`: elements of
+    the list), and these numbers at the origin. `lane` is the axis of form `lanes` that the four
+    lanes of a vec4 are on."""
 
-    Outside `low <= x < high` (default: the extent) the pad value is taken. `source` None repeats
-    along the axis. With `lookup`, an int array of one entry per place, coordinate x reads input
-    coordinate `lookup[x]` instead.
-    """
-
-    extent: int
-    source: int | None = None
-    start: int = 0
-    step: int = 1
-    low: int = 0
-    high: int | None = None
-    lookup: Array | None = None
-
-    @property
-    def stop(self) -> int:
-        return self.extent if self.high is None else self.high
-
-    @property
-    def padded(self) -> bool:
-        return self.low > 0 or self.stop < self.extent
-
-
-@dataclass(frozen=True)
-class Walk:
-    """An `Axis` in memory units: `stride` is the distance between neighbours in the input,
-    `channel` the step of the input's channel where the axis runs over it (form `lanes`)."""
-
-    extent: int = 1
-    stride: int = 0
-    low: int = 0
-    stop: int = 1
+    form: str
+    rows: list[Row]
+    base: int
     channel: int = 0
-    lookup: Array | None = None
+    lane: int = 0
 
     @property
-    def straight(self) -> bool:
-        """Every coordinate is read, and where it lies."""
-        return self.low == 0 and self.stop >= self.extent and self.lookup is None
+    def lookups(self) -> dict[int, Array]:
+        return {k: each for k, row in enumerate(self.rows) if (each := row[0].lookup) is not None}
+
+    def in_place(self, inside: Geometry, stored: Geometry) -> bool:
+        """Whether the output's storage is that of the input as it is."""
+        (first, *_), *others = self.rows
+        lanes = inside.channels % 4 == 0 and stored.channels % 4 == 0
+        same = inside == stored or (lanes and inside.vectors == stored.vectors)
+        whole = self.form == "vectors" and self.base == 0 and not others and first.straight
+        return whole and same and first.stride == 1
+
+    def parameters(self, inside: Geometry, stored: Geometry) -> dict[str, object]:
+        """Of the launch; those of the form, and of each axis."""
+        found: dict[str, object] = {"base": np.int32(self.base)}
+        if self.form == "lanes":
+            found |= {"channel": np.int32(self.channel), "in_plane": np.int32(4 * inside.spatial)}
+        if self.form == "elements":
+            found |= {"channels": stored.channels, "in_channels": inside.channels}
+            found |= {"in_quads": inside.quads, "in_spatial": inside.spatial}
+        start = 0
+        for k, (axis, *channel) in enumerate(self.rows):
+            in_quads = self.form == "lanes" and k == self.lane
+            found |= {f"d{k}": -(-axis.extent // 4) if in_quads else axis.extent}
+            found |= {f"low{k}": axis.low, f"span{k}": max(axis.stop - axis.low, 0)}
+            found |= {f"k{k}": np.int32(axis.stride)}
+            found |= {f"c{k}": np.int32(each.stride) for each in channel}
+            if axis.lookup is not None:
+                found |= {f"table{k}": start}
+                start += len(axis.lookup)
+        return found
 
 
-def row_strides(shape: Shape) -> tuple[int, ...]:
-    """Elements between neighbours on each axis, row-major."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+def read(view: View, inside: Geometry, stored: Geometry) -> Reading:
+    """The first form that can read this view of a tensor in this storage into that one."""
+    found = _in_storage_order(view, inside, stored)
+    return found or Reading("elements", [(axis,) for axis in view.simple().axes], view.offset)
+
+
+def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading | None:
+    """By `vectors` or `lanes`: over batches, channels and places of the output, with the batch,
+    place and channel of the input."""
+    extents = [(g.batch, g.spatial, g.channels) for g in (inside, stored)]
+    groups = aligned(view.axes, extents[1])
+    if groups is None:
+        return None
+    axes = tuple(axis for group in groups for axis in group)
+    found = places(replace(view, axes=axes), extents[0])
+    groups = None if found is None else aligned(found.axes, extents[1])
+    if found is None or groups is None:
+        return None
+    batch, place, channel = found.starts
+    plane = inside.spatial
+    base = batch * inside.quads * plane + place
+    batches, space, lane = (
+        [_row(axis, found.steps[found.axes.index(axis)], inside) for axis in group]
+        for group in groups
+    )
+    if _whole_quads(batches + space, lane, channel, view.value, inside.channels):
+        quads = [*batches, *lane[:-1], *map(_in_quads, lane[-1:]), *space]
+        whole = [(replace(at, stride=at.stride + c.stride // 4 * plane),) for at, c in quads]
+        return Reading("vectors", merged(whole) or ONE, base + channel // 4 * plane)
+    if len(lane) > 1:
+        return None
+    outer = merged(batches)
+    rows = [*outer, *(lane or [(Axis(1), Axis(1))]), *merged(space)]
+    floats: list[Row] = [(replace(at, stride=4 * at.stride), c) for at, c in rows]
+    return Reading("lanes", floats, 4 * base, channel, len(outer))
+
+
+def _row(axis: Axis, steps: Sequence[int], inside: Geometry) -> Row:
+    """An axis in vec4 of the input between batches and places, and in channels."""
+    batches, places, channels = steps
+    distance = batches * inside.quads * inside.spatial + places
+    return replace(axis, stride=distance), replace(axis, stride=channels)
+
+
+def _in_quads(row: Row) -> Row:
+    """The axis along the channels, four at a time."""
+    at, c = row
+    extent, low, stop = (-(-n // 4) for n in (c.extent, c.low, c.stop))
+    return Axis(extent, at.stride, low, stop), Axis(extent, 4 * c.stride, low, stop)
+
+
+def _whole_quads(
+    others: Sequence[Row], lane: Sequence[Row], start: int, value: float, channels: int
+) -> bool:
+    """Whether every vec4 of the output is one vec4 of the input, or all padding."""
+    others = [*others, *lane[:-1]]
+    if start % 4 or any(c.stride % 4 for _, c in others):
+        return False
+    if not lane:
+        return True
+    at, c = lane[-1]
+    if at.stride or c.stride != 1 or c.lookup is not None or c.low % 4:
+        return False
+    # Lanes past the input's channels hold zero, so padding may begin within a quad when its value
+    # is zero, too.
+    at_end = value == 0.0 and start + c.stop == channels and not any(c.stride for _, c in others)
+    if len(lane) > 1 and any(n % 4 for n in (c.extent, c.stop)):
+        return False
+    return not c.padded or c.stop % 4 == 0 or at_end
+
+
+def turned(view: View, inside: Geometry) -> bool:
+    """Whether the result is the input with channels before space."""
+    batch, _, spatial, channels = inside
+    axes = Axis(batch, channels * spatial), Axis(channels, 1), Axis(spatial, channels)
+    return _distances(replace(view, axes=axes, offset=0)) == _distances(view)
+
+
+def _distances(view: View) -> list[tuple[int, int]] | None:
+    """Extents and strides, None for what is more than those."""
+    axes = view.simple().axes
+    if view.offset or not all(axis.straight for axis in axes):
+        return None
+    return [(axis.extent, axis.stride) for axis in axes]
+
+
+def _hosted(low: Lowering, given: int, reading: Reading) -> Raw | None:
+    """The host's buffer of an input that is better read there: what nothing else reads need not be
+    brought into device storage."""
+    hosted, shape = low.hosted.get(given), low.graph.shape(given)
+    if hosted is None or hosted.strides != row_strides(shape):
+        return None
+    readers = sum(node.reads.count(given) for node in low.graph.nodes)
+    alone = readers == 1 and given not in low.graph.outputs
+    return hosted.raw if alone or reading.form != "vectors" else None
+
+
+def _strides(view: View) -> tuple[int, ...] | None:
+    """Between neighbours on each axis of the result, where these are all."""
+    groups = aligned(view.axes, view.shape) if view.shape else None
+    if view.offset or groups is None or any(len(group) > 1 for group in groups):
+        return None
+    if not all(axis.straight for group in groups for axis in group):
+        return None
+    return tuple(group[0].stride if group else 0 for group in groups)
+
+
+def _table(lookups: Sequence[Array]) -> Constant:
+    """Indices as float32 (exact below 2**24), one list after the other."""
+    entries = np.concatenate(lookups).astype(np.float32)
+    key = ("lookup", entries.tobytes())
+    padded = np.pad(entries, (0, -entries.size % 4))
+    return Constant(key, padded.size // 4, lambda: padded, padded)
 
 
 def vector_strides(shape: Shape) -> tuple[int, ...]:
@@ -84,202 +301,3 @@ def storage_order(rank: int) -> tuple[int, ...]:
     """Logical axes of a tensor of rank 0 to 5, slowest in device storage first: batch, channel
     quads, space."""
     return tuple(range(rank)) if rank < 2 else (0, rank - 1, *range(1, rank - 1))
-
-
-def move(
-    low: Lowering,
-    node: Node,
-    axes: Sequence[Axis],
-    fixed: Mapping[int, int] | None = None,
-    value: float = 0.0,
-    view: Shape | None = None,
-    source: Source | None = None,
-) -> None:
-    """Launch the gather that makes the node's first output from its first input.
-
-    `axes` describe the output (their extents multiply to its element count; at most 5), `fixed`
-    holds coordinates of input axes that no output axis reads, `value` is the pad value. `view` is
-    another row-major shape of the same input; then the axes may be those of a view of the output,
-    too. `source` is a row-major buffer to read instead of the input's storage (`view` must be
-    given).
-    """
-    given, output = node.inputs[0], node.outputs[0]
-    assert given is not None and len(axes) <= MAX_AXES
-    shape, target = low.graph.shape(given), low.graph.shape(output)
-    fixed, stored = fixed or {}, low.geometry(output)
-    inside = geometry(shape)
-    parameters: dict[str, object] = {"vectors": stored.vectors, "value": float(value)}
-    parameters |= {"spatial": stored.spatial, "quads": stored.quads}
-    direct = view is None and tuple(axis.extent for axis in axes) == target
-    if direct and _whole_quads(shape, target, axes, value):
-        form, (walks, base) = "vectors", _vector_walks(shape, axes, fixed)
-        parameters |= {"base": np.int32(base)}
-    elif direct and max(len(shape), len(target)) <= MAX_AXES:
-        form = "lanes"
-        walks, base, channel = _lane_walks(shape, axes, fixed)
-        parameters |= {"base": np.int32(base), "channel": np.int32(channel)}
-        parameters |= {"in_plane": np.int32(4 * inside.spatial)}
-    else:
-        form, (walks, base) = "elements", _element_walks(view or shape, axes, fixed)
-        parameters |= {"base": np.int32(base), "channels": stored.channels}
-        parameters |= {"in_channels": inside.channels if source is None else prod(shape)}
-        parameters |= {"in_quads": inside.quads, "in_spatial": inside.spatial}
-        if source is not None:
-            parameters |= {"in_quads": -(-prod(shape) // 4), "in_spatial": 1}
-    walks = walks if form == "lanes" else _merged(walks)
-    parameters |= _walk_parameters(walks, form)
-    reads: dict[str, Source | Access] = {
-        "x": Access(low.stored(given) if source is None else source, 4 if form == "vectors" else 1)
-    }
-    lookups = {k: walk.lookup for k, walk in enumerate(walks) if walk.lookup is not None}
-    if lookups:
-        reads["table"] = Access(_table(list(lookups.values())), 1)
-        starts = np.cumsum([0, *map(len, lookups.values())])
-        parameters |= {f"table{k}": int(at) for k, at in zip(lookups, starts, strict=False)}
-    low.dispatch(
-        "gather",
-        node,
-        reads,
-        {"y": output},
-        grid(stored.vectors),
-        parameters,
-        {"form": form, "rank": len(walks), "lookups": tuple(lookups)},
-    )
-
-
-def _table(lookups: Sequence[Array]) -> Constant:
-    """Indices as float32 (exact below 2**24), one list after the other."""
-    entries = np.concatenate(lookups).astype(np.float32)
-    key = ("lookup", entries.tobytes())
-    padded = np.pad(entries, (0, -entries.size % 4))
-    return Constant(key, padded.size // 4, lambda: padded, padded)
-
-
-def grid(threads: int) -> tuple[int, int, int]:
-    """Workgroups of a one-dimensional launch."""
-    return (-(-threads // WORKGROUP), 1, 1)
-
-
-def untouched(axes: Sequence[Axis], fixed: Mapping[int, int], shape: Shape) -> bool:
-    """Whether the axes read every element of an input of this shape, in row-major order."""
-    read = [axis for axis in axes if axis.source is not None]
-    wanted = [(extent, k, 0, 1) for k, extent in enumerate(shape) if k not in fixed]
-    return (
-        all(shape[axis] == 1 for axis in fixed)
-        and all(axis.extent == 1 for axis in axes if axis.source is None)
-        and not any(axis.padded or axis.lookup is not None for axis in axes)
-        and [(axis.extent, axis.source, axis.start, axis.step) for axis in read] == wanted
-    )
-
-
-def in_place(shape: Shape, target: Shape, axes: Sequence[Axis]) -> bool:
-    """Whether the output's storage, read by these axes, is the input's storage as it is."""
-    if geometry(shape) != geometry(target) or not _whole_quads(shape, target, axes, 0.0):
-        return False
-    walks, base = _vector_walks(shape, axes, {})
-    extents = [walk.extent for walk in walks]
-    wanted = row_strides(tuple(extents))
-    same = all(w.extent == 1 or w.stride == s for w, s in zip(walks, wanted, strict=True))
-    return base == 0 and same and not any(axis.padded for axis in axes)
-
-
-def _whole_quads(shape: Shape, target: Shape, axes: Sequence[Axis], value: float) -> bool:
-    """Whether every vec4 of the output is one vec4 of the input, or all padding."""
-    if not (1 <= len(shape) <= MAX_AXES and 1 <= len(target) <= MAX_AXES):
-        return False
-    last, channel = axes[-1], len(shape) - 1
-    if last.source != channel or last.step != 1 or last.start % 4 or last.lookup is not None:
-        return False
-    if any(a.source == channel for a in axes[:-1]):
-        return False
-    # Lanes past the input's channels hold zero, so padding may begin within a quad when its value
-    # is zero, too.
-    whole = last.low % 4 == 0 and last.start == -last.low and last.stop == last.low + shape[-1]
-    return not last.padded or (value == 0.0 and whole)
-
-
-def _vector_walks(
-    shape: Shape, axes: Sequence[Axis], fixed: Mapping[int, int]
-) -> tuple[list[Walk], int]:
-    strides = vector_strides(shape)
-    base = sum(strides[axis] * at for axis, at in fixed.items())
-    walks = []
-    for k in storage_order(len(axes)):
-        axis = axes[k]
-        stride = 0 if axis.source is None else strides[axis.source]
-        unit = 4 if k == len(axes) - 1 else 1
-        base += axis.start // unit * stride
-        extent, stop = -(-axis.extent // unit), -(-axis.stop // unit)
-        step = 1 if axis.lookup is not None else axis.step
-        walks.append(Walk(extent, step * stride, axis.low // unit, stop, lookup=axis.lookup))
-    return walks, base
-
-
-def _merged(walks: Sequence[Walk]) -> list[Walk]:
-    """The same elements over as few axes as will do: each costs every output a division."""
-    kept: list[Walk] = []
-    for walk in walks:
-        if walk.extent == 1 and walk.straight:
-            continue
-        last = kept[-1] if kept else None
-        if last and last.straight and walk.straight and last.stride == walk.extent * walk.stride:
-            extent = last.extent * walk.extent
-            kept[-1] = Walk(extent, walk.stride, stop=extent)
-        else:
-            kept.append(walk)
-    return kept or [Walk()]
-
-
-def _lane_slots(axes: Sequence[Axis]) -> list[Axis]:
-    """The axes in the five places of form `lanes`: batch, channels, and space last."""
-    unit, rank = Axis(1), len(axes)
-    batch = axes[0] if rank > 1 else unit
-    channels = axes[-1] if rank else unit
-    space = list(axes[1:-1])
-    return [batch, channels, *[unit] * (MAX_AXES - 2 - len(space)), *space]
-
-
-def _lane_walks(
-    shape: Shape, axes: Sequence[Axis], fixed: Mapping[int, int]
-) -> tuple[list[Walk], int, int]:
-    """Walks in floats, with the input's place and channel at the origin."""
-    last = len(shape) - 1
-    strides = [4 * stride for stride in vector_strides(shape)]
-    base = sum(strides[axis] * at for axis, at in fixed.items() if axis != last)
-    channel = fixed.get(last, 0)
-    walks = []
-    for axis in _lane_slots(axes):
-        step, start = (1, 0) if axis.lookup is not None else (axis.step, axis.start)
-        stride, along = 0, 0
-        if axis.source == last:
-            channel, along = channel + start, step
-        elif axis.source is not None:
-            base, stride = base + start * strides[axis.source], step * strides[axis.source]
-        walks.append(Walk(axis.extent, stride, axis.low, axis.stop, along, axis.lookup))
-    return walks, base, channel
-
-
-def _element_walks(
-    shape: Shape, axes: Sequence[Axis], fixed: Mapping[int, int]
-) -> tuple[list[Walk], int]:
-    strides = row_strides(shape)
-    base = sum(strides[axis] * at for axis, at in fixed.items())
-    walks = []
-    for axis in axes:
-        step, start = (1, 0) if axis.lookup is not None else (axis.step, axis.start)
-        stride = 0 if axis.source is None else strides[axis.source]
-        base += start * stride
-        walks.append(Walk(axis.extent, step * stride, axis.low, axis.stop, lookup=axis.lookup))
-    return walks, base
-
-
-def _walk_parameters(walks: Sequence[Walk], form: str) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for k, walk in enumerate(walks):
-        quads = form == "lanes" and k == 1
-        found |= {f"d{k}": -(-walk.extent // 4) if quads else walk.extent}
-        found |= {f"k{k}": np.int32(walk.stride)}
-        found |= {f"low{k}": walk.low, f"span{k}": max(walk.stop - walk.low, 0)}
-        if form == "lanes":
-            found |= {f"c{k}": np.int32(walk.channel)}
-    return found

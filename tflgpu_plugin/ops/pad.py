@@ -6,13 +6,12 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Steps
-from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
-from tflgpu_plugin.ops.table import MOVED, Op
+from tflgpu_plugin.ops.movement import moving
+from tflgpu_plugin.ops.views import View, padded
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
+NEEDS = "Constant, non-negative paddings and a constant value; up to 5 axes."
 
 
 def paddings(graph: Graph, node: Node) -> Array | None:
@@ -29,49 +28,24 @@ def pad_value(graph: Graph, node: Node) -> float | None:
     return None if value is None or value.size != 1 else float(value.reshape(-1)[0])
 
 
-def shapes(graph: Graph, node: Node) -> list[Shape]:
+def views(graph: Graph, node: Node) -> list[View]:
     """Raises ValueError with the end of a sentence, also where nothing mirrors so far."""
     assert node.inputs[0] is not None
-    added, mode = paddings(graph, node), node.attributes.get("mode", "constant")
-    result = _padded(graph, node)
-    if added is not None and mode in MODES[1:]:
-        given = graph.shape(node.inputs[0])
-        if not _reaches(given, added, mode):
-            raise ValueError(f"padding of mode {mode} is wider than the shape {list(given)}")
-    return [result]
-
-
-def _padded(graph: Graph, node: Node) -> Shape:
-    assert node.inputs[0] is not None
-    shape, added = graph.shape(node.inputs[0]), paddings(graph, node)
+    shape, added, value = graph.shape(node.inputs[0]), paddings(graph, node), pad_value(graph, node)
+    mode = node.attributes.get("mode", "constant")
     if added is None:
         raise ValueError("the paddings are computed at run time; make them a constant")
     if len(added) != len(shape):
         raise ValueError(f"paddings for {len(added)} axes do not fit a tensor of rank {len(shape)}")
-    return tuple(int(e + b + a) for e, (b, a) in zip(shape, added, strict=True))
-
-
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Constant, non-negative paddings and a constant value; up to 5 axes."""
-    try:
-        shape = _padded(graph, node)
-    except ValueError as error:
-        return f"Padding cannot be planned: {error}."
-    added = paddings(graph, node)
-    if added is not None and added.size and added.min() < 0:
-        return "Paddings must not be negative; cut the tensor with a slice instead."
-    if len(shape) > MAX_AXES:
-        return f"Padding takes rank {MAX_AXES} at most, not {len(shape)}; reshape the tensor."
-    if pad_value(graph, node) is None:
-        return "The pad value must be a constant with one element."
-    assert node.inputs[0] is not None
-    given = graph.shape(node.inputs[0])
-    mode = node.attributes.get("mode", "constant")
+    if added.size and added.min() < 0:
+        raise ValueError("paddings must not be negative; cut the tensor with a slice instead")
+    if value is None:
+        raise ValueError("the pad value must be a constant with one element")
     if mode not in MODES:
-        return f"Padding of mode {mode} is not supported; use one of {', '.join(MODES)}."
-    if added is not None and mode != "constant" and not _reaches(given, added, mode):
-        return f"Padding of mode {mode} is wider than the tensor of shape {list(given)}."
-    return None
+        raise ValueError(f"mode {mode} is not supported; use one of {', '.join(MODES)}")
+    if mode != "constant" and not _reaches(shape, added, mode):
+        raise ValueError(f"padding of mode {mode} is wider than the shape {list(shape)}")
+    return [padded(shape, [(int(before), int(after)) for before, after in added], value)]
 
 
 def _reaches(shape: Shape, added: Array, mode: str) -> bool:
@@ -104,20 +78,15 @@ def _picked(steps: Steps, amounts: Array, shape: Shape, axis: int, mode: str) ->
     return steps.indices(np.pad(np.arange(shape[axis]), sides, mode=how))  # type: ignore[call-overload]
 
 
-def lower(low: Lowering, node: Node) -> None:
-    assert node.inputs[0] is not None
-    shape, target = low.graph.shape(node.inputs[0]), low.graph.shape(node.outputs[0])
-    added, value = paddings(low.graph, node), pad_value(low.graph, node)
-    assert added is not None and value is not None
-    before = [int(first) for first, _ in added]
-    if shape == target and not node.posts:
-        low.alias(node.outputs[0], node.inputs[0])
-        return
-    axes = [Axis(target[k], k, start=-b, low=b, high=b + shape[k]) for k, b in enumerate(before)]
-    move(low, node, axes, value=value)
-
-
 OPS = (
-    Op("pad", refuse, shapes, lower, "exact", kind="movement", fuses=True, expand=expand,
-       keeps="any", errors=MOVED, follows="amounts"),
-)  # fmt: skip
+    moving(
+        "pad",
+        views,
+        NEEDS,
+        types=("f32",),
+        fuses=True,
+        expand=expand,
+        keeps="any",
+        follows="amounts",
+    ),
+)

@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -24,11 +26,9 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move
+from tflgpu_plugin.ops.movement import BOTH, MAX_AXES, MAX_INDEX, moving
 from tflgpu_plugin.ops.table import MOVED, Op
-
-MAX_INDEX = 1 << 24  # exact in float32
+from tflgpu_plugin.ops.views import View, repeated, taken, transposed
 
 
 def _input(node: Node) -> int:
@@ -72,22 +72,24 @@ def rows(graph: Graph, node: Node) -> dict[int, Array]:
     return found
 
 
-def tile_shapes(graph: Graph, node: Node) -> list[Shape]:
+def tiled(graph: Graph, node: Node) -> list[View]:
     shape, repeats = graph.shape(_input(node)), _numbers(graph, node, "repeats").reshape(-1)
     if len(repeats) != len(shape):
         raise ValueError(f"{len(repeats)} repeats do not fit a tensor of rank {len(shape)}")
-    return [tuple(int(e * r) for e, r in zip(shape, repeats, strict=True))]
+    return [repeated(shape, [int(count) for count in repeats])]
 
 
-def expand_shapes(graph: Graph, node: Node) -> list[Shape]:
+def expanded(graph: Graph, node: Node) -> list[View]:
+    shape = graph.shape(_input(node))
     wanted = tuple(int(extent) for extent in _numbers(graph, node, "the shape").reshape(-1))
-    return [broadcast(graph.shape(_input(node)), wanted)]
+    target = broadcast(shape, wanted)
+    lead = len(target) - len(shape)
+    pairs = zip(target, (1,) * lead + shape, strict=True)
+    return [repeated(shape, [1 if wide == extent else wide for wide, extent in pairs])]
 
 
-def take_shapes(graph: Graph, node: Node) -> list[Shape]:
-    taken = rows(graph, node)
-    shape = enumerate(graph.shape(_input(node)))
-    return [tuple(len(taken[k]) if k in taken else extent for k, extent in shape)]
+def took(graph: Graph, node: Node) -> list[View]:
+    return [taken(graph.shape(_input(node)), rows(graph, node))]
 
 
 def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -103,18 +105,26 @@ def _is_computed(graph: Graph, node: Node) -> bool:
     return node.op == "gather" and graph.constant(node.inputs[1]) is None
 
 
-def depth_shapes(graph: Graph, node: Node) -> list[Shape]:
-    shape, block = graph.shape(_input(node)), int(node.attributes["block"])
-    if len(shape) != 4 or block < 1:
-        raise ValueError(f"a block of {block} and an input of shape {list(shape)} do not fit")
+def blocks(graph: Graph, node: Node) -> list[View]:
+    """Depth to space and back: the axes in parts, in another order."""
+    shape, n = graph.shape(_input(node)), int(node.attributes["block"])
+    if len(shape) != 4 or n < 1:
+        raise ValueError(f"a block of {n} and an input of shape {list(shape)} do not fit")
     batch, height, width, channels = shape
-    divided = (channels,) if node.op == "depth_to_space" else (height, width)
-    unit = block * block if node.op == "depth_to_space" else block
-    if any(extent % unit for extent in divided):
-        raise ValueError(f"a block of {block} does not divide an input of shape {list(shape)}")
-    if node.op == "depth_to_space":
-        return [(batch, height * block, width * block, channels // unit)]
-    return [(batch, height // block, width // block, channels * block * block)]
+    apart = node.op == "depth_to_space"
+    if channels % (n * n) if apart else height % n or width % n:
+        raise ValueError(f"a block of {n} does not divide an input of shape {list(shape)}")
+    inside = node.attributes.get("mode", "DCR") == "CRD"
+    if apart:
+        depth = channels // (n * n)
+        parts = (batch, height, width, *((depth, n, n) if inside else (n, n, depth)))
+        perm = (0, 1, 4, 2, 5, 3) if inside else (0, 1, 3, 2, 4, 5)
+        result = (batch, height * n, width * n, depth)
+    else:
+        parts = (batch, height // n, n, width // n, n, channels)
+        perm = (0, 1, 3, 5, 2, 4) if inside else (0, 1, 3, 2, 4, 5)
+        result = (batch, height // n, width // n, channels * n * n)
+    return [replace(transposed(parts, perm), shape=result)]
 
 
 def batch_shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -154,55 +164,43 @@ def _batches(graph: Graph, node: Node) -> _Batches:
 
 
 SHAPES = {
-    "space_to_batch": batch_shapes, "batch_to_space": batch_shapes,
-    "tile": tile_shapes, "expand": expand_shapes, "take": take_shapes, "gather": gather_shapes,
-    "depth_to_space": depth_shapes, "space_to_depth": depth_shapes,
+    "space_to_batch": batch_shapes, "batch_to_space": batch_shapes, "gather": gather_shapes
 }  # fmt: skip
+NEEDS = (
+    "A pattern that is known when the model is prepared, over 5 axes at most. GATHER also takes "
+    "indices of a run; one outside gives the nearest element."
+)
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """A pattern that is known when the model is prepared, over 5 axes at most. GATHER also takes
-    indices of a run; one outside gives the nearest element."""
     try:
         (shape,) = SHAPES[node.op](graph, node)
     except ValueError as error:
         return f"{node.op} cannot be planned: {error}."
-    source = graph.shape(_input(node))
-    axes = max(len(shape), len(source))
+    axes = max(len(shape), len(graph.shape(_input(node))))
     if axes > MAX_AXES:
         return f"{node.op} works on {axes} axes, and {MAX_AXES} are supported."
-    if node.op in ("take", "gather") and _longest(graph, node) > MAX_INDEX:
+    if node.op == "gather" and graph.shape(_input(node))[_axis(graph, node)] > MAX_INDEX:
         return f"{node.op} takes indices below {MAX_INDEX:,}."
     if _is_computed(graph, node):
         return pick.refuse_indices(graph, node)
     return None
 
 
-def _longest(graph: Graph, node: Node) -> int:
-    """The largest extent that indices go over."""
-    shape = graph.shape(_input(node))
-    axes = rows(graph, node) if node.op == "take" else [_axis(graph, node)]
-    return max((shape[axis] for axis in axes), default=0)
+refuse.__doc__ = NEEDS
 
 
-def _tiled(shape: Shape, target: Shape) -> list[Axis]:
-    """A repeated axis is two, repetition and the axis itself; those of extent 1 are left out."""
-    axes = []
-    for k, (extent, wanted) in enumerate(zip(shape, target, strict=True)):
-        if wanted != extent and extent > 1:
-            axes.append(Axis(wanted // extent))
-        if extent == 1:
-            axes.append(Axis(wanted))
-        else:
-            axes.append(Axis(extent, k))
-    return [axis for axis in axes if axis.extent > 1]
+def _axes(shape: Shape, target: Sequence[int]) -> int:
+    """Of the view that repeats a tensor."""
+    counts = [wide // extent for wide, extent in zip(target, shape, strict=True)]
+    return len(repeated(shape, counts).simple().axes)
 
 
 def expand_tile(steps: Steps, node: Node) -> bool:
     """One axis after the other where all at once are too many for one movement; an axis between all
     before it and all behind it where even that is too much."""
     x, target = _input(node), list(steps.shape(node.outputs[0]))
-    if len(_tiled(steps.shape(x), tuple(target))) <= MAX_AXES:
+    if _axes(steps.shape(x), target) <= MAX_AXES:
         return False
     for axis, extent in enumerate(target):
         shape = list(steps.shape(x))
@@ -210,7 +208,7 @@ def expand_tile(steps: Steps, node: Node) -> bool:
         if repeats == 1:
             continue
         shape[axis] = extent
-        if len(_tiled(steps.shape(x), tuple(shape))) <= MAX_AXES:
+        if _axes(steps.shape(x), shape) <= MAX_AXES:
             row = [repeats if k == axis else 1 for k in range(len(shape))]
             x = steps.add("tile", x, steps.indices(row))
             continue
@@ -219,38 +217,6 @@ def expand_tile(steps: Steps, node: Node) -> bool:
         x = steps.reshape(x, shape)
     steps.last("reshape", x, None, shape=tuple(target))
     return True
-
-
-def lower_tile(low: Lowering, node: Node) -> None:
-    shape, target = low.graph.shape(_input(node)), low.graph.shape(node.outputs[0])
-    if shape == target and not node.posts:
-        low.alias(node.outputs[0], _input(node))
-        return
-    move(low, node, _tiled(shape, target), view=shape)
-
-
-def lower_expand(low: Lowering, node: Node) -> None:
-    shape, target = low.graph.shape(_input(node)), low.graph.shape(node.outputs[0])
-    if shape == target and not node.posts:
-        low.alias(node.outputs[0], _input(node))
-        return
-    lead = len(target) - len(shape)
-    axes = [
-        Axis(extent, None if k < lead or shape[k - lead] != extent else k - lead)
-        for k, extent in enumerate(target)
-    ]
-    move(low, node, axes)
-
-
-def lower_take(low: Lowering, node: Node) -> None:
-    axes = [Axis(extent, k) for k, extent in enumerate(low.graph.shape(_input(node)))]
-    for at, indices in rows(low.graph, node).items():
-        steps = set(np.diff(indices).tolist())
-        if len(steps) < 2 and len(indices):
-            axes[at] = Axis(len(indices), at, int(indices[0]), steps.pop() if steps else 1)
-        else:
-            axes[at] = Axis(len(indices), at, lookup=indices)
-    move(low, node, axes)
 
 
 def expand_gather(steps: Steps, node: Node) -> bool:
@@ -266,24 +232,6 @@ def expand_gather(steps: Steps, node: Node) -> bool:
     row = steps.indices(_indices(view, node, axis).reshape(-1))
     taken = steps.add("take", _input(node), row, axes=(axis,))
     steps.last("reshape", taken, None, shape=gather_shapes(view, node)[0])
-    return True
-
-
-def expand_depth(steps: Steps, node: Node) -> bool:
-    """Reshape, transpose, reshape (one movement in the end)."""
-    x, n = _input(node), int(node.attributes["block"])
-    batch, height, width, channels = steps.shape(x)
-    inside = node.attributes.get("mode", "DCR") == "CRD"
-    if node.op == "depth_to_space":
-        depth = channels // (n * n)
-        split = (depth, n, n) if inside else (n, n, depth)
-        parts = steps.reshape(x, (batch, height, width, *split))
-        perm = (0, 1, 4, 2, 5, 3) if inside else (0, 1, 3, 2, 4, 5)
-    else:
-        parts = steps.reshape(x, (batch, height // n, n, width // n, n, channels))
-        perm = (0, 1, 3, 5, 2, 4) if inside else (0, 1, 3, 2, 4, 5)
-    moved = steps.add("transpose", parts, perm=perm)
-    steps.last("reshape", moved, None, shape=steps.shape(node.outputs[0]))
     return True
 
 
@@ -320,24 +268,28 @@ def expand_batches(steps: Steps, node: Node) -> bool:
     return True
 
 
-BOTH = ("f32", "bool")
 OPS = (
-    Op("tile", refuse, tile_shapes, lower_tile, "exact", types=BOTH, kind="movement", fuses=True,
-       expand=expand_tile, keeps="first", errors=MOVED),
-    Op("expand", refuse, expand_shapes, lower_expand, "exact", types=BOTH, kind="movement",
-       fuses=True, keeps="first", errors=MOVED),
-    Op("take", refuse, take_shapes, lower_take, "exact", types=BOTH, kind="movement", fuses=True,
-       keeps="first", errors=MOVED, follows="axes"),
-    Op("gather", refuse, gather_shapes, lower_expanded, "exact", types=BOTH, kind="movement",
-       expand=expand_gather, keeps="first", errors=MOVED),
+    moving("tile", tiled, NEEDS, fuses=True, expand=expand_tile),
+    moving("expand", expanded, NEEDS, fuses=True),
+    moving("take", took, NEEDS, fuses=True, follows="axes"),
+    *(moving(name, blocks, NEEDS, fuses=True) for name in ("depth_to_space", "space_to_depth")),
     *(
-        Op(name, refuse, depth_shapes, lower_expanded, "exact", types=BOTH, kind="movement",
-           expand=expand_depth, keeps="first")
-        for name in ("depth_to_space", "space_to_depth")
+        Op(
+            name,
+            refuse,
+            SHAPES[name],
+            lower_expanded,
+            "exact",
+            types=BOTH,
+            kind="movement",
+            expand=rule,
+            keeps="first",
+            errors=MOVED,
+        )
+        for name, rule in (
+            ("gather", expand_gather),
+            ("space_to_batch", expand_batches),
+            ("batch_to_space", expand_batches),
+        )
     ),
-    *(
-        Op(name, refuse, batch_shapes, lower_expanded, "exact", types=BOTH, kind="movement",
-           expand=expand_batches, keeps="first")
-        for name in ("space_to_batch", "batch_to_space")
-    ),
-)  # fmt: skip
+)

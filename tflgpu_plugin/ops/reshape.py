@@ -2,8 +2,6 @@
 
 The shape is input 1, or attribute `shape` (either may hold one -1), or attribute `squeeze`: axes of
 extent 1 to remove, none meaning all of them, or attribute `expand`: an axis of extent 1 to add.
-
-Nothing moves when both shapes have the same device storage; otherwise one gather by linear index.
 """
 
 from __future__ import annotations
@@ -12,10 +10,8 @@ from collections.abc import Sequence
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
-from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.movement import Axis, move
-from tflgpu_plugin.ops.table import MOVED, Op
+from tflgpu_plugin.ops.movement import moving
+from tflgpu_plugin.ops.views import View, whole
 
 
 def requested(graph: Graph, node: Node) -> Shape | None:
@@ -65,34 +61,20 @@ def resolve(wanted: Shape, count: int) -> Shape:
     return shape
 
 
-def shapes(graph: Graph, node: Node) -> list[Shape]:
+def views(graph: Graph, node: Node) -> list[View]:
     assert node.inputs[0] is not None
     wanted = requested(graph, node)
     if wanted is None:
         raise ValueError("the new shape is computed at run time; make it a constant")
-    return [resolve(wanted, prod(graph.shape(node.inputs[0])))]
-
-
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """A shape that is known when the model is prepared."""
-    try:
-        shapes(graph, node)
-    except ValueError as error:
-        return f"Reshape cannot be planned: {error}."
-    return None
-
-
-def lower(low: Lowering, node: Node) -> None:
-    source, output = node.inputs[0], node.outputs[0]
-    assert source is not None
-    if low.geometry(source) == low.geometry(output):
-        low.alias(output, source)
-        return
-    count = prod(low.graph.shape(source))
-    move(low, node, [Axis(count, 0)], view=(count,))
+    return [whole(resolve(wanted, prod(graph.shape(node.inputs[0]))))]
 
 
 OPS = (
-    Op("reshape", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=8,
-       kind="movement", keeps="first", errors=MOVED, follows="regrouped"),
-)  # fmt: skip
+    moving(
+        "reshape",
+        views,
+        "A shape that is known when the model is prepared.",
+        max_rank=8,
+        follows="regrouped",
+    ),
+)

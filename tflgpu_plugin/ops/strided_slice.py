@@ -4,30 +4,17 @@ TensorFlow op; and `slice(x, begin, size)`, with -1 for all that is left of an a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry
-from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.decompose import Steps, lower_expanded
-from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.movement import MAX_AXES, Axis, move, untouched
-from tflgpu_plugin.ops.table import MOVED, Op
+from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.movement import moving
+from tflgpu_plugin.ops.views import View, region
 
-
-@dataclass(frozen=True)
-class Slice:
-    """`axes` of the output over the input's axes, and the coordinate of each input axis that was
-    shrunk away."""
-
-    axes: tuple[Axis, ...]
-    fixed: dict[int, int]
-
-    @property
-    def shape(self) -> Shape:
-        return tuple(axis.extent for axis in self.axes)
+Cut = tuple[int, int, int]  # of an axis: the first element, how many, and the step
 
 
-def plan(graph: Graph, node: Node) -> Slice:
+def views(graph: Graph, node: Node) -> list[View]:
     """Read the slice. Raises ValueError with the reason when it cannot be read."""
     assert node.inputs[0] is not None
     shape = graph.shape(node.inputs[0])
@@ -39,26 +26,25 @@ def plan(graph: Graph, node: Node) -> Slice:
         raise ValueError("begin, end and strides must be constants")
     if not len(begin) == len(end) == len(strides):
         raise ValueError("begin, end and strides must have one length")
-    axes: list[Axis] = []
-    fixed: dict[int, int] = {}
-    source = 0
+    cuts: list[Cut] = []
+    result: list[int] = []
     for entry in _entries(node, len(begin), len(shape)):
-        if entry is None or not _has(node, "new_axis_mask", entry):
-            if source >= len(shape):
-                raise ValueError(
-                    f"the slice has more entries than the tensor has axes ({len(shape)})"
-                )
-        if entry is None:
-            axes.append(Axis(shape[source], source))
-        elif _has(node, "new_axis_mask", entry):
-            axes.append(Axis(1))
+        if entry is not None and _has(node, "new_axis_mask", entry):
+            result.append(1)
             continue
+        if len(cuts) >= len(shape):
+            raise ValueError(f"the slice has more entries than the tensor has axes ({len(shape)})")
+        extent = shape[len(cuts)]
+        if entry is None:
+            cuts.append((0, extent, 1))
         elif _has(node, "shrink_axis_mask", entry):
-            fixed[source] = _shrunk(node, entry, shape[source], begin[entry], strides[entry])
+            cuts.append((_shrunk(node, entry, extent, begin[entry], strides[entry]), 1, 1))
+            continue
         else:
-            axes.append(_range(node, entry, source, shape[source], begin, end, strides))
-        source += 1
-    return Slice(tuple(axes), fixed)
+            cuts.append(_range(node, entry, extent, begin, end, strides))
+        result.append(cuts[-1][1])
+    starts, extents, steps = zip(*cuts, strict=True) if cuts else ((), (), ())
+    return [replace(region(shape, starts, extents, steps), shape=tuple(result))]
 
 
 def _has(node: Node, mask: str, entry: int) -> bool:
@@ -90,14 +76,8 @@ def _shrunk(node: Node, entry: int, extent: int, begin: int, stride: int) -> int
 
 
 def _range(
-    node: Node,
-    entry: int,
-    source: int,
-    extent: int,
-    begin: list[int],
-    end: list[int],
-    strides: list[int],
-) -> Axis:
+    node: Node, entry: int, extent: int, begin: list[int], end: list[int], strides: list[int]
+) -> Cut:
     stride = strides[entry]
     if stride == 0:
         raise ValueError("a stride must not be zero")
@@ -120,33 +100,7 @@ def _range(
         stop = min(max(stop + extent * (stop < 0), lowest), highest)
     extent = max(len(range(start, stop, stride)), 0)
     # A step over one element goes nowhere, and may be as large as an int64 (converters write such).
-    return Axis(extent, source, start, stride if extent > 1 else 1)
-
-
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    return [plan(graph, node).shape]
-
-
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Constant begin, end and strides; up to 5 axes."""
-    assert node.inputs[0] is not None
-    try:
-        found = plan(graph, node)
-    except ValueError as error:
-        return f"Strided slice cannot be planned: {error}."
-    if max(len(found.shape), len(graph.shape(node.inputs[0]))) > MAX_AXES:
-        return f"Strided slice has more than {MAX_AXES} axes; reshape the tensor to fewer."
-    return None
-
-
-def lower(low: Lowering, node: Node) -> None:
-    assert node.inputs[0] is not None
-    shape, found = low.graph.shape(node.inputs[0]), plan(low.graph, node)
-    whole = untouched(found.axes, found.fixed, shape) and geometry(shape) == geometry(found.shape)
-    if whole and not node.posts:
-        low.alias(node.outputs[0], node.inputs[0])
-        return
-    move(low, node, found.axes, found.fixed)
+    return start, extent, stride if extent > 1 else 1
 
 
 def bounds(graph: Graph, node: Node) -> tuple[list[int], list[int]]:
@@ -166,19 +120,11 @@ def bounds(graph: Graph, node: Node) -> tuple[list[int], list[int]]:
     return begin, end
 
 
-def slice_shapes(graph: Graph, node: Node) -> list[Shape]:
-    return [tuple(e - b for b, e in zip(*bounds(graph, node), strict=True))]
-
-
-def refuse_slice(graph: Graph, node: Node, target: Target) -> str | None:
-    """Constant begin and size, inside the tensor; up to 5 axes."""
-    try:
-        (shape,) = slice_shapes(graph, node)
-    except ValueError as error:
-        return f"Slice cannot be planned: {error}."
-    if len(shape) > MAX_AXES:
-        return f"Slice has more than {MAX_AXES} axes; reshape the tensor to fewer."
-    return None
+def sliced(graph: Graph, node: Node) -> list[View]:
+    assert node.inputs[0] is not None
+    begin, end = bounds(graph, node)
+    extents = [last - first for first, last in zip(begin, end, strict=True)]
+    return [region(graph.shape(node.inputs[0]), begin, extents)]
 
 
 def expand_slice(steps: Steps, node: Node) -> bool:
@@ -189,10 +135,13 @@ def expand_slice(steps: Steps, node: Node) -> bool:
     return True
 
 
-TYPES = ("f32", "bool")
 OPS = (
-    Op("strided_slice", refuse, shapes, lower, "exact", types=TYPES, kind="movement", fuses=True,
-       keeps="first", errors=MOVED, follows="ranges"),
-    Op("slice", refuse_slice, slice_shapes, lower_expanded, "exact", types=TYPES, kind="movement",
-       keeps="first", expand=expand_slice),
+    moving(
+        "strided_slice", views, "Constant begin, end and strides; up to 5 axes.", fuses=True,
+        follows="ranges",
+    ),
+    moving(
+        "slice", sliced, "Constant begin and size, inside the tensor; up to 5 axes.",
+        expand=expand_slice,
+    ),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from tflgpu_plugin.ir.target import Target
 if TYPE_CHECKING:
     from tflgpu_plugin.ops.decompose import Steps
     from tflgpu_plugin.ops.lowering import Lowering
+    from tflgpu_plugin.ops.views import View
 
 Refusal = str | None
 BIAS = 2  # its position among the inputs of an op with weights
@@ -103,7 +104,8 @@ class Op:
     `same_quantization`: hosts compute on the stored numbers, so inputs and results must mean the
     same by them (as `keeps` says, too). `rounding`, see there. `quantize(graph, node, grid)` is the
     node that computes a result of this grid from stored numbers as hosts do (None: there is none
-    for this node); rows of ops that are made in no other way say what they stand for.
+    for this node); rows of ops that are made in no other way say what they stand for. `views`, of
+    an op that only moves elements of one input: its results as views of that (see `ops.views`).
     """
 
     name: str
@@ -132,3 +134,4 @@ class Op:
     rounding: Rounding | None = None
     quantize: Callable[[Graph, Node, Grid], Node | None] | None = None
     stands_for: tuple[str, ...] = ()
+    views: Callable[[Graph, Node], Sequence[View]] | None = None

@@ -4,12 +4,11 @@ idle ones dropped."""
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
-import numpy as np
-
-from tflgpu_plugin.ir.graph import Node, Shape
-from tflgpu_plugin.ops.movement import MAX_AXES
-from tflgpu_plugin.ops.transpose import grouped
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ops.movement import refusal, view_of
+from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.rewriter import Editor, Perm
 
 LARGEST = 1 << 24  # elements of a constant that is moved here rather than on the device
@@ -17,12 +16,7 @@ LARGEST = 1 << 24  # elements of a constant that is moved here rather than on th
 
 def is_plain(node: Node, op: str) -> bool:
     """Whether a node is a transpose or reshape that does nothing else."""
-    return (
-        node.op == op
-        and not node.posts
-        and node.refusal is None
-        and "view" not in (node.attributes)
-    )
+    return node.op == op and not node.posts and node.refusal is None
 
 
 def keeps_order(shape: Shape, perm: Perm) -> bool:
@@ -51,20 +45,17 @@ def reshapes_for_transposes(e: Editor) -> None:
 def _fold_constants(e: Editor) -> bool:
     """Move constants here; what reads the result reads a new constant."""
     names: dict[int, int] = {}
+    view = Graph(e.tensors, (), (), ())
     for node in e.nodes:
         source, output = (node.inputs[0] if node.inputs else None), node.outputs[0]
         data = e.data(source)
-        if data is None or output in e.needed or data.size > LARGEST:
+        if data is None or source is None or output in e.needed or data.size > LARGEST:
             continue
-        if e.tensors[output].dtype != e.tensors[source].dtype:  # type: ignore[index]
+        moved = None if node.posts else view_of(view, node)
+        if moved is None or prod(moved.shape) > data.size:
             continue
-        if is_plain(node, "transpose"):
-            moved = np.ascontiguousarray(data.transpose(node.attributes["perm"]))
-        elif is_plain(node, "reshape"):
-            moved = data.reshape(e.shape(output))
-        else:
-            continue
-        names[output] = e.constant(moved, like=source)
+        if e.tensors[output].dtype == e.tensors[source].dtype:
+            names[output] = e.constant(moved.of(data), like=source)
     e.rename(names)
     return bool(names)
 
@@ -96,7 +87,7 @@ def _join(e: Editor) -> bool:
 def _movable(e: Editor, node: Node, perm: Perm) -> bool:
     """One launch can transpose the node's input so."""
     assert node.inputs[0] is not None
-    return len(grouped(e.shape(node.inputs[0]), perm)[1]) <= MAX_AXES
+    return refusal("transpose", [transposed(e.shape(node.inputs[0]), perm)]) is None
 
 
 def _key(e: Editor, node: Node) -> tuple[object, ...] | None:

@@ -1,149 +1,113 @@
-"""A chain of reshapes and transposes is one movement: axes are split into parts that the whole
-chain keeps together, and the parts change place once.
-
-The result is a transpose of a view of its input (attributes view and shape, see `ops.transpose`).
-Pixel shuffles and channel shuffles become one launch this way.
+"""Nodes that only move data become fewer: a movement of what another one moved reads the first
+one's input, through the view of both (`ops.views`). Pixel shuffles and channel shuffles become one
+launch this way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry
-from tflgpu_plugin.ops.movement import MAX_AXES
-from tflgpu_plugin.passes.layout.cleanup import is_plain, keeps_order
-from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.ir.graph import Graph, Node, geometry
+from tflgpu_plugin.ops import movement
+from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.sources import merged
 
 
 def join_moves(graph: Graph) -> Graph:
-    """Chains of two or more plain reshapes and transposes with one reader each, where one movement
-    can do it."""
-    e = Editor(graph)
-    readers = e.readers()
+    """Chains of movements with one reader each, and movements that only movements read, where
+    fewer launches do it."""
+    return _through_readers(_joined_chains(graph))
+
+
+def _joined_chains(graph: Graph) -> Graph:
+    readers, needed = graph.consumers(), graph.needed()
     place: dict[int, Node] = {}  # what stands for the last node of a chain
     gone: set[int] = set()
     for node in graph.nodes:
-        if node.id in gone or not _moves(node):
+        if node.id in gone or (view := movement.view_of(graph, node)) is None:
             continue
-        chain = [node]
-        while (following := _following(e, chain[-1], readers)) is not None:
+        chain, launches = [node], _launches(graph, node, node)
+        best, result = 1, view
+        while (following := _following(chain[-1], readers, needed)) is not None:
+            joined = _reading(graph, view, chain[-1], following)
+            if joined is None:
+                break
+            view = joined
+            launches += _launches(graph, following, following)
             chain.append(following)
-        turns = sum(n.op == "transpose" for n in chain)
-        if len(chain) < 2 or not turns or not _worth(e, chain, turns):
-            continue
-        joined = _joined(e, chain)
-        if joined is not None:
+            if _launches(graph, chain[0], following, view) < launches:
+                best, result = len(chain), view
+        if best > 1:
+            chain = chain[:best]
             gone |= {n.id for n in chain}
-            place[joined.id] = joined
+            place[chain[-1].id] = _view(chain[0].inputs[0], chain[-1], result, chain)
     if not place:
         return graph
-    e.nodes = [place.get(n.id, n) for n in e.nodes if n.id in place or n.id not in gone]
-    return e.finish()
-
-
-def _moves(node: Node) -> bool:
-    return is_plain(node, "transpose") or is_plain(node, "reshape")
-
-
-def _following(e: Editor, node: Node, readers: dict[int, list[Node]]) -> Node | None:
-    output = node.outputs[0]
-    found = readers.get(output, [])
-    if len(found) != 1 or output in e.needed or not _moves(found[0]):
-        return None
-    return found[0] if found[0].inputs[0] == output else None
-
-
-def _worth(e: Editor, chain: Sequence[Node], turns: int) -> bool:
-    """More than one launch, as it is: free reshapes before or after one transpose stay."""
-    launches = turns
-    for node in chain:
-        source = node.inputs[0]
-        assert source is not None
-        if node.op == "reshape":
-            same = geometry(e.shape(source)) == geometry(e.shape(node.outputs[0]))
-            launches += not same
-        else:
-            launches -= keeps_order(e.shape(source), tuple(node.attributes["perm"]))
-    return launches > 1
-
-
-@dataclass(eq=False)
-class _Part:
-    """A piece of an axis; it may be split into an outer and an inner piece."""
-
-    extent: int
-    pieces: list[_Part]
-
-
-def _leaves(parts: Sequence[_Part]) -> list[_Part]:
-    return [leaf for p in parts for leaf in (_leaves(p.pieces) if p.pieces else [p])]
-
-
-def _grouped(parts: list[_Part], shape: Shape) -> list[list[_Part]] | None:
-    """The parts of each axis of a shape with the same elements; splits parts where an axis ends
-    inside one. None when it cannot be."""
-    waiting = list(reversed(_leaves(parts)))
-    axes: list[list[_Part]] = []
-    for extent in shape:
-        axis: list[_Part] = []
-        left = extent
-        while left > 1:
-            part = waiting.pop()
-            if left % part.extent == 0:
-                axis.append(part)
-                left //= part.extent
-                continue
-            if part.extent % left:
-                return None
-            part.pieces = [_Part(left, []), _Part(part.extent // left, [])]
-            waiting += reversed(part.pieces)
-        axes.append(axis)
-    return axes
-
-
-def _joined(e: Editor, chain: Sequence[Node]) -> Node | None:
-    """One transpose of a view for the chain, None when it would have too many axes."""
-    source = chain[0].inputs[0]
-    assert source is not None
-    start = [_Part(extent, []) for extent in e.shape(source) if extent > 1]
-    order = list(start)
-    for node in chain:
-        assert node.inputs[0] is not None
-        axes = _grouped(order, e.shape(node.inputs[0]))
-        if axes is None:
-            return None
-        if node.op == "transpose":
-            order = [part for axis in node.attributes["perm"] for part in axes[axis]]
-        else:
-            order = [part for axis in axes for part in axis]
-    before, after = _leaves(start), _leaves(order)
-    runs = _runs(before, after)
-    if len(runs) > MAX_AXES:
-        return None
-    begins = sorted(before.index(run[0]) for run in runs)
-    view = {before.index(run[0]): prod(part.extent for part in run) for run in runs}
-    return replace(
-        chain[-1],
-        op="transpose",
-        inputs=(source,),
-        attributes={
-            "view": tuple(view[begin] for begin in begins),
-            "perm": tuple(begins.index(before.index(run[0])) for run in runs),
-            "shape": e.shape(chain[-1].outputs[0]),
-        },
-        **merged(*chain),
+    return graph.with_nodes(
+        [place.get(n.id, n) for n in graph.nodes if n.id in place or n.id not in gone]
     )
 
 
-def _runs(before: list[_Part], after: list[_Part]) -> list[list[_Part]]:
-    """Parts that follow each other on both sides, in the order after."""
-    runs: list[list[_Part]] = []
-    for part in after:
-        if runs and before.index(part) == before.index(runs[-1][-1]) + 1:
-            runs[-1].append(part)
-        else:
-            runs.append([part])
-    return runs
+def _reading(graph: Graph, view: View, node: Node, reader: Node) -> View | None:
+    """`_joined`, where the reader moves the node's result and reads it nowhere else."""
+    output = node.outputs[0]
+    times = reader.inputs.count(output) + sum(post.tensor == output for post in reader.posts)
+    return _joined(graph, view, reader) if times == 1 and reader.inputs[0] == output else None
+
+
+def _following(node: Node, readers: dict[int, list[Node]], needed: set[int]) -> Node | None:
+    output = node.outputs[0]
+    found = readers.get(output, [])
+    return found[0] if len(found) == 1 and output not in needed and not node.posts else None
+
+
+def _joined(graph: Graph, view: View, reader: Node) -> View | None:
+    """What a reader of the view's result makes of the view's input, where one launch can."""
+    step = movement.view_of(graph, reader)
+    joined = None if step is None else view.then(step)
+    return None if joined is None or movement.refusal("view", [joined]) else joined
+
+
+def _launches(graph: Graph, first: Node, last: Node, view: View | None = None) -> int:
+    """Of the view of the first node's input that is the last one's result (default: the node's
+    own): none where it is the input as it lies, or the border turns it."""
+    view = view or movement.view_of(graph, last)
+    assert first.inputs[0] is not None and view is not None
+    output = last.outputs[0]
+    inside, stored = geometry(graph.shape(first.inputs[0])), geometry(graph.shape(output))
+    free = movement.read(view, inside, stored).in_place(inside, stored)
+    turned = output in graph.outputs and movement.turned(view, inside)
+    return int(bool(last.posts) or not (free or turned))
+
+
+def _view(source: int | None, last: Node, view: View, nodes: Sequence[Node]) -> Node:
+    changed = replace(last, op="view", inputs=(source,), attributes={"view": view})
+    return replace(changed, **merged(*nodes))
+
+
+def _through_readers(graph: Graph) -> Graph:
+    """What several movements read becomes part of each."""
+    readers, needed = graph.consumers(), graph.needed()
+    place: dict[int, Node] = {}
+    gone: set[int] = set()
+    for node in graph.nodes:
+        output, found = node.outputs[0], readers.get(node.outputs[0], [])
+        if node.posts or node.id in place or output in needed or len(found) < 2:
+            continue
+        if (view := movement.view_of(graph, node)) is None:
+            continue
+        joined = [each for reader in found if (each := _reading(graph, view, node, reader))]
+        if len(joined) < len(found) or any(reader.id in place for reader in found):
+            continue
+        made = [
+            _view(node.inputs[0], reader, view, (reader,) if k else (node, reader))
+            for k, (reader, view) in enumerate(zip(found, joined, strict=True))
+        ]
+        before = sum(_launches(graph, each, each) for each in (node, *found))
+        if sum(_launches(graph, node, each) for each in made) < before:
+            gone.add(node.id)
+            place |= {each.id: each for each in made}
+    if not place:
+        return graph
+    return graph.with_nodes([place.get(n.id, n) for n in graph.nodes if n.id not in gone])

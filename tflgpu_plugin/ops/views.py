@@ -1,0 +1,342 @@
+"""Views: which element of an input each element of a result is, or that it is padding.
+
+All ops that only move data say so by a `View`; views of views are composed here, and axes that lie
+behind each other become one here. `movement` reads through a view, on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array, Shape
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """`extent` elements of the result: number x is `stride * x` elements further in the input.
+
+    Outside `low <= x < high` (default: the extent) there is padding. With `lookup`, an int array of
+    one entry per element, it is `stride * lookup[x]` elements further.
+    """
+
+    extent: int
+    stride: int = 0
+    low: int = 0
+    high: int | None = None
+    lookup: Array | None = None
+
+    @property
+    def stop(self) -> int:
+        return self.extent if self.high is None else self.high
+
+    @property
+    def padded(self) -> bool:
+        return self.low > 0 or self.stop < self.extent
+
+    @property
+    def straight(self) -> bool:
+        """Every element is there, at even distances."""
+        return not self.padded and self.lookup is None
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The least and the greatest multiple of `stride`, of what is no padding."""
+        if self.lookup is None:
+            return self.low, self.stop - 1
+        there = self.lookup[self.low : self.stop]
+        return int(there.min()), int(there.max())
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A tensor of `shape`, its elements in row-major order being those over `axes`, counted from
+    element `offset` of the input, in row-major order as well; `value` is that of padding.
+
+    The methods give the view of what is done to the result; they return None where no axes can
+    say it. Shapes are expected to fit.
+    """
+
+    shape: Shape
+    axes: tuple[Axis, ...]
+    offset: int = 0
+    value: float = 0.0
+
+    @property
+    def padded(self) -> bool:
+        return any(axis.padded for axis in self.axes)
+
+    @property
+    def whole(self) -> bool:
+        """All elements from the first on, in order."""
+        axes = self.simple().axes
+        return self.offset == 0 and len(axes) == 1 and axes[0].straight and axes[0].stride == 1
+
+    def simple(self) -> View:
+        """The same view over as few axes as will do."""
+        rows = merged([(axis,) for axis in self.axes])
+        return replace(self, axes=tuple(row[0] for row in rows) or (Axis(1, 1),))
+
+    def then(self, view: View) -> View | None:
+        """The view of this result through another one; None where no axes can say it."""
+        found = places(view, [axis.extent for axis in self.axes])
+        if found is None or (self.padded and view.padded and not _same(self.value, view.value)):
+            return None
+        axes, offset = list(found.axes), self.offset
+        for k, axis in enumerate(axes):
+            stride = sum(
+                step * own.stride
+                for step, own in zip(found.steps[k], self.axes, strict=True)
+                if own.lookup is None
+            )
+            axes[k] = replace(axis, stride=stride)
+        for k, (own, start) in enumerate(zip(self.axes, found.starts, strict=True)):
+            users = [j for j, steps in enumerate(found.steps) if steps[k]]
+            if own.straight or len(users) > 1:
+                if not own.straight:
+                    return None
+                offset += start * own.stride
+                continue
+            if users:
+                (j,) = users
+                alone = sum(map(bool, found.steps[j])) == 1
+                limited = _limited(axes[j], own, start, found.steps[j][k], alone)
+                if limited is None:
+                    return None
+                axes[j] = limited
+                offset += start * own.stride if own.lookup is None else 0
+                continue
+            if not own.low <= start < own.stop:
+                axes.append(Axis(1, high=0))
+            elif own.lookup is None:
+                offset += start * own.stride
+            else:
+                offset += int(own.lookup[start]) * own.stride
+        value = view.value if view.padded else self.value
+        return View(view.shape, tuple(axes), offset, value)
+
+    def of(self, data: Array) -> Array:
+        """The result for this input."""
+        result = np.full([axis.extent for axis in self.axes], self.value, data.dtype)
+        if result.size == 0 or any(axis.low >= axis.stop for axis in self.axes):
+            return result.reshape(self.shape)
+        first = self.offset + sum(axis.stride * axis.ends[0] for axis in self.axes)
+        spans = [axis.ends[1] - axis.ends[0] + 1 for axis in self.axes]
+        flat = np.ascontiguousarray(data).reshape(-1)
+        steps = [axis.stride * data.itemsize for axis in self.axes]
+        found = np.lib.stride_tricks.as_strided(flat[first:], spans, steps, writeable=False)
+        for k, axis in enumerate(self.axes):
+            if axis.lookup is not None:
+                found = found.take(axis.lookup[axis.low : axis.stop] - axis.ends[0], axis=k)
+        result[tuple(slice(axis.low, axis.stop) for axis in self.axes)] = found
+        return result.reshape(self.shape)
+
+
+def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Elements between neighbours on each axis, row-major."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
+    """The same places over as few axes as will do: each costs every element a division. A row holds
+    an axis as several operands are read along it."""
+    kept: list[tuple[Axis, ...]] = []
+    for row in rows:
+        straight = all(axis.straight for axis in row)
+        if straight and row[0].extent == 1:
+            continue
+        if kept and straight and all(map(_continues, kept[-1], row)):
+            kept[-1] = tuple(
+                Axis(outer.extent * inner.extent, inner.stride)
+                for outer, inner in zip(kept[-1], row, strict=True)
+            )
+        else:
+            kept.append(row)
+    return kept
+
+
+def _continues(outer: Axis, inner: Axis) -> bool:
+    return outer.straight and outer.stride == inner.extent * inner.stride
+
+
+def _same(a: float, b: float) -> bool:
+    return a == b or (isnan(a) and isnan(b))
+
+
+def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis | None:
+    """`axis`, which goes along `own` from `start` in these steps, with the padding and the lookup
+    of `own`; `alone`: it goes along no other axis."""
+    reached = np.arange(axis.extent) if axis.lookup is None else axis.lookup
+    reached = start + step * reached
+    here = np.arange(axis.extent)
+    inside = (reached >= own.low) & (reached < own.stop) & (here >= axis.low) & (here < axis.stop)
+    there = np.flatnonzero(inside)
+    if len(there) == 0:
+        return replace(axis, low=0, high=0)
+    low, high = int(there[0]), int(there[-1]) + 1
+    if high - low != len(there) or (own.lookup is not None and not alone):
+        return None
+    if own.lookup is None:
+        return replace(axis, low=low, high=high)
+    entries = own.lookup[np.where(inside, reached, reached[low])]
+    return replace(axis, stride=own.stride, low=low, high=high, lookup=entries)
+
+
+class Places(NamedTuple):
+    """A view by coordinates: element x of axis j is `steps[j][k] * x` further along axis k of the
+    input than `starts[k]`."""
+
+    axes: tuple[Axis, ...]
+    steps: tuple[tuple[int, ...], ...]
+    starts: tuple[int, ...]
+
+
+def places(view: View, extents: Sequence[int]) -> Places | None:
+    """The view with coordinates on axes of these extents, that of the input, in place of element
+    numbers; axes are split where they must be. None where the same step would go to another axis
+    from some elements on."""
+    strides = row_strides(extents)
+    axes = tuple(part for axis in view.axes for part in _split(axis, extents, strides))
+    if any(axis.low >= axis.stop for axis in axes):
+        return Places(axes, ((0,) * len(extents),) * len(axes), (0,) * len(extents))
+    steps = tuple(_digits(axis.stride, extents, strides) for axis in axes)
+    corner = view.offset + sum(axis.stride * axis.ends[0] for axis in axes)
+    if not 0 <= corner < prod(extents):
+        return None
+    starts = list(_digits(corner, extents, strides))
+    for k, extent in enumerate(extents):
+        reach = [
+            row[k] * (axis.ends[1] - axis.ends[0]) for row, axis in zip(steps, axes, strict=True)
+        ]
+        if starts[k] + sum(n for n in reach if n < 0) < 0:
+            return None
+        if starts[k] + sum(n for n in reach if n > 0) >= extent:
+            return None
+        starts[k] -= sum(row[k] * axis.ends[0] for row, axis in zip(steps, axes, strict=True))
+    return Places(axes, steps, tuple(starts))
+
+
+def _digits(number: int, extents: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """A distance in elements as steps on each axis; none on those of extent 1."""
+    found, left = [], abs(number)
+    for extent, stride in zip(extents, strides, strict=True):
+        steps = left // stride if extent > 1 else 0
+        left -= steps * stride
+        found.append(steps if number > 0 else -steps)
+    return tuple(found)
+
+
+def _split(axis: Axis, extents: Sequence[int], strides: Sequence[int]) -> list[Axis]:
+    """An axis that goes on from one axis of the input to the one before it, as two or more."""
+    if axis.lookup is not None or axis.stride == 0:
+        return [axis]
+    for extent, stride in zip(extents, strides, strict=True):
+        step, rest = divmod(abs(axis.stride), stride)
+        if extent == 1 or step == 0:
+            continue
+        if rest or extent % step or step * (axis.stop - 1 - axis.low) < extent:
+            return [axis]
+        halves = _halves(axis, extent // step)
+        return [axis] if halves is None else [*_split(halves[0], extents, strides), halves[1]]
+    return [axis]
+
+
+def aligned(axes: Sequence[Axis], extents: Sequence[int]) -> list[list[Axis]] | None:
+    """The axes in groups of these numbers of elements, split where a group begins within one. None
+    where one cannot be split there."""
+    waiting = [axis for axis in axes if axis.extent > 1 or not axis.straight]
+    groups: list[list[Axis]] = []
+    for extent in reversed(extents):
+        group: list[Axis] = []
+        left = extent
+        while left > 1:
+            axis = waiting.pop()
+            if left % axis.extent:
+                halves = _halves(axis, left)
+                if halves is None:
+                    return None
+                waiting.append(halves[0])
+                axis = halves[1]
+            group.insert(0, axis)
+            left //= axis.extent
+        groups.insert(0, group)
+    groups[0] = waiting + groups[0]
+    return groups
+
+
+def _halves(axis: Axis, inner: int) -> tuple[Axis, Axis] | None:
+    """An axis as two, the inner one of this extent; None where it does not divide so."""
+    bounds = (axis.extent, axis.low, axis.stop)
+    if axis.lookup is not None or any(n % inner for n in bounds):
+        return None
+    extent, low, high = (n // inner for n in bounds)
+    return Axis(extent, axis.stride * inner, low, high), Axis(inner, axis.stride)
+
+
+def whole(shape: Shape) -> View:
+    """All elements, in order."""
+    return View(shape, (Axis(prod(shape), 1),))
+
+
+def transposed(shape: Shape, perm: Sequence[int]) -> View:
+    """Axis k of the result is axis perm[k]."""
+    strides = row_strides(shape)
+    axes = tuple(Axis(shape[axis], strides[axis]) for axis in perm)
+    return View(tuple(shape[axis] for axis in perm), axes)
+
+
+def region(
+    shape: Shape, starts: Sequence[int], extents: Sequence[int], steps: Sequence[int] | None = None
+) -> View:
+    """So many elements of each axis from a start on, with steps (default: 1; they may be
+    negative)."""
+    strides = row_strides(shape)
+    steps = steps or (1,) * len(shape)
+    axes = tuple(Axis(e, n * s) for e, n, s in zip(extents, steps, strides, strict=True))
+    offset = sum(start * stride for start, stride in zip(starts, strides, strict=True))
+    return View(tuple(extents), axes, offset)
+
+
+def part(shape: Shape, axis: int, start: int, extent: int) -> View:
+    """So many elements of one axis, and all of the others."""
+    starts = [start if k == axis else 0 for k in range(len(shape))]
+    return region(shape, starts, [extent if k == axis else e for k, e in enumerate(shape)])
+
+
+def padded(shape: Shape, margins: Sequence[tuple[int, int]], value: float = 0.0) -> View:
+    """With so many elements before and after each axis."""
+    strides = row_strides(shape)
+    axes = tuple(
+        Axis(before + extent + after, stride, before, before + extent)
+        for extent, stride, (before, after) in zip(shape, strides, margins, strict=True)
+    )
+    offset = -sum(before * stride for (before, _), stride in zip(margins, strides, strict=True))
+    return View(tuple(axis.extent for axis in axes), axes, offset, value)
+
+
+def repeated(shape: Shape, repeats: Sequence[int]) -> View:
+    """Each axis so many times over, as a whole; further repeats in front are of new axes."""
+    lead = len(repeats) - len(shape)
+    shape = (1,) * lead + shape
+    axes: list[Axis] = []
+    for extent, count, stride in zip(shape, repeats, row_strides(shape), strict=True):
+        axes += [Axis(count), Axis(extent, stride)]
+    return View(tuple(e * n for e, n in zip(shape, repeats, strict=True)), tuple(axes))
+
+
+def taken(shape: Shape, rows: Mapping[int, Array]) -> View:
+    """The elements at these indices of some axes."""
+    axes, offset = [], 0
+    for k, (extent, stride) in enumerate(zip(shape, row_strides(shape), strict=True)):
+        row = rows.get(k, np.arange(extent))
+        steps = set(np.diff(row).tolist())
+        if len(steps) > 1:
+            axes.append(Axis(len(row), stride, lookup=row))
+            continue
+        offset += int(row[0]) * stride if len(row) else 0
+        axes.append(Axis(len(row), stride * (steps.pop() if steps else 1)))
+    return View(tuple(axis.extent for axis in axes), tuple(axes), offset)
