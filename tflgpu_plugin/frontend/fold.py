@@ -192,14 +192,8 @@ def _strided_slice(data: Array, begin: Array, end: Array, strides: Array, **mask
     tensors = {0: Tensor("", data.shape)}
     tensors |= {k: Tensor("", b.shape, "i32", b) for k, b in enumerate(bounds, 1)}
     node = Node(0, "strided_slice", (0, 1, 2, 3), (), masks)
-    found = strided_slice.plan(Graph(tensors, (), (), ()), node)
-    taken = [np.zeros(1, np.int64)] * data.ndim
-    for source, at in found.fixed.items():
-        taken[source] = np.array([at])
-    for axis in found.axes:
-        if axis.source is not None:
-            taken[axis.source] = axis.start + axis.step * np.arange(axis.extent)
-    return np.asarray(data[np.ix_(*taken)]).reshape(found.shape)
+    (view,) = strided_slice.views(Graph(tensors, (), (), ()), node)
+    return view.of(data)
 
 
 def _slice(data: Array, begin: Array, size: Array) -> Array:
