@@ -138,8 +138,8 @@ def test_senseless_parameters_are_a_sentence(node: HostNode, part: str) -> None:
     assert part in said and said.endswith(".")
 
 
-def refused(node: HostNode) -> str:
-    """What the reader or a condition of the row says against a node."""
+def refused(node: HostNode, op: bool = True) -> str:
+    """What the reader, a condition of the row or (with `op`) the op says against a node."""
     row = ops.row_of(node.host_op, node)
     assert row is not None and row.attributes is not None
     try:
@@ -147,7 +147,8 @@ def refused(node: HostNode) -> str:
     except Unsupported as reason:
         return str(reason)
     graph = Graph(node.tensors, (asked,), (0, 1), (2,))
-    return support.unmet(row, graph, asked) or support.support(graph, asked, Target()) or ""
+    said = support.unmet(row, graph, asked)
+    return said or (support.support(graph, asked, Target()) if op else "") or ""
 
 
 def test_rules_of_coordinates_exclude_each_other() -> None:
