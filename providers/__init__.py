@@ -14,50 +14,49 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tflgpu_plugin.errors import HostError
 
 if TYPE_CHECKING:
-    from tflgpu_plugin.engine import BuildError, Claim, Instance, Island
+    from tflgpu_plugin.engine import (
+        Claim,
+        Instance,
+        Island,
+        claimed_again,
+        packed,
+        refusals,
+        revived,
+        unpacked,
+    )
+    from tflgpu_plugin.errors import BuildError, ImpossibleShapes
     from tflgpu_plugin.ir.graph import Graph, Node, Quantization, Shape, Tensor
     from tflgpu_plugin.ir.host_op import HostOp
     from tflgpu_plugin.options import OptionError, Options
-    from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
+    from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter, adapters, select
 
 GROUP = "tflgpu_plugin.providers"
 
-__all__ = [
-    "GROUP",
-    "AdapterInfo",
-    "BuildError",
-    "Claim",
-    "Graph",
-    "HostError",
-    "HostOp",
-    "Instance",
-    "Island",
-    "NoAdapter",
-    "Node",
-    "OptionError",
-    "Options",
-    "Provider",
-    "ProviderError",
-    "Quantization",
-    "Shape",
-    "Tensor",
-    "claim",
-    "discover",
-    "find",
-]  # fmt: skip
-
 _HOMES = {
-    "AdapterInfo": "runtime.adapter", "NoAdapter": "runtime.adapter", "BuildError": "errors",
-    "Claim": "engine", "Instance": "engine", "Island": "engine", "OptionError": "options",
-    "Options": "options", "HostOp": "ir.host_op", "Graph": "ir.graph", "Node": "ir.graph",
-    "Quantization": "ir.graph", "Shape": "ir.graph", "Tensor": "ir.graph",
-}  # fmt: skip
+    name: module
+    for module, names in {
+        "engine": "Claim Instance Island claimed_again packed refusals revived unpacked",
+        "errors": "BuildError ImpossibleShapes",
+        "ir.graph": "Graph Node Quantization Shape Tensor",
+        "ir.host_op": "HostOp",
+        "options": "OptionError Options",
+        "runtime.adapter": "AdapterInfo NoAdapter adapters select",
+    }.items()
+    for name in names.split()
+}
+
+__all__ = [
+    "GROUP", "AdapterInfo", "BuildError", "Claim", "Graph", "HostError", "HostOp",
+    "ImpossibleShapes", "Instance", "Island", "NoAdapter", "Node", "OptionError", "Options",
+    "Provider", "ProviderError", "Quantization", "Shape", "Tensor", "adapters", "claim",
+    "claimed_again", "discover", "find", "packed", "refusals", "revived", "select", "unpacked",
+]  # fmt: skip
 
 
 class ProviderError(RuntimeError):
@@ -155,18 +154,21 @@ def claim(
     graph: Graph,
     options: Options | Mapping[str, object] | None = None,
     grouping: Callable[[Sequence[int]], list[list[int]]] | None = None,
+    extraction: Callable[[Graph, Collection[int]], Graph] | None = None,
+    repeated: bool = False,
 ) -> Claim:
-    """Hand over a host's graph; get back built partitions and a sentence for every other node.
+    """Hand over a host's graph; get back built islands and a sentence for every other node.
 
     `options` are the plugin's options, parsed or as a host gives them. `grouping` maps node ids to
-    the groups in which the host would replace them; without it convex partitions are formed. Raises
-    OptionError or NoAdapter with a sentence.
+    the groups in which the host would replace them; without it convex islands are formed, and
+    `extraction` makes a graph of its own of such a group. `repeated`: a loop runs the graph once
+    per step. Raises OptionError or NoAdapter with a sentence.
     """
     from tflgpu_plugin import engine
     from tflgpu_plugin.options import Options, parse
 
     parsed = options if isinstance(options, Options) else parse(options)
-    return engine.claim(graph, parsed, grouping)
+    return engine.claim(graph, parsed, grouping, extraction, repeated)
 
 
 def __getattr__(name: str) -> Any:

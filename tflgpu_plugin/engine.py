@@ -8,15 +8,17 @@ runs.
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from tflgpu_plugin import native, ops, threads
-from tflgpu_plugin.cache import fingerprint
+from tflgpu_plugin.cache import fingerprint, plan_file
 from tflgpu_plugin.cache import store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
@@ -35,7 +37,7 @@ from tflgpu_plugin.runtime.program import Instance, Program, shared
 
 __all__ = [
     "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "Island", "NoAdapter",
-    "claim",
+    "claim", "claimed_again", "packed", "refusals", "revived", "unpacked",
 ]  # fmt: skip
 
 Grouping = Callable[[Sequence[int]], list[list[int]]]
@@ -175,7 +177,37 @@ class Island:
             ) from error
 
 
-def revived(nodes: tuple[int, ...], found: Stored, device: Device, half: bool) -> Island:
+def claimed_again(
+    nodes: tuple[int, ...], graph: Graph, options: Options, info: AdapterInfo
+) -> Island:
+    """An island of nodes that were claimed before, built anew. Raises BuildError with a sentence,
+    NoAdapter.
+    """
+    return Island(nodes, graph, adapter.open_device(info), half=options.half)
+
+
+def packed(island: Island, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """An island's plan and weights as bytes, with a JSON value and arrays of the caller's own."""
+    from tflgpu_plugin.compile import compiler
+
+    plan = compiler.compile(island.graph, island.target)  # with the constants' values
+    stream, key = io.BytesIO(), plans.target_key(island.device.target)
+    plan_file.write(stream, plan, key, island.target.tuning, extra=extra, arrays=arrays)
+    return stream.getvalue()
+
+
+def unpacked(data: bytes, info: AdapterInfo) -> Stored:
+    """What `packed` was given. Raises ValueError for other bytes, and for what was packed for
+    another adapter.
+    """
+    found = plan_file.read(memoryview(data))
+    target = adapter.open_device(info).target
+    if reason := plans.difference(found.key, plans.target_key(target)):
+        raise Damaged(reason)
+    return found
+
+
+def revived(nodes: tuple[int, ...], found: Stored, info: AdapterInfo, half: bool) -> Island:
     """An island of a stored plan whose graph is not there: for other shapes, who calls `build` must
     bring the graph. Raises BuildError with a sentence.
     """
@@ -183,7 +215,8 @@ def revived(nodes: tuple[int, ...], found: Stored, device: Device, half: bool) -
     ports = (*plan.inputs, *plan.outputs, *plan.states)
     tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
     inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
-    island = Island(nodes, Graph(tensors, (), inputs, outputs), device, half=half, made=plan)
+    graph = Graph(tensors, (), inputs, outputs)
+    island = Island(nodes, graph, adapter.open_device(info), half=half, made=plan)
     island.target = replace(island.target, tuning=found.tuning)
     island.instance.program.forget_constants()
     return island
@@ -221,7 +254,7 @@ def claim(
     graph: Graph,
     options: Options | None = None,
     grouping: Grouping | None = None,
-    extraction: Extraction = partition.extract,
+    extraction: Extraction | None = None,
     repeated: bool = False,
 ) -> Claim:
     """Decide what runs on the GPU and build it. Nodes that share a source are claimed together or
@@ -233,6 +266,7 @@ def claim(
     NoAdapter with a sentence when no adapter can be used.
     """
     options = options or Options()
+    extract = extraction or partition.extract
     given, graph = graph, widen(graph, options.quantized)
     device = adapter.open_device(adapter.select(options.adapter))
     refused = rules.closed(graph, _refusals(graph, options, device))
@@ -245,7 +279,7 @@ def claim(
         )
         found = _misplaced(graph, groups)
         if not found:
-            parts = {tuple(sorted(group)): extraction(graph, set(group)) for group in groups}
+            parts = {tuple(sorted(group)): extract(graph, set(group)) for group in groups}
             found = _dropped(graph, parts, options, repeated) or _build_all(
                 parts, device, built, options, cache
             )
@@ -257,8 +291,9 @@ def claim(
         refused = rules.closed(graph, refused | found)
 
 
-def refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
-    """Why nodes cannot run on this device, each looked at alone, by their ids."""
+def refusals(graph: Graph, options: Options) -> dict[int, str]:
+    """Why nodes cannot run here, each looked at alone, by their ids. Raises NoAdapter."""
+    device = adapter.open_device(adapter.select(options.adapter))
     return _refusals(widen(graph, options.quantized), options, device)
 
 

@@ -5,20 +5,19 @@ node itself or in a file beside the model, for one adapter and one version of th
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin.cache import codec, folders, plan_file, store
-from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.engine import BuildError, Island, revived
+from tflgpu_plugin.providers import AdapterInfo, BuildError, Island
+
+from tflgpu_plugin import providers
+from tflgpu_plugin.cache import codec, folders, plan_file
 from tflgpu_plugin.frontend.integer_range import Range
 from tflgpu_plugin.ir import digests
 from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.runtime.adapter import Device
 
 from . import parts
 from .snapshot import HostNode, Snapshot
@@ -85,7 +84,6 @@ def write(island: Island, border: Border, export: Export, model: str) -> Context
     """The content for this island's node; writes its file, named by its content, where there
     shall be one. `model` is the path of the original model. Raises OSError.
     """
-    plan = compiler.compile(island.graph, island.target)  # with the constants' values
     snapshot, arrays = (None, None) if border.part is None else parts.pack(border.part)
     extra = {
         "ports": border.ports,
@@ -98,15 +96,14 @@ def write(island: Island, border: Border, export: Export, model: str) -> Context
         "arithmetic": sorted(border.arithmetic),
         "numbers": codec.encode(tuple((name, *ends) for name, ends in border.numbers.items())),
     }
-    stream, key = io.BytesIO(), store.target_key(island.device.target)
-    plan_file.write(stream, plan, key, island.target.tuning, extra=extra, arrays=arrays)
+    data = providers.packed(island, extra, arrays or {})
     target = export.target(model)
     if export.embedded or target is None:
-        return Context(stream.getvalue(), True)
-    digest = sha256(stream.getbuffer()).hexdigest()
+        return Context(data, True)
+    digest = sha256(data).hexdigest()
     file = target.with_name(f"{target.stem}_tflgpu_{digest[:12]}.bin")
     try:
-        file.write_bytes(stream.getbuffer())
+        file.write_bytes(data)
     except OSError as error:
         raise BuildError(
             island.nodes,
@@ -120,20 +117,18 @@ def is_ours(node: HostNode) -> bool:
     return (node.domain, node.op) == (DOMAIN, OP) and node.attributes.get("source") == SOURCE
 
 
-def read(node: HostNode, taken: Snapshot, device: Device) -> tuple[Island, Border]:
+def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Island, Border]:
     """Build what a node carries. Raises BuildError with a sentence, also for whatever is wrong with
     its bytes."""
     try:
-        found = plan_file.read(memoryview(_bytes(node, taken.path)))
-        if reason := store.difference(found.key, store.target_key(device.target)):
-            raise plan_file.Damaged(reason)
+        found = providers.unpacked(_bytes(node, taken.path), adapter)
         border = _border(found, taken)
         _check(found, border, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildError(
             (node.id,), f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
         ) from error
-    return revived((node.id,), found, device, found.extra["half"] is True), border
+    return providers.revived((node.id,), found, adapter, found.extra["half"] is True), border
 
 
 def _border(found: plan_file.Stored, taken: Snapshot) -> Border:

@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tflgpu_plugin import native
+from tflgpu_plugin.providers import AdapterInfo, NoAdapter
+
+from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import messages
-from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.adapter import AdapterInfo, NoAdapter
 
 ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
 
@@ -27,8 +27,8 @@ def tell() -> None:
     onnxruntime itself only knows that there is no such provider.
     """
     try:
-        adapter.select()
-        infos = adapter.adapters()
+        providers.select()
+        infos = providers.adapters()
     except NoAdapter as error:
         infos = []
         if str(error) not in _told:

@@ -13,16 +13,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from tflgpu_plugin.providers import BuildError, Island
 
-from tflgpu_plugin import engine, native
-from tflgpu_plugin.engine import BuildError, Island
+from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
 from tflgpu_plugin.frontend.rules import quantized_groups
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import parse
-from tflgpu_plugin.runtime import adapter
 
 from . import context, extents, ops, records, snapshot
 from .grouping import Grouping
@@ -144,7 +143,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     grouping = Grouping(taken, reading, dynamic)
     nodes = [_unclaimed(node, "") for node in taken.nodes]
     messages.exclusions(session.options.exclude, nodes, tuple(ops.HOST_OPS), session.told)
-    claim = engine.claim(
+    claim = providers.claim(
         reading.graph, session.options, grouping.group, grouping.extract, taken.repeated
     )
     for island in claim.islands:
@@ -168,9 +167,8 @@ def _restore(level: records.Level, taken: Snapshot, session: records.Session) ->
     for node in taken.nodes:
         if not context.is_ours(node):
             continue
-        device = adapter.open_device(session.adapter)
         try:
-            island, border = context.read(node, taken, device)
+            island, border = context.read(node, taken, session.adapter)
         except BuildError as error:
             nothing = context.Border((), (), (), (), {})
             broken[node.id] = _create(0, [node.id], nothing, refusal=error.sentence)

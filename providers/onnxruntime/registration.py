@@ -6,11 +6,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from tflgpu_plugin import native
+from tflgpu_plugin.providers import NoAdapter
+
+from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report
-from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.adapter import NoAdapter
 
 from . import EP_NAME, LIBRARY_NAME, install, records
 
@@ -102,7 +102,7 @@ def _unregistered(session: Any) -> str:
             f"could not be created: {records.failure()}"
         )
     try:
-        adapter.select()
+        providers.select()
     except NoAdapter as error:
         return f"This session runs on {listed}. {error}"
     return (

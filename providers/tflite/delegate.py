@@ -14,13 +14,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tflgpu_plugin import engine, native
-from tflgpu_plugin.engine import BuildError, Island
+from tflgpu_plugin.providers import BuildError, Island
+
+from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import messages, subgraph
 from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.options import parse
-from tflgpu_plugin.runtime import adapter
 
 from . import codes, loops, placeholders, reader, records, refusals
 
@@ -134,11 +134,14 @@ def _place_new(
     messages.exclusions(delegate.options.exclude, prepared.nodes, codes.operators(), delegate.told)
     repeated = loops.is_repeated(native.ffi, context)
     read = partial(reader.read, native.ffi, context)
-    judge = partial(_judged, delegate)
+
+    def judge(host: reader.HostGraph) -> dict[int, str]:
+        return providers.refusals(host.graph, delegate.options)
+
     stated = host
     if not repeated:  # the shapes of a loop's body come from where it is run
         host = placeholders.grown(stated, read, judge)
-    claim = engine.claim(
+    claim = providers.claim(
         host.graph, delegate.options, lambda ids: _preview(context, ids), repeated=repeated
     )
     reasons = claim.refusals
@@ -161,12 +164,6 @@ def _place_new(
     ]
 
 
-def _judged(delegate: records.Delegate, host: reader.HostGraph) -> dict[int, str]:
-    """Why nodes of this graph cannot run here."""
-    device = adapter.open_device(delegate.adapter)
-    return engine.refusals(host.graph, delegate.options, device)
-
-
 def _place_again(
     prepared: records.Prepared, earlier: records.Prepared, delegate: records.Delegate
 ) -> None:
@@ -177,12 +174,8 @@ def _place_again(
     for old in earlier.placed:
         island = old.island
         if island is None or native.lib.tg_device_is_lost(island.device.handle):
-            island = Island(
-                old.nodes,
-                old.graph,
-                adapter.open_device(delegate.adapter),
-                half=delegate.options.half,
-            )
+            given = delegate.options, delegate.adapter
+            island = providers.claimed_again(old.nodes, old.graph, *given)
         prepared.placed.append(_place(delegate.pointer, island, old.stays, old.arithmetic))
         prepared.placed[-1].recent = old.recent
     prepared.nodes = earlier.nodes

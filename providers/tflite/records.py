@@ -8,8 +8,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
+from tflgpu_plugin.providers import BuildError, Instance
+
 from tflgpu_plugin import native
-from tflgpu_plugin.engine import BuildError, Instance
 from tflgpu_plugin.frontend import subgraph
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedIsland, Records
 from tflgpu_plugin.frontend.reports import Report, remember
