@@ -13,10 +13,15 @@ NODE = Node(0, "concat", (), ())
 SIZES = {1: 4, 2: 4, 3: 8, 4: 16, 5: 4}
 
 
-def launch(reads: Sequence[Source], writes: Sequence[Source], copies: int | None = None) -> Launch:
+def launch(
+    reads: Sequence[Source],
+    writes: Sequence[Source],
+    copies: int | None = None,
+    takes: int | None = None,
+) -> Launch:
     operands = [(Operand(f"r{k}"), source) for k, source in enumerate(reads)]
     operands += [(Operand(f"w{k}", "w"), source) for k, source in enumerate(writes)]
-    return Launch("concat", NODE, tuple(operands), {}, {}, {}, (), (1, 1, 1), copies)
+    return Launch("concat", NODE, tuple(operands), {}, {}, {}, (), (1, 1, 1), copies, takes)
 
 
 def left_out(
@@ -80,3 +85,26 @@ def test_parts_of_parts() -> None:
     assert views.find(1) == (3, 4) and len(kept) == 1
     kept, views = elide([MAKE, COPY, launch([1], [4], copies=8)], lambda source: source, SIZES)
     assert views.find(1) == (3, 4) and len(kept) == 2
+
+
+def test_a_slice_stays_where_it_is() -> None:
+    make, cut, use = launch([5], [4]), launch([4], [1], takes=8), launch([1], [2])
+    assert left_out(make, cut, use) == {1: (4, 8)}
+    assert left_out(make, cut, use, homes=[1]) == {}
+    assert left_out(make, cut, use, homes=[4]) == {1: (4, 8)}
+    assert left_out(cut, use) == {}  # of what nothing writes
+    for later in ([4], [1]):  # what is written later is not in it
+        assert left_out(make, cut, launch([5], later), use) == {}
+
+
+def test_a_slice_is_copied_where_a_launch_would_read_and_write_one_buffer() -> None:
+    make, cut = launch([5], [4]), launch([4], [1], takes=0)
+    assert left_out(make, cut, launch([1], [4])) == {}
+    other = launch([4], [2], takes=4)
+    assert left_out(make, cut, other, launch([1, 2], [3])) == {1: (4, 0), 2: (4, 4)}
+
+
+def test_a_slice_of_a_part_lies_in_the_whole() -> None:
+    make, copy, cut = launch([5], [2]), launch([2], [3], copies=4), launch([2], [1], takes=0)
+    kept, views = elide([make, cut, copy], lambda source: source, SIZES)
+    assert views.find(1) == (3, 4) and kept == [make]

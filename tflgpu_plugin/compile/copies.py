@@ -1,8 +1,8 @@
 """Copies that need not happen: a tensor whose only way is into a slice of another is written there
-at once (concatenation into place).
+at once (concatenation into place), and one that is a slice of another is read there.
 
 Works on recorded launches, so it holds for every op that copies whole tensors. In the storage of
-`graph.geometry` channels joined at whole quads are such slices.
+`graph.geometry` channels joined, or split, at whole quads are such slices.
 """
 
 from __future__ import annotations
@@ -37,49 +37,47 @@ def elide(
     sizes: Mapping[int, int],
     homes: Collection[int] = (),
 ) -> tuple[list[Launch], Views]:
-    """The launches that remain, and where the sources of the others lie now.
+    """The launches that remain, and where the sources of the others, or their results, lie now.
 
     `root` follows aliases; `sizes` are in vec4; `homes` are tensors with a buffer of their own. A
-    copy stays when the source is not a tensor of the island, is one of `homes`, lies in another
-    tensor already, is written later, or when some launch would then read and write one buffer.
+    copy stays when what it copies is not a tensor of the island, when that, or for a slice the
+    result, is one of `homes` or lies in another tensor already, when the source is written later,
+    or when some launch would then read and write one buffer.
     """
-    views, kept = Views(), list(launches)
-    for launch in launches:
-        if launch.copies is None:
+    views, gone = Views(), set[int]()
+    touched = [(_tensors(launch.reads, root), _tensors(launch.writes, root)) for launch in launches]
+    near: dict[int, list[int]] = {}  # launches by the outermost tensors that they read or write
+    last: dict[int, int] = {}  # launch that writes a tensor
+    for k, (reads, writes) in enumerate(touched):
+        for tensor in reads | writes:
+            near.setdefault(tensor, []).append(k)
+        last |= dict.fromkeys(writes, k)
+    for k, launch in enumerate(launches):
+        offset = launch.takes if launch.copies is None else launch.copies
+        if offset is None:
             continue
         source, target = root(launch.reads[0]), root(launch.writes[0])
         if not isinstance(source, int) or not isinstance(target, int):
             continue
-        if source in views.places or source in homes or sizes[source] > sizes[target]:
+        inner, outer = (source, target) if launch.takes is None else (target, source)
+        if inner in views.places or inner in homes or sizes[inner] > sizes[outer]:
             continue
-        rest = [other for other in kept if other is not launch]
-        if _late(launches, source, launch, root):
+        if last.get(source, k) >= k or (inner == target and last[target] > k):
+            continue  # written later, or by nothing
+        joined = {views.find(inner)[0], views.find(outer)[0]}
+        both = [j for tensor in joined for j in near[tensor] if j != k and j not in gone]
+        if any(all(_reach(side, joined, views) for side in touched[j]) for j in both):
             continue
-        if _meet(rest, {source, target}, root, views):
-            continue
-        views.places[source] = target, launch.copies
-        kept = rest
-    return kept, views
+        views.places[inner] = outer, offset
+        near[views.find(inner)[0]] = both
+        gone.add(k)
+    return [launch for k, launch in enumerate(launches) if k not in gone], views
 
 
-def _late(launches: Sequence[Launch], source: int, copy: Launch, root: Root) -> bool:
-    """Whether something writes the source after it was copied, or nothing writes it at all."""
-    writers = [k for k, launch in enumerate(launches) if source in map(root, launch.writes)]
-    return not writers or max(writers) > _index(launches, copy)
+def _tensors(sources: Sequence[Source], root: Root) -> set[int]:
+    return {found for source in sources if isinstance(found := root(source), int)}
 
 
-def _index(launches: Sequence[Launch], wanted: Launch) -> int:
-    return next(k for k, launch in enumerate(launches) if launch is wanted)
-
-
-def _meet(rest: Sequence[Launch], joined: set[int], root: Root, views: Views) -> bool:
-    """Whether a launch reads and writes the buffer that these tensors would share."""
-    outer = {views.find(tensor)[0] for tensor in joined}
-
-    def shared(source: Source) -> bool:
-        found = root(source)
-        return isinstance(found, int) and views.find(found)[0] in outer
-
-    return any(
-        any(map(shared, launch.reads)) and any(map(shared, launch.writes)) for launch in rest
-    )
+def _reach(tensors: Collection[int], outer: Collection[int], views: Views) -> bool:
+    """Whether one of the tensors lies in one of those."""
+    return any(views.find(tensor)[0] in outer for tensor in tensors)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 
 import numpy as np
@@ -12,13 +13,9 @@ from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.movement import (
-    MAX_AXES,
-    grid,
-    storage_order,
-    vector_strides,
-)
+from tflgpu_plugin.ops.movement import Reading, grid, read
 from tflgpu_plugin.ops.table import MOVED, Op
+from tflgpu_plugin.ops.views import part
 
 
 @dataclass(frozen=True)
@@ -68,98 +65,60 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
+    """Whole vec4 where every part begins on one, else single floats."""
     axis, output = axis_of(low.graph, node), node.outputs[0]
-    parts: list[Part] = []
-    offset = 0
-    for tensor in _given(node):
-        extent = low.graph.shape(tensor)[axis]
-        if prod(low.graph.shape(tensor)):
-            parts.append(Part(tensor, offset, extent))
-        offset += extent
+    shape, stored = low.graph.shape(output), low.geometry(output)
+    extents = [low.graph.shape(tensor)[axis] for tensor in _given(node)]
+    starts = accumulate(extents, initial=0)
+    parts = [
+        Part(tensor, start, extent)
+        for tensor, start, extent in zip(_given(node), starts, extents, strict=False)
+        if prod(low.graph.shape(tensor))
+    ]
     if len(parts) == 1:
         low.alias(output, parts[0].tensor)
-    elif planar(low.graph.shape(output)):
-        _images(low, node, parts, axis)
-    else:
-        _rows(low, node, parts, axis)
-
-
-def _images(low: Lowering, node: Node, parts: list[Part], axis: int) -> None:
-    """PHWC4 tensors: whole vec4 unless channels are joined off the quad boundaries."""
-    shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
-    channel = axis == len(shape) - 1
-    if channel and any(part.offset % 4 for part in parts):
-        quad = 4 * stored.spatial
-        for part in parts:
-            last = part is parts[-1]
-            inside = low.geometry(part.tensor)
-            runs = Runs(
-                stored.batch,
-                inside.channels,
-                stored.spatial,
-                inside.quads * quad,
-                stored.quads * quad,
-            )
-            _floats(low, node, part, runs, stored.quads * 4 - stored.channels if last else 0, 0)
         return
-    strides = vector_strides(shape)
-    order = storage_order(len(shape))
-    for part in parts:
-        given = low.graph.shape(part.tensor)
-        extents = [
-            low.geometry(part.tensor).quads if k == len(shape) - 1 else given[k] for k in order
-        ]
-        base = part.offset // (4 if channel else 1) * strides[axis]
-        _vectors(low, node, part, extents, [strides[k] for k in order], base)
-
-
-def _rows(low: Lowering, node: Node, parts: list[Part], axis: int) -> None:
-    """Row-major tensors: runs of neighbouring elements, as vec4 where every run begins on one."""
-    shape = low.graph.shape(node.outputs[0])
+    places = [
+        read(part(shape, axis, p.offset, p.extent), stored, low.geometry(p.tensor)) for p in parts
+    ]
+    if all(place.form == "vectors" for place in places):
+        for p, place in zip(parts, places, strict=True):
+            _vectors(low, node, p.tensor, place)
+        return
+    planes = planar(shape)
     outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
-    run = shape[axis] * inner
-    parts = [Part(part.tensor, part.offset * inner, part.extent * inner) for part in parts]
-    aligned = not any(part.offset % 4 for part in parts)
-    if aligned and (outer == 1 or run % 4 == 0):
-        for part in parts:
-            _vectors(
-                low, node, part, [outer, -(-part.extent // 4)], [run // 4, 1], part.offset // 4
-            )
-        return
-    for part in parts:
-        runs = Runs(outer, part.extent, 1, part.extent, run)
-        _floats(low, node, part, runs, -(outer * run) % 4 if part is parts[-1] else 0, outer - 1)
+    run, quad = shape[axis] * inner, 4 * stored.spatial
+    for p in parts:
+        inside, count = low.geometry(p.tensor), p.extent * inner
+        runs = Runs(outer, count, 1, count, run)
+        tail, tail_from = -(outer * run) % 4, outer - 1
+        if planes:
+            sides = (inside.quads * quad, stored.quads * quad)
+            runs = Runs(stored.batch, p.extent, stored.spatial, *sides)
+            tail, tail_from = 4 * stored.quads - stored.channels, 0
+        start = p.offset * (1 if planes else inner)
+        _floats(low, node, p.tensor, start, runs, tail if p is parts[-1] else 0, tail_from)
 
 
-def _vectors(
-    low: Lowering, node: Node, part: Part, extents: list[int], strides: list[int], base: int
-) -> None:
-    """Vec4 i of the part has coordinates over `extents` and goes to base + these * strides."""
+def _vectors(low: Lowering, node: Node, tensor: int, place: Reading) -> None:
+    """Each vec4 of the part goes to where a reader of this part of the output would find it."""
     stored = low.geometry(node.outputs[0])
-    fill = MAX_AXES - len(extents)
-    parameters: dict[str, object] = {"vectors": prod(extents), "base": base}
+    vectors = low.geometry(tensor).vectors
+    parameters: dict[str, object] = {"vectors": vectors, "base": place.base}
     parameters |= {"spatial": stored.spatial, "quads": stored.quads}
-    for k, (extent, stride) in enumerate(
-        zip([1] * fill + extents, [0] * fill + strides, strict=True)
-    ):
-        parameters |= {f"d{k}": extent, f"k{k}": stride}
+    for k, (axis,) in enumerate(place.rows):
+        parameters |= {f"d{k}": axis.extent, f"k{k}": axis.stride}
     low.dispatch(
         "concat",
         node,
-        {"x": low.stored(part.tensor)},
+        {"x": low.stored(tensor)},
         {"y": node.outputs[0]},
-        grid(prod(extents)),
+        grid(vectors),
         parameters,
-        {"vectors": True},
+        {"vectors": True, "rank": len(place.rows)},
         fused=False,
-        copies=base if _neighbours(extents, strides) else None,
+        copies=place.block,
     )
-
-
-def _neighbours(extents: list[int], strides: list[int]) -> bool:
-    """Whether the part is one block of the output."""
-    steps = [prod(extents[k + 1 :]) for k in range(len(extents))]
-    return all(e == 1 or a == b for e, a, b in zip(extents, strides, steps, strict=True))
 
 
 @dataclass(frozen=True)
@@ -174,14 +133,16 @@ class Runs:
     target_row: int
 
 
-def _floats(low: Lowering, node: Node, part: Part, runs: Runs, tail: int, tail_from: int) -> None:
+def _floats(
+    low: Lowering, node: Node, tensor: int, start: int, runs: Runs, tail: int, tail_from: int
+) -> None:
     """One float after another; also zeroes `tail` pad lanes after rows from `tail_from` on."""
     channels = runs.run + tail
     elements = runs.outer * channels * runs.spatial
     low.dispatch(
         "concat",
         node,
-        {"x": Access(low.stored(part.tensor), 1)},
+        {"x": Access(low.stored(tensor), 1)},
         {"y": Access(node.outputs[0], 1)},
         grid(elements),
         {
@@ -191,7 +152,7 @@ def _floats(low: Lowering, node: Node, part: Part, runs: Runs, tail: int, tail_f
             "run": runs.run,
             "row": runs.row,
             "target_row": runs.target_row,
-            "offset": part.offset,
+            "offset": start,
             "tail_from": tail_from,
         },
         {"vectors": False},

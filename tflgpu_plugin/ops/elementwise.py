@@ -15,6 +15,7 @@ from math import prod
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Post, Shape, geometry
 from tflgpu_plugin.ops.lowering import Access, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, grid, storage_order, vector_strides
+from tflgpu_plugin.ops.views import Axis, merged
 
 NAMES = "abc"  # operands in the kernel
 VALUES = "vew"  # their values in an expression
@@ -143,26 +144,14 @@ def _quad_places(shape: Shape, spread: Mapping[str, Shape]) -> tuple[int, dict[s
     quads = -(-shape[-1] // 4) if shape else 1
     extents = [quads if k == len(shape) - 1 else shape[k] for k in order]
     own = [_steps(operand, shape, vector_strides(operand)) for operand in spread.values()]
-    axes = _merged(extents, [tuple(steps[k] for steps in own) for k in order])
-    found: dict[str, object] = {f"d{k}": extent for k, (extent, _) in enumerate(axes)}
+    rows = [
+        tuple(Axis(extent, steps[k]) for steps in own)
+        for extent, k in zip(extents, order, strict=True)
+    ]
+    axes = merged(rows) or [(Axis(1),) * len(spread)]
+    found: dict[str, object] = {f"d{k}": row[0].extent for k, row in enumerate(axes)}
     for number, (name, operand) in enumerate(spread.items()):
-        found |= {f"{name}_k{k}": steps[number] for k, (_, steps) in enumerate(axes)}
+        found |= {f"{name}_k{k}": row[number].stride for k, row in enumerate(axes)}
         one = bool(shape) and (not operand or (operand[-1] == 1 and shape[-1] != 1))
         found[f"{name}_spread"] = int(one)
     return len(axes), found
-
-
-Walked = tuple[int, tuple[int, ...]]  # an axis: its extent, and the step of each operand
-
-
-def _merged(extents: Sequence[int], steps: Sequence[tuple[int, ...]]) -> list[Walked]:
-    """The same places over as few axes as will do: each costs every output a division."""
-    kept: list[Walked] = []
-    for extent, inner in zip(extents, steps, strict=True):
-        if extent == 1:
-            continue
-        if kept and kept[-1][1] == tuple(extent * step for step in inner):
-            kept[-1] = (kept[-1][0] * extent, inner)
-        else:
-            kept.append((extent, inner))
-    return kept or [(1, steps[0] if steps else ())]

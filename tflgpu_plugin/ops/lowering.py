@@ -93,6 +93,9 @@ class Launch:
     constants: tuple[tuple[str, float], ...]
     grid: tuple[int, int, int]
     copies: int | None = None  # it copies its whole operand, in order, to this vec4 of its result
+    takes: int | None = (
+        None  # its whole result is, in order, what its operand has from this vec4 on
+    )
 
     @property
     def reads(self) -> list[Source]:
@@ -242,6 +245,7 @@ class Lowering:
         constants: Mapping[str, float] | None = None,
         fused: bool = True,
         copies: int | None = None,
+        takes: int | None = None,
     ) -> None:
         """Record a launch of `kernels/<kernel>.wgsl`.
 
@@ -249,7 +253,8 @@ class Lowering:
         `variant` goes to the template. With `fused`, the node's posts are applied where the kernel
         stores the node's first output; a launch that writes a temporary, or part of an output that
         a later launch completes, passes fused=False. `copies` says that this copies its operand
-        as it lies to that vec4 of the result, so that the operand may be put there from the start.
+        as it lies to that vec4 of the result, so that the operand may be put there from the start;
+        `takes`, that the result lies in the operand from that vec4 on, and may stay there.
         """
         operands = [
             (kernels.Operand(name, "r", _access(a).view), _access(a).source)
@@ -276,7 +281,9 @@ class Lowering:
                 f"{self.target.max_storage_buffers}.",
             )
         settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
-        self.launches.append(Launch(kernel, node, tuple(operands), posts, *settings, grid, copies))
+        self.launches.append(
+            Launch(kernel, node, tuple(operands), posts, *settings, grid, copies, takes)
+        )
 
     def _fuse(
         self, post: Post, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]

@@ -105,6 +105,8 @@ def move(low: Lowering, node: Node, view: View) -> None:
     reads: dict[str, Source | Access] = {"x": Access(source, 4 if reading.form == "vectors" else 1)}
     if reading.lookups:
         reads["table"] = Access(_table(list(reading.lookups.values())), 1)
+    # Lanes past the channels must hold zero in a part of the input, too.
+    zeros = stored.channels % 4 == 0 or reading.channel + stored.channels == inside.channels
     low.dispatch(
         "gather",
         node,
@@ -118,6 +120,7 @@ def move(low: Lowering, node: Node, view: View) -> None:
             "lane": reading.lane,
             "lookups": tuple(reading.lookups),
         },
+        takes=None if node.posts or not zeros else reading.block,
     )
 
 
@@ -140,16 +143,21 @@ class Reading:
     lane: int = 0
 
     @property
+    def block(self) -> int | None:
+        """Where the output lies in the input as one piece: the vec4 that it begins at."""
+        (first, *_), *others = self.rows
+        whole = self.form == "vectors" and first.straight and not others
+        return self.base if whole and (first.stride == 1 or first.extent == 1) else None
+
+    @property
     def lookups(self) -> dict[int, Array]:
         return {k: each for k, row in enumerate(self.rows) if (each := row[0].lookup) is not None}
 
     def in_place(self, inside: Geometry, stored: Geometry) -> bool:
         """Whether the output's storage is that of the input as it is."""
-        (first, *_), *others = self.rows
         lanes = inside.channels % 4 == 0 and stored.channels % 4 == 0
         same = inside == stored or (lanes and inside.vectors == stored.vectors)
-        whole = self.form == "vectors" and self.base == 0 and not others and first.straight
-        return whole and same and first.stride == 1
+        return same and self.block == 0
 
     def parameters(self, inside: Geometry, stored: Geometry) -> dict[str, object]:
         """Of the launch; those of the form, and of each axis."""
@@ -200,7 +208,7 @@ def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading
     if _whole_quads(batches + space, lane, channel, view.value, inside.channels):
         quads = [*batches, *lane[:-1], *map(_in_quads, lane[-1:]), *space]
         whole = [(replace(at, stride=at.stride + c.stride // 4 * plane),) for at, c in quads]
-        return Reading("vectors", merged(whole) or ONE, base + channel // 4 * plane)
+        return Reading("vectors", merged(whole) or ONE, base + channel // 4 * plane, channel)
     if len(lane) > 1:
         return None
     outer = merged(batches)

@@ -21,8 +21,7 @@ def is_plain(node: Node, op: str) -> bool:
 
 def keeps_order(shape: Shape, perm: Perm) -> bool:
     """Whether a transpose only moves axes of extent 1, so that it is a reshape."""
-    moved = [axis for axis in perm if shape[axis] != 1]
-    return moved == sorted(moved)
+    return transposed(shape, perm).whole
 
 
 def clean(e: Editor) -> None:
