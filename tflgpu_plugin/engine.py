@@ -23,7 +23,8 @@ from tflgpu_plugin.cache import store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, defect
-from tflgpu_plugin.frontend import partition, rules, support
+from tflgpu_plugin.frontend import partition, rules, subgraph, support
+from tflgpu_plugin.frontend.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
@@ -53,7 +54,8 @@ ops.rows()  # imports the families now, not while the first model is prepared
 @dataclass
 class Island:
     """Nodes that run as one step. `graph` is not rewritten, and once claimed it holds the host's
-    constants, not what was made of them; `instance` is built for its present shapes.
+    constants, not what was made of them; `instance` is built for its present shapes, and `kept` is
+    what others are planned from.
     """
 
     nodes: tuple[int, ...]
@@ -66,8 +68,10 @@ class Island:
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
     number: int = field(init=False)
+    kept: Subgraph = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.kept = Subgraph(self.graph)
         self.number = next(_numbers)
         self.target = replace(self.device.target, half=self.half)
         self._known: Callable[[], Mapping[int, bytes]] = dict
@@ -81,16 +85,10 @@ class Island:
             self._known()  # nothing goes on reading constants, which may be the host's
 
     def rebuild(self, shapes: Sequence[Shape]) -> Instance:
-        """An instance for other shapes of `graph.inputs`; weights are shared. Raises BuildError
-        with a sentence.
+        """An instance for other shapes of `kept.keys`, which begin with the graph's inputs; weights
+        are shared. Raises BuildError with a sentence.
         """
-        from tflgpu_plugin.compile import compiler
-
-        try:
-            graph = compiler.specialise(widen(self.graph), shapes)
-        except Refused as refused:
-            raise BuildError(refused.nodes, refused.sentence) from refused
-        return self.build(graph)
+        return self.build(self.kept.reshaped(shapes))
 
     def build(self, graph: Graph) -> Instance:
         """An instance of this island as its provider has read it again for other shapes; weights
@@ -178,12 +176,14 @@ class Island:
 
 
 def claimed_again(
-    nodes: tuple[int, ...], graph: Graph, options: Options, info: AdapterInfo
+    nodes: tuple[int, ...], kept: Subgraph, options: Options, info: AdapterInfo
 ) -> Island:
     """An island of nodes that were claimed before, built anew. Raises BuildError with a sentence,
     NoAdapter.
     """
-    return Island(nodes, graph, adapter.open_device(info), half=options.half)
+    island = Island(nodes, kept.graph, adapter.open_device(info), half=options.half)
+    island.kept = kept
+    return island
 
 
 def packed(island: Island, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
@@ -287,6 +287,7 @@ def claim(
             islands = [built[key] for key in parts]
             for island in islands:
                 island.graph = narrow(island.graph, given)
+                island.kept = subgraph.kept(island.graph, given)
             return Claim(islands, refused, device.info)
         refused = rules.closed(graph, refused | found)
 

@@ -17,7 +17,7 @@ from typing import Any
 from tflgpu_plugin.providers import BuildError, Island
 
 from tflgpu_plugin import native, providers
-from tflgpu_plugin.frontend import messages, subgraph
+from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.options import parse
@@ -147,13 +147,12 @@ def _place_new(
     reasons = claim.refusals
     if host is stated and not repeated:
         reasons = placeholders.explained(host, reasons, read, judge)
-    behind = [subgraph.behind(one.graph, host.graph) for one in claim.islands]
-    for island, arithmetic in zip(claim.islands, behind, strict=True):
+    for island in claim.islands:
         # An input of another island stays on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
         others = (other.graph.inputs for other in claim.islands if other is not island)
         stays = {t for inputs in others for t in inputs} if host.graph.fused else set()
-        prepared.placed.append(_place(pointer, island, stays, arithmetic))
+        prepared.placed.append(_place(pointer, island, stays))
     prepared.nodes = [
         replace(
             node,
@@ -175,8 +174,8 @@ def _place_again(
         island = old.island
         if island is None or native.lib.tg_device_is_lost(island.device.handle):
             given = delegate.options, delegate.adapter
-            island = providers.claimed_again(old.nodes, old.graph, *given)
-        prepared.placed.append(_place(delegate.pointer, island, old.stays, old.arithmetic))
+            island = providers.claimed_again(old.nodes, old.kept, *given)
+        prepared.placed.append(_place(delegate.pointer, island, old.stays))
         prepared.placed[-1].recent = old.recent
     prepared.nodes = earlier.nodes
 
@@ -192,9 +191,7 @@ def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
     return list(found.values())
 
 
-def _place(
-    pointer: Any, island: Island, stays: AbstractSet[int], arithmetic: subgraph.Arithmetic
-) -> records.Placed:
+def _place(pointer: Any, island: Island, stays: AbstractSet[int]) -> records.Placed:
     """The native kernel of an island, with its first plan. Outputs in `stays` are left on the
     device until the host asks for them.
     """
@@ -205,7 +202,7 @@ def _place(
         "input": graph.inputs,
         "output": graph.outputs,
         "state": [before for before, _ in graph.states],
-        "witness": arithmetic.witnesses,
+        "witness": island.kept.witnesses,
     }
     arrays = {name: ffi.new("int32_t[]", list(values)) for name, values in lists.items()}
     for name, array in arrays.items():
@@ -215,8 +212,8 @@ def _place(
     spec.stays, spec.number = flags, island.number
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
-    placed = records.Placed(island, kernel, stays, arithmetic)
-    placed.add(kernel, placed.first, island.instance.output_shapes, island.instance)
+    placed = records.Placed(island, kernel, stays)
+    placed.add(kernel, placed.kept.shapes, island.instance.output_shapes, island.instance)
     return placed
 
 
@@ -243,4 +240,4 @@ def build(number: int, kernel: Any, context: Any) -> None:
         raise BuildError(
             (), "This part of the model was taken out of the delegate; make a new interpreter."
         )
-    placed.build(kernel, tuple(reader.present_shapes(context, placed.keys)))
+    placed.build(kernel, tuple(reader.present_shapes(context, placed.kept.keys)))

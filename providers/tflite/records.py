@@ -11,9 +11,9 @@ from typing import Any
 from tflgpu_plugin.providers import BuildError, Instance
 
 from tflgpu_plugin import native
-from tflgpu_plugin.frontend import subgraph
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedIsland, Records
 from tflgpu_plugin.frontend.reports import Report, remember
+from tflgpu_plugin.frontend.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Shape
 
 RECENT = 8  # plans that native code keeps for a kernel
@@ -22,44 +22,28 @@ GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 @dataclass(repr=False)
 class Placed(PlacedIsland):
-    """With the native kernel as handle. `island` and `recent` (instances by the shapes of `keys`)
-    hold device memory; they go when the host has freed the kernel, `graph` stays.
+    """With the native kernel as handle. `island` and `recent` (instances by the shapes of
+    `kept.keys`) hold device memory; they go when the host has freed the kernel, `kept` stays.
     """
 
     native_name = "tg_kernel"
 
     stays: AbstractSet[int]
-    arithmetic: subgraph.Arithmetic
-    graph: Graph = field(init=False)
+    kept: Subgraph = field(init=False)
     recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         assert self.island is not None
-        self.graph, self.nodes = self.island.graph, self.island.nodes
-
-    @property
-    def keys(self) -> tuple[int, ...]:
-        """The tensors whose shapes choose a plan: the inputs, then the witnesses."""
-        return (*self.graph.inputs, *self.arithmetic.witnesses)
-
-    @property
-    def first(self) -> tuple[Shape, ...]:
-        """The shapes of `keys` when the island was claimed."""
-        tensors = {**self.arithmetic.tensors, **self.graph.tensors}
-        return tuple(tensors[t].shape for t in self.keys)
+        self.kept, self.nodes = self.island.kept, self.island.nodes
 
     def reshaped(self, given: tuple[Shape, ...]) -> Graph:
-        found = dict(zip(self.keys, given, strict=True))
-        try:
-            return subgraph.reshape(self.graph, self.arithmetic, found)
-        except ValueError as error:
-            raise BuildError(self.nodes, str(error)) from error
+        return self.kept.reshaped(given)
 
     def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
         if self.island is None:
             raise BuildError((), "This part of the model is closed; make a new interpreter.")
-        if given == self.first:
+        if given == self.kept.shapes:
             return self.island.instance
         found = self.recent.pop(given, None) or self.island.build(graph)
         self.recent[given] = found

@@ -13,7 +13,7 @@ from typing import Any
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import copies, memory, precision
 from tflgpu_plugin.errors import defect
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor, geometry
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor, geometry
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
@@ -29,23 +29,6 @@ def compile(graph: Graph, target: Target) -> Plan:
     rewritten = pipeline.run(graph)
     low = lower(rewritten, target)
     return _Assembly(graph, rewritten, low).plan()
-
-
-def specialise(graph: Graph, shapes: Sequence[Shape]) -> Graph:
-    """The same graph with other input shapes, all others recomputed by the ops' shape functions."""
-    tensors = dict(graph.tensors)
-    for tensor, shape in zip(graph.inputs, shapes, strict=True):
-        tensors[tensor] = replace(tensors[tensor], shape=tuple(shape))
-    changed = replace(graph, tensors=tensors)
-    table = ops.rows()
-    for node in graph.nodes:
-        try:
-            made = table[node.op].shapes(changed, node)
-        except Exception as error:
-            raise Refused(node.id, f"{node.op} cannot take these input shapes: {error}") from error
-        for tensor, shape in zip(node.outputs, made, strict=False):
-            tensors[tensor] = replace(tensors[tensor], shape=tuple(shape))
-    return changed
 
 
 def lower(graph: Graph, target: Target) -> Lowering:

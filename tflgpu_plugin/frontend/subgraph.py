@@ -1,4 +1,4 @@
-"""What is kept of a claimed subgraph so that it can be planned for other shapes: its nodes, and the
+"""What is kept of a claimed subgraph so that it can be planned for other shapes: its graph, and the
 shape arithmetic behind its constants, which is worked out anew and never kept.
 """
 
@@ -8,25 +8,50 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.frontend import fold
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 
 
 @dataclass(frozen=True)
-class Arithmetic:
-    """The shape arithmetic behind a subgraph's constants. `nodes` are those of the subgraph and the
-    KNOWN ones, in execution order (empty: it holds no such constant), over `tensors` besides its
-    own. `witnesses` are tensors from outside whose shapes are read, but no value.
+class Subgraph:
+    """`nodes` are those of `graph` and the KNOWN ones behind its constants, in execution order
+    (empty: it holds no such constant), over `tensors` besides those of the graph. `witnesses` are
+    tensors from outside whose shapes are read, but no value.
     """
 
+    graph: Graph
     nodes: tuple[Node, ...] = ()
     tensors: Mapping[int, Tensor] = field(default_factory=dict)
     witnesses: tuple[int, ...] = ()
 
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The tensors whose shapes choose a plan: the inputs, then the witnesses."""
+        return (*self.graph.inputs, *self.witnesses)
 
-def behind(part: Graph, whole: Graph) -> Arithmetic:
-    """The arithmetic behind a subgraph of `whole`, which has the KNOWN nodes. What follows from
-    constants alone is the same for all shapes.
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Those of `keys` when the subgraph was claimed."""
+        tensors = {**self.tensors, **self.graph.tensors}
+        return tuple(tensors[t].shape for t in self.keys)
+
+    def reshaped(self, given: Sequence[Shape]) -> Graph:
+        """The graph for these shapes of `keys`, its constants worked out anew. Raises BuildError
+        with a sentence.
+        """
+        tensors: dict[int, Tensor] = {**self.tensors, **self.graph.tensors}
+        for index, shape in zip(self.keys, given, strict=True):
+            tensors[index] = replace(tensors[index], shape=tuple(shape))
+        for node in self.nodes or self.graph.nodes:
+            for index, tensor in zip(node.outputs, _outputs(node, tensors), strict=False):
+                tensors[index] = tensor
+        return replace(self.graph, tensors={t: tensors[t] for t in self.graph.tensors})
+
+
+def kept(part: Graph, whole: Graph) -> Subgraph:
+    """Of a subgraph of `whole`, which has the KNOWN nodes. What follows from constants alone is the
+    same for all shapes.
     """
     makers: dict[int, Node] = {}
     for node in whole.nodes:
@@ -41,45 +66,34 @@ def behind(part: Graph, whole: Graph) -> Arithmetic:
             used[node.id] = node
             wanted.update(t for t in node.reads if t in makers)
     if not used:
-        return Arithmetic()
+        return Subgraph(part)
     inside = {t for node in part.nodes for t in node.outputs} | set(part.inputs)
     read = {t for node in used.values() for t in (*node.reads, *node.outputs)}
     tensors = {t: whole.tensors[t] for t in read - inside}
     witnesses = tuple(sorted(t for t, tensor in tensors.items() if tensor.data is None))
     order = {node.id: k for k, node in enumerate(whole.nodes)}
     nodes = sorted([*part.nodes, *used.values()], key=lambda node: order[node.id])
-    return Arithmetic(tuple(nodes), tensors, witnesses)
-
-
-def reshape(part: Graph, by: Arithmetic, given: Mapping[int, Shape]) -> Graph:
-    """The subgraph for other shapes of its inputs and witnesses, its constants worked out anew.
-    Raises ValueError with a sentence.
-    """
-    tensors: dict[int, Tensor] = {**by.tensors, **part.tensors}
-    for index, shape in given.items():
-        tensors[index] = replace(tensors[index], shape=tuple(shape))
-    for node in by.nodes or part.nodes:
-        for index, tensor in zip(node.outputs, _outputs(node, tensors), strict=False):
-            tensors[index] = tensor
-    return replace(part, tensors={t: tensors[t] for t in part.tensors})
+    return Subgraph(part, tuple(nodes), tensors, witnesses)
 
 
 def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
-    before = [tensors[t] for t in node.outputs]
+    before, name = [tensors[t] for t in node.outputs], node.host_op or node.op
     if step := fold.step_of(node):
         found = fold.known(step, [tensors[t] for t in node.inputs if t is not None], before)
         if found is None:
-            raise ValueError(f"{node.host_op} {node.name!r} has no value for these input shapes.")
+            raise BuildError(
+                (node.id,), f"{name} {node.name!r} has no value for these input shapes."
+            )
         return found
-    graph = Graph(tensors, (node,), (), ())
     try:
-        shapes = ops.rows()[node.op].shapes(graph, node)
+        shapes = ops.rows()[node.op].shapes(Graph(tensors, (node,), (), ()), node)
     except Exception as error:
-        raise ValueError(f"{node.host_op} cannot take these input shapes: {error}") from error
+        sentence = f"{name} cannot take these input shapes: {error}"
+        raise BuildError((node.id,), sentence) from error
     if any(min(shape, default=0) < 0 for shape in shapes):
         given = [list(tensors[t].shape) for t in node.reads[:1]]
-        raise ValueError(
-            f"{node.host_op} cannot take these input shapes: {given[0]} is too small for it."
+        raise BuildError(
+            (node.id,), f"{name} cannot take these input shapes: {given[0]} is too small for it."
         )
     pairs = zip(before, shapes, strict=False)
     return [replace(tensor, shape=tuple(shape)) for tensor, shape in pairs]
