@@ -20,7 +20,7 @@ from benchmarks.networks import NETWORKS
 from benchmarks.subjects import Subject
 from benchmarks.tables import Row, show
 from benchmarks.to_graph import to_graph
-from conformance.real_models import DOCUMENTED
+from conformance.models.real_models import DOCUMENTED
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.runtime import adapter
 

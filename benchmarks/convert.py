@@ -11,7 +11,8 @@ import onnx
 
 from benchmarks import peers
 from benchmarks.engine import Unavailable
-from conformance import converted, models
+from conformance import converted
+from conformance.models import tflite as models
 
 
 def to_onnx(content: bytes) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.networks import Layer, Network
-from conformance.models import Model
+from conformance.models.tflite import Model
 
 ACTIVATIONS = {"": "NONE", "relu": "RELU", "relu6": "RELU6"}
 

@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from conformance import constant_chains, host, sparse, tolerance
+from conformance import host, tolerance
 from conformance.host import Feed, Outputs
+from conformance.models import sparse
+from conformance.random import constant_chains
 
 PERTURB, BYTES = -6, 0x01  # of mallopt: fresh memory holds the complement of these bytes
 RIGHT, WRONG, CRASH = "right", "wrong", "crash"

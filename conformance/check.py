@@ -10,10 +10,12 @@ import numpy as np
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import direct as one_node
-from conformance import host, models, tolerance, truth
+from conformance import host, tolerance
 from conformance.cases import Case, listed
 from conformance.host import Array, Feed, Outputs
-from conformance.record import FAIL, PASS, REFUSED
+from conformance.models import tflite as models
+from conformance.plugin.record import FAIL, PASS, REFUSED
+from conformance.references import truth
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.frontend import support

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from conformance.record import Record
+from conformance.plugin.record import Record
 from conformance.report import Report, read
 
 Key = tuple[str, str, str, str]

@@ -21,9 +21,9 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import pytest
 
-from conformance import expect, record, selection
-from conformance.book import Book
-from conformance.session import Session
+from conformance.plugin import expect, record, selection
+from conformance.plugin.book import Book
+from conformance.plugin.session import Session
 from tflgpu_plugin.runtime import adapter
 
 MARKERS = (

@@ -13,8 +13,9 @@ from typing import Any
 
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
-from conformance import host, models
+from conformance import host
 from conformance.cases import Case
+from conformance.models import tflite as models
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend import integer_range
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor

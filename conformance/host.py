@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance import models
 from conformance.cases import Case, Input
+from conformance.models import tflite as models
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 
 Array = npt.NDArray[Any]

@@ -21,16 +21,11 @@ from typing import Any
 
 os.environ.setdefault("LP_NUM_THREADS", "2")
 
-from conformance import (
-    half_table,
-    host,
-    model_inputs,
-    onnx_models,
-    quantized_table,
-    real_models,
-)
+from conformance import host
 from conformance.host import Placement
-from conformance.real_models import Comparison
+from conformance.models import model_inputs, onnx_models, real_models
+from conformance.models.real_models import Comparison
+from conformance.variants import half_table, quantized_table
 
 HEADER = ("model", "GPU / nodes", "islands", "largest error / allowed", "CPU ms", "ours ms")
 Run = Callable[[], object]

@@ -1,7 +1,7 @@
 """Cases of internal ops that no TFLite operator becomes: one node, run as a graph of its own and
 compared with numpy in float64.
 
-A family's case file lists them as `NODES`; `conformance.references` holds what each op means.
+A family's case file lists them as `NODES`; `conformance.references.nodes` holds what each op means.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from conformance import host, references, tolerance, truth
+from conformance import host, tolerance
 from conformance.cases import Input, listed
-from conformance.rounding import Change
+from conformance.references import nodes as references
+from conformance.references import truth
+from conformance.references.rounding import Change
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.frontend import support

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.record import FAIL, OUTCOMES, PASS, Header, Record, from_json
+from conformance.plugin.record import FAIL, OUTCOMES, PASS, Header, Record, from_json
 
 FORMAT = 1
 # Columns of the matrix; others, which no row takes, share one.

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import host, model_inputs, real_models
+from conformance import host
 from conformance.host import Array
+from conformance.models import model_inputs, real_models
 
 BATCHES = (3, 32, 1, 3)
 FLOAT = ("resnet8_cifar_float", "vww_96_float", "ad01_fp32", "iris_landmark")

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from conformance import alone, constant_chains, cut_chains, host
+from conformance import alone, host
 from conformance.host import Feed
-from conformance.models import Model
+from conformance.models.tflite import Model
+from conformance.random import constant_chains, cut_chains
 
 SEEDS, BLOCK = range(168), 24  # the host is asked about a block of models at once
 pytestmark = [

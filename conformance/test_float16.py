@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import check, float16_cases, half_cases, host, onnx_host, onnx_twins
-from conformance.book import Book
+from conformance import check, host, onnx_host
 from conformance.cases import Case
 from conformance.host import Feed
-from conformance.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
+from conformance.models import onnx_twins
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
 from conformance.test_ops import describe, record_of
+from conformance.variants import float16 as float16_cases
+from conformance.variants import half as half_cases
 from tflgpu_plugin.ops import FAMILIES
 
 pytestmark = [pytest.mark.adapter, pytest.mark.dtype("f16")]

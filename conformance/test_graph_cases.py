@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import graph_cases, host, tolerance, unpool_graphs
-from conformance.book import Book
-from conformance.graph_cases import GraphCase
+from conformance import host, tolerance
 from conformance.host import Feed, Outputs
-from conformance.models import Model
-from conformance.record import FAIL, PASS, Record
+from conformance.models import graph_cases, unpool_graphs
+from conformance.models.graph_cases import GraphCase
+from conformance.models.tflite import Model
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
 from tflgpu_plugin.passes import pipeline as passes
 
 pytestmark = pytest.mark.adapter

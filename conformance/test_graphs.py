@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import host, quantized_cases, random_graphs, random_quantized, tolerance
-from conformance.models import Model
+from conformance import host, tolerance
+from conformance.models.tflite import Model
+from conformance.random import graphs as random_graphs
+from conformance.random import quantized as random_quantized
+from conformance.variants import quantized as quantized_cases
 
 SEEDS = range(120)
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from conformance import check, host, hybrid_cases
-from conformance.book import Book
+from conformance import check, host
 from conformance.cases import Case
-from conformance.record import FAIL, NOT_CONVERTIBLE, Record
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, Record
 from conformance.test_ops import describe, record_of
+from conformance.variants import hybrid as hybrid_cases
 
 pytestmark = [pytest.mark.adapter, pytest.mark.dtype("i8")]
 

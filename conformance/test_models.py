@@ -14,20 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import (
-    host,
-    model_inputs,
-    models,
-    quantized_cases,
-    real_models,
-    split_models,
-    streams,
-    tolerance,
-)
-from conformance.book import Book
+from conformance import host, tolerance
 from conformance.host import Outputs
-from conformance.real_models import INTEGER
-from conformance.record import FAIL, PASS, Record
+from conformance.models import model_inputs, real_models, split_models, streams
+from conformance.models import tflite as models
+from conformance.models.real_models import INTEGER
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
+from conformance.variants import quantized as quantized_cases
 
 MODELS = model_inputs.models()
 DETECTORS = {

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from benchmarks.networks import NETWORKS, Network
-from conformance import host, onnx_host, real_models, seeded, tolerance
+from conformance import host, onnx_host, tolerance
 from conformance.host import Feed, Outputs, Placement
+from conformance.models import real_models, seeded
 from tflgpu_plugin.demo import network as demo
 
 SEEDS = (1, 2)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from conformance.book import Book
 from conformance.node_cases import Finding, NodeCase, examine, family_nodes
-from conformance.record import FAIL, PASS, REFUSED, Record
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, REFUSED, Record
 from conformance.test_variants import _targets
 from tflgpu_plugin.ops import FAMILIES
 

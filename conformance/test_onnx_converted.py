@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from conformance import check, converted, host, models, onnx_host, onnx_twins
-from conformance.book import Book
+from conformance import check, converted, host, onnx_host
 from conformance.cases import Case
 from conformance.host import Outputs
-from conformance.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
+from conformance.models import onnx_twins
+from conformance.models import tflite as models
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
 from conformance.test_ops import record_of
 from tflgpu_plugin.ops import FAMILIES
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from conformance import onnx_host
-from conformance.book import Book
 from conformance.host import Array
-from conformance.record import FAIL, PASS, Record
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
 from conformance.test_graph_cases import worst
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import graph_cases, onnx_host, onnx_twins, random_graphs
-from conformance.book import Book
-from conformance.graph_cases import GraphCase
+from conformance import onnx_host
 from conformance.host import Outputs, Placement
-from conformance.models import Model
-from conformance.record import FAIL, PASS, Record
+from conformance.models import graph_cases, onnx_twins
+from conformance.models.graph_cases import GraphCase
+from conformance.models.tflite import Model
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
+from conformance.random import graphs as random_graphs
 from conformance.test_graph_cases import RUNS, feeds_of, worst
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import half_models, half_storage, model_inputs, onnx_half, onnx_host, tolerance
-from conformance.half_models import arrays, cpu, feeds, load
-from conformance.real_models import stem
+from conformance import onnx_host, tolerance
+from conformance.models import model_inputs
+from conformance.models.real_models import stem
+from conformance.variants import half_models, half_storage, onnx_half
+from conformance.variants.half_models import arrays, cpu, feeds, load
 
 ENTRIES = half_models.onnx_entries()
 # onnxruntime's own error where results are small.

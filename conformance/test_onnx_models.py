@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from conformance import model_inputs, onnx_models
-from conformance.real_models import stem
+from conformance.models import model_inputs, onnx_models
+from conformance.models.real_models import stem
 
 # With at least 95 % of the float nodes on the GPU, in at most 3 islands.
 WHOLE = (

@@ -13,8 +13,8 @@ import pytest
 
 from conformance import onnx_host
 from conformance import onnx_node_tests as node_tests
-from conformance.book import Book
-from conformance.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Record
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Record
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
-from conformance import integers, onnx_blocks, onnx_host, onnx_quantized, tolerance
-from conformance.book import Book
-from conformance.onnx_quantized import KINDS, Network
-from conformance.quantized_cases import FAR, NEAR, SHARE
-from conformance.record import FAIL, PASS, REFUSED, Record
+from conformance import onnx_host, tolerance
+from conformance.models import onnx_blocks
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, REFUSED, Record
+from conformance.references import integers
+from conformance.variants import onnx_quantized
+from conformance.variants.onnx_quantized import KINDS, Network
+from conformance.variants.quantized import FAR, NEAR, SHARE
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend.rules.quantized_groups import TORN
 

@@ -15,16 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import (
-    integers,
-    model_inputs,
-    onnx_host,
-    onnx_layers,
-    onnx_models,
-    onnx_quantized,
-)
-from conformance.real_models import stem
+from conformance import onnx_host
+from conformance.models import model_inputs, onnx_layers, onnx_models
+from conformance.models.real_models import stem
+from conformance.references import integers
 from conformance.test_onnx_quantized import quiet, sessions
+from conformance.variants import onnx_quantized
 
 __all__ = ["quiet"]  # a fixture
 

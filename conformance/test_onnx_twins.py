@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from conformance import check, onnx_twins
-from conformance.book import Book
+from conformance import check
 from conformance.cases import Case
+from conformance.models import onnx_twins
+from conformance.plugin.book import Book
 from conformance.test_onnx_converted import close
 from tflgpu_plugin.ops import FAMILIES
 

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from conformance import check, host, models, selection
-from conformance.book import Book
+from conformance import check, host
 from conformance.cases import Case, all_cases
-from conformance.record import NOT_CONVERTIBLE, Record
+from conformance.models import tflite as models
+from conformance.plugin import selection
+from conformance.plugin.book import Book
+from conformance.plugin.record import NOT_CONVERTIBLE, Record
 
 CASES = [
     pytest.param(family, case, id=f"{family}-{case.op}-{case.name}")

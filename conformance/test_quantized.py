@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from conformance import host, models, quantized_cases
-from conformance.book import Book
+from conformance import host
 from conformance.cases import Case
-from conformance.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Record
+from conformance.models import tflite as models
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Record
 from conformance.test_ops import describe
+from conformance.variants import quantized as quantized_cases
 
 CASES = [
     pytest.param(

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import host, models
-from conformance.book import Book
+from conformance import host
 from conformance.cases import Case
 from conformance.cases.reduce import mean
-from conformance.record import FAIL, PASS, Record
+from conformance.models import tflite as models
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
 from conformance.test_ops import describe
 from tflgpu_plugin.ir.graph import Quantization
 

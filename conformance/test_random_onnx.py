@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import onnx_host, random_onnx, tolerance
-from conformance.book import Book
+from conformance import onnx_host, tolerance
 from conformance.host import Array, Feed, Outputs
-from conformance.record import FAIL, PASS, Record
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
+from conformance.random import onnx_graphs as random_onnx
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 

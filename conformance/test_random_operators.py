@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from conformance import onnx_host, tolerance
-from conformance.book import Book
-from conformance.random_operators import FOUND, GROUPS, Chance, Single
-from conformance.record import FAIL, PASS, Record
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
+from conformance.random.operators import FOUND, GROUPS, Chance, Single
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 DRAWS = 100

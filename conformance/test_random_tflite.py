@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from conformance import check, host
-from conformance.book import Book
-from conformance.random_tflite import GROUPS, Chance
-from conformance.record import FAIL, PASS, Record
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
+from conformance.random.tflite import GROUPS, Chance
 
 pytestmark = pytest.mark.adapter
 DRAWS, LEAST = 24, 0.9

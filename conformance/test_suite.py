@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import check, host, onnx_host, random_graphs, tolerance
-from conformance.book import Book
-from conformance.record import FAIL, PASS, Record
+from conformance import check, host, onnx_host, tolerance
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
+from conformance.random import graphs as random_graphs
 from conformance.sabotage import DEFECTS, PAD_LANES, hunt, injected
 from tflgpu_plugin.ops import FAMILIES
 

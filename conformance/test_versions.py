@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from conformance import check, direct, host, models, node_cases, tolerance
-from conformance.book import Book
+from conformance import check, direct, host, node_cases, tolerance
 from conformance.cases import Case, all_cases
 from conformance.direct import SINGLE, graph
-from conformance.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
+from conformance.models import tflite as models
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, REFUSED, Record
 from conformance.test_ops import describe, record_of
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend import support

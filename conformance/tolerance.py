@@ -1,10 +1,10 @@
 """How far from the host's reference kernels an answer may be: the only place with such numbers.
 
-What is computed is measured from float64 (`conformance.truth`), element by element: some units in
-the last place (ULP) of the true value, and a multiple of its condition, which is how far it moves
-when each number that goes in is off by one rounding. The magnitude of anything else buys nothing.
-Starting points are the WebNN conformance tests of web-platform-tests and the Vulkan specification.
-"""
+What is computed is measured from float64 (`conformance.references.truth`), element by element: some
+units in the last place (ULP) of the true value, and a multiple of its condition, which is how far
+it moves when each number that goes in is off by one rounding. The magnitude of anything else buys
+nothing. Starting points are the WebNN conformance tests of web-platform-tests and the Vulkan
+specification."""
 
 from __future__ import annotations
 

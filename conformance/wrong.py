@@ -16,9 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from conformance import check, host, hybrid_cases, models, node_cases, quantized_cases, tolerance
+from conformance import check, host, node_cases, tolerance
 from conformance.cases import Case
 from conformance.host import Feed
+from conformance.models import tflite as models
+from conformance.variants import hybrid as hybrid_cases
+from conformance.variants import quantized as quantized_cases
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ops import FAMILIES
 

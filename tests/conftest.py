@@ -24,7 +24,7 @@ def resolver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Where a test asks for it: what is left to the CPU runs on the reference kernels, then as
     hosts have it when nothing is said, with a delegate of their own beside ours.
     """
-    from tests import interpreters
+    from tests.support import interpreters
 
     monkeypatch.setattr(interpreters, "beside", request.param)
     return str(request.param)

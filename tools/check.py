@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
-SHADERS, TOTALITY = "tests/test_shader_lint.py", "tests/test_totality.py"
+SHADERS, TOTALITY = "tests/ops/test_shader_lint.py", "tests/ops/test_totality.py"
 SUITE, MODELS = "conformance", "conformance/test_models.py"
 NETWORKS = "conformance/test_networks.py"
 QUICK = (SUITE, "--strict", "--dtype", "all")

@@ -174,7 +174,7 @@ class Shard:
 def merged(shards: Sequence[Shard], folder: Path) -> str:
     """One report of all processes of a CPU; returns its counts in words."""
     from conformance import report
-    from conformance.record import OUTCOMES
+    from conformance.plugin.record import OUTCOMES
 
     parts = [report.read(shard.folder / "report.json") for shard in shards]
     header = parts[0].header

@@ -1,7 +1,7 @@
 """Cases by op family, one file each: intentional lists of single-op models, no expected values
 (the host is the oracle).
 
-A case is written in the terms of the TFLite schema; `conformance.models` builds it.
+A case is written in the terms of the TFLite schema; `conformance.models.tflite` builds it.
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from conformance import check, direct, host, models, node_cases, quantized_cases
+from conformance import check, direct, host, node_cases
 from conformance.cases import Case
+from conformance.models import tflite as models
 from conformance.node_cases import NodeCase
 from conformance.test_variants import _targets
-from tests.harness import device_of
+from conformance.variants import quantized as quantized_cases
 from tests.mutation.sandbox import Stillborn
+from tests.support.harness import device_of
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.frontend import support

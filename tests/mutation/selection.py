@@ -67,133 +67,133 @@ FAMILIES: dict[str, Sequence[str]] = {
     "dequantize": ("quantized",),
 }
 
-_GRAPHS = ("conformance/test_graph_cases.py", "conformance/test_onnx_graph_cases.py")
-_PASSES = ("tests/test_passes.py", "tests/test_random_islands.py", *_GRAPHS)
+_GRAPHS = ("test_graph_cases", "test_onnx_graph_cases")
+_PASSES = ("test_passes", "test_random_islands", *_GRAPHS)
 _TFLITE = (
-    "tests/test_reader.py",
-    "tests/test_places.py",
-    "tests/test_shapes.py",
-    "tests/test_refusals.py",
-    "tests/test_constants.py",
-    "tests/test_delegate.py",
-    "tests/test_variables.py",
-    "tests/test_tflite_blocks.py",
-    "conformance/test_versions.py",
-    "conformance/test_constant_chains.py",
-    "conformance/test_graph_cases.py",
-    "conformance/test_hybrid.py",
+    "test_reader",
+    "test_places",
+    "test_shapes",
+    "test_refusals",
+    "test_constants",
+    "test_delegate",
+    "test_variables",
+    "test_tflite_blocks",
+    "test_versions",
+    "test_constant_chains",
+    "test_graph_cases",
+    "test_hybrid",
 )
 _ONNX = (
-    "tests/test_ort_reader.py",
-    "tests/test_ort_integers.py",
-    "tests/test_ort_folding.py",
-    "tests/test_ort_arithmetic.py",
-    "tests/test_ort_extents.py",
-    "tests/test_ort_gemm.py",
-    "tests/test_ort_node_tests.py",
-    "tests/test_ort_reductions.py",
-    "conformance/test_random_operators.py",
-    "tests/test_ort_models.py",
-    "tests/test_ort_saved.py",
-    "tests/test_onnxruntime.py",
-    "conformance/test_onnx_graph_cases.py",
-    "conformance/test_onnx_twins.py",
-    "conformance/test_constant_chains.py",
-    "conformance/test_random_onnx.py",
+    "test_ort_reader",
+    "test_ort_integers",
+    "test_ort_folding",
+    "test_ort_arithmetic",
+    "test_ort_extents",
+    "test_ort_gemm",
+    "test_ort_node_tests",
+    "test_ort_reductions",
+    "test_random_operators",
+    "test_ort_models",
+    "test_ort_saved",
+    "test_onnxruntime",
+    "test_onnx_graph_cases",
+    "test_onnx_twins",
+    "test_constant_chains",
+    "test_random_onnx",
 )
-_OPS = ("tests/test_passes.py", "tests/test_merge.py", "tests/test_compiler.py")
+_OPS = ("test_passes", "test_merge", "test_compiler")
 _NATIVE = (
-    "tests/test_exit.py",
-    "tests/test_native.py",
-    "tests/test_runs.py",
-    "tests/test_sanitized.py",
-    "tests/test_threads.py",
-    "tests/test_onnxruntime.py",
-    "tests/test_variables.py",
+    "test_exit",
+    "test_native",
+    "test_runs",
+    "test_sanitized",
+    "test_threads",
+    "test_onnxruntime",
+    "test_variables",
 )
 _CACHE = (
-    "tests/test_stored.py",
-    "tests/test_cache.py",
-    "tests/test_folders.py",
-    "tests/test_compiled_models.py",
-    "tests/test_damaged.py",
+    "test_stored",
+    "test_cache",
+    "test_folders",
+    "test_compiled_models",
+    "test_damaged",
 )
-# Tests of files by name, after their families; else those of their room.
+# Names of tests, of files by name, after their families; else those of their room.
 TESTS: dict[str, Sequence[str]] = {
     "math": (
-        "tests/test_function_accuracy.py",
-        "tests/test_large_arguments.py",
-        "tests/test_nan.py",
-        "tests/test_half.py",
-        "tests/test_fixed_point.py",
-        "tests/test_stored_steps.py",
-        "tests/test_ort_integers.py",
+        "test_function_accuracy",
+        "test_large_arguments",
+        "test_nan",
+        "test_half",
+        "test_fixed_point",
+        "test_stored_steps",
+        "test_ort_integers",
     ),
     "pack": (
-        "tests/test_border.py",
-        "tests/test_ort_integers.py",
-        "tests/test_half.py",
-        "tests/test_quantization.py",
+        "test_border",
+        "test_ort_integers",
+        "test_half",
+        "test_quantization",
     ),
     "unpack": (
-        "tests/test_border.py",
-        "tests/test_ort_integers.py",
-        "tests/test_half.py",
-        "tests/test_quantization.py",
+        "test_border",
+        "test_ort_integers",
+        "test_half",
+        "test_quantization",
     ),
     "kernels/__init__": (
-        "tests/test_compiler.py",
-        "tests/test_half.py",
-        "tests/test_quantization.py",
+        "test_compiler",
+        "test_half",
+        "test_quantization",
     ),
-    "memory": ("tests/test_memory.py", "tests/test_compiler.py"),
-    "io_layout": ("tests/test_border.py", "tests/test_half.py", "tests/test_transposes.py"),
-    "compiler": ("tests/test_compiler.py", "tests/test_half.py", "tests/test_partition.py"),
-    "partition": ("tests/test_partition.py", "tests/test_delegate.py"),
-    "support": ("tests/test_capability.py", "tests/test_refusals.py"),
-    "precision": ("tests/test_half.py", "tests/test_noise.py"),
-    "error_sensitivity": ("tests/test_noise.py", "tests/test_half.py"),
-    "copies": ("tests/test_compiler.py", "tests/test_passes.py"),
-    "graph": ("tests/test_graph.py",),
+    "memory": ("test_memory", "test_compiler"),
+    "io_layout": ("test_border", "test_half", "test_transposes"),
+    "compiler": ("test_compiler", "test_half", "test_partition"),
+    "partition": ("test_partition", "test_delegate"),
+    "support": ("test_capability", "test_refusals"),
+    "precision": ("test_half", "test_noise"),
+    "error_sensitivity": ("test_noise", "test_half"),
+    "copies": ("test_compiler", "test_passes"),
+    "graph": ("test_graph",),
     "requantize": (
-        "tests/test_fixed_point.py",
-        "tests/test_quantization.py",
-        "tests/test_ort_quantized.py",
-        "conformance/test_onnx_quantized.py",
+        "test_fixed_point",
+        "test_quantization",
+        "test_ort_quantized",
+        "test_onnx_quantized",
     ),
-    "qdq_fusion": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
-    "fake_quantization": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
-    "quantization": ("tests/test_quantization.py", "tests/test_ort_quantized.py"),
-    "dequantize": ("tests/test_quantization.py", *_PASSES),
-    "patterns": ("tests/test_recompose.py", *_PASSES),
-    "transposes": ("tests/test_transposes.py", *_PASSES),
-    "join_moves": ("tests/test_views.py", "tests/test_transposes.py", *_PASSES),
-    "views": ("tests/test_views.py",),
-    "movement": ("tests/test_views.py",),
-    "propagate": ("tests/test_transposes.py", *_PASSES),
-    "blocks": ("tests/test_split_weights.py",),
-    "conv_weights": ("tests/test_split_weights.py",),
-    "fully_connected": ("tests/test_split_weights.py",),
-    "concat": ("tests/test_pad_lanes.py",),
-    "pick": ("tests/test_split_weights.py",),
-    "recurrent": ("tests/test_ort_recurrent.py",),
-    "ops": ("tests/test_docs.py", *_TFLITE, *_ONNX),
-    "integer_range": ("tests/test_counts.py", *_TFLITE, *_ONNX),
-    "fold": ("tests/test_constant_operators.py", *_TFLITE, *_ONNX),
+    "qdq_fusion": ("test_quantization", "test_ort_quantized"),
+    "fake_quantization": ("test_quantization", "test_ort_quantized"),
+    "quantization": ("test_quantization", "test_ort_quantized"),
+    "dequantize": ("test_quantization", *_PASSES),
+    "patterns": ("test_recompose", *_PASSES),
+    "transposes": ("test_transposes", *_PASSES),
+    "join_moves": ("test_views", "test_transposes", *_PASSES),
+    "views": ("test_views",),
+    "movement": ("test_views",),
+    "propagate": ("test_transposes", *_PASSES),
+    "blocks": ("test_split_weights",),
+    "conv_weights": ("test_split_weights",),
+    "fully_connected": ("test_split_weights",),
+    "concat": ("test_pad_lanes",),
+    "pick": ("test_split_weights",),
+    "recurrent": ("test_ort_recurrent",),
+    "ops": ("test_docs", *_TFLITE, *_ONNX),
+    "integer_range": ("test_counts", *_TFLITE, *_ONNX),
+    "fold": ("test_constant_operators", *_TFLITE, *_ONNX),
     "subgraph": _TFLITE,
     "symbolic_shapes": _ONNX,
-    "stored_numbers": ("tests/test_stored_steps.py", "tests/test_fixed_point.py"),  # of ops
-    "grids": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
-    "units": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
-    "quantized": ("tests/test_ort_quantized.py", "conformance/test_onnx_quantized.py"),
-    "device": (*_NATIVE, "tests/test_survival.py"),
-    "context": ("tests/test_compiled_models.py",),
-    "ort_context": ("tests/test_compiled_models.py",),
-    "ort_ep": ("tests/test_onnxruntime.py", "tests/test_ort_lifetimes.py"),
+    "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
+    "grids": ("test_ort_quantized", "test_onnx_quantized"),
+    "units": ("test_ort_quantized", "test_onnx_quantized"),
+    "quantized": ("test_ort_quantized", "test_onnx_quantized"),
+    "device": (*_NATIVE, "test_survival"),
+    "context": ("test_compiled_models",),
+    "ort_context": ("test_compiled_models",),
+    "ort_ep": ("test_onnxruntime", "test_ort_lifetimes"),
     "ort_run": (
-        "tests/test_onnxruntime.py",
-        "tests/test_ort_lifetimes.py",
-        "tests/test_ort_models.py",
+        "test_onnxruntime",
+        "test_ort_lifetimes",
+        "test_ort_models",
     ),
 }
 ROOMS = {
@@ -207,7 +207,7 @@ ROOMS = {
 
 # Tests that take long; those that a file needs are named above.
 SLOW = {
-    f"tests/test_{name}.py"
+    f"test_{name}"
     for name in (
         "attributes",
         "cache",
@@ -232,7 +232,15 @@ SLOW = {
 
 @cache
 def _texts() -> dict[str, str]:
-    return {f"tests/{p.name}": p.read_text() for p in sorted((ROOT / "tests").glob("test_*.py"))}
+    """By names, of what `tests/` holds."""
+    return {p.stem: p.read_text() for p in sorted((ROOT / "tests").rglob("test_*.py"))}
+
+
+@cache
+def files() -> dict[str, str]:
+    """The path of every test by its name."""
+    found = [*(ROOT / "conformance").glob("test_*.py"), *(ROOT / "tests").rglob("test_*.py")]
+    return {path.stem: path.relative_to(ROOT).as_posix() for path in found}
 
 
 def _importing(file: str) -> list[str]:
@@ -243,10 +251,10 @@ def _importing(file: str) -> list[str]:
     room = ".".join(path.parent.parts).replace("providers", "tflgpu_plugin.providers")
     room, name = re.escape(room), re.escape(path.stem)
     whole = rf"{room}\.{name}\b|from {room} import [^\n]*\b{name}\b"
-    named = [f"tests/test_{prefix}{path.stem}.py" for prefix in ("", "ort_")]
+    named = [f"test_{prefix}{path.stem}" for prefix in ("", "ort_")]
     importing = [test for test, text in _texts().items() if re.search(whole, text)]
     found = dict.fromkeys([*named, *importing])
-    return [test for test in found if test not in SLOW and (ROOT / test).exists()]
+    return [test for test in found if test not in SLOW and test in _texts()]
 
 
 def steps(file: str) -> list[Step]:
@@ -268,7 +276,7 @@ def steps(file: str) -> list[Step]:
         tests = TESTS.get(key if key != "quantized" else "stored_numbers", usual)
     tests = tuple(dict.fromkeys((*_importing(file), *tests)))
     found = [Step("cases", family) for family in mine]
-    return found + [Step("pytest", test) for test in tests if (ROOT / test).exists()]
+    return found + [Step("pytest", files()[test]) for test in tests if test in files()]
 
 
 def missing_adapter() -> bool:

@@ -1,0 +1,1 @@
+"""Models: built operator by operator, graphs of a few, real ones and what they are fed."""

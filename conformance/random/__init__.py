@@ -1,0 +1,1 @@
+"""Graphs and operators by chance, from seeds."""

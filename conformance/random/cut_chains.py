@@ -1,0 +1,91 @@
+"""What our nodes make of what they are given, where the host around them is wrong by itself: its
+own delegate leaves weights unwritten that other nodes of the host read, and the answer of the whole
+model says nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from conformance import alone, host
+from conformance.host import Feed, Outputs
+from conformance.models.tflite import Model
+
+
+def worst(model: Model, feeds: list[Feed], name: str, options: Mapping[str, Any]) -> float:
+    """The largest error of what our nodes write beside the host's own delegate, as a share of what
+    graphs are allowed. Expected is what the host's kernels make of what our nodes read: of right
+    values wherever nothing was written, since such a tensor must not be read by us; and of right
+    ones or of those that the host gave where both are there and differ, since what follows from
+    constants may be worked out by us or read.
+    """
+    delegate = host.load_delegate(name, options)
+    made = host.interpreter(
+        model.to_bytes(), name, "default",
+        experimental_delegates=[delegate], experimental_preserve_all_tensors=True,
+    )  # fmt: skip
+    made.allocate_tensors()
+    ours = host.placement(delegate).gpu_nodes
+    inputs, outputs = _border(model, ours)
+    outputs = [t for t in outputs if not _overwritten(made, t, len(model.tensors))]
+    if not outputs:
+        return 0.0
+    part = _cut(model, ours, inputs, outputs)
+    before = _cut(model, range(len(model.operators)), model.inputs, inputs)
+    shares = []
+    for feed in feeds:
+        alone.invoke(made, [feed])
+        found, given = ([np.array(made.get_tensor(t)) for t in some] for some in (outputs, inputs))
+        (right,) = host.run_on_cpu(before, [feed], name, "optimized")
+        answers = (host.run_on_cpu(part, [read], name, "optimized") for read in _read(right, given))
+        shares.append(min(alone.far(answer, [found]) for answer in answers))
+    return max(shares)
+
+
+def _overwritten(made: Any, tensor: int, count: int) -> bool:
+    """A node of the host writes its result into this tensor's memory."""
+
+    def place(t: int) -> int:
+        try:
+            return int(made.tensor(t)().__array_interface__["data"][0])
+        except ValueError:  # it has no memory
+            return -1
+
+    return place(tensor) in {place(t) for t in range(count) if t != tensor}
+
+
+def _border(model: Model, ours: frozenset[int]) -> tuple[list[int], list[int]]:
+    """Computed tensors that these nodes read, and of theirs those that others read."""
+    inside = [op for k, op in enumerate(model.operators) if k in ours]
+    outside = [op for k, op in enumerate(model.operators) if k not in ours]
+    made = {t for op in inside for t in op.outputs}
+    kept = {t for t, tensor in enumerate(model.tensors) if tensor.data is not None}
+    read = {t for op in inside for t in op.inputs if t >= 0} - made - kept
+    used = {t for op in outside for t in op.inputs} | {*model.outputs}
+    return sorted(read), sorted(made & used)
+
+
+def _read(right: Outputs, given: Outputs) -> Iterator[Feed]:
+    """What our nodes may have read."""
+    choices = []
+    for wanted, told in zip(right, given, strict=True):
+        one = [wanted]
+        if not np.array_equal(told, wanted) and not np.all(
+            told == np.array(alone.MARK, told.dtype)
+        ):
+            one.append(told)
+        choices.append(one)
+    yield from map(list, product(*choices))
+
+
+def _cut(model: Model, nodes: Collection[int], inputs: list[int], outputs: list[int]) -> bytes:
+    """These nodes alone."""
+    part = copy.deepcopy(model)
+    part.operators = [op for k, op in enumerate(part.operators) if k in nodes]
+    part.inputs, part.outputs = inputs, outputs
+    return part.to_bytes()

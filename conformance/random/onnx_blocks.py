@@ -1,0 +1,190 @@
+"""Blocks of several operators for `random_onnx`, as networks and exporters write them: attention,
+residuals, recurrence, slices of one tensor joined again, masks and sizes that follow from shapes,
+products of two computed tensors, and bodies of control flow that read what is around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from conformance.random.onnx_maker import FLOAT, Maker, Value
+
+LONGEST = 8  # steps of a sequence
+WHOLE = 1 << 20  # the end of a slice that goes to the end
+LARGEST_FILTER = 600
+
+
+def _attention(m: Maker) -> None:
+    """Heads that are split off, multiplied and put together again."""
+    x = m.pick(3)
+    width = x.shape[2]
+    heads = m.choose.choice([n for n in range(1, width + 1) if width % n == 0])
+
+    def head() -> str:
+        value: Value | str = x
+        if m.choose.random() < 0.7:
+            value = m.step("MatMul", x, m.weights(width, width, spread=(3 / width) ** 0.5))
+        parts = m.step("Reshape", value, m.ints(0, 0, heads, width // heads))
+        return m.step("Transpose", parts, perm=[0, 2, 1, 3])
+
+    query, key, value = head(), head(), head()
+    scores = m.step("MatMul", query, m.step("Transpose", key, perm=[0, 1, 3, 2]))
+    scores = m.step("Softmax", m.step("Mul", scores, m.const(0.5)), axis=-1)
+    joined = m.step("Transpose", m.step("MatMul", scores, value), perm=[0, 2, 1, 3])
+    m.add("Reshape", joined, m.ints(0, 0, width))
+
+
+def _residual(m: Maker) -> None:
+    """A layer with its activation and a gate, added to its input."""
+    x = m.pick(4)
+    channels = x.shape[1]
+    spread = (1 / (3 * channels)) ** 0.5
+    y = m.step("Conv", x, m.weights(channels, channels, 3, 3, spread=spread), pads=[1] * 4)
+    if m.choose.random() < 0.5:
+        y = m.step(m.choose.choice(("Relu", "LeakyRelu", "Sigmoid", "HardSwish")), y)
+    if m.choose.random() < 0.5:
+        pooled = m.step("GlobalAveragePool", y)
+        gate = m.step("Conv", pooled, m.weights(channels, channels, 1, 1))
+        y = m.step("Mul", y, m.step("Sigmoid", gate))
+    terms: tuple[Value | str, Value | str] = (x, y)
+    m.add("Add", *(terms[::-1] if m.choose.random() < 0.5 else terms))
+
+
+def _recurrent(m: Maker) -> None:
+    x = m.pick(3)
+    if x.shape[0] > LONGEST:
+        raise IndexError("too long")
+    op, gates = m.choose.choice((("LSTM", 4), ("GRU", 3), ("RNN", 1)))
+    direction = m.choose.choice(("forward", "reverse", "bidirectional"))
+    ways, units = 1 + (direction == "bidirectional"), m.choose.choice((1, 3, 4, 5, 8))
+    reads: list[Value | str] = [x, m.weights(ways, gates * units, x.shape[2], spread=0.5),
+             m.weights(ways, gates * units, units, spread=0.5)]  # fmt: skip
+    if m.choose.random() < 0.7:
+        reads.append(m.weights(ways, 2 * gates * units))
+    outputs = m.choose.randint(1, 3 if op == "LSTM" else 2)
+    m.add(op, *reads, outputs=outputs, hidden_size=units, direction=direction)
+
+
+def _slices_joined(m: Maker) -> None:
+    """Parts of one tensor, some of them changed, one after another."""
+    x = m.pick(1, 2, 3, 4, 5)
+    axis = m.choose.choice([a for a, n in enumerate(x.shape) if n > 1])
+    parts: list[Value | str] = [x] if m.choose.random() < 0.3 else []
+    for _ in range(m.choose.randint(2, 4)):
+        low, high = sorted(m.choose.sample(range(x.shape[axis] + 1), 2))
+        part = m.step("Slice", x, m.ints(low), m.ints(high), m.ints(axis))
+        change = m.choose.choice(("", "", "Relu", "Neg", "Sigmoid"))
+        parts.append(m.step(change, part) if change else part)
+    m.add("Concat", *parts, axis=axis)
+
+
+def _quarters_joined(m: Maker) -> None:
+    """Every other row and column, behind each other."""
+    x = m.pick(4)
+    places = [(row, column) for row in (0, 1) for column in (0, 1)]
+    ends, axes, steps = m.ints(WHOLE, WHOLE), m.ints(2, 3), m.ints(2, 2)
+    parts = [m.step("Slice", x, m.ints(*place), ends, axes, steps) for place in places]
+    m.add("Concat", *parts, axis=1, exact=x.exact)
+
+
+def _shuffle(m: Maker) -> None:
+    """Channels of groups taken in turn."""
+    x = m.pick(4)
+    _, channels, height, width = x.shape
+    groups = m.choose.choice([n for n in range(1, channels + 1) if channels % n == 0])
+    parts = m.step("Reshape", x, m.ints(0, groups, channels // groups, height, width))
+    turned = m.step("Transpose", parts, perm=[0, 2, 1, 3, 4])
+    m.add("Reshape", turned, m.ints(0, -1, height, width), exact=x.exact)
+
+
+def _turned_there_and_back(m: Maker) -> None:
+    """An operator in another order of axes."""
+    x = m.pick(2, 3, 4)
+    perm = m.choose.sample(range(len(x.shape)), len(x.shape))
+    kept = [x.shape[p] if m.choose.random() < 0.6 else 1 for p in perm]
+    other = m.weights(*kept[m.choose.randrange(len(kept)) :])
+    y = m.step(m.choose.choice(("Add", "Mul")), m.step("Transpose", x, perm=perm), other)
+    m.add("Transpose", y, perm=[perm.index(axis) for axis in range(len(perm))])
+
+
+def _less_its_mean(m: Maker) -> None:
+    x = m.pick(2, 3, 4)
+    axes = sorted(m.choose.sample(range(len(x.shape)), m.choose.randint(1, len(x.shape))))
+    mean = m.step("ReduceMean", x, m.ints(*axes)) if m.opset >= 18 else m.step(
+        "ReduceMean", x, axes=axes)  # fmt: skip
+    m.add(m.choose.choice(("Sub", "Mul", "Add")), x, mean)
+
+
+def _product_of_two(m: Maker) -> None:
+    x, y = m.pick(2, 3, 4), m.pick(2, 3, 4)
+    right: Value | str = y
+    if y.shape[-2] != x.shape[-1]:
+        order = [*range(len(y.shape) - 2), len(y.shape) - 1, len(y.shape) - 2]
+        right = m.step("Transpose", y, perm=order)
+    m.add("MatMul", x, m.step("Mul", right, m.const(0.3)))
+
+
+def _computed_filter(m: Maker) -> None:
+    x = m.pick(3, 4)
+    filters = m.pick(len(x.shape))
+    if filters.shape[1] != x.shape[1] or prod(filters.shape) > LARGEST_FILTER:
+        raise IndexError("does not fit")
+    m.add("Conv", x, filters, pads=[m.choose.choice((0, 1, 2)) for _ in x.shape[2:] * 2])
+
+
+def _resized_by_shape(m: Maker) -> None:
+    x = m.pick(4)
+    shape = m.step("Shape", x)
+    twice = m.step("Mul", m.step("Slice", shape, m.ints(2), m.ints(4)), m.ints(2))
+    sizes = m.step("Concat", m.step("Slice", shape, m.ints(0), m.ints(2)), twice, axis=0)
+    m.add("Resize", x, "", "", sizes, mode="linear")
+
+
+def _half_by_shape(m: Maker) -> None:
+    x = m.pick(2, 3, 4)
+    axis = m.choose.randrange(len(x.shape))
+    extent = m.step("Gather", m.step("Shape", x), m.ints(axis), axis=0)
+    half = m.step("Div", extent, m.ints(2))
+    bounds = m.choose.choice(((half, extent), (m.ints(0), half)))
+    m.add("Slice", x, *bounds, m.ints(axis), exact=x.exact)
+
+
+def _filled_by_shape(m: Maker) -> None:
+    x = m.pick(1, 2, 3, 4)
+    value = numpy_helper.from_array(np.array([m.choose.choice((0.0, 1.0, 0.5))], np.float32))
+    filled = m.step("ConstantOfShape", m.step("Shape", x), value=value)
+    m.add(m.choose.choice(("Add", "Mul", "Sub")), x, filled)
+
+
+def _whole_numbers(m: Maker) -> None:
+    x = m.pick(exact=True)
+    scaled = m.step("Mul", x, m.const(4.0))
+    op = m.choose.choice(("Floor", "Ceil", "Round", "Sign", "Cast"))
+    if op == "Cast":
+        kind = m.choose.choice((TensorProto.INT32, TensorProto.INT64))
+        return m.add("Cast", m.step("Cast", scaled, to=kind), to=FLOAT, exact=True)
+    m.add(op, scaled, exact=True)
+
+
+def _branches(m: Maker) -> None:
+    """Bodies that read values of the graph around them."""
+    x = m.pick()
+
+    def body(op: str) -> object:
+        name = m.name("inner")
+        made = helper.make_tensor_value_info(name, FLOAT, None)
+        return helper.make_graph([helper.make_node(op, [x.name], [name])], "body", [], [made])
+
+    flag = m.const(m.choose.random() < 0.5, np.bool_)
+    m.add("If", flag, then_branch=body("Relu"), else_branch=body("Neg"))
+
+
+BLOCKS: tuple[Callable[[Maker], None], ...] = (
+    *[_attention] * 2, *[_residual] * 2, *[_slices_joined] * 2, *[_product_of_two] * 2, _recurrent,
+    _quarters_joined, _shuffle, _turned_there_and_back, _less_its_mean, _computed_filter,
+    _resized_by_shape, _half_by_shape, _filled_by_shape, _whole_numbers, _branches,
+)  # fmt: skip

@@ -1,0 +1,78 @@
+"""Seeded ONNX graphs of a few operators each, as exporters write them: channels first, parameters
+in every form that an operator has, shape arithmetic, symbolic extents, bools, nodes for the CPU.
+
+What onnxruntime's CPU provider refuses is taken out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from conformance.host import Array
+from conformance.random.onnx_blocks import BLOCKS
+from conformance.random.onnx_maker import CHANNELS, Maker, Value
+from conformance.random.onnx_steps import MAKERS
+
+SIMPLE = 100  # seeds below have no blocks
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model, feeds of one or several shapes (`symbolic`), and names of nodes to leave to the
+    CPU."""
+
+    content: bytes
+    feeds: list[list[Array]]
+    foreign: tuple[str, ...]
+    symbolic: bool
+
+
+def build(seed: int) -> Made:
+    """Every third seed leaves some nodes to the CPU; every fourth has symbolic extents and runs for
+    several shapes. From SIMPLE on half of what is added are blocks.
+    """
+    m = Maker(seed)
+    for k in range(m.choose.choice((1, 1, 2))):
+        rank = m.choose.choice((2, 3, 4, 4, 4, 5))
+        extents = [m.choose.randint(2, 8) for _ in range(rank - 2)]
+        shape = (m.choose.choice((1, 1, 2, 3)), m.choose.choice(CHANNELS), *extents)
+        m.inputs.append(Value(f"x{k}", shape, True))
+    m.values += m.inputs
+    wanted = m.choose.choice((2, 3, 4, 6, 10, 16))
+    while len(m.nodes) < wanted:
+        kept = len(m.nodes), len(m.held)
+        try:
+            blocks = seed >= SIMPLE and m.choose.random() < 0.5
+            m.choose.choice(BLOCKS if blocks else MAKERS)(m)
+        except Exception:  # nothing fits, or the host refuses it
+            del m.nodes[kept[0] :], m.held[kept[1] :]
+    read = {name for node in m.nodes for name in node.input}
+    given = {v.name for v in m.inputs}
+    made = [v for v in m.values if v.name not in given]
+    outputs = [v for v in made if v.name not in read or m.choose.random() < 0.15]
+    names = [node.name for node in m.nodes]
+    foreign = m.choose.sample(names, max(1, len(names) // 4)) if seed % 3 == 0 else []
+    symbolic = seed % 4 == 0
+    free, shapes = _shapes(m) if symbolic else ({}, [[v.shape for v in m.inputs]] * 2)
+    feeds = [[m.numbers.uniform(-1, 1, s).astype(np.float32) for s in row] for row in shapes]
+    return Made(m.to_bytes(outputs, free), feeds, tuple(foreign), symbolic)
+
+
+def _shapes(m: Maker) -> tuple[dict[str, Any], list[list[tuple[int, ...]]]]:
+    """Symbolic extents for all but the channels, and three shapes for them."""
+    free = {
+        v.name: [n if k == 1 else f"{v.name}_{k}" for k, n in enumerate(v.shape)] for v in m.inputs
+    }
+    own = [v.shape for v in m.inputs]
+    other = [tuple(n if k == 1 else n + 1 for k, n in enumerate(shape)) for shape in own]
+    return free, [own, other, own]
+
+
+def listing(content: bytes) -> str:
+    """The graph as text."""
+    import onnx
+
+    return str(onnx.printer.to_text(onnx.load_from_string(content)))

@@ -1,0 +1,369 @@
+"""What internal ops mean, in numpy: functions of float64 arrays and the node's attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import erf, inf
+from typing import Any
+
+import numpy as np
+
+from conformance.references import pools as references_pools
+from conformance.references import recurrent as references_recurrent
+from conformance.references.rounding import rounded, rounds
+from tflgpu_plugin.ir.graph import Array
+
+_erf = np.vectorize(erf, otypes=[np.float64])
+
+
+def _clip(x: Array, low: float | None = None, high: float | None = None) -> Array:
+    return np.asarray(np.clip(x, -inf if low is None else low, inf if high is None else high))
+
+
+def _negative_part(x: Array, alpha: float) -> Array:
+    return np.asarray(alpha * np.expm1(np.minimum(x, 0)))
+
+
+def _shrink(x: Array, lambd: float = 0.5, bias: float = 0.0) -> Array:
+    return np.where(x > lambd, x - bias, np.where(x < -lambd, x + bias, 0))
+
+
+def _softplus(x: Array) -> Array:
+    return np.logaddexp(0, x)
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1 + rounded(np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+
+
+def _infinite(x: Array, negative: float = 1, positive: float = 1) -> Array:
+    return (np.isneginf(x) & bool(negative)) | (np.isposinf(x) & bool(positive))
+
+
+def _argument(sign: float) -> Any:
+    def places(x: Array, axes: Array, keep_dims: bool, last: bool = False) -> Array:
+        (axis,) = (int(a) for a in axes.reshape(-1))
+        given = np.flip(x, axis) if last else x
+        found = np.argmax(sign * given, axis, keepdims=keep_dims)
+        return np.asarray(x.shape[axis] - 1 - found if last else found)
+
+    return places
+
+
+def _pick(x: Array, places: Array, axis: int, wraps: bool = False) -> Array:
+    rows = np.moveaxis(x, range(axis, axis + places.shape[1]), range(places.shape[1]))
+    return np.moveaxis(rows[tuple(places.astype(np.int64).T)], 0, axis)
+
+
+def _gather_nd(x: Array, indices: Array, batch: int = 0, wraps: bool = False) -> Array:
+    count, places = indices.shape[-1], list(np.ndindex(x.shape[:batch]))
+    rows = [x[at][tuple(indices[at].reshape(-1, count).T)] for at in places]
+    return np.asarray(rows).reshape(indices.shape[:-1] + x.shape[batch + count :])
+
+
+UNARY: dict[str, Callable[..., Any]] = {
+    "abs": np.abs, "neg": np.negative, "ceil": np.ceil, "floor": np.floor, "round": np.round,
+    "sign": np.sign, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "square": np.square,
+    "cube": lambda x: x**3, "reciprocal": lambda x: 1 / x, "log": np.log,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh,
+    "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
+    "gelu": lambda x, approximate=False:
+        _gelu_tanh(x) if approximate else 0.5 * x * (1 + rounded(_erf(x / np.sqrt(2)))),
+    "gelu_tanh": _gelu_tanh,
+    "elu": lambda x, alpha=1.0: np.where(x < 0, _negative_part(x, alpha), x),
+    "selu": lambda x, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875:
+        gamma * np.where(x < 0, _negative_part(x, alpha), x),
+    "celu": lambda x, alpha=1.0: np.where(x < 0, _negative_part(x / alpha, alpha), x),
+    "leaky_relu": lambda x, alpha=0.01: np.where(x < 0, alpha * x, x),
+    "thresholded_relu": lambda x, alpha=1.0: np.where(x > alpha, x, 0),
+    "clip": _clip,
+    "hard_sigmoid": lambda x, alpha=0.2, beta=0.5: np.clip(alpha * x + beta, 0, 1),
+    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "swish": lambda x, alpha=1.0: x / (1 + np.exp(-alpha * x)),
+    "softplus": _softplus, "softsign": lambda x: x / (1 + np.abs(x)),
+    "mish": lambda x: x * np.tanh(_softplus(x)), "shrink": _shrink,
+    "is_nan": np.isnan, "is_infinite": _infinite, "logical_not": np.logical_not,
+}  # fmt: skip
+
+
+def _pow(a: Array, b: Array) -> Array:
+    """Powers of negative numbers need whole exponents, which roundings are not to change."""
+    y, size = np.power(a, b), np.abs(a) ** b
+    lost = np.isnan(y) & (a < 0) & rounds()
+    return np.where(lost, np.where(np.round(b) % 2 == 1, -size, size), y)
+
+
+def _log_sum_exp(x: Array, **where: Any) -> Array:
+    top = np.max(x, axis=where["axis"], keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    total = np.sum(np.exp(rounded(x - top)), axis=where["axis"], keepdims=True)
+    y = top + rounded(np.log(total))
+    return y if where["keepdims"] else np.squeeze(y, where["axis"])
+
+
+BINARY: dict[str, Callable[..., Any]] = {
+    "div": np.divide, "pow": _pow, "squared_difference": lambda a, b: (a - b) ** 2,
+    "floor_div": np.floor_divide, "floor_mod": np.mod, "fmod": np.fmod,
+    "logical_or": np.logical_or, "logical_xor": np.logical_xor, "equal": np.equal,
+    "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal,
+    "greater": np.greater, "greater_equal": np.greater_equal, "where": np.where,
+}  # fmt: skip
+
+
+def _depth_to_space(x: Array, block: int, mode: str = "DCR") -> Array:
+    b, h, w, c = x.shape
+    depth = c // block**2
+    if mode == "DCR":
+        y = x.reshape(b, h, w, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
+    else:
+        y = x.reshape(b, h, w, depth, block, block).transpose(0, 1, 4, 2, 5, 3)
+    return y.reshape(b, h * block, w * block, depth)
+
+
+def _space_to_depth(x: Array, block: int, mode: str = "DCR") -> Array:
+    b, h, w, c = x.shape
+    y = x.reshape(b, h // block, block, w // block, block, c)
+    y = y.transpose((0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
+    return y.reshape(b, h // block, w // block, c * block**2)
+
+
+def _take(x: Array, *rows: Array, axes: tuple[int, ...]) -> Array:
+    for row, axis in zip(rows, axes, strict=True):
+        x = np.take(x, row, axis=axis)
+    return x
+
+
+MOVEMENT: dict[str, Callable[..., Any]] = {
+    "transpose": lambda x, perm: np.transpose(x, perm),
+    "view": lambda x, view: view.of(x),
+    "pad": lambda x, amounts, value=None, mode="constant": np.pad(
+        x,
+        amounts.reshape(-1, 2),
+        **({"constant_values": value} if value is not None else {}),
+        mode=mode,
+    ),
+    "tile": lambda x, repeats: np.tile(x, repeats),
+    "expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))),
+    "take": _take,
+    "gather": lambda x, indices, axis: np.take(x, indices, axis=axis),
+    "depth_to_space": _depth_to_space,
+    "space_to_depth": _space_to_depth,
+}
+
+
+def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
+    def reduced(x: Array, axes: Array, keep_dims: bool) -> Any:
+        over = tuple(sorted({int(a) % x.ndim for a in axes.reshape(-1)})) if x.ndim else ()
+        return function(x, axis=over, keepdims=keep_dims)
+
+    return reduced
+
+
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "mean": np.mean,
+    "reduce_sum": np.sum, "reduce_prod": np.prod, "reduce_max": np.max, "reduce_min": np.min,
+    "reduce_l1": lambda x, **w: np.sum(np.abs(x), **w),
+    "reduce_l2": lambda x, **w: np.sqrt(np.sum(x * x, **w)),
+    "reduce_sum_square": lambda x, **w: np.sum(x * x, **w),
+    "reduce_mean_square": lambda x, **w: np.mean(x * x, **w),
+    "reduce_log_sum": lambda x, **w: np.log(np.sum(x, **w)),
+    "reduce_log_sum_exp": _log_sum_exp,
+}  # fmt: skip
+
+
+def _softmax(x: Array, beta: float = 1.0, axis: int = -1) -> Array:
+    e = np.exp(rounded(beta * (x - x.max(axis, keepdims=True))))
+    return np.asarray(e / rounded(e.sum(axis, keepdims=True), x.shape[axis]))
+
+
+def _log_softmax(x: Array, axis: int = -1) -> Array:
+    below = rounded(x - x.max(axis, keepdims=True))
+    total = rounded(np.exp(below).sum(axis, keepdims=True), x.shape[axis])
+    return np.asarray(below - rounded(np.log(total)))
+
+
+def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
+    a = a.swapaxes(-1, -2) if transpose_a else a
+    return np.asarray(np.matmul(a, b.swapaxes(-1, -2) if transpose_b else b))
+
+
+def _normalized(x: Array, scale: Array | None, bias: Array | None, axes: tuple[int, ...],
+                epsilon: float) -> Array:  # fmt: skip
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    y = (x - mean) / np.sqrt(variance + epsilon)
+    return np.asarray(y * (1 if scale is None else scale) + (0 if bias is None else bias))
+
+
+def _instance(x: Array, scale: Array | None = None, bias: Array | None = None,
+              epsilon: float = 1e-5) -> Array:  # fmt: skip
+    return _normalized(x, scale, bias, tuple(range(1, x.ndim - 1)), epsilon)
+
+
+def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis: int = -1,
+           epsilon: float = 1e-5) -> Array:  # fmt: skip
+    return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
+
+
+def _grouped(x: Array, w: Array, groups: int) -> Array:
+    """x [..., C] times one tap w [O, C / groups], group by group."""
+    pairs = zip(np.split(x, groups, axis=-1), np.split(w, groups), strict=True)
+    return np.concatenate([part @ own.T for part, own in pairs], axis=-1)
+
+
+def _conv_3d(x: Array, w: Array, bias: Array | None, strides: tuple[int, ...],
+             padding: tuple[int, ...], dilations: tuple[int, ...] = (1, 1, 1),
+             activation: str = "none", filters_last: bool = False) -> Array:  # fmt: skip
+    w = np.moveaxis(w, 4, 0) if filters_last else w
+    sides = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
+    x = np.pad(x, sides)
+    kernel, depth, filters = w.shape[1:4], w.shape[4], w.shape[0]
+    places = [(x.shape[k + 1] - (kernel[k] - 1) * dilations[k] - 1) // strides[k] + 1
+              for k in range(3)]  # fmt: skip
+    y = np.zeros((x.shape[0], *places, filters))
+    groups = x.shape[4] // depth
+    for tap in np.ndindex(*kernel):
+        at = tuple(slice(tap[k] * dilations[k], tap[k] * dilations[k] + (places[k] - 1)
+                         * strides[k] + 1, strides[k]) for k in range(3))  # fmt: skip
+        taps: Any = (slice(None), *at)
+        own: Any = (slice(None), *tap)
+        y += _grouped(x[taps], w[own], groups)
+    return y if bias is None else y + bias
+
+
+def _conv_2d(x: Array, w: Array, bias: Array | None, strides: tuple[int, int],
+             padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
+             activation: str = "none") -> Array:  # fmt: skip
+    """A volume of one layer."""
+    y = _conv_3d(x[:, None], w[:, None], bias, (1, *strides), (0, 0, *padding), (1, *dilations))
+    return np.asarray(y[:, 0])
+
+
+def _depthwise(x: Array, w: Array, bias: Array | None, multiplier: int = 1,
+               **more: Any) -> Array:  # fmt: skip
+    """As many groups as channels; the weights are [1, KH, KW, channels * multiplier]."""
+    return _conv_2d(x, np.moveaxis(w, 3, 0).swapaxes(1, 3).swapaxes(1, 2), bias, **more)
+
+
+def _places(x: Array, window: tuple[int, int], padding: str) -> tuple[Array, Array]:
+    """The largest element of each window and its place, side by side from the first element."""
+    (b, h, w, c), (rows, columns) = x.shape, window
+    over = padding == "same"
+    counts = [(n + (k - 1) * over) // k for n, k in ((h, rows), (w, columns))]
+    values, places = np.zeros((2, b, *counts, c))
+    for y, z in np.ndindex(*counts):
+        part = x[:, y * rows : (y + 1) * rows, z * columns : (z + 1) * columns]
+        best = part.reshape(b, -1, c).argmax(1)
+        values[:, y, z] = part.max((1, 2))
+        places[:, y, z] = best // part.shape[2] * columns + best % part.shape[2]
+    return values, places
+
+
+def _unpool(x: Array, places: Array, window: tuple[int, int], padding: str) -> Array:
+    b, h, w, c = x.shape
+    y = np.zeros((b, h, window[0], w, window[1], c))
+    for n, i, j, k in np.ndindex(b, h, w, c):
+        at = divmod(int(places[n, i, j, k]), window[1])
+        y[n, i, at[0], j, at[1], k] = x[n, i, j, k]
+    return y.reshape(b, h * window[0], w * window[1], c)
+
+
+def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, strides: tuple[int, int],
+                    padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
+                    activation: str = "none") -> Array:  # fmt: skip
+    """Every input element adds its filter to the full result, of which a part is kept."""
+    b, h, wide, c = x.shape
+    kept = np.zeros((b, int(shape[1]), int(shape[2]), w.shape[0]))
+    for ky, kx in np.ndindex(*w.shape[1:3]):
+        rows = np.arange(h) * strides[0] + ky * dilations[0] - padding[0]
+        columns = np.arange(wide) * strides[1] + kx * dilations[1] - padding[2]
+        part = _grouped(x, w[:, ky, kx], c // w.shape[3])
+        near, beside = (
+            np.flatnonzero((at >= 0) & (at < n))
+            for at, n in zip((rows, columns), kept.shape[1:], strict=False)
+        )
+        here = np.ix_(np.arange(b), rows[near], columns[beside])
+        kept[here] += part[np.ix_(np.arange(b), near, beside)]
+    return kept if bias is None else kept + bias
+
+
+def _place(o: int, n: int, out: int, kind: str, scale: float, roi: tuple[float, float]) -> float:
+    """Where output index o lies in an axis of n, by the formulas of the ONNX operator Resize."""
+    start, end = roi
+    return {
+        "half_pixel": (o + 0.5) / scale - 0.5,
+        "half_pixel_symmetric": n / 2 * (1 - out / (scale * n)) + (o + 0.5) / scale - 0.5,
+        "pytorch_half_pixel": (o + 0.5) / scale - 0.5 if out > 1 else 0.0,
+        "align_corners": o * (n - 1) / (out - 1) if out > 1 else 0.0,
+        "asymmetric": o / scale,
+        "tf_half_pixel_for_nn": (o + 0.5) / scale,
+        "tf_crop_and_resize": start * (n - 1) + o * (end - start) * (n - 1) / (out - 1)
+        if out > 1 else 0.5 * (start + end) * (n - 1),
+    }[kind]  # fmt: skip
+
+
+def _taps(x: float, n: int, mode: str, nearest: str, a: float, exclude: bool) -> Array:
+    """Weights of an axis of n at place x."""
+    weights = np.zeros(n)
+    if mode == "nearest":
+        whole = {"round_prefer_floor": np.ceil(x - 0.5), "round_prefer_ceil": np.floor(x + 0.5),
+                   "floor": np.floor(x), "ceil": np.ceil(x)}[nearest]  # fmt: skip
+        weights[int(np.clip(whole, 0, n - 1))] = 1
+        return weights
+    first = int(np.floor(x))
+    for t in range(first - 1, first + 3):
+        d = float(rounded(abs(x - t)))
+        if mode == "linear":
+            w = max(0.0, 1 - d)
+        elif d <= 1:
+            w = float(rounded((a + 2) * d**3) - rounded((a + 3) * d**2) + 1)
+        else:
+            w = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
+        if not (exclude and not 0 <= t < n):
+            weights[int(np.clip(t, 0, n - 1))] += w
+    return np.asarray(weights / weights.sum() if exclude else weights)
+
+
+def _resize(x: Array, size: Array, mode: str = "nearest", coordinates: str = "half_pixel",
+            nearest: str = "round_prefer_floor", scales: tuple[float, ...] | None = None,
+            roi: tuple[float, ...] = (), extrapolation: float = 0.0, cubic_a: float = -0.75,
+            exclude_outside: bool = False) -> Array:  # fmt: skip
+    outside = np.zeros(tuple(int(e) for e in size), bool)
+    for k, out in enumerate(int(e) for e in size):
+        n = x.shape[k + 1]
+        scale = out / n if scales is None else scales[k]
+        ends = (roi[2 * k], roi[2 * k + 1]) if roi else (0.0, 1.0)
+        at = [_place(o, n, out, coordinates, scale, ends) for o in range(out)]
+        at = at if mode == "nearest" else [float(rounded(place)) for place in at]
+        matrix = np.stack([_taps(p, n, mode, nearest, cubic_a, exclude_outside) for p in at])
+        x = np.moveaxis(np.tensordot(matrix, x, (1, k + 1)), 0, k + 1)
+        if coordinates == "tf_crop_and_resize":
+            lost = np.array([not 0 <= p <= n - 1 for p in at])
+            outside |= lost.reshape([-1 if j == k else 1 for j in range(len(size))])
+    return np.where(outside[None, ..., None], extrapolation, x)
+
+
+def _lrn(x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Array:
+    count, y = x.shape[-1], np.empty_like(x)
+    for c in range(count):
+        near = x[..., max(0, c - (size - 1) // 2) : min(count, c + size // 2 + 1)]
+        y[..., c] = x[..., c] / (bias + alpha / size * (near**2).sum(-1)) ** beta
+    return y
+
+
+NORMALIZATIONS: dict[str, Callable[..., Any]] = {
+    "softmax": _softmax, "log_softmax": _log_softmax,
+    "instance_normalization": _instance, "layer_normalization": _layer,
+}  # fmt: skip
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    **NORMALIZATIONS, **references_pools.REFERENCES,
+    "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
+    "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
+    "transpose_conv": _transpose_conv,
+    "max_pool_places": _places, "max_unpool": _unpool,
+    **references_recurrent.REFERENCES,
+    **UNARY, **BINARY, **MOVEMENT,
+    "pick": _pick, "gather_nd": _gather_nd, "arg_max": _argument(1), "arg_min": _argument(-1),
+    **{name: _reduction(function) for name, function in REDUCTIONS.items()},
+}  # fmt: skip

@@ -1,0 +1,114 @@
+"""What the recurrent ops mean, in numpy, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from conformance.references.rounding import rounded
+from tflgpu_plugin.ir.graph import Array
+
+
+def _logistic(v: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-v)))
+
+
+ACTIVATIONS: dict[str, Any] = {
+    "tanh": np.tanh,
+    "relu": lambda v: np.maximum(v, 0),
+    "logistic": _logistic,
+}
+
+
+def _cut(v: Array, limit: float) -> Array:
+    return np.clip(v, -limit, limit) if limit else v
+
+
+def _steps(z: Array, time_axis: int, reverse: bool) -> tuple[Array, range]:
+    """z with time first, and the order of its steps."""
+    moved = np.moveaxis(z, time_axis, 0)
+    return moved, range(len(moved) - 1, -1, -1) if reverse else range(len(moved))
+
+
+def _whole(results: dict[int, Array], time_axis: int) -> Array:
+    return np.moveaxis(np.stack([results[t] for t in sorted(results)]), 0, time_axis)
+
+
+def _on(v: Array, grid: tuple[float, float, float]) -> Array:
+    """The nearest point of a grid (scale, least, most), halves away from zero."""
+    steps = np.copysign(np.floor(np.abs(v / grid[0]) + 0.5), v)
+    return np.clip(steps, *grid[1:]) * grid[0]
+
+
+def _normal(v: Array) -> Array:
+    """Mean 0 and variance 1 over the units, as hosts divide."""
+    away = v - v.mean(axis=1, keepdims=True)
+    return np.asarray(away / np.sqrt((away**2).mean(axis=1, keepdims=True) + 1e-8))
+
+
+def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
+         projection: Array | None = None, bias: Array | None = None, norm: Array | None = None,
+         gates: str = "ifco",
+         time_axis: int = 0, reverse: bool = False, cell_clip: float = 0.0,
+         projection_clip: float = 0.0, gate_clip: float = 0.0,
+         grids: tuple[tuple[float, float, float], ...] = ()) -> tuple[Array, ...]:  # fmt: skip
+    def fixed(v: Array, scale: float) -> Array:
+        return _on(v, (scale, -32768, 32767)) if grids else v
+
+    def function(which: Any, v: Array, gate: str) -> Array:
+        if norm is not None:
+            scale, start = (np.split(part, len(gates))[gates.index(gate)] for part in norm)
+            v = _normal(v) * scale + start
+        return fixed(which(fixed(v, 2**-12)), 2**-15)
+
+    step = grids[1][0] if grids else 0.0
+    moved, order = _steps(z, time_axis, reverse)
+    holes = np.zeros((3, c.shape[1])) if peephole is None else peephole
+    results: dict[int, Array] = {}
+    for t in order:
+        parts = np.split(_cut(moved[t] + h @ r.T, gate_clip), len(gates), axis=1)
+        part = dict(zip(gates, parts, strict=True))
+        forget = function(_logistic, part["f"] + holes[1] * c, "f")
+        enter = 1 - forget
+        if "i" in part:
+            enter = function(_logistic, part["i"] + holes[0] * c, "i")
+        new = fixed(enter * function(np.tanh, part["c"], "c"), step)
+        c = _cut(fixed(rounded(fixed(forget * c, step)) + rounded(new), step), cell_clip)
+        h = function(_logistic, part["o"] + holes[2] * c, "o") * fixed(np.tanh(c), 2**-15)
+        h = _on(h, grids[0]) if grids else h
+        if projection is not None:
+            h = _cut(h @ projection.T + (0 if bias is None else bias), projection_clip)
+        results[t] = h
+    return _whole(results, time_axis), h, c
+
+
+def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = False,
+        time_axis: int = 0, reverse: bool = False,
+        gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+    moved, order = _steps(z, time_axis, reverse)
+    units, results = h.shape[1], dict[int, Array]()
+    for t in order:
+        straight = _cut(moved[t][:, : 2 * units] + h @ r[: 2 * units].T, gate_clip)
+        update, reset = _logistic(straight[:, :units]), _logistic(straight[:, units:])
+        own = r[2 * units :].T
+        if linear:
+            new = moved[t][:, 2 * units :] + reset * (h @ own + (0 if bias is None else bias))
+        else:
+            new = moved[t][:, 2 * units :] + (reset * h) @ own
+        h = rounded((1 - update) * np.tanh(_cut(new, gate_clip))) + rounded(update * h)
+        results[t] = h
+    return _whole(results, time_axis), h
+
+
+def rnn(z: Array, r: Array, h: Array, activation: str = "tanh", time_axis: int = 0,
+        reverse: bool = False, gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+    moved, order = _steps(z, time_axis, reverse)
+    results: dict[int, Array] = {}
+    for t in order:
+        h = ACTIVATIONS[activation](_cut(moved[t] + h @ r.T, gate_clip))
+        results[t] = h
+    return _whole(results, time_axis), h
+
+
+REFERENCES: dict[str, Any] = {"lstm": lstm, "gru": gru, "rnn": rnn}

@@ -1,0 +1,150 @@
+"""What a case's answers are in float64, and how much they move when every number that goes in is
+off by one rounding: the condition of each output element, from which its tolerance follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from conformance import direct
+from conformance.cases import Case, Input
+from conformance.references import layers as references_layers
+from conformance.references import nodes as references
+from conformance.references import rounding
+from conformance.references.rounding import Change
+from conformance.tolerance import UNIT
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Array, Graph, Node
+from tflgpu_plugin.ops import conv_3d, transpose_conv
+from tflgpu_plugin.ops.window import Span, spans
+from tflgpu_plugin.passes.decompose import expand
+
+# ONNX Runtime counts the places of an interpolation in another order than TFLite.
+IN_ONNX = {"resize_bilinear": {"as_counted": False}}
+TRIALS = 8  # of random roundings
+REFERENCES = {**references_layers.REFERENCES, **references.REFERENCES}
+Runs = list[list[Array]]  # outputs per run
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Per run and output: values in float64, and the largest shift of each element when every float
+    that goes in moves by up to one unit roundoff of itself. `terms`: how many terms an element
+    sums."""
+
+    values: Runs
+    moved: Runs
+    terms: int
+
+
+def measure(answers: Callable[[Change], Runs], terms: int) -> Truth:
+    """`answers(change)` gives the outputs of every run, having applied `change` to each array of
+    floats that goes in."""
+    with np.errstate(all="ignore"):
+        values = answers(np.asarray)
+        moved = [[np.zeros(a.shape) for a in run] for run in values]
+        for trial in range(TRIALS):
+            change = _off(trial)
+            with rounding.by(change):
+                others = answers(change)
+            for run, wanted, found in zip(moved, values, others, strict=True):
+                for k, (a, b) in enumerate(zip(wanted, found, strict=True)):
+                    shift = np.abs(np.subtract(a, b, dtype=np.float64))
+                    run[k] = np.fmax(run[k], np.where(np.isfinite(shift), shift, 0.0))
+    return Truth(values, moved, max(1, terms))
+
+
+def _off(trial: int) -> Change:
+    """Every number times 1 and from a half to a whole unit roundoff, either way."""
+    random = np.random.default_rng(trial)
+
+    def change(array: Array) -> Array:
+        part = random.uniform(-0.5, 0.5, array.shape)
+        return np.asarray(array * (1.0 + UNIT * (part + np.copysign(0.5, part))))
+
+    return change
+
+
+def of_case(case: Case, feeds: Sequence[Sequence[Array]], onnx: bool = False) -> Truth:
+    """Of a TFLite case whose variables start as zeros and are kept from run to run, but not where
+    it runs as an ONNX model. Weights in 8 bits are widened. Raises KeyError for an op that no
+    reference knows."""
+    graph = direct.graph(replace(case, inputs=tuple(map(_widened, case.inputs))))
+    if any(node.op not in REFERENCES for node in graph.nodes):
+        graph = expand(graph)
+
+    def answers(change: Change) -> Runs:
+        known = {t: _wide(v.data, change) for t, v in graph.tensors.items() if v.data is not None}
+        known |= {before: np.zeros(graph.shape(before)) for before, _ in graph.states}
+        runs = []
+        for feed in feeds:
+            fed = zip(graph.inputs, feed, strict=True)
+            known |= {t: _wide(value, change) for t, value in fed}
+            for node in graph.nodes:
+                more = IN_ONNX.get(node.op, {}) if onnx else {}
+                known |= dict(zip(node.outputs, _run(graph, node, known, more), strict=False))
+            runs.append([known[t] for t in graph.outputs])
+            known |= {a: rounding.rounded(known[b]) for a, b in graph.states if not onnx}
+        return runs
+
+    return measure(answers, max(terms(graph, node) for node in graph.nodes))
+
+
+def terms(graph: Graph, node: Node) -> int:
+    """How many products or summands an output element has, by the row's work."""
+    work = ops.rows()[node.op].work
+    return work(graph, node) // max(1, prod(graph.shape(node.outputs[0]))) if work else 1
+
+
+def _widened(value: Input | None) -> Input | None:
+    if value is None or value.quantization is None or value.data is None:
+        return value
+    data = quantization.dequantize(value.data, value.quantization)
+    return replace(value, dtype="f32", data=data, quantization=None)
+
+
+def _wide(value: Array, change: Change) -> Array:
+    return change(value.astype(np.float64)) if value.dtype.kind == "f" else value
+
+
+def _run(graph: Graph, node: Node, known: Mapping[int, Array],
+         more: Mapping[str, Any]) -> list[Array]:  # fmt: skip
+    given = [None if t is None else known[t] for t in node.inputs]
+    settings = {**node.attributes, **more}
+    activation = settings.pop("activation", "none")
+    if isinstance(settings.get("padding"), str):
+        settings |= _padding(graph, node)
+    if node.op == "transpose_conv" and len(given) == 3:
+        given.append(np.array(graph.shape(node.outputs[0])))
+    found = REFERENCES[node.op](*given, **settings)
+    results = list(found) if isinstance(found, tuple) else [np.asarray(found)]
+    if activation == "none" or node.op == "lstm_basic":  # which has it inside
+        return results
+    return [REFERENCES[activation](result) for result in results]
+
+
+def _padding(graph: Graph, node: Node) -> dict[str, tuple[int, ...]]:
+    """Padding by name as (top, bottom, left, right), and dilations as far as they go."""
+    x, y = graph.shape(node.inputs[0] or 0), graph.shape(node.outputs[0])
+    if node.op == "transpose_conv":
+        kernel, strides = graph.shape(node.inputs[1] or 0)[1:3], node.attributes["strides"]
+        before = [transpose_conv._before(k, y[k + 1], kernel[k], strides[k], node) for k in (0, 1)]
+        return {"padding": (before[0], 0, before[1], 0)}
+    if node.op == "conv_3d":
+        sides: Sequence[Span] = conv_3d._spans(graph, node)
+    else:
+        rows, columns = node.attributes.get("window") or graph.shape(node.inputs[1] or 0)[1:3]
+        sides = spans(x, (rows, columns), node.attributes)
+    found: list[int] = []
+    for side in sides:
+        reached = (side.places - 1) * side.stride + side.reach
+        found += [side.before, max(0, reached - side.extent - side.before)]
+    dilated = (
+        {"dilations": tuple(s.dilation for s in sides)} if "dilations" in node.attributes else {}
+    )
+    return {"padding": tuple(found), **dilated}

@@ -1,0 +1,159 @@
+"""The float32 cases with everything that may be stored as float16 stored so: weights, inputs and
+outputs of the one node, whatever their size.
+
+Inputs and constants are numbers that float16 has, so the host computes on the very same ones; what
+is left is the float32 error of the kernel and one rounding of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from unittest.mock import patch
+
+import numpy as np
+
+from conformance import check, direct, host, node_cases, tolerance
+from conformance.cases import Case, Input, all_cases
+from conformance.models import tflite as models
+from conformance.node_cases import NodeCase
+from conformance.variants.half_storage import rounded
+from tflgpu_plugin import ops
+from tflgpu_plugin.compile import compiler, precision
+from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ops import io_layout
+from tflgpu_plugin.ops.lowering import Lowering, Raw
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+
+def cases() -> Iterator[tuple[str, Case]]:
+    """(family, case) of every case that makes floats of floats."""
+    for family, found in all_cases().items():
+        for case in found:
+            given = {value.dtype for value in case.inputs if value}
+            if not case.refused and case.output_type == "f32" and "f32" in given:
+                yield family, representable(case)
+
+
+def representable(case: Case) -> Case:
+    """The same case over constants that float16 has."""
+    return replace(case, inputs=_rounded(case.inputs))
+
+
+def _rounded(inputs: Sequence[Input | None]) -> tuple[Input | None, ...]:
+    return tuple(
+        replace(value, data=rounded(value.data)) if value and value.data is not None else value
+        for value in inputs
+    )
+
+
+@contextmanager
+def everything() -> Iterator[None]:
+    """Small tensors, those at the border and those that matter much are stored as float16, too."""
+    pack = io_layout.pack
+
+    def into_storage(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
+        pack(low, node, raw, tensor)
+        low.hosted.clear()  # kernels do not read the host's buffer
+
+    with (
+        patch.object(precision, "SMALL", 0),
+        patch.object(precision, "BEARABLE", 1e30),
+        patch.object(precision, "borders", lambda graph: set()),
+        patch.object(io_layout, "SAME", ()),
+        patch.object(io_layout, "pack", into_storage),
+    ):
+        yield
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the CPU kernels of a host make of a case, whose inputs float16 has."""
+
+    graph: Graph
+    feed: host.Feed
+    expected: host.Outputs
+    host: str
+
+
+def reference(case: Case) -> Reference:
+    """Raises RuntimeError or ValueError where the host has no CPU kernels for the case."""
+    model, graph = models.build(case), direct.graph(case)
+    feeds = [[rounded(array) for array in feed] for feed in host.case_feeds(case, 1)]
+    name, kernels = host.oracle(model)
+    (expected,) = host.cached_on_cpu(model, feeds, name, kernels)
+    return Reference(graph, feeds[0], expected, name)
+
+
+def run(family: str, case: Case, cpu: Reference, wanted: str | None = None) -> check.Result:
+    """A case as a one-node graph on the device that `wanted` names, against the host."""
+    graph, expected = cpu.graph, cpu.expected
+    device = adapter.open_device(adapter.select(wanted))
+    with everything():
+        plan = compiler.compile(graph, replace(device.target, half=True))
+    stored = any("halves(" in pipeline.wgsl for pipeline in plan.pipelines)
+    if not stored and any(array.size for array in expected):
+        return check.Result(case, False, "nothing of it is stored as float16")
+    states = [np.zeros(graph.shape(before), np.float32) for before, _ in graph.states]
+    got = Instance(Program(plan, device.handle, device.pipelines)).run(cpu.feed, states)
+    worst = tolerance.Verdict(True, 0.0)
+    (bounds,) = check.bounds(case, [cpu.feed])
+    for k, (want, have) in enumerate(zip(expected, got, strict=True)):
+        allowed = _cut_bound(family, tolerance.as_half(bounds[k]))
+        verdict = tolerance.compare(_cut(family, want), have, allowed)
+        if verdict.share >= worst.share:
+            worst = verdict
+        if not verdict.passed:
+            text = f"output {k} {list(want.shape)}: {verdict}"
+            return check.Result(case, False, text, verdict.share, verdict.ulp)
+    return check.Result(case, True, str(worst), worst.share, worst.ulp)
+
+
+def nodes(family: str) -> list[NodeCase]:
+    """Node cases of a family that make floats, and ones that float16 has where nothing is computed:
+    not every index."""
+    found = [n for n in node_cases.family_nodes(family) if not n.refused]
+    floats = [representable_node(node) for node in found if node.output_type == "f32"]
+    return [node for node in floats if _computed(node) or _representable(node)]
+
+
+def _computed(case: NodeCase) -> bool:
+    return ops.rows()[case.op].accuracy != "exact"
+
+
+def _representable(case: NodeCase) -> bool:
+    values = [rounded(value) for value in node_cases.feeds(case)]
+    answers = node_cases.expected(case, values)
+    return all(np.array_equal(rounded(a), a, equal_nan=True) for a in answers)
+
+
+def representable_node(case: NodeCase) -> NodeCase:
+    """The same node over constants that float16 has."""
+    return replace(case, inputs=_rounded(case.inputs))
+
+
+def run_node(family: str, case: NodeCase, wanted: str | None = None) -> tolerance.Verdict:
+    """A node on the device that `wanted` names, against numpy in float64: the worst output."""
+    device = adapter.open_device(adapter.select(wanted))
+    values = [rounded(value) for value in node_cases.feeds(case)]
+    with everything():
+        plan = compiler.compile(node_cases.graph(case), replace(device.target, half=True))
+    got = Instance(Program(plan, device.handle, device.pipelines)).run(values, [])
+    bounds = [_cut_bound(family, tolerance.as_half(b)) for b in node_cases.bounds(case, values)]
+    expected = [_cut(family, value) for value in node_cases.expected(case, values)]
+    verdicts = [tolerance.compare(*each) for each in zip(expected, got, bounds, strict=True)]
+    return max(verdicts, key=lambda verdict: verdict.share)
+
+
+def _cut_bound(family: str, allowed: tolerance.Bound) -> tolerance.Bound:
+    return allowed if allowed.truth is None else replace(allowed, truth=_cut(family, allowed.truth))
+
+
+def _cut(family: str, expected: host.Array) -> host.Array:
+    """To the largest float16, which is what too large results become; sums stay float32."""
+    if family == "reduce":
+        return expected
+    limit = np.float32(precision.LARGEST)
+    return np.where(np.isfinite(expected), np.clip(expected, -limit, limit), expected)

@@ -1,0 +1,216 @@
+"""8-bit twins of the float32 cases: the same operator and shapes over int8 (weights per channel) or
+uint8 (as a whole) tensors, with the grids that a converter would choose.
+
+Judged by the rule of the op's row: the very numbers of the reference kernels unless it says how
+many steps of the output's grid they may be off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
+
+from conformance import host, tolerance
+from conformance.cases import Case, Input, all_cases
+from conformance.host import Outputs
+from conformance.models import tflite as models
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir.graph import Quantization
+
+Array = npt.NDArray[Any]
+FAR, NEAR, SHARE = 3, 1, 0.001  # steps that no value, and few values, may be off
+# The same for graphs of up to 20 operators, each of which passes on the steps of those before.
+GRAPH_FAR, GRAPH_SHARE = 8, 0.1
+
+# First version with int8 tensors, and which constant input is a weight, along which axis.
+VERSIONS = {
+    "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1, "SQUEEZE": 1,
+    "PRELU": 1, "ELU": 1, "HARD_SWISH": 1, "EXPAND_DIMS": 1,
+}  # fmt: skip
+AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": None}
+BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3, "FULLY_CONNECTED": 2}
+FIRST = {"TRANSPOSE_CONV": 2}  # place of the input that a weight multiplies
+# Operators that work on stored numbers: one grid for inputs and output.
+SAME = {
+    "RESHAPE", "SQUEEZE", "TRANSPOSE", "STRIDED_SLICE", "PAD", "PADV2", "CONCATENATION",
+    "MAX_POOL_2D", "AVERAGE_POOL_2D", "MAXIMUM", "MINIMUM", "RESIZE_BILINEAR", "SPLIT", "SLICE",
+    "RESIZE_NEAREST_NEIGHBOR", "GATHER", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "MIRROR_PAD",
+    "PACK", "UNPACK", "GATHER_ND", "SPLIT_V", "TILE", "EXPAND_DIMS", "SPACE_TO_BATCH_ND",
+    "BATCH_TO_SPACE_ND", "REDUCE_MAX", "REDUCE_MIN",
+}  # fmt: skip
+FIXED = {
+    "SOFTMAX": {"i8": (1 / 256, -128), "u8": (1 / 256, 0)},
+    "LOGISTIC": {"i8": (1 / 256, -128), "u8": (1 / 256, 0)},
+    "TANH": {"i8": (1 / 128, 0), "u8": (1 / 128, 128)},
+    "LOG_SOFTMAX": {"i8": (16 / 256, 127), "u8": (16 / 256, 255)},
+}
+# Operators without kernels for 8 bits, or with state.
+LEFT_OUT = {
+    "LSTM",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    "LOGICAL_AND",
+    "QUANTIZE",
+    "DEQUANTIZE",
+    "RELU_N1_TO_1",
+    "DIV",
+    "CAST",
+    "SQRT",
+}
+SMALLEST, LARGEST = 1e-6, 1e4  # of the values of a sensible grid
+
+
+def twins() -> Iterator[tuple[str, Case]]:
+    """(family, twin) of every case that has one; int8 and uint8 take turns within an operator,
+    whose first case has both."""
+    turn: dict[str, int] = {}
+    for family, cases in all_cases().items():
+        for case in cases:
+            if case.refused or case.op in LEFT_OUT or _float_only(case.op) or not _plain(case):
+                continue
+            turn[case.op] = turn.get(case.op, -1) + 1
+            both = ("u8", "i8")
+            for dtype in both if turn[case.op] == 0 else both[turn[case.op] % 2 :][:1]:
+                yield family, replace(case, name=f"{dtype}_{case.name}")
+
+
+def _float_only(op: str) -> bool:
+    """The operator's row says that it is for no tensors of 8 bits."""
+    types = HOST_OPS[op].types
+    return bool(types) and "i8" not in types
+
+
+def _plain(case: Case) -> bool:
+    floats = [i for i in case.inputs if i is not None and i.dtype == "f32"]
+    if case.output_type != "f32" or not floats or floats[0].data is not None:
+        return False
+    bias = BIASES.get(case.op, len(case.inputs))
+    if bias < len(case.inputs) and (last := case.inputs[bias]) is not None and last.data is None:
+        return False  # int32 biases of a run are refused
+    if case.op == "SOFTMAX" and (floats[0].shape[-1] > 4096 or not case.options.get("beta")):
+        return False  # the host's sums overflow, and without a beta it aborts
+    if case.op == "RESIZE_BILINEAR" and max(floats[0].shape) > 4096:
+        return False  # the host reads past the end
+    finite = all(i.data is None or np.all(np.abs(i.data) < LARGEST) for i in floats)
+    return finite and all(max(abs(i.low), abs(i.high)) < LARGEST for i in floats)
+
+
+def quantize(case: Case) -> Case:
+    """The twin itself; its dtype is the first part of its name. Raises ValueError when the host
+    finds no results to choose a grid from."""
+    dtype = case.name[:2]
+    inputs = list(case.inputs)
+    biased = BIASES.get(case.op)
+    weights = 1 if case.op in AXES else None
+    first: Quantization | None = None
+    for k, value in enumerate(inputs):
+        if value is None or value.dtype != "f32" or k in (biased, weights):
+            continue
+        own = first if case.op in SAME and first is not None else grid_of(*_range(value), dtype)
+        first = first or own
+        inputs[k] = stored(value, own, dtype)
+    if weights is not None:
+        place = FIRST.get(case.op, 0)
+        x, w = inputs[place], inputs[weights]
+        assert x is not None and w is not None
+        inputs[weights] = w = weights_of(w, dtype, AXES[case.op])
+        bias = inputs[biased] if biased is not None and biased < len(inputs) else None
+        if bias is not None and biased is not None:
+            inputs[biased] = bias_of(bias, x, w)
+    output = _output(case, first, dtype)
+    version = VERSIONS.get(case.op, 2) if dtype == "i8" else 1
+    return replace(
+        case, inputs=tuple(inputs), output_type=dtype, output_quantization=output,
+        version=max(case.version, version),
+    )  # fmt: skip
+
+
+def _range(value: Input) -> tuple[float, float]:
+    if value.data is None:
+        return value.low, value.high
+    return float(value.data.min()), float(value.data.max())
+
+
+def grid_of(low: float, high: float, dtype: str) -> Quantization:
+    """The asymmetric grid of a range, zero among its values."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = float(np.float32((high - low) / 255 or 1.0))
+    least = -128 if dtype == "i8" else 0
+    return Quantization((scale,), (int(np.clip(round(least - low / scale), least, least + 255)),))
+
+
+def stored(value: Input, grid: Quantization, dtype: str) -> Input:
+    """A float32 input on a grid; without data, one that is fed any of its values."""
+    least = -128 if dtype == "i8" else 0
+    if value.data is None:
+        return replace(value, dtype=dtype, low=least, high=least + 256, quantization=grid)
+    steps = np.round(value.data / grid.scale[0]) + grid.zero_point[0]
+    data = np.clip(steps, least, least + 255).astype("int8" if dtype == "i8" else "uint8")
+    return replace(value, dtype=dtype, data=data, quantization=grid)
+
+
+def weights_of(value: Input, dtype: str, axis: int | None) -> Input:
+    """Weights: int8 per index along `axis` (None: as a whole), uint8 as a whole."""
+    if value.data is None:
+        largest = max(-value.low, value.high)
+        symmetric = Quantization((float(np.float32(largest / 127)),), (0,))
+        grid = symmetric if dtype == "i8" else grid_of(value.low, value.high, dtype)
+        return stored(value, grid, dtype)
+    if dtype == "u8":
+        return stored(value, grid_of(*_range(value), dtype), dtype)
+    others = tuple(k for k in range(value.data.ndim) if axis is not None and k != axis)
+    largest = np.abs(value.data).max(axis=others if axis is not None else None, keepdims=True)
+    scale = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)
+    data = np.clip(np.round(value.data / scale), -127, 127).astype(np.int8)
+    scales = tuple(float(s) for s in scale.reshape(-1))
+    grid = Quantization(scales, (0,) * len(scales), axis or 0)
+    return replace(value, dtype="i8", data=data, quantization=grid)
+
+
+def bias_of(value: Input, x: Input, weights: Input) -> Input:
+    """An int32 bias on the grid of the sums of these (quantized) inputs and weights."""
+    assert x.quantization is not None and weights.quantization is not None
+    scales = np.array(weights.quantization.scale) * x.quantization.scale[0]
+    grid = Quantization(tuple(float(s) for s in scales), (0,) * len(scales))
+    data = None if value.data is None else np.round(value.data / scales).astype(np.int32)
+    return replace(value, dtype="i32", data=data, quantization=grid, low=-999, high=999)
+
+
+def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
+    if case.op in SAME and first is not None:
+        return first
+    if case.op in FIXED:
+        scale, zero = FIXED[case.op][dtype]
+        return Quantization((scale,), (zero,))
+    feeds = host.case_feeds(case, 1)
+    model = models.build(case)
+    (results,) = host.cached_on_cpu(model, feeds, *host.oracle(model))
+    largest = np.abs(results[0]).max(initial=0.0)
+    if not SMALLEST < largest < LARGEST:
+        raise ValueError("no results that a grid could hold")
+    return grid_of(float(results[0].min()), float(results[0].max()), dtype)
+
+
+def rule_of(*host_ops: str) -> str:
+    """How near results in 8 bits must be to the reference kernels': the rule of their rows."""
+    rules = [ops.rows()[HOST_OPS[host_op].op].in_8_bits for host_op in host_ops]
+    return max(rules, key=lambda rule: tolerance.IN_8_BITS[rule])
+
+
+def judge(case: Case, expected: Outputs, got: Outputs) -> tolerance.Verdict:
+    """The worst output of a twin."""
+    rule = rule_of(case.op)
+    verdicts = [tolerance.in_8_bits(rule, *pair) for pair in zip(expected, got, strict=True)]
+    return max(verdicts, key=lambda verdict: verdict.share)
+
+
+def steps_off(expected: Array, got: Array) -> tuple[int, float]:
+    """(largest difference, share of values that are more than one step off) of 8-bit arrays."""
+    difference = np.abs(expected.astype(np.int32) - got.astype(np.int32))
+    if difference.size == 0:
+        return 0, 0.0
+    return int(difference.max()), float((difference > NEAR).mean())

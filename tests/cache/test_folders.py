@@ -1,0 +1,114 @@
+"""What is kept between runs: never in the way when it cannot be kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.subprocesses import run_python
+from tflgpu_plugin import log
+from tflgpu_plugin.cache import folders
+from tflgpu_plugin.kernels import bodies, templates
+
+
+def test_a_folder_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert folders.cache("some") == tmp_path / "tflgpu-plugin" / "some"
+
+
+def test_none_where_others_can_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = folders.cache("some")
+    assert folder is not None
+    folder.chmod(0o777)
+    assert folders.cache("some") is None
+
+
+def test_none_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert folders.cache("some") is None
+
+
+def test_none_where_it_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert folders.cache("some") is None
+
+
+VARIANT = (("lanes", 8), ("shared", True), ("flat", False))
+
+
+def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second time from the file; never what was cut short, nor another variant's."""
+    monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    render = bodies.body.__wrapped__
+    made = render("fully_connected", VARIANT)
+    assert "subgroupShuffleXor" in made
+    (place,) = (tmp_path / "tflgpu-plugin" / "kernels").iterdir()
+    text = place.read_text()
+    assert text.endswith(made) and render("fully_connected", VARIANT) == made
+    other_name = place.with_name("another.wgsl")
+    folders.keep(other_name, made)
+    of_another = other_name.read_text()
+    other_name.unlink()
+    for damaged in (text[:-1], text.replace("8u", "4u"), "", "\0", of_another):
+        place.write_text(damaged)
+        assert render("fully_connected", VARIANT) == made
+        assert place.read_text() == text
+    other = render("fully_connected", (*VARIANT[:1], ("shared", False), *VARIANT[2:]))
+    assert "subgroupShuffleXor" not in other
+    assert len(list(place.parent.iterdir())) == 2
+    place.parent.chmod(0o500)  # cannot be written to: rendered all the same
+    assert render("fully_connected", (("lanes", 16), *VARIANT[1:])) != made
+
+
+def test_a_start_with_kept_kernels_imports_no_jinja(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom tflgpu_plugin.kernels.bodies import body\n"
+        f"print(len(body('fully_connected', {VARIANT!r})), 'jinja2' in sys.modules)"
+    )
+    found = [
+        run_python(code, XDG_CACHE_HOME=str(tmp_path), TFLGPU_NO_CACHE="").stdout.split()
+        for _ in range(2)
+    ]
+    assert [jinja for _, jinja in found] == ["True", "False"]
+    assert found[0][0] == found[1][0]
+
+
+def test_compiled_templates_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are code."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert templates.environment().bytecode_cache is None
+    bodies.body.__wrapped__("fully_connected", VARIANT)
+    for file in tmp_path.glob("*/*/*"):
+        file.read_text(encoding="utf-8")
+
+
+def test_a_system_without_these_flags() -> None:
+    """What a flag is missing for is opened all the same."""
+    code = """
+import os, sys, tempfile, pathlib
+for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY"): delattr(os, name)
+from tflgpu_plugin.cache import folders
+place = pathlib.Path(tempfile.mkdtemp()) / "some"
+folders.keep(place, "text")
+assert folders.kept(place) == "text", folders.kept(place)
+"""
+    run_python(code)
+
+
+def test_a_line_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+    monkeypatch.setattr(folders, "_told", set())
+    monkeypatch.setattr(log, "say", told.append)
+    for text in ("one", "two", "one"):
+        folders.tell(text)
+    assert told == ["one", "two"]

@@ -1,0 +1,142 @@
+"""`tflgpu bench` and `tflgpu profile` on the demo's network, in both frontends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.support import onnx_models, small_models
+from tflgpu_plugin import native
+from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.demo import network, onnx_file
+from tflgpu_plugin.harness import onnx
+
+pytestmark = pytest.mark.adapter
+
+
+@pytest.fixture(scope="module", params=["tflite", "onnx"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    if request.param == "onnx" and (reason := onnx.missing()):
+        pytest.skip(reason)
+    path = tmp_path_factory.mktemp("model") / f"mobilenet.{request.param}"
+    write = network.to_tflite if request.param == "tflite" else onnx_file.to_onnx
+    path.write_bytes(write(network.build()))
+    return str(path)
+
+
+def answer(*arguments: str) -> Any:
+    result = CliRunner().invoke(main, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def sentence(*arguments: str) -> str:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == 2 and "Traceback" not in result.output, result.output
+    return result.output
+
+
+def test_bench_times_both_engines(model: str) -> None:
+    found = answer("bench", model, "--runs", "2")
+    assert [row["engine"].split()[0] for row in found["timings"]] == ["CPU", "tflgpu"]
+    for row in found["timings"]:
+        assert 0 < row["best_ms"] <= row["median_ms"]
+        assert row["first_ms"] > 0
+    assert found["islands"] == 1
+    assert 0 < found["difference"] < 1e-3  # two float32 programs; never the very same kernels
+
+
+def test_profile_covers_every_layer(model: str) -> None:
+    """A launch for each convolution but the last one, which is a product of one row; a launch may
+    serve a neighbour's transpose, too."""
+    found = answer("profile", model, "--runs", "2")
+    dense = [one for one in found["launches"] if one["kernel"] in ("conv", "depthwise")]
+    assert len(dense) == 27
+    assert all(one["milliseconds"] > 0 for one in dense)
+    assert found["total_ms"] == pytest.approx(sum(o["milliseconds"] for o in found["launches"]))
+    served = {name for one in dense for name in one["nodes"]}
+    assert len([name for name in served if "CONV" in name.upper()]) == 27
+    text = CliRunner().invoke(main, ["profile", model, "--runs", "1"]).output
+    assert "depthwise" in text and "ms on the device in" in text
+
+
+def test_a_launch_names_its_own_nodes(model: str) -> None:
+    """Each layer in one launch: neighbours whose layout it brings along are not named."""
+    found = answer("profile", model, "--runs", "1")
+    dense = [one for one in found["launches"] if one["kernel"] in ("conv", "depthwise")]
+    for one in dense:
+        assert sum("CONV" in name.upper() for name in one["nodes"]) == 1, one
+    named = [name for one in found["launches"] for name in one["nodes"]]
+    assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("kind", ["tflite", "onnx"])
+def test_islands_have_the_same_numbers_everywhere(kind: str, tmp_path: Path) -> None:
+    """From 1 in the order in which they run, however many there were in this process before."""
+    if kind == "tflite":
+        content, chosen = small_models.two_islands(), {}
+    else:
+        if reason := onnx.missing():
+            pytest.skip(reason)
+        chance = np.random.default_rng(3)
+        weights = chance.normal(size=(4, 4)).astype(np.float32)
+        nodes = [
+            onnx_models.node("MatMul", ["x", "w"], ["a"]),
+            onnx_models.node("Relu", ["a"], ["b"]),
+            onnx_models.node("MatMul", ["b", "w"], ["c"]),
+        ]
+        shapes = {"x": (4, 4)}, {"c": (4, 4)}, {"w": weights}
+        content, chosen = onnx_models.model(nodes, *shapes), {"exclude": "Relu"}
+    path, given = tmp_path / f"two.{kind}", {**chosen, "force": "1"}
+    path.write_bytes(content)
+    words = [word for pair in given.items() for word in ("-o", "=".join(pair))]
+    for _ in range(2):
+        checked = answer("check", str(path), *words)["report"]["islands"]
+        profiled = answer("profile", str(path), "--runs", "1", *words)["launches"]
+        assert [one["number"] for one in checked] == [1, 2]
+        assert sorted({one["island"] for one in profiled}) == [1, 2]
+        for island in checked:
+            nodes = {str(node) for node in island["nodes"]}
+            mine = [one for one in profiled if one["island"] == island["number"]]
+            assert {name.split()[1] for one in mine for name in one["nodes"]} <= nodes
+        assert "key" not in checked[0]
+    shown = CliRunner().invoke(main, ["check", str(path), *words]).output
+    assert "partition 1:" in shown and "partition 2:" in shown and "partition 3:" not in shown
+
+
+def test_nothing_on_the_gpu_is_a_sentence(model: str) -> None:
+    named = "CONV_2D" if model.endswith("tflite") else "Conv"
+    everything = ["Conv", "Clip", "GlobalAveragePool", "Flatten", "Softmax", "Gemm", "MatMul"]
+    everything += ["CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "RESHAPE", "SOFTMAX"]
+    assert named in everything
+    for command in ("bench", "profile"):
+        assert "tflgpu check" in sentence(command, model, "-o", f"exclude={','.join(everything)}")
+
+
+def test_an_adapter_without_timestamps_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tflgpu_plugin.runtime.program import Instance
+
+    def refuse(*_: Any) -> Any:
+        raise native.NativeError("This adapter cannot take timestamps inside a pass.")
+
+    path = tmp_path / "small.tflite"
+    path.write_bytes(small_models.two_islands())
+    monkeypatch.setattr(Instance, "timestamps", refuse)
+    assert "timestamps" in sentence("profile", str(path))
+
+
+def test_bad_input_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.tflite"
+    path.write_bytes(b"no model")
+    whole = tmp_path / "small.tflite"
+    whole.write_bytes(small_models.two_islands())
+    for command in ("bench", "profile"):
+        assert "TFL3" in sentence(command, str(path))
+        assert "speed" in sentence(command, str(whole), "-o", "speed=1")

@@ -1,0 +1,223 @@
+"""Tensors at the border of an island: in the host's buffer where its order is the device's, turned
+on the way in and out, read where they lie by the first convolution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import TARGET, Builder, check_sides, conv
+from tests.support.evaluate import evaluate
+from tests.support.harness import run_graph
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.quantization import NUMBERS
+
+
+def labels(graph: Graph, **tuning: str) -> list[str]:
+    plan = compiler.compile(graph, replace(TARGET, tuning=tuning))
+    check_sides(plan)
+    return [dispatch.label for dispatch in plan.dispatches]
+
+
+def relu(shape: Shape) -> Graph:
+    b = Builder()
+    x = b.tensor(shape)
+    return b.graph((x,), (b.node("relu", (x,), shape),))
+
+
+def turned(shape: Shape) -> Graph:
+    """Channels first outside, last inside, around a softmax, which needs them so."""
+    b = Builder()
+    inside = (shape[0], *shape[2:], shape[1])
+    x = b.tensor(shape)
+    rank = len(shape)
+    y = b.node("transpose", (x,), inside, perm=(0, *range(2, rank), 1))
+    y = b.node("softmax", (y,), inside, beta=1.0)
+    y = b.node("transpose", (y,), shape, perm=(0, rank - 1, *range(1, rank - 1)))
+    return b.graph((x,), (y,))
+
+
+def turned_conv(shape: Shape) -> Graph:
+    """A convolution of an input that has its channels first."""
+    b = Builder()
+    batch, channels, height, width = shape
+    x = b.tensor(shape)
+    y = b.node("transpose", (x,), (batch, height, width, channels), perm=(0, 2, 3, 1))
+    return b.graph((x,), (conv(b, y, 8),))
+
+
+def seeded(shape: Shape) -> Array:
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (1, 9), (3, 8), (1, 5, 3, 4), (2, 3, 4)])
+def test_storage_in_the_hosts_order_is_the_hosts_buffer(shape: Shape) -> None:
+    assert labels(relu(shape)) == ["unary"]
+
+
+@pytest.mark.parametrize("shape", [(2, 9), (1, 5, 3, 8), (2, 3, 4, 5), (1, 2, 3, 2)])
+def test_storage_in_another_order_is_packed(shape: Shape) -> None:
+    assert labels(relu(shape)) == ["pack", "unary", "unpack"]
+
+
+def test_turning_is_part_of_packing() -> None:
+    assert labels(turned((1, 8, 5, 6))) == ["pack", "softmax", "unpack"]
+
+
+def test_the_first_convolution_reads_the_hosts_buffer() -> None:
+    for graph in (turned_conv((1, 3, 6, 6)), _conv_of((1, 6, 6, 3))):
+        assert labels(graph) == ["conv", "unpack"]
+        assert labels(graph, strided="never") == ["pack", "conv", "unpack"]
+
+
+def test_what_is_made_of_parts_is_made_in_the_hosts_buffer() -> None:
+    b = Builder()
+    x = b.tensor((1, 8))
+    parts = (b.node("relu", (x,), (1, 8)), b.node("tanh", (x,), (1, 8)))
+    graph = b.graph((x,), (b.node("concat", parts, (1, 16), axis=1),))
+    assert labels(graph) == ["unary", "unary"]
+
+
+def test_two_names_of_one_result_are_two_buffers() -> None:
+    graph = _two_names()
+    assert labels(graph) == ["unary", "unpack"]
+
+
+def test_an_input_that_nobody_reads_has_a_buffer() -> None:
+    b = Builder()
+    x, unused = b.tensor((1, 8)), b.tensor((1, 8))
+    plan = compiler.compile(b.graph((x, unused), (b.node("relu", (x,), (1, 8)),)), TARGET)
+    assert len(plan.inputs) == 2
+
+
+def _conv_of(shape: Shape) -> Graph:
+    b = Builder()
+    x = b.tensor(shape)
+    return b.graph((x,), (conv(b, x, 8),))
+
+
+def _two_names() -> Graph:
+    """A result as it is and reshaped, and the input as a third output."""
+    b = Builder()
+    x = b.tensor((1, 8))
+    y = b.node("relu", (x,), (1, 8))
+    z = b.node("reshape", (y,), (8,), shape=(8,))
+    return b.graph((x,), (y, z))
+
+
+def _agree(graph: Graph, tolerance: float = 0.0) -> None:
+    given = {t: seeded(graph.shape(t)) for t in graph.inputs}
+    found = run_graph(graph, given)
+    for tensor, expected in evaluate(graph, given).items():
+        assert np.abs(found[tensor] - expected).max() <= tolerance
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 8, 11])
+def test_turned_tensors_keep_their_places(channels: int) -> None:
+    for shape in (
+        (2, channels, 3, 5),
+        (1, channels, 4, 4),
+        (3, channels, 7),
+        (1, channels, 2, 3, 4),
+    ):
+        _agree(turned(shape), 1e-6)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("shape", [(), (7,), (1, 9), (3, 8), (1, 5, 3, 4), (2, 3, 4), (2, 9)])
+def test_tensors_in_the_hosts_buffer_keep_their_places(shape: Shape) -> None:
+    _agree(relu(shape))
+
+
+@pytest.mark.adapter
+def test_one_result_under_two_names() -> None:
+    _agree(_two_names())
+
+
+@pytest.mark.adapter
+def test_an_input_may_be_an_output() -> None:
+    b = Builder()
+    x = b.tensor((1, 8))
+    _agree(b.graph((x,), (x, b.node("reshape", (x,), (8,), shape=(8,)))))
+
+
+def convolved(picture: Array, weights: Array) -> Array:
+    """3x3 SAME sums of a picture [B, H, W, C] in float64, a bias of 1, relu6."""
+    height, width = picture.shape[1:3]
+    wide = np.pad(picture.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    sums = sum(
+        np.einsum("bhwc,oc->bhwo", wide[:, r : r + height, c : c + width], weights[:, r, c])
+        for r in range(3)
+        for c in range(3)
+    )
+    return np.clip(np.asarray(sums) + 1, 0, 6)
+
+
+def with_weights(graph: Graph, weights: Array) -> Graph:
+    filters = next(n.inputs[1] for n in graph.nodes if n.op == "conv_2d")
+    assert filters is not None
+    tensors = {**graph.tensors, filters: replace(graph.tensors[filters], data=weights)}
+    return replace(graph, tensors=tensors)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("channels", [1, 2, 3])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_convolution_of_few_channels(channels: int, batch: int) -> None:
+    """From the host's buffer, channels last and first, and from storage."""
+    weights, picture = seeded((8, 3, 3, channels)), seeded((batch, 7, 5, channels))
+    planes = np.ascontiguousarray(picture.transpose(0, 3, 1, 2))
+    b = Builder()
+    x = b.tensor(picture.shape)
+    stored = b.graph((x,), (conv(b, b.node("relu", (x,), picture.shape), 8),))
+    for graph, given, seen in (
+        (_conv_of(picture.shape), picture, picture),
+        (turned_conv(planes.shape), planes, picture),
+        (stored, picture, np.maximum(picture, 0)),
+    ):
+        found = run_graph(with_weights(graph, weights), {graph.inputs[0]: given})
+        expected = convolved(seen, weights)
+        assert np.abs(found[graph.outputs[0]] - expected).max() < 1e-5
+
+
+SHAPES = [(), (7,), (1, 9), (3, 8), (1, 5, 3, 4), (2, 3, 4), (2, 9), (1, 2, 3, 2), (2, 3, 5, 7)]
+GRIDS = {
+    "i8": Quantization((0.37,), (-5,)),
+    "u8": Quantization((0.004,), (200,)),
+    "i16": Quantization((0.5,), (-300,), rounding="even"),
+    "u16": Quantization((0.01,), (40_000,), rounding="even"),
+    "i32": NUMBERS,
+    "i64": NUMBERS,
+}
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bool", "raw", *GRIDS])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_type_crosses_the_border(dtype: str, shape: Shape) -> None:
+    """As it is, and as storage that a kernel has made."""
+    grid, chance = GRIDS.get(dtype), np.random.default_rng(len(shape))
+    held, count = "i32" if dtype == "raw" else dtype, int(np.prod(shape))
+    kind = np.dtype(NUMPY_DTYPES[held])
+    if dtype in ("f32", "f16"):
+        given = chance.standard_normal(count).astype(kind)
+    elif dtype == "bool":
+        given = chance.integers(0, 2, count).astype(kind)
+    else:
+        limits = np.iinfo(kind)
+        least, most = (max(limits.min, -(1 << 24)), min(limits.max, 1 << 24))
+        given = chance.integers(least, most + 1, count).astype(kind)
+        given[:2] = (least, most)[:count]
+    given = given.reshape(shape)
+    tensors = {k: Tensor(f"t{k}", shape, held, quantization=grid) for k in range(3)}
+    copied = Node(0, "reshape", (0, None), (1,), {"shape": shape})
+    graph = Graph(tensors, (copied,), (0,), (1,))
+    np.testing.assert_array_equal(run_graph(graph, {0: given})[1], given)
+    if dtype not in ("raw", "bool"):
+        made = (Node(0, "neg", (0,), (1,)), Node(1, "neg", (1,), (2,)))
+        graph = Graph({**tensors, 1: Tensor("t1", shape)}, made, (0,), (2,))
+        np.testing.assert_array_equal(run_graph(graph, {0: given})[2], given)

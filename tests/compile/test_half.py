@@ -1,0 +1,239 @@
+"""float16 storage: who asks for it, what is stored so, and what must not be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conformance.variants import half as half_cases
+from conformance.variants import half_storage
+from tests.support.harness import run_graph
+from tflgpu_plugin.compile import compiler, error_sensitivity, precision
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.options import parse
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+FULL, HALF = Target(), Target(half=True)
+SIDE, CHANNELS = 64, 64  # a tensor of 1 MiB, weights of 144 KiB
+
+
+@pytest.mark.parametrize(
+    ("given", "half"),
+    [
+        ({}, False),
+        ({"is_precision_loss_allowed": "0"}, False),
+        ({"is_precision_loss_allowed": "1"}, True),
+        ({"is_precision_loss_allowed": "-1"}, False),
+        ({"inference_priority1": "max_precision"}, False),
+        ({"inference_priority1": "min_latency"}, True),
+        ({"inference_priority1": "3"}, True),
+        ({"inference_priority1": "2", "inference_priority2": "1"}, True),
+        ({"inference_priority1": "1", "inference_priority2": "2"}, False),
+        ({"inference_priority1": "2", "is_precision_loss_allowed": "0"}, False),
+        ({"inference_priority1": "1", "is_precision_loss_allowed": "1"}, True),
+    ],
+)
+def test_who_asks_for_it(given: dict[str, str], half: bool) -> None:
+    """The obsolete option goes before the priorities."""
+    assert parse(given).half is half
+
+
+def weights(scale: float = 1.0) -> Array:
+    values = np.random.default_rng(3).uniform(-scale, scale, (CHANNELS, 1, 1, CHANNELS * 4))
+    return values.astype(np.float32)
+
+
+def layers(data: Array | None = None, last: str = "relu") -> Graph:
+    """x -> 1x1 convolution to 256 channels -> one back to 64 -> `last`."""
+    shape = (1, SIDE, SIDE, CHANNELS)
+    wide = (1, SIDE, SIDE, CHANNELS * 4)
+    first = weights().reshape(CHANNELS * 4, 1, 1, CHANNELS)
+    second = weights() if data is None else data
+    tensors = {
+        0: Tensor("x", shape),
+        1: Tensor("w", first.shape, data=first),
+        2: Tensor("b", (CHANNELS * 4,), data=np.ones(CHANNELS * 4, np.float32)),
+        3: Tensor("wide", wide),
+        4: Tensor("w2", second.shape, data=second),
+        5: Tensor("back", shape),
+        6: Tensor("y", shape),
+        7: Tensor("axes", (2,), "i32", np.array([1, 2], np.int32)),
+    }
+    how = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "none"}
+    nodes = (
+        Node(0, "conv_2d", (0, 1, 2), (3,), how),
+        Node(1, "conv_2d", (3, 4, None), (5,), how),
+        Node(2, last, (5, 7), (6,), {"keep_dims": True})
+        if last == "reduce_sum"
+        else Node(2, last, (5,), (6,)),
+    )
+    if last == "reduce_sum":
+        tensors[6] = Tensor("y", (1, 1, 1, CHANNELS))
+    return Graph(tensors, nodes, (0,), (6,))
+
+
+def stored(plan: Plan, name: str) -> list[bool]:
+    """Whether each operand of this name is float16 in the plan's kernels."""
+    texts = [pipeline.wgsl for pipeline in plan.pipelines if f"{name}_data:" in pipeline.wgsl]
+    return [f"{name}_data: array<vec2u>" in text for text in texts]
+
+
+def test_weights_and_values_take_half_of_the_bytes() -> None:
+    full, half = (compiler.compile(layers(), target) for target in (FULL, HALF))
+    bias = CHANNELS * 4 * 4
+    assert half.bytes_of("weights") - bias == (full.bytes_of("weights") - bias) / 2
+    assert [weight.half for weight in half.weights] == [
+        weight.bytes > bias for weight in full.weights
+    ]
+    assert half.bytes_of("pool") < 0.7 * full.bytes_of("pool")  # the border is float32
+    for weight in half.weights:
+        assert weight.image().nbytes == weight.bytes
+
+
+def test_float32_is_the_same_as_ever() -> None:
+    assert not any("halves" in p.wgsl for p in compiler.compile(layers(), FULL).pipelines)
+    assert compiler.compile(layers(), FULL).pipelines != compiler.compile(layers(), HALF).pipelines
+
+
+@pytest.mark.parametrize("scale", [1e5, 1e-5])
+def test_weights_that_float16_cannot_hold_stay(scale: float) -> None:
+    """Too large, or so small that digits are lost."""
+    plan = compiler.compile(layers(weights(scale)), HALF)
+    assert sorted(weight.half for weight in plan.weights) == [False, False, True]
+
+
+def test_whole_numbers_and_their_like_are_not_stored_so() -> None:
+    assert precision.representable(np.array([1.0, -65504.0], np.float32))
+    assert precision.representable(np.array([True, False]))
+    assert precision.representable(np.zeros(3, np.float32))
+    for wrong in (
+        np.array([3], np.int32),
+        np.array([np.nan, 1], np.float32),
+        np.array([np.inf], np.float32),
+        np.array([65505.0], np.float32),
+    ):
+        assert not precision.representable(wrong)
+
+
+def test_sums_stay_float32() -> None:
+    plan = compiler.compile(layers(last="reduce_sum"), HALF)
+    assert any(stored(plan, "y")) and stored(plan, "out") == [False]
+
+
+def normalised(states: tuple[tuple[int, int], ...] = (), wide: bool = False) -> Graph:
+    """x -> softmax a -> a + s -> softmax; tensor 2 is s, 3 the sum."""
+    tensors = {t: Tensor(str(t), (1, 8, 8, 8)) for t in range(5)}
+    tensors[3] = Tensor("sum", (1, 8, 8, 8), wide=wide)
+    nodes = (
+        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
+        Node(1, "add", (1, 2), (3,), {"activation": "none"}),
+        Node(2, "softmax", (3,), (4,), {"beta": 1.0}),
+    )
+    return Graph(tensors, nodes, (0,) if states else (0, 2), (4,), states)
+
+
+def test_state_and_steps_inside_of_ops_stay_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding errors of each run would add up; differences of large numbers would show."""
+    monkeypatch.setattr(precision, "SMALL", 0)
+    for graph, half in (
+        (normalised(), True),
+        (normalised(((2, 3),)), False),
+        (normalised(wide=True), False),
+    ):
+        plan = compiler.compile(graph, HALF)
+        assert any(stored(plan, "out")) is half  # the sum, made by the first softmax
+        assert any(stored(plan, "x")) is half
+
+
+@pytest.mark.parametrize(("largest", "wide"), [(0.09, set()), (0.2, {5}), (1.0, {3, 5})])
+def test_the_worse_the_whole_the_less_may_be_left(
+    largest: float, wide: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors of 0.006, 0.04 and `largest`, of which 0.1 is bearable."""
+    squares = {
+        t: (error / precision.ROUNDING) ** 2 for t, error in {0: 0.006, 3: 0.04, 5: largest}.items()
+    }
+    monkeypatch.setattr(error_sensitivity, "gains", lambda graph: squares)
+    low = Lowering(layers(), FULL)
+    assert precision._unbearable(low, lambda source: source, {t: t for t in squares}) == wide
+
+
+def test_what_a_logarithm_is_taken_of_stays_float32() -> None:
+    """Also the weights, and through roots and squares; but not in front of what saturates."""
+    for before, halves in (("abs", False), ("sqrt", False), ("pow", False), ("logistic", True)):
+        graph = layers(last=before)
+        extra = {8: Tensor("log", graph.shape(6)), 9: Tensor("p", (), data=np.float32([2])[0])}
+        nodes = [*graph.nodes[:2], replace(graph.nodes[2], inputs=(5,)), Node(3, "log", (6,), (8,))]
+        if before == "pow":
+            nodes[2] = replace(nodes[2], inputs=(5, 9))
+        taken = Graph({**graph.tensors, **extra}, tuple(nodes), (0,), (8,))
+        plan = compiler.compile(taken, HALF)
+        assert any(weight.half for weight in plan.weights) is halves, before
+        pools = [compiler.compile(taken, target).bytes_of("pool") for target in (FULL, HALF)]
+        assert (pools[1] < pools[0]) is halves
+
+
+def test_small_things_stay_float32() -> None:
+    shape = (1, 16, 16, 8)
+    tensors = {t: Tensor(str(t), shape) for t in range(3)}
+    nodes = (
+        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
+        Node(1, "softmax", (1,), (2,), {"beta": 1.0}),
+    )
+    graph = Graph(tensors, nodes, (0,), (2,))
+    assert compiler.compile(graph, HALF).pipelines == compiler.compile(graph, FULL).pipelines
+
+
+# ---- on the device ------------------------------------------------------------------------------
+
+
+def numbers() -> Array:
+    """All float16, what lies half way between neighbours, and beside that; floats of all bits."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    ends = np.array([65504, 65519, 65520, 65536, 1e30, np.inf, np.nan, 0, 2.0**-24], np.float32)
+    finite = np.unique(every[np.isfinite(every)])
+    between = (finite[:-1] + finite[1:]) / 2
+    beside = [np.nextafter(between, np.float32(end)) for end in (-np.inf, np.inf)]
+    chance = np.random.default_rng(2).integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32)
+    found = np.concatenate([every, ends, -ends, between, *beside, chance])
+    return np.resize(found, (1, -(-found.size // 4), 4))
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("unpacks", [True, False])
+def test_rounding_is_that_of_numpy(unpacks: bool) -> None:
+    """To the nearest float16, halves to even, on devices without `unpack2x16float`, too; too large
+    numbers become 65504, infinities and NaN stay."""
+    given = numbers()
+    tensors = {t: Tensor(str(t), given.shape) for t in range(2)}
+    graph = Graph(tensors, (Node(0, "neg", (0,), (1,)),), (0,), (1,))
+    device = adapter.open_device(adapter.select(None))
+    with half_cases.everything():
+        able = unpacks and device.target.unpacks
+        plan = compiler.compile(graph, replace(device.target, half=True, unpacks=able))
+    assert able == any("unpack2x16float" in pipeline.wgsl for pipeline in plan.pipelines)
+    (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([given])
+    np.testing.assert_array_equal(got, -half_storage.rounded(given))
+
+
+@pytest.mark.adapter
+def test_float16_at_the_border_is_that_of_the_host() -> None:
+    """Too large numbers are infinite there, as in a cast; a float16 input is what it is."""
+    given = numbers()
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = given.astype(np.float16)
+    wide, narrow = Tensor("wide", given.shape), Tensor("narrow", given.shape, "f16")
+    node = Node(0, "reshape", (0, None), (1,), {"shape": given.shape})
+    for source, target, value, expected in (
+        (wide, narrow, given, short),
+        (narrow, wide, short, short.astype(np.float32)),
+        (narrow, replace(narrow, name="copy"), short, short),
+    ):
+        graph = Graph({0: source, 1: target}, (node,), (0,), (1,))
+        np.testing.assert_array_equal(run_graph(graph, {0: value})[1], expected)

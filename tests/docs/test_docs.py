@@ -1,0 +1,82 @@
+"""The pages: generated ones are fresh, links lead somewhere, the README names what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tflgpu_plugin.cli import environment, tables
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+)
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["docs/ops.md", "docs/options.md"])
+def test_generated_page_is_fresh(page: str) -> None:
+    made = {"docs/ops.md": tables.ops_markdown, "docs/options.md": tables.options_markdown}
+    assert read(page) == made[page](), f"{page} is stale: run make docs"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", read(page)):
+        if "://" not in target:
+            path = (ROOT / page).parent / target.partition("#")[0]
+            assert path.exists(), f"{page} links to {target}"
+
+
+def test_pages_are_finished() -> None:
+    for page in PAGES:
+        assert not re.search(r"@[A-Z]+@|TODO|FIXME", read(page)), page
+
+
+def test_readme_names_commands_that_exist() -> None:
+    from tflgpu_plugin.cli.commands import main
+
+    goals = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z]+)", read("README.md"))) <= goals
+    commands = set(re.findall(r"`tflgpu ([a-z]+)", read("README.md")))
+    assert commands and commands <= set(main.commands)
+
+
+def test_changelog_keeps_its_form() -> None:
+    heads = re.findall(r"^## \[(.+?)\]", read("CHANGELOG.md"), re.MULTILINE)
+    assert heads[0] == "Unreleased"
+    version = re.search(r'^version = "(.+)"', read("pyproject.toml"), re.MULTILINE)
+    assert version and version[1] in heads
+
+
+FOLDERS = (
+    ".ci",
+    "benchmarks",
+    "conformance",
+    "docs",
+    "providers",
+    "tests",
+    "tflgpu_plugin",
+    "tools",
+)
+OF_ITSELF = {"environment.py", "options.md"}
+SUFFIXES = {"", ".c", ".h", ".md", ".py", ".sh", ".txt"}
+OF_C = re.compile(r"^ *#define (TFLGPU_\w+)|^target_compile_def.*?(TFLGPU_\w+)", re.MULTILINE)
+
+
+def test_every_environment_variable_is_on_the_page() -> None:
+    listed = {variable.name for variable in environment.VARIABLES}
+    paths = [*ROOT.iterdir(), *(path for name in FOLDERS for path in (ROOT / name).rglob("*"))]
+    texts = [
+        path.read_text(encoding="utf-8", errors="replace")
+        for path in paths
+        if path.is_file() and path.suffix in SUFFIXES and path.name not in OF_ITSELF
+    ]
+    macros = {name for text in texts for names in OF_C.findall(text) for name in names}
+    found = {name for text in texts for name in re.findall(r"\bTFLGPU_[A-Z0-9_]*[A-Z0-9]", text)}
+    assert found - macros == listed

@@ -1,0 +1,214 @@
+"""Every block of code, commands or output on the pages is run, and what does not vary of its output
+compared: names and words, not numbers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conformance import host as hosts
+from conformance.models import model_inputs
+from tests.support.subprocesses import ROOT
+from tflgpu_plugin.demo import network, onnx_file
+from tflgpu_plugin.runtime import adapter
+
+PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+# Commands that are not run here, and where they are.
+ELSEWHERE = {
+    "make ": "minutes to hours; `make demo` runs `tflgpu demo` only, whose output is compared here",
+    "pip install ": "tests/docs/test_wheel.py runs the line itself",
+    "pytest conformance/ --report ": "over an hour; parts: tests/suite/test_conformance.py",
+    "python tools/drivers.py ": "it downloads; tests/suite/test_drivers.py has its parts",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """`start` is its first line, `language` empty for commands and outputs."""
+
+    page: str
+    language: str
+    text: str
+
+    @property
+    def start(self) -> str:
+        return self.text.strip().splitlines()[0]
+
+
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = []
+    for indent, language, inside in BLOCK.findall(text):
+        lines = [line.removeprefix(indent) for line in inside.splitlines()]
+        found.append(Block(page, language, "\n".join(lines) + "\n"))
+    return found
+
+
+ALL = [block for page in PAGES for block in blocks(page)]
+
+
+def block(start: str) -> str:
+    """The text of the one block that begins so."""
+    (found,) = [one.text for one in ALL if one.start.startswith(start)]
+    return found
+
+
+# Blocks of Python in the order in which they run together, and output blocks, by their first words.
+DELEGATES = {
+    "import tflgpu_plugin\nfrom tflite_runtime": "tflite_runtime",
+    "import tflgpu_plugin\nfrom ai_edge_litert": "ai_edge_litert",
+    "import tensorflow": "tensorflow",
+}
+PROVIDER = (
+    "import onnxruntime",
+    "tflgpu_plugin.assert_used(session)",
+    "devices = ",
+    "onnxruntime.ModelCompiler(",
+)
+LOGGING = "import logging"
+OUTPUTS = ("llvmpipe (LLVM", "115 of 115 nodes on the GPU", "model.onnx in onnxruntime")
+COMPARE = "python -m conformance.compare"
+KERNELS = "tflgpu kernels "
+
+
+def is_known(one: Block) -> bool:
+    names = (*DELEGATES, *PROVIDER, LOGGING) if one.language == "python" else ()
+    return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, *ELSEWHERE))
+
+
+def test_every_block_is_run_here_or_elsewhere() -> None:
+    assert len(ALL) >= 15
+    assert not [(one.page, one.start) for one in ALL if not is_known(one)]
+    for start in (*DELEGATES, *PROVIDER, LOGGING, *OUTPUTS, COMPARE, KERNELS, *ELSEWHERE):
+        assert any(one.text.startswith(start) for one in ALL), f"no page has {start!r} any more"
+
+
+def plain(text: str) -> list[str]:
+    """Lines without what varies: numbers, the adapter's and the host's name, widths of columns."""
+    for name in (adapter.select().name, "llvmpipe (LLVM 15.0.6, 256 bits)"):
+        text = text.replace(name, "ADAPTER")
+    text = re.sub(r"(tflite-runtime|ai-edge-litert) [\d.]+", "HOST", text)
+    text = re.sub(r"\d[\d.,]*(e[+-]\d+)?", "#", text)
+    return [" ".join(line.split()) for line in text.strip().splitlines()]
+
+
+def ran(*words: str, folder: Path, **more: str) -> str:
+    """What a command prints. It must end well."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | more
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def tflgpu(*words: str, folder: Path) -> str:
+    return ran(sys.executable, "-m", "tflgpu_plugin.cli", *words, folder=folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Has the files that the pages name; model.onnx is YuNet where that is at hand."""
+    made = tmp_path_factory.mktemp("user")
+    (made / "model.tflite").write_bytes(network.to_tflite(network.build()))
+    yunet = model_inputs.FOLDER / "yunet_n_320.onnx"
+    if yunet.exists():
+        shutil.copy(yunet, made / "model.onnx")
+    elif importlib.util.find_spec("onnxruntime"):
+        (made / "model.onnx").write_bytes(onnx_file.to_onnx(network.build()))
+    return made
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("start", DELEGATES, ids=DELEGATES.values())
+def test_python_for_tflite(start: str, folder: Path) -> None:
+    if importlib.util.find_spec(DELEGATES[start]) is None:
+        pytest.skip(f"{DELEGATES[start]} is not installed here")
+    (code,) = [one.text for one in ALL if one.text.startswith(start)]
+    used = "interpreter.allocate_tensors()\ninterpreter.invoke()\n"
+    asked = "assert tflgpu_plugin.last_report().runs == 1\n"
+    ran(sys.executable, "-c", code + used + asked, folder=folder)
+
+
+@pytest.mark.adapter
+def test_python_for_onnxruntime(folder: Path) -> None:
+    if not (folder / "model.onnx").exists():
+        pytest.skip("onnxruntime is not installed here")
+    first, second, *others = (block(start) for start in PROVIDER)
+    image = """
+import numpy
+(given,) = session.get_inputs()
+image = numpy.zeros([n if isinstance(n, int) else 1 for n in given.shape], "f4")
+"""
+    second = second.replace('"input"', "given.name")
+    last = """
+compiled = onnxruntime.InferenceSession("model_ctx.onnx", options)
+compiled.run(None, {given.name: image})
+"""
+    code = "\n".join([first, image, second, *others, last])
+    said = ran(sys.executable, "-c", code, folder=folder)
+    assert plain(said) == plain(block("115 of 115 nodes on the GPU"))
+
+
+@pytest.mark.adapter
+def test_tflgpu_check(folder: Path) -> None:
+    if not (folder / "model.onnx").exists():
+        pytest.skip("onnxruntime is not installed here")
+    said = tflgpu("check", "model.onnx", folder=folder)
+    kind = adapter.select().kind
+    assert plain(said) == plain(block("model.onnx in onnxruntime").replace("software", kind))
+
+
+@pytest.mark.adapter
+def test_tflgpu_kernels(folder: Path) -> None:
+    if not (folder / "model.onnx").exists():
+        pytest.skip("onnxruntime is not installed here")
+    for line in block(KERNELS).splitlines():
+        assert "@compute" in tflgpu(*line.split()[1:], folder=folder)
+
+
+@pytest.mark.adapter
+@pytest.mark.skipif(
+    len(hosts.installed()) == 0 or not importlib.util.find_spec("onnxruntime"),
+    reason="the demo on the page is that of both hosts",
+)
+def test_tflgpu_demo(tmp_path: Path) -> None:
+    said, wanted = tflgpu("demo", "--runs", "1", folder=tmp_path), block("llvmpipe (LLVM")
+    if not adapter.select().software:
+        wanted = wanted.partition("\n\n")[2]
+    assert plain(said) == plain(wanted)
+
+
+def test_compare_of_reports(tmp_path: Path) -> None:
+    reports = ROOT / "conformance" / "reports"
+    line = block(COMPARE).strip()
+    line = line.replace("A/", f"{reports}/lavapipe/").replace("B/", f"{reports}/swiftshader/")
+    assert "lavapipe" in line and "swiftshader" in line
+    assert ran(sys.executable, *line.split()[1:], folder=ROOT)
+
+
+def test_logging_lines(tmp_path: Path) -> None:
+    code = block(LOGGING) + "from tflgpu_plugin import log\nlog.say('tflgpu: hello', log.INFO)\n"
+    ran(sys.executable, "-c", code, folder=tmp_path)
+    (written,) = tmp_path.glob("*.log")
+    assert "hello" in written.read_text()
+
+
+def test_commands_that_are_not_run_are_there(tmp_path: Path) -> None:
+    """The goals of make, and the options of the others."""
+    goals = [goal for one in ALL for goal in re.findall(r"^make (\S+)", one.text, re.MULTILINE)]
+    assert {"demo", "test"} <= {*goals}
+    for goal in goals:
+        assert ran("make", "-n", goal, folder=ROOT)
+    assert "--report" in (ROOT / "conformance" / "conftest.py").read_text()
+    assert "--run" in ran(sys.executable, "tools/drivers.py", "--help", folder=ROOT)

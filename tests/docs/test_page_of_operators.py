@@ -1,0 +1,133 @@
+"""What docs/ops.md says of rows is what is claimed: a sample of its sentences, each with a node
+that meets it and one that does not, and the editions of its columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from tflgpu_plugin.providers.onnxruntime import ops as onnx_ops
+from tflgpu_plugin.providers.onnxruntime.reader import read
+from tflgpu_plugin.providers.tflite import ops as tflite_ops
+
+from tests.providers.onnxruntime.test_ort_reader import snapshot
+from tests.providers.tflite.test_reader import CONV, host_node, refused
+from tests.support.subprocesses import ROOT
+from tflgpu_plugin.frontend import rules
+from tflgpu_plugin.frontend.support import support
+from tflgpu_plugin.ir.target import Target
+
+TFLITE, _, ONNX = (ROOT / "docs" / "ops.md").read_text().partition("## ONNX operators")
+LSTM = {"W": (1, 8, 3), "R": (1, 8, 2)}
+# Operator, the page's sentence, its inputs (a shape, or a constant), attributes with which a node
+# runs, and those with which it does not.
+SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = [
+    ("BatchNormalization", "Inference, not training.",
+     {"x": (1, 2, 3), **{k: np.ones(2, np.float32) for k in "sbmv"}}, {}, {"training_mode": 1}),
+    ("Mod", "With fmod, or integers of 32 and 64 bits.", {"x": (4,), "y": (4,)}, {"fmod": 1}, {}),
+    ("Cast", "Between float32, float16, bool, int32 and int64", {"x": (4,)}, {"to": 10},
+     {"to": 11}),
+    ("Resize", "No antialiasing.", {"x": (1, 1, 2, 2), "r": np.zeros(0, np.float32),
+     "s": np.float32([1, 1, 2, 2])}, {}, {"antialias": 1}),
+    ("Resize", "The coordinates tf_half_pixel_for_nn with the mode nearest only.",
+     {"x": (1, 1, 2, 2), "r": np.zeros(0, np.float32), "s": np.float32([1, 1, 2, 2])},
+     {"coordinate_transformation_mode": b"tf_half_pixel_for_nn"},
+     {"coordinate_transformation_mode": b"tf_half_pixel_for_nn", "mode": b"linear"}),
+    ("GlobalMaxPool", "An input of rank 3 at least.", {"x": (1, 2, 3)}, {}, {}),
+    ("MaxPool", "No auto_pad of a dilated window.", {"x": (1, 1, 8)},
+     {"kernel_shape": (2,), "dilations": (2,)},
+     {"kernel_shape": (2,), "dilations": (2,), "auto_pad": b"SAME_UPPER"}),
+    ("LSTM", "No coupled gates.", {"x": (4, 1, 3), **{k: np.ones(v, np.float32)
+     for k, v in LSTM.items()}}, {"hidden_size": 2}, {"input_forget": 1}),
+    ("LSTM", "The activations sigmoid, tanh, tanh.", {"x": (4, 1, 3), **{k: np.ones(v, np.float32)
+     for k, v in LSTM.items()}}, {"activations": (b"Sigmoid", b"Tanh", b"Tanh")},
+     {"activations": (b"Sigmoid", b"Tanh", b"Relu")}),
+]  # fmt: skip
+
+
+def line(page: str, operator: str) -> str:
+    """The page's row of an operator."""
+    return next(row for row in page.splitlines() if row.startswith(f"| `{operator}` |"))
+
+
+def verdict(op: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
+    """Why the node stays on the CPU, "" where it does not."""
+    constants = {k: v for k, v in inputs.items() if isinstance(v, np.ndarray)}
+    shapes = {k: v for k, v in inputs.items() if not isinstance(v, np.ndarray)}
+    reading = read(snapshot([(op, list(inputs), ["out"], attributes)], shapes, constants), {})
+    found = (support(reading.graph, node, Target()) for node in reading.graph.nodes)
+    return next(filter(None, found), "")
+
+
+@pytest.mark.parametrize(("op", "sentence", "inputs", "good", "bad"), SAMPLE)
+def test_a_sentence_is_what_is_claimed(
+    op: str, sentence: str, inputs: Any, good: Any, bad: Any
+) -> None:
+    assert sentence in line(ONNX, op)
+    assert verdict(op, inputs, good) == ""
+    if op == "GlobalMaxPool":
+        inputs = {"x": (1, 2)}
+    assert verdict(op, inputs, bad).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("op", "sentence", "good", "bad"),
+    [
+        (
+            "CONV_2D",
+            "No fused activation but relu, relu6 and relu_n1_to_1.",
+            host_node("CONV_2D", "tgl_conv_params", **CONV, activation=1),
+            host_node("CONV_2D", "tgl_conv_params", **CONV, activation=6),
+        ),
+        (
+            "FULLY_CONNECTED",
+            "Weights are not shuffled.",
+            host_node("FULLY_CONNECTED", "tgl_fully_connected_params"),
+            host_node("FULLY_CONNECTED", "tgl_fully_connected_params", weights_format=1),
+        ),
+        (
+            "GATHER",
+            "No batch dimensions.",
+            host_node("GATHER", "tgl_gather_params"),
+            host_node("GATHER", "tgl_gather_params", batch_dims=1),
+        ),
+        (
+            "LSTM",
+            "The activation tanh.",
+            host_node("LSTM", "tgl_lstm_params", activation=4, kernel=1),
+            host_node("LSTM", "tgl_lstm_params", activation=3, kernel=1),
+        ),
+    ],
+)
+def test_a_sentence_of_tflite_is_what_is_claimed(
+    op: str, sentence: str, good: Any, bad: Any
+) -> None:
+    assert sentence in line(TFLITE, op)
+    assert refused(good, False) == "" and refused(bad, False).endswith(".")
+
+
+def test_every_condition_and_rule_is_on_the_page() -> None:
+    for page, table in ((TFLITE, tflite_ops.HOST_OPS), (ONNX, onnx_ops.HOST_OPS)):
+        for key, row in table.items():
+            for condition in row.conditions:
+                said = " ".join((condition.__doc__ or "").split())
+                assert said.endswith(".") and said in line(page, key), key
+    for number, rule in enumerate(rules.RULES, 1):
+        assert f"\n{number}. {' '.join((rule.__doc__ or '').split())}" in ONNX
+
+
+@pytest.mark.parametrize("op", ["Relu", "Erf", "Exp", "Concat", "Tanh"])
+def test_editions_hold_for_onnx_nodes(op: str) -> None:
+    """As the column says; what a converter makes of Exp is in the newer edition only."""
+    listed = re.split(r" \| ", line(ONNX, op))[2].split(", ")
+    reading = read(snapshot([(op, ["x"], ["y"], {"axis": 0})], {"x": (2, 3)}), {})
+    (node,) = (n for n in reading.graph.nodes if n.op != "reshape")
+    for option, edition in (("documented", "current"), ("documented-2019", "2019")):
+        said = support(reading.graph, node, Target(), option)
+        assert (said is None) == (edition in listed), said
+        assert said is None or said.startswith(f"{op} is not listed in the {edition} edition")
+    assert support(reading.graph, node, Target()) is None

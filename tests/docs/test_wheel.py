@@ -1,0 +1,79 @@
+"""The wheel: one file for every Python, right for its platform, runs where no compiler is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = """
+import importlib.metadata, tflgpu_plugin
+from tflgpu_plugin.demo import hosts
+assert ".venv" not in tflgpu_plugin.__file__, tflgpu_plugin.__file__
+delegate = hosts.host().delegate()
+print(importlib.metadata.version("tflgpu-plugin"), tflgpu_plugin.report(delegate))
+"""
+
+pytestmark = pytest.mark.wheel
+
+
+def command(*words: str | Path, folder: Path = ROOT, **more: str) -> str:
+    """Output of a command; its errors are shown when it fails."""
+    environment = os.environ | more
+    done = subprocess.run(
+        [*map(str, words)], cwd=folder, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    command("sh", "tools/wheel.sh", PYTHON=sys.executable)
+    (found,) = (ROOT / "dist").glob("*.whl")
+    return found
+
+
+def test_one_wheel_for_every_python(wheel: Path) -> None:
+    name, _version, python, abi, platform = wheel.stem.split("-")
+    assert (name, python, abi) == ("tflgpu_plugin", "py3", "none")
+    # Of no newer C library than wgpu's own wheel, so that it fits wherever that does.
+    versions = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", platform)]
+    assert versions and min(versions) <= 28, platform
+    assert "manylinux" in command(sys.executable, "-m", "auditwheel", "show", wheel)
+
+
+def test_wheel_holds_what_runs_and_no_more(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    packages = {"tflgpu_plugin/providers/tflite/ops.py", "tflgpu_plugin/kernels/conv.wgsl"}
+    assert packages <= set(names)
+    assert sum(name.endswith(".so") for name in names) == 1
+    folders = {name.partition("/")[0] for name in names}
+    assert folders == {"tflgpu_plugin", next(f for f in folders if f.endswith(".dist-info"))}
+    assert not [
+        name for name in names if name.endswith((".c", ".txt")) and ".dist-info" not in name
+    ]
+
+
+def test_wheel_installs_and_runs_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
+    command(sys.executable, "-m", "venv", tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    # A search path without cc, cmake or ninja; binaries only, so that nothing is built.
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "env"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    (tools / "pip").symlink_to(tmp_path / "venv" / "bin" / "pip")
+    # The line of the README, as it is pasted.
+    (line,) = re.findall(r"^pip install \S.*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    more = {"PIP_ONLY_BINARY": ":all:", "PIP_QUIET": "1", "CC": "false"}
+    command("sh", "-c", line, PATH=str(tools), **more)
+    # Run from elsewhere, so that the checkout is not importable.
+    assert command(python, "-c", CODE, folder=tmp_path).split()[0] in wheel.name

@@ -1,0 +1,171 @@
+"""Values that no option was made for: each is taken, or is answered by a sentence that names the
+option and what it takes, at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tflgpu_plugin
+from conformance import host as hosts
+from tests.support import small_models
+from tests.support.interpreters import delegate
+from tflgpu_plugin import options
+from tflgpu_plugin.cache import store
+from tflgpu_plugin.frontend.callbacks import sentence
+from tflgpu_plugin.options import TABLE, OptionError
+
+MANY = 20_000
+VALUES = (
+    # what str.isdigit and str.isdecimal say of digits is not what int reads
+    "²", "\u0661", "①", "Ⅷ", "1_0", "0x1", "1e3", "+1", " 1 ", "-1", "-0", "1.0", "nan", "inf",
+    "9" * 5000, "-" + "9" * 5000, "9" * 30,
+    "", " ", "\n", "a\nb", "\r\n", "\t", "a\0b", "\0", "\x1b[31m", "%s%n", "{}", "{0}", "\\",
+    "é" * 300, "\ufeff1", "\u202e1", "\U0001d7d9", "\udcff", "\ud800", "x" * 1_000_000,
+    "~", "~nobody-of-this-name/x", "/proc/x", "/dev/null", "/dev/full", "/dev/tty",
+    "/" + "a" * 300, "/" + "a/" * 3000, "..", ".",
+    "None", "True", "none", "[]", "()", "[", "(", "]", "['a'", "['a',]", "('a')", "[1]", "[a]",
+    "{'a'}", "['\\N{nothing}']", "['\\x']", "[b'a']", "[f'{1}']", "['a' 'b']", "['a',,'b']",
+    "['" + "\\'" * MANY, "['a'" * MANY, "[" + "'a'," * MANY + "]", "[" * MANY, "(" * MANY,
+    "[" + "-" * MANY + "1]", "[" + "(" * MANY + ")" * MANY + "]", "," * MANY, "a," * MANY,
+    "(a+)+$" * 20, "a*" * 30 + "b", "[!", "*", "**/*", "[z-a]", "?" * MANY,
+)  # fmt: skip
+SECONDS = 1.0
+NAMED = {name: "inference_priority1" for name in ("inference_priority2", "inference_priority3")}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders that are made are made there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def outcome(action: Callable[[], Any]) -> str:
+    """The text of the error, "" for none; within the time that is allowed."""
+    begin = time.process_time()
+    try:
+        action()
+        return ""
+    except (ValueError, RuntimeError) as error:
+        return str(error)
+    finally:
+        assert time.process_time() - begin < SECONDS
+
+
+def is_answered(text: str, name: str) -> None:
+    """Nothing was wrong, or this sentence says what is with the option."""
+    if text:
+        assert "report" not in text and "Traceback" not in text, text
+        values = next(row.values for row in TABLE if row.name == name)
+        known = (f"Option {name!r} cannot be ", f"The inference priorities ({name}", "No adapter ")
+        assert any(start in text for start in known) or NAMED.get(name, "?") in text, text
+        assert f"Option {name!r}" not in text or values in text or "others can" in text, text
+
+
+@pytest.mark.parametrize("name", [row.name for row in TABLE])
+def test_a_value_is_parsed_or_answered(name: str) -> None:
+    for value in VALUES:
+        text = outcome(lambda value=value: options.parse({name: value}))  # type: ignore[misc]
+        is_answered(text, name)
+        assert len(text) < 1000
+
+
+def test_a_folder_for_what_is_kept_is_opened_or_answered() -> None:
+    for value in VALUES:
+
+        def work(value: str = value) -> None:
+            store.opened(options.parse({"serialization_dir": value}))
+
+        is_answered(outcome(work), "serialization_dir")
+
+
+def test_the_home_of_nobody_is_no_folder() -> None:
+    with pytest.raises(OptionError, match="'serialization_dir' cannot be '~nobody-of-this"):
+        options.parse({"serialization_dir": "~nobody-of-this-name/x"})
+
+
+# ---- through the hosts ---------------------------------------------------------------------------
+
+# What reaches a plugin: hosts encode values as UTF-8, and C ends them at the first NUL.
+PASSED = [value for value in VALUES if value not in ("\udcff", "\ud800")]
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("name", [row.name for row in TABLE])
+@pytest.mark.parametrize("host", hosts.installed()[:1])
+def test_a_delegate_is_made_or_answered(host: str, name: str) -> None:
+    for value in PASSED:
+        text = outcome(lambda value=value: delegate(host, **{name: value}))  # type: ignore[misc]
+        is_answered(text, name)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("host", hosts.installed()[:1])
+def test_many_names_to_exclude(host: str) -> None:
+    names = [f"name {k}" for k in range(MANY)]
+
+    def work() -> None:
+        made = delegate(host, exclude=[*names, "CONV_2D"])
+        interpreter = hosts.interpreter(
+            small_models.one_island(), host, experimental_delegates=[made]
+        )
+        interpreter.allocate_tensors()
+
+    assert not outcome(work)
+
+
+LONGEST = 8192  # of a value, in onnxruntime
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("name", [row.name for row in TABLE])
+def test_a_session_is_made_or_answered(name: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from tests.support import onnx_models
+
+    tflgpu_plugin.register()
+    model = onnx_models.add_relu()
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == tflgpu_plugin.get_ep_name()]
+
+    def work(value: str) -> None:
+        settings = onnxruntime.SessionOptions()
+        settings.log_severity_level = 4
+        settings.add_provider_for_devices(devices[:1], {name: value})
+        onnxruntime.InferenceSession(model, settings, enable_fallback=0)
+
+    for value in PASSED:
+        if len(value.encode()) <= LONGEST:
+            is_answered(outcome(lambda value=value: work(value)), name)  # type: ignore[misc]
+
+
+@pytest.mark.adapter
+def test_where_a_compiled_model_cannot_be_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from tests.support import onnx_models
+
+    tflgpu_plugin.register()
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == tflgpu_plugin.get_ep_name()]
+    settings = onnxruntime.SessionOptions()
+    settings.add_provider_for_devices(devices[:1], {})
+    settings.add_session_config_entry("ep.context_enable", "1")
+    settings.add_session_config_entry("ep.context_file_path", str(tmp_path / "absent" / "x.onnx"))
+    onnxruntime.InferenceSession(onnx_models.add_relu(), settings)
+    told = capfd.readouterr().err
+    assert "cannot be written (No such file or directory); ep.context_file_path names" in told
+    assert "report" not in told
+
+
+def test_what_the_system_refuses_is_no_defect() -> None:
+    full = sentence(OSError(28, "No space left on device", "/some/file"))
+    assert full == "The operating system says: No space left on device (/some/file)."
+    assert "not enough memory" in sentence(MemoryError())

@@ -1,0 +1,76 @@
+"""The C files build on each other one way: core knows no host, hosts not each other, no circles."""
+
+from __future__ import annotations
+
+import re
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests.support.subprocesses import ROOT
+
+NATIVE = ROOT / "tflgpu_plugin" / "native"
+ROOMS = {"core": {"core"}, "tflite": {"core", "tflite"}, "ort": {"core", "ort"}}
+INCLUDE = re.compile(r'^#include "(\w+)/', re.MULTILINE)
+REMARK = re.compile(r'/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+# What other files can see: functions, and variables that are set or only named.
+FUNCTION = re.compile(r"^(?!static\b)[A-Za-z_][\w *]*[ *](\w+)\([^;{]*\)\s*\{", re.MULTILINE)
+VARIABLE = re.compile(
+    r"^(?!static\b|typedef\b|extern\b)[a-z][\w *]*[ *](\w+)( = .*|;)$", re.MULTILINE
+)
+
+
+def sources(pattern: str) -> dict[str, str]:
+    """Texts of files by their names from `native/` on, without remarks."""
+    paths = sorted(NATIVE.glob(pattern))
+    return {p.relative_to(NATIVE).as_posix(): REMARK.sub(" ", p.read_text()) for p in paths}
+
+
+def uses(texts: dict[str, str]) -> dict[str, set[str]]:
+    """Which files each file takes functions or variables from."""
+    owners = {
+        name: file
+        for file, text in texts.items()
+        for pattern in (FUNCTION, VARIABLE)
+        for name in (found[1] for found in pattern.finditer(text))
+    }
+    words = {file: set(re.findall(r"\w+", text)) for file, text in texts.items()}
+    return {file: {owners[word] for word in words[file] & owners.keys()} - {file} for file in texts}
+
+
+def circle(found: dict[str, set[str]]) -> list[str]:
+    """Files that use each other; none when there are none."""
+    try:
+        TopologicalSorter(found).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_headers_are_taken_from_the_own_folder_or_core() -> None:
+    folders = {Path(name).parent.name for name in sources("*/*.[ch]")}
+    assert folders == set(ROOMS)
+    for path in NATIVE.glob("*/*.[ch]"):
+        assert set(INCLUDE.findall(path.read_text())) <= ROOMS[path.parent.name], path
+
+
+def test_no_file_uses_what_is_not_below_it() -> None:
+    found = uses(sources("*/*.c"))
+    assert "core/library.c" in found["core/run.c"] and len(found) > 20
+    for file, others in found.items():
+        folder = Path(file).parent.name
+        assert {Path(other).parent.name for other in others} <= ROOMS[folder], file
+    assert circle(found) == []
+
+
+@pytest.mark.parametrize("name", ["tg_replay_create", "tgi_wgpu"])
+def test_a_circle_is_seen(name: str) -> None:
+    texts = sources("core/*.c")
+    owner = next(
+        file for file, text in texts.items() if re.search(rf"^\w[\w *]*{name}\b", text, re.M)
+    )
+    user = next(file for file, others in uses(texts).items() if owner in others)
+    mine = next(f[1] for f in FUNCTION.finditer(texts[user]))
+    texts[owner] += f"\nvoid one_more(void) {{ {mine}(); }}\n"
+    assert {owner, user} <= set(circle(uses(texts)))

@@ -1,0 +1,215 @@
+"""Runs one after another: mapped and staged buffers, commands encoded ahead, timestamps between."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import Builder
+from tflgpu_plugin import native
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Array, Graph, Tensor
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+pytestmark = pytest.mark.adapter
+MAPPABLE = "mappable-primary-buffers"
+SHAPE = (1, 5, 7, 3)
+
+
+@pytest.fixture(params=["mapped", "staged"])
+def instance(request: pytest.FixtureRequest) -> Iterator[Instance]:
+    """relu in two steps on a device of its own, that maps buffers or does not."""
+    device = adapter.open_device(adapter.select(None))
+    features = device.target.features - {MAPPABLE}
+    if request.param == "mapped":
+        if MAPPABLE not in device.target.features:
+            pytest.skip("this adapter does not share its memory")
+        features |= {MAPPABLE}
+    handle = adapter._create(device.info, sorted(features))
+    yield make(handle)
+    gc.collect()
+
+
+def make(handle: object) -> Instance:
+    b = Builder()
+    x = b.tensor(SHAPE)
+    y = b.node("relu", (x,), SHAPE)
+    z = b.node("softmax", (y,), SHAPE, beta=1.0)
+    return compiled(b.graph((x,), (y, z)), handle)
+
+
+def compiled(graph: Graph, handle: object) -> Instance:
+    target = adapter.open_device(adapter.select(None)).target
+    return Instance(Program(compiler.compile(graph, target), handle))
+
+
+def picture(seed: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)
+
+
+def check(instance: Instance, seed: int) -> None:
+    given = picture(seed)
+    positive, soft = instance.run([given])
+    expected = np.maximum(given, 0)
+    assert np.array_equal(positive, expected)
+    e = np.exp(expected.astype(np.float64))
+    assert np.abs(soft - e / e.sum(-1, keepdims=True)).max() < 1e-6
+
+
+def test_every_run_has_its_own_result(instance: Instance) -> None:
+    for seed in range(6):
+        check(instance, seed)
+    counters = instance.counters()
+    assert (counters.runs, counters.failures) == (6, 0)
+    assert counters.uploaded_bytes == counters.downloaded_bytes / 2 == 6 * 5 * 7 * 3 * 4
+
+
+def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
+    for seed in range(4):
+        check(instance, seed)
+        instance.run([picture(9)], stop_after=1)
+        check(instance, seed)
+        outputs = instance.new_outputs()
+        wall, device = instance.timed([picture(seed)], outputs=outputs)
+        assert 0 < device < wall
+        assert np.array_equal(outputs[0], np.maximum(picture(seed), 0))
+        timestamps = instance.timestamps([picture(seed)])
+        assert len(timestamps) == len(instance.plan.dispatches) + 1
+        assert (np.diff(timestamps) >= 0).all() and timestamps[0] > 0
+
+
+def test_outputs_may_stay_on_the_device(instance: Instance) -> None:
+    """In runs before one that is read, and each output alone."""
+    given = picture(7)
+    inputs, states = instance._ports([given]), instance._ports([])
+    for kept in ((0, 1), (0,), (1,)):
+        check(instance, 1)
+        held = [np.empty(SHAPE, np.float32) for _ in range(2)]
+        ports = instance._ports(held)
+        for k in kept:
+            ports[k].host = native.ffi.NULL
+        for _ in range(3):
+            native.call(native.lib.tg_replay_run, instance.replay, inputs, ports, states,
+                        native.ffi.NULL)  # fmt: skip
+        for k in kept:
+            place = native.ffi.cast("void *", held[k].ctypes.data)
+            native.call(native.lib.tg_replay_read_output, instance.replay, k, place,
+                        held[k].nbytes)  # fmt: skip
+        for got, wanted in zip(held, instance.run([given]), strict=True):
+            assert np.array_equal(got, wanted), kept
+        check(instance, 2)
+
+
+def test_states_go_from_run_to_run_or_are_set_between(instance: Instance) -> None:
+    """As many as there are outputs, and of other sizes."""
+    b = Builder()
+    first, second = (1, 4, 3, 2), (1, 1, 7, 5)
+    x, y, sums, products = b.tensor(first), b.tensor(second), b.tensor(first), b.tensor(second)
+    more = b.node("add", (sums, x), first, activation="none")
+    less = b.node("sub", (products, y), second, activation="none")
+    graph = Graph(b.tensors, tuple(b.nodes), (x, y), (more, less), ((sums, more), (products, less)))
+    running = compiled(graph, instance.program.device)
+    one, two = np.zeros(first, np.float32), np.zeros(second, np.float32)
+    for step in range(8):
+        if step == 5:
+            one[:] = 3.0
+        given = np.full(first, step, np.float32), np.full(second, 2.0, np.float32)
+        wanted = one + given[0], two - given[1]
+        for got, expected in zip(running.run(given, [one, two]), wanted, strict=True):
+            assert np.array_equal(got, expected), step
+        assert np.array_equal(one, wanted[0]) and np.array_equal(two, wanted[1]), step
+
+
+def test_an_instance_may_go_at_any_time(instance: Instance) -> None:
+    for runs in range(4):
+        other = make(instance.program.device)
+        for seed in range(runs):
+            check(other, seed)
+        del other
+        gc.collect()
+        check(instance, runs)
+
+
+def test_two_threads(instance: Instance) -> None:
+    found = list[BaseException]()
+
+    def work(which: Instance, seed: int) -> None:
+        try:
+            for k in range(10):
+                check(which, seed + k)
+        except BaseException as error:
+            found.append(error)
+
+    other = make(instance.program.device)
+    threads = [
+        threading.Thread(target=work, args=(which, seed))
+        for seed, which in enumerate((instance, other, instance))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not found
+
+
+@pytest.mark.parametrize("count", [5, (1 << 17) - 1, (1 << 17) + 1029, 700_003])
+def test_bytes_that_fill_no_word(instance: Instance, count: int) -> None:
+    small = compiled(_bytes(count), instance.program.device)
+    for seed in range(4):
+        given = np.random.default_rng(seed).random((count,)) < 0.5
+        (found,) = small.run([given])
+        assert np.array_equal(found, given)
+
+
+def _bytes(count: int) -> Graph:
+    tensors = {0: Tensor("x", (count,), "bool"), 1: Tensor("y", (count,), "bool")}
+    return Graph(tensors, (), (0,), (0,))
+
+
+def test_a_mapped_buffer_is_refused_with_a_sentence(
+    instance: Instance, request: pytest.FixtureRequest
+) -> None:
+    """The input that the last run left mapped, given to another run: wgpu-native would abort."""
+    check(instance, 1)
+    other = make(instance.program.device)
+    inputs = native.ffi.new("tg_port[]", 1)
+    inputs[0].device = instance.buffers[instance.plan.inputs[0].buffer]
+    outputs = [np.empty(SHAPE, np.float32) for _ in range(2)]
+    mapped = request.node.name.endswith("[mapped]")
+    with pytest.raises(native.NativeError, match="another thread" if mapped else "COPY_SRC"):
+        native.call(
+            native.lib.tg_replay_run, other.replay,
+            inputs, other._ports(outputs), other._ports([]), native.ffi.NULL,
+        )  # fmt: skip
+    check(other, 2)
+    check(instance, 3)
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33])
+def test_kernels_of_many_bindings(count: int) -> None:
+    """Warmed up with as many as there may be; more are refused."""
+    kinds = "w" * min(count, 28) + "u" * max(0, count - 28)
+    spaces = {"w": ("storage, read_write", "array<u32>", "[0]"), "u": ("uniform", "vec4u", ".x")}
+    lines, sums = list[str](), list[str]()
+    for k, kind in enumerate(kinds):
+        space, held, first = spaces[kind]
+        lines.append(f"@group(0) @binding({k}) var<{space}> b{k}: {held};")
+        sums.append(f"b{k}{first}")
+    text = "\n".join(lines) + "\n@compute @workgroup_size(1) fn main() { b0[0] = %s; }"
+    device = adapter.open_device(adapter.select(None))
+    arguments = (text % " + ".join(sums)).encode(), kinds.encode(), native.ffi.NULL, native.ffi.NULL
+    try:
+        made = native.call(native.lib.tg_pipeline_create, device.handle, *arguments, 0, 0)
+    except native.NativeError as error:
+        if count <= 32 and "at most 32" not in str(error):
+            pytest.skip(f"this adapter takes fewer: {error}")
+        assert count > 32 and "at most 32 bindings" in str(error)
+        return
+    native.call(native.lib.tg_pipeline_warm_up, made)
+    native.lib.tg_pipeline_release(made)
+    assert count <= 32

@@ -1,0 +1,145 @@
+"""Dense products without an adapter: transformed weights, tiles of vendors, copies that are left
+out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import TARGET, Builder, check_sides, conv
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import winograd
+from tflgpu_plugin.ops.blocks import Blocks
+from tflgpu_plugin.ops.tiles import STARTS, choose_tile, point_tile
+
+ROOT = 2.0**0.5
+# The other two transforms of the points 0, +-1/ROOT, +-ROOT and infinity, as matrices.
+B = np.array([
+    [1, 0, -2.5, 0, 1, 0],
+    [0, -ROOT, -2, ROOT / 2, 1, 0],
+    [0, ROOT, -2, -ROOT / 2, 1, 0],
+    [0, -ROOT / 2, -0.5, ROOT, 1, 0],
+    [0, ROOT / 2, -0.5, -ROOT, 1, 0],
+    [0, 1, 0, -2.5, 0, 1],
+])  # fmt: skip
+A = np.array([
+    [1, 1, 1, 1, 1, 0],
+    [0, ROOT / 2, -ROOT / 2, ROOT, -ROOT, 0],
+    [0, 0.5, 0.5, 2, 2, 0],
+    [0, ROOT / 4, -ROOT / 4, 2 * ROOT, -2 * ROOT, 1],
+])  # fmt: skip
+
+
+def test_the_three_transforms_make_a_convolution() -> None:
+    random = np.random.default_rng(0)
+    line, taps = random.standard_normal(6), random.standard_normal(3)
+    found = A @ ((winograd.G @ taps) * (B @ line))
+    np.testing.assert_allclose(found, np.correlate(line, taps, "valid"), atol=1e-12)
+
+
+def test_weights_are_transformed_in_block_order() -> None:
+    weights = np.random.default_rng(1).standard_normal((5, 3, 3, 6)).astype(np.float32)
+    blocks = Blocks(5, 1, 6, 1, 2)
+    planes = np.concatenate(list(winograd.transform(weights, blocks))).reshape(
+        6, 6, blocks.count, 8, 2, 4
+    )
+    for output, channel in ((0, 0), (4, 5), (3, 2)):
+        wanted = winograd.G @ weights[output, :, :, channel] @ winograd.G.T
+        got = planes[:, :, 0, channel, output // 4, output % 4]
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    assert not planes[:, :, :, 6:].any() and not planes[..., 1, 1:].any()
+
+
+@pytest.mark.parametrize(
+    ("extent", "channels", "filters", "most"),
+    [
+        (24, 64, 64, 36 * 16 * 64 * 16),  # of weights: planes, quads of 4 channels, vec4
+        (80, 64, 64, 36 * 16 * 400 * 16),  # of transformed input: planes, patches, quads
+        (80, 64, 100, 36 * 16 * 400 * 25),  # of products
+    ],
+)
+def test_transformed_products_stay_below_the_binding_limit(
+    extent: int, channels: int, filters: int, most: int
+) -> None:
+    """Up to the limit they are made; beyond it the convolution runs as any other."""
+    for limit, transformed in ((most, True), (most - 16, False)):
+        b = Builder()
+        x = b.tensor((1, extent, extent, channels))
+        w = np.ones((filters, 3, 3, channels), np.float32)
+        y = b.node(
+            "conv_2d", (x, b.tensor(w.shape, w), None), (1, extent, extent, filters),
+            strides=(1, 1), dilations=(1, 1), padding="same", activation="none",
+        )  # fmt: skip
+        target = replace(TARGET, tuning={"winograd": "always"}, max_binding_bytes=limit)
+        plan = compiler.compile(b.graph((x,), (y,)), target)
+        labels = [dispatch.label for dispatch in plan.dispatches]
+        assert ("winograd_input" in labels) == transformed, limit
+
+
+@pytest.mark.parametrize("vendor", [*STARTS, "something new"])
+@pytest.mark.parametrize("size", [0, 32])
+def test_every_vendor_has_tiles_that_the_kernel_can_make(vendor: str, size: int) -> None:
+    target = Target(vendor=vendor, subgroup_size=size)
+    for quads, places in ((1, 1), (2, 49), (8, 3136), (64, 12544), (300, 100_000)):
+        tile = choose_tile(target, quads, places)
+        assert tile.quads * tile.step % 8 == 0 and tile.lanes % 8 == 0
+        assert tile.shared <= target.shuffles
+
+
+@pytest.mark.parametrize(
+    ("driver", "step"), [("Mesa 22.3.6 (LLVM 15.0.6)", 4), ("Mesa 25.0.7", 2), ("", 2)]
+)
+def test_only_old_lavapipe_takes_whole_quads_in_large_tiles(driver: str, step: int) -> None:
+    target = Target(vendor="software", software=True, subgroup_size=8, driver=driver)
+    assert point_tile(target, choose_tile(target, 64, 12544)).step == step
+
+
+def test_settings_can_be_forced() -> None:
+    forced = replace(TARGET, tuning={"tile": "3x4", "weights": "memory"})
+    tile = choose_tile(forced, 16, 1000)
+    assert (tile.pixels, tile.quads, tile.weights) == (3, 4, "memory")
+
+
+def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:
+    b = Builder()
+    x = b.tensor((batch, 6, 6, 8))
+    parts = conv(b, x, first), conv(b, x, second)
+    y = b.node("concat", parts, (batch, 6, 6, first + second), axis=3)
+    plan = compiler.compile(b.graph((x,), (y,)), TARGET)
+    check_sides(plan)
+    return [dispatch.label for dispatch in plan.dispatches], plan.bytes_of("pool")
+
+
+def test_whole_quads_are_written_into_place() -> None:
+    labels, _ = _joined(8, 5)
+    assert labels == ["pack", "conv", "conv", "unpack"]
+
+
+def test_broken_quads_and_batches_are_copied() -> None:
+    assert _joined(5, 8)[0].count("concat") == 2
+    assert _joined(8, 8, batch=2)[0].count("concat") == 2
+
+
+def test_a_tensor_is_not_put_beside_what_its_writer_reads() -> None:
+    b = Builder()
+    x = b.tensor((1, 6, 6, 8))
+    first = conv(b, x, 8)
+    second = conv(b, first, 8)  # reads one part while it writes the other
+    y = b.node("concat", (first, second), (1, 6, 6, 16), axis=3)
+    plan = compiler.compile(b.graph((x,), (y,)), TARGET)
+    check_sides(plan)
+    assert [d.label for d in plan.dispatches].count("concat") == 1
+
+
+def test_a_tensor_in_two_joins_is_copied_once() -> None:
+    b = Builder()
+    x = b.tensor((1, 6, 6, 8))
+    first, second = conv(b, x, 8), conv(b, x, 8)
+    y = b.node("concat", (first, second), (1, 6, 6, 16), axis=3)
+    z = b.node("concat", (second, first), (1, 6, 6, 16), axis=3)
+    plan = compiler.compile(b.graph((x,), (y, z)), TARGET)
+    check_sides(plan)
+    assert [d.label for d in plan.dispatches].count("concat") == 2

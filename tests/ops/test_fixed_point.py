@@ -1,0 +1,107 @@
+"""The steps to stored numbers on the device, each on its own, against exact integer arithmetic:
+halves and what lies beside them, which networks of ordinary scales hardly meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import Builder
+from tests.support.harness import run_graph
+from tflgpu_plugin.ir.graph import Array, Post
+from tflgpu_plugin.ir.quantization import Grid
+from tflgpu_plugin.passes.quant.requantize import FACTOR_UNIT, post
+
+pytestmark = pytest.mark.adapter
+
+ONE, BIAS_UNIT = 1 << 31, 1 << 12
+RANDOM = np.random.default_rng(5)
+WIDE = Grid(1.0, -(2.0**24), 2.0**24)
+
+
+def stepped(values: Array, made: Post, rows: Array | None = None) -> Array:
+    """`values` after one fused step of a kernel, whose second operand are `rows`."""
+    b = Builder()
+    x = b.tensor(values.shape)
+    tensor = None if rows is None else b.tensor(rows.shape, rows)
+    y = b.node("neg", (x,), values.shape)
+    graph = b.graph((x,), (y,))
+    (node,) = graph.nodes
+    graph = graph.with_nodes([replace(node, posts=(replace(made, tensor=tensor),))])
+    return run_graph(graph, {x: -values})[y]
+
+
+def away(x: Fraction) -> int:
+    """The nearest whole number, halves away from zero."""
+    return floor(x + Fraction(1, 2)) if x >= 0 else -floor(Fraction(1, 2) - x)
+
+
+def up(x: Fraction) -> int:
+    """The nearest whole number, halves to the greater one."""
+    return floor(x + Fraction(1, 2))
+
+
+def factors(numbers: Array) -> list[int]:
+    """For each number a fraction of 31 bits whose product with it is a half, or one beside it."""
+    found = []
+    for k, number in enumerate(numbers):
+        odd = int(number) | 1
+        for beside in range(3 * (k % 3), 99):
+            near = (1 << 30) + (0, -1, 1)[k % 3] + (beside << 31)
+            fraction = near * pow(odd, -1, ONE) % ONE
+            if fraction >= ONE // 2:
+                break
+            odd += 2
+        numbers[k] = odd
+        found.append(fraction)
+    return found
+
+
+def test_sums_times_a_factor_in_fixed_point() -> None:
+    """Products that are halves of whole numbers, and the nearest to these; then shifts."""
+    numbers = RANDOM.integers(1, 1 << 20, 240)
+    fractions = factors(numbers)
+    numbers *= RANDOM.choice([-1, 1], numbers.size)
+    for shift in (0, -1, -4, -17, 2):
+        bias = RANDOM.integers(-(1 << 18), 1 << 18, numbers.size)
+        rows = [*np.divmod(bias, BIAS_UNIT), *np.divmod(fractions, FACTOR_UNIT)]
+        rows = np.array([*rows, np.full(numbers.size, shift)], np.float32)
+        made = post("requantize", 0, 0.25, WIDE, numbers.size)
+        got = stepped(((numbers - bias) * 0.25).astype(np.float32).reshape(1, 1, 1, -1), made, rows)
+        wanted = []
+        for number, fraction in zip(map(int, numbers), fractions, strict=True):
+            product = up(Fraction((number << max(shift, 0)) * fraction, ONE))
+            wanted.append(away(Fraction(product, 1 << max(-shift, 0))))
+        np.testing.assert_array_equal(got.reshape(-1), wanted, str(shift))
+
+
+def test_sums_times_a_factor_go_to_the_even_neighbour() -> None:
+    numbers = np.arange(-120, 120)
+    rows = np.array([numbers * 0, numbers * 0, np.full(240, 0.5)], np.float32)
+    made = post("rescale", 0, 0.5, WIDE, numbers.size)
+    got = stepped((numbers * 0.5).astype(np.float32).reshape(1, 1, 1, -1), made, rows)
+    np.testing.assert_array_equal(got.reshape(-1), np.rint(numbers / 2))
+
+
+@pytest.mark.parametrize("parts", [1.0, 2.0, 9.0, 4096.0])
+@pytest.mark.parametrize("zero", [0.0, -3.0, 100.0])
+def test_the_nearest_of_a_grid(parts: float, zero: float) -> None:
+    """Rounded twice, halves away from zero, each time."""
+    grid, scale = Grid(0.125, -128.0 - zero, 127.0 - zero), Fraction(1, 8)
+    steps = np.concatenate([np.arange(-300, 300), RANDOM.integers(-(1 << 18), 1 << 18, 424)])
+    steps[600:] = steps[600:] // 997
+    unit = np.where(np.arange(steps.size) < 600, 0.5, 1 / 16384)
+    values = (steps * unit * 0.125).astype(np.float32)
+    numbers = (*grid, parts, zero)
+    got = stepped(values.reshape(1, 8, 16, 8), Post("fake_quant", None, numbers)).reshape(-1)
+    wanted = []
+    for value in map(Fraction, map(float, values)):
+        fine = away((value / scale + int(zero)) * int(parts))
+        n = away(Fraction(fine, int(parts))) - int(zero)
+        wanted.append(float(min(max(n, int(grid.least)), int(grid.most)) * scale))
+    np.testing.assert_array_equal(got, wanted)

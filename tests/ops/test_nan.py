@@ -1,0 +1,55 @@
+"""NaN goes through comparisons as on the CPU: ONNX keeps that of any operand, TFLite that of the
+second one. Alone, and as a step of the layer before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import host as hosts
+from conformance.models.tflite import Model
+from tests.support import onnx_models as onnx
+from tests.support.interpreters import gpu
+
+pytestmark = [pytest.mark.adapter, pytest.mark.usefixtures("resolver")]
+
+VALUES = np.float32([np.nan, np.inf, -np.inf, 1.0, -1.0, 0.0])
+FIRST, SECOND = (a.reshape(-1).copy() for a in np.meshgrid(VALUES, VALUES))
+
+
+@pytest.mark.parametrize("before", ["", "Neg"])
+@pytest.mark.parametrize("op", ["Max", "Min", "Clip", "Sign"])
+def test_onnx(op: str, before: str) -> None:
+    nodes = [onnx.node(before, ["x"], ["v"])] if before else []
+    value = "v" if before else "x"
+    reads = {"Sign": [value], "Clip": [value, "low", "high"]}.get(op, [value, "y"])
+    nodes += [onnx.node(op, reads, ["z"]), onnx.node("Relu", ["y"], ["unused"])]
+    inputs = {"x": FIRST.shape, "y": SECOND.shape} | (
+        {"low": (), "high": ()} if op == "Clip" else {}
+    )
+    model = onnx.model(nodes, inputs, {"z": None, "unused": None})
+    feed = {"x": FIRST, "y": SECOND, "low": np.array(-0.5, "f4"), "high": np.array(0.5, "f4")}
+    feed = {name: feed[name] for name in inputs}
+    ours, theirs = (make(model).run(None, feed) for make in (onnx.session, onnx.cpu))
+    np.testing.assert_array_equal(ours[0], theirs[0])
+
+
+@pytest.mark.parametrize("host", hosts.installed())
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("op", ["MAXIMUM", "MINIMUM"])
+def test_tflite(op: str, swapped: bool, host: str) -> None:
+    model = Model()
+    x, y = (model.input(name, FIRST.shape) for name in "xy")
+    v = model.op("HARD_SWISH", [x], shape=FIRST.shape)
+    reads = [y, v] if swapped else [v, y]
+    model.output(model.op(op, reads, "MaximumMinimumOptions", {}, shape=FIRST.shape))
+    content = model.to_bytes()
+
+    def run(interpreter: Any) -> Any:
+        interpreter.allocate_tensors()
+        return hosts.invoke(interpreter, [[FIRST, SECOND]])[0][0]
+
+    interpreter, _ = gpu(content, host)
+    np.testing.assert_array_equal(run(interpreter), run(hosts.interpreter(content, host)))

@@ -1,0 +1,58 @@
+"""Lanes behind the last channel are zero in memory, whoever wrote the tensor: a product with zero
+weights must not make NaN of what lay there before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import Builder
+from tests.support.harness import run_graph
+from tflgpu_plugin.ir.graph import Array
+
+pytestmark = pytest.mark.adapter
+Make = Callable[[Builder, list[int]], int]
+
+
+def joined(*shapes: tuple[int, ...], axis: int) -> tuple[list[tuple[int, ...]], Make]:
+    def make(b: Builder, parts: list[int]) -> int:
+        result = list(shapes[0])
+        result[axis] = sum(shape[axis] for shape in shapes)
+        return b.node("concat", tuple(parts), tuple(result), axis=axis, activation="none")
+
+    return list(shapes), make
+
+
+CASES = {
+    "channels, broken quads": joined((2, 3, 4, 3), (2, 3, 4, 2), axis=3),
+    "channels, whole quads first": joined((1, 3, 4, 4), (1, 3, 4, 1), axis=3),
+    "channels, whole quads last": joined((2, 3, 4, 2), (2, 3, 4, 4), axis=3),
+    "channels, three parts": joined((3, 2, 2, 1), (3, 2, 2, 1), (3, 2, 2, 3), axis=3),
+    "channels, a last part over a quad": joined((2, 2, 3, 3), (2, 2, 3, 6), axis=3),
+    "rows of broken quads": joined((2, 1, 4, 5), (2, 2, 4, 5), axis=1),
+    "columns of broken quads": joined((1, 2, 4, 3), (1, 2, 1, 3), axis=2),
+    "batches of broken quads": joined((1, 2, 4, 7), (2, 2, 4, 7), axis=0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_concat(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFLGPU_FILL_NAN", "1")
+    shapes, make = CASES[name]
+    b, random = Builder(), np.random.default_rng(5)
+    inputs = [b.tensor(shape) for shape in shapes]
+    # The parts are made on the device, so that they are joined in its memory.
+    parts = [b.node("sin", (x,), shape) for x, shape in zip(inputs, shapes, strict=True)]
+    whole = make(b, parts)
+    n, h, w, c = b.tensors[whole].shape
+    weights = random.uniform(-1, 1, (3, 1, 1, c)).astype(np.float32)
+    y = b.node("conv_2d", (whole, b.tensor(weights.shape, weights), None), (n, h, w, 3),
+               strides=(1, 1), dilations=(1, 1), padding="same", activation="none")  # fmt: skip
+    values = {x: random.uniform(-1, 1, s).astype(np.float32)
+              for x, s in zip(inputs, shapes, strict=True)}  # fmt: skip
+    got = run_graph(b.graph(tuple(inputs), (y,)), values)[y]
+    axis = b.nodes[len(parts)].attributes["axis"]
+    given: Array = np.concatenate([np.sin(values[x]) for x in inputs], axis=axis)
+    np.testing.assert_allclose(got, given @ weights[:, 0, 0].T, atol=1e-5)

@@ -1,0 +1,117 @@
+"""Every kernel that any conformance case makes is linted, for three kinds of adapter and with
+values stored as float16. No device is needed."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import cache
+
+import pytest
+
+from conformance import node_cases
+from conformance.cases import Case, all_cases
+from conformance.direct import graph
+from conformance.node_cases import NodeCase
+from conformance.variants import half as half_cases
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.kernels.lint import MAX_SITES, lint
+from tflgpu_plugin.ops import FAMILIES
+from tflgpu_plugin.ops.lowering import Refused
+
+TARGETS = (
+    Target(name="software", vendor="software", software=True, subgroup_size=8,
+           features=frozenset({"subgroup"})),
+    Target(name="discrete", vendor="nvidia", subgroup_size=32, features=frozenset({"subgroup"})),
+    Target(name="plain"),
+    Target(name="half", half=True),
+)  # fmt: skip
+
+# Kernels with more load and store sites than the rule allows: how many, and why that is right.
+SITES: dict[str, tuple[int, str]] = {}
+
+
+@cache
+def pipelines(family: str) -> dict[Pipeline, str]:
+    """Distinct pipelines of a family's cases, each with a case that makes it."""
+    found: dict[Pipeline, str] = {}
+    for case in all_cases()[family]:
+        for target in () if case.refused else TARGETS:
+            for pipeline in _compile(case, target):
+                found.setdefault(pipeline, f"{case.name} on {target.name}")
+    for node in node_cases.family_nodes(family):
+        for target in () if node.refused else TARGETS:
+            for pipeline in _compile(node, target):
+                found.setdefault(pipeline, f"{node.op} {node.name} on {target.name}")
+    return found
+
+
+def _compile(case: Case | NodeCase, target: Target) -> tuple[Pipeline, ...]:
+    island = node_cases.graph(case) if isinstance(case, NodeCase) else graph(case)
+    try:
+        with half_cases.everything() if target.half else nullcontext():
+            return compiler.compile(island, target).pipelines
+    except Refused as refused:
+        pytest.fail(f"{case.op} {case.name} is refused on {target.name}: {refused}")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generated_kernels(family: str) -> None:
+    problems = []
+    for pipeline, case in pipelines(family).items():
+        allowed = SITES.get(pipeline.label, (MAX_SITES, ""))[0]
+        for sentence in lint(pipeline.wgsl, dict(pipeline.constants), allowed):
+            problems.append(f"{pipeline.label} ({case}): {sentence}")
+    assert not problems, "\n".join(sorted(set(problems)))
+
+
+GOOD = """
+struct Params { off_x: u32, vectors: u32 }
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> x_data: array<vec4f>;
+fn load_x(i: u32) -> vec4f { return x_data[p.off_x + i]; }
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u) {
+  var v = vec4f(0.0);
+  for (var k = 0u; k < p.vectors; k++) { v += load_x(k); }
+}
+"""
+
+BAD = {
+    "literal bound": GOOD.replace("k < p.vectors", "k < 4096u"),
+    "invocations": GOOD.replace("@workgroup_size(64)", "@workgroup_size(64, 8)"),
+    "multiple of 8": GOOD.replace("@workgroup_size(64)", "@workgroup_size(12, 2)"),
+    "storage buffers": GOOD + "".join(
+        f"@group(0) @binding({k}) var<storage, read> e{k}_data: array<f32>;\n" for k in range(2, 10)
+    ),
+    "in f16": GOOD.replace("v += load_x(k);", "let h = exp(vec4h(load_x(k)));"),
+    "returns early": GOOD.replace(
+        "v += load_x(k);", "if (k > 3u) { return; } v += subgroupShuffle(load_x(k), 1u);"
+    ),
+    "without its accessor": GOOD.replace("v += load_x(k);", "v += x_data[k];"),
+    "bytes, more than": GOOD.replace("vectors: u32", "vectors: u32, " + ", ".join(
+        f"f{k}: f32" for k in range(64)
+    )),
+    "32-bit scalars": GOOD.replace("vectors: u32", "vectors: u32, v: vec4f"),
+    "load or store": GOOD.replace("v += load_x(k);", "v += load_x(k);" * 17),
+    "neither a number": GOOD.replace("@workgroup_size(64)", "@workgroup_size(width)"),
+}  # fmt: skip
+
+
+def test_a_good_kernel_passes() -> None:
+    assert lint(GOOD) == []
+
+
+@pytest.mark.parametrize("problem", BAD)
+def test_each_rule_can_fail(problem: str) -> None:
+    found = lint(BAD[problem])
+    assert any(problem in sentence for sentence in found), found
+
+
+def test_override_constants_give_the_workgroup_size() -> None:
+    kernel = GOOD.replace(
+        "@compute @workgroup_size(64)", "override w: u32 = 8;\n@compute @workgroup_size(w, 4)"
+    )
+    assert lint(kernel) == []
+    assert lint(kernel, {"w": 128.0}) == ["the workgroup has 512 invocations, more than 256"]

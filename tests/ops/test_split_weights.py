@@ -1,0 +1,92 @@
+"""Weights over an adapter's binding limit: they are split by output channels, and every part of the
+result is right, constants and values of a run alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import Builder
+from tests.support.harness import device_of
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.runtime.program import Instance, Program
+
+pytestmark = pytest.mark.adapter
+
+
+def run_split(b: Builder, values: dict[int, Array], y: int, label: str) -> Array:
+    """The output on a device with a binding limit of less than half of what the weights take;
+    several launches must have made it."""
+    device, graph = device_of(), b.graph(tuple(values), (y,))
+    small = replace(device.target, tuning={"tile": "1x2", "winograd": "never"})
+    whole = compiler.compile(graph, small)
+    largest = max(buffer.bytes for buffer in whole.buffers if buffer.role in ("weights", "pool"))
+    plan = compiler.compile(graph, replace(small, max_binding_bytes=largest * 2 // 5))
+    labels = [dispatch.label for dispatch in plan.dispatches]
+    assert labels.count(label) > [dispatch.label for dispatch in whole.dispatches].count(label)
+    return Instance(Program(plan, device.handle, device.pipelines)).run(list(values.values()), [])[
+        0
+    ]
+
+
+def random(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).uniform(-1, 1, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("depth", "groups", "filters", "fixed"),
+    [
+        (40, 1, 40, True),
+        (40, 1, 75, True),
+        (8, 5, 75, True),
+        (3, 5, 25, True),
+        (3, 5, 25, False),  # groups become one, with zeros: more than the host's tensor
+        (3, 3, 39, False),
+    ],
+)
+def test_convolutions(depth: int, groups: int, filters: int, fixed: bool) -> None:
+    b, channels = Builder(), depth * groups
+    x, w, bias = random(2, 4, 5, channels), random(filters, 3, 3, depth), random(filters)
+    given = b.tensor(x.shape)
+    values = {given: x}
+    weights = b.tensor(w.shape, w if fixed else None)
+    if not fixed:
+        values[weights] = w
+    y = b.node(
+        "conv_2d", (given, weights, b.tensor(bias.shape, bias)), (2, 2, 3, filters),
+        strides=(1, 1), dilations=(1, 1), padding="valid", activation="none",
+    )  # fmt: skip
+    got = run_split(b, values, y, "conv")
+    wanted = np.zeros(got.shape)
+    for row, column in np.ndindex(2, 3):
+        patch = x[:, row : row + 3, column : column + 3].astype(np.float64)
+        for o in range(filters):
+            first = o // (filters // groups) * depth
+            wanted[:, row, column, o] = (patch[..., first : first + depth] * w[o]).sum((1, 2, 3))
+    np.testing.assert_allclose(got, wanted + bias, atol=2e-5)
+
+
+@pytest.mark.parametrize("behind", [(8,), (3, 8), (2, 3, 5)])
+def test_tables(behind: tuple[int, ...]) -> None:
+    b = Builder()
+    table, places = random(90, *behind), np.float32([0, 89, 3, 44, 45, 17, 88])
+    given = b.tensor(places.shape)
+    inputs = (b.tensor(table.shape, table), given)
+    y = b.node("gather", inputs, (len(places), *behind), axis=0)
+    got = run_split(b, {given: places}, y, "pick")
+    np.testing.assert_array_equal(got, table[places.astype(int)])
+
+
+@pytest.mark.parametrize("outputs", [128, 131])
+def test_layers(outputs: int) -> None:
+    b = Builder()
+    x, w, bias = random(3, 70), random(outputs, 70), random(outputs)
+    given = b.tensor(x.shape)
+    inputs: tuple[Any, ...] = (given, b.tensor(w.shape, w), b.tensor(bias.shape, bias))
+    y = b.node("fully_connected", inputs, (3, outputs), keep_num_dims=False, activation="none")
+    got = run_split(b, {given: x}, y, "fully_connected")
+    np.testing.assert_allclose(got, x.astype(np.float64) @ w.T + bias, atol=1e-5)

@@ -1,0 +1,133 @@
+"""Every row is complete: lowering, shape function, cases, tolerance, kernel, a form in a host; and
+nothing is left over.
+
+No device is needed; the host's CPU interpreter tells the shapes of the cases.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from conformance.cases import Case, all_cases
+from conformance.direct import SINGLE, graph
+from conformance.node_cases import family_nodes
+from conformance.references.nodes import REFERENCES
+from conformance.tolerance import CLASSES
+from tests.ops.test_shader_lint import pipelines
+from tflgpu_plugin import kernels, ops
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
+from tflgpu_plugin.ops.table import KINDS
+
+ROOT = Path(kernels.__file__).parent.parent
+ROWS = ops.rows()
+
+# Families whose kernel file has another name, and why.
+KERNELS_OF: dict[str, set[str]] = {}
+
+# Kernel files that families do not launch by themselves: the border, and templates for import.
+SUPPORT_KERNELS = {"common", "math", "pack", "unpack"}
+
+
+@cache
+def accepted(family: str) -> list[Case]:
+    return [case for case in all_cases()[family] if not case.refused]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_row_is_complete(name: str) -> None:
+    row = ROWS[name]
+    assert callable(row.refuse) and callable(row.shapes) and callable(row.lower)
+    assert row.accuracy in CLASSES, (
+        f"{name} has accuracy {row.accuracy}; classes are {list(CLASSES)}"
+    )
+    assert row.types and set(row.types) <= set(NUMPY_DTYPES), f"{name} has types {row.types}"
+    assert inspect.getdoc(inspect.getmodule(row.lower)), f"family {row.family} has no docstring"
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_row_states_its_traits(name: str) -> None:
+    """What a row of its kind must say; what is forgotten would be wrong unseen."""
+    row = ROWS[name]
+    assert row.kind in KINDS, f"{name} is of the kind {row.kind!r}; kinds are {KINDS}"
+    stated = {
+        "product": row.accumulates is not None,
+        "reduction": row.accumulates is not None,
+        "movement": row.keeps in ("first", "any") or row.states or name == "max_unpool",
+        "elementwise": row.follows == "elementwise",
+        "composite": row.expand is not None,
+    }
+    assert stated.get(row.kind, True), f"a {row.kind} says more than {name} does, see ops/table.py"
+    assert row.accuracy not in ("accumulate", "reduction") or row.accumulates is not None, (
+        f"{name} sums: may results be larger than float16 holds (accumulates)?"
+    )
+    assert not row.limits or (row.epilogue and row.accuracy == "exact")
+    assert not row.weights or (row.kind == "product" and row.rounding)
+    assert not row.same_quantization or row.kind in ("window", "reduction")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_row_has_cases(name: str) -> None:
+    """By an operator of a host, as nodes of their own with a meaning in numpy, or by 8-bit twins of
+    what passes make it of."""
+    if made := ROWS[name].stands_for:
+        assert all(ROWS[op].quantize and test_row_has_cases(op) is None for op in made)
+        return
+    nodes = [case for case in family_nodes(ROWS[name].family) if case.op == name]
+    assert nodes or name in {form.op for form in SINGLE.values()}, f"nothing tests {name}"
+    assert not nodes or name in REFERENCES, f"numpy is not told what {name} means"
+
+
+def test_every_reference_is_of_an_op() -> None:
+    assert set(REFERENCES) <= set(ROWS)
+
+
+@pytest.mark.parametrize("host_op", SINGLE)
+def test_form_names_an_op(host_op: str) -> None:
+    form = SINGLE[host_op]
+    assert form.op in ROWS, f"{host_op} becomes {form.op}, which is not in the table"
+    assert form.versions[0] <= form.versions[1]
+    for edition, (first, last) in form.documented.items():
+        assert first <= last, f"{host_op} has the range {first} to {last} in the edition {edition}"
+
+
+@pytest.mark.parametrize("host_op", SINGLE)
+def test_form_has_cases(host_op: str) -> None:
+    family = ROWS[SINGLE[host_op].op].family
+    assert any(case.op == host_op for case in accepted(family)), (
+        f"no case of {family} is a {host_op}"
+    )
+
+
+@pytest.mark.parametrize("family", ops.FAMILIES)
+def test_family_has_cases_and_kernels(family: str) -> None:
+    names = [(case.op, case.name) for case in all_cases()[family]]
+    names += [(case.op, case.name) for case in family_nodes(family)]
+    assert len(set(names)) == len(names), "two cases of one op have the same name"
+    launched = {pipeline.label for pipeline in pipelines(family)} - SUPPORT_KERNELS
+    assert launched, f"no case of {family} launches a kernel"
+    missing = [name for name in launched if not (ROOT / "kernels" / f"{name}.wgsl").exists()]
+    assert not missing
+
+
+def test_every_kernel_file_is_launched() -> None:
+    launched = {pipeline.label for family in ops.FAMILIES for pipeline in pipelines(family)}
+    files = {path.stem: path.read_text() for path in (ROOT / "kernels").glob("*.wgsl")}
+    imported = {stem for stem in files for text in files.values() if f'"{stem}.wgsl"' in text}
+    assert set(files) - launched - imported - SUPPORT_KERNELS == set()
+
+
+@pytest.mark.parametrize("family", ops.FAMILIES)
+def test_shape_functions_agree_with_the_host(family: str) -> None:
+    wrong = []
+    for case in accepted(family):
+        island = graph(case)
+        node = island.nodes[0]
+        wanted = [island.shape(tensor) for tensor in node.outputs]
+        got = [tuple(shape) for shape in ROWS[node.op].shapes(island, node)]
+        if got != wanted:
+            wrong.append(f"{case.op} {case.name}: the host has {wanted}, the shape function {got}")
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,93 @@
+"""Tensors without elements, in both frontends and in the pass that sees to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from conformance import host as hosts
+from tests.support import onnx_models as onnx
+from tests.support import shape_models, small_models
+from tests.support.interpreters import gpu, places, same
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.passes.trim import trim
+
+
+def graph(batch: int) -> Graph:
+    """relu(x) beside y, joined; the relu is an output, too."""
+    tensors = {
+        0: Tensor("x", (batch, 4)), 1: Tensor("y", (2, 4)),
+        2: Tensor("relu", (batch, 4)), 3: Tensor("both", (batch + 2, 4)),
+    }  # fmt: skip
+    nodes = (
+        Node(0, "relu", (0,), (2,)),
+        Node(1, "concat", (2, 1), (3,), {"axis": 0, "activation": "none"}),
+    )
+    return Graph(tensors, nodes, (0, 1), (2, 3))
+
+
+def test_nothing_is_done_for_what_is_empty() -> None:
+    full, none = graph(1), graph(0)
+    assert trim(full) is full
+    trimmed = trim(none)
+    assert [(node.op, node.inputs) for node in trimmed.nodes] == [("concat", (1,))]
+    assert (trimmed.inputs, trimmed.outputs) == ((1,), (3,))
+
+
+def test_a_plan_has_ports_for_what_is_empty() -> None:
+    plan = compiler.compile(graph(0), Target())
+    assert [(port.shape, port.bytes) for port in plan.inputs] == [((0, 4), 0), ((2, 4), 32)]
+    assert [(port.shape, port.bytes) for port in plan.outputs] == [((0, 4), 0), ((2, 4), 32)]
+
+
+MODELS = [
+    small_models.one_island,
+    small_models.two_islands,
+    small_models.resized_between_islands,
+    lambda: small_models.two_islands(read_by_both=True),
+    small_models.joined,
+    shape_models.in_the_middle,
+]
+
+
+@pytest.mark.adapter
+@pytest.mark.usefixtures("resolver")
+@pytest.mark.parametrize("host", hosts.installed())
+@pytest.mark.parametrize("build", MODELS)
+def test_a_batch_of_none(host: str, build: Any) -> None:
+    """As on the CPU, and then no longer."""
+    model = build()
+    interpreter, made = gpu(model, host)
+    before = places(made)
+    for batch in (0, 2, 0, 1):
+        interpreter.resize_tensor_input(0, (batch, 6, 5, 3))
+        interpreter.allocate_tensors()
+        same(interpreter, model, host)
+        assert places(made) == before
+    assert all(island.failures == 0 for island in tflgpu_plugin.report(made).islands)
+
+
+@pytest.mark.adapter
+def test_a_batch_of_none_in_onnxruntime() -> None:
+    chance = np.random.default_rng(3)
+    weights = chance.uniform(-1, 1, (4, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        onnx.node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        onnx.node("Concat", ["c", "z"], ["both"], axis=0),
+        onnx.node("Relu", ["both"], ["y"]),
+    ]
+    inputs = {"x": ("n", 3, 6, 5), "z": ("m", 4, 6, 5)}
+    model = onnx.model(nodes, inputs, {"y": None, "c": None}, {"w": weights})
+    ours, theirs = onnx.session(model), onnx.cpu(model)
+    for first, second in ((0, 2), (1, 0), (0, 0), (1, 2)):
+        shapes = {"x": (first, 3, 6, 5), "z": (second, 4, 6, 5)}
+        feed = {k: chance.uniform(-1, 1, s).astype(np.float32) for k, s in shapes.items()}
+        for got, wanted in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+            assert got.shape == wanted.shape
+            np.testing.assert_allclose(got, wanted, atol=1e-5)
+    tflgpu_plugin.assert_used(ours)

@@ -1,0 +1,299 @@
+"""Numbers of 8-bit grids, the passes that know them, and small quantized models through hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from conformance import host as hosts
+from conformance.cases import seeded
+from conformance.models.tflite import Model
+from tests.support.interpreters import gpu, places
+from tflgpu_plugin import engine
+from tflgpu_plugin.compile import precision
+from tflgpu_plugin.frontend import rules
+from tflgpu_plugin.frontend.rules import folded_constants
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Access, Constant, Lowering
+from tflgpu_plugin.passes import pipeline as passes
+from tflgpu_plugin.passes.quant import requantize
+from tflgpu_plugin.passes.quant.dequantize import dequantize, widen
+from tflgpu_plugin.passes.quant.fake_quantization import simulate
+
+GRID, FINER = Quantization((0.5,), (3,)), Quantization((0.01,), (-128,))
+HALF = np.arange(12, dtype=np.float16).reshape(3, 4)
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+
+def test_dequantize_per_channel() -> None:
+    data = np.array([[1, 2], [3, 4]], np.int8)
+    values = quantization.dequantize(data, Quantization((0.5, 2.0), (1, 0), 1))
+    np.testing.assert_array_equal(values, np.array([[0.0, 4.0], [1.0, 8.0]], np.float32))
+
+
+def test_grid() -> None:
+    assert quantization.grid(Tensor("", (1,), "u8", quantization=GRID)) == (0.5, -3, 252)
+    assert quantization.grid(Tensor("", (1,), "i8", quantization=FINER)) == (0.01, 0, 255)
+
+
+@pytest.mark.parametrize(
+    ("factor", "parts"), [(0.3, 2.0), (0.5, 1.0), (0.49, 2.0), (0.01, 64.0), (1.7, 1.0)]
+)
+def test_fraction(factor: float, parts: float) -> None:
+    assert quantization.fraction(factor) == parts
+
+
+def test_fixed_point() -> None:
+    factors = np.array([0.5, 0.3, 1e-4, 3.0, 1 - 2.0**-40, 1e-12])
+    fractions, shifts = quantization.fixed_point(factors)
+    assert fractions.max() < 2**31 and (shifts >= -31).all()
+    found = fractions * 2.0 ** (shifts - 31)
+    np.testing.assert_allclose(found[:5], factors[:5], rtol=2**-30)
+    assert found[5] == 0
+
+
+# ---- passes --------------------------------------------------------------------------------------
+
+
+def half_weights(result: Mapping[str, Any] | None = None) -> Graph:
+    """float16 weights behind a dequantize node, and a layer over them."""
+    tensors = {
+        0: Tensor("x", (1, 4)),
+        1: Tensor("half", (3, 4), "f16", HALF),
+        2: Tensor("weights", (3, 4)),
+        3: Tensor("y", (1, 3)),
+    }
+    attributes = {"keep_num_dims": False, "activation": "none"}
+    nodes = (
+        Node(0, "dequantize", (1,), (2,)),
+        Node(1, "fully_connected", (0, 2, None), (3,), attributes),
+    )
+    return Graph(tensors, nodes, (0,), (3,))
+
+
+def test_a_dequantized_constant_is_part_of_its_reader() -> None:
+    graph = dequantize(half_weights())
+    (node,) = graph.nodes
+    assert (node.op, node.sources) == ("fully_connected", (0, 1))
+    weights = graph.constant(2)
+    assert weights is not None and weights.dtype == np.float32
+    np.testing.assert_array_equal(weights, HALF)
+
+
+def test_a_constant_for_both_sides_stays_on_the_cpu() -> None:
+    """The node that makes it is the CPU's, and the layer has a copy."""
+    graph = widen(half_weights())
+    assert graph.constant(2) is not None
+    reader = Node(2, "unknown", (2,), (4,), refusal="Not here.")
+    tensors = {**graph.tensors, 4: Tensor("z", (3, 4))}
+    whole = replace(graph, tensors=tensors, nodes=(*graph.nodes, reader), outputs=(3, 4))
+    assert rules.closed(whole, {2: "Not here."}) == {2: "Not here.", 0: folded_constants.SHARED}
+    part = engine.partition.extract(whole, {1})
+    assert part.inputs == (0,)
+
+
+def layer(weights: Array, grid: Quantization, bias: Array | None = None) -> Graph:
+    tensors = {
+        0: Tensor("x", (1, 4), "i8", quantization=GRID),
+        1: Tensor("weights", weights.shape, "i8", weights, grid),
+        2: Tensor("bias", (3,), "i32", bias),
+        3: Tensor("y", (1, 3), "i8", quantization=FINER),
+        4: Tensor("z", (1, 3), "i8", quantization=FINER),
+    }
+    attributes = {"keep_num_dims": False, "activation": "relu6"}
+    nodes = (
+        Node(0, "fully_connected", (0, 1, 2), (3,), attributes),
+        Node(1, "reshape", (3,), (4,), {"shape": (1, 3)}),
+    )
+    return Graph(tensors, nodes, (0,), (4,))
+
+
+def test_a_layer_computes_in_whole_numbers() -> None:
+    weights = np.arange(12, dtype=np.int8).reshape(3, 4)
+    grid = Quantization((0.1, 0.2, 0.4), (0, 0, 0))
+    bias = np.array([1, -5000, 70_000_000], np.int32)
+    graph = passes.run(layer(weights, grid, bias))
+    node = graph.nodes[0]
+    (step,) = node.posts
+    assert step.op == "requantize" and step.tensor is not None
+    found = graph.constant(node.inputs[1])
+    assert found is not None
+    np.testing.assert_array_equal(found, weights)
+    rows = graph.constant(step.tensor)
+    assert rows is not None
+    biases = rows[0] * requantize.BIAS_UNIT + rows[1]
+    np.testing.assert_allclose(biases, bias, rtol=2**-23)  # it was float32 in between
+    assert step.parameters[2:4] == (0.0, 255.0)  # relu6 is wider than the grid, which begins at 0
+
+
+def test_moves_need_no_simulator() -> None:
+    graph = passes.run(layer(np.ones((3, 4), np.int8), GRID, np.zeros(3, np.int32)))
+    assert not graph.nodes[-1].posts and graph.nodes[-1].op == "reshape"
+
+
+def test_an_op_without_steps_gets_a_node() -> None:
+    tensors = {
+        0: Tensor("x", (1, 4), "u8", quantization=GRID),
+        1: Tensor("y", (1, 4), "u8", quantization=FINER),
+        2: Tensor("joined", (1, 8), "u8", quantization=FINER),
+        3: Tensor("z", (1, 8), "u8", quantization=FINER),
+    }
+    nodes = (
+        Node(0, "concat", (0, 1), (2,), {"axis": 1, "activation": "none"}),
+        Node(1, "reshape", (2,), (3,), {"shape": (1, 8)}),
+    )
+    graph = simulate(Graph(tensors, nodes, (0, 1), (3,)))
+    assert [node.op for node in graph.nodes] == ["concat", "quantize", "reshape"]
+    assert graph.nodes[1].outputs == (2,) and graph.tensors[graph.nodes[1].inputs[0]].dtype == "f32"
+
+
+# ---- through hosts -------------------------------------------------------------------------------
+
+
+def chain() -> bytes:
+    """QUANTIZE, then arithmetic on other grids, DEQUANTIZE; all in one launch when fused."""
+    model, shape = Model(), (1, 9, 9, 3)
+    x = model.input("x", shape)
+    grids = [Quantization((0.02,), (-100,)), Quantization((0.013,), (7,)), GRID]
+    value = model.op("QUANTIZE", [x], shape=shape, dtype="i8", name="stored")
+    model.tensors[value].quantization = grids[0]
+    for op, options, grid in (("MUL", "MulOptions", grids[1]), ("SUB", "SubOptions", grids[2])):
+        other = model.constant(np.int8([[[[30, -40, 50]]]]))
+        model.tensors[other].quantization = Quantization((0.05,), (4,))
+        none = {"fusedActivationFunction": "NONE"}
+        value = model.op(op, [value, other], options, none, shape=shape, dtype="i8", version=2)
+        model.tensors[value].quantization = grid
+    model.output(model.op("DEQUANTIZE", [value], shape=shape, version=2, name="real"))
+    return model.to_bytes()
+
+
+def half(shared: bool = False) -> bytes:
+    """A layer over float16 weights; with `shared` a node that stays on the CPU reads them too."""
+    model = Model()
+    x = model.input("x", (2, 4))
+    stored = model.constant(seeded(3, 4).astype(np.float16))
+    weights = model.op("DEQUANTIZE", [stored], shape=(3, 4), version=3, name="weights")
+    options = {"fusedActivationFunction": "NONE"}
+    layer = [x, weights, None]
+    y = model.op("FULLY_CONNECTED", layer, "FullyConnectedOptions", options, shape=(2, 3), name="y")
+    model.output(y)
+    if shared:
+        model.output(model.op("SQUARE", [weights], shape=(3, 4), name="up"))
+    return model.to_bytes()
+
+
+def answers(model: bytes, host: str, options: Mapping[str, Any] | None = None) -> Any:
+    """(expected, got, where each node is, the report) for one input."""
+    cpu = hosts.interpreter(model, host)
+    shapes = [tuple(d["shape"]) for d in cpu.get_input_details()]
+    feed = [np.random.default_rng(3).uniform(-2, 2, s).astype(np.float32) for s in shapes]
+    interpreter, made = gpu(model, host, **dict(options or {}))
+    expected, got = hosts.run_on_cpu(model, [feed], host)[0], hosts.invoke(interpreter, [feed])[0]
+    return expected, got, places(made), tflgpu_plugin.report(made)
+
+
+on_adapter = pytest.mark.adapter
+each_host = pytest.mark.parametrize("host", hosts.installed())
+
+
+@on_adapter
+@pytest.mark.usefixtures("resolver")
+@each_host
+def test_a_chain_over_several_grids(host: str) -> None:
+    expected, got, where, _ = answers(chain(), host)
+    assert set(where.values()) == {"gpu"}
+    np.testing.assert_array_equal(expected[0], got[0])
+
+
+@on_adapter
+@each_host
+def test_quantized_models_are_an_option(host: str) -> None:
+    expected, got, where, report = answers(chain(), host, {"enable_quantized_inference": False})
+    assert set(where.values()) == {"cpu"}
+    np.testing.assert_array_equal(expected[0], got[0])
+    sentences = {node.reason for node in report.nodes}
+    assert all("enable_quantized_inference is off" in str(text) for text in sentences)
+
+
+@on_adapter
+@pytest.mark.usefixtures("resolver")
+@each_host
+@pytest.mark.parametrize("edition", ["all", "documented", "documented-2019"])
+def test_half_weights(host: str, edition: str) -> None:
+    """In every edition: a constant is no operation."""
+    expected, got, where, _ = answers(half(), host, {"capabilities": edition})
+    assert where == {"weights": "gpu", "y": "gpu"}
+    np.testing.assert_allclose(expected[0], got[0], rtol=1e-5, atol=1e-6)
+
+
+@on_adapter
+@pytest.mark.usefixtures("resolver")
+@each_host
+def test_half_weights_that_the_cpu_reads_too(host: str) -> None:
+    expected, got, where, _ = answers(half(shared=True), host)
+    assert where == {"weights": "cpu", "y": "gpu", "up": "cpu"}
+    np.testing.assert_allclose(expected[0], got[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(expected[1], got[1])
+
+
+def test_weights_of_float_layers_become_whole() -> None:
+    """Float input, 8-bit weights: the scale is a step behind the sum, in front of the bias."""
+    stored = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
+    for scales in ((0.5,), (0.5, 0.25, 0.125)):
+        base = layer_of(stored)
+        grid = Quantization(scales, (0,) * len(scales))
+        tensors = dict(base.tensors) | {
+            1: Tensor("w", (3, 4), "i8", stored, grid), 3: Tensor("b", (3,), data=np.ones(3, "f4")),
+        }  # fmt: skip
+        node = replace(base.nodes[0], inputs=(0, 1, 3))
+        graph = passes.run(widen(replace(base, tensors=tensors, nodes=(node,))))
+        (layer,) = graph.nodes
+        assert [post.op for post in layer.posts] == ["mul", "add"]
+        np.testing.assert_array_equal(graph.constant(layer.inputs[1]), stored)
+        factor = layer.posts[0]
+        given = factor.parameters if factor.tensor is None else graph.constant(factor.tensor)
+        np.testing.assert_array_equal(given, scales)
+
+
+def test_whole_weights_lie_in_bytes() -> None:
+    """A quarter of the memory, whatever their range is, with the numbers that were there."""
+    for least in (-128, -200):
+        weights = np.full((3, 4), least + 255, np.int16)
+        weights[1] = least
+        low = Lowering(passes.run(layer_of(weights)), Target())
+        constant = low.constant(
+            1, "rows", vectors=3, pack=lambda data: np.asarray(data, np.float32), half=True
+        )
+        (start,) = precision.whole(launched(low, constant)).values()
+        (stored,) = precision.bytes_from(constant.pack, start)
+        assert stored.dtype == np.uint8 and stored.nbytes == constant.vectors * 4
+        np.testing.assert_array_equal(stored + start, weights)
+
+
+def test_what_is_read_one_by_one_stays_in_float32() -> None:
+    low = Lowering(layer_of(np.ones((3, 4), np.int16)), Target())
+    constant = low.constant(1, vectors=3, pack=lambda data: data, half=True)
+    assert precision.whole(launched(low, constant, view=1)) == {}
+
+
+def layer_of(weights: Array) -> Graph:
+    tensors = {0: Tensor("x", (1, 4)), 1: Tensor("w", (3, 4), data=weights), 2: Tensor("y", (1, 3))}
+    attributes = {"keep_num_dims": False, "activation": "none"}
+    node = Node(0, "fully_connected", (0, 1, None), (2,), attributes)
+    return Graph(tensors, (node,), (0,), (2,))
+
+
+def launched(low: Lowering, constant: Constant, view: int = 4) -> Lowering:
+    low.dispatch(
+        "fully_connected", low.graph.nodes[0], {"w": Access(constant, view)}, {"y": 2}, (1, 1, 1)
+    )
+    return low

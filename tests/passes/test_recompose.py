@@ -1,0 +1,169 @@
+"""Passes that recognize spelled-out functions, fold constants into weights and join movements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import pi, sqrt
+
+import numpy as np
+import pytest
+
+from tests.passes.test_transposes import Net
+from tests.support.evaluate import evaluate
+from tflgpu_plugin.ir.graph import Graph, Post, verify
+from tflgpu_plugin.passes.canonical import canonical
+from tflgpu_plugin.passes.fuse.epilogue import fuse_posts
+from tflgpu_plugin.passes.fuse.patterns import recompose
+from tflgpu_plugin.passes.fuse.scales import fold_scales
+
+MAP = (1, 4, 4, 8)
+
+
+def number(n: Net, value: float) -> int:
+    return n.constant(np.float32(value))
+
+
+def gelu_by_erf(n: Net, x: int) -> int:
+    plus = n.same("add", n.same("erf", n.same("div", x, number(n, sqrt(2)))), number(n, 1))
+    return n.same("mul", n.same("mul", x, plus), number(n, 0.5))
+
+
+def gelu_by_erf_otherwise(n: Net, x: int) -> int:
+    inner = n.same("mul", x, number(n, 0.70710678))
+    plus = n.same("add", n.same("erf", inner), number(n, 1))
+    return n.same("mul", n.same("mul", x, number(n, 0.5)), plus)
+
+
+def swish(n: Net, x: int) -> int:
+    return n.same("mul", x, n.same("logistic", x))
+
+
+def mish(n: Net, x: int) -> int:
+    return n.same("mul", n.same("tanh", n.same("softplus", x)), x)
+
+
+@pytest.mark.parametrize(
+    ("build", "ops"),
+    [
+        (gelu_by_erf, ["gelu"]), (gelu_by_erf_otherwise, ["gelu"]), (swish, ["swish"]),
+        (mish, ["mish"]),
+        (lambda n, x: n.same("pow", x, number(n, 2)), ["square"]),
+        (lambda n, x: n.same("pow", x, number(n, 0.5)), ["sqrt"]),
+        (lambda n, x: n.same("mul", x, x), ["square"]),
+        (lambda n, x: n.same("mul", x, n.same("logistic", n.same("sin", x))),
+         ["sin", "logistic", "mul"]),
+        (lambda n, x: n.same("pow", x, number(n, 2.5)), ["pow"]),
+    ],
+)  # fmt: skip
+def test_functions(build: Callable[[Net, int], int], ops: list[str]) -> None:
+    n = Net()
+    x = n.input(MAP)
+    graph = n.graph(build(n, x))
+    rewritten = recompose(graph)
+    verify(rewritten)
+    assert [node.op for node in rewritten.nodes] == ops
+    kept = {s for node in rewritten.nodes for s in (node.sources or (node.id,))}
+    assert kept == {node.id for node in graph.nodes}
+
+
+def gelu_of(factors: tuple[float, ...], by_tanh: bool) -> list[str]:
+    """What becomes of a GELU whose constants are multiplied by these factors."""
+    n, k = Net(), factors
+    x = n.input(MAP)
+    if by_tanh:
+        cubed = n.same("mul", n.same("pow", x, number(n, 3)), number(n, 0.044715 * k[2]))
+        inner = n.same("mul", n.same("add", x, cubed), number(n, sqrt(2 / pi) * k[3]))
+    else:
+        inner = n.same("div", x, number(n, sqrt(2) * k[2]))
+        inner = n.same("mul", inner, number(n, k[3])) if k[3] != 1 else inner
+    plus = n.same("add", n.same("tanh" if by_tanh else "erf", inner), number(n, k[1]))
+    graph = n.graph(n.same("mul", n.same("mul", x, plus), number(n, 0.5 * k[0])))
+    rewritten = recompose(graph)
+    (used,) = graph.inputs
+    if len(rewritten.nodes) == 1:
+        assert rewritten.nodes[0].inputs == (used,)
+    return [node.op for node in rewritten.nodes]
+
+
+@pytest.mark.parametrize("by_tanh", [False, True])
+def test_constants_near_those_of_a_gelu_are_none(by_tanh: bool) -> None:
+    """Models round them: 1e-4 is near enough, but 3 in a thousand are another function."""
+    name = "gelu_tanh" if by_tanh else "gelu"
+    assert gelu_of((1, 1, 1, 1), by_tanh) == [name]
+    for place in range(4 if by_tanh else 3):
+        for factor in (0.997, 1.003):
+            other = tuple(factor if k == place else 1.0 for k in range(4))
+            assert name not in gelu_of(other, by_tanh), other
+        near = tuple(1.0001 if k == place else 1.0 for k in range(4))
+        assert gelu_of(near, by_tanh) == [name]
+
+
+@pytest.mark.parametrize("exponent", [1.999, 2.001, 2.9999, 0.5001, -0.4999, -1.0001, 1.0])
+def test_exponents_near_whole_ones_are_powers(exponent: float) -> None:
+    n = Net()
+    y = n.same("pow", n.input(MAP), number(n, exponent))
+    assert [node.op for node in recompose(n.graph(y)).nodes] == ["pow"]
+
+
+def test_a_gate_that_something_else_reads_stays() -> None:
+    n = Net()
+    x = n.input(MAP)
+    gate = n.same("logistic", x)
+    graph = recompose(n.graph(n.same("mul", x, gate), n.same("sin", gate)))
+    assert sorted(node.op for node in graph.nodes) == ["logistic", "sin", "swish"]
+
+
+def test_the_mean_of_squares_is_one_reduction() -> None:
+    n = Net()
+    x = n.input(MAP)
+    squares = n.same("mul", x, x)
+    y = n.run("mean", squares, n.constant(np.array([3])), shape=(1, 4, 4, 1), keep_dims=True)
+    graph = n.graph(y)
+    rewritten = recompose(graph)
+    assert [node.op for node in rewritten.nodes] == ["reduce_mean_square"]
+    values = {x: np.random.default_rng(1).uniform(-1, 1, MAP)}
+    np.testing.assert_allclose(evaluate(rewritten, values)[y], evaluate(graph, values)[y])
+
+
+def folded(*steps: tuple[str, object], op: str = "conv_2d") -> Graph:
+    """A convolution with a bias of ones and these steps, after the passes."""
+    n = Net()
+    shape = (1, 1, 1, 8) if op == "depthwise_conv_2d" else (8, 1, 1, 8)
+    weights = n.constant(np.ones(shape, np.float32))
+    bias = n.constant(np.ones(8, np.float32))
+    y = n.op(op, n.input(MAP), weights, bias, padding="same", strides=(1, 1), activation="none")
+    for name, value in steps:
+        y = n.same(name, y) if value is None else n.same(name, y, n.constant(value))
+    graph = fold_scales(fuse_posts(canonical(n.graph(y))))
+    verify(graph)
+    return graph
+
+
+SCALE, OFFSET = np.arange(1, 9, dtype=np.float32), np.full((1, 1, 1, 8), 3, np.float32)
+
+
+@pytest.mark.parametrize("op", ["conv_2d", "depthwise_conv_2d"])
+def test_a_batch_normalization_disappears(op: str) -> None:
+    graph = folded(("mul", SCALE), ("add", OFFSET), ("relu", None), op=op)
+    (node,) = graph.nodes
+    assert [post.op for post in node.posts] == ["add", "relu"]
+    offset, weights = graph.constant(node.posts[0].tensor), graph.constant(node.inputs[1])
+    assert offset is not None and weights is not None
+    np.testing.assert_array_equal(offset, SCALE + 3)
+    first = weights[0, 0, 0] if op == "depthwise_conv_2d" else weights[:, 0, 0, 0]
+    np.testing.assert_array_equal(first, SCALE)
+
+
+def test_one_offset_stays_as_it_is() -> None:
+    (node,) = folded(("relu", None)).nodes
+    assert [post.op for post in node.posts] == ["add", "relu"]
+
+
+def test_a_factor_after_an_activation_stays() -> None:
+    (node,) = folded(("relu", None), ("mul", SCALE)).nodes
+    assert [post.op for post in node.posts] == ["add", "relu", "mul"]
+
+
+def test_single_numbers_need_no_buffer() -> None:
+    (node,) = folded(("relu", None), ("mul", np.float32(2)), ("add", np.float32(1))).nodes
+    assert node.posts[2:] == (Post("mul", None, (2.0,)), Post("add", None, (1.0,)))

@@ -1,0 +1,115 @@
+"""ONNX models with weights in another file, which are mapped where other shapes may come."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflgpu_plugin.providers.onnxruntime import external, snapshot
+from tflgpu_plugin.providers.onnxruntime.external import Changed, Files, Origin
+
+from tests.support.large_models import make
+from tflgpu_plugin.ir.graph import Array
+
+SIDE = 160  # a matrix is just worth mapping
+
+
+def open_model(folder: Path) -> Path:
+    """Two matrices, any number of rows."""
+    import onnx
+
+    path = folder / "model.onnx"
+    make("external", path, SIDE, 2)
+    model = onnx.load(path, load_external_data=False)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "rows"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def session(path: Path, gpu: bool = True) -> Any:
+    import onnxruntime
+
+    import tflgpu_plugin
+
+    tflgpu_plugin.register()
+    providers = ["TflGpuExecutionProvider"] * gpu + ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(str(path), providers=providers)
+
+
+def rows(count: int) -> Array:
+    return np.random.default_rng(count).standard_normal((count, SIDE)).astype(np.float32)
+
+
+@pytest.mark.adapter
+def test_weights_are_mapped_and_every_shape_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[str] = []
+    kept = snapshot.Snapshot._kept
+
+    def watched(self: Any, value: Any, files: Files) -> Any:
+        found = kept(self, value, files)
+        if value.data is not None and found.data.base is None:
+            copied.append(value.name)
+        return found
+
+    monkeypatch.setattr(snapshot.Snapshot, "_kept", watched)
+    path = open_model(tmp_path)
+    ours, theirs = session(path), session(path, gpu=False)
+    for count in (1, 9, 3, 30):
+        (found,), (wanted,) = (s.run(None, {"x": rows(count)}) for s in (ours, theirs))
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert copied == []
+
+
+@pytest.mark.adapter
+def test_a_file_that_changed_is_not_read_again(tmp_path: Path) -> None:
+    path = open_model(tmp_path)
+    ours = session(path)
+    ours.disable_fallback()  # to a session of the changed file on the CPU
+    before = ours.run(None, {"x": rows(1)})
+    with Path(f"{path}.data").open("r+b") as file:
+        file.write(b"\xff" * 4096)
+    with pytest.raises(Exception, match="has changed since the session was made"):
+        ours.run(None, {"x": rows(9)})
+    assert np.array_equal(ours.run(None, {"x": rows(1)}), before)  # what is there still runs
+
+
+def test_only_what_is_there_is_mapped(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).standard_normal((300, 100)).astype(np.float32)
+    (tmp_path / "weights").write_bytes(b"12345678" + data.tobytes())
+    files, size = Files(tmp_path), data.nbytes
+    found = files.view(Origin("weights", 8, size), data)
+    assert found is not None and np.array_equal(found, data) and not found.flags.writeable
+    os.mkfifo(tmp_path / "pipe")
+    for other in (
+        Origin("weights", 4, size),
+        Origin("weights", 12, size),
+        Origin("weights", 8, size - 4),
+        Origin("absent", 8, size),
+        Origin("..", 8, size),
+        Origin("pipe", 0, size),
+    ):
+        assert files.view(other, data) is None, other
+    assert files.view(Origin("weights", 8, size), data.T) is None
+    assert files.view(Origin("weights", 8, 400), data[:1]) is None
+    files.check()
+    os.truncate(tmp_path / "weights", 100)
+    with pytest.raises(Changed, match="'weights' of this model's weights"):
+        files.check()
+
+
+def test_files_are_closed_with_their_last_view(tmp_path: Path) -> None:
+    data = np.ones(external.LEAST, np.uint8)
+    (tmp_path / "weights").write_bytes(data.tobytes())
+    before = len(os.listdir("/proc/self/fd"))
+    files = Files(tmp_path)
+    assert files.view(Origin("weights", 0, data.nbytes), data) is not None
+    del files
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,216 @@
+"""Integers in the ONNX frontend: places that a run tells, casts, and what is computed with places.
+
+The answers are those of the CPU provider; what float32 may not hold stays there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from tests.support.onnx_models import EP, Array, Shape, cpu, node, places, quiet, session, values
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+
+TABLE = values(5, 7, 9)
+EDGES = [2**24 + 1, 2**24 + 3, 2**25 + 2, 2**25 + 6, -(2**24) - 1, 2**31 - 1, -(2**31), 2**31 - 64,
+         2**31 - 65, 0, -1, 7]  # fmt: skip
+WIDE = [2**40 + 2**16, 2**40 + 2**16 + 1, 2**40 + 2**16 - 1, 2**40 + 3 * 2**16, 2**32 + 256,
+        2**32 + 257, 2**32 - 1, 2**32 - 128, -(2**32), 2**62 + 2**38, 2**62 + 2**38 + 1,
+        -(2**62) - 2**38, 2**63 - 1, -(2**63), 2**53 + 1]  # fmt: skip
+
+
+def build(
+    nodes: Sequence[Any],
+    feeds: Mapping[str, Array],
+    outputs: Sequence[str],
+    constants: Mapping[str, Array] | None = None,
+    shapes: Mapping[str, Shape] | None = None,
+) -> bytes:
+    """A model whose inputs have the types and, unless others are given, the shapes of `feeds`; the
+    types of its outputs are inferred."""
+    from onnx import TypeProto, helper, numpy_helper, shape_inference
+
+    def info(name: str, value: Array) -> Any:
+        kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+        shape = (shapes or {}).get(name, value.shape)
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [info(name, value) for name, value in feeds.items()],
+        [helper.make_value_info(name, TypeProto()) for name in outputs],
+        [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    return bytes(shape_inference.infer_shapes(made).SerializeToString())
+
+
+def check(
+    nodes: Sequence[Any],
+    feeds: Mapping[str, Array],
+    outputs: Sequence[str],
+    constants: Mapping[str, Array] | None = None,
+    on_cpu: Sequence[str] = (),
+) -> None:
+    """Equal answers, and these operators alone are on the CPU."""
+    data = build(nodes, feeds, outputs, constants)
+    ours = session(data, optimize=False)
+    assert {op for op, where in places(ours).items() if where == "cpu"} == set(on_cpu)
+    same(ours, cpu(data, optimize=False), feeds)
+
+
+def same(ours: Any, theirs: Any, feeds: Mapping[str, Array]) -> None:
+    for got, wanted in zip(ours.run(None, feeds), theirs.run(None, feeds), strict=True):
+        assert got.dtype == wanted.dtype
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_gather_counts_from_both_ends(kind: type, axis: int) -> None:
+    extent = TABLE.shape[axis]
+    index = np.array([[0, -extent, extent - 1], [-1, 3, 3]], kind)
+    check([node("Gather", ["x", "i"], ["y"], axis=axis)], {"x": TABLE, "i": index}, ["y"])
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize("constant", [False, True])
+def test_gather_nd(width: int, constant: bool) -> None:
+    chance = np.random.default_rng(width)
+    columns = [chance.integers(-n, n, (4, 2)) for n in TABLE.shape[:width]]
+    index = {"i": np.stack(columns, axis=-1)}
+    feeds, constants = ({"x": TABLE}, index) if constant else ({"x": TABLE, **index}, {})
+    check([node("GatherND", ["x", "i"], ["y"])], feeds, ["y"], constants)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("constant", [False, True])
+def test_gather_nd_with_batches(batch: int, constant: bool) -> None:
+    shape = (*TABLE.shape[:batch], 4, 1)
+    extent = TABLE.shape[batch]
+    index = {"i": np.random.default_rng(batch).integers(-extent, extent, shape)}
+    feeds, constants = ({"x": TABLE}, index) if constant else ({"x": TABLE, **index}, {})
+    check([node("GatherND", ["x", "i"], ["y"], batch_dims=batch)], feeds, ["y"], constants)
+
+
+def test_constant_places_outside_are_left_to_the_host() -> None:
+    data = build([node("GatherND", ["x", "i"], ["y"])], {"x": TABLE}, ["y"],
+                 {"i": np.array([[5]])})  # fmt: skip
+    assert places(session(data, optimize=False)) == {"GatherND": "cpu"}
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_casts_to_floats_round_as_the_host_does(kind: type) -> None:
+    numbers = np.array(EDGES + (WIDE if kind is np.int64 else []), kind)
+    nodes = [node("Cast", ["i"], ["y"], to=1), node("Cast", ["i"], ["b"], to=9)]
+    check(nodes, {"i": numbers}, ["y", "b"])
+
+
+def test_casts_from_floats_cut_the_fraction_off() -> None:
+    large = np.float32([3e9, -3e9, 1e15, -1e15, 2.0**40, -(2.0**62), 9e18])
+    small = np.float32([0, -0.0, 1.5, -1.5, 2.9999, -2.9999, 16777217, 123456792, 1e-40, -0.3])
+    check([node("Cast", ["x"], ["y"], to=7)], {"x": np.concatenate([large, small])}, ["y"])
+    check([node("Cast", ["x"], ["y"], to=6)], {"x": small}, ["y"])
+    check([node("Cast", ["x"], ["y"], to=7)], {"x": small[:6].astype(np.float16)}, ["y"])
+    check([node("Cast", ["x"], ["y"], to=6)], {"x": small > 1}, ["y"])
+
+
+def test_arithmetic_with_places_stays_on_the_device() -> None:
+    nodes = [
+        node("ArgMax", ["x"], ["a"], axis=2, keepdims=1), node("Cast", ["a"], ["n"], to=6),
+        node("Div", ["a", "four"], ["d"]), node("Mod", ["a", "four"], ["m"]),
+        node("Mul", ["d", "four"], ["e"]), node("Add", ["e", "m"], ["f"]),
+        node("Equal", ["f", "a"], ["q"]), node("Max", ["a", "four"], ["l"]),
+        node("Where", ["q", "l", "m"], ["w"]), node("Concat", ["w", "l"], ["c"], axis=2),
+        node("GatherND", ["x", "a"], ["y"], batch_dims=2),
+    ]  # fmt: skip
+    check(nodes, {"x": TABLE}, ["y", "n", "c", "q", "m"], {"four": np.array(4)})
+
+
+def test_users_integers_run_where_they_become_floats_or_places() -> None:
+    ids = np.array([[0, -5, 4], [-1, 3, 3]])
+    nodes = [
+        node("Unsqueeze", ["i", "axis"], ["u"]), node("Cast", ["u"], ["n"], to=6),
+        node("Gather", ["x", "n"], ["y"]), node("Cast", ["u"], ["f"], to=1),
+    ]  # fmt: skip
+    check(nodes, {"i": ids}, ["y", "f"], {"x": TABLE, "axis": np.array([1])})
+
+
+@pytest.mark.parametrize("op", ["Identity", "Add", "Equal", "Cast", "Concat"])
+def test_users_integers_are_not_rounded_where_they_are_seen(op: str) -> None:
+    more: dict[str, Any] = {"Cast": {"to": 6}, "Concat": {"axis": 0}}.get(op, {})
+    reads = ["i"] if op in ("Identity", "Cast") else ["i", "i"]
+    nodes = [node(op, reads, ["z"], **more), node("Gather", ["x", "i"], ["y"])]
+    check(nodes, {"i": np.array([4, 0, -1])}, ["y", "z"], {"x": TABLE}, on_cpu=[op])
+    data = build(nodes[:1], {"i": np.array([2**24 + 1])}, ["z"])
+    same(session(data), cpu(data), {"i": np.array([2**24 + 1])})
+
+
+@pytest.mark.parametrize("count", [60, 600])
+def test_sums_of_bytes_are_exact_or_the_hosts(count: int) -> None:
+    chance = np.random.default_rng(3)
+    a = chance.integers(0, 256, (3, count)).astype(np.uint8)
+    b = chance.integers(200, 256, (count, 4)).astype(np.uint8)
+    product = node("MatMulInteger", ["a", "b"], ["s"])
+    check([product], {"a": a}, ["s"], {"b": b}, on_cpu=["MatMulInteger"] if count > 257 else [])
+    check([product, node("Cast", ["s"], ["y"], to=1)], {"a": a}, ["y"], {"b": b})
+
+
+def across_islands() -> bytes:
+    """TopK is the CPU's: its places come in, and what is known of others stays known."""
+    nodes = [
+        node("ArgMax", ["x"], ["a"], axis=1, keepdims=0), node("Mul", ["a", "two"], ["t"]),
+        node("Gather", ["rows", "t"], ["y"]), node("TopK", ["x", "k"], ["v", "i"], axis=1),
+        node("Unsqueeze", ["i", "one"], ["u"]), node("Gather", ["rows", "u"], ["r"]),
+        node("Cast", ["u"], ["f"], to=1), node("Add", ["t", "two"], ["z"]),
+    ]  # fmt: skip
+    constants = {"two": np.array(2), "one": np.array([1]), "k": np.array([3]),
+                 "rows": values(19, 4)}  # fmt: skip
+    return build(nodes, {"x": values(2, 9)}, ["y", "r", "f", "z"], constants, {"x": ["n", 9]})
+
+
+def test_integers_cross_islands_of_any_shape() -> None:
+    data = across_islands()
+    ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
+    assert [op for op, where in places(ours).items() if where == "cpu"] == ["TopK"]
+    for count in (2, 5, 1):
+        same(ours, theirs, {"x": values(count, 9)})
+    assert not any(island.failures for island in tflgpu_plugin.report(ours).islands)
+
+
+def test_compiled_models_know_of_integers_for_other_shapes(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", minversion="1.25")
+    original, compiled = tmp_path / "model.onnx", tmp_path / "compiled.onnx"
+    original.write_bytes(across_islands())
+    tflgpu_plugin.register()
+    settings = quiet(optimize=False)
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == EP]
+    settings.add_provider_for_devices(devices[:1], {})
+    compiler = onnxruntime.ModelCompiler(
+        settings, str(original), embed_compiled_data_into_model=True
+    )
+    compiler.compile_to_file(str(compiled))
+    ours, theirs = session(compiled.read_bytes()), cpu(original.read_bytes())
+    for count in (2, 5, 1):
+        same(ours, theirs, {"x": values(count, 9)})
+
+
+@pytest.mark.parametrize("op", ["Neg", "ReduceMax", "ReduceMin", "ReduceSum"])
+def test_places_are_negated_and_reduced(op: str) -> None:
+    x = values(4, 6, 9)
+    more = {} if op == "Neg" else {"keepdims": 1}
+    nodes = [
+        node("ArgMax", ["x"], ["places"], axis=-1, keepdims=0),
+        node(op, ["places"], ["whole"], **more),
+        node("Cast", ["whole"], ["y"], to=1),
+    ]
+    check(nodes, {"x": x}, ["y", "whole"])

@@ -1,0 +1,140 @@
+"""ONNX's own node tests, read without onnxruntime and run: the shapes and values that the standard
+gives, and attributes that are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from tflgpu_plugin.providers.onnxruntime import ops  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime.reader import Reading, read  # noqa: E402
+from tflgpu_plugin.providers.onnxruntime.snapshot import (  # noqa: E402
+    HostNode,
+    Snapshot,
+    Value,
+)
+
+from conformance import onnx_node_tests  # noqa: E402
+from tests.support.harness import device_of, run_graph  # noqa: E402
+from tflgpu_plugin.frontend.support import support  # noqa: E402
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES  # noqa: E402
+
+KINDS = {np.dtype(kind): name for name, kind in NUMPY_DTYPES.items()}
+# What onnxruntime computes otherwise than the test, and so do we.
+OTHERWISE = {
+    "test_resize_downsample_scales_linear_align_corners",
+    "test_resize_downsample_scales_cubic_align_corners",
+    *(f"test_qlinearmatmul_{n}D_int8_float{bits}" for n in (2, 3) for bits in (16, 32)),
+}
+
+
+@functools.cache
+def _cases() -> dict[str, list[Any]]:
+    """Tests of one node that a row of ours names, by operator."""
+    found: dict[str, list[Any]] = {}
+    for case in map(onnx_node_tests.load, onnx_node_tests.cases()):
+        nodes = case.model.graph.node
+        if len(nodes) == 1 and nodes[0].op_type in ops.HOST_OPS and not nodes[0].domain:
+            found.setdefault(nodes[0].op_type, []).append(case)
+    return found
+
+
+def _readable(op: str) -> Iterator[tuple[Any, dict[str, Any], Snapshot]]:
+    """The cases of an operator, with inputs that rows want constant as such: each with what is fed
+    and the snapshot."""
+    for case in _cases()[op]:
+        for one in filter(None, (case, onnx_node_tests.with_constants(case))):
+            graph, (given, made) = one.model.graph, one.sets[0]
+            held = {c.name: onnx.numpy_helper.to_array(c) for c in graph.initializer}
+            feed = dict(
+                zip([v.name for v in graph.input if v.name not in held], given, strict=False)
+            )
+            results = dict(zip([v.name for v in graph.output], made, strict=False))
+            arrays = [a for a in (feed | held | results).values() if a is not None]
+            if all(isinstance(a, np.ndarray | np.generic) and a.dtype in KINDS and a.size
+                   for a in arrays):  # fmt: skip
+                yield one, feed, _snapshot(one, feed, held, results)
+
+
+def _snapshot(
+    case: Any, feed: dict[str, Any], held: dict[str, Any], results: dict[str, Any]
+) -> Snapshot:
+    (node,), values = case.model.graph.node, dict[str, Value]()
+    for name, array in (feed | held).items():
+        values[name] = Value(name, KINDS[array.dtype], array.shape, held.get(name))
+    for name, array in results.items():
+        values[name] = Value(name, KINDS[np.asarray(array).dtype], None)
+    version = onnx.defs.get_schema(node.op_type, case.model.opset_import[0].version).since_version
+    sides = [tuple(name or None for name in side) for side in (node.input, node.output)]
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    host = HostNode(0, node.op_type, "", version, "n", *sides, (), attributes)
+    return Snapshot((host,), values, tuple(results))
+
+
+def _single(value: Any) -> str:
+    """Numbers as float32 has them, which is how a file holds them."""
+    return str(np.float32(value) if isinstance(value, float) else value)
+
+
+def _form(reading: Reading) -> Any:
+    """What a graph says, for comparison."""
+    graph = reading.graph
+    tensors = {k: (t.shape, t.dtype, None if t.data is None else t.data.tobytes())
+               for k, t in graph.tensors.items()}  # fmt: skip
+    nodes = [
+        (n.op, n.inputs, n.outputs, n.refusal, {k: _single(v) for k, v in n.attributes.items()})
+        for n in graph.nodes
+    ]
+    return tensors, nodes, graph.inputs, graph.outputs
+
+
+def _schemas(host: HostNode) -> dict[str, Any]:
+    """The standard's own values of attributes that may be left out."""
+    schema = onnx.defs.get_schema(host.op, host.version)
+    return {name: onnx.helper.get_attribute_value(a.default_value)
+            for name, a in schema.attributes.items() if a.default_value.name}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", sorted(ops.HOST_OPS))
+def test_attributes_that_are_left_out_are_those_of_the_standard(op: str) -> None:
+    if op not in _cases():
+        pytest.skip("ONNX has no test of it alone")
+    for case, _, snapshot in _readable(op):
+        (host,) = snapshot.nodes
+        usual = _schemas(host)
+        some = {name: v for name, v in host.attributes.items() if usual.get(name) != v}
+        forms = [
+            _form(read(replace(snapshot, nodes=(replace(host, attributes=given),)), {}))
+            for given in (host.attributes, usual | host.attributes, some)
+        ]
+        assert forms[0] == forms[1] == forms[2], case.name
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("op", sorted(ops.HOST_OPS))
+def test_values_and_shapes_are_those_of_the_standard(op: str) -> None:
+    if op not in _cases():
+        pytest.skip("ONNX has no test of it alone")
+    for case, feed, snapshot in _readable(op):
+        reading = read(snapshot, {})
+        name = case.name.removesuffix(onnx_node_tests.SUFFIX)
+        graph, target = reading.graph, device_of().target
+        if not graph.nodes or name in OTHERWISE:
+            continue
+        if any(support(graph, node, target) for node in graph.nodes):
+            continue
+        names = {tensor: name for name, tensor in reading.ids.items()}
+        found = run_graph(graph, {t: feed[names[t]] for t in graph.inputs})
+        for name, wanted in zip(snapshot.outputs, case.sets[0][1], strict=False):
+            if reading.ids.get(name) in found:
+                got = found[reading.ids[name]]
+                assert got.shape == np.asarray(wanted).shape, case.name
+                np.testing.assert_allclose(got, wanted, case.rtol, 1e-5, err_msg=case.name)

@@ -1,0 +1,97 @@
+"""One binary on other versions of onnxruntime, each in an environment of its own, made on demand in
+the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support import onnx_models as m
+from tests.support.subprocesses import ROOT
+
+pytestmark = [
+    pytest.mark.adapter,
+    pytest.mark.skipif(
+        not (importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx")),
+        reason="onnxruntime and onnx are not installed: pip install -e .[onnxruntime,conformance]",
+    ),
+]
+
+VERSIONS = ("1.24.4", "1.27.0")
+SITE = "TFLGPU_TEST_SITE"  # where an environment finds all but onnxruntime
+SMOKE = """
+import sys, numpy as np, onnxruntime as ort, tflgpu_plugin
+data = open(sys.argv[1], "rb").read()
+tflgpu_plugin.register()
+devices = [d for d in ort.get_ep_devices() if d.ep_name == tflgpu_plugin.get_ep_name()]
+so = ort.SessionOptions(); so.log_severity_level = 4; so.add_provider_for_devices(devices[:1], {})
+ours = ort.InferenceSession(data, so, enable_fallback=0)
+cpu = ort.InferenceSession(data, providers=["CPUExecutionProvider"])
+tflgpu_plugin.assert_used(ours)
+for shape in ((1, 3, 16, 16), (2, 3, 9, 20)):
+    x = np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
+    a, b = (s.run(None, {"x": x})[0] for s in (ours, cpu))
+    assert np.abs(a - b).max() < 1e-5
+assert tflgpu_plugin.report(ours).count("cpu") == 0
+if ort.__version__.startswith("1.24"):
+    silent = ort.InferenceSession(data, so and None, providers=[tflgpu_plugin.get_ep_name()])
+    try: tflgpu_plugin.assert_used(silent); sys.exit("it was used")
+    except AssertionError as error: print(error)
+ort.unregister_execution_provider_library("tflgpu")
+print("done", ort.__version__)
+"""
+
+
+def environment(version: str) -> Path:
+    """A Python with this onnxruntime, made once; see `run_in` for all else that it needs."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tflgpu-tests"
+    where = cache / f"onnxruntime-{version}-{sys.version_info[0]}{sys.version_info[1]}-any"
+    python = where / "bin" / "python"
+    if (where / "ready").exists():
+        return python
+    make = [sys.executable, "-m", "venv", "--without-pip", "--clear", str(where)]
+    install = [
+        sys.executable, "-m", "pip", "--python", str(python), "install", "-q",
+        "--disable-pip-version-check", f"onnxruntime=={version}", f"numpy=={np.__version__}",
+    ]  # fmt: skip
+    for command in (make, install):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
+    (site,) = where.glob("lib/python*/site-packages")
+    line = f"import os, site; site.addsitedir(os.environ[{SITE!r}])\n"
+    (site / "rest.pth").write_text(line)
+    (where / "ready").touch()
+    return python
+
+
+def run_in(version: str, *arguments: str) -> str:
+    """What this version's Python prints; it must end well."""
+    done = subprocess.run(
+        [str(environment(version)), "-X", "faulthandler", *arguments],
+        cwd=ROOT,
+        env=os.environ | {SITE: str(Path(np.__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_other_versions_of_onnxruntime(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(m.convolutions())
+    said = run_in(version, "-c", SMOKE, str(path))
+    assert f"done {version}\n" in said
+    if version.startswith("1.24"):
+        assert "does not use TflGpuExecutionProvider" in said
+        assert "add_provider_for_devices" in said

@@ -1,0 +1,125 @@
+"""No work in proportion to an attribute: whatever integer of a case is far beyond all extents, the
+plan and its run stay within the extents of inputs, constants and outputs, or a sentence refuses it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from math import prod
+
+import numpy as np
+import pytest
+
+from conformance import check, host, node_cases
+from conformance.cases import Case
+from conformance.models import tflite as models
+from tests.support import raised
+from tests.support.harness import device_of, run_graph
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.graph import Array, Graph
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import FAMILIES
+from tflgpu_plugin.ops.lowering import Refused
+
+TARGETS = (
+    Target(name="software", vendor="software", software=True, subgroup_size=8),
+    Target(name="hardware", vendor="nvidia", subgroup_size=32),
+)
+# What has no answer in float32, of hosts neither: powers leave its range.
+EXCEPT = ("lp_pool p",)
+SMALL = 1 << 20  # elements of all tensors of a case that is run
+
+
+@contextmanager
+def bounded_by(elements: int, what: str) -> Iterator[None]:
+    """Fails when the block takes more CPU time than so many elements explain."""
+    start = time.process_time()
+    yield
+    taken = time.process_time() - start
+    assert taken < 0.4 + 2e-6 * elements, f"{what}: {taken:.2f} s for {elements:,} elements"
+
+
+def elements_of(graph: Graph) -> int:
+    return sum(max(prod(tensor.shape), 0) for tensor in graph.tensors.values())
+
+
+@cache
+def built(family: str) -> list[tuple[str, raised.AnyCase, raised.AnyCase, Graph]]:
+    """Of each number raised, the case with a near and with the far value, and the graph of that;
+    without those that the host, or the row's shape function, refuses."""
+    found = []
+    pairs = zip(raised.raised(raised.NEAR)[family], raised.raised(raised.FAR)[family], strict=True)
+    for (_, near), (what, far) in pairs:
+        try:
+            found.append((what, near, far, raised.graph(far)))
+        except (ValueError, IndexError, MemoryError):
+            continue
+    return found
+
+
+def planned(graph: Graph, target: Target) -> Plan | None:
+    """None where a sentence refuses it."""
+    if support.support(graph, graph.nodes[0], target):
+        return None
+    try:
+        return compiler.compile(graph, target)
+    except Refused:
+        return None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_plans(family: str) -> None:
+    """Preparing takes as long as the extents explain, and launches no more threads."""
+    for what, _, _, graph in built(family):
+        elements = elements_of(graph)
+        for target in TARGETS:
+            with bounded_by(elements, f"{what} for {target.name}"):
+                plan = planned(graph, target)
+            groups = sum(prod(step.groups) for step in plan.dispatches) if plan else 0
+            assert groups <= 16 + elements, f"{what}: {groups:,} groups for {elements:,} elements"
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("family", FAMILIES)
+def test_runs(family: str) -> None:
+    """One case for each number: in a host, where one has the operator, as little time with the far
+    value, and the same answer; with the near one it is that of the CPU kernels."""
+    seen = set()
+    for what, near, far, graph in built(family):
+        number = what.split(" of ")[0]
+        if number in (*seen, *EXCEPT) or not (0 < elements_of(graph) < SMALL):
+            continue
+        if planned(graph, TARGETS[0]) is None:
+            continue
+        seen.add(number)
+        assert not (problem := _problem(near)), f"{what}: {problem}"
+        expected = _run(near)
+        with bounded_by(elements_of(graph), what):
+            got = _run(far)
+        for a, b in zip(expected, got, strict=True):
+            np.testing.assert_array_equal(a, b, what)
+
+
+def _problem(case: raised.AnyCase) -> str:
+    if not isinstance(case, Case):
+        return node_cases.check(case, {"": device_of().target}) or ""
+    try:
+        result = check.through_host(case)
+    except check.HostRefuses:
+        return ""
+    return "" if result.passed or result.sentence else result.text
+
+
+def _run(case: raised.AnyCase) -> list[Array]:
+    """The outputs, from values that do not depend on what was raised."""
+    graph = raised.graph(case)
+    if not isinstance(case, Case):
+        fed = dict(zip(graph.inputs, node_cases.feeds(case), strict=True))
+        return list(run_graph(graph, fed).values())
+    (feed,) = host.case_feeds(case, 1)
+    return host.run_on_gpu(models.build(case), [feed], options={"force": 1}).outputs[0]

@@ -1,0 +1,140 @@
+"""Models whose input shapes hold a place in the file: what is claimed before users resize them,
+what is said of the rest, and what happens where a shape is too small.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tflgpu_plugin.providers.tflite import placeholders, reader
+
+import tflgpu_plugin
+from conformance import host as hosts
+from conformance.models.tflite import Model
+from tests.support import resized_models
+from tests.support.interpreters import delegate, gpu, places, same
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.frontend.support import Quirk
+
+HOSTS = hosts.installed()
+KERNELS = ("reference", "default")
+pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
+
+
+def prepared(model: bytes, host: str, kernels: str, **options: Any) -> tuple[Any, Any]:
+    """(an interpreter that is not allocated yet, its delegate)."""
+    made = delegate(host, **options)
+    return hosts.interpreter(model, host, kernels, experimental_delegates=[made]), made
+
+
+def resize(interpreter: Any, *shape: int) -> None:
+    index = interpreter.get_input_details()[0]["index"]
+    interpreter.resize_tensor_input(index, shape)
+    interpreter.allocate_tensors()
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("signature", [True, False])
+def test_a_window_that_does_not_fit_the_placeholder(
+    host: str, kernels: str, signature: bool
+) -> None:
+    """All nodes are claimed, before and after; every size has its own plan."""
+    model = resized_models.melspectrogram(signature)
+    interpreter, made = prepared(model, host, kernels)
+    assert set(places(made).values()) == {"gpu"}
+    for samples in (1280, 5120, 672, 1280):
+        resize(interpreter, 1, samples)
+        same(interpreter, model, host)
+    assert set(places(made).values()) == {"gpu"}
+    (island,) = [i for i in tflgpu_plugin.report(made).islands if i.live]
+    assert island.runs and not island.failures
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_mirrors_wider_than_the_placeholder(host: str, kernels: str) -> None:
+    model = resized_models.mirrored()
+    interpreter, made = prepared(model, host, kernels)
+    assert set(places(made).values()) == {"gpu"}
+    for size in (5, 9):
+        resize(interpreter, 1, size, size, 4)
+        same(interpreter, model, host)
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_what_pays_is_decided_by_more_than_one_pixel(host: str, kernels: str) -> None:
+    model = resized_models.pictures()
+    interpreter, made = prepared(model, host, kernels, exclude="tanh 1,tanh 3")
+    where = places(made)
+    assert {name for name, place in where.items() if place == "cpu"} == {"tanh 1", "tanh 3"}
+    for size in (1, 60, 7):  # 1: the shape of the file runs, too
+        resize(interpreter, 1, size, size, 8)
+        same(interpreter, model, host)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_models_own_shapes_run_where_they_can(
+    size: int, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that we can run with larger inputs only stays on the CPU, and the reason says so."""
+    small = Quirk(
+        "", "max_pool_2d", "It is too small.", condition=lambda g, n: g.shape(n.outputs[0])[1] < 4
+    )
+    monkeypatch.setattr(support, "QUIRKS", [small])
+    model = resized_models.pooled(size)
+    interpreter, made = gpu(model, host)
+    assert places(made) == {"first": "gpu", "pool": "cpu", "last": "gpu"}
+    (reason,) = (node.reason for node in tflgpu_plugin.report(made).nodes if node.reason)
+    shape = [1, size, size, 4]
+    assert reason == f"With the present shape {shape} of 'picture': It is too small."
+    same(interpreter, model, host)
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_a_shape_that_is_too_small_is_an_error_of_the_run(host: str, kernels: str) -> None:
+    """The host's own, with our sentence in it; the interpreter runs on with another shape."""
+    model = resized_models.melspectrogram()
+    interpreter, made = prepared(model, host, kernels)
+    for samples in (1, 100):
+        resize(interpreter, 1, samples)
+        with pytest.raises(RuntimeError, match="failed to invoke") as caught:
+            interpreter.invoke()
+        sentence = f"CONV_2D cannot take these input shapes: [1, 1, {samples}, 1] is too small"
+        assert sentence in str(caught.value)
+        resize(interpreter, 1, 1280)
+        same(interpreter, model, host)
+    assert set(places(made).values()) == {"gpu"}
+
+
+def test_shapes_to_judge_by_are_bounded(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing fits a picture that is reduced by windows of 9,000: its inputs stay small, and the
+    nodes on the CPU.
+    """
+    seen: list[int] = []
+    read = reader.read
+
+    def watched(ffi: Any, context: Any, shapes: Any = None) -> reader.HostGraph:
+        seen.extend(int(np.prod(shape)) for shape in (shapes or {}).values())
+        return read(ffi, context, shapes)
+
+    monkeypatch.setattr(reader, "read", watched)
+    model = resized_models.reduced(9000)
+    made = delegate(host)
+    interpreter = hosts.interpreter(model, host, experimental_delegates=[made])
+    assert places(made)["pool"] == "cpu"
+    assert seen and max(seen) <= placeholders.MOST
+    del interpreter
+
+
+def test_a_fixed_shape_is_no_placeholder(host: str) -> None:
+    """Without open extents the shapes of the file are those of its runs."""
+    model = Model()
+    x = model.input("x", (1, 1))
+    y = model.op("RELU", [x], shape=(1, 1), name="relu")
+    model.output(model.op("MUL", [y, model.constant(np.float32(2))], "MulOptions", shape=(1, 1)))
+    interpreter, made = gpu(model.to_bytes(), host)
+    assert set(places(made).values()) == {"gpu"}
+    same(interpreter, model.to_bytes(), host)
+    (island,) = tflgpu_plugin.report(made).islands
+    assert island.uploaded_bytes == 4

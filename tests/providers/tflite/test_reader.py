@@ -1,0 +1,270 @@
+"""What the TFLite frontend makes of a host's numbers: attributes, inputs, operator codes;
+parameters that make no sense are a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tflgpu_plugin.providers.tflite import codes, ops, tensors
+from tflgpu_plugin.providers.tflite.reader import HostNode
+
+from tflgpu_plugin import native
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.target import Target
+
+# ---- the host's parameters ----------------------------------------------------------------------
+
+
+def host_node(
+    op: str, struct: str, inputs: tuple[int | None, ...] = (0, 1), **fields: Any
+) -> HostNode:
+    """A node with these parameters, tensor k having rank 1."""
+    params = native.ffi.new(f"{struct} *", fields)
+    tensors = {k: Tensor(str(k), (4,)) for k in range(4)}
+    code = codes._NAMES.index(op)
+    return HostNode(native.ffi, 0, code, op, 1, inputs, (9,), params, tensors)
+
+
+def read(node: HostNode) -> dict[str, Any]:
+    form = ops.HOST_OPS[node.host_op]
+    assert form.attributes is not None
+    return form.attributes(node)
+
+
+CONV = {"padding": 1, "stride_w": 2, "stride_h": 3, "dilation_w": 4, "dilation_h": 5}
+POOL = {"padding": 2, "stride_w": 1, "stride_h": 1, "filter_w": 2, "filter_h": 3}
+READ = [
+    (
+        host_node("CONV_2D", "tgl_conv_params", activation=3, **CONV),
+        {"strides": (3, 2), "padding": "same", "activation": "relu6", "dilations": (5, 4)},
+    ),
+    (
+        host_node("DEPTHWISE_CONV_2D", "tgl_depthwise_params", depth_multiplier=2, **CONV),
+        {
+            "strides": (3, 2), "padding": "same", "activation": "none", "dilations": (5, 4),
+            "multiplier": 2,
+        },
+    ),
+    (
+        host_node("MAX_POOL_2D", "tgl_pool_params", activation=2, **POOL),
+        {"strides": (1, 1), "padding": "valid", "activation": "relu_n1_to_1", "window": (3, 2)},
+    ),
+    (
+        host_node("CONCATENATION", "tgl_concatenation_params", axis=-1, activation=1),
+        {"axis": -1, "activation": "relu"},
+    ),
+    (
+        host_node("FULLY_CONNECTED", "tgl_fully_connected_params", keep_num_dims=True),
+        {"keep_num_dims": True, "activation": "none"},
+    ),
+    (host_node("SOFTMAX", "tgl_softmax_params", beta=0.5), {"beta": 0.5}),
+    (host_node("RESHAPE", "tgl_reshape_params"), {}),
+    (
+        host_node("RESHAPE", "tgl_reshape_params", (0,), shape=[2, -1], count=2),
+        {"shape": (2, -1)},
+    ),
+    (host_node("RESHAPE", "tgl_reshape_params", (0,), shape=[0], count=1), {"shape": ()}),
+    (
+        host_node("SQUEEZE", "tgl_squeeze_params", (0,), dims=[1, -1], count=2),
+        {"squeeze": (1, -1)},
+    ),
+    (
+        host_node("RESIZE_BILINEAR", "tgl_resize_params", half_pixel_centers=True),
+        {"align_corners": False, "half_pixel_centers": True},
+    ),
+    (
+        host_node("STRIDED_SLICE", "tgl_strided_slice_params", begin_mask=5, offset=True),
+        {
+            "begin_mask": 5, "end_mask": 0, "ellipsis_mask": 0, "new_axis_mask": 0,
+            "shrink_axis_mask": 0, "offset": True,
+        },
+    ),
+    (host_node("MEAN", "tgl_reduce_params", keep_dims=True), {"keep_dims": True}),
+    (
+        host_node("CONV_3D", "tgl_conv_3d_params", activation=1, stride_d=7, dilation_d=8, **CONV),
+        {
+            "strides": (7, 3, 2), "padding": "same", "activation": "relu", "dilations": (8, 5, 4),
+            "filters_last": True,
+        },
+    ),
+    (
+        host_node("BATCH_MATMUL", "tgl_batch_matmul_params", adj_y=True),
+        {"transpose_a": False, "transpose_b": True},
+    ),
+    (host_node("GELU", "tgl_gelu_params", (0,), approximate=True), {"approximate": True}),
+    (
+        host_node("LSTM", "tgl_lstm_params", activation=4, kernel=1, cell_clip=1.0),
+        {"cell_clip": 1.0, "proj_clip": 0.0},
+    ),
+]  # fmt: skip
+
+SENSELESS = [
+    (host_node("CONV_2D", "tgl_conv_params"), "Dilations must be at least 1"),
+    (host_node("CONV_2D", "tgl_conv_params", **CONV | {"stride_w": 0}), "width has 0"),
+    (host_node("CONV_2D", "tgl_conv_params", **CONV | {"padding": 0}), "SAME or VALID"),
+    (host_node("CONV_2D", "tgl_conv_params", **CONV, activation=5), "SIGN_BIT is not supported"),
+    (host_node("ADD", "tgl_add_params", activation=6), "SIGMOID is not supported"),
+    (host_node("ADD", "tgl_add_params", activation=77), "number 77 is not supported"),
+    (host_node("DEPTHWISE_CONV_2D", "tgl_depthwise_params", **CONV), "depth multiplier"),
+    (host_node("AVERAGE_POOL_2D", "tgl_pool_params", **POOL | {"filter_h": 0}), "height has 0"),
+    (host_node("FULLY_CONNECTED", "tgl_fully_connected_params", weights_format=1), "Shuffled"),
+    (host_node("RESHAPE", "tgl_reshape_params", (0,), count=9), "rank 9"),
+    (host_node("SQUEEZE", "tgl_squeeze_params", (0,), count=-1), "-1 axes"),
+    (
+        host_node("LSTM", "tgl_lstm_params", activation=1, kernel=1),
+        "LSTM with the activation relu",
+    ),
+    (host_node("LSTM", "tgl_lstm_params", activation=4, kernel=1, cell_clip=-1), "below 0"),
+    (host_node("GATHER", "tgl_gather_params", batch_dims=1), "batch dimensions"),
+    (host_node("CONV_3D", "tgl_conv_3d_params", **CONV), "at least 1"),
+    (host_node("EXPAND_DIMS", "tgl_gelu_params"), "one constant"),
+    (host_node("LSTM", "tgl_lstm_params", activation=4, kernel=2), "kernel number 2"),
+]
+
+
+@pytest.mark.parametrize(("node", "wanted"), READ, ids=lambda v: getattr(v, "host_op", ""))
+def test_parameters_become_attributes(node: HostNode, wanted: dict[str, Any]) -> None:
+    assert read(node) == wanted
+
+
+@pytest.mark.parametrize(("node", "part"), SENSELESS, ids=lambda v: getattr(v, "host_op", ""))
+def test_senseless_parameters_are_a_sentence(node: HostNode, part: str) -> None:
+    said = refused(node)
+    assert part in said and said.endswith(".")
+
+
+def refused(node: HostNode, op: bool = True) -> str:
+    """What the reader, a condition of the row or (with `op`) the op says against a node."""
+    row = ops.row_of(node.host_op, node)
+    assert row is not None and row.attributes is not None
+    try:
+        asked = Node(0, row.op, (0, 1), (2,), row.attributes(node), row=row)
+    except Unsupported as reason:
+        return str(reason)
+    graph = Graph(node.tensors, (asked,), (0, 1), (2,))
+    said = support.unmet(row, graph, asked)
+    return said or (support.support(graph, asked, Target()) if op else "") or ""
+
+
+def test_rules_of_coordinates_exclude_each_other() -> None:
+    image = Tensor("x", (1, 4, 4, 1))
+    size = Tensor("size", (2,), "i32", np.int32([8, 8]))
+    tensors = {0: image, 1: size, 2: replace(image, shape=(1, 8, 8, 1))}
+    given = {"align_corners": True, "half_pixel_centers": True}
+    node = Node(0, "resize_bilinear", (0, 1), (2,), given)
+    said = support.support(Graph(tensors, (node,), (0,), (2,)), node, Target())
+    assert said == "align_corners and half_pixel_centers exclude each other."
+
+
+def test_parameters_that_are_not_there() -> None:
+    node = replace(READ[0][0], raw_params=native.ffi.NULL)
+    with pytest.raises(Unsupported, match="no parameters"):
+        read(node)
+
+
+def custom_node(op: str, *numbers: int, tail: bytes = b"") -> HostNode:
+    """A custom node whose parameters are these int32."""
+    raw = b"".join(number.to_bytes(4, "little", signed=True) for number in numbers) + tail
+    null, tensors = native.ffi.NULL, {k: Tensor(str(k), (4,)) for k in range(10)}
+    return HostNode(native.ffi, 0, codes.CUSTOM, op, 1, (0, 1), (9,), null, tensors, custom=raw)
+
+
+def read_custom(node: HostNode) -> dict[str, Any]:
+    form = ops.row_of(node.host_op, node)
+    assert form is not None and form.attributes is not None
+    return form.attributes(node)
+
+
+@pytest.mark.parametrize("more", [(), (0,), (0, 0)])
+def test_parameters_of_a_custom_convolution(more: tuple[int, ...]) -> None:
+    found = read_custom(custom_node(ops.CONV_TRANSPOSE, 1, 2, 3, *more))
+    assert found == {"strides": (3, 2), "padding": "same", "activation": "none"}
+
+
+@pytest.mark.parametrize("op", [ops.POOL_PLACES, ops.UNPOOL])
+@pytest.mark.parametrize("more", [(), (-1, -1), (7, 7, 7, 7)])
+def test_parameters_of_custom_poolings(op: str, more: tuple[int, ...]) -> None:
+    found = read_custom(custom_node(op, 2, 2, 3, 2, 3, 0, *more))
+    assert found == {"window": (3, 2), "padding": "valid"}
+
+
+SENSELESS_CUSTOM = [
+    (custom_node(ops.CONV_TRANSPOSE), "0 bytes of parameters, not 12, 16 or 20"),
+    (custom_node(ops.CONV_TRANSPOSE, 1, 2, tail=b"abc"), "11 bytes"),
+    (custom_node(ops.CONV_TRANSPOSE, 1, 2, 2, tail=b"a"), "13 bytes"),
+    (custom_node(ops.CONV_TRANSPOSE, 0, 2, 2), "SAME or VALID"),
+    (custom_node(ops.CONV_TRANSPOSE, 1, 0, 2), "width has 0"),
+    (custom_node(ops.CONV_TRANSPOSE, 1, 2, 2, 1), "activation"),
+    (custom_node(ops.POOL_PLACES, 1, 2, 2), "12 bytes of parameters, not 24, 32 or 40"),
+    (custom_node(ops.POOL_PLACES, 1, 2, 2, 2, 2, 1), "activation"),
+    (custom_node(ops.POOL_PLACES, 1, 2, 2, 3, 2, 0), "side by side"),
+    (custom_node(ops.UNPOOL, 2, 2, -2, 2, -2, 0), "height has -2"),
+    (custom_node(ops.UNPOOL, 2, 2, 2, 2, 2, 0, 0), "28 bytes"),
+]
+
+
+@pytest.mark.parametrize(("node", "part"), SENSELESS_CUSTOM, ids=lambda v: str(v)[:20])
+def test_senseless_parameters_of_custom_operators(node: HostNode, part: str) -> None:
+    said = refused(node)
+    assert part in said and said.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "wanted"),
+    [
+        ("CONV_2D", (5, 6), (5, 6, None)),
+        ("CONV_2D", (5, 6, None), (5, 6, None)),
+        ("TRANSPOSE_CONV", (1, 2, 3), (3, 2, None, 1)),
+        ("TRANSPOSE_CONV", (1, 2, 3, 4), (3, 2, 4, 1)),
+        ("CONCATENATION", (4, 5, 6), (4, 5, 6)),
+        ("RELU", (1,), (1,)),
+        ("PADV2", (1, 2, 3), (1, 2, 3)),
+        (ops.CONV_TRANSPOSE, (5, 6, 7), (5, 6, 7)),
+    ],
+)
+def test_inputs_come_in_the_order_of_the_op(op: str, inputs: Any, wanted: Any) -> None:
+    assert ops.HOST_OPS[op].arranged(inputs) == wanted
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [("CONV_2D", (5,)), ("CONV_2D", (None, 1)), ("RELU", (1, 2)), ("ADD", (1, 2, 3)), ("RELU", ())],
+)
+def test_inputs_that_cannot_be(op: str, inputs: Any) -> None:
+    with pytest.raises(Unsupported):
+        ops.HOST_OPS[op].arranged(inputs)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "written", "constant"),
+    [
+        ("TGL_IN_MODEL", False, True),
+        ("TGL_IN_MODEL", True, True),
+        ("TGL_IN_PERSISTENT_CONSTANT", False, True),
+        ("TGL_IN_PERSISTENT_CONSTANT", True, False),  # of present shapes: a resize changes it
+        ("TGL_IN_ARENA", False, False),
+        ("TGL_IN_PERSISTENT_ARENA", False, False),
+        ("TGL_IN_DYNAMIC", False, False),
+    ],
+)
+def test_constants_are_what_no_run_writes(allocation: str, written: bool, constant: bool) -> None:
+    data = native.ffi.new("float[]", [1, 2, 3])
+    place = getattr(native.lib, allocation)
+    raw = native.ffi.new("tgl_tensor *", {"data": data, "allocation": place, "bytes": 12})
+    found = tensors._constant(native.ffi, raw, "f32", (3,), written)
+    assert (found is not None) == constant
+    assert found is None or found.tolist() == [1, 2, 3]
+    assert tensors._constant(native.ffi, raw, "f32", (4,), written) is None
+
+
+def test_operator_codes_agree_with_the_schema() -> None:
+    from conformance.models.tflite import schema
+
+    known = {v: k for k, v in vars(schema().BuiltinOperator).items() if isinstance(v, int)}
+    assert list(codes._NAMES) == [known[k] for k in range(len(codes._NAMES))]
+    assert codes.name(32, "Thing") == "CUSTOM Thing" and codes.name(999) == "op code #999"

@@ -1,0 +1,196 @@
+"""Shapes in the TFLite frontend: what only a run tells, and shape arithmetic that is worked out
+before the first one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tflgpu_plugin.providers.tflite.reader import HostNode
+from tflgpu_plugin.providers.tflite.shapes import Walk
+
+import tflgpu_plugin
+from conformance import host as hosts
+from tests.support import shape_models
+from tests.support.interpreters import gpu, places, same
+from tflgpu_plugin import engine
+from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Node, Tensor
+
+HOSTS = hosts.installed()
+adapter = pytest.mark.adapter
+
+
+# ---- shapes that only a run tells ---------------------------------------------------------------
+
+
+def chain(op: str, value: Array | None) -> Walk:
+    """x and a shape feed `op`, whose result y feeds RELU."""
+    tensors = {
+        0: Tensor("x", (2, 3)), 1: Tensor("shape", (2,), "i32", value),
+        2: Tensor("y", (3, 2)), 3: Tensor("z", (3, 2)), 4: Tensor("other", (1,)),
+    }  # fmt: skip
+    walk = Walk(tensors)
+    for number, (name, inputs, output) in enumerate(
+        [(op, (0, 1), 2), ("RELU", (2,), 3), ("RELU", (0,), 4)]
+    ):
+        host = HostNode(None, number, 0, name, 1, inputs, (output,), None, tensors)
+        walk.settle(host, Node(number, "", inputs, (output,), host_op=name))
+    return walk
+
+
+@pytest.mark.parametrize(
+    ("op", "constant", "unknown"),
+    [
+        ("RESHAPE", False, True),
+        ("RESHAPE", True, False),
+        ("ADD", False, False),
+        ("WHERE", True, True),
+        ("READ_VARIABLE", True, False),
+        ("CUSTOM Thing", True, True),
+        ("op code #180", True, True),
+    ],
+)
+def test_what_is_behind_a_computed_shape(op: str, constant: bool, unknown: bool) -> None:
+    walk = chain(op, np.array([3, 2], np.int32) if constant else None)
+    tensors = walk.tensors
+    assert [tensors[t].shape for t in (2, 3)] == [(-1, -1) if unknown else (3, 2)] * 2
+    assert (tensors[0].shape, tensors[4].shape) == ((2, 3), (1,))
+
+
+# ---- shape arithmetic ----------------------------------------------------------------------------
+
+
+def claimed(model: bytes, host: str, monkeypatch: pytest.MonkeyPatch) -> Graph:
+    """The graph that the frontend hands over for this model."""
+    graphs: list[Graph] = []
+    original = engine.claim
+
+    def claim(graph: Graph, *rest: Any, **more: Any) -> engine.Claim:
+        graphs.append(graph)
+        return original(graph, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "claim", claim)
+        gpu(model, host, "optimized")
+    return graphs[0]
+
+
+@adapter
+@pytest.mark.parametrize("host", HOSTS)
+def test_values_are_those_that_the_host_computes(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeded programs of whole numbers, float32 and bool that begin with a SHAPE."""
+    seen: set[str] = set()
+    for seed in range(40):
+        model = shape_models.program(seed)
+        graph = claimed(model, host, monkeypatch)
+        cpu = hosts.interpreter(model, host, "optimized")  # the reference kernels lack CEIL
+        cpu.allocate_tensors()
+        cpu.invoke()
+        for node in graph.nodes:
+            if node.op == KNOWN:
+                seen.add(node.host_op)
+                for index in node.outputs:
+                    wanted, found = cpu.get_tensor(index), graph.constant(index)
+                    np.testing.assert_array_equal(found, wanted, f"seed {seed}: {node}")
+                    assert found is not None and found.shape == wanted.shape
+    assert seen >= shape_models.OPERATORS, shape_models.OPERATORS - seen
+
+
+@adapter
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("kernels", ["reference", "default"])
+@pytest.mark.parametrize("name", shape_models.RESIZED)
+def test_shapes_behind_arithmetic_are_known(host: str, kernels: str, name: str) -> None:
+    """All nodes that have kernels run on the GPU, for the first and for other input shapes."""
+    model = shape_models.RESIZED[name]()
+    interpreter, made = gpu(model, host, kernels)
+    before = places(made)
+    left = {node for node, where in before.items() if where == "cpu"}
+    assert left == shape_models.LEFT.get(name, set())
+    same(interpreter, model, host)
+    for shape in [(1, 9, 7, 3), (2, 4, 4, 3), (1, 9, 7, 3), (1, 6, 5, 3)]:
+        for seed, detail in enumerate(interpreter.get_input_details()):
+            interpreter.resize_tensor_input(detail["index"], shape)
+            interpreter.allocate_tensors()
+            same(interpreter, model, host, seed)
+            same(interpreter, model, host, seed + 7)
+    assert places(made) == before
+    islands = [island for island in tflgpu_plugin.report(made).islands if island.live]
+    assert islands and all(island.runs and not island.failures for island in islands)
+
+
+@adapter
+@pytest.mark.usefixtures("resolver")
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("name", shape_models.FED)
+def test_values_of_a_run_are_never_taken_for_constants(host: str, name: str) -> None:
+    model = shape_models.FED[name]()
+    interpreter, made = gpu(model, host)
+    assert places(made)["large"] == "cpu"
+    reference = hosts.interpreter(model, host)
+    reference.allocate_tensors()
+    for factor in (2, 3, 1):
+        feed = [np.full(d["shape"], 0.5, np.float32) for d in interpreter.get_input_details()[:1]]
+        feed.append(np.full((2,), factor, np.int32))
+        feed[0][0, 0, 0, 0] = factor
+        got, wanted = (hosts.invoke(i, [feed])[0] for i in (interpreter, reference))
+        for ours, theirs in zip(got, wanted, strict=True):
+            assert ours.shape == theirs.shape
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@adapter
+@pytest.mark.usefixtures("resolver")
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_the_cpu_reads_stays_there(host: str) -> None:
+    """A node on the GPU has a copy of its own."""
+    model = shape_models.shared()
+    interpreter, made = gpu(model, host)
+    assert places(made) == {"features": "gpu", "shape": "cpu", "large": "gpu"} | dict.fromkeys(
+        ("hw", "twice", "size"), "cpu"
+    )
+    reasons = {node.name: node.reason for node in tflgpu_plugin.report(made).nodes}
+    assert "have a copy of their own" in str(reasons["size"])
+    same(interpreter, model, host)
+
+
+@adapter
+def test_editions_of_the_documentation_list_no_shape_arithmetic() -> None:
+    model = shape_models.RESIZED["in the middle"]()
+    interpreter, made = gpu(model, HOSTS[0], capabilities="documented")
+    assert places(made)["shape"] == "cpu"
+    reasons = {node.name: node.reason for node in tflgpu_plugin.report(made).nodes}
+    assert reasons["shape"] == (
+        "SHAPE is not listed in the current edition of the GPU delegate documentation."
+    )
+    same(interpreter, model, HOSTS[0])
+
+
+@adapter
+@pytest.mark.usefixtures("resolver")
+@pytest.mark.parametrize("host", HOSTS)
+def test_shapes_without_a_plan_are_told_all_the_same(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes behind can be prepared, and the run says why it fails."""
+    model = shape_models.RESIZED["around the CPU"]()
+    interpreter, _ = gpu(model, host)
+    shape = [2, 8, 6, 3]
+
+    def build(self: engine.Island, graph: Graph) -> engine.Instance:
+        raise engine.BuildError(self.nodes, "It is too large.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.Island, "build", build)
+        interpreter.resize_tensor_input(0, shape)
+        interpreter.allocate_tensors()
+        with pytest.raises(RuntimeError, match="cannot run on the GPU: It is too large"):
+            interpreter.invoke()
+    by_name = {detail["name"]: detail["shape"] for detail in interpreter.get_tensor_details()}
+    assert list(by_name["between"]) == [2, 16, 12, 4]
+    interpreter.resize_tensor_input(0, [1, 6, 5, 3])
+    interpreter.allocate_tensors()
+    same(interpreter, model, host)

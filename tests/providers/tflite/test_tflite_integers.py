@@ -1,0 +1,84 @@
+"""Integers in the TFLite frontend: operators over places that nodes before them find, exactly;
+integers of which nothing is known stay with the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import host as hosts
+from conformance.models.tflite import Model
+from tests.support.interpreters import gpu, same
+from tflgpu_plugin import report
+
+HOSTS = hosts.installed()
+pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
+AXES = {"keepDims": True}
+
+
+def places(model: Model) -> int:
+    """ARG_MAX over 9 channels: [3, 5], whole numbers up to 8."""
+    axis = model.constant(np.int32(-1))
+    kind = {"outputType": "INT32"}
+    x = model.input("x", (3, 5, 9))
+    return model.op("ARG_MAX", [x, axis], "ArgMaxOptions", kind, shape=(3, 5), dtype="i32")
+
+
+def small(model: Model, *values: int) -> int:
+    return model.constant(np.array(values, np.int32))
+
+
+def build(name: str) -> bytes:
+    model = Model()
+    p = places(model)
+
+    def op(op: str, reads: list[int], table: str = "", shape: Any = (3, 5), **more: Any) -> int:
+        dtype = more.pop("dtype", "i32")
+        return model.op(op, reads, table or None, more, shape=shape, dtype=dtype)
+
+    if name in ("SUM", "REDUCE_MAX", "REDUCE_MIN"):
+        y = op(name, [p, small(model, 1)], "ReducerOptions", (3, 1), **AXES)
+    elif name in ("EQUAL", "LESS"):
+        which = op(name, [p, small(model, 4)], dtype="bool")
+        y = op("SELECT_V2", [which, p, small(model, 7)], "SelectV2Options")
+    elif name == "SLICE":
+        y = op("SLICE", [p, small(model, 1, 2), small(model, 2, -1)], "SliceOptions", (2, 3))
+    elif name == "TILE":
+        y = op("TILE", [p, small(model, 2, 1)], "TileOptions", (6, 5))
+    elif name == "EXPAND_DIMS":
+        y = op("EXPAND_DIMS", [p, small(model, 1)], "ExpandDimsOptions", (3, 1, 5))
+    else:
+        y = op(name, [p])
+    model.output(y)
+    return model.to_bytes()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SUM", "REDUCE_MAX", "REDUCE_MIN", "EQUAL", "LESS", "SLICE", "TILE", "EXPAND_DIMS", "NEG"],
+)
+def test_operators_over_places_run_exactly(host: str, name: str) -> None:
+    model = build(name)
+    interpreter, made = gpu(model, host, "optimized")
+    for seed in range(2):
+        same(interpreter, model, host, seed, "optimized")
+    assert {node.where for node in report(made).nodes} == {"gpu"}
+
+
+@pytest.mark.parametrize("name", ["NEG", "SUM", "REDUCE_MAX", "EQUAL"])
+def test_integers_of_the_user_stay_with_the_host(host: str, name: str) -> None:
+    model = Model()
+    x = model.input("x", (3, 5), "i32")
+    reads, dtype = [x], "i32"
+    if name == "EQUAL":
+        reads, dtype = [x, small(model, 4)], "bool"
+    elif name != "NEG":
+        reads = [x, small(model, 1)]
+    table = "ReducerOptions" if name in ("SUM", "REDUCE_MAX") else None
+    shape = (3,) if table else (3, 5)
+    model.output(model.op(name, reads, table, {}, shape=shape, dtype=dtype))
+    _, made = gpu(model.to_bytes(), host, "optimized")
+    (node,) = report(made).nodes
+    assert node.where == "cpu" and "below 2^24" in (node.reason or "")

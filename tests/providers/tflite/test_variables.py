@@ -1,0 +1,164 @@
+"""Variables of TFLite models: the host keeps them, in its order, and what computes with them runs
+on the GPU, whatever shape they get in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tflgpu_plugin.providers.tflite import reader
+
+import tflgpu_plugin
+from conformance import host as hosts
+from tests.support import variable_models
+from tests.support.interpreters import gpu, places
+from tests.support.small_models import CPU_OP, binary, conv
+from tests.support.variable_models import FEATURES, ONE, SHAPE, Stateful
+from tflgpu_plugin.frontend.rules import variables
+
+HOSTS = hosts.installed()
+HELD = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")
+RESET = "reset"
+CPU = {"growing": {CPU_OP}, "in a branch": {"IF"}}
+SEQUENCES: dict[str, list[Any]] = {
+    "in a branch": [None] * 4,
+    "streaming": [None] * 8 + [(1, 3, 5, FEATURES), None, (1, 9, 5, FEATURES), RESET, None],
+    "again": [None] * 3 + [RESET, None, None],
+    "growing": [None] * 12 + [RESET, None],
+    "of the input": [None, (1, 9, 7, FEATURES), None, RESET, None, (1, 2, 3, FEATURES), SHAPE],
+}
+FIXED = ("streaming", "again", "in a branch")  # shapes of variables do not change
+
+pytestmark = pytest.mark.adapter
+
+
+def agree(interpreter: Any, model: bytes, host: str, sequence: Iterable[Any]) -> None:
+    """Run after run the outputs are those of the host's reference kernels. A step of the sequence
+    resizes the input, resets the variables, or does neither, before its run.
+    """
+    reference = hosts.interpreter(model, host)
+    reference.allocate_tensors()
+    random = np.random.default_rng(3)
+    for number, step in enumerate(sequence):
+        for one in (interpreter, reference):
+            if step == RESET:
+                one.reset_all_variables()
+            elif step is not None:
+                one.resize_tensor_input(one.get_input_details()[0]["index"], step)
+                one.allocate_tensors()
+        details = reference.get_input_details()
+        feed = [random.uniform(-1, 1, d["shape"]).astype(np.float32) for d in details]
+        ours, theirs = (hosts.invoke(one, [feed])[0] for one in (interpreter, reference))
+        for got, wanted in zip(ours, theirs, strict=True):
+            assert got.shape == wanted.shape, f"run {number}"
+            largest = max(1, np.abs(wanted).max(initial=0))
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5 * largest)
+
+
+def left(made: Any) -> set[str]:
+    """Operators of which nodes are on the CPU, less those that only fetch and keep variables."""
+    nodes = tflgpu_plugin.report(made).nodes
+    return {node.op for node in nodes if node.where == "cpu"}.difference(HELD)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("kernels", ["reference", "optimized", "default"])
+@pytest.mark.parametrize("name", variable_models.MODELS)
+def test_variables_keep_their_values_and_shapes(host: str, kernels: str, name: str) -> None:
+    if (host, kernels) == ("ai_edge_litert", "default") and name not in FIXED:
+        pytest.skip("its XNNPACK keeps the first shape and writes past the end, also without us")
+    model = variable_models.MODELS[name]()
+    interpreter, made = gpu(model, host, kernels, force=1)
+    assert left(made) == CPU.get(name, set())
+    agree(interpreter, model, host, SEQUENCES[name])
+    islands = [island for island in tflgpu_plugin.report(made).islands if island.live]
+    assert islands and all(island.runs and not island.failures for island in islands)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_variables_feed_and_take_is_one_island(host: str) -> None:
+    """Though it does little: it has the host's store on both sides, and no work."""
+    _, made = gpu(variable_models.streaming(), host)
+    report = tflgpu_plugin.report(made)
+    assert [len(island.nodes) for island in report.islands] == [8]
+    reasons = {node.op: node.reason for node in report.nodes if node.where == "cpu"}
+    assert reasons["READ_VARIABLE"] == "It copies a variable of the model, which the host keeps."
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_order_of_a_host_that_fuses_no_nodes(host: str) -> None:
+    model = variable_models.again()
+    made = hosts.load_delegate(host)
+    interpreter = hosts.interpreter(
+        model, host, experimental_delegates=[made], experimental_preserve_all_tensors=True
+    )
+    interpreter.allocate_tensors()
+    assert left(made) == set()
+    agree(interpreter, model, host, SEQUENCES["again"])
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("exclude", ["", "ABS", "CONCATENATION", "SPLIT_V,ADD"])
+def test_seeded_programs(host: str, exclude: str) -> None:
+    """Reads and assignments in random order, shapes that change from run to run, and other nodes
+    for the CPU in between."""
+    options = {"force": 1} | ({"exclude": exclude} if exclude else {})
+    for seed in range(12):
+        model = variable_models.program(seed)
+        interpreter, made = gpu(model, host, "reference", **options)
+        steps = [None, None, (1, 1 + seed % 4, 2, FEATURES), None, RESET, None]
+        agree(interpreter, model, host, steps)
+        assert left(made) <= {*exclude.split(",")}
+        islands = tflgpu_plugin.report(made).islands
+        assert islands and all(island.runs and not island.failures for island in islands)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str, resolver: str) -> None:
+    """With a sentence, as long as the variable has it."""
+    if (host, resolver) == ("ai_edge_litert", "default"):
+        pytest.skip("its XNNPACK keeps the first shape of a variable, also without us")
+    model = Stateful()
+    x = model.input("x", ONE)
+    handle = model.store("v", SHAPE)
+    zero = model.constant(np.zeros(ONE, np.float32))
+    value = binary(model, "ADD", model.read(handle, loose=True), zero, ONE, "value")
+    model.output(conv(model, value, ONE, "features"))
+    model.assign(handle, x)
+    content = model.to_bytes()
+    interpreter, made = gpu(content, host)
+    assert places(made)["features"] == "gpu"
+    interpreter.resize_tensor_input(0, (1,) * 6)
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="has rank 6; ranks up to 5 are supported"):
+            interpreter.invoke()
+    interpreter.resize_tensor_input(0, ONE)
+    interpreter.allocate_tensors()
+    with pytest.raises(RuntimeError, match="has rank 6"):
+        interpreter.invoke()
+    reference = hosts.interpreter(content, host)
+    reference.allocate_tensors()
+    feed = [np.full(ONE, 2, np.float32)]
+    (got,), (wanted,) = (hosts.invoke(one, [feed] * 2)[1] for one in (interpreter, reference))
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_that_does_not_keep_the_order(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is taken from it: it might read before it assigns."""
+    original = reader._host_node
+
+    def unmarked(*given: Any) -> reader.HostNode:
+        return replace(original(*given), has_side_effect=False)
+
+    monkeypatch.setattr(reader, "_host_node", unmarked)
+    _, made = gpu(variable_models.again(), host)
+    report = tflgpu_plugin.report(made)
+    assert report.count("gpu") == 0
+    assert {node.reason for node in report.nodes if node.op not in HELD} == {variables.UNORDERED}

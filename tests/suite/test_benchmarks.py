@@ -1,0 +1,59 @@
+"""What benchmarks say of engines, and how models are changed for those that take not all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import convert, tables
+from benchmarks.tables import NEWER, Row
+from conformance.models import tflite as models
+from conformance.models.tflite import Model
+
+SHAPE = (1, 2, 2, 4)
+
+
+def test_errors_are_of_the_largest_value_of_their_output() -> None:
+    reference = [np.array([0.0, 10.0]), np.array([[1.0]]), np.zeros(3)]
+    found = [np.array([[1.0, 10.0]]), np.array([1.5]), np.zeros(3)]
+    assert tables.error(found, reference) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("last", [[np.array([np.nan])], [np.zeros(2)], []])
+def test_answers_that_cannot_be_compared_are_wrong(last: list[tables.Array]) -> None:
+    error = tables.error([np.ones(1), *last], [np.ones(1), np.ones(1)])
+    assert not error <= tables.WRONG
+
+
+def test_ratios_are_to_ours_on_the_same_driver(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [Row("ours", median_ms=2.0), Row("peer", median_ms=3.0)]
+    rows += [Row(f"ours, {NEWER}", median_ms=1.0), Row(f"peer, {NEWER}", median_ms=4.0)]
+    tables.show("model", [*rows, Row("other", reason="wrong answers")])
+    lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if " | " in line]
+    assert [line[4] for line in lines[1:5]] == ["1.00", "1.50", "1.00", "4.00"]
+    assert lines[5][1].startswith("wrong answers")
+
+
+def _ending(op: str) -> Any:
+    """A model of x, RELU and an operator that ends it."""
+    model = Model()
+    value = model.op("RELU", [model.input("x", SHAPE)], shape=SHAPE)
+    model.output(model.op(op, [value, model.constant(np.ones(4, np.float32))], shape=SHAPE))
+    return model.to_bytes()
+
+
+def test_models_end_before_their_custom_operators() -> None:
+    assert convert.without_custom(_ending("ADD")) is None
+    rest = convert.without_custom(_ending("CUSTOM Other"))
+    graph = models.schema().ModelT.InitFromPackedBuf(rest, 0).subgraphs[0]
+    (operator,) = graph.operators
+    assert list(graph.outputs) == list(operator.outputs)  # not the constant
+
+
+def test_a_custom_operator_that_others_read_stays() -> None:
+    model = Model()
+    value = model.op("CUSTOM Other", [model.input("x", SHAPE)], shape=SHAPE)
+    model.output(model.op("RELU", [value], shape=SHAPE))
+    assert convert.without_custom(model.to_bytes()) is None

@@ -1,0 +1,55 @@
+"""The list at the end of `make test`: a step of which everything was skipped is not "ok"."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+
+import check
+
+SKIPPED = "import pytest\ndef test_it(): pytest.skip('no files: put some into X')\n"
+
+
+def ran(tmp_path: Path, code: str) -> check.Result:
+    """One step over a file of this content."""
+    file = tmp_path / "test_step.py"
+    file.write_text(code)
+    step = check._pytest("models", "real models", str(file), "-ra", "-o", "addopts=")
+    return check.run(step, [])
+
+
+def listed(*found: check.Result) -> list[str]:
+    step = check._pytest("one", "what")
+    names = [f"s{k}" for k in range(len(found))]
+    return check.table({n: replace(step, name=n) for n in names}, dict(zip(names, found)))  # noqa: B905
+
+
+def test_a_step_without_files_is_not_run(tmp_path: Path) -> None:
+    found = ran(tmp_path, SKIPPED)
+    assert found.state == "not run"
+    assert found.reasons == ("no files: put some into X",)
+    *lines, last = listed(replace(found, state="ok"), found)
+    assert lines[-2].startswith("not run  s1") and lines[-1].endswith("put some into X")
+    assert last == "1 steps passed. Not run: s1."
+
+
+@pytest.mark.parametrize(
+    ("more", "state"),
+    [("def test_other(): pass\n", "ok"), ("def test_other(): assert False\n", "FAIL")],
+)
+def test_a_step_of_which_something_ran(more: str, state: str, tmp_path: Path) -> None:
+    assert ran(tmp_path, SKIPPED + more).state == state
+
+
+@pytest.mark.adapter
+def test_the_models_step_says_how_to_get_some(tmp_path: Path) -> None:
+    step = next(step for step in check.steps() if step.name == "models")
+    environment = {**step.environment, "TFLGPU_MODELS": str(tmp_path)}
+    found = check.run(replace(step, environment=environment), ["-n", "0"])
+    assert found.state == "not run"
+    assert len(found.reasons) == 1 and "TFLGPU_MODELS" in found.reasons[0]

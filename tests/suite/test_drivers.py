@@ -1,0 +1,112 @@
+"""Software drivers come from the archive that the system's own package sources name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tools"))
+
+import archive  # noqa: E402
+
+LINES = """
+# deb http://commented.example/debian bookworm main
+deb [signed-by=/keys/other.gpg] http://other.example/x bookworm main  # same name, another archive
+deb [arch=amd64,arm64 signed-by=/keys/own.gpg] http://own.example/debian bookworm main contrib
+deb-src http://own.example/debian bookworm main
+deb http://own.example/debian bookworm-updates main
+deb cdrom:[Debian]/ bookworm main
+"""
+PARAGRAPHS = """Types: deb deb-src
+# a remark inside
+URIs: http://own.example/ubuntu
+Suites: noble noble-updates
+Components: main
+ universe
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ xyz
+ -----END PGP PUBLIC KEY BLOCK-----
+
+Types: deb
+Enabled: no
+URIs: http://off.example/ubuntu
+Suites: noble
+Components: main
+"""
+
+
+def system(folder: Path, codename: str, **files: str) -> tuple[Path, Path]:
+    """A folder like /etc/apt and a file like /etc/os-release."""
+    (folder / "sources.list.d").mkdir()
+    (folder / "sources.list").write_text(files.get("lines", ""))
+    (folder / "sources.list.d" / "system.sources").write_text(files.get("paragraphs", ""))
+    (folder / "os-release").write_text(f'ID=x\nVERSION_CODENAME="{codename}"\n')
+    return folder, folder / "os-release"
+
+
+def test_an_archive_of_one_line(tmp_path: Path) -> None:
+    source = archive.base(*system(tmp_path, "bookworm", lines=LINES))
+    assert source.paragraph("bookworm-backports").splitlines() == [
+        "Types: deb",
+        "URIs: http://own.example/debian",
+        "Suites: bookworm-backports",
+        "Components: main contrib",
+        "architectures: amd64 arm64",
+        "signed-by: /keys/own.gpg",
+        "",
+    ]
+
+
+def test_an_archive_of_a_paragraph(tmp_path: Path) -> None:
+    place, release = system(tmp_path, "noble", paragraphs=PARAGRAPHS)
+    source = archive.base(place, release)
+    assert (source.uri, source.suite) == ("http://own.example/ubuntu", "noble")
+    assert source.components == "main universe"
+    assert " -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n xyz\n" in source.paragraph("noble")
+    assert {each.suite for each in archive.sources(place)} == {"noble", "noble-updates"}
+
+
+def test_a_system_without_one_gets_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(archive.Unavailable, match="name no archive of its own release"):
+        archive.base(*system(tmp_path, "trixie", lines=LINES))
+
+
+def test_apt_reads_what_is_written(tmp_path: Path) -> None:
+    """The private apt takes the paragraph, and a suite that is not there becomes a sentence."""
+    place, _ = system(tmp_path, "bookworm", lines=f"deb [arch=amd64] file:{tmp_path}/a b c")
+    (tmp_path / "a").mkdir()
+    source = archive.sources(place)[0]
+    command = archive._private_apt(tmp_path, source, {"b": None})
+    try:
+        done = subprocess.run([*command, "update"], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("apt-get is missing here")
+    assert "does not have a Release file" in done.stderr
+    assert f"file:{tmp_path}/a b Release" in done.stderr
+
+
+def hosts_of_registries() -> set[str]:
+    """The hosts that this machine's own package clients ask."""
+    from pip._internal.models.index import PyPI
+
+    uris = [PyPI.simple_url, *(source.uri for source in archive.sources())]
+    return {host for uri in uris if (host := urlsplit(uri).hostname)}
+
+
+def test_no_file_names_a_package_registry() -> None:
+    hosts = hosts_of_registries()
+    assert hosts
+    patterns = [word for host in sorted(hosts) for word in ("-e", host)]
+    done = subprocess.run(
+        ["git", "grep", "-nIF", *patterns], cwd=ROOT, capture_output=True, text=True
+    )
+    if done.returncode > 1:
+        pytest.skip("this is no checkout")
+    assert not done.stdout

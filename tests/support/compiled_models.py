@@ -1,0 +1,98 @@
+"""python -m tests.support.compiled_models STEP FOLDER: compiles FOLDER/model.onnx in every way that
+this onnxruntime has, or loads what it finds compiled there, and compares each with the CPU provider
+on the original. For tests of one binary in several onnxruntimes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+import tflgpu_plugin
+
+EP = "TflGpuExecutionProvider"
+
+
+def settings(**entries: str) -> Any:
+    """Session options with our first device, and settings ("__" stands for ".")."""
+    made = ort.SessionOptions()
+    made.log_severity_level = 4
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == EP]
+    made.add_provider_for_devices(devices[:1], {})
+    for name, value in entries.items():
+        made.add_session_config_entry(name.replace("__", "."), value)
+    return made
+
+
+def compare(session: Any, original: Path, expected: Any = None) -> list[Any]:
+    """The outputs, which must be the CPU provider's, and the very same as `expected`."""
+    cpu = ort.InferenceSession(str(original), providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(5)
+    feeds = {
+        value.name: random.uniform(-1, 1, value.shape).astype(np.float32)
+        for value in cpu.get_inputs()
+    }
+    tflgpu_plugin.assert_used(session)
+    ours = session.run(None, feeds)
+    for got, wanted in zip(ours, cpu.run(None, feeds), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+    for got, wanted in zip(ours, expected or ours, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    return list(ours)
+
+
+def by_session(folder: Path) -> list[Any]:
+    """While a session is made: embedded, beside, and beside with the host's own choice of a path;
+    its outputs."""
+    original, outputs = folder / "model.onnx", None
+    for mode, name in (("1", "embedded"), ("0", "beside"), ("0", "")):
+        path = {"ep__context_file_path": str(folder / f"{name}_ctx.onnx")} if name else {}
+        made = settings(ep__context_enable="1", ep__context_embed_mode=mode, **path)
+        session = ort.InferenceSession(str(original), made, enable_fallback=0)
+        outputs = compare(session, original, outputs)
+    assert outputs
+    return outputs
+
+
+def by_compiler(folder: Path) -> None:
+    """With ModelCompiler, where there is one: from and to a file, from and to memory."""
+    original = folder / "model.onnx"
+    for embed in (False, True):
+        compiler = ort.ModelCompiler(
+            settings(), str(original), embed_compiled_data_into_model=embed
+        )
+        compiler.compile_to_file(str(folder / f"compiler{embed}_ctx.onnx"))
+        compiler = ort.ModelCompiler(
+            settings(), original.read_bytes(), embed_compiled_data_into_model=embed
+        )
+        (folder / f"memory{embed}_ctx.onnx").write_bytes(compiler.compile_to_bytes())
+
+
+def load(folder: Path) -> None:
+    """Every compiled model on its own: the original is away meanwhile."""
+    original, away = folder / "model.onnx", folder / "away.onnx"
+    for path in sorted(folder.glob("*_ctx.onnx")):
+        original.rename(away)
+        session = ort.InferenceSession(str(path), settings(), enable_fallback=0)
+        away.rename(original)
+        compare(session, original)
+        print(path.name)
+
+
+def main() -> None:
+    step, folder = sys.argv[1], Path(sys.argv[2])
+    tflgpu_plugin.register()
+    if step == "compile":
+        by_session(folder)
+        if hasattr(ort, "ModelCompiler"):
+            by_compiler(folder)
+    else:
+        load(folder)
+    print("done", ort.__version__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Runs a Graph in numpy, for tests of passes: the ops that passes rewrite, nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from conformance.references.nodes import REFERENCES
+from tflgpu_plugin.ir.graph import Array, Graph, Node
+
+
+def evaluate(graph: Graph, values: Mapping[int, Array]) -> dict[int, Array]:
+    """The graph's outputs, in float64, for input values by tensor id."""
+    known = {t: np.asarray(v) for t, v in values.items()}
+    known |= {t: v.data for t, v in graph.tensors.items() if v.data is not None}
+    for node in graph.nodes:
+        given = [None if t is None else known[t] for t in node.inputs]
+        made = _run(node, given)
+        for post in node.posts:
+            assert post.tensor is None and not post.parameters, "posts are not evaluated"
+        assert made.shape == graph.shape(node.outputs[0]), (node, made.shape)
+        known[node.outputs[0]] = made
+    return {t: known[t] for t in graph.outputs}
+
+
+def _run(node: Node, given: list[Array | None]) -> Array:
+    x, attributes = given[0], node.attributes
+    assert x is not None
+    if node.op == "pool":  # stands for an op that needs its layout
+        return np.maximum(x, np.roll(x, 1, axis=min(1, x.ndim - 1)))
+    if node.op == "concat":
+        return np.concatenate([g for g in given if g is not None], axis=attributes["axis"])
+    if node.op == "pad":
+        return np.pad(x, np.asarray(given[1]).reshape(-1, 2))
+    if node.op == "strided_slice":
+        return x[_slices(given, attributes, x.shape)]
+    if node.op == "reshape":
+        return x.reshape(attributes["shape"])
+    if node.op in ("mean", "reduce_mean_square"):
+        x = x if node.op == "mean" else x * x
+        axes = tuple(int(a) for a in np.asarray(given[1]).reshape(-1))
+        return np.mean(x, axis=axes, keepdims=attributes["keep_dims"])
+    if node.op == "softmax":
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+    plain = {"add": np.add, "mul": np.multiply, "relu": lambda v: np.maximum(v, 0),
+             "prelu": lambda v, a: np.where(v < 0, v * a, v)}  # fmt: skip
+    settings = {k: v for k, v in attributes.items() if k != "activation"}
+    return np.asarray((plain | REFERENCES)[node.op](*given, **settings))
+
+
+def _slices(
+    given: list[Array | None], attributes: Mapping[str, object], shape: tuple[int, ...]
+) -> tuple[slice, ...]:
+    begin, end, strides = (np.asarray(g).tolist() for g in given[1:4])
+    masks = [int(attributes.get(m, 0)) for m in ("begin_mask", "end_mask")]  # type: ignore[call-overload]
+    return tuple(
+        slice(None if masks[0] >> k & 1 else b, None if masks[1] >> k & 1 else e, s)
+        for k, (b, e, s) in enumerate(zip(begin, end, strides, strict=True))
+    )

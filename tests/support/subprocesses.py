@@ -1,0 +1,24 @@
+"""Runs code in a fresh Python and checks that it ends well: for imports, exits and forks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_python(code: str, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `code` from the repository root; its exit status must be `status`."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
