@@ -79,17 +79,18 @@ LOGGING = "import logging"
 OUTPUTS = ("llvmpipe (LLVM", "115 of 115 nodes on the GPU", "model.onnx in onnxruntime")
 COMPARE = "python -m conformance.compare"
 KERNELS = "tflgpu kernels "
+CASES = "python -m conformance.try_case"
 
 
 def is_known(one: Block) -> bool:
     names = (*DELEGATES, *PROVIDER, LOGGING) if one.language == "python" else ()
-    return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, *ELSEWHERE))
+    return one.text.startswith((*names, *OUTPUTS, COMPARE, KERNELS, CASES, *ELSEWHERE))
 
 
 def test_every_block_is_run_here_or_elsewhere() -> None:
     assert len(ALL) >= 15
     assert not [(one.page, one.start) for one in ALL if not is_known(one)]
-    for start in (*DELEGATES, *PROVIDER, LOGGING, *OUTPUTS, COMPARE, KERNELS, *ELSEWHERE):
+    for start in (*DELEGATES, *PROVIDER, LOGGING, *OUTPUTS, COMPARE, KERNELS, CASES, *ELSEWHERE):
         assert any(one.text.startswith(start) for one in ALL), f"no page has {start!r} any more"
 
 
@@ -175,6 +176,13 @@ def test_tflgpu_kernels(folder: Path) -> None:
         pytest.skip("onnxruntime is not installed here")
     for line in block(KERNELS).splitlines():
         assert "@compute" in tflgpu(*line.split()[1:], folder=folder)
+
+
+@pytest.mark.adapter
+@pytest.mark.skipif(len(hosts.installed()) == 0, reason="cases run in a TFLite host")
+def test_cases_of_a_family() -> None:
+    for line in block(CASES).splitlines():
+        assert ran(sys.executable, *line.split()[1:], folder=ROOT).strip()
 
 
 @pytest.mark.adapter
