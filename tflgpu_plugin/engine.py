@@ -22,13 +22,12 @@ from tflgpu_plugin.cache import fingerprint, plan_file
 from tflgpu_plugin.cache import store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
-from tflgpu_plugin.errors import BuildError, ImpossibleShapes, defect
+from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect
 from tflgpu_plugin.frontend import partition, rules, subgraph, support
 from tflgpu_plugin.frontend.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Refused
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.quant.dequantize import narrow, widen
 from tflgpu_plugin.runtime import adapter
@@ -133,7 +132,7 @@ class Island:
             self.target = tuning.best(graph, self.device, self.target)
         try:
             plan = compiler.compile(graph, self.target)
-        except Refused as refused:
+        except Unsupported as refused:
             raise BuildError(refused.nodes, refused.sentence) from refused
         instance = self._built(plan, sibling)
         if entry:

@@ -42,5 +42,9 @@ class HostError(RuntimeError):
 
 class Unsupported(Exception):
     """A node that makes no sense, or asks for what is not supported; the text is the sentence for
-    the user.
+    the user. `nodes` are to blame where that is told.
     """
+
+    def __init__(self, sentence: str, *nodes: int) -> None:
+        super().__init__(sentence)
+        self.nodes, self.sentence = nodes, sentence

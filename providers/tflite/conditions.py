@@ -5,8 +5,10 @@ from __future__ import annotations
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.quantization import NUMBERS
 
+from . import params
+
 STORED = {"i8", "u8", "i16"}
-FUSED = ("none", "relu", "relu_n1_to_1", "relu6", "tanh")
+FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
 
 
 def activation(graph: Graph, node: Node) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from tflgpu_plugin.frontend import fold
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Tensor
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
+from .host_node import HostNode
 from .tensors import narrowed
 
 LARGEST, TIMES = 1 << 22, 16  # elements that a result may have, and beyond that, as many per input
@@ -27,16 +28,6 @@ RANDOM = {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"}  # of const
 INTEGERS = ("i8", "u8", "i16")
 RESCALED = ("concat", "pad")  # hosts rescale what these bring together
 NO_ACTIVATION = 0
-
-
-class HostNode(Protocol):
-    """What is needed of a node of the host."""
-
-    @property
-    def host_op(self) -> str: ...
-    def params(self, struct: str) -> Any: ...
-    def has_input(self, position: int, rank: int | None = None) -> bool: ...
-    def result(self) -> str: ...
 
 
 @dataclass(frozen=True)

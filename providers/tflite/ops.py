@@ -24,7 +24,7 @@ from tflgpu_plugin.ir.host_op import Condition, HostOp, operands, table
 
 from . import conditions, params
 from .conditions import activation, symmetric
-from .params import HostNode
+from .host_node import HostNode
 
 # MediaPipe's operators.
 CONV_TRANSPOSE, POOL_PLACES, UNPOOL = (

@@ -5,39 +5,12 @@ raises `Unsupported` where they make no sense.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from tflgpu_plugin.errors import Unsupported
 
 from . import codes
-
-
-class HostNode(Protocol):
-    """What an attribute reader sees of a node."""
-
-    def params(self, struct: str) -> Any:
-        """The node's parameters as this struct of tflite/abi.h. Raises Unsupported when the host
-        has none.
-        """
-
-    def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
-        """The parameters of a custom operator, bytes of the model, as this struct, the members
-        that are not there being 0. Raises Unsupported when there are not so many bytes.
-        """
-
-    def has_input(self, position: int, rank: int | None = None) -> bool:
-        """The host's input at this position is there (and has this rank)."""
-
-    def result(self) -> str:
-        """The type that the model gives the first output."""
-
-    def expect(self, count: int) -> None:
-        """Raises Unsupported unless the node joins or makes so many tensors, as its parameters
-        say."""
-
-    def constant(self, position: int) -> Any:
-        """The value of the host's input at this position, None when it is absent or computed."""
-
+from .host_node import HostNode
 
 MIRRORS = {1: "reflect", 2: "symmetric"}
 PADDINGS = {1: "same", 2: "valid"}

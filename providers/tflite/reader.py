@@ -17,10 +17,11 @@ from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import integer_range, support
-from tflgpu_plugin.ir.graph import STORE, Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
 from . import codes, ops, shapes
+from .host_node import HostNode
 from .tensors import listed, read_tensors
 
 MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
@@ -32,70 +33,6 @@ VARIABLES = {
     "READ_VARIABLE": "It copies a variable of the model, which the host keeps.",
     "ASSIGN_VARIABLE": "It sets a variable of the model, which the host keeps.",
 }
-
-
-@dataclass(frozen=True)
-class HostNode:
-    """One node of the execution plan as the host tells it; `inputs` has None for absent optional
-    inputs.
-    """
-
-    ffi: Any
-    id: int
-    code: int
-    host_op: str
-    version: int
-    inputs: tuple[int | None, ...]
-    outputs: tuple[int, ...]
-    raw_params: Any
-    tensors: Mapping[int, Tensor]
-    has_side_effect: bool = False  # the host keeps it in order with the others of which it says so
-    custom: bytes = b""  # parameters of a custom operator, as they are in the model
-
-    def params(self, struct: str) -> Any:
-        """The node's parameters as a struct of tflite/abi.h. Raises Unsupported when there are
-        none.
-        """
-        if self.raw_params == self.ffi.NULL:
-            raise Unsupported("The model gives this node no parameters.")
-        return self.ffi.cast(f"{struct} *", self.raw_params)
-
-    def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
-        """The parameters of a custom operator as a struct of tflite/abi.h, zeros behind their end.
-        Raises Unsupported when they are not of one of these sizes.
-        """
-        if len(self.custom) not in sizes:
-            known = ", ".join(map(str, sizes[:-1]))
-            raise Unsupported(
-                f"The model gives this node {len(self.custom)} bytes of parameters, not {known} or "
-                f"{sizes[-1]}."
-            )
-        made = self.ffi.new(f"{struct} *")
-        size = min(len(self.custom), self.ffi.sizeof(struct))
-        self.ffi.memmove(made, self.custom, size)
-        return made
-
-    def has_input(self, position: int, rank: int | None = None) -> bool:
-        """The input is present (and has this rank)."""
-        tensor = self.inputs[position] if position < len(self.inputs) else None
-        return tensor is not None and (rank is None or len(self.tensors[tensor].shape) == rank)
-
-    def result(self) -> str:
-        """The type that the model gives the first output."""
-        return self.tensors[self.outputs[0]].dtype
-
-    def expect(self, count: int) -> None:
-        """Raises Unsupported unless the node joins or makes so many tensors, as its parameters
-        say.
-        """
-        found = len(self.inputs if self.host_op == "PACK" else self.outputs)
-        if count != found:
-            raise Unsupported(f"Its parameters tell of {count} tensors, but there are {found}.")
-
-    def constant(self, position: int) -> Array | None:
-        """The value of an input that is a constant."""
-        tensor = self.inputs[position] if position < len(self.inputs) else None
-        return None if tensor is None else self.tensors[tensor].data
 
 
 @dataclass(frozen=True)

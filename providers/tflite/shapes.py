@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,20 +22,12 @@ from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 from . import folding
 from . import ops as table
+from .host_node import HostNode
 from .tensors import SPARSE, Sparse
 
 # What it reads has the shape that the model file says, or, where that has no extents, may get any
 # in a run; the host prepares the nodes behind it anew then.
 _STATED = "READ_VARIABLE"
-
-
-class HostNode(folding.HostNode, Protocol):
-    """What is needed of a node of the host."""
-
-    @property
-    def inputs(self) -> tuple[int | None, ...]: ...
-    @property
-    def outputs(self) -> tuple[int, ...]: ...
 
 
 @dataclass

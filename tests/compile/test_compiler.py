@@ -7,12 +7,11 @@ import pytest
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.errors import BuildError
+from tflgpu_plugin.errors import BuildError, Unsupported
 from tflgpu_plugin.frontend.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Refused
 
 TARGET = Target(subgroup_size=8, software=True)
 
@@ -133,7 +132,7 @@ def test_a_folded_grid_has_no_more_groups_than_it_must() -> None:
 
 
 def test_a_tensor_over_the_binding_limit_is_refused_with_numbers() -> None:
-    with pytest.raises(Refused, match=r"over this adapter's binding limit of 1,024"):
+    with pytest.raises(Unsupported, match=r"over this adapter's binding limit of 1,024"):
         compiler.compile(residual(), Target(max_binding_bytes=1024))
 
 
@@ -143,7 +142,7 @@ def test_what_an_op_became_is_refused_in_the_name_of_its_node() -> None:
     rows, places = b.tensor((40, 16), np.ones((40, 16), np.float32)), b.tensor((5,))
     y = b.node("gather", (rows, places), (40, 5), axis=1)
     z = b.node("relu", (y,), (40, 5))
-    with pytest.raises(Refused, match="constant of 2,560 bytes") as refused:
+    with pytest.raises(Unsupported, match="constant of 2,560 bytes") as refused:
         compiler.compile(b.graph((places,), (z,)), Target(max_binding_bytes=1024))
     assert 0 in refused.value.nodes and 1 not in refused.value.nodes
 
@@ -155,7 +154,7 @@ def test_a_defect_in_a_lowering_becomes_a_refusal(monkeypatch: pytest.MonkeyPatc
         [Node(0, "conv_2d", (0,), graph.nodes[0].outputs, {}), graph.nodes[1]]
     )
     monkeypatch.setattr(compiler.pipeline, "run", lambda graph: graph)
-    with pytest.raises(Refused, match="failed inside this plugin"):
+    with pytest.raises(Unsupported, match="failed inside this plugin"):
         compiler.compile(broken, TARGET)
 
 

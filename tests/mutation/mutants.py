@@ -22,6 +22,8 @@ AREAS: dict[str, tuple[str, ...]] = {
     "readers": (
         "tflgpu_plugin/frontend/fold.py",
         "tflgpu_plugin/frontend/integer_range.py",
+        "tflgpu_plugin/frontend/rules/*.py",
+        "tflgpu_plugin/ir/host_op.py",
         "tflgpu_plugin/frontend/subgraph.py",
         "tflgpu_plugin/frontend/symbolic_shapes.py",
         "tflgpu_plugin/frontend/records.py",

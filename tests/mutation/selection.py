@@ -184,7 +184,10 @@ TESTS: dict[str, Sequence[str]] = {
     "symbolic_shapes": _ONNX,
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
     "grids": ("test_ort_quantized", "test_onnx_quantized"),
-    "units": ("test_ort_quantized", "test_onnx_quantized"),
+    "quantized_groups": ("test_ort_quantized", "test_onnx_quantized"),
+    "pooling_indices": ("test_places",),
+    "host_op": ("test_reader", *_TFLITE, *_ONNX),
+    "conditions": ("test_page_of_operators", *_TFLITE, *_ONNX),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "device": (*_NATIVE, "test_survival"),
     "context": ("test_compiled_models",),
@@ -202,6 +205,7 @@ ROOMS = {
     "onnxruntime": _ONNX,
     "native": _NATIVE,
     "cache": _CACHE,
+    "rules": ("test_quantization", "test_variables", *_TFLITE, *_ONNX),
 }
 
 

@@ -34,11 +34,6 @@ LEFT = {
     "tflgpu_plugin/passes/fuse/scales.py": 2,
     "tflgpu_plugin/passes/layout/cleanup.py": 1,
     "tflgpu_plugin/passes/quant/qdq_fusion.py": 1,
-    "providers/tflite/arithmetic.py": 1,
-    "providers/tflite/checks.py": 8,
-    "providers/tflite/constants.py": 5,
-    "providers/tflite/places.py": 1,
-    "providers/tflite/shapes.py": 2,
 }
 
 

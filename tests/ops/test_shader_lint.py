@@ -14,11 +14,11 @@ from conformance.direct import graph
 from conformance.node_cases import NodeCase
 from conformance.variants import half as half_cases
 from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.plan import Pipeline
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels.lint import MAX_SITES, lint
 from tflgpu_plugin.ops import FAMILIES
-from tflgpu_plugin.ops.lowering import Refused
 
 TARGETS = (
     Target(name="software", vendor="software", software=True, subgroup_size=8,
@@ -52,7 +52,7 @@ def _compile(case: Case | NodeCase, target: Target) -> tuple[Pipeline, ...]:
     try:
         with half_cases.everything() if target.half else nullcontext():
             return compiler.compile(island, target).pipelines
-    except Refused as refused:
+    except Unsupported as refused:
         pytest.fail(f"{case.op} {case.name} is refused on {target.name}: {refused}")
 
 

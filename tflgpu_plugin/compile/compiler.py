@@ -12,12 +12,12 @@ from typing import Any
 
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import copies, memory, precision
-from tflgpu_plugin.errors import defect
+from tflgpu_plugin.errors import Unsupported, defect
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor, geometry
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
-from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering, Raw, Refused, Source
+from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering, Raw, Source
 from tflgpu_plugin.passes import pipeline
 
 VECTOR = 16  # bytes of a vec4
@@ -25,7 +25,7 @@ ALL_LANES = 0xFFFF_FFFF
 
 
 def compile(graph: Graph, target: Target) -> Plan:
-    """Plan an island. Raises Refused with the node that cannot run on this target."""
+    """Plan an island. Raises Unsupported with the node that cannot run on this target."""
     rewritten = pipeline.run(graph)
     low = lower(rewritten, target)
     return _Assembly(graph, rewritten, low).plan()
@@ -55,10 +55,10 @@ def _blaming(node: Node) -> Iterator[None]:
     """A defect of ours must not take the host down: the node is refused."""
     try:
         yield
-    except Refused as refused:
-        raise Refused(node.id, refused.sentence, node.sources) from refused
+    except Unsupported as refused:
+        raise Unsupported(refused.sentence, node.id, *node.sources) from refused
     except Exception as error:
-        raise Refused(node.id, defect(error, f"Planning {node.op}"), node.sources) from error
+        raise Unsupported(defect(error, f"Planning {node.op}"), node.id, *node.sources) from error
 
 
 def _border(tensor: int) -> Node:
@@ -98,11 +98,11 @@ class _Assembly:
         for tensor, life in lives.items():
             if life.size * VECTOR > target.storage_bytes:
                 writer = self._writer(tensor)
-                raise Refused(
-                    writer.id,
+                raise Unsupported(
                     f"A tensor of {life.size * VECTOR:,} bytes is over this adapter's "
                     f"binding limit of {target.storage_bytes:,}.",
-                    writer.sources,
+                    writer.id,
+                    *writer.sources,
                 )
         limit = target.storage_bytes // VECTOR
         self.places, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)

@@ -19,9 +19,9 @@ import numpy as np
 from tflgpu_plugin import native
 from tflgpu_plugin.cache import folders
 from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Graph, dump
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Refused
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, shared
 
@@ -83,7 +83,7 @@ def _measure(graph: Graph, device: Device, target: Target) -> dict[str, str]:
                 continue
             plans.add(key)
             taken = _time(Instance(shared(plan, device, True)))
-        except (Refused, PipelineError, native.NativeError):
+        except (Unsupported, PipelineError, native.NativeError):
             continue
         if taken < fastest * GAIN:
             chosen, fastest = tried, taken

@@ -11,12 +11,12 @@ from math import gcd, prod
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ops.lowering import (
     Access,
     Constant,
     Lowering,
-    Refused,
     Source,
     pieces_of,
     put,
@@ -134,10 +134,10 @@ def weight_parts(
     block_bytes = blocks.block_vectors * VECTOR_BYTES
     fitting = low.target.storage_bytes // block_bytes
     if fitting == 0:
-        raise Refused(
-            node.id,
+        raise Unsupported(
             f"The weights of {blocks.quads * 4} output channels take {block_bytes:,} bytes, over "
             f"this adapter's binding limit of {low.target.storage_bytes:,}.",
+            node.id,
         )
     for first in range(0, blocks.count, fitting):
         last = min(first + fitting, blocks.count)
@@ -232,7 +232,7 @@ def convolve(
     whole = [(0, blocks.count, packed)] if packed else weight_parts(low, node, weights, blocks)
     steps = -(-blocks.depth * blocks.merged // tile.step)
     if max(steps, blocks.taps) > LONGEST:
-        raise Refused(node.id, f"{blocks.depth} channels or {blocks.taps} taps are too many.")
+        raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
     for first, last, part in whole:
         low.dispatch(
             kernel,

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.quantization import quantized
-from tflgpu_plugin.ops.lowering import Lowering, Refused
+from tflgpu_plugin.ops.lowering import Lowering
 
 if TYPE_CHECKING:
     from tflgpu_plugin.passes.rewriter import Editor
@@ -107,4 +108,6 @@ class Steps:
 
 def lower_expanded(low: Lowering, node: Node) -> None:
     """In place of a lowering: such a node never gets there."""
-    raise Refused(node.id, f"{node.op} was not expanded before it was lowered; please report it.")
+    raise Unsupported(
+        f"{node.op} was not expanded before it was lowered; please report it.", node.id
+    )

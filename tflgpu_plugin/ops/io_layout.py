@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Geometry, Node, Tensor
-from tflgpu_plugin.ops.lowering import Access, Hosted, Lowering, Raw, Refused
+from tflgpu_plugin.ops.lowering import Access, Hosted, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
 GROUP = 64
@@ -50,7 +51,7 @@ def in_host_order(shape: Geometry) -> bool:
 def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
     """Record the launch that brings the host's buffer `raw` into device storage `tensor`.
 
-    Both have the tensor's shape and dtype. Raises Refused for a dtype that has no device form.
+    Both have the tensor's shape and dtype. Raises Unsupported for a dtype that has no device form.
     """
     dtype, shape = _dtype(low, node, tensor), low.geometry(tensor)
     # A state's buffer is written within a run, so nothing may read it then.
@@ -81,7 +82,7 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
     """Record the launch that brings device storage `tensor` into the host's buffer `raw`.
 
     Bytes of `raw` past the last element are written too (up to the padding), with no meaning.
-    Raises Refused for a dtype that has no device form.
+    Raises Unsupported for a dtype that has no device form.
     """
     dtype, value = _dtype(low, node, tensor), low.graph.tensors[tensor]
     root = low.root(tensor)
@@ -157,7 +158,9 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     real = quantization.real(low.graph.tensors[tensor])
     if dtype not in DTYPES or (dtype == "i64" and not real):
         accepted = ", ".join(DTYPES)
-        raise Refused(node.id, f"A {dtype} tensor cannot cross the border; use one of {accepted}.")
+        raise Unsupported(
+            f"A {dtype} tensor cannot cross the border; use one of {accepted}.", node.id
+        )
     return NUMBERED.get(dtype, dtype) if real else dtype
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tflgpu_plugin import kernels
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Post, Shape, geometry, planar
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ir.target import Target
@@ -22,16 +23,6 @@ WHOLE, NEIGHBOURS = (
     1 << 12,
     64,
 )  # elements that are moved at once; places in a row that are, of more
-
-
-class Refused(Exception):
-    """A node that cannot run on this target after all; the compiler removes it and partitions
-    again. `sources` are the host's nodes that it stands for.
-    """
-
-    def __init__(self, node: int, sentence: str, sources: Sequence[int] = ()) -> None:
-        super().__init__(sentence)
-        self.nodes, self.sentence = (node, *sources), sentence
 
 
 @dataclass(frozen=True)
@@ -179,8 +170,7 @@ class Lowering:
         assert data is not None
         limit = self.target.storage_bytes
         if vectors * 16 > limit:
-            raise Refused(
-                -1,
+            raise Unsupported(
                 f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
                 f"of {limit:,}.",
             )
@@ -214,8 +204,7 @@ class Lowering:
         row = geometry((1, *shape[1:])).vectors * 16
         fitting = self.target.storage_bytes // row // step * step
         if fitting == 0:
-            raise Refused(
-                -1,
+            raise Unsupported(
                 f"{step} rows of {row:,} bytes are over this adapter's binding limit of "
                 f"{self.target.storage_bytes:,}.",
             )
@@ -275,10 +264,10 @@ class Lowering:
             if operand.name == "p":
                 raise ValueError("operand name 'p' is taken by the parameters")
         if len(operands) > self.target.max_storage_buffers:
-            raise Refused(
-                node.id,
+            raise Unsupported(
                 f"{len(operands)} buffers in one kernel are more than this adapter's "
                 f"{self.target.max_storage_buffers}.",
+                node.id,
             )
         settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
         self.launches.append(

@@ -19,12 +19,12 @@ from conformance.models import tflite as models
 from tests.support import raised
 from tests.support.harness import device_of, run_graph
 from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import support
 from tflgpu_plugin.ir.graph import Array, Graph
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import FAMILIES
-from tflgpu_plugin.ops.lowering import Refused
 
 TARGETS = (
     Target(name="software", vendor="software", software=True, subgroup_size=8),
@@ -68,7 +68,7 @@ def planned(graph: Graph, target: Target) -> Plan | None:
         return None
     try:
         return compiler.compile(graph, target)
-    except Refused:
+    except Unsupported:
         return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import folding
-from tflgpu_plugin.providers.tflite.reader import HostNode
+from tflgpu_plugin.providers.tflite.host_node import HostNode
 
 from conformance import host as hosts
 from conformance.models import sparse

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import codes, ops, tensors
-from tflgpu_plugin.providers.tflite.reader import HostNode
+from tflgpu_plugin.providers.tflite.host_node import HostNode
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported

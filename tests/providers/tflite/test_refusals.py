@@ -12,7 +12,7 @@ from conformance import host as hosts
 from tests.support import small_models
 from tests.support.interpreters import gpu, places, same
 from tflgpu_plugin import engine, kernels, native, ops
-from tflgpu_plugin.ops.lowering import Refused
+from tflgpu_plugin.errors import Unsupported
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 
@@ -81,7 +81,7 @@ def test_a_node_that_cannot_be_planned_is_refused_alone(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(low: Any, node: Any) -> None:
-        raise Refused(node.id, "No.")
+        raise Unsupported("No.", node.id)
 
     rows = dict(ops.rows())
     rows["mean"] = replace(rows["mean"], lower=refused)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite.reader import HostNode
+from tflgpu_plugin.providers.tflite.host_node import HostNode
 from tflgpu_plugin.providers.tflite.shapes import Walk
 
 import tflgpu_plugin

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from tflgpu_plugin.ir.graph import Graph, Node
 
-POOL, UNPOOL = "max_pool_places", "max_unpool"
+POOL = "max_pool_places"
+UNPOOL = "max_unpool"
 INDICES = 1  # position among the outputs of the one, and the inputs of the other
 READ = "Its indices in windows are read by more than unpoolings; hosts number them differently."
 FOREIGN = "Its indices must be those of a pooling on the GPU; hosts number them differently."
