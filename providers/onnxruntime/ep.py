@@ -7,8 +7,7 @@ it becomes a sentence for the host.
 
 from __future__ import annotations
 
-import atexit
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +15,8 @@ import numpy as np
 from tflgpu_plugin.providers import BuildError, Island
 
 from tflgpu_plugin import native, providers
-from tflgpu_plugin.frontend import messages
-from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
+from tflgpu_plugin.frontend import callbacks, messages
+from tflgpu_plugin.frontend.callbacks import guarded, opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
 from tflgpu_plugin.frontend.rules import quantized_groups
 from tflgpu_plugin.ir.graph import Shape
@@ -34,26 +33,11 @@ ARITHMETIC = "Shape arithmetic stays on the CPU where its result is needed there
 GUESSED = "With the sizes guessed for its open extents: "
 SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
 
-Functions = dict[str, Callable[..., int]]
-
-_connected: list[Any] = []  # the callbacks that native code points to; never emptied
-
 
 def connect() -> None:
-    """Register the callbacks with the shared library, once; they are cleared before Python goes
-    down.
-    """
-    if _connected:
-        return
-    ffi, lib = native.ffi, native.lib
-    callbacks = ffi.new("tg_ort_callbacks *")
-    functions: Functions = {"create": _on_create, "plan": _on_plan, "build": _on_build}
-    members = dict(ffi.typeof("tg_ort_callbacks").fields)
-    for name, function in functions.items():
-        _connected.append(callback(members[name].type, function, needed=name != "plan"))
-        setattr(callbacks, name, _connected[-1])
-    lib.tg_ort_set_callbacks(callbacks)
-    atexit.register(lib.tg_ort_set_callbacks, ffi.NULL)
+    """Register the callbacks with the shared library."""
+    functions: callbacks.Functions = {"create": _on_create, "plan": _on_plan, "build": _on_build}
+    callbacks.connect("ort", functions, dispensable="plan")
 
 
 # ---- callbacks: text in, status out --------------------------------------------------------------

@@ -6,8 +6,6 @@ sentence for the host.
 
 from __future__ import annotations
 
-import atexit
-import threading
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -17,35 +15,18 @@ from typing import Any
 from tflgpu_plugin.providers import BuildError, Island
 
 from tflgpu_plugin import native, providers
-from tflgpu_plugin.frontend import messages
-from tflgpu_plugin.frontend.callbacks import callback, guarded, opened, pairs, sentence
+from tflgpu_plugin.frontend import callbacks, messages
+from tflgpu_plugin.frontend.callbacks import guarded, opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport
 from tflgpu_plugin.options import parse
 
 from . import codes, loops, placeholders, reader, records, refusals
 
-_callbacks: dict[str, Any] = {}  # what native code points to; never emptied
-_connecting = threading.Lock()
-
 
 def connect() -> None:
-    """Register the callbacks with the shared library; they are cleared before Python goes down."""
-    with _connecting:
-        if not _callbacks:
-            _make_callbacks()
-            atexit.register(native.lib.tg_tflite_set_callbacks, native.ffi.NULL)
-        native.lib.tg_tflite_set_callbacks(_callbacks["all"])
-
-
-def _make_callbacks() -> None:
-    ffi = native.ffi
-    table = ffi.new("tg_tflite_callbacks *")
-    types = {name: member.type for name, member in ffi.typeof("tg_tflite_callbacks").fields}
+    """Register the callbacks with the shared library."""
     functions = {"create": _on_create, "prepare": _on_prepare, "build": _on_build}
-    for name, function in functions.items():
-        _callbacks[name] = callback(types[name], function, needed=name != "prepare")
-        setattr(table, name, _callbacks[name])
-    _callbacks["all"] = table
+    callbacks.connect("tflite", functions, dispensable="prepare")
 
 
 # ---- callbacks: text in, status out --------------------------------------------------------------

@@ -8,10 +8,11 @@ An interruption (Ctrl-C) that meets one is raised again when the host is back in
 from __future__ import annotations
 
 import _thread
+import atexit
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tflgpu_plugin import native
@@ -28,7 +29,29 @@ SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
 IMPOSSIBLE = -1  # the answer where the model itself cannot be run with the shapes of a run
 SOON = 0.05  # seconds after which an interruption is raised again, unless a callback runs
 
+Functions = Mapping[str, Callable[..., int]]
+
 _running: set[int] = set()  # threads that are in a callback
+_tables: dict[str, Any] = {}  # what native code points to; never emptied
+_connecting = threading.Lock()
+
+
+def connect(host: str, functions: Functions, dispensable: str) -> None:
+    """Give native code these functions by the names that a host's (tg_<host>) callbacks have there;
+    they are cleared before Python goes down. The `dispensable` one is not done again after an
+    interruption.
+    """
+    ffi, kind = native.ffi, f"tg_{host}_callbacks"
+    set_callbacks = getattr(native.lib, f"tg_{host}_set_callbacks")
+    with _connecting:
+        if host not in _tables:
+            table = ffi.new(f"{kind} *")
+            for name, member in ffi.typeof(kind).fields:
+                made = callback(member.type, functions[name], needed=name != dispensable)
+                setattr(table, name, made)
+            atexit.register(set_callbacks, ffi.NULL)
+            _tables[host] = table
+        set_callbacks(_tables[host])
 
 
 def callback(kind: Any, function: Callable[..., int], needed: bool = True) -> Any:
