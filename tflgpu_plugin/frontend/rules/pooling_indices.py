@@ -13,6 +13,7 @@ from tflgpu_plugin.ir.graph import Graph, Node
 
 POOL = "max_pool_places"
 UNPOOL = "max_unpool"
+PAIR = {POOL, UNPOOL}
 INDICES = 1  # position among the outputs of the one, and the inputs of the other
 READ = "Its indices in windows are read by more than unpoolings; hosts number them differently."
 FOREIGN = "Its indices must be those of a pooling on the GPU; hosts number them differently."
@@ -22,6 +23,8 @@ def rule(graph: Graph, refused: Mapping[int, str]) -> dict[int, str]:
     """A pooling that gives indices and the unpoolings that read them run here together, and nothing
     else reads these: hosts number them differently.
     """
+    if not any(node.op in PAIR for node in graph.nodes):
+        return {}
     found: dict[int, str] = {}
     consumers = graph.consumers()
     visible = graph.outputs if graph.fused else ()
