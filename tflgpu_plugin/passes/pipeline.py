@@ -23,7 +23,7 @@ from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.layout.transposes import transposes
 from tflgpu_plugin.passes.quant.dequantize import dequantize
 from tflgpu_plugin.passes.quant.fake_quantization import simulate
-from tflgpu_plugin.passes.quant.qdq_fusion import absorb
+from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
 from tflgpu_plugin.passes.quant.share_steps import share_steps
 from tflgpu_plugin.passes.quant.whole_weights import whole_weights
 from tflgpu_plugin.passes.trim import trim
@@ -35,7 +35,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     recompose,
     transposes,
     canonical,
-    absorb,
+    fuse_qdq,
     simulate,
     fuse_pad,
     join_moves,

@@ -15,7 +15,7 @@ from tflgpu_plugin.passes.rewriter import Editor
 from tflgpu_plugin.passes.sources import merged
 
 
-def absorb(graph: Graph) -> Graph:
+def fuse_qdq(graph: Graph) -> Graph:
     """After `canonical`, when biases are steps: limits join their layer, results that only a
     quantize reads are quantized where they are made, and readers of a dequantized tensor read the
     quantized one. Nodes in between that only move elements move stored ones."""
