@@ -25,7 +25,7 @@ from tflgpu_plugin.ops.lowering import Access, Constant, Lowering
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.quant.dequantize import dequantize, widen
-from tflgpu_plugin.passes.quant.fake_quantization import simulate
+from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 
 GRID, FINER = Quantization((0.5,), (3,)), Quantization((0.01,), (-128,))
 HALF = np.arange(12, dtype=np.float16).reshape(3, 4)
@@ -151,7 +151,7 @@ def test_an_op_without_steps_gets_a_node() -> None:
         Node(0, "concat", (0, 1), (2,), {"axis": 1, "activation": "none"}),
         Node(1, "reshape", (2,), (3,), {"shape": (1, 8)}),
     )
-    graph = simulate(Graph(tensors, nodes, (0, 1), (3,)))
+    graph = fake_quantize(Graph(tensors, nodes, (0, 1), (3,)))
     assert [node.op for node in graph.nodes] == ["concat", "quantize", "reshape"]
     assert graph.nodes[1].outputs == (2,) and graph.tensors[graph.nodes[1].inputs[0]].dtype == "f32"
 

@@ -22,7 +22,7 @@ from tflgpu_plugin.passes.fuse.scales import fold_scales
 from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.layout.transposes import transposes
 from tflgpu_plugin.passes.quant.dequantize import dequantize
-from tflgpu_plugin.passes.quant.fake_quantization import simulate
+from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
 from tflgpu_plugin.passes.quant.share_steps import share_steps
 from tflgpu_plugin.passes.quant.whole_weights import whole_weights
@@ -36,7 +36,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     transposes,
     canonical,
     fuse_qdq,
-    simulate,
+    fake_quantize,
     fuse_pad,
     join_moves,
     fuse_posts,

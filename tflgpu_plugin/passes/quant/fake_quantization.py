@@ -24,7 +24,7 @@ from tflgpu_plugin.passes.sources import merged
 EVERYTHING = (-inf, inf)
 
 
-def simulate(graph: Graph) -> Graph:
+def fake_quantize(graph: Graph) -> Graph:
     """After `canonical`: a simulator follows bias and activation. Results that are on their grid
     already get none, and neither do those that only leave the island through an op that cannot
     take one: the border rounds, too.
