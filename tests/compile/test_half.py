@@ -159,7 +159,7 @@ def test_the_worse_the_whole_the_less_may_be_left(
     squares = {
         t: (error / precision.ROUNDING) ** 2 for t, error in {0: 0.006, 3: 0.04, 5: largest}.items()
     }
-    monkeypatch.setattr(error_sensitivity, "gains", lambda graph: squares)
+    monkeypatch.setattr(error_sensitivity, "sensitivities", lambda graph: squares)
     low = Lowering(layers(), FULL)
     assert precision._unbearable(low, lambda source: source, {t: t for t in squares}) == wide
 

@@ -151,8 +151,8 @@ TESTS: dict[str, Sequence[str]] = {
     "compiler": ("test_compiler", "test_half", "test_partition"),
     "partition": ("test_partition", "test_delegate"),
     "support": ("test_capability", "test_refusals"),
-    "precision": ("test_half", "test_noise"),
-    "error_sensitivity": ("test_noise", "test_half"),
+    "precision": ("test_half", "test_error_sensitivity"),
+    "error_sensitivity": ("test_error_sensitivity", "test_half"),
     "copies": ("test_compiler", "test_passes"),
     "graph": ("test_graph",),
     "requantize": (

@@ -27,12 +27,12 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, planar
 from tflgpu_plugin.ops.table import AS_THEY_ARE, GATE, Errors, Weights
 
-Gain = npt.NDArray[np.float64]  # one per channel of a tensor
+Sensitivity = npt.NDArray[np.float64]  # one per channel of a tensor
 
 TINY, SMALL = float(np.finfo(np.float64).tiny), np.finfo(np.float32).tiny
 
 
-def gains(graph: Graph) -> dict[int, float]:
+def sensitivities(graph: Graph) -> dict[int, float]:
     """For every float tensor that the outputs depend on: the mean square error of an output, as a
     share of the square of its magnitude and summed over outputs, where every value of the tensor
     has an error of mean square 1. For a constant, where every value has a relative error so large.
@@ -43,16 +43,16 @@ def gains(graph: Graph) -> dict[int, float]:
             walk.give(tensor, np.full(1, 1.0 / max(walk.square(tensor), TINY)))
         for node in reversed(graph.nodes):
             walk.node(node)
-        sums = {tensor: float(gain.sum()) for tensor, gain in walk.found.items()}
+        sums = {tensor: float(sensitivity.sum()) for tensor, sensitivity in walk.found.items()}
     return {tensor: np.inf if np.isnan(total) else total for tensor, total in sums.items()}
 
 
 @dataclass
 class _Walk:
-    """From the outputs back to the inputs. `found` holds a tensor's gain by channel."""
+    """From the outputs back to the inputs. `found` holds a tensor's sensitivity by channel."""
 
     graph: Graph
-    found: dict[int, Gain] = field(default_factory=dict)
+    found: dict[int, Sensitivity] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.producers = self.graph.producers()
@@ -60,35 +60,37 @@ class _Walk:
         inside = [node for node in means if self.graph.tensors[node.outputs[0]].wide]
         self.normalized = {tensor for node in inside for tensor in node.reads}
 
-    def give(self, tensor: int | None, gain: Gain) -> None:
-        """Add to a tensor's gain. Where it has other channels, the sum is spread over them."""
+    def give(self, tensor: int | None, sensitivity: Sensitivity) -> None:
+        """Add to that of a tensor. Where it has other channels, the sum is spread over them."""
         if tensor is None or self.graph.tensors[tensor].dtype not in ("f32", "f16", "bool"):
             return
         channels = 1 if self.graph.constant(tensor) is not None else self.channels(tensor)
-        if len(gain) != channels:
-            gain = np.full(channels, gain.sum() / channels)
-        self.found[tensor] = self.found[tensor] + gain if tensor in self.found else gain
+        if len(sensitivity) != channels:
+            sensitivity = np.full(channels, sensitivity.sum() / channels)
+        self.found[tensor] = (
+            self.found[tensor] + sensitivity if tensor in self.found else sensitivity
+        )
 
     def node(self, node: Node) -> None:
         """Give the inputs of a node, and the operands of its fused steps, what its results have."""
         given = [self.found[t] for t in node.outputs if t in self.found]
         if not given:
             return
-        gain = given[0] if len(given) == 1 else np.full(1, sum(part.sum() for part in given))
+        sensitivity = given[0] if len(given) == 1 else np.full(1, sum(part.sum() for part in given))
         for post in reversed(node.posts):
-            gain = self._before(post, gain)
+            sensitivity = self._before(post, sensitivity)
         errors = _errors(node.op)
         if errors.choice is not None and node.outputs[errors.choice] in self.found:
-            gain = np.full(1, np.inf)
+            sensitivity = np.full(1, np.inf)
         if (weights := self._weights(node)) is not None:
-            self._product(node, weights, gain)
+            self._product(node, weights, sensitivity)
         elif node.op == "concat":
-            self._parts(node, gain)
+            self._parts(node, sensitivity)
         else:
-            gain = gain * errors.passes
+            sensitivity = sensitivity * errors.passes
             for tensor in node.inputs:
                 share = self._terms(node, tensor) if errors.averages else 1
-                self.give(tensor, gain / share)
+                self.give(tensor, sensitivity / share)
 
     def square(self, tensor: int) -> float:
         """The mean square of a tensor, if weights make it, perhaps in parts that were moved."""
@@ -114,19 +116,19 @@ class _Walk:
         shape = self.graph.shape(tensor)
         return shape[-1] if planar(shape) else max(1, prod(shape))
 
-    def _before(self, post: Post, gain: Gain) -> Gain:
-        """The gain in front of a fused step. Its operand has that behind it."""
+    def _before(self, post: Post, sensitivity: Sensitivity) -> Sensitivity:
+        """The sensitivity in front of a fused step. Its operand has that behind it."""
         gated = post.op == "clip" and post.parameters[:1] == (0.0,)
-        gain = gain * (GATE.passes if gated else _errors(post.op).passes)
-        self.give(post.tensor, gain)
+        sensitivity = sensitivity * (GATE.passes if gated else _errors(post.op).passes)
+        self.give(post.tensor, sensitivity)
         data = self.graph.constant(post.tensor)
         factors = np.ravel(np.asarray(post.parameters if data is None else data, np.float64))
         if post.op not in ("mul", "div") or len(factors) == 0:
-            return gain
+            return sensitivity
         squares = factors**2 if post.op == "mul" else 1.0 / np.maximum(factors**2, TINY)
-        return gain * (squares if len(squares) == len(gain) else squares.mean())
+        return sensitivity * (squares if len(squares) == len(sensitivity) else squares.mean())
 
-    def _product(self, node: Node, weights: Array, gain: Gain) -> None:
+    def _product(self, node: Node, weights: Array, sensitivity: Sensitivity) -> None:
         """A weight passes on its square of what its row has; its own relative error is like one of
         the value that it meets."""
         source = node.inputs[0]
@@ -135,13 +137,13 @@ class _Walk:
         if self.normalized.intersection(node.outputs):  # whatever the magnitude, it will be 1
             squares = squares / np.maximum(squares.sum(1, keepdims=True), SMALL)
         rows, columns = squares.shape
-        if len(gain) != rows:
-            gain = np.full(rows, gain.sum() / rows)
+        if len(sensitivity) != rows:
+            sensitivity = np.full(rows, sensitivity.sum() / rows)
         flattens = (ops.weights(node) or Weights()).flattens
         groups = 1 if flattens else max(1, channels // columns)
         blocks = squares.reshape(groups, rows // groups, columns)
-        largest = max(float(gain.max()), TINY)
-        scaled = (gain / largest).astype(np.float32).reshape(groups, 1, -1)
+        largest = max(float(sensitivity.max()), TINY)
+        scaled = (sensitivity / largest).astype(np.float32).reshape(groups, 1, -1)
         passed = np.matmul(scaled, blocks).ravel().astype(np.float64) * largest
         for tensor in node.inputs[1:]:
             self.give(tensor, np.full(1, passed.sum()))
@@ -149,15 +151,15 @@ class _Walk:
             passed = passed.reshape(-1, channels).sum(0)
         self.give(source, passed)
 
-    def _parts(self, node: Node, gain: Gain) -> None:
+    def _parts(self, node: Node, sensitivity: Sensitivity) -> None:
         """Every part of a concatenation has its channels, or its share of the elements."""
         whole, start = self._elements(node.outputs[0]), 0
-        along = sum(self.channels(t) for t in node.inputs if t is not None) == len(gain)
+        along = sum(self.channels(t) for t in node.inputs if t is not None) == len(sensitivity)
         for tensor in node.inputs:
             if tensor is not None:
                 end = start + self.channels(tensor)
                 share = self._elements(tensor) / whole
-                self.give(tensor, gain[start:end] if along else gain * share)
+                self.give(tensor, sensitivity[start:end] if along else sensitivity * share)
                 start = end
 
     def _weights(self, node: Node) -> Array | None:

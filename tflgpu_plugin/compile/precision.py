@@ -6,8 +6,8 @@ stay float32 where float16 would be wrong rather than less precise: whole number
 state that is kept between runs, sums (results of reductions, which may pass 65,504 or be
 differences of large numbers), whatever lies inside an op made of other ops (a normalization),
 what a kernel writes one float at a time, scratch memory with partial sums. Or where the outputs
-would suffer: what `noise` says to be the worst, until the rest is bearable, and all that a
-logarithm is taken of, whose smallest values count as much as the largest. And where there is
+would suffer: what `error_sensitivity` says to be the worst, until the rest is bearable, and all
+that a logarithm is taken of, whose smallest values count as much as the largest. And where there is
 nothing to gain: inputs and outputs of the island, which are read or written once, and anything
 small.
 """
@@ -28,10 +28,10 @@ LARGEST, SMALLEST = 65_504.0, 2.0**-14  # of float16, the smallest at full preci
 SMALL = 4096  # vec4 (64 KiB of float32), which fit in any cache
 VALUES = ("f32", "f16", "bool")  # dtypes of tensors that hold floats on the device
 
-# Rounding to float16 is off by about 2^-12 of a value, root mean square. BEARABLE is what `noise`
-# may add up from that, of an output. It is an estimate: 31 of 36 real models have up to 0.06, and
-# none of them is off by over 1e-2 of an output's largest value; the other five, three of which are,
-# have 0.5 to 5e5.
+# Rounding to float16 is off by about 2^-12 of a value, root mean square. BEARABLE is what
+# `error_sensitivity` may add up from that, of an output. It is an estimate: 31 of 36 real models
+# have up to 0.06, and none of them is off by over 1e-2 of an output's largest value; the other
+# five, three of which are, have 0.5 to 5e5.
 ROUNDING, BEARABLE = 2.0**-12, 0.1
 HARMLESS = 20 * ROUNDING  # as 400 roundings that the outputs show as they are
 
@@ -69,12 +69,14 @@ def _unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) 
     outputs are BEARABLE. Where all of them were a multiple of that, what is left may be only the
     same fraction of it, or HARMLESS: the larger the estimate, the further are single places from
     the mean. What is infinite stays out of this."""
-    gains = error_sensitivity.gains(low.graph) if narrow else {}
-    found = {name: gains.get(name[0], 0.0) if isinstance(name, tuple) else 0.0 for name in narrow}
-    for tensor, gain in gains.items():
+    sensitivities = error_sensitivity.sensitivities(low.graph) if narrow else {}
+    found = {
+        name: sensitivities.get(name[0], 0.0) if isinstance(name, tuple) else 0.0 for name in narrow
+    }
+    for tensor, sensitivity in sensitivities.items():
         name = key(memory(tensor)) if low.graph.constant(tensor) is None else None
         if name in found:  # the tensor, or one that it is part of
-            found[name] = max(found[name], gain)
+            found[name] = max(found[name], sensitivity)
     ordered = sorted(found, key=found.__getitem__)
     errors = ROUNDING * np.sqrt(np.cumsum([found[name] for name in ordered]))
     total = max((*errors[np.isfinite(errors)][-1:], BEARABLE))

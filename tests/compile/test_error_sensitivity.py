@@ -56,14 +56,14 @@ def test_a_bias_makes_results_larger_and_their_errors_less() -> None:
     (node,) = plain.nodes
     graph = replace(plain, tensors=tensors, nodes=(replace(node, inputs=(0, 100, 200)),))
     squares = rows(weights) + float((bias.astype(np.float64) ** 2).mean())
-    assert error_sensitivity.gains(graph)[1] == pytest.approx(1 / squares)
+    assert error_sensitivity.sensitivities(graph)[1] == pytest.approx(1 / squares)
     fused = replace(plain, tensors=tensors, nodes=(replace(node, posts=(Post("add", 200),)),))
-    assert error_sensitivity.gains(fused)[1] == pytest.approx(1 / squares)
+    assert error_sensitivity.sensitivities(fused)[1] == pytest.approx(1 / squares)
 
 
 def test_products_pass_on_squares_and_relative_errors_of_weights_are_like_those_of_values() -> None:
     first, last = filled((16, 3, 3, 8), 1), filled((4, 1, 1, 16), 2)
-    found = error_sensitivity.gains(chain(("conv_2d", first), ("conv_2d", last)))
+    found = error_sensitivity.sensitivities(chain(("conv_2d", first), ("conv_2d", last)))
     left = (last.astype(np.float64) ** 2).reshape(4, 16).sum(0) / 4 / rows(last)
     assert found[2] == pytest.approx(1 / rows(last))
     assert found[1] == pytest.approx(left.sum(), rel=1e-5) == pytest.approx(found[101], rel=1e-5)
@@ -74,7 +74,9 @@ def test_products_pass_on_squares_and_relative_errors_of_weights_are_like_those_
 @pytest.mark.parametrize("multiplier", [1, 2])
 def test_a_depthwise_convolution_keeps_channels_apart(multiplier: int) -> None:
     weights, last = filled((1, 3, 3, 8 * multiplier), 3), filled((4, 1, 1, 8 * multiplier), 4)
-    found = error_sensitivity.gains(chain(("depthwise_conv_2d", weights), ("conv_2d", last)))
+    found = error_sensitivity.sensitivities(
+        chain(("depthwise_conv_2d", weights), ("conv_2d", last))
+    )
     left = (last.astype(np.float64) ** 2).reshape(4, -1).sum(0) / 4 / rows(last)
     squares = (weights.astype(np.float64) ** 2).sum((0, 1, 2))
     assert found[0] == pytest.approx(float(left @ squares), rel=1e-5)
@@ -82,7 +84,7 @@ def test_a_depthwise_convolution_keeps_channels_apart(multiplier: int) -> None:
 
 def test_groups() -> None:
     weights, last = filled((16, 1, 1, 2), 5), filled((4, 1, 1, 16), 6)
-    found = error_sensitivity.gains(chain(("conv_2d", weights), ("conv_2d", last)))
+    found = error_sensitivity.sensitivities(chain(("conv_2d", weights), ("conv_2d", last)))
     left = (last.astype(np.float64) ** 2).reshape(4, 16).sum(0) / 4 / rows(last)
     squares = (weights.astype(np.float64) ** 2).reshape(16, 2).sum(1)
     assert found[0] == pytest.approx(float(left @ squares), rel=1e-5)
@@ -90,9 +92,9 @@ def test_groups() -> None:
 
 def test_activations_and_means() -> None:
     """One half of errors passes an activation, the n-th part a mean of n values."""
-    assert error_sensitivity.gains(chain(("relu", None)))[0] == pytest.approx(0.5)
-    assert error_sensitivity.gains(chain(("abs", None)))[0] == pytest.approx(1.0)
-    assert error_sensitivity.gains(chain(("mean", None)))[0] == pytest.approx(SIDE**-2)
+    assert error_sensitivity.sensitivities(chain(("relu", None)))[0] == pytest.approx(0.5)
+    assert error_sensitivity.sensitivities(chain(("abs", None)))[0] == pytest.approx(1.0)
+    assert error_sensitivity.sensitivities(chain(("mean", None)))[0] == pytest.approx(SIDE**-2)
 
 
 def test_fused_steps() -> None:
@@ -106,7 +108,7 @@ def test_fused_steps() -> None:
         ((Post("clip", None, (-1.0, 6.0)), Post("add", 0)), 2.0),
     ):
         changed = graph.with_nodes([Node(0, "abs", (0,), (1,), posts=posts)])
-        assert error_sensitivity.gains(changed)[0] == pytest.approx(expected), posts
+        assert error_sensitivity.sensitivities(changed)[0] == pytest.approx(expected), posts
     assert node.posts == ()
 
 
@@ -117,7 +119,7 @@ def test_parts_of_a_concatenation_have_their_own_channels() -> None:
         Node(0, "concat", (0, 1), (2,), {"axis": 3, "activation": "none"}),
         Node(1, "conv_2d", (2, 4), (3,), dict(WINDOW)),
     )
-    found = error_sensitivity.gains(Graph(tensors, nodes, (0, 1), (3,)))
+    found = error_sensitivity.sensitivities(Graph(tensors, nodes, (0, 1), (3,)))
     assert found[0] == pytest.approx(1 / 140)
     assert found[1] == pytest.approx(139 / 140)
 
@@ -140,9 +142,9 @@ def test_what_chooses_places_must_be_exact() -> None:
     back = Node(1, "max_unpool", (1, 2), (3,), attributes)
     shapes = {0: (1, 4, 4, 4), 1: (1, 2, 2, 4), 2: (1, 2, 2, 4), 3: (1, 4, 4, 4)}
     tensors = {t: Tensor(str(t), shape) for t, shape in shapes.items()}
-    found = error_sensitivity.gains(Graph(tensors, (pool, back), (0,), (3,)))
+    found = error_sensitivity.sensitivities(Graph(tensors, (pool, back), (0,), (3,)))
     assert found[0] == np.inf and np.isfinite([found[1], found[2]]).all()
-    assert np.isfinite(error_sensitivity.gains(Graph(tensors, (pool,), (0,), (1,)))[0])
+    assert np.isfinite(error_sensitivity.sensitivities(Graph(tensors, (pool,), (0,), (1,)))[0])
 
 
 def test_what_makes_outputs_unbearable_stays_float32() -> None:
@@ -157,5 +159,7 @@ def test_what_makes_outputs_unbearable_stays_float32() -> None:
 def test_weights_that_are_no_numbers_are_the_worst(recwarn: pytest.WarningsRecorder) -> None:
     weights = filled((128, 1, 1, 128), 1)
     weights[3, 0, 0, 5] = np.nan
-    found = error_sensitivity.gains(chain(("conv_2d", weights), ("abs", None), channels=128))
+    found = error_sensitivity.sensitivities(
+        chain(("conv_2d", weights), ("abs", None), channels=128)
+    )
     assert found[0] == np.inf and not recwarn.list
