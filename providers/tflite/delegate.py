@@ -183,7 +183,7 @@ def _place(pointer: Any, island: Island, stays: AbstractSet[int]) -> records.Pla
         "input": graph.inputs,
         "output": graph.outputs,
         "state": [before for before, _ in graph.states],
-        "witness": island.kept.witnesses,
+        "shape_only": island.kept.shape_only,
     }
     arrays = {name: ffi.new("int32_t[]", list(values)) for name, values in lists.items()}
     for name, array in arrays.items():

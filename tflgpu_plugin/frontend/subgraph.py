@@ -16,19 +16,18 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 @dataclass(frozen=True)
 class Subgraph:
     """`nodes` are those of `graph` and the KNOWN ones behind its constants, in execution order
-    (empty: it holds no such constant), over `tensors` besides those of the graph. `witnesses` are
-    tensors from outside whose shapes are read, but no value.
-    """
+    (empty: it holds no such constant), over `tensors` besides those of the graph. `shape_only`
+    are tensors from outside whose shapes are read, but no value."""
 
     graph: Graph
     nodes: tuple[Node, ...] = ()
     tensors: Mapping[int, Tensor] = field(default_factory=dict)
-    witnesses: tuple[int, ...] = ()
+    shape_only: tuple[int, ...] = ()
 
     @property
     def keys(self) -> tuple[int, ...]:
-        """The tensors whose shapes choose a plan: the inputs, then the witnesses."""
-        return (*self.graph.inputs, *self.witnesses)
+        """The tensors whose shapes choose a plan: the inputs, then the shape-only ones."""
+        return (*self.graph.inputs, *self.shape_only)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -70,10 +69,10 @@ def kept(part: Graph, whole: Graph) -> Subgraph:
     inside = {t for node in part.nodes for t in node.outputs} | set(part.inputs)
     read = {t for node in used.values() for t in (*node.reads, *node.outputs)}
     tensors = {t: whole.tensors[t] for t in read - inside}
-    witnesses = tuple(sorted(t for t, tensor in tensors.items() if tensor.data is None))
+    shape_only = tuple(sorted(t for t, tensor in tensors.items() if tensor.data is None))
     order = {node.id: k for k, node in enumerate(whole.nodes)}
     nodes = sorted([*part.nodes, *used.values()], key=lambda node: order[node.id])
-    return Subgraph(part, tuple(nodes), tensors, witnesses)
+    return Subgraph(part, tuple(nodes), tensors, shape_only)
 
 
 def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:

@@ -196,22 +196,22 @@ size_t tg_tflite_bytes(const void *from, char *to, size_t size);
 /* From inside the prepare callback: one kernel per partition of the host's partition. Tensor indices are the host's.
  * inputs: the partition's non-constant inputs in port order (states are not among them). stays[i]: output i is read by
  * another partition of ours, so it is left on the device and fetched when somebody else reads it. states: variable tensors.
- * witnesses: tensors of which only the shape is read. */
+ * shape-only inputs: tensors of which only the shape is read. */
 typedef struct tg_kernel_spec {
   int64_t number;
   const int32_t *node_list; size_t node_count;
   const int32_t *input_list; size_t input_count;
   const int32_t *output_list; const uint8_t *stays; size_t output_count;
   const int32_t *state_list; size_t state_count;
-  const int32_t *witness_list; size_t witness_count;
+  const int32_t *shape_only_list; size_t shape_only_count;
 } tg_kernel_spec;
 
 tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, char *err, size_t err_size);
 void tg_kernel_retain(tg_kernel *kernel);
 void tg_kernel_release(tg_kernel *kernel);
 
-/* A replay for these shapes. shapes: for each input, then each witness, its rank, then its extents. output_shapes: likewise,
- * told to the host in prepare. Newest wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes
+/* A replay for these shapes. shapes: for each input, then each shape-only one, its rank, then its extents. output_shapes:
+ * likewise, told to the host in prepare. Newest wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes
  * cannot be built, reason says why, and invoke fails with it. The kernel takes its own reference. */
 int tg_kernel_add(tg_kernel *kernel, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
                   size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size);

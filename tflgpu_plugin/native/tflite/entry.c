@@ -23,7 +23,7 @@ int32_t *tgi_shapes_of(const tgl_context *context, const int32_t *tensors, size_
 /* ---- the list ----------------------------------------------------------------------------------------------------------- */
 
 static tgi_arity arity_of(const tg_kernel *kernel) {
-  return (tgi_arity){.inputs = kernel->input_count + kernel->witness_count,
+  return (tgi_arity){.inputs = kernel->input_count + kernel->shape_only_count,
                      .ports = kernel->input_count,
                      .outputs = kernel->output_count,
                      .states = kernel->state_count};

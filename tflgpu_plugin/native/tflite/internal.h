@@ -22,9 +22,9 @@ struct tg_kernel {
   atomic_size_t refs;
   tgi_delegate *delegate;
   int64_t number;
-  int32_t *nodes, *inputs, *outputs, *states;      /* nodes are sorted; witnesses follow the inputs */
+  int32_t *nodes, *inputs, *outputs, *states;      /* nodes are sorted; shape-only inputs follow the inputs */
   uint8_t *stays;
-  size_t node_count, input_count, output_count, state_count, witness_count;
+  size_t node_count, input_count, output_count, state_count, shape_only_count;
   tgi_plans plans;
   tg_replay *newest;               /* of the last run: its buffers hold the outputs that stay; under tgi_lock */
   int32_t *handles;                /* of each output, or TGL_NO_HANDLE */

@@ -70,10 +70,10 @@ static int compare(const void *a, const void *b) {
 
 static bool copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
   kernel->node_count = spec->node_count, kernel->state_count = spec->state_count;
-  kernel->input_count = spec->input_count, kernel->witness_count = spec->witness_count;
+  kernel->input_count = spec->input_count, kernel->shape_only_count = spec->shape_only_count;
   kernel->output_count = spec->output_count;
   kernel->nodes = copy_lists(spec->node_list, spec->node_count, NULL, 0);
-  kernel->inputs = copy_lists(spec->input_list, spec->input_count, spec->witness_list, spec->witness_count);
+  kernel->inputs = copy_lists(spec->input_list, spec->input_count, spec->shape_only_list, spec->shape_only_count);
   kernel->outputs = copy_lists(spec->output_list, spec->output_count, NULL, 0);
   kernel->states = copy_lists(spec->state_list, spec->state_count, NULL, 0);
   kernel->handles = malloc((spec->output_count + 1) * sizeof *kernel->handles);
