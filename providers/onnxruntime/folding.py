@@ -22,13 +22,11 @@ PLAIN = {"mode": b"constant", "reduction": b"none", "exclusive": 0, "reverse": 0
 
 
 @dataclass(frozen=True)
-class Row:
-    """A `fold.Step` of nodes from opset `since` on. `names` are attributes that are arguments (ours
-    by theirs), `fixed` are arguments where a node has no such attribute.
+class Row(fold.Row):
+    """Of nodes from opset `since` on. `names` are attributes that are arguments (ours by theirs),
+    `fixed` are arguments where a node has no such attribute.
     """
 
-    meaning: str
-    operands: tuple[str, ...]
     names: dict[str, str]
     fixed: dict[str, Any]
     since: int = 1

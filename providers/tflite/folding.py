@@ -31,12 +31,10 @@ NO_ACTIVATION = 0
 
 
 @dataclass(frozen=True)
-class Row:
-    """A `fold.Step`; `read` has the arguments that are parameters of the node. `whole`: what comes
-    of floats depends on the order in which a host takes them."""
+class Row(fold.Row):
+    """`read` has the arguments that are parameters of the node. `whole`: what comes of floats
+    depends on the order in which a host takes them."""
 
-    meaning: str
-    operands: tuple[str, ...]
     read: Callable[[HostNode], dict[str, Any]]
     whole: bool
 

@@ -47,6 +47,17 @@ class Step:
         return self.meaning in MOVEMENT
 
 
+@dataclass(frozen=True)
+class Row:
+    """A host operator's meaning and operands, as in `Step`. Raises KeyError for no such meaning."""
+
+    meaning: str
+    operands: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        MEANINGS[self.meaning]
+
+
 def step_of(node: Node) -> Step | None:
     """What a KNOWN node of shape arithmetic does; None for any other."""
     return node.attributes.get(STEP) if node.op == KNOWN else None

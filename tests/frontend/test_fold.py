@@ -1,0 +1,121 @@
+"""What operators mean in numpy, how far the folder goes, and subgraphs planned for other shapes."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tflgpu_plugin.providers.onnxruntime import folding as onnx
+from tflgpu_plugin.providers.tflite import folding as tflite
+
+from tflgpu_plugin.errors import BuildError
+from tflgpu_plugin.frontend import fold, subgraph
+from tflgpu_plugin.frontend.fold import Step
+from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Tensor
+
+ROWS = [*tflite.TABLE.values(), *onnx.TABLE.values()]
+
+
+def test_every_meaning_is_that_of_some_operator() -> None:
+    assert {row.meaning for row in ROWS} == {*fold.MEANINGS}
+
+
+def test_a_row_names_a_meaning() -> None:
+    with pytest.raises(KeyError):
+        fold.Row("no such meaning", ())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.meaning)
+def test_operands_are_what_the_meaning_takes(row: fold.Row) -> None:
+    try:
+        taken = inspect.signature(fold.MEANINGS[row.meaning]).parameters
+    except ValueError:  # numpy's own, of values alike
+        assert not row.operands
+        return
+    if row.operands:
+        assert {*row.operands} <= {*taken}
+    else:
+        assert all(one.kind is not one.KEYWORD_ONLY or one.name == "axis" for one in taken.values())
+
+
+@pytest.mark.parametrize(
+    ("meaning", "operands", "values", "arguments"),
+    [
+        ("expand", "data shape", ([1], [100, 100]), {}),
+        ("fill", "shape", ([1 << 40],), {}),
+        ("gather", "data indices", (np.zeros((1, 4096)), np.zeros(2, int)), {"axis": 0}),
+        ("pad", "data widths", ([1], [[0, 1 << 40]]), {}),
+        ("range", "start limit delta", (0, 1 << 40, 1), {}),
+        ("tile", "data times", ([1, 2], [1 << 40]), {}),
+        ("add", "", (np.zeros((100, 1)), np.zeros((1, 100))), {}),
+        ("neg", "", (np.zeros(5000),), {}),
+        ("div", "", ([1], [0]), {}),
+        ("mod", "a b", ([1], [0]), {}),
+        ("floor_div", "", ([1], [0]), {}),
+        ("cast", "data", ([3e9],), {"dtype": "i32"}),
+        ("cast", "data", ([np.nan],), {"dtype": "i32"}),
+        ("gather", "data indices", ([1, 2], [-1]), {}),
+        ("reduce_prod", "data", ([1 << 40, 1 << 40],), {}),
+        ("slice", "data begin size", ([1, 2], [1], [2]), {}),
+        ("split", "data sizes", ([1, 2], [1, 2]), {}),
+        ("add", "", (), {}),
+    ],
+)
+def test_what_does_not_follow(
+    meaning: str, operands: str, values: tuple[Any, ...], arguments: dict[str, Any]
+) -> None:
+    step = Step(meaning, tuple(operands.split()), arguments)
+    assert fold.evaluate(step, [np.asarray(value) for value in values]) is None
+
+
+def test_results_of_steps() -> None:
+    def run(meaning: str, operands: str, *values: Any, **arguments: Any) -> Any:
+        step = Step(meaning, tuple(operands.split()), arguments)
+        found = fold.evaluate(step, [np.asarray(value) for value in values])
+        assert found is not None
+        return [array.tolist() for array in found]
+
+    assert run("div", "", [-7, 7], [2, 2]) == [[-3, 3]]
+    assert run("gather", "data indices", [1, 2], [-1], from_end=True) == [[2]]
+    assert run("split", "data sizes", [1, 2, 3], [1, -1]) == [[1], [2, 3]]
+    assert run("split", "data", [1, 2, 3], count=2) == [[1, 2], [3]]
+    assert run("pad", "data widths", [1], [[1, 2]]) == [[0, 1, 0, 0]]
+    assert run("reduce_sum", "data axes", [[1, 2]], [1], keep_dims=False) == [[3]]
+    assert run("reduce_max", "data", [1 << 62, -(1 << 62) - 1]) == [[1 << 62]]
+    assert run("reshape", "data shape", [1, 2], [2, 1], shape=[1, 2]) == [[[1, 2]]]
+
+
+def test_values_that_a_tensor_cannot_hold_are_not_known() -> None:
+    """Products of int32 are computed in 64 bits."""
+    factors = [Tensor("", (1,), "i32", np.array([n], np.int32)) for n in (1 << 20, 1 << 11)]
+    result = Tensor("y", (-1,), "i32")
+    assert fold.known(Step("mul"), factors, [result]) is None
+    (found,) = fold.known(Step("sub"), factors, [result]) or [None]
+    assert found is not None and found.data is not None
+    assert (found.dtype, found.data.tolist()) == ("i32", [(1 << 20) - (1 << 11)])
+    (wide,) = fold.known(Step("sub"), factors, [replace(result, dtype="i64")]) or [None]
+    assert wide is not None and wide.dtype == "i32"
+    assert fold.known(Step("sub"), factors, [replace(result, dtype="u8")]) is None
+
+
+def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:
+    """y = reshape(x) as the shape of another tensor says: that is worked out anew."""
+    tensors = {
+        0: Tensor("x", (6,)), 1: Tensor("other", (2, 3)), 3: Tensor("y", (2, 3)),
+        2: Tensor("shape", (2,), "i32", np.array([2, 3], np.int32)),
+    }  # fmt: skip
+    shape = Node(0, KNOWN, (1,), (2,), {fold.STEP: Step("shape", ("shape",))}, "s", "SHAPE")
+    reshape = Node(1, "reshape", (0, 2), (3,), {}, "y", "RESHAPE")
+    whole = Graph(tensors, (shape, reshape), (0, 1), (3,))
+    part = Graph({t: tensors[t] for t in (0, 2, 3)}, (reshape,), (0,), (3,))
+    kept = subgraph.kept(part, whole)
+    assert (kept.keys, kept.shapes) == ((0, 1), ((6,), (2, 3)))
+    graph = kept.reshaped([(8,), (4, 2)])
+    assert graph.shape(3) == (4, 2)
+    with pytest.raises(BuildError, match="RESHAPE cannot take these input shapes"):
+        kept.reshaped([(8,), (3, 2)])
+    alone = subgraph.kept(part, part)
+    assert (alone.keys, alone.nodes) == ((0,), ())
