@@ -22,7 +22,7 @@ from conformance.test_graph_cases import worst
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 
-LARGEST = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 CONTRIB = "com.microsoft"
 
 
@@ -76,7 +76,7 @@ def _reduced(op: str) -> Form:
 
 def _sliced(step: int) -> Form:
     """Backwards to the largest number, which stands for all that is left."""
-    bounds = [np.array([n]) for n in (3, LARGEST, 1, step)]
+    bounds = [np.array([n]) for n in (3, MAX_INT64, 1, step)]
     return Form("Slice", [(2, 5)], bounds)
 
 

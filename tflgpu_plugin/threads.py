@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-MOST = min(4, os.cpu_count() or 1)  # threads that share work: memory is no faster with more
+MAX_THREADS = min(4, os.cpu_count() or 1)  # threads that share work: memory is no faster with more
 WORTH = 4 << 20  # bytes to work on from which they pay
 
 
@@ -49,7 +49,9 @@ def begin(work: Callable[[], T], name: str) -> Begun[T]:
     return Begun(work, name)
 
 
-def share(work: Callable[[T], object], items: Iterable[T], name: str, most: int = MOST) -> None:
+def share(
+    work: Callable[[T], object], items: Iterable[T], name: str, most: int = MAX_THREADS
+) -> None:
     """`work` on each item, in any order, on this thread and up to `most` - 1 others of this name.
     Returns when all have ended; raises what one of them has raised."""
     left = list(items)[::-1]

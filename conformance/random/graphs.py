@@ -19,7 +19,7 @@ from conformance.host import Array
 from conformance.models.tflite import Model, Shape
 from conformance.random import graphs_newer as newer
 
-LARGEST = 40_000  # elements of a tensor
+MAX_ELEMENTS = 40_000  # elements of a tensor
 ON_THE_CPU = ("NEG", "ABS", "SQUARE")
 ACTIVATIONS = ("NONE", "NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 SIMPLE, NEW = 60, 120
@@ -74,7 +74,7 @@ class Maker:
         except ValueError:
             self.model.operators.pop()
             return None
-        if min(self.shape(result), default=1) < 1 or prod(self.shape(result)) > LARGEST:
+        if min(self.shape(result), default=1) < 1 or prod(self.shape(result)) > MAX_ELEMENTS:
             self.model.operators.pop()
             self.model.tensors[result].shape = ()
             return None

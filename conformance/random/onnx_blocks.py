@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conformance.random.onnx_maker import FLOAT, Maker, Value
 
-LONGEST = 8  # steps of a sequence
+MAX_STEPS = 8  # steps of a sequence
 WHOLE = 1 << 20  # the end of a slice that goes to the end
 LARGEST_FILTER = 600
 
@@ -56,7 +56,7 @@ def _residual(m: Maker) -> None:
 
 def _recurrent(m: Maker) -> None:
     x = m.pick(3)
-    if x.shape[0] > LONGEST:
+    if x.shape[0] > MAX_STEPS:
         raise IndexError("too long")
     op, gates = m.choose.choice((("LSTM", 4), ("GRU", 3), ("RNN", 1)))
     direction = m.choose.choice(("forward", "reverse", "bidirectional"))

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conformance import onnx_host
 
-LARGEST = 20_000  # elements of a tensor
+MAX_ELEMENTS = 20_000  # elements of a tensor
 OPSETS = (13, 17, 18, 21)
 CHANNELS = (1, 2, 3, 4, 6, 8, 12)
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
@@ -86,7 +86,7 @@ class Maker:
         made = onnx_host.session(self.to_bytes(found), cpu=True)
         feeds = {v.name: np.full(v.shape, 0.5, np.float32) for v in self.inputs}
         for value, result in zip(found, made.run(None, feeds), strict=True):
-            if not 0 < result.size <= LARGEST or result.ndim > 5:
+            if not 0 < result.size <= MAX_ELEMENTS or result.ndim > 5:
                 raise ValueError(f"{value.name} has shape {result.shape}")
             value.shape = result.shape
         self.values += found

@@ -14,7 +14,7 @@ from conformance.models import tflite as models
 from conformance.models.tflite import Model
 
 VERSION = 3  # of DEQUANTIZE: the first with float16
-LARGEST = float(np.finfo(np.float16).max)
+MAX_FLOAT16 = float(np.finfo(np.float16).max)
 LEFT_OUT = {"DEQUANTIZE", "QUANTIZE"}
 
 
@@ -30,7 +30,7 @@ def _held(value: Input | None) -> bool:
     """A constant that may be stored in 16 bits."""
     if value is None or value.data is None or value.dtype != "f32":
         return False
-    return bool(np.all(np.abs(value.data) <= LARGEST))
+    return bool(np.all(np.abs(value.data) <= MAX_FLOAT16))
 
 
 def _rounded(value: Input | None) -> Input | None:

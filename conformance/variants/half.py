@@ -59,7 +59,7 @@ def everything() -> Iterator[None]:
         low.hosted.clear()  # kernels do not read the host's buffer
 
     with (
-        patch.object(precision, "SMALL", 0),
+        patch.object(precision, "CACHED_VECTORS", 0),
         patch.object(precision, "BEARABLE", 1e30),
         patch.object(precision, "borders", lambda graph: set()),
         patch.object(io_layout, "SAME", ()),
@@ -155,5 +155,5 @@ def _cut(family: str, expected: host.Array) -> host.Array:
     """To the largest float16, which is what too large results become; sums stay float32."""
     if family == "reduce":
         return expected
-    limit = np.float32(precision.LARGEST)
+    limit = np.float32(precision.MAX_FLOAT16)
     return np.where(np.isfinite(expected), np.clip(expected, -limit, limit), expected)

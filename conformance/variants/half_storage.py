@@ -15,7 +15,7 @@ from conformance.host import Array, Feed, Outputs
 from conformance.models import split_models
 from conformance.models import tflite as models
 
-LARGEST = 65_504.0
+MAX_FLOAT16 = 65_504.0
 # Outputs of custom operators in which the host keeps bits of whole numbers.
 BITS = {("MaxPoolingWithArgmax2D", 1)}
 
@@ -24,7 +24,7 @@ def rounded(array: Array) -> Array:
     """float32 values as float16 holds them, cut to the largest finite one; others as they are."""
     if array.dtype != np.float32:
         return array
-    finite = np.where(np.isinf(array), array, np.clip(array, -LARGEST, LARGEST))
+    finite = np.where(np.isinf(array), array, np.clip(array, -MAX_FLOAT16, MAX_FLOAT16))
     return np.asarray(finite.astype(np.float16).astype(np.float32))
 
 

@@ -41,7 +41,7 @@ WEIGHTS = {
 
 # Sums are of whole numbers, which the scale makes small afterwards: they end this much before
 # those of float32 weights do.
-LARGEST = float(np.finfo(np.float32).max) / 2**8
+MAX_PRODUCT = float(np.finfo(np.float32).max) / 2**8
 
 
 def twins() -> Iterator[tuple[str, Case]]:
@@ -63,7 +63,7 @@ def _small(case: Case) -> bool:
         for i in case.inputs
         if i is not None
     ]
-    return float(np.prod(sorted([1.0, *map(float, sizes)])[-2:])) < LARGEST
+    return float(np.prod(sorted([1.0, *map(float, sizes)])[-2:])) < MAX_PRODUCT
 
 
 def _stored(value: Input | None, place: int, row: Weights) -> Input | None:

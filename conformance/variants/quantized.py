@@ -61,7 +61,7 @@ LEFT_OUT = {
     "CAST",
     "SQRT",
 }
-SMALLEST, LARGEST = 1e-6, 1e4  # of the values of a sensible grid
+MIN_VALUE, MAX_VALUE = 1e-6, 1e4  # of the values of a sensible grid
 
 
 def twins() -> Iterator[tuple[str, Case]]:
@@ -95,8 +95,8 @@ def _plain(case: Case) -> bool:
         return False  # the host's sums overflow, and without a beta it aborts
     if case.op == "RESIZE_BILINEAR" and max(floats[0].shape) > 4096:
         return False  # the host reads past the end
-    finite = all(i.data is None or np.all(np.abs(i.data) < LARGEST) for i in floats)
-    return finite and all(max(abs(i.low), abs(i.high)) < LARGEST for i in floats)
+    finite = all(i.data is None or np.all(np.abs(i.data) < MAX_VALUE) for i in floats)
+    return finite and all(max(abs(i.low), abs(i.high)) < MAX_VALUE for i in floats)
 
 
 def quantize(case: Case) -> Case:
@@ -190,7 +190,7 @@ def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
     model = models.build(case)
     (results,) = host.cached_on_cpu(model, feeds, *host.oracle(model))
     largest = np.abs(results[0]).max(initial=0.0)
-    if not SMALLEST < largest < LARGEST:
+    if not MIN_VALUE < largest < MAX_VALUE:
         raise ValueError("no results that a grid could hold")
     return grid_of(float(results[0].min()), float(results[0].max()), dtype)
 

@@ -42,7 +42,7 @@ def evaluate(
     node: HostNode,
     inputs: Sequence[Array | None],
     shapes: Sequence[Shape | None],
-    largest: int = fold.FEW,
+    largest: int = fold.MAX_SHAPE_ELEMENTS,
 ) -> list[Array] | None:
     """The node's outputs when they follow from known inputs (None: not known) and input shapes;
     None when they do not, when one has more than `largest` elements, or when the node is no shape

@@ -135,7 +135,7 @@ class _Reader:
             return self._dequantize(host, inputs)
         if self.planned is not None and host.id not in self.planned:
             return False
-        largest = fold.FEW if self.planned is None else folding.LARGEST_IN_A_RUN
+        largest = fold.MAX_SHAPE_ELEMENTS if self.planned is None else folding.LARGEST_IN_A_RUN
         known = [None if t is None else table[t].data for t in inputs]
         shapes = [None if t is None or -1 in table[t].shape else table[t].shape for t in inputs]
         results = folding.evaluate(host, known, shapes, largest)

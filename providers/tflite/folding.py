@@ -23,7 +23,8 @@ from tflgpu_plugin.passes.quant.dequantize import dequantized
 from .host_node import HostNode
 from .tensors import narrowed
 
-LARGEST, TIMES = 1 << 22, 16  # elements that a result may have, and beyond that, as many per input
+MAX_FOLDED_ELEMENTS = 1 << 22  # of a result; beyond that, ...
+TIMES = 16  # ... as many per element of the inputs
 RANDOM = {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"}  # of constants, yet none
 INTEGERS = ("i8", "u8", "i16")
 RESCALED = ("concat", "pad")  # hosts rescale what these bring together
@@ -78,7 +79,8 @@ def _results(
         if any(t.dtype in INTEGERS for t in inputs) or not all(map(_agreed, values)):
             return None
         values = [fold.wide(value) for value in values]
-    return fold.evaluate(meant, values, max(LARGEST, TIMES * sum(v.size for v in values)))
+    limit = max(MAX_FOLDED_ELEMENTS, TIMES * sum(v.size for v in values))
+    return fold.evaluate(meant, values, limit)
 
 
 def _stored_alike(meant: fold.Step, tensors: Sequence[Tensor]) -> bool:

@@ -19,7 +19,8 @@ from .reader import HostGraph
 
 SIZES = tuple(1 << k for k in range(6, 18))  # for open extents, until everything fits
 MORE = 4  # times the first size at which it does: one window more than none is no run to judge by
-FEW, MOST = 1 << 20, 1 << 24  # elements of inputs: up to which there may be more, and be any
+MAX_FURTHER_ELEMENTS = 1 << 20  # of inputs, up to which there may be more
+MAX_INPUT_ELEMENTS = 1 << 24  # of inputs, up to which there may be any
 
 Read = Callable[[Mapping[int, Shape]], HostGraph]
 Judge = Callable[[HostGraph], Mapping[int, str]]  # why nodes cannot run here, by their ids
@@ -79,13 +80,13 @@ def _larger(host: HostGraph, present: HostGraph, read: Read) -> HostGraph | None
     for axes in _choices(host):
         for size in SIZES:
             sized, more = (_sized(host, axes, times * size) for times in (1, MORE))
-            if _elements(sized) > MOST:
+            if _elements(sized) > MAX_INPUT_ELEMENTS:
                 break
             found = read(sized)
             if best is None or found.unfit < best.unfit:
                 best = found
             if not found.unfit:
-                wider = read(more) if _elements(more) <= FEW else found
+                wider = read(more) if _elements(more) <= MAX_FURTHER_ELEMENTS else found
                 return found if wider.unfit else wider
     return best if best is not None and best.unfit < present.unfit else None
 

@@ -24,7 +24,7 @@ FLOATS = ("f32", "f16", "f64")
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
 NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
-SMALL = 64  # elements of an int64 constant that may be a list of paddings
+MAX_PADDING_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 
 
 def listed(array: Any) -> tuple[int, ...]:
@@ -111,7 +111,7 @@ def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Tensor:
 def narrowed(tensor: Tensor) -> Tensor:
     """A constant; a small one of int64 as int32: operands that tell shapes may be either."""
     data = tensor.data
-    if tensor.dtype != "i64" or data is None or data.size > SMALL:
+    if tensor.dtype != "i64" or data is None or data.size > MAX_PADDING_ELEMENTS:
         return tensor
     if np.any(data != data.astype(np.int32)):
         return tensor

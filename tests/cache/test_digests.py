@@ -43,4 +43,4 @@ def test_no_view_is_copied_as_a_whole(name: str) -> None:
     of_array(VIEWS[name](large))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 3 * digests.PIECE, peak
+    assert peak < 3 * digests.ORDERED_BYTES, peak

@@ -140,7 +140,7 @@ def normalised(states: tuple[tuple[int, int], ...] = (), wide: bool = False) -> 
 
 def test_state_and_steps_inside_of_ops_stay_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding errors of each run would add up; differences of large numbers would show."""
-    monkeypatch.setattr(precision, "SMALL", 0)
+    monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
     for graph, half in (
         (normalised(), True),
         (normalised(((2, 3),)), False),

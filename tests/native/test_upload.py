@@ -70,7 +70,7 @@ def pieces(pack: Pack, size: int) -> list[Array]:
 
 def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, dense weights with groups, and Winograd's planes, cut at every few kilobytes."""
-    monkeypatch.setattr(lowering, "PIECE", 4096)
+    monkeypatch.setattr(lowering, "PACKED_BYTES", 4096)
     random = np.random.default_rng(0)
     rows = random.standard_normal((70, 90)).astype(np.float32)
     shape = geometry(rows.shape)
@@ -84,7 +84,7 @@ def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     point = replace(dense, taps=1, groups=1)
     size = winograd.PLANES * point.count * point.block_vectors * 16
     found = pieces(lambda: winograd.transform(data, point), size)
-    monkeypatch.setattr(lowering, "PIECE", 1 << 30)
+    monkeypatch.setattr(lowering, "PACKED_BYTES", 1 << 30)
     check(found, np.stack(list(winograd.transform(data, point))))
 
 

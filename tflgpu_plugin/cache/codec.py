@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-LARGEST = 1 << 53  # of a whole number: what every reader of JSON keeps exact
+MAX_EXACT_INTEGER = 1 << 53  # of a whole number: what every reader of JSON keeps exact
 
 
 class Mismatch(ValueError):
@@ -100,7 +100,7 @@ def _scalar(kind: Any, value: Any) -> Any:
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or isinstance(value, bool):
         raise Mismatch(f"{value!r:.60} is no {kind.__name__}")
-    if isinstance(value, int) and abs(value) > LARGEST:
+    if isinstance(value, int) and abs(value) > MAX_EXACT_INTEGER:
         raise Mismatch(f"{value!r:.60} is too large")
     return value
 

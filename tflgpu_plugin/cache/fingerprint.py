@@ -20,7 +20,7 @@ from tflgpu_plugin.ir.digests import of_array
 from tflgpu_plugin.ir.graph import Array, Graph, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
-THREADS = max(1, threads.MOST - 1)  # a core stays for the rest of a start
+THREADS = max(1, threads.MAX_THREADS - 1)  # a core stays for the rest of a start
 _CODE = (
     ".", "ir", "frontend", "compile", "cache", "kernels", "ops",
     "passes", "passes/layout", "passes/fuse", "passes/quant",

@@ -29,7 +29,7 @@ from tflgpu_plugin.ops.table import AS_THEY_ARE, GATE, Errors, Weights
 
 Sensitivity = npt.NDArray[np.float64]  # one per channel of a tensor
 
-TINY, SMALL = float(np.finfo(np.float64).tiny), np.finfo(np.float32).tiny
+TINY, SMALL_ERROR = float(np.finfo(np.float64).tiny), np.finfo(np.float32).tiny
 
 
 def sensitivities(graph: Graph) -> dict[int, float]:
@@ -135,7 +135,7 @@ class _Walk:
         assert source is not None
         squares, channels = _squares(node, weights), self.channels(source)
         if self.normalized.intersection(node.outputs):  # whatever the magnitude, it will be 1
-            squares = squares / np.maximum(squares.sum(1, keepdims=True), SMALL)
+            squares = squares / np.maximum(squares.sum(1, keepdims=True), SMALL_ERROR)
         rows, columns = squares.shape
         if len(sensitivity) != rows:
             sensitivity = np.full(rows, sensitivity.sum() / rows)

@@ -24,9 +24,9 @@ from tflgpu_plugin.ir.graph import Array, Graph
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ops.lowering import Constant, Lowering, Source
 
-LARGEST, SMALLEST = 65_504.0, 2.0**-14  # of float16, the smallest at full precision
-SMALL = 4096  # vec4 (64 KiB of float32), which fit in any cache
-VALUES = ("f32", "f16", "bool")  # dtypes of tensors that hold floats on the device
+MAX_FLOAT16, MIN_NORMAL_FLOAT16 = 65_504.0, 2.0**-14  # of float16, the smallest at full precision
+CACHED_VECTORS = 4096  # vec4 (64 KiB of float32), which fit in any cache
+FLOATS = ("f32", "f16", "bool")  # dtypes of tensors that hold floats on the device
 
 # Rounding to float16 is off by about 2^-12 of a value, root mean square. BEARABLE is what
 # `error_sensitivity` may add up from that, of an output. It is an estimate: 31 of 36 real models
@@ -156,7 +156,7 @@ def _goes_on(op: str, inside: bool) -> bool:
 def _wide_tensors(graph: Graph, logged: set[int]) -> set[int]:
     """Tensors that must stay float32, and so all that lies in the same memory."""
     kept = logged | {t for pair in graph.states for t in pair} | borders(graph)
-    kept |= {t for t, tensor in graph.tensors.items() if tensor.dtype not in VALUES or tensor.wide}
+    kept |= {t for t, tensor in graph.tensors.items() if tensor.dtype not in FLOATS or tensor.wide}
     return {tensor for tensor in kept if graph.constant(tensor) is None}
 
 
@@ -168,9 +168,9 @@ def _exact(source: Source) -> bool:
 
 def _may_be(source: Source, size: Size) -> bool:
     if isinstance(source, Constant):
-        large = source.half and source.vectors >= SMALL
+        large = source.half and source.vectors >= CACHED_VECTORS
         return large and source.data is not None and representable(source.data)
-    return isinstance(source, int) and source >= 0 and size(source) >= SMALL
+    return isinstance(source, int) and source >= 0 and size(source) >= CACHED_VECTORS
 
 
 def representable(data: Array) -> bool:
@@ -179,4 +179,4 @@ def representable(data: Array) -> bool:
     if data.dtype.kind not in "fb":
         return False  # whole numbers, which may be indices
     largest = float(np.max(np.abs(data), initial=0.0))
-    return largest == 0.0 or SMALLEST <= largest <= LARGEST
+    return largest == 0.0 or MIN_NORMAL_FLOAT16 <= largest <= MAX_FLOAT16

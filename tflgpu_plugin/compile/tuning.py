@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 VERSION = 3  # of what the settings mean; results of other versions are ignored
 RUNS = 5
-PATIENCE = 10.0  # seconds for one island
-GAIN = 0.97  # of the time so far: differences below are noise
+MAX_TUNING_SECONDS = 10.0  # seconds for one island
+MIN_TUNING_GAIN = 0.97  # of the time so far: differences below are noise
 
 # Ways to try, the vendor's own first (see ops.tiles, ops.winograd and ops.conv for the keys).
 GPU: tuple[Mapping[str, str], ...] = (
@@ -71,7 +71,7 @@ def _measure(graph: Graph, device: Device, target: Target) -> dict[str, str]:
     """Settings are added one at a time to those that were fastest so far."""
     chosen: dict[str, str] = {}
     fastest, plans = float("inf"), set[bytes | None]()
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + MAX_TUNING_SECONDS
     for settings in SOFTWARE if target.software else GPU:
         tried = {**chosen, **settings}
         if time.monotonic() > end and fastest < float("inf"):
@@ -85,7 +85,7 @@ def _measure(graph: Graph, device: Device, target: Target) -> dict[str, str]:
             taken = _time(Instance(shared(plan, device, True)))
         except (Unsupported, PipelineError, native.NativeError):
             continue
-        if taken < fastest * GAIN:
+        if taken < fastest * MIN_TUNING_GAIN:
             chosen, fastest = tried, taken
     return chosen
 

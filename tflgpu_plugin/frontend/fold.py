@@ -20,7 +20,7 @@ from tflgpu_plugin.ir.graph import KNOWN, NUMPY_DTYPES, Array, Graph, Node, Tens
 from tflgpu_plugin.ops import strided_slice
 
 STEP = "step"  # attribute of a KNOWN node whose results follow from shapes: its Step
-FEW = 4096  # elements; what is larger is no shape arithmetic
+MAX_SHAPE_ELEMENTS = 4096  # elements; what is larger is no shape arithmetic
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 WRAPS = 2.0**62  # sums and products below it are those of whole numbers
 HELD = {"i32": "int32", "i64": "int32", "f32": "float32", "bool": "bool"}  # of shape arithmetic
@@ -63,7 +63,9 @@ def step_of(node: Node) -> Step | None:
     return node.attributes.get(STEP) if node.op == KNOWN else None
 
 
-def evaluate(step: Step, values: Sequence[Array | None], limit: int = FEW) -> list[Array] | None:
+def evaluate(
+    step: Step, values: Sequence[Array | None], limit: int = MAX_SHAPE_ELEMENTS
+) -> list[Array] | None:
     """The results, from operands that are known (None: absent). None when they do not follow or
     have more than `limit` elements, which is told before there is memory for them: whoever runs
     the operator says what is wrong with it.

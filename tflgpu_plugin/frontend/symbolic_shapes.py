@@ -32,7 +32,7 @@ SOLVED = 4  # guesses with the fewest doubts, which may become better ones
 TRIALS = 40  # readings for one kind of misfit
 READINGS = 24  # of one graph: whole ones, or more of its first nodes
 VISITS = 3000  # of nodes, which any graph may have
-SMALL = 16  # elements of a known input whose values may be extents
+MAX_KNOWN_ELEMENTS = 16  # elements of a known input whose values may be extents
 
 Likely = Callable[[str, int, int, int], int]  # a number by name, axis, rank and usual size
 
@@ -202,7 +202,7 @@ def _misfits(reading: Reading) -> Iterator[Misfit]:
         numbers = {extent for tensor in seen for extent in tensor.shape if extent > 0}
         for tensor in seen:
             data = tensor.data
-            if data is not None and data.dtype.kind == "i" and data.size <= SMALL:
+            if data is not None and data.dtype.kind == "i" and data.size <= MAX_KNOWN_ELEMENTS:
                 listed = [int(n) for n in data.reshape(-1)]
                 numbers.update(n for n in (*listed, sum(listed)) if 0 < n < HUGE)
         given = tuple((len(tensor.shape), tensor.data is None) for tensor in seen)

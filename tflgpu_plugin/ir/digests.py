@@ -8,7 +8,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array
 
-PIECE = 1 << 20  # bytes that are put in order at a time
+ORDERED_BYTES = 1 << 20  # bytes that are put in order at a time
 
 
 def of_array(data: Array) -> bytes:
@@ -24,7 +24,7 @@ def of_array(data: Array) -> bytes:
     if ordered.flags.c_contiguous:
         digest.update(ordered.data)
         return digest.digest()
-    rows = max(1, PIECE // max(1, ordered[:1].nbytes))
+    rows = max(1, ORDERED_BYTES // max(1, ordered[:1].nbytes))
     for first in range(0, len(ordered), rows):
         digest.update(np.ascontiguousarray(ordered[first : first + rows]).data)
     return digest.digest()

@@ -21,7 +21,7 @@ from typing import Any
 
 _FILE = "libtflgpu.so"
 _ERROR_BYTES = 2048
-MOST = 32  # adapters
+MAX_ADAPTERS = 32  # adapters
 _START, _END = {"win32": ("", ".dll"), "darwin": ("lib", ".dylib")}.get(
     sys.platform, ("lib", ".so")
 )
@@ -135,8 +135,9 @@ def adapters() -> tuple[Any, int]:
 
                 drivers.open_ahead()
             open_wgpu()
-            listed, count = declarations().new("tg_adapter[]", MOST), declarations().new("size_t *")
-            call(load().tg_adapters_list, listed, MOST, count)
+            listed = declarations().new("tg_adapter[]", MAX_ADAPTERS)
+            count = declarations().new("size_t *")
+            call(load().tg_adapters_list, listed, MAX_ADAPTERS, count)
             _adapters.append((listed, int(count[0])))
     return _adapters[0]
 

@@ -8,12 +8,11 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, geometry
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.reduce import shapes as reduced
 from tflgpu_plugin.ops.table import Op
 
-GROUP = 64
 MAX_COUNT = 1 << 24  # exact in float32
 BETTER = {("arg_max", False): ">", ("arg_max", True): ">=",
           ("arg_min", False): "<", ("arg_min", True): "<="}  # fmt: skip
@@ -49,7 +48,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"x": Access(low.stored(_input(node)), 1)},
         {"out": node.outputs[0]},
-        (-(-out.vectors // GROUP), 1, 1),
+        (-(-out.vectors // WORKGROUP), 1, 1),
         {
             "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
             "channels": out.channels, "in_quads": data.quads, "in_spatial": data.spatial,

@@ -14,6 +14,7 @@ import numpy as np
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ops.lowering import (
+    MAX_LOOP_ROUNDS,
     Access,
     Constant,
     Lowering,
@@ -26,7 +27,6 @@ from tflgpu_plugin.ops.tiles import Tile, point_tile
 
 VECTOR_BYTES = 16
 STAGE = 8  # iterations whose weights are in workgroup memory at a time
-LONGEST = 65_535  # rounds of one loop that every driver runs to the end
 
 
 def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
@@ -231,7 +231,7 @@ def convolve(
     y = node.outputs[0] if target is None else target
     whole = [(0, blocks.count, packed)] if packed else weight_parts(low, node, weights, blocks)
     steps = -(-blocks.depth * blocks.merged // tile.step)
-    if max(steps, blocks.taps) > LONGEST:
+    if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
         raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
     for first, last, part in whole:
         low.dispatch(

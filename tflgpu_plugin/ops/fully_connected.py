@@ -10,14 +10,8 @@ from math import prod
 from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.blocks import (
-    LONGEST,
-    Blocks,
-    convolve,
-    operands,
-    refuse_epilogue,
-)
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 
@@ -72,7 +66,7 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
     x = low.geometry(source)
     flat = x.channels != inputs
     many = rows >= MANY_ROWS and (x.spatial == 1 or x.spatial >= MANY_ROWS)
-    if many and not flat and inputs <= LONGEST:
+    if many and not flat and inputs <= MAX_LOOP_ROUNDS:
         _multiply_many(low, node, x, rows, places)
         return
     parameters: dict[str, object] = {

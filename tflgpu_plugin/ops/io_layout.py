@@ -23,10 +23,9 @@ import numpy as np
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Geometry, Node, Tensor
-from tflgpu_plugin.ops.lowering import Access, Hosted, Lowering, Raw
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
-GROUP = 64
 DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16")
 SHORT = ("f16", "bool", "i8", "u8", "i16", "u16")  # several in a word
 NUMBERED = {"i32": "number", "i64": "wide"}  # forms of those that are numbers on the device
@@ -117,7 +116,7 @@ def _to_storage(
         node,
         {"raw": Access(raw, views.raw)},
         {"stored": Access(stored, 0 if dtype == "i32" else 4)},
-        (-(-shape.vectors // GROUP), 1, 1),
+        (-(-shape.vectors // WORKGROUP), 1, 1),
         {"vectors": shape.vectors, **_extents(shape), **(scaling or {})},
         {"form": dtype, "whole": views.whole, "planar": planar},
     )
@@ -142,7 +141,7 @@ def _from_storage(
         node,
         {"stored": Access(stored, views.stored)},
         {"raw": Access(raw, 4 if dtype == "f32" else 0)},
-        (-(-elements // (4 * GROUP)), 1, 1),
+        (-(-elements // (4 * WORKGROUP)), 1, 1),
         {"elements": elements, **_extents(shape), **scaling},
         {
             "form": dtype,

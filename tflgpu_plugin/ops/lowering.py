@@ -18,8 +18,10 @@ from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Post, Shape, ge
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ir.target import Target
 
-PIECE = 1 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
-WHOLE, NEIGHBOURS = (
+WORKGROUP = 64  # threads, where a kernel says nothing else
+MAX_LOOP_ROUNDS = 65_535  # that every driver runs to the end
+PACKED_BYTES = 1 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
+MIN_BLOCKED_ELEMENTS, NEIGHBOURS = (
     1 << 12,
     64,
 )  # elements that are moved at once; places in a row that are, of more
@@ -163,7 +165,7 @@ class Lowering:
         half: bool = False,
     ) -> Constant:
         """The constant `tensor` in another layout; `how` names the layout and its parameters
-        (equal keys are shared). Large ones are best packed in pieces of about `PIECE` bytes.
+        (equal keys are shared). Large ones are best packed in pieces of about `PACKED_BYTES` bytes.
         `half`: see `Constant`.
         """
         data = self.graph.constant(tensor)
@@ -321,7 +323,7 @@ def put(to: Array, source: Array) -> None:
     which makes it 4 times as fast for a large transposed matrix.
     """
     steps = [abs(step) for step in source.strides]
-    if source.ndim < 2 or source.size < WHOLE or steps[-1] <= min(steps[:-1]):
+    if source.ndim < 2 or source.size < MIN_BLOCKED_ELEMENTS or steps[-1] <= min(steps[:-1]):
         to[...] = source
         return
     for first in range(0, source.shape[-1], NEIGHBOURS):
@@ -339,7 +341,7 @@ def stored_pieces(data: Array, shape: Geometry) -> Iterator[Array]:
 
 def pieces_of(unit: int) -> int:
     """How many units of this many bytes make a piece of a constant."""
-    return max(1, PIECE // max(1, unit))
+    return max(1, PACKED_BYTES // max(1, unit))
 
 
 def _access(source: Source | Access) -> Access:

@@ -9,11 +9,9 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.movement import grid
 from tflgpu_plugin.ops.table import Op
-
-LONGEST = 65_535  # rounds of one loop that every driver runs to the end
 
 
 def _input(node: Node) -> int:
@@ -31,8 +29,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     shape, size = graph.shape(_input(node)), int(node.attributes["size"])
     if not 2 <= len(shape) <= 5:
         return f"Local response normalization needs rank 2 to 5, this input has {len(shape)}."
-    if not 1 <= size <= LONGEST:
-        return f"A size of {size} is not from 1 to {LONGEST:,}."
+    if not 1 <= size <= MAX_LOOP_ROUNDS:
+        return f"A size of {size} is not from 1 to {MAX_LOOP_ROUNDS:,}."
     if float(node.attributes.get("alpha", 1e-4)) < 0 or float(node.attributes.get("bias", 1)) <= 0:
         return "Local response normalization needs alpha of at least 0 and a positive bias."
     return None

@@ -13,11 +13,10 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.decompose import Steps
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
 from tflgpu_plugin.ops.table import Op
 
-GROUP = 64
 ROWS = 4  # of one thread
 CHUNK = 1 << 15  # rounds of the inner loop
 
@@ -109,7 +108,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"a": Access(low.stored(a)), "b": Access(low.stored(b))},
         {"y": node.outputs[0]},
-        (-(-blocks * quads // GROUP), prod(outer), 1),
+        (-(-blocks * quads // WORKGROUP), prod(outer), 1),
         parameters,
         {"transposed": transposed},
     )

@@ -18,11 +18,10 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Shape, geometry
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Access, Constant, Hosted, Lowering, Raw, Source
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Hosted, Lowering, Raw, Source
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.views import Axis, View, aligned, merged, places, row_strides
 
-WORKGROUP = 64
 MAX_AXES = 5
 MAX_INDEX = 1 << 24  # exact in float32
 

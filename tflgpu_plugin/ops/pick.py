@@ -19,10 +19,9 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
-from tflgpu_plugin.ops.lowering import Access, Lowering, Source
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering, Source
 from tflgpu_plugin.ops.table import Op
 
-GROUP = 64
 MAX_AXES = 5
 MAX_INDEX = 1 << 24  # exact in float32
 VECTOR_BYTES = 16
@@ -135,7 +134,7 @@ def lower(low: Lowering, node: Node) -> None:
             node,
             {"x": Access(part, 1), "places": Access(low.stored(places), 1)},
             {"out": node.outputs[0]},
-            (-(-out.vectors // GROUP), 1, 1),
+            (-(-out.vectors // WORKGROUP), 1, 1),
             parameters | limits,
             {"axes": width, "wraps": bool(node.attributes.get("wraps")), "parts": bool(limits)},
             fused=False,

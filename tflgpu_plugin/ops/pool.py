@@ -17,14 +17,12 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.reduce import LOWEST, MAXIMUM, REDUCTIONS, SUM, ZERO, lower_spatial
 from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding
 from tflgpu_plugin.ops.unary import LIMITS
 from tflgpu_plugin.ops.window import Span, span, spans
 
-GROUP = 64
-LONGEST = 65_535  # rounds of one loop that every driver runs to the end
 ONE = Span(1, 1, 1, 1, 0, 1)  # an axis that is not there
 
 
@@ -47,8 +45,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"A window of {' x '.join(map(str, window))} does not fit {list(shape)}."
     if not all(map(_meets, found)):
         return "Some window lies in the padding altogether."
-    if not _whole(node, found) and max(map(_longest, found)) > LONGEST:
-        return f"A window longer than {LONGEST:,} elements must cover the whole image."
+    if not _whole(node, found) and max(map(_longest, found)) > MAX_LOOP_ROUNDS:
+        return f"A window longer than {MAX_LOOP_ROUNDS:,} elements must cover the whole image."
     return None
 
 
@@ -89,7 +87,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"x": _input(node)},
         {"out": node.outputs[0]},
-        (-(-out.vectors // GROUP), 1, 1),
+        (-(-out.vectors // WORKGROUP), 1, 1),
         parameters,
         variant,
     )

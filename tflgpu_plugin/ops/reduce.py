@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.table import AVERAGED, Op
 
-GROUP = 64
-FEW = 8  # threads that share one result where they can exchange values by shuffle ...
-MANY = 1 << 14  # ... unless it is of so many elements: their sums would be too long to round well
-LARGEST = 3.4028234663852886e38
+SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
+MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well
+MAX_FLOAT32 = 3.4028234663852886e38
 ZERO, SUM = "vec4f(0.0)", "a + v"
 INFINITE = "vec4f(p.infinity)"
 LOWEST = "vec4f(-0x1.fffffep+127f)"
@@ -155,7 +154,7 @@ def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run
 def exchanges(target: Target, count: int) -> bool:
     """Threads of one result exchange values by shuffle. On software adapters a workgroup is one
     thread of the CPU, so more than 8 of them are no faster."""
-    return target.software and target.shuffles and count < MANY
+    return target.software and target.shuffles and count < MAX_SHUFFLED_ELEMENTS
 
 
 def lanes(target: Target, count: int) -> int:
@@ -163,11 +162,11 @@ def lanes(target: Target, count: int) -> int:
     for long ones."""
     if count < 16:
         return 1
-    return FEW if count < 256 or exchanges(target, count) else GROUP
+    return SHUFFLED_THREADS if count < 256 or exchanges(target, count) else WORKGROUP
 
 
 def _grid(target: Target, vectors: int, count: int) -> tuple[int, int, int]:
-    return (-(-vectors * lanes(target, count) // GROUP), 1, 1)
+    return (-(-vectors * lanes(target, count) // WORKGROUP), 1, 1)
 
 
 def _common(target: Target, vectors: int, count: int) -> dict[str, object]:
@@ -215,7 +214,7 @@ def _expand_log_sum_exp(steps: Steps, node: Node) -> bool:
     x, axes = node.inputs[:2]
     assert x is not None
     top = steps.add("reduce_max", x, axes, keep_dims=True)
-    top = steps.add("clip", top, low=-LARGEST, high=LARGEST)
+    top = steps.add("clip", top, low=-MAX_FLOAT32, high=MAX_FLOAT32)
     powers = steps.add("exp", steps.add("sub", x, top))
     total = steps.add("reduce_log_sum", powers, axes, keep_dims=True)
     if node.attributes["keep_dims"]:

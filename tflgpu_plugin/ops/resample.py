@@ -22,10 +22,9 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import resize
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
 
-GROUP = 64
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners"),
@@ -95,7 +94,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"x": source, "places": Access(table, 2)},
         {"out": node.outputs[0]},
-        (-(-out.vectors // GROUP), 1, 1),
+        (-(-out.vectors // WORKGROUP), 1, 1),
         {
             "vectors": out.vectors,
             "quads": out.quads,

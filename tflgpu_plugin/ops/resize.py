@@ -17,11 +17,9 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
-from tflgpu_plugin.ops.lowering import Constant, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Constant, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.window import quads_per_thread
-
-GROUP = 64
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -84,7 +82,7 @@ def between(low: Lowering, node: Node, table: Constant, stored: Tensor | None = 
         node,
         {"x": source, "places": table},
         {"out": node.outputs[0]},
-        (-(-out.spatial // GROUP), -(-out.quads // chunk), out.batch),
+        (-(-out.spatial // WORKGROUP), -(-out.quads // chunk), out.batch),
         {
             "batch": out.batch,
             "quads": out.quads,

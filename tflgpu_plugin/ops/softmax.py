@@ -9,11 +9,11 @@ from math import prod
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Steps
-from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.reduce import GROUP, exchanges, lanes
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
+from tflgpu_plugin.ops.reduce import exchanges, lanes
 from tflgpu_plugin.ops.table import Op
 
-LONGEST = 65_535 * GROUP * 4  # channels that a workgroup takes in one loop of 65,535 rounds
+MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # that a workgroup takes in one loop
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -26,8 +26,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     axis = int(node.attributes.get("axis", -1))
     if not -len(shape) <= axis < len(shape):
         return f"Axis {axis} is out of range for an input of rank {len(shape)}."
-    if shape[axis] > LONGEST:
-        return f"Softmax over {shape[axis]:,} channels is over the limit of {LONGEST:,}."
+    if shape[axis] > MAX_CHANNELS:
+        return f"Softmax over {shape[axis]:,} channels is over the limit of {MAX_CHANNELS:,}."
     return None
 
 
@@ -45,7 +45,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"x": _input(node)},
         {"out": node.outputs[0]},
-        (-(-rows * together // GROUP), 1, 1),
+        (-(-rows * together // WORKGROUP), 1, 1),
         {
             "rows": rows,
             "spatial": x.spatial,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from tflgpu_plugin.ir.target import Target
 
-GROUP = 8  # invocations that share weights by shuffle
+SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")
 BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
-MANY, FEW = 7, 2  # places per thread on software adapters, for maps of any size and for small ones
+MANY_PLACES, FEW_PLACES = 7, 2  # per thread on software adapters: maps of any size, small ones
 ROW = 8  # of neighbours in a row, whose windows share what they load
 FEW_PAY = 1.3  # a pipeline more must save this much
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
@@ -74,7 +74,7 @@ def choose_tile(target: Target, quads: int, places: int, width: int = 0) -> Tile
     forced = target.tuning.get("tile")
     if forced:
         pixels, per_thread = (int(part) for part in forced.split("x"))
-        lanes = GROUP if target.software else 32
+        lanes = SHUFFLE_GROUP if target.software else 32
         weights = _weights(target, STARTS["unknown"].weights)
         return _tile(min(pixels, width or pixels), min(per_thread, least), lanes, weights)
     if target.software:
@@ -89,19 +89,19 @@ def choose_tile(target: Target, quads: int, places: int, width: int = 0) -> Tile
 def _software(target: Target, least: int, places: int, width: int) -> Tile:
     weights = _weights(target, "shuffle")
     if weights != "shuffle":
-        return Tile(min(ROW, width or ROW), min(least, 4), 1, GROUP, weights)
-    most = ROW if width else MANY
-    small = rounds(places, FEW, width) * FEW_PAY < rounds(places, most, width)
+        return Tile(min(ROW, width or ROW), min(least, 4), 1, SHUFFLE_GROUP, weights)
+    most = ROW if width else MANY_PLACES
+    small = rounds(places, FEW_PLACES, width) * FEW_PAY < rounds(places, most, width)
     if small or 0 < width < most:
-        most = min(FEW, width or FEW)
-    return _tile(most, least, GROUP, weights)
+        most = min(FEW_PLACES, width or FEW_PLACES)
+    return _tile(most, least, SHUFFLE_GROUP, weights)
 
 
 def _tile(pixels: int, quads: int, lanes: int, weights: str) -> Tile:
     """Input channels per iteration are such that 8 lanes load whole weights: quads * step in
     eights. On software adapters, which have groups of 8, all of a quad if that compiles in time.
     """
-    whole = quads == 2 or (lanes == GROUP and 4 * pixels * quads <= PRODUCTS)
+    whole = quads == 2 or (lanes == SHUFFLE_GROUP and 4 * pixels * quads <= PRODUCTS)
     return Tile(pixels, quads, 4 if whole else 2, lanes, weights)
 
 
@@ -112,7 +112,7 @@ def point_tile(target: Target, tile: Tile) -> Tile:
     masked, loaded and stored. MobileNet gains 8 % by that; on Mesa 25 it would take 1.5 times as
     long, on SwiftShader a little longer.
     """
-    if tile.shared and tile.lanes == GROUP and target.driver.startswith(WHOLE_QUADS):
+    if tile.shared and tile.lanes == SHUFFLE_GROUP and target.driver.startswith(WHOLE_QUADS):
         return replace(tile, step=4)
     return tile
 
@@ -128,7 +128,7 @@ def rounds(places: int, pixels: int, width: int = 0) -> int:
     thread makes places of two rows.
     """
     threads = row_threads(places, pixels, width) if width else -(-places // pixels)
-    return -(-threads // GROUP) * (pixels + 1)
+    return -(-threads // SHUFFLE_GROUP) * (pixels + 1)
 
 
 def row_threads(places: int, pixels: int, width: int) -> int:

@@ -17,9 +17,9 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.blocks import LONGEST, Blocks, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.decompose import Steps
-from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 
@@ -51,7 +51,7 @@ def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal:
     if not _fixed(graph, node):
         return "The weights of a dilated transposed convolution must be constant."
     taps = prod((n - 1) * step + 1 for n, step in zip(weights[1:3], dilations, strict=True))
-    if taps > LONGEST or 4 * taps * weights[0] * weights[3] > target.max_binding_bytes:
+    if taps > MAX_LOOP_ROUNDS or 4 * taps * weights[0] * weights[3] > target.max_binding_bytes:
         return f"Weights of {list(weights)} dilated by {list(dilations)} are too large."
     return None
 

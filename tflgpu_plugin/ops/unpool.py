@@ -13,12 +13,9 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.table import MOVED, Errors, Op
 from tflgpu_plugin.ops.window import Span, span
-
-GROUP = 64
-LONGEST = 65_535  # rounds of one loop that every driver runs to the end
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -28,8 +25,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     shape, window = _first(graph, node), node.attributes["window"]
     if len(shape) != 4 or prod(shape) == 0:
         return f"Pooling with places needs an image of 4 dimensions, not {list(shape)}."
-    if min(window) < 1 or prod(window) > LONGEST:
-        return f"A window of {window[0]} x {window[1]} is not of 1 to {LONGEST:,} elements."
+    if min(window) < 1 or prod(window) > MAX_LOOP_ROUNDS:
+        return f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
     found = _spans(shape, node)
     if min(s.places for s in found) < 1:
         return f"A window of {window[0]} x {window[1]} does not fit {list(shape)}."
@@ -48,8 +45,8 @@ def refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
         return f"Unpooling needs an image of 4 dimensions, not {list(shape)}."
     if places != shape:
         return f"Values of shape {list(shape)} and places of {list(places)} do not agree."
-    if min(window) < 1 or prod(window) > LONGEST:
-        return f"A window of {window[0]} x {window[1]} is not of 1 to {LONGEST:,} elements."
+    if min(window) < 1 or prod(window) > MAX_LOOP_ROUNDS:
+        return f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
     return None
 
 
@@ -92,7 +89,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"x": low.stored(_input(node, 0))},
         {"out": node.outputs[0], "places": node.outputs[1]},
-        (-(-out.vectors // GROUP), 1, 1),
+        (-(-out.vectors // WORKGROUP), 1, 1),
         {
             "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
             "out_width": columns.places, "height": rows.extent, "width": columns.extent,
@@ -110,7 +107,7 @@ def lower_back(low: Lowering, node: Node) -> None:
         node,
         {"x": low.stored(_input(node, 0)), "places": low.stored(_input(node, 1))},
         {"out": node.outputs[0]},
-        (-(-out.vectors // GROUP), 1, 1),
+        (-(-out.vectors // WORKGROUP), 1, 1),
         {
             "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
             "out_width": width * window_w, "in_width": width,

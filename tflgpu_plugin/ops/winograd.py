@@ -28,7 +28,7 @@ PLANES = SIX * SIX
 DEEP = 32  # input channels; with fewer terms the rounding of the transforms would show
 EPILOGUE = 4  # what a thread does once, as so many input quads
 INPUT, OUTPUT = 55, 43  # the transforms of 8 patches of one quad
-GAIN = 1.3  # three pipelines more must save this much
+MIN_WINOGRAD_GAIN = 1.3  # three pipelines more must save this much
 LANES = 16  # of the transforms on software adapters, where a workgroup takes long to start
 
 # Rows: the kernel's polynomial at each point. The points lie around 1 on a logarithmic scale, which
@@ -88,7 +88,7 @@ def _faster(target: Target, count: int, maps: tuple[int, int], quads: tuple[int,
     plain = maps[0] * direct * (9 * depth + EPILOGUE) * share
     ours = PLANES * products * (depth + EPILOGUE) * small.quads / 8
     ours += -(-count // 8) * (INPUT * depth + OUTPUT * outputs)
-    return ours * GAIN < plain
+    return ours * MIN_WINOGRAD_GAIN < plain
 
 
 def _products(target: Target, places: int, outputs: int) -> tuple[int, Tile]:

@@ -18,9 +18,9 @@ from typing import Any
 from tflgpu_plugin import log, native, threads
 from tflgpu_plugin.ir.plan import Pipeline
 
-SLOW = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
+UNCACHED_SECONDS = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
 GLANCE = 0.005  # seconds between looks at the clock
-PATIENCE = 1.0  # seconds until the user is told what is going on
+SILENT_SECONDS = 1.0  # seconds until the user is told what is going on
 
 
 class PipelineError(RuntimeError):
@@ -113,13 +113,13 @@ class _Work:
             _warm_up(pipeline, handle)
             self.begun = None
         self.cache[pipeline] = handle
-        if time.monotonic() - self.start > PATIENCE:
+        if time.monotonic() - self.start > SILENT_SECONDS:
             self._tell()
 
     def _help(self) -> None:
         """Begins when one kernel takes long. Whatever goes wrong here, the error is told by `run`,
         for which the pipeline in hand is left."""
-        while (begun := self.begun) is None or time.monotonic() - begun < SLOW:
+        while (begun := self.begun) is None or time.monotonic() - begun < UNCACHED_SECONDS:
             if self.ended.wait(GLANCE):
                 return
         assert self.helper

@@ -148,7 +148,7 @@ class Program:
                 end += piece.nbytes
 
         worth = sum(weight.bytes for weight in self.plan.weights) >= threads.WORTH
-        threads.share(write, self.plan.weights, "pack", threads.MOST if worth else 1)
+        threads.share(write, self.plan.weights, "pack", threads.MAX_THREADS if worth else 1)
         for buffer in buffers.values():
             native.call(native.lib.tg_buffer_filled, buffer)
         return buffers

@@ -123,7 +123,7 @@ def test_shapes_to_judge_by_are_bounded(host: str, monkeypatch: pytest.MonkeyPat
     made = delegate(host)
     interpreter = hosts.interpreter(model, host, experimental_delegates=[made])
     assert places(made)["pool"] == "cpu"
-    assert seen and max(seen) <= placeholders.MOST
+    assert seen and max(seen) <= placeholders.MAX_INPUT_ELEMENTS
     del interpreter
 
 

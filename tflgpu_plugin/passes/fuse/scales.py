@@ -13,7 +13,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Post
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.passes.rewriter import Editor
 
-LARGEST = 1 << 26  # elements of weights that are multiplied here
+MAX_SCALED = 1 << 26  # elements of weights that are multiplied here
 STEPS = ("add", "sub", "mul", "div")
 
 
@@ -40,7 +40,7 @@ class _Affine:
 def _affine(e: Editor, node: Node, axis: int) -> _Affine | None:
     """The leading steps as one, when they are worth it: a factor, or more than one offset."""
     weights, data = node.inputs[1], e.data(node.inputs[1])
-    if weights is None or data is None or data.size > LARGEST or data.dtype != np.float32:
+    if weights is None or data is None or data.size > MAX_SCALED or data.dtype != np.float32:
         return None
     channels = e.shape(node.outputs[0])[-1]
     if data.shape[axis] != channels:

@@ -11,7 +11,7 @@ from tflgpu_plugin.ops.movement import refusal, view_of
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.rewriter import Editor, Perm
 
-LARGEST = 1 << 24  # elements of a constant that is moved here rather than on the device
+MAX_MOVED = 1 << 24  # elements of a constant that is moved here rather than on the device
 
 
 def is_plain(node: Node, op: str) -> bool:
@@ -48,7 +48,7 @@ def _fold_constants(e: Editor) -> bool:
     for node in e.nodes:
         source, output = (node.inputs[0] if node.inputs else None), node.outputs[0]
         data = e.data(source)
-        if data is None or source is None or output in e.needed or data.size > LARGEST:
+        if data is None or source is None or output in e.needed or data.size > MAX_MOVED:
             continue
         moved = None if node.posts else view_of(view, node)
         if moved is None or prod(moved.shape) > data.size:

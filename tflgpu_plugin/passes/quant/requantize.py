@@ -14,7 +14,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Tensor
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, Grid, fixed_point
 
 BIAS_UNIT = 1 << 12  # a low part, so that float32 holds both parts exactly
-LARGEST = 255  # of weights in 8 bits less a zero point
+MAX_WEIGHT = 255  # of weights in 8 bits less a zero point
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def whole(graph: Graph, node: Node) -> Whole | None:
     if scale.size not in (1, channels) or weights.data.dtype != np.float32:
         return None
     numbers = whole_numbers(weights)
-    if np.abs(numbers).max(initial=0) > LARGEST:
+    if np.abs(numbers).max(initial=0) > MAX_WEIGHT:
         return None  # sums would leave 32 bits
     sums = scale * quantization.parameters(x)[0]  # the value of 1 in a sum
     bias = np.zeros(channels)

@@ -47,7 +47,7 @@ def _numbers(weights: Tensor) -> Array | None:
     numbers = requantize.whole_numbers(weights)
     scale = np.asarray(grid.scale, np.float32).reshape(-1, *(1,) * (data.ndim - 1))
     off = np.abs(data - numbers * scale) / scale
-    small = np.abs(numbers).max(initial=0) <= requantize.LARGEST
+    small = np.abs(numbers).max(initial=0) <= requantize.MAX_WEIGHT
     return numbers.astype(np.int16) if small and off.max(initial=0.0) < EXACT else None
 
 
