@@ -143,8 +143,8 @@ def _quantization(ffi: Any, raw: Any) -> Quantization | None:
     affine = _scales(ffi, raw)
     if affine is None:
         return None
-    scale = tuple(float(affine.scale.data[k]) for k in range(affine.scale.size))
+    scale = tuple(ffi.unpack(affine.scale.data, affine.scale.size))
     zeros = listed(affine.zero_point) or (0,)
     # One zero point may stand for all channels.
-    zero_point = tuple(zeros[min(k, len(zeros) - 1)] for k in range(len(scale)))
+    zero_point = (zeros + zeros[-1:] * (len(scale) - len(zeros)))[: len(scale)]
     return Quantization(scale, zero_point, int(affine.dimension))

@@ -157,8 +157,7 @@ def _whole(dtype: str) -> str:
 
 def _operands(node: Node, row: HostOp) -> list[tuple[int, str]]:
     """The tensors that are there, with their roles."""
-    taken = [operand.role for _, operand in row.taken]
-    taken += taken[-1:] * (len(node.inputs) - len(taken))  # the last one is repeated
+    taken = row.taken + row.taken[-1:] * (len(node.inputs) - len(row.taken))  # of repeated ones
     pairs = zip(node.inputs, taken, strict=False)
     return [(tensor, role) for tensor, role in pairs if tensor is not None]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from tflgpu_plugin.errors import Unsupported
@@ -130,15 +131,15 @@ class HostOp:
         """Positions of inputs that hold int32 or int64 besides `types`."""
         return tuple(k for k, one in enumerate(self.operands) if one.traits.whole)
 
-    @property
+    @cached_property
     def deciding(self) -> tuple[int, ...]:
         """Positions of inputs whose values decide the shapes of results."""
         return tuple(k for k, one in enumerate(self.operands) if one.traits.decides)
 
-    @property
-    def taken(self) -> tuple[tuple[int, Operand], ...]:
-        """Operands with their positions, in the order of the op."""
-        return tuple((k, self.operands[k]) for k in self.order or range(len(self.operands)))
+    @cached_property
+    def taken(self) -> tuple[str, ...]:
+        """The roles of operands in the order of the op."""
+        return tuple(self.operands[k].role for k in self.order or range(len(self.operands)))
 
     def arranged(self, inputs: Sequence[int | None]) -> tuple[int | None, ...]:
         """A node's inputs in the order of the op. Raises Unsupported when one is absent or too many
