@@ -47,18 +47,20 @@ def _half(wgsl: str) -> str:
 
 def _last_lane(wgsl: str) -> str:
     """The last of four channels is lost."""
-    return wgsl.replace("post.mask);", "post.mask & vec4<bool>(true, true, true, false));")
+    return wgsl.replace("epilogue.mask);", "epilogue.mask & vec4<bool>(true, true, true, false));")
 
 
 def _pad_lanes(wgsl: str) -> str:
     """Lanes beyond the last channel are not zero, which no operator shows alone."""
-    return wgsl.replace("select(vec4f(0.0), v, post.mask)", "select(vec4f(9.0), v, post.mask)")
+    return wgsl.replace(
+        "select(vec4f(0.0), v, epilogue.mask)", "select(vec4f(9.0), v, epilogue.mask)"
+    )
 
 
 def _neighbour(wgsl: str) -> str:
     """The vector stored first in a tensor is stored one place further."""
     return re.sub(
-        r"(fn store_\w+\(i): u32(, post: \w+, value: vec4f\) \{\n)",
+        r"(fn store_\w+\(i): u32(, epilogue: \w+, value: vec4f\) \{\n)",
         r"\1_: u32\2  let i = select(i_, 1u, i_ == 0u);\n",
         wgsl,
     )

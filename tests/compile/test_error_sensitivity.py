@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.compile import compiler, error_sensitivity
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Tensor
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 
@@ -57,7 +57,9 @@ def test_a_bias_makes_results_larger_and_their_errors_less() -> None:
     graph = replace(plain, tensors=tensors, nodes=(replace(node, inputs=(0, 100, 200)),))
     squares = rows(weights) + float((bias.astype(np.float64) ** 2).mean())
     assert error_sensitivity.sensitivities(graph)[1] == pytest.approx(1 / squares)
-    fused = replace(plain, tensors=tensors, nodes=(replace(node, posts=(Post("add", 200),)),))
+    fused = replace(
+        plain, tensors=tensors, nodes=(replace(node, epilogue=(EpilogueOp("add", 200),)),)
+    )
     assert error_sensitivity.sensitivities(fused)[1] == pytest.approx(1 / squares)
 
 
@@ -101,15 +103,15 @@ def test_fused_steps() -> None:
     graph = chain(("abs", None))
     graph.tensors[9] = Tensor("by", (8,), data=np.full(8, 3, np.float32))  # type: ignore[index]
     (node,) = graph.nodes
-    for posts, expected in (
-        ((Post("mul", 9),), 9.0),
-        ((Post("div", None, (2.0,)),), 0.25),
-        ((Post("clip", None, (0.0, 6.0)), Post("mul", 9)), 4.5),
-        ((Post("clip", None, (-1.0, 6.0)), Post("add", 0)), 2.0),
+    for epilogue, expected in (
+        ((EpilogueOp("mul", 9),), 9.0),
+        ((EpilogueOp("div", None, (2.0,)),), 0.25),
+        ((EpilogueOp("clip", None, (0.0, 6.0)), EpilogueOp("mul", 9)), 4.5),
+        ((EpilogueOp("clip", None, (-1.0, 6.0)), EpilogueOp("add", 0)), 2.0),
     ):
-        changed = graph.with_nodes([Node(0, "abs", (0,), (1,), posts=posts)])
-        assert error_sensitivity.sensitivities(changed)[0] == pytest.approx(expected), posts
-    assert node.posts == ()
+        changed = graph.with_nodes([Node(0, "abs", (0,), (1,), epilogue=epilogue)])
+        assert error_sensitivity.sensitivities(changed)[0] == pytest.approx(expected), epilogue
+    assert node.epilogue == ()
 
 
 def test_parts_of_a_concatenation_have_their_own_channels() -> None:

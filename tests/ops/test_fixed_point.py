@@ -13,9 +13,9 @@ import pytest
 
 from tests.compile.test_compiler import Builder
 from tests.support.harness import run_graph
-from tflgpu_plugin.ir.graph import Array, Post
+from tflgpu_plugin.ir.graph import Array, EpilogueOp
 from tflgpu_plugin.ir.quantization import Grid
-from tflgpu_plugin.passes.quant.requantize import FACTOR_UNIT, post
+from tflgpu_plugin.passes.quant.requantize import FACTOR_UNIT, each
 
 pytestmark = pytest.mark.adapter
 
@@ -24,7 +24,7 @@ RANDOM = np.random.default_rng(5)
 WIDE = Grid(1.0, -(2.0**24), 2.0**24)
 
 
-def stepped(values: Array, made: Post, rows: Array | None = None) -> Array:
+def stepped(values: Array, made: EpilogueOp, rows: Array | None = None) -> Array:
     """`values` after one fused step of a kernel, whose second operand are `rows`."""
     b = Builder()
     x = b.tensor(values.shape)
@@ -32,7 +32,7 @@ def stepped(values: Array, made: Post, rows: Array | None = None) -> Array:
     y = b.node("neg", (x,), values.shape)
     graph = b.graph((x,), (y,))
     (node,) = graph.nodes
-    graph = graph.with_nodes([replace(node, posts=(replace(made, tensor=tensor),))])
+    graph = graph.with_nodes([replace(node, epilogue=(replace(made, tensor=tensor),))])
     return run_graph(graph, {x: -values})[y]
 
 
@@ -71,7 +71,7 @@ def test_sums_times_a_factor_in_fixed_point() -> None:
         bias = RANDOM.integers(-(1 << 18), 1 << 18, numbers.size)
         rows = [*np.divmod(bias, BIAS_UNIT), *np.divmod(fractions, FACTOR_UNIT)]
         rows = np.array([*rows, np.full(numbers.size, shift)], np.float32)
-        made = post("requantize", 0, 0.25, WIDE, numbers.size)
+        made = each("requantize", 0, 0.25, WIDE, numbers.size)
         got = stepped(((numbers - bias) * 0.25).astype(np.float32).reshape(1, 1, 1, -1), made, rows)
         wanted = []
         for number, fraction in zip(map(int, numbers), fractions, strict=True):
@@ -83,7 +83,7 @@ def test_sums_times_a_factor_in_fixed_point() -> None:
 def test_sums_times_a_factor_go_to_the_even_neighbour() -> None:
     numbers = np.arange(-120, 120)
     rows = np.array([numbers * 0, numbers * 0, np.full(240, 0.5)], np.float32)
-    made = post("rescale", 0, 0.5, WIDE, numbers.size)
+    made = each("rescale", 0, 0.5, WIDE, numbers.size)
     got = stepped((numbers * 0.5).astype(np.float32).reshape(1, 1, 1, -1), made, rows)
     np.testing.assert_array_equal(got.reshape(-1), np.rint(numbers / 2))
 
@@ -98,7 +98,7 @@ def test_the_nearest_of_a_grid(parts: float, zero: float) -> None:
     unit = np.where(np.arange(steps.size) < 600, 0.5, 1 / 16384)
     values = (steps * unit * 0.125).astype(np.float32)
     numbers = (*grid, parts, zero)
-    got = stepped(values.reshape(1, 8, 16, 8), Post("fake_quant", None, numbers)).reshape(-1)
+    got = stepped(values.reshape(1, 8, 16, 8), EpilogueOp("fake_quant", None, numbers)).reshape(-1)
     wanted = []
     for value in map(Fraction, map(float, values)):
         fine = away((value / scale + int(zero)) * int(parts))

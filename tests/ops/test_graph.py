@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Post, Tensor, dump, geometry, verify
+from tflgpu_plugin.ir.graph import EpilogueOp, Geometry, Graph, Node, Tensor, dump, geometry, verify
 from tflgpu_plugin.ops.lowering import pack_stored, spread
 
 
@@ -60,7 +60,7 @@ def test_verify_finds_what_is_wrong() -> None:
 
 def test_dump_and_reads_name_fused_operands() -> None:
     graph = small()
-    node = replace(graph.nodes[0], posts=(Post("add", 3), Post("relu")))
+    node = replace(graph.nodes[0], epilogue=(EpilogueOp("add", 3), EpilogueOp("relu")))
     assert node.reads == (0, 3)
     assert "| add %3 | relu" in dump(graph.with_nodes([node]))
 

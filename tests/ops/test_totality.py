@@ -64,7 +64,7 @@ def test_row_states_its_traits(name: str) -> None:
     assert row.accuracy not in ("accumulate", "reduction") or row.accumulates is not None, (
         f"{name} sums: may results be larger than float16 holds (accumulates)?"
     )
-    assert not row.limits or (row.epilogue and row.accuracy == "exact")
+    assert not row.limits or (row.as_epilogue and row.accuracy == "exact")
     assert not row.weights or (row.kind == "product" and row.rounding)
     assert not row.same_quantization or row.kind in ("window", "reduction")
 

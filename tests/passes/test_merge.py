@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from tests.passes.test_passes import HW, Build
-from tflgpu_plugin.ir.graph import Post
-from tflgpu_plugin.passes.fuse.epilogue import fuse_posts
+from tflgpu_plugin.ir.graph import EpilogueOp
+from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.sources import only_reader
 
@@ -26,7 +26,7 @@ def test_a_reader_that_reads_twice_is_none() -> None:
     made = b.op("relu", b.input())
     graph = b.graph(b.op("mul", made, made, activation="none"))
     assert only_reader(graph, graph.nodes[0]) is None
-    assert [node.op for node in fuse_posts(graph).nodes] == ["relu", "mul"]
+    assert [node.op for node in fuse_epilogue(graph).nodes] == ["relu", "mul"]
 
 
 def test_an_operand_of_a_fused_step_counts() -> None:
@@ -34,9 +34,9 @@ def test_an_operand_of_a_fused_step_counts() -> None:
     made = b.op("relu", b.input())
     graph = b.graph(b.op("neg", made))
     first, second = graph.nodes
-    twice = graph.with_nodes([first, replace(second, posts=(Post("mul", made),))])
+    twice = graph.with_nodes([first, replace(second, epilogue=(EpilogueOp("mul", made),))])
     assert only_reader(twice, first) is None
-    other = replace(second, inputs=(graph.inputs[0],), posts=(Post("mul", made),))
+    other = replace(second, inputs=(graph.inputs[0],), epilogue=(EpilogueOp("mul", made),))
     assert only_reader(graph.with_nodes([first, other]), first) == other
 
 
@@ -56,5 +56,5 @@ def test_a_pad_whose_result_is_also_added_stays() -> None:
     graph = b.graph(y)
     pad, conv = graph.nodes
     assert [node.op for node in fuse_pad(graph).nodes] == ["conv_2d"]
-    with_sum = graph.with_nodes([pad, replace(conv, posts=(Post("add", padded),))])
+    with_sum = graph.with_nodes([pad, replace(conv, epilogue=(EpilogueOp("add", padded),))])
     assert fuse_pad(with_sum) == with_sum

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Shape, Tensor, verify
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Shape, Tensor, verify
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.canonical import canonical
-from tflgpu_plugin.passes.fuse.epilogue import fuse_posts
+from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.quant.share_steps import share_steps
 
@@ -67,17 +67,17 @@ def after(rewrite: Any, graph: Graph) -> Graph:
     return rewritten
 
 
-def listing(graph: Graph) -> list[tuple[str, list[Post]]]:
-    return [(node.op, list(node.posts)) for node in graph.nodes]
+def listing(graph: Graph) -> list[tuple[str, list[EpilogueOp]]]:
+    return [(node.op, list(node.epilogue)) for node in graph.nodes]
 
 
-def test_bias_and_activation_become_posts_in_that_order() -> None:
+def test_bias_and_activation_become_epilogue_ops_in_that_order() -> None:
     b = Build()
     bias = b.constant(np.ones(8, np.float32))
     weights = b.constant(np.zeros((8, 1, 1, 8), np.float32))
     y = b.op("conv_2d", b.input(), weights, bias, padding="same", activation="relu6")
     (node,) = after(canonical, b.graph(y)).nodes
-    assert node.posts == (Post("add", bias), Post("relu6"))
+    assert node.epilogue == (EpilogueOp("add", bias), EpilogueOp("relu6"))
     assert node.inputs[2] is None and node.attributes["activation"] == "none"
 
 
@@ -90,15 +90,15 @@ def test_the_output_shape_of_a_transposed_convolution_stays() -> None:
     size = b.constant(np.array(MAP, np.int32))
     y = b.op("transpose_conv", b.input(), weights, bias, size, padding="same", activation="none")
     (node,) = after(canonical, b.graph(y)).nodes
-    assert node.inputs[2:] == (None, size) and node.posts == (Post("add", bias),)
+    assert node.inputs[2:] == (None, size) and node.epilogue == (EpilogueOp("add", bias),)
 
 
-def test_an_op_that_applies_no_posts_keeps_its_activation() -> None:
+def test_an_op_without_an_epilogue_keeps_its_activation() -> None:
     b = Build()
     x = b.input()
     y = b.op("concat", x, x, shape=(1, 4, 4, 16), axis=3, activation="relu")
     (node,) = after(canonical, b.graph(y)).nodes
-    assert node.attributes["activation"] == "relu" and not node.posts
+    assert node.attributes["activation"] == "relu" and not node.epilogue
 
 
 def pad_and_conv(
@@ -155,8 +155,10 @@ def test_a_chain_collapses() -> None:
     b = Build()
     scale, alpha = b.constant(np.ones(8, np.float32)), b.constant(np.ones((1, 1, 8), np.float32))
     y = b.op("prelu", b.op("mul", b.conv(b.input()), scale), alpha)
-    graph = after(fuse_posts, b.graph(b.op("tanh", y)))
-    assert listing(graph) == [("conv_2d", [Post("mul", scale), Post("prelu", alpha), Post("tanh")])]
+    graph = after(fuse_epilogue, b.graph(b.op("tanh", y)))
+    assert listing(graph) == [
+        ("conv_2d", [EpilogueOp("mul", scale), EpilogueOp("prelu", alpha), EpilogueOp("tanh")])
+    ]
     assert graph.nodes[0].sources == (10, 11, 12, 13) and graph.nodes[0].id == 10
 
 
@@ -164,8 +166,11 @@ def test_residual_add_goes_to_the_later_producer() -> None:
     b = Build()
     first = b.conv(b.input())
     second = b.conv(first)
-    graph = after(fuse_posts, b.graph(b.op("relu", b.op("add", first, second))))
-    assert listing(graph) == [("conv_2d", []), ("conv_2d", [Post("add", first), Post("relu")])]
+    graph = after(fuse_epilogue, b.graph(b.op("relu", b.op("add", first, second))))
+    assert listing(graph) == [
+        ("conv_2d", []),
+        ("conv_2d", [EpilogueOp("add", first), EpilogueOp("relu")]),
+    ]
 
 
 def test_a_producer_moves_to_where_its_operand_is_there() -> None:
@@ -174,24 +179,24 @@ def test_a_producer_moves_to_where_its_operand_is_there() -> None:
     first = b.conv(x)
     other = b.op("softmax", x, beta=1.0)
     kept = b.op("logistic", other)
-    graph = after(fuse_posts, b.graph(b.op("sub", other, first), kept))
-    assert listing(graph)[-1] == ("conv_2d", [Post("reverse_sub", other)])
+    graph = after(fuse_epilogue, b.graph(b.op("sub", other, first), kept))
+    assert listing(graph)[-1] == ("conv_2d", [EpilogueOp("reverse_sub", other)])
 
 
 def test_both_operands_could_take_it() -> None:
     b = Build()
     x = b.input()
     first, second = b.conv(x), b.conv(x)
-    graph = after(fuse_posts, b.graph(b.op("mul", first, second)))
-    assert listing(graph) == [("conv_2d", []), ("conv_2d", [Post("mul", first)])]
+    graph = after(fuse_epilogue, b.graph(b.op("mul", first, second)))
+    assert listing(graph) == [("conv_2d", []), ("conv_2d", [EpilogueOp("mul", first)])]
 
 
 def test_the_steps_of_the_merged_node_follow() -> None:
     b = Build()
     x = b.input()
     y = b.op("add", b.conv(x), x, activation="relu6")
-    graph = after(lambda g: fuse_posts(canonical(g)), b.graph(y))
-    assert listing(graph) == [("conv_2d", [Post("add", x), Post("relu6")])]
+    graph = after(lambda g: fuse_epilogue(canonical(g)), b.graph(y))
+    assert listing(graph) == [("conv_2d", [EpilogueOp("add", x), EpilogueOp("relu6")])]
 
 
 def unfused(kind: str) -> Graph:
@@ -228,7 +233,7 @@ def unfused(kind: str) -> Graph:
 )
 def test_not_fused(kind: str) -> None:
     graph = unfused(kind)
-    assert after(fuse_posts, graph) == graph
+    assert after(fuse_epilogue, graph) == graph
 
 
 def test_no_more_operands_than_fit() -> None:
@@ -236,8 +241,8 @@ def test_no_more_operands_than_fit() -> None:
     y = b.conv(b.input())
     for _ in range(4):
         y = b.op("add", y, b.input())
-    graph = after(fuse_posts, b.graph(y))
-    assert [len(node.posts) for node in graph.nodes] == [3, 0]
+    graph = after(fuse_epilogue, b.graph(y))
+    assert [len(node.epilogue) for node in graph.nodes] == [3, 0]
 
 
 def test_a_state_is_written_by_its_own_node() -> None:
@@ -248,7 +253,7 @@ def test_a_state_is_written_by_its_own_node() -> None:
     graph = replace(
         Graph(b.tensors, tuple(b.nodes), tuple(b.inputs), (y,)), states=((before, made),)
     )
-    assert after(fuse_posts, graph) == graph
+    assert after(fuse_epilogue, graph) == graph
 
 
 def test_run_prints_node_counts(
@@ -264,21 +269,24 @@ def test_run_prints_node_counts(
 
 
 def test_limits_share_a_step_where_there_are_several() -> None:
-    posts = {
-        0: (Post("add", 5), Post("relu")),
-        1: (Post("add", 5),),
-        2: (Post("add", 5), Post("add", 6), Post("relu")),
+    epilogue = {
+        0: (EpilogueOp("add", 5), EpilogueOp("relu")),
+        1: (EpilogueOp("add", 5),),
+        2: (EpilogueOp("add", 5), EpilogueOp("add", 6), EpilogueOp("relu")),
     }
     tensors = {k: Tensor(f"t{k}", (1, 2, 2, 4)) for k in range(5)}
     tensors[5] = Tensor("bias", (4,), data=np.ones(4, np.float32))
     tensors[6] = Tensor("more", (4,), data=np.ones(4, np.float32))
-    nodes = [Node(k, "conv_2d", (k, None, None), (k + 1,), posts=p) for k, p in posts.items()]
+    nodes = [Node(k, "conv_2d", (k, None, None), (k + 1,), epilogue=p) for k, p in epilogue.items()]
     found = share_steps(Graph(tensors, tuple(nodes), (0,), (3,)))
-    limited = [node.posts[1] for node in found.nodes[:2]]
-    assert limited == [Post("clip", None, (0.0, np.inf)), Post("clip", None, (-np.inf, np.inf))]
-    assert found.nodes[2].posts == posts[2]
+    limited = [node.epilogue[1] for node in found.nodes[:2]]
+    assert limited == [
+        EpilogueOp("clip", None, (0.0, np.inf)),
+        EpilogueOp("clip", None, (-np.inf, np.inf)),
+    ]
+    assert found.nodes[2].epilogue == epilogue[2]
     alone = share_steps(Graph(tensors, (nodes[0],), (0,), (1,)))
-    assert alone.nodes[0].posts == posts[0]
+    assert alone.nodes[0].epilogue == epilogue[0]
 
 
 def test_a_defect_in_an_optional_pass_is_skipped(

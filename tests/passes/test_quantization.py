@@ -123,7 +123,7 @@ def test_a_layer_computes_in_whole_numbers() -> None:
     bias = np.array([1, -5000, 70_000_000], np.int32)
     graph = passes.run(layer(weights, grid, bias))
     node = graph.nodes[0]
-    (step,) = node.posts
+    (step,) = node.epilogue
     assert step.op == "requantize" and step.tensor is not None
     found = graph.constant(node.inputs[1])
     assert found is not None
@@ -137,7 +137,7 @@ def test_a_layer_computes_in_whole_numbers() -> None:
 
 def test_moves_need_no_simulator() -> None:
     graph = passes.run(layer(np.ones((3, 4), np.int8), GRID, np.zeros(3, np.int32)))
-    assert not graph.nodes[-1].posts and graph.nodes[-1].op == "reshape"
+    assert not graph.nodes[-1].epilogue and graph.nodes[-1].op == "reshape"
 
 
 def test_an_op_without_steps_gets_a_node() -> None:
@@ -257,9 +257,9 @@ def test_weights_of_float_layers_become_whole() -> None:
         node = replace(base.nodes[0], inputs=(0, 1, 3))
         graph = passes.run(widen(replace(base, tensors=tensors, nodes=(node,))))
         (layer,) = graph.nodes
-        assert [post.op for post in layer.posts] == ["mul", "add"]
+        assert [each.op for each in layer.epilogue] == ["mul", "add"]
         np.testing.assert_array_equal(graph.constant(layer.inputs[1]), stored)
-        factor = layer.posts[0]
+        factor = layer.epilogue[0]
         given = factor.parameters if factor.tensor is None else graph.constant(factor.tensor)
         np.testing.assert_array_equal(given, scales)
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.passes.test_transposes import Net
 from tests.support.evaluate import evaluate
-from tflgpu_plugin.ir.graph import Graph, Post, verify
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
-from tflgpu_plugin.passes.fuse.epilogue import fuse_posts
+from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.patterns import recompose
 from tflgpu_plugin.passes.fuse.scales import fold_scales
 
@@ -134,7 +134,7 @@ def folded(*steps: tuple[str, object], op: str = "conv_2d") -> Graph:
     y = n.op(op, n.input(MAP), weights, bias, padding="same", strides=(1, 1), activation="none")
     for name, value in steps:
         y = n.same(name, y) if value is None else n.same(name, y, n.constant(value))
-    graph = fold_scales(fuse_posts(canonical(n.graph(y))))
+    graph = fold_scales(fuse_epilogue(canonical(n.graph(y))))
     verify(graph)
     return graph
 
@@ -146,8 +146,8 @@ SCALE, OFFSET = np.arange(1, 9, dtype=np.float32), np.full((1, 1, 1, 8), 3, np.f
 def test_a_batch_normalization_disappears(op: str) -> None:
     graph = folded(("mul", SCALE), ("add", OFFSET), ("relu", None), op=op)
     (node,) = graph.nodes
-    assert [post.op for post in node.posts] == ["add", "relu"]
-    offset, weights = graph.constant(node.posts[0].tensor), graph.constant(node.inputs[1])
+    assert [each.op for each in node.epilogue] == ["add", "relu"]
+    offset, weights = graph.constant(node.epilogue[0].tensor), graph.constant(node.inputs[1])
     assert offset is not None and weights is not None
     np.testing.assert_array_equal(offset, SCALE + 3)
     first = weights[0, 0, 0] if op == "depthwise_conv_2d" else weights[:, 0, 0, 0]
@@ -156,14 +156,14 @@ def test_a_batch_normalization_disappears(op: str) -> None:
 
 def test_one_offset_stays_as_it_is() -> None:
     (node,) = folded(("relu", None)).nodes
-    assert [post.op for post in node.posts] == ["add", "relu"]
+    assert [each.op for each in node.epilogue] == ["add", "relu"]
 
 
 def test_a_factor_after_an_activation_stays() -> None:
     (node,) = folded(("relu", None), ("mul", SCALE)).nodes
-    assert [post.op for post in node.posts] == ["add", "relu", "mul"]
+    assert [each.op for each in node.epilogue] == ["add", "relu", "mul"]
 
 
 def test_single_numbers_need_no_buffer() -> None:
     (node,) = folded(("relu", None), ("mul", np.float32(2)), ("add", np.float32(1))).nodes
-    assert node.posts[2:] == (Post("mul", None, (2.0,)), Post("add", None, (1.0,)))
+    assert node.epilogue[2:] == (EpilogueOp("mul", None, (2.0,)), EpilogueOp("add", None, (1.0,)))

@@ -17,8 +17,8 @@ def evaluate(graph: Graph, values: Mapping[int, Array]) -> dict[int, Array]:
     for node in graph.nodes:
         given = [None if t is None else known[t] for t in node.inputs]
         made = _run(node, given)
-        for post in node.posts:
-            assert post.tensor is None and not post.parameters, "posts are not evaluated"
+        for each in node.epilogue:
+            assert each.tensor is None and not each.parameters, "epilogue are not evaluated"
         assert made.shape == graph.shape(node.outputs[0]), (node, made.shape)
         known[node.outputs[0]] = made
     return {t: known[t] for t in graph.outputs}

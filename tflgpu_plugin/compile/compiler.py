@@ -241,7 +241,7 @@ class _Assembly:
             replace(operand, half=self._half(source), bytes=self._low(source) is not None)
             for operand, source in launch.operands
         ]
-        wgsl = kernels.render(launch.kernel, operands, parameters, launch.posts, launch.variant)
+        wgsl = kernels.render(launch.kernel, operands, parameters, launch.epilogue, launch.variant)
         if not self.low.target.unpacks:
             wgsl = kernels.without_unpack(wgsl)
         kinds = "u" + "".join("r" if operand.access == "r" else "w" for operand in operands)

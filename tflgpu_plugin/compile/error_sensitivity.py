@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, planar
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, planar
 from tflgpu_plugin.ops.table import AS_THEY_ARE, GATE, Errors, Weights
 
 Sensitivity = npt.NDArray[np.float64]  # one per channel of a tensor
@@ -77,8 +77,8 @@ class _Walk:
         if not given:
             return
         sensitivity = given[0] if len(given) == 1 else np.full(1, sum(part.sum() for part in given))
-        for post in reversed(node.posts):
-            sensitivity = self._before(post, sensitivity)
+        for each in reversed(node.epilogue):
+            sensitivity = self._before(each, sensitivity)
         errors = _errors(node.op)
         if errors.choice is not None and node.outputs[errors.choice] in self.found:
             sensitivity = np.full(1, np.inf)
@@ -101,31 +101,31 @@ class _Walk:
             parts = [t for t in node.inputs if t is not None and self.graph.constant(t) is None]
             return max((self.square(part) for part in parts), default=1.0)
         weights = self._weights(node)
-        if weights is None or any(_errors(post.op).bounded for post in node.posts):
+        if weights is None or any(_errors(each.op).bounded for each in node.epilogue):
             return 1.0
         total = float(_squares(node, weights).sum(1).mean())
         total += self._mean_square(node.inputs[2] if len(node.inputs) > 2 else None)
-        for post in node.posts:
-            if post.op == "mul":
-                total *= self._mean_square(post.tensor, post.parameters) or 1.0
-            elif post.op == "add":
-                total += self._mean_square(post.tensor)
+        for each in node.epilogue:
+            if each.op == "mul":
+                total *= self._mean_square(each.tensor, each.parameters) or 1.0
+            elif each.op == "add":
+                total += self._mean_square(each.tensor)
         return total
 
     def channels(self, tensor: int) -> int:
         shape = self.graph.shape(tensor)
         return shape[-1] if planar(shape) else max(1, prod(shape))
 
-    def _before(self, post: Post, sensitivity: Sensitivity) -> Sensitivity:
+    def _before(self, each: EpilogueOp, sensitivity: Sensitivity) -> Sensitivity:
         """The sensitivity in front of a fused step. Its operand has that behind it."""
-        gated = post.op == "clip" and post.parameters[:1] == (0.0,)
-        sensitivity = sensitivity * (GATE.passes if gated else _errors(post.op).passes)
-        self.give(post.tensor, sensitivity)
-        data = self.graph.constant(post.tensor)
-        factors = np.ravel(np.asarray(post.parameters if data is None else data, np.float64))
-        if post.op not in ("mul", "div") or len(factors) == 0:
+        gated = each.op == "clip" and each.parameters[:1] == (0.0,)
+        sensitivity = sensitivity * (GATE.passes if gated else _errors(each.op).passes)
+        self.give(each.tensor, sensitivity)
+        data = self.graph.constant(each.tensor)
+        factors = np.ravel(np.asarray(each.parameters if data is None else data, np.float64))
+        if each.op not in ("mul", "div") or len(factors) == 0:
             return sensitivity
-        squares = factors**2 if post.op == "mul" else 1.0 / np.maximum(factors**2, TINY)
+        squares = factors**2 if each.op == "mul" else 1.0 / np.maximum(factors**2, TINY)
         return sensitivity * (squares if len(squares) == len(sensitivity) else squares.mean())
 
     def _product(self, node: Node, weights: Array, sensitivity: Sensitivity) -> None:

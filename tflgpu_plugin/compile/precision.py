@@ -48,7 +48,7 @@ def halves(low: Lowering, memory: Memory, size: Size) -> set[object]:
     for launch in low.launches:
         row = ops.row(launch.node.op)
         sums = row is not None and row.accumulates
-        rows = {s.operand for some in launch.posts.values() for s in some if s.spread == "rows"}
+        rows = {s.operand for some in launch.epilogue.values() for s in some if s.spread == "rows"}
         for operand, given in launch.operands:
             source = memory(given)
             found[key(source)] = source
@@ -135,10 +135,10 @@ def _before_logs(graph: Graph) -> set[int]:
     found: set[int] = set()
     for node in reversed(graph.nodes):
         inside = not found.isdisjoint(node.outputs)
-        for post in reversed(node.posts):
-            inside = _goes_on(post.op, inside)
-            if inside and post.tensor is not None:
-                found.add(post.tensor)
+        for each in reversed(node.epilogue):
+            inside = _goes_on(each.op, inside)
+            if inside and each.tensor is not None:
+                found.add(each.tensor)
         if _goes_on(node.op, inside):
             found |= {*node.reads}
     return found

@@ -68,15 +68,15 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Post:
+class EpilogueOp:
     """An elementwise step applied to a node's result where it is stored: `result = op(result,
     operand)`.
 
-    `op` names a step of `kernels.POSTS`; `tensor` is its second operand (None for unary steps).
-    How the operand is indexed follows from shapes: the output's shape, one value per channel, or a
-    single value. `parameters` are the numbers of a step that takes some (slope, limits); a step of
-    two operands without a tensor has its second operand, one value, as the only parameter.
-    """
+    `op` names a step of `kernels.EPILOGUE_OPS`; `tensor` is its second operand (None for unary
+    steps). How the operand is indexed follows from shapes: the output's shape, one value per
+    channel, or a single value. `parameters` are the numbers of a step that takes some (slope,
+    limits); a step of two operands without a tensor has its second operand, one value, as the only
+    parameter."""
 
     op: str
     tensor: int | None = None
@@ -100,7 +100,7 @@ class Node:
     version: int = 1
     row: HostOp | None = None
     refusal: str | None = None
-    posts: tuple[Post, ...] = ()
+    epilogue: tuple[EpilogueOp, ...] = ()
     sources: tuple[
         int, ...
     ] = ()  # ids of the host's nodes that passes merged into this one, itself included
@@ -110,7 +110,7 @@ class Node:
     def reads(self) -> tuple[int, ...]:
         """Every tensor that is read, fused operands included, in order and without repeats."""
         ids = [t for t in self.inputs if t is not None] + [
-            p.tensor for p in self.posts if p.tensor is not None
+            p.tensor for p in self.epilogue if p.tensor is not None
         ]
         return tuple(dict.fromkeys(ids))
 
@@ -232,11 +232,11 @@ def dump(graph: Graph) -> str:
     for node in graph.nodes:
         reads = ", ".join("-" if t is None else f"%{t}{list(graph.shape(t))}" for t in node.inputs)
         writes = ", ".join(f"%{t}{list(graph.shape(t))}" for t in node.outputs)
-        posts = "".join(
+        epilogue = "".join(
             f" | {p.op}{p.parameters or ''}" + ("" if p.tensor is None else f" %{p.tensor}")
-            for p in node.posts
+            for p in node.epilogue
         )
         lines.append(
-            f"{node.id:4d} {writes} = {node.op}({reads}) {dict(node.attributes) or ''}{posts}"
+            f"{node.id:4d} {writes} = {node.op}({reads}) {dict(node.attributes) or ''}{epilogue}"
         )
     return "\n".join(lines)

@@ -9,9 +9,9 @@ A kernel file (`kernels/<family>.wgsl`) is a Jinja2 template of the body only. W
 view, counted in views
 * `put_<name>(i, v)`    write element i of an operand with another view than vec4 (no fused steps,
 no mask)
-* `post_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel quad
-q: call it once per quad
-* `store_<name>(i, post, v)` apply the fused steps, zero the pad lanes, write vec4 i
+* `epilogue_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel
+quad q: call it once per quad
+* `store_<name>(i, epilogue, v)` apply the fused steps, zero the pad lanes, write vec4 i
 * `group_id(wid)`       the workgroup's place in the logical grid (grids over the device's limit
 come folded)
 
@@ -39,7 +39,7 @@ UNIFORM_BYTES = 256
 # its parameters (f32, from the uniform block, so that all values share a pipeline). Exact forms of
 # the hosts' kernels; comparisons instead of max, min and clamp, because those may drop NaN
 # (llvmpipe does) where the hosts keep it.
-POSTS: dict[str, str] = {
+EPILOGUE_OPS: dict[str, str] = {
     "relu": "select(v, vec4f(0.0), v < vec4f(0.0))",
     "relu6": "cut(v, 0.0, 6.0)",
     "relu_n1_to_1": "cut(v, -1.0, 1.0)",
@@ -160,11 +160,11 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class FusedPost:
-    """A `Post` as the preamble needs it: `operand` names a vec4 operand, `spread` says how it is
-    indexed ("same": like the output, "channel": by quad, "scalar": lane 0 of vector 0). `fields`
-    are the dispatch's parameters that hold the step's own (for a step of two operands without an
-    operand: the second one)."""
+class FusedEpilogueOp:
+    """An `EpilogueOp` as the preamble needs it: `operand` names a vec4 operand, `spread` says how
+    it is indexed ("same": like the output, "channel": by quad, "scalar": lane 0 of vector 0).
+    `fields` are the dispatch's parameters that hold the step's own (for a step of two operands
+    without an operand: the second one)."""
 
     op: str
     operand: str | None = None
@@ -198,7 +198,7 @@ def render(
     kernel: str,
     operands: Sequence[Operand],
     parameters: Parameters,
-    posts: Mapping[str, Sequence[FusedPost]],
+    epilogue: Mapping[str, Sequence[FusedEpilogueOp]],
     variant: Mapping[str, object],
 ) -> str:
     """Complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and types, and
@@ -207,7 +207,7 @@ def render(
     main = body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
     common = body("common", (("folded", "folded" in parameters),))
     preamble = _preamble(operands, parameters)
-    own = "\n".join([*_stores(operands, posts), main])
+    own = "\n".join([*_stores(operands, epilogue), main])
     return "\n".join([preamble, common, *_called(preamble + own), own])
 
 
@@ -224,13 +224,13 @@ def _frozen(value: object) -> object:
 
 
 def expression(step: str, fields: Sequence[str] = ()) -> str:
-    """WGSL of a step of `POSTS` whose parameters are in these fields of the uniform block."""
-    return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", POSTS[step])
+    """WGSL of one of `EPILOGUE_OPS` whose parameters are in these fields of the uniform block."""
+    return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", EPILOGUE_OPS[step])
 
 
 def pairwise(step: str) -> bool:
-    """Whether a step of `POSTS` has a second operand."""
-    return re.search(r"\be\b", POSTS[step]) is not None
+    """Whether a step of `EPILOGUE_OPS` has a second operand."""
+    return re.search(r"\be\b", EPILOGUE_OPS[step]) is not None
 
 
 @cache
@@ -285,42 +285,45 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
     return "\n".join(lines)
 
 
-def _stores(operands: Sequence[Operand], posts: Mapping[str, Sequence[FusedPost]]) -> Iterable[str]:
+def _stores(
+    operands: Sequence[Operand], epilogue: Mapping[str, Sequence[FusedEpilogueOp]]
+) -> Iterable[str]:
     for operand in operands:
         if operand.access == "r" or operand.view != 4:
             continue
-        yield _store(operand, posts.get(operand.name, ()))
+        yield _store(operand, epilogue.get(operand.name, ()))
 
 
-def _store(operand: Operand, posts: Sequence[FusedPost]) -> str:
-    name, value = operand.name, "select(vec4f(0.0), v, post.mask)"
+def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp]) -> str:
+    name, value = operand.name, "select(vec4f(0.0), v, epilogue.mask)"
     fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []
-    for k, post in enumerate(posts):
-        if post.operand and post.spread != "same":
+    for k, each in enumerate(epilogue):
+        if each.operand and each.spread != "same":
             fields.append(f"e{k}: vec4f")
             loads.append(
-                f"load_{post.operand}(q)"
-                if post.spread == "channel"
-                else f"vec4f(load_{post.operand}(0u).x)"
+                f"load_{each.operand}(q)"
+                if each.spread == "channel"
+                else f"vec4f(load_{each.operand}(0u).x)"
             )
-        if post.spread == "rows":  # of a matrix [rows, channels]; the last parameter counts quads
-            count = ROWS[post.op]
+        if each.spread == "rows":  # of a matrix [rows, channels]; the last parameter counts quads
+            count = ROWS[each.op]
             fields[-1] = ", ".join(f"e{k}_{row}: vec4f" for row in range(count))
-            quads = f"u32(p.{post.fields[-1]})"
-            loads[-1] = ", ".join(f"load_{post.operand}(q + {r}u * {quads})" for r in range(count))
-            rows = ", ".join(f"post.e{k}_{row}" for row in range(count))
-            steps.append(f"  v = {expression(post.op, post.fields).replace('$e', rows)};")
-        elif pairwise(post.op):
-            source = f"load_{post.operand}(i)" if post.spread == "same" else f"post.e{k}"
-            source = source if post.operand else f"vec4f(p.{post.fields[0]})"
-            steps.append(f"  {{ let e = {source}; v = {expression(post.op, post.fields)}; }}")
+            quads = f"u32(p.{each.fields[-1]})"
+            loads[-1] = ", ".join(f"load_{each.operand}(q + {r}u * {quads})" for r in range(count))
+            rows = ", ".join(f"epilogue.e{k}_{row}" for row in range(count))
+            steps.append(f"  v = {expression(each.op, each.fields).replace('$e', rows)};")
+        elif pairwise(each.op):
+            source = f"load_{each.operand}(i)" if each.spread == "same" else f"epilogue.e{k}"
+            source = source if each.operand else f"vec4f(p.{each.fields[0]})"
+            steps.append(f"  {{ let e = {source}; v = {expression(each.op, each.fields)}; }}")
         else:
-            steps.append(f"  v = {expression(post.op, post.fields)};")
+            steps.append(f"  v = {expression(each.op, each.fields)};")
     return "\n".join(
         [
-            f"struct Post_{name} {{ {', '.join(fields)} }}",
-            f"fn post_{name}(q: u32) -> Post_{name} {{ return Post_{name}({', '.join(loads)}); }}",
-            f"fn store_{name}(i: u32, post: Post_{name}, value: vec4f) {{",
+            f"struct Epilogue_{name} {{ {', '.join(fields)} }}",
+            f"fn epilogue_{name}(q: u32) -> Epilogue_{name} "
+            f"{{ return Epilogue_{name}({', '.join(loads)}); }}",
+            f"fn store_{name}(i: u32, epilogue: Epilogue_{name}, value: vec4f) {{",
             "  var v = value;",
             *steps,
             f"  {name}_data[p.off_{name} + i] = {f'halves({value})' if operand.half else value};",

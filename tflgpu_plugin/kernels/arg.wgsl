@@ -22,5 +22,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
       found = select(found, vec4f(f32(r)), taken);
     }
   }
-  store_out(i, post_out((i / p.spatial) % p.quads), found);
+  store_out(i, epilogue_out((i / p.spatial) % p.quads), found);
 }

@@ -21,5 +21,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let {{ value }} = select({{ value }}4, {{ value }}4.xxxx, p.{{ name }}_spread != 0u);
 {% endif %}
 {% endfor %}
-  store_y(i, post_y(q), {{ expression }});
+  store_y(i, epilogue_y(q), {{ expression }});
 }

@@ -245,14 +245,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   // store instruction: many of them take software drivers (which have groups of 8) long to compile.
   let tile_places = p.tile_places;
   for (var q = 0u; q < count; q++) {
-    let post = post_y(out_quad + q);
+    let epilogue = epilogue_y(out_quad + q);
     let y_at = batch * p.y_batch + (out_quad + q) * p.y_quad;
 {% for j in range(pixels) %}
     var v{{ j }} = c{{ j }}_0;
     var z{{ j }} = y{{ j }};
 {% endfor %}
     for (var j = 0u; j < tile_places; j++) {
-      store_y(y_at + z0, post, v0);
+      store_y(y_at + z0, epilogue, v0);
 {% for j in range(pixels - 1) %}
       v{{ j }} = v{{ j + 1 }};
       z{{ j }} = z{{ j + 1 }};
@@ -261,10 +261,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% else %}
   // The accumulators move down one quad per iteration, so that each place has one store instruction.
   for (var q = 0u; q < count; q++) {
-    let post = post_y(out_quad + q);
+    let epilogue = epilogue_y(out_quad + q);
     let y_at = batch * p.y_batch + (out_quad + q) * p.y_quad;
 {% for j in range(pixels) %}
-    store_y(y_at + y{{ j }}, post, c{{ j }}_0);
+    store_y(y_at + y{{ j }}, epilogue, c{{ j }}_0);
 {% endfor %}
 {% endif %}
 {% for q in range(quads - 1) %}

@@ -19,5 +19,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let w = load_w(((row * p.depth_quads + c / 4u) * p.taps + tap) * 4u + c % 4u);
     v = select(v, vec4f(select(0.0, w, ok)), vec4u(0u, 1u, 2u, 3u) == vec4u(lane));
   }
-  store_y(i, post_y(0u), v);
+  store_y(i, epilogue_y(0u), v);
 }

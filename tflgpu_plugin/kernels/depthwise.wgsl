@@ -54,7 +54,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let ok{{ t }} = u32(c{{ t }}) < extent_in.y;
   let x{{ t }} = select(0u, u32(c{{ t }}), ok{{ t }});
 {% endfor %}
-  let post = post_y(quad);
+  let epilogue = epilogue_y(quad);
   let x_base = (batch * p.quads + quad) * extent_in.x * extent_in.y + zero;
   let y_base = (batch * p.quads + quad) * extent_out.x * extent_out.y + out_x;
 {% for j in range(pixels) %}
@@ -89,7 +89,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
 {% for j in range(pixels) %}
       if (out_x + {{ j }}u * dilation.y < extent_out.y) {
-        store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, post, f{{ j }});
+        store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, epilogue, f{{ j }});
       }
 {% endfor %}
     }
@@ -144,11 +144,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% endfor %}
   }
-  let post = post_y(quad);
+  let epilogue = epilogue_y(quad);
   let y_base = ((batch * p.quads + quad) * p.out_h + oy) * p.out_w + out_x;
 {% for j in range(pixels) %}
   if (out_x + {{ j }}u * dilation.y < p.out_w) {
-    store_y(y_base + {{ j }}u * dilation.y, post, s{{ j }});
+    store_y(y_base + {{ j }}u * dilation.y, epilogue, s{{ j }});
   }
 {% endfor %}
 }
@@ -188,10 +188,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
     }
   }
-  let post = post_y(quad);
+  let epilogue = epilogue_y(quad);
   let y_base = (batch * p.quads + quad) * p.places;
 {% for j in range(pixels) %}
-  store_y(y_base + m{{ j }}, post, c{{ j }});
+  store_y(y_base + m{{ j }}, epilogue, c{{ j }});
 {% endfor %}
 }
 {% endif %}

@@ -63,6 +63,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% else %}
   if (quad < p.quads) {
 {% endif %}
-    store_y((n / p.y_places * p.y_quads + p.first_quad + quad) * p.y_places + n % p.y_places, post_y(p.first_quad + quad), value);
+    store_y((n / p.y_places * p.y_quads + p.first_quad + quad) * p.y_places + n % p.y_places, epilogue_y(p.first_quad + quad), value);
   }
 }

@@ -54,5 +54,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
 {% endfor %}
 {% endif %}
-  store_y(i, post_y(q), v);
+  store_y(i, epilogue_y(q), v);
 }

@@ -65,7 +65,7 @@ def sites(kernel: Kernel) -> int:
     return sum(
         len(_SITE.findall(body))
         for name, body in kernel.functions.items()
-        if not _accessor(name) and not name.startswith("post_")
+        if not _accessor(name) and not name.startswith("epilogue_")
     )
 
 

@@ -20,5 +20,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     sum = select(sum, vec4f(s), here);
     v = select(v, vec4f(load_x(first + c / 4u * 4u * p.spatial + c % 4u)), here);
   }
-  store_y(i, post_y(q), v * exp_exact(-p.beta * log_exact(p.bias + p.scale * sum)));
+  store_y(i, epilogue_y(q), v * exp_exact(-p.beta * log_exact(p.bias + p.scale * sum)));
 }

@@ -37,7 +37,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     let forget_gate = logistic(partial[32] + load_bias(at + 2u));
     let output_gate = logistic(partial[48] + load_bias(at + 3u));
     let state = input_gate * new_input + forget_gate * load_c(i);
-    store_state(i, post_state(unit), state);
-    store_activation(i, post_activation(unit), output_gate * tanh_exact(state));
+    store_state(i, epilogue_state(unit), state);
+    store_activation(i, epilogue_activation(unit), output_gate * tanh_exact(state));
   }
 }

@@ -48,8 +48,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
     }
   }
-  let post = post_y(quad);
+  let epilogue = epilogue_y(quad);
 {% for r in range(4) %}
-  if (row + {{ r }}u < p.rows) { store_y(y_base + (row + {{ r }}u) * p.y_row, post, sum{{ r }}); }
+  if (row + {{ r }}u < p.rows) { store_y(y_base + (row + {{ r }}u) * p.y_row, epilogue, sum{{ r }}); }
 {% endfor %}
 }

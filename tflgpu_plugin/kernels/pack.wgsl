@@ -72,6 +72,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% endif %}
 {% endif %}
 {% if form != "i32" %}
-  store_stored(i, post_stored(q), v);
+  store_stored(i, epilogue_stored(q), v);
 {% endif %}
 }

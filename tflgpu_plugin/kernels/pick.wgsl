@@ -27,5 +27,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   e -= p.first;
 {% endif %}
   let at = stored_at(e, p.in_channels, p.in_spatial, p.in_quads);
-  store_out(i, post_out((i / p.spatial) % p.quads), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)));
+  store_out(i, epilogue_out((i / p.spatial) % p.quads), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)));
 }

@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% endif %}
   a = a / f32(taps.x * taps.y * taps.z);
 {% endif %}
-  store_out(i, post_out(divided(plane, p.quads).y), {{ finish }});
+  store_out(i, epilogue_out(divided(plane, p.quads).y), {{ finish }});
 }
 fn combined(a: vec4f, v: vec4f) -> vec4f { return {{ combine }}; }
 fn each(v: vec4f) -> vec4f { return {{ each }}; }

@@ -21,6 +21,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
     }
   }
   let q = divided(part.x, p.quads).y;
-  store_out(i, post_out(q), best);
-  store_places(i, post_places(q), found);
+  store_out(i, epilogue_out(q), best);
+  store_places(i, epilogue_places(q), found);
 }

@@ -185,11 +185,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     workgroupBarrier();
 {% endif %}
     for (var q = thread; q < p.depth; q += THREADS) {
-      store_y(b * p.y_batch + t * p.y_step + q * p.y_quad, post_y(q), hidden[q]);
+      store_y(b * p.y_batch + t * p.y_step + q * p.y_quad, epilogue_y(q), hidden[q]);
     }
   }
-  for (var q = thread; q < p.depth; q += THREADS) { store_h(b * p.depth + q, post_h(q), hidden[q]); }
+  for (var q = thread; q < p.depth; q += THREADS) { store_h(b * p.depth + q, epilogue_h(q), hidden[q]); }
 {% if cell == "lstm" %}
-  for (var q = thread; q < p.unit_quads; q += THREADS) { store_c(b * p.unit_quads + q, post_c(q), between[q]); }
+  for (var q = thread; q < p.unit_quads; q += THREADS) { store_c(b * p.unit_quads + q, epilogue_c(q), between[q]); }
 {% endif %}
 }

@@ -55,6 +55,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   if (lane == 0u && i < p.vectors) {
     a = partial[thread];
 {% endif %}
-    store_out(i, post_out((i / p.spatial) % p.quads), {{ finish }});
+    store_out(i, epilogue_out((i / p.spatial) % p.quads), {{ finish }});
   }
 }

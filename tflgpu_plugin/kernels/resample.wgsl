@@ -30,5 +30,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
       v += sum * (z.y * y.y);
     }
   }
-  store_out(i, post_out(plane % p.quads), select(vec4f(p.outside), v, inside));
+  store_out(i, epilogue_out(plane % p.quads), select(vec4f(p.outside), v, inside));
 }

@@ -38,6 +38,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
       + load_x(at + upper + right) * (1.0 - y.z) * x.z
       + load_x(at + lower + right) * y.z * x.z;
 {% endif %}
-    store_out(plane * p.spatial + s, post_out(q), v);
+    store_out(plane * p.spatial + s, epilogue_out(q), v);
   }
 }

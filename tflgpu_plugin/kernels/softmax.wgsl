@@ -61,6 +61,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let quads = select(0u, p.quads, row < p.rows);
   for (var q = lane; q < quads; q += p.lanes) {
     let at = first + q * p.spatial;
-    store_out(at, post_out(q), exp((load_x(at) - peak) * p.beta) / total);
+    store_out(at, epilogue_out(q), exp((load_x(at) - peak) * p.beta) / total);
   }
 }

@@ -43,7 +43,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% endif %}
 {% endif %}
 {% if form == "f32" %}
-  store_raw(t, post_raw(t), v);
+  store_raw(t, epilogue_raw(t), v);
 {% elif form == "bool" %}
   let bytes = select(vec4u(0u), vec4u(1u), v != vec4f(0.0)) << vec4u(0u, 8u, 16u, 24u);
   put_raw(t, bytes.x | bytes.y | bytes.z | bytes.w);

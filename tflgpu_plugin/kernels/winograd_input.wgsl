@@ -24,12 +24,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let odd = {{ root }} * fma(vec4f(-2.0), d1, d3) * 0.5;
   let near = fma(vec4f(-0.5), d2, d4);
   let far = {{ root }} * fma(vec4f(-0.5), d1, d3);
-  let post = post_y(map.y);
+  let epilogue = epilogue_y(map.y);
   let y_base = outer * p.y_outer + map.x * p.y_map + map.y * p.y_quad + item;
-  store_y(y_base, post, fma(vec4f(-2.5), d2, d0 + d4));
-  store_y(y_base + p.y_step, post, even + odd);
-  store_y(y_base + 2u * p.y_step, post, even - odd);
-  store_y(y_base + 3u * p.y_step, post, near + far);
-  store_y(y_base + 4u * p.y_step, post, near - far);
-  store_y(y_base + 5u * p.y_step, post, fma(vec4f(-2.5), d3, d1 + d5));
+  store_y(y_base, epilogue, fma(vec4f(-2.5), d2, d0 + d4));
+  store_y(y_base + p.y_step, epilogue, even + odd);
+  store_y(y_base + 2u * p.y_step, epilogue, even - odd);
+  store_y(y_base + 3u * p.y_step, epilogue, near + far);
+  store_y(y_base + 4u * p.y_step, epilogue, near - far);
+  store_y(y_base + 5u * p.y_step, epilogue, fma(vec4f(-2.5), d3, d1 + d5));
 }

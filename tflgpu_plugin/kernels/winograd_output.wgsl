@@ -30,9 +30,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let z1 = select(v1, v0, last < 1u);
   let z2 = select(v2, z1, last < 2u);
   let z3 = select(v3, z2, last < 3u);
-  let post = post_y(map.y);
+  let epilogue = epilogue_y(map.y);
   let y_base = image * p.y_image + line * p.y_line + column * p.y_column;
 {% for t in range(4) %}
-  store_y(y_base + min({{ t }}u, last) * p.y_step, post, {{ "z%d" % t if t else "v0" }});
+  store_y(y_base + min({{ t }}u, last) * p.y_step, epilogue, {{ "z%d" % t if t else "v0" }});
 {% endfor %}
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.kernels import POSTS
+from tflgpu_plugin.kernels import EPILOGUE_OPS
 from tflgpu_plugin.ops import quantized, rounding
 from tflgpu_plugin.ops.elementwise import (
     broadcast,
@@ -45,10 +45,10 @@ def row(
 ) -> Op:
     """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name.
     `steps` are those when a produced value is the first operand, and when it is the second."""
-    lower = partial(_lower, expression=expression or POSTS[name])
-    epilogue = pair_epilogue(*steps) if any(steps) else None
+    lower = partial(_lower, expression=expression or EPILOGUE_OPS[name])
+    fused = pair_epilogue(*steps) if any(steps) else None
     return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
-              kind="elementwise", follows="elementwise", epilogue=epilogue, **traits)  # fmt: skip
+              kind="elementwise", follows="elementwise", as_epilogue=fused, **traits)  # fmt: skip
 
 
 def relation(name: str, expression: str) -> Op:
@@ -58,7 +58,7 @@ def relation(name: str, expression: str) -> Op:
 
 def _lower(low: Lowering, node: Node, expression: str) -> None:
     name = f"{node.op}_nan" if node.attributes.get("nan") else None
-    lower_pair(low, node, POSTS[name] if name else expression)
+    lower_pair(low, node, EPILOGUE_OPS[name] if name else expression)
 
 
 OPS = (

@@ -218,7 +218,7 @@ def convolve(
 
     `x_quad` is the distance of channel quads of x in vec4; `parameters` adds those of the `taps`
     variant and the other distances. `source`, `packed` and `target` stand for the node's own input,
-    weights and output; no posts are applied to another target. `threads` make the places of one
+    weights and output; no epilogue is applied to another target. `threads` make the places of one
     plane; if not given, as many as are needed. If `strided`, all distances in x are
     in elements, and `x_quad` is that of channels.
     """

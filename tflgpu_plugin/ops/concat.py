@@ -55,7 +55,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Inputs of one shape outside the axis; no fused activation (the hosts have none)."""
-    if node.attributes.get("activation", "none") != "none" or node.posts:
+    if node.attributes.get("activation", "none") != "none" or node.epilogue:
         return "Concatenation has a fused activation; apply the activation to its result instead."
     try:
         shapes(graph, node)

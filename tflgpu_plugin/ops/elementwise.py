@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Post, Shape, geometry
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Misfit, Node, Shape, geometry
 from tflgpu_plugin.ops.lowering import Access, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, grid, storage_order, vector_strides
 from tflgpu_plugin.ops.views import Axis, merged
@@ -75,13 +75,13 @@ def lower_pair(
     )
 
 
-def lower_step(low: Lowering, node: Node, step: Post) -> None:
+def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:
     """Launch a fused step over a copy of the first input."""
     assert node.inputs[0] is not None
     stored = low.geometry(node.outputs[0])
     low.dispatch(
         "unary",
-        replace(node, posts=(step, *node.posts)),
+        replace(node, epilogue=(step, *node.epilogue)),
         {"x": low.stored(node.inputs[0])},
         {"y": node.outputs[0]},
         grid(stored.vectors),
@@ -91,19 +91,21 @@ def lower_step(low: Lowering, node: Node, step: Post) -> None:
 
 def pair_epilogue(
     first: str | None, second: str | None
-) -> Callable[[Graph, Node, int], Post | None]:
+) -> Callable[[Graph, Node, int], EpilogueOp | None]:
     """The rule for a row: names of the fused steps when the produced value is the first operand,
     and when it is the second (None: cannot be)."""
 
-    def rule(graph: Graph, node: Node, position: int) -> Post | None:
+    def rule(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
         name = f"{node.op}_nan" if node.attributes.get("nan") else (first, second)[position]
         other = node.inputs[1 - position]
         if name is None or other is None or spread(graph, other, node.outputs[0]) is None:
             return None
         value = graph.constant(other)
         if value is None or value.size != 1:
-            return Post(name, other)
-        return Post(name, None, (float(value.reshape(-1)[0]),))  # no buffer for a single value
+            return EpilogueOp(name, other)
+        return EpilogueOp(
+            name, None, (float(value.reshape(-1)[0]),)
+        )  # no buffer for a single value
 
     return rule
 

@@ -71,7 +71,7 @@ def pack_turned(low: Lowering, node: Node, perm: tuple[int, ...]) -> bool:
     hosted = low.hosted.get(source)
     if hosted is None or perm != (0, *range(2, len(perm)), 1) or not 3 <= len(perm) <= 5:
         return False
-    if not node.posts:
+    if not node.epilogue:
         low.hosted[output] = Hosted(hosted.raw, tuple(hosted.strides[axis] for axis in perm))
     _to_storage(low, node, hosted.raw, output, low.geometry(output), planar=True)
     return True

@@ -14,7 +14,7 @@ from math import prod
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Post, Shape, geometry, planar
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ir.target import Target
 
@@ -80,7 +80,7 @@ class Launch:
     kernel: str
     node: Node
     operands: tuple[tuple[kernels.Operand, Source], ...]
-    posts: Mapping[str, Sequence[kernels.FusedPost]]
+    epilogue: Mapping[str, Sequence[kernels.FusedEpilogueOp]]
     parameters: Mapping[str, object]
     variant: Mapping[str, object]
     constants: tuple[tuple[str, float], ...]
@@ -241,11 +241,11 @@ class Lowering:
         """Record a launch of `kernels/<kernel>.wgsl`.
 
         `grid` counts workgroups. `parameters`: int becomes u32, numpy.int32 i32, float f32.
-        `variant` goes to the template. With `fused`, the node's posts are applied where the kernel
-        stores the node's first output; a launch that writes a temporary, or part of an output that
-        a later launch completes, passes fused=False. `copies` says that this copies its operand
-        as it lies to that vec4 of the result, so that the operand may be put there from the start;
-        `takes`, that the result lies in the operand from that vec4 on, and may stay there.
+        `variant` goes to the template. With `fused`, the node's epilogue is applied where the
+        kernel stores the node's first output; a launch that writes a temporary, or part of an
+        output that a later launch completes, passes fused=False. `copies` says that this copies its
+        operand as it lies to that vec4 of the result, so that the operand may be put there from the
+        start; `takes`, that the result lies in the operand from that vec4 on, and may stay there.
         """
         operands = [
             (kernels.Operand(name, "r", _access(a).view), _access(a).source)
@@ -255,12 +255,14 @@ class Lowering:
             (kernels.Operand(name, "w", _access(a).view), _access(a).source)
             for name, a in writes.items()
         ]
-        posts: dict[str, list[kernels.FusedPost]] = {}
-        if fused and node.posts:
+        epilogue: dict[str, list[kernels.FusedEpilogueOp]] = {}
+        if fused and node.epilogue:
             name = next(n for n, a in writes.items() if _access(a).source == node.outputs[0])
-            posts[name] = [self._fuse(post, k, node, operands) for k, post in enumerate(node.posts)]
-            for post, step in zip(node.posts, posts[name], strict=True):
-                values = zip(step.fields, post.parameters, strict=True)
+            epilogue[name] = [
+                self._fuse(each, k, node, operands) for k, each in enumerate(node.epilogue)
+            ]
+            for each, step in zip(node.epilogue, epilogue[name], strict=True):
+                values = zip(step.fields, each.parameters, strict=True)
                 parameters = {**(parameters or {}), **{n: float(value) for n, value in values}}
         for operand, _ in operands:
             if operand.name == "p":
@@ -273,19 +275,21 @@ class Lowering:
             )
         settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
         self.launches.append(
-            Launch(kernel, node, tuple(operands), posts, *settings, grid, copies, takes)
+            Launch(kernel, node, tuple(operands), epilogue, *settings, grid, copies, takes)
         )
 
     def _fuse(
-        self, post: Post, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]
-    ) -> kernels.FusedPost:
-        fields = tuple(f"post{k}_{i}" for i in range(len(post.parameters)))
-        if post.tensor is None:
-            return kernels.FusedPost(post.op, fields=fields)
+        self, each: EpilogueOp, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]
+    ) -> kernels.FusedEpilogueOp:
+        fields = tuple(f"epilogue{k}_{i}" for i in range(len(each.parameters)))
+        if each.tensor is None:
+            return kernels.FusedEpilogueOp(each.op, fields=fields)
         name = f"fused{k}"
-        operands.append((kernels.Operand(name), self.stored(post.tensor)))
-        how = spread(self.graph, post.tensor, node.outputs[0]) or "same"
-        return kernels.FusedPost(post.op, name, "rows" if post.op in kernels.ROWS else how, fields)
+        operands.append((kernels.Operand(name), self.stored(each.tensor)))
+        how = spread(self.graph, each.tensor, node.outputs[0]) or "same"
+        return kernels.FusedEpilogueOp(
+            each.op, name, "rows" if each.op in kernels.ROWS else how, fields
+        )
 
 
 def spread(graph: Graph, operand: int, output: int) -> str | None:

@@ -86,16 +86,16 @@ def move(low: Lowering, node: Node, view: View) -> None:
     assert given is not None
     inside, stored = low.geometry(given), low.geometry(output)
     reading = read(view, inside, stored)
-    if not node.posts and reading.in_place(inside, stored):
+    if not node.epilogue and reading.in_place(inside, stored):
         low.alias(output, given)
         return
-    if not node.posts and turned(view, inside):
+    if not node.epilogue and turned(view, inside):
         low.turned[output] = given
     source = low.stored(given)
     if (raw := _hosted(low, given, reading)) is not None:
         source, inside = raw, geometry((inside.batch * inside.spatial * inside.channels,))
         reading = read(view, inside, stored)
-        if not node.posts and (strides := _strides(view)):
+        if not node.epilogue and (strides := _strides(view)):
             low.hosted[output] = Hosted(raw, strides)
     parameters = {
         "vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads,
@@ -119,7 +119,7 @@ def move(low: Lowering, node: Node, view: View) -> None:
             "lane": reading.lane,
             "lookups": tuple(reading.lookups),
         },
-        takes=None if node.posts or not zeros else reading.block,
+        takes=None if node.epilogue or not zeros else reading.block,
     )
 
 

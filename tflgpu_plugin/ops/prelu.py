@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.kernels import POSTS
+from tflgpu_plugin.kernels import EPILOGUE_OPS
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.elementwise import (
     broadcast,
@@ -38,10 +38,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    lower_pair(low, node, POSTS["prelu"])
+    lower_pair(low, node, EPILOGUE_OPS["prelu"])
 
 
 OPS = (
     Op("prelu", refuse, shapes, lower, "elementwise", kind="elementwise", fuses=True, errors=GATE,
-       epilogue=pair_epilogue("prelu", None), follows="elementwise", quantize=quantized.prelu),
+       as_epilogue=pair_epilogue("prelu", None), follows="elementwise", quantize=quantized.prelu),
 )  # fmt: skip

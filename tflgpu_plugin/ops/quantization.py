@@ -11,7 +11,7 @@ scale, as in the definition of QuantizeLinear; the result's quantization says wh
 from __future__ import annotations
 
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Steps, lower_expanded
@@ -20,13 +20,13 @@ from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op
 
 
-def step(graph: Graph, node: Node) -> Post:
+def step(graph: Graph, node: Node) -> EpilogueOp:
     """The fused step that does what a quantize node does; attribute `parameters` holds its numbers
     once other steps may have been fused behind it (then the output is another tensor).
     """
     if "parameters" in node.attributes:
         numbers = node.attributes["parameters"]
-        return Post("fake_quant" if len(numbers) > 3 else "fake_quant_even", None, numbers)
+        return EpilogueOp("fake_quant" if len(numbers) > 3 else "fake_quant_even", None, numbers)
     assert node.inputs[0] is not None
     source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
     if quantization.even(result):
@@ -35,12 +35,12 @@ def step(graph: Graph, node: Node) -> Post:
     if quantization.quantized(source):
         ratio = quantization.parameters(source)[0] / quantization.parameters(result)[0]
         parts = quantization.fraction(ratio)
-    return Post("fake_quant", None, (*quantization.grid(result), parts, 0.0))
+    return EpilogueOp("fake_quant", None, (*quantization.grid(result), parts, 0.0))
 
 
-def to_even(grid: quantization.Grid) -> Post:
+def to_even(grid: quantization.Grid) -> EpilogueOp:
     """The step that puts values on a grid, halves on even multiples of its scale."""
-    return Post("fake_quant_even", None, tuple(grid))
+    return EpilogueOp("fake_quant_even", None, tuple(grid))
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -114,7 +114,7 @@ def expand_cast(steps: Steps, node: Node) -> bool:
     return True
 
 
-def _epilogue(graph: Graph, node: Node, position: int) -> Post | None:
+def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
     return step(graph, node)
 
 
@@ -125,7 +125,7 @@ OPS = (
     Op("dequantize", refuse_dequantize, shapes, lower_dequantize, "exact",
        types=(*TYPES, "f16"), max_rank=8, kind="elementwise", follows="elementwise"),
     Op("quantize", refuse_quantize, shapes, lower_quantize, "elementwise", types=TYPES,
-       fuses=True, max_rank=8, kind="elementwise", follows="elementwise", epilogue=_epilogue),
+       fuses=True, max_rank=8, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
     Op("cast", refuse_cast, shapes, lower_expanded, "exact", types=("f32", "bool"), max_rank=8,
        kind="elementwise", follows="elementwise", expand=expand_cast),
     *quantized.ROWS,

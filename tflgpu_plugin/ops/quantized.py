@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, Grid, fixed_point
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.elementwise import broadcast, lower_pair, lower_step, operands
@@ -156,20 +156,20 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def lower(low: Lowering, node: Node) -> None:
     if len(node.inputs) == 1:
-        lower_step(low, node, Post(node.op, None, node.attributes["numbers"]))
+        lower_step(low, node, EpilogueOp(node.op, None, node.attributes["numbers"]))
         return
     numbers = {f"number{k}": float(v) for k, v in enumerate(node.attributes["numbers"])}
     lower_pair(low, node, kernels.expression(node.op, list(numbers)), numbers)
 
 
-def _epilogue(graph: Graph, node: Node, position: int) -> Post | None:
+def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
     numbers = node.attributes["numbers"]
     if len(node.inputs) == 1:
-        return Post(node.op, None, numbers)
+        return EpilogueOp(node.op, None, numbers)
     other = node.inputs[1 - position]
     if other is None or spread(graph, other, node.outputs[0]) is None:
         return None
-    return Post(node.op, other, _swapped(node.op, numbers) if position == 1 else numbers)
+    return EpilogueOp(node.op, other, _swapped(node.op, numbers) if position == 1 else numbers)
 
 
 def _swapped(op: str, numbers: Numbers) -> Numbers:
@@ -182,7 +182,7 @@ def _swapped(op: str, numbers: Numbers) -> Numbers:
 def _row(name: str, *stands_for: str, **traits: Any) -> Op:
     return Op(
         name, refuse, shapes, lower, "exact", max_rank=8, kind="elementwise", fuses=True,
-        follows="elementwise", epilogue=_epilogue, stands_for=stands_for, **traits,
+        follows="elementwise", as_epilogue=_epilogue, stands_for=stands_for, **traits,
     )  # fmt: skip
 
 

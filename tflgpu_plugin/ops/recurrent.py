@@ -127,7 +127,7 @@ def lower(low: Lowering, node: Node) -> None:
         "gates": gates,
         "quads": MAX_UNITS // 4,
         "linear": linear,
-        "activation": kernels.POSTS[node.attributes.get("activation", "tanh")],
+        "activation": kernels.EPILOGUE_OPS[node.attributes.get("activation", "tanh")],
         "peephole": False,
         "projection": False,
         "coupled": False,

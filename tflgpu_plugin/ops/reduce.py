@@ -108,8 +108,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
-    """Reduce all of [spatial] of the first input: [batch][quads][spatial] -> [batch][quads], posts
-    applied."""
+    """Reduce all of [spatial] of the first input: [batch][quads][spatial] -> [batch][quads],
+    epilogue applied."""
     x, out = low.geometry(_input(node)), low.geometry(node.outputs[0])
     assert (x.batch, x.quads, 1) == (out.batch, out.quads, out.spatial)
     low.dispatch(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.quantization import Grid
 from tflgpu_plugin.ir.target import Target
 
@@ -93,20 +93,20 @@ class Op:
     and uint8 results are to those of TFLite's reference kernels: exact (the very numbers), step (of
     few values, one step of the grid) or steps (several, over a sequence).
 
-    Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.posts` where it stores its first
-    output, so passes may give it some. `epilogue(graph, node, position)` is the fused step that
-    does the same to the operand at this position (None: there is none). `limits`: the result is the
-    input, cut to them. `weights`, and whether zero `padding` in front of the op may become part of
-    its attribute. `accumulates`: results may be sums of many values, which float16 does not hold.
-    `errors`, see there. `follows` says how the op works on tensors whose axes are permuted (see
-    `passes.layout.propagate`); empty: it does not. `keeps` says whose elements the results are,
-    unless they are zero: those of the "first" input or of "any"; empty: they are computed.
-    `same_quantization`: hosts compute on the stored numbers, so inputs and results must mean the
-    same by them (as `keeps` says, too). `rounding`, see there. `quantize(graph, node, grid)` is the
-    node that computes a result of this grid from stored numbers as hosts do (None: there is none
-    for this node); rows of ops that are made in no other way say what they stand for. `views`, of
-    an op that only moves elements of one input: its results as views of that (see `ops.views`).
-    """
+    Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its
+    first output, so passes may give it some. `as_epilogue(graph, node, position)` is the epilogue
+    op that does the same to the operand at this position (None: there is none). `limits`: the
+    result is the input, cut to them. `weights`, and whether zero `padding` in front of the op may
+    become part of its attribute. `accumulates`: results may be sums of many values, which float16
+    does not hold. `errors`, see there. `follows` says how the op works on tensors whose axes are
+    permuted (see `passes.layout.propagate`); empty: it does not. `keeps` says whose elements the
+    results are, unless they are zero: those of the "first" input or of "any"; empty: they are
+    computed. `same_quantization`: hosts compute on the stored numbers, so inputs and results must
+    mean the same by them (as `keeps` says, too). `rounding`, see there. `quantize(graph, node,
+    grid)` is the node that computes a result of this grid from stored numbers as hosts do (None:
+    there is none for this node); rows of ops that are made in no other way say what they stand for.
+    `views`, of an op that only moves elements of one input: its results as views of that (see
+    `ops.views`)."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal]
@@ -122,7 +122,7 @@ class Op:
     in_8_bits: str = "exact"
     kind: str = ""
     fuses: bool = False
-    epilogue: Callable[[Graph, Node, int], Post | None] | None = None
+    as_epilogue: Callable[[Graph, Node, int], EpilogueOp | None] | None = None
     limits: tuple[float, float] | None = None
     weights: Weights | None = None
     padding: bool = False

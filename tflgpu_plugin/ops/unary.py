@@ -1,6 +1,5 @@
-"""Elementwise ops of one operand: the fused step of the same name (`kernels.POSTS`) over a copy.
-`gelu(x): approximate` is `gelu_tanh` where it is set.
-"""
+"""Elementwise ops of one operand: the fused step of the same name (`kernels.EPILOGUE_OPS`) over a
+copy. `gelu(x): approximate` is `gelu_tanh` where it is set."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from tflgpu_plugin.ir.graph import Graph, Node, Post, Shape
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized, rounding
 from tflgpu_plugin.ops.decompose import Steps
@@ -32,13 +31,13 @@ PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
 }
 
 
-def step(op: str, attributes: Mapping[str, Any]) -> Post:
+def step(op: str, attributes: Mapping[str, Any]) -> EpilogueOp:
     """The fused step that does what an op of this family with these attributes does."""
     values = [
         default if attributes.get(name) is None else float(attributes[name])
         for name, default in PARAMETERS.get(op, ())
     ]
-    return Post(op, None, tuple(values))
+    return EpilogueOp(op, None, tuple(values))
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -63,7 +62,7 @@ def expand_gelu(steps: Steps, node: Node) -> bool:
     return True
 
 
-def epilogue(graph: Graph, node: Node, position: int) -> Post | None:
+def as_epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
     return step(node.op, node.attributes)
 
 
@@ -75,7 +74,7 @@ def row(
     **traits: Any,
 ) -> Op:
     """An op from the fused step of its name."""
-    given = {"epilogue": epilogue, **traits}
+    given = {"as_epilogue": as_epilogue, **traits}
     return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
               kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
 
@@ -109,7 +108,7 @@ OPS = (
     *(row(name) for name in ("exp", "sinh", "cosh")),
     row("gelu", errors=GATE, expand=expand_gelu),
     # These change the type, so that they are no step of another op.
-    row("is_nan", "exact", ("f32", "bool"), epilogue=None),
-    row("is_infinite", "exact", ("f32", "bool"), epilogue=None),
+    row("is_nan", "exact", ("f32", "bool"), as_epilogue=None),
+    row("is_infinite", "exact", ("f32", "bool"), as_epilogue=None),
     row("logical_not", "exact", ("bool",)),
 )

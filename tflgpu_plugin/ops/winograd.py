@@ -53,7 +53,7 @@ def patches(rows: Span, columns: Span) -> tuple[int, int]:
 
 def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> bool:
     """Whether this convolution can run in this form, and is faster so."""
-    if x[3] < DEEP or any(post.op in kernels.ROWS for post in node.posts):
+    if x[3] < DEEP or any(each.op in kernels.ROWS for each in node.epilogue):
         return False  # whole sums must stay exact
     plain = rows.stride == columns.stride == rows.dilation == columns.dilation == 1
     if filters[1:3] != (3, 3) or filters[3] != x[3] or not plain:

@@ -1,12 +1,12 @@
-"""One form for what a host says in several ways: bias and fused activation become `Post` steps of
-their node."""
+"""One form for what a host says in several ways: bias and fused activation become `EpilogueOp`
+steps of their node."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node, Post
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.unary import LIMITS
@@ -15,22 +15,22 @@ ACTIVATIONS = (*LIMITS, "tanh")  # that hosts fuse
 
 
 def canonical(graph: Graph) -> Graph:
-    """Bias first, then the activation; ops that apply no posts keep both as they are."""
+    """Bias first, then the activation; ops that apply no epilogue keep both as they are."""
     return graph.with_nodes([_rewrite(graph, node) for node in graph.nodes])
 
 
 def _rewrite(graph: Graph, node: Node) -> Node:
     if not ops.rows()[node.op].fuses:
         return node
-    posts = list(node.posts)
+    epilogue = list(node.epilogue)
     inputs, attributes = node.inputs, dict(node.attributes)
     bias = ops.bias(node)
     if bias is not None and spread(graph, bias, node.outputs[0]) is not None:
-        posts.append(Post("add", bias))
+        epilogue.append(EpilogueOp("add", bias))
         inputs = (*inputs[:BIAS], None, *inputs[BIAS + 1 :])
         bias = None
     # An activation must not come before a bias that could not be moved.
     if bias is None and attributes.get("activation") in ACTIVATIONS:
-        posts.append(Post(str(attributes["activation"])))
+        epilogue.append(EpilogueOp(str(attributes["activation"])))
         attributes["activation"] = "none"
-    return replace(node, inputs=inputs, attributes=attributes, posts=tuple(posts))
+    return replace(node, inputs=inputs, attributes=attributes, epilogue=tuple(epilogue))

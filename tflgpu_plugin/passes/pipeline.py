@@ -15,7 +15,7 @@ from tflgpu_plugin.errors import debugging, defect
 from tflgpu_plugin.ir.graph import Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.decompose import expand
-from tflgpu_plugin.passes.fuse.epilogue import fuse_posts
+from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.fuse.patterns import recompose
 from tflgpu_plugin.passes.fuse.scales import fold_scales
@@ -39,7 +39,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fake_quantize,
     fuse_pad,
     join_moves,
-    fuse_posts,
+    fuse_epilogue,
     fold_scales,
     share_steps,
     whole_weights,
@@ -47,7 +47,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
-    recompose, transposes, join_moves, fuse_pad, fuse_posts, fold_scales, share_steps,
+    recompose, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, share_steps,
     whole_weights,
 )  # fmt: skip
 

@@ -137,8 +137,8 @@ def renamed(node: Node, names: Mapping[int, int]) -> Node:
     if not names.keys() & set(node.reads):
         return node
     inputs = tuple(t if t is None else names.get(t, t) for t in node.inputs)
-    posts = tuple(
-        post if post.tensor is None else replace(post, tensor=names.get(post.tensor, post.tensor))
-        for post in node.posts
+    epilogue = tuple(
+        each if each.tensor is None else replace(each, tensor=names.get(each.tensor, each.tensor))
+        for each in node.epilogue
     )
-    return replace(node, inputs=inputs, posts=posts)
+    return replace(node, inputs=inputs, epilogue=epilogue)

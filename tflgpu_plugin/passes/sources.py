@@ -27,5 +27,5 @@ def only_reader(graph: Graph, node: Node) -> Node | None:
     readers = [reader for reader in graph.nodes if output in reader.reads]
     if len(readers) != 1:
         return None
-    times = readers[0].inputs.count(output) + sum(p.tensor == output for p in readers[0].posts)
+    times = readers[0].inputs.count(output) + sum(p.tensor == output for p in readers[0].epilogue)
     return readers[0] if times == 1 else None

@@ -80,7 +80,7 @@ def test_a_group_becomes_one_layer_over_whole_numbers() -> None:
     made = snapshot(group(between=[("Relu", ("a",), "k")]), {"x": "u8", "r": "u8"}, ["r"])
     graph = passes.run(supported(read(made, {})))
     (node,) = graph.nodes
-    (step,) = node.posts
+    (step,) = node.epilogue
     assert (node.op, step.op, node.sources) == ("fully_connected", "rescale", (0, 3, 4, 5))
     assert step.tensor is not None
     rows = graph.constant(step.tensor)

@@ -6,23 +6,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node, Post
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.passes.sources import merged
 
 MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
 MAX_OPERANDS = 3  # a convolution binds at least three storage buffers, and adapters promise eight
 
 
-def fuse_posts(graph: Graph) -> Graph:
+def fuse_epilogue(graph: Graph) -> Graph:
     """Merge in execution order, so that a chain collapses into its first node. A residual add goes
     to the later of its producers; a producer moves to the place of the merged node when its new
     operand is not there before."""
     fusion = _Fusion(graph)
     for node in graph.nodes:
         for producer in fusion.candidates(node):
-            post = _step(graph, producer, node)
-            if post is not None:
-                fusion.merge(producer, node, post)
+            each = _step(graph, producer, node)
+            if each is not None:
+                fusion.merge(producer, node, each)
                 break
     return graph.with_nodes([fusion.nodes[number] for number in fusion.order])
 
@@ -44,17 +44,17 @@ class _Fusion:
     def candidates(self, node: Node) -> list[Node]:
         """Nodes whose only reader is `node`, once, and which may take it over; the last in order
         first."""
-        if ops.rows()[node.op].epilogue is None:
+        if ops.rows()[node.op].as_epilogue is None:
             return []
         made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
         found = [self.nodes[self.writer[t]] for t in made if t not in self.needed]
         found = [p for p in found if len(p.outputs) == 1 and ops.rows()[p.op].fuses]
         return sorted(found, key=lambda p: -self.order.index(p.id))
 
-    def merge(self, producer: Node, node: Node, post: Post) -> None:
-        posts = (*producer.posts, post, *node.posts)
+    def merge(self, producer: Node, node: Node, each: EpilogueOp) -> None:
+        epilogue = (*producer.epilogue, each, *node.epilogue)
         self.nodes[producer.id] = replace(
-            producer, outputs=node.outputs, posts=posts, **merged(producer, node)
+            producer, outputs=node.outputs, epilogue=epilogue, **merged(producer, node)
         )
         del self.nodes[node.id]
         place, end = self.order.index(producer.id), self.order.index(node.id)
@@ -75,19 +75,19 @@ class _Fusion:
 
 def _operands(node: Node) -> list[int]:
     """Every tensor that a node reads, once per use."""
-    return [t for t in (*node.inputs, *(p.tensor for p in node.posts)) if t is not None]
+    return [t for t in (*node.inputs, *(p.tensor for p in node.epilogue)) if t is not None]
 
 
-def _step(graph: Graph, producer: Node, node: Node) -> Post | None:
+def _step(graph: Graph, producer: Node, node: Node) -> EpilogueOp | None:
     """The step that does what `node` does to the producer's output, or None when there is none."""
     made, result = producer.outputs[0], node.outputs[0]
     if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
         return None
-    rule = ops.rows()[node.op].epilogue
-    post = rule(graph, node, node.inputs.index(made)) if rule else None
-    if post is None:
+    rule = ops.rows()[node.op].as_epilogue
+    each = rule(graph, node, node.inputs.index(made)) if rule else None
+    if each is None:
         return None
-    posts = (*producer.posts, post, *node.posts)
-    operands = [p.tensor for p in posts if p.tensor is not None]
-    fits = sum(len(p.parameters) for p in posts) <= MAX_PARAMETERS
-    return post if fits and len(operands) <= MAX_OPERANDS else None
+    epilogue = (*producer.epilogue, each, *node.epilogue)
+    operands = [p.tensor for p in epilogue if p.tensor is not None]
+    fits = sum(len(p.parameters) for p in epilogue) <= MAX_PARAMETERS
+    return each if fits and len(operands) <= MAX_OPERANDS else None

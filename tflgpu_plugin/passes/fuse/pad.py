@@ -42,7 +42,7 @@ def fuse_pad(graph: Graph) -> Graph:
 def _border(graph: Graph, node: Node) -> Border | None:
     """The border that a pad adds, when it is constant, zero, and on height and width of [B, H, W,
     C] only."""
-    if node.op != "pad" or node.posts or node.attributes.get("mode", "constant") != "constant":
+    if node.op != "pad" or node.epilogue or node.attributes.get("mode", "constant") != "constant":
         return None
     added = graph.constant(node.inputs[1])
     if added is None or added.shape != (4, 2) or added[[0, 3]].any() or (added < 0).any():

@@ -26,7 +26,7 @@ def recompose(graph: Graph) -> Graph:
     changed = False
     for rule in RULES:
         for number, node in enumerate(e.nodes):
-            if node.posts or not view.plain(node):
+            if node.epilogue or not view.plain(node):
                 continue
             found = rule(view, node)
             if found is not None:
@@ -63,7 +63,7 @@ class _View:
     def made_by(self, tensor: int | None, *ops: str) -> Node | None:
         """The node that makes a tensor, when it is one of these ops."""
         node = None if tensor is None else self.producer.get(tensor)
-        if node is None or node.op not in ops or node.posts or not self.plain(node):
+        if node is None or node.op not in ops or node.epilogue or not self.plain(node):
             return None
         return node if node.attributes.get("activation", "none") == "none" else None
 

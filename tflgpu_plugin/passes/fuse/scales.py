@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Post
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.passes.rewriter import Editor
 
@@ -18,7 +18,7 @@ STEPS = ("add", "sub", "mul", "div")
 
 
 def fold_scales(graph: Graph) -> Graph:
-    """After `fuse_posts`: leading steps with constants of one value per channel or in all."""
+    """After `fuse_epilogue`: leading steps with constants of one value per channel or in all."""
     e = Editor(graph)
     for number, node in enumerate(e.nodes):
         weights = ops.weights(node)
@@ -30,7 +30,7 @@ def fold_scales(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Affine:
-    """The first `steps` posts are y * scale + offset."""
+    """The first `steps` ops of the epilogue are y * scale + offset."""
 
     scale: Array
     offset: Array
@@ -47,14 +47,14 @@ def _affine(e: Editor, node: Node, axis: int) -> _Affine | None:
         return None
     scale, offset = np.ones(channels), np.zeros(channels)
     steps = 0
-    for post in node.posts:
-        value = _value(e, node, post, channels)
+    for each in node.epilogue:
+        value = _value(e, node, each, channels)
         if value is None:
             break
-        if post.op in ("add", "sub"):
-            offset = offset + (value if post.op == "add" else -value)
+        if each.op in ("add", "sub"):
+            offset = offset + (value if each.op == "add" else -value)
         else:
-            factor = value if post.op == "mul" else 1 / value
+            factor = value if each.op == "mul" else 1 / value
             scale, offset = scale * factor, offset * factor
         steps += 1
     if not np.isfinite(scale).all() or not np.isfinite(offset).all() or not scale.all():
@@ -62,19 +62,19 @@ def _affine(e: Editor, node: Node, axis: int) -> _Affine | None:
     return _Affine(scale, offset, steps) if steps > 1 or (scale != 1).any() else None
 
 
-def _value(e: Editor, node: Node, post: Post, channels: int) -> Array | None:
+def _value(e: Editor, node: Node, each: EpilogueOp, channels: int) -> Array | None:
     """The constant operand of a step, one value per channel in float64."""
-    if post.op not in STEPS:
+    if each.op not in STEPS:
         return None
-    if post.tensor is None:
-        given: Array | None = np.array(post.parameters)
+    if each.tensor is None:
+        given: Array | None = np.array(each.parameters)
     else:
         view = Graph(e.tensors, (), (), ())
-        fits = spread(view, post.tensor, node.outputs[0]) in ("channel", "scalar")
-        given = e.data(post.tensor) if fits else None
+        fits = spread(view, each.tensor, node.outputs[0]) in ("channel", "scalar")
+        given = e.data(each.tensor) if fits else None
     if given is None or given.size not in (1, channels) or given.dtype.kind != "f":
         return None
-    if post.op == "div" and not given.all():
+    if each.op == "div" and not given.all():
         return None
     return np.broadcast_to(given.reshape(-1).astype(np.float64), (channels,))
 
@@ -82,7 +82,7 @@ def _value(e: Editor, node: Node, post: Post, channels: int) -> Array | None:
 def _folded(e: Editor, node: Node, found: _Affine, axis: int) -> Node:
     weights, data = node.inputs[1], e.data(node.inputs[1])
     assert weights is not None and data is not None
-    posts = node.posts[found.steps :]
+    epilogue = node.epilogue[found.steps :]
     inputs = node.inputs
     if (found.scale != 1).any():
         along = [1] * data.ndim
@@ -91,5 +91,5 @@ def _folded(e: Editor, node: Node, found: _Affine, axis: int) -> Node:
         inputs = (inputs[0], e.constant(scaled, like=weights), *inputs[2:])
     if found.offset.any():
         offset = e.constant(found.offset.astype(np.float32))
-        posts = (Post("add", offset), *posts)
-    return replace(node, inputs=inputs, posts=posts)
+        epilogue = (EpilogueOp("add", offset), *epilogue)
+    return replace(node, inputs=inputs, epilogue=epilogue)

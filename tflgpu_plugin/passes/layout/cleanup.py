@@ -16,7 +16,7 @@ MAX_MOVED = 1 << 24  # elements of a constant that is moved here rather than on 
 
 def is_plain(node: Node, op: str) -> bool:
     """Whether a node is a transpose or reshape that does nothing else."""
-    return node.op == op and not node.posts and node.refusal is None
+    return node.op == op and not node.epilogue and node.refusal is None
 
 
 def keeps_order(shape: Shape, perm: Perm) -> bool:
@@ -50,7 +50,7 @@ def _fold_constants(e: Editor) -> bool:
         data = e.data(source)
         if data is None or source is None or output in e.needed or data.size > MAX_MOVED:
             continue
-        moved = None if node.posts else view_of(view, node)
+        moved = None if node.epilogue else view_of(view, node)
         if moved is None or prod(moved.shape) > data.size:
             continue
         if e.tensors[output].dtype == e.tensors[source].dtype:

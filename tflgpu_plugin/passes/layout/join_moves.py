@@ -52,14 +52,14 @@ def _joined_chains(graph: Graph) -> Graph:
 def _reading(graph: Graph, view: View, node: Node, reader: Node) -> View | None:
     """`_joined`, where the reader moves the node's result and reads it nowhere else."""
     output = node.outputs[0]
-    times = reader.inputs.count(output) + sum(post.tensor == output for post in reader.posts)
+    times = reader.inputs.count(output) + sum(each.tensor == output for each in reader.epilogue)
     return _joined(graph, view, reader) if times == 1 and reader.inputs[0] == output else None
 
 
 def _following(node: Node, readers: dict[int, list[Node]], needed: set[int]) -> Node | None:
     output = node.outputs[0]
     found = readers.get(output, [])
-    return found[0] if len(found) == 1 and output not in needed and not node.posts else None
+    return found[0] if len(found) == 1 and output not in needed and not node.epilogue else None
 
 
 def _joined(graph: Graph, view: View, reader: Node) -> View | None:
@@ -78,7 +78,7 @@ def _launches(graph: Graph, first: Node, last: Node, view: View | None = None) -
     inside, stored = geometry(graph.shape(first.inputs[0])), geometry(graph.shape(output))
     free = movement.read(view, inside, stored).in_place(inside, stored)
     turned = output in graph.outputs and movement.turned(view, inside)
-    return int(bool(last.posts) or not (free or turned))
+    return int(bool(last.epilogue) or not (free or turned))
 
 
 def _view(source: int | None, last: Node, view: View, nodes: Sequence[Node]) -> Node:
@@ -93,7 +93,7 @@ def _through_readers(graph: Graph) -> Graph:
     gone: set[int] = set()
     for node in graph.nodes:
         output, found = node.outputs[0], readers.get(node.outputs[0], [])
-        if node.posts or node.id in place or output in needed or len(found) < 2:
+        if node.epilogue or node.id in place or output in needed or len(found) < 2:
             continue
         if (view := movement.view_of(graph, node)) is None:
             continue

@@ -38,7 +38,7 @@ def permuted(shape: Shape, perm: Perm) -> Shape:
 def spread(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     """How the tensors of `node` are held when `tensor`, one of them, is held by `perm`; None when
     the node cannot work on what is held."""
-    if node.posts or node.refusal:
+    if node.epilogue or node.refusal:
         return None
     row = ops.row(node.op)
     rule = _SPREAD.get(row.follows) if row else None

@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node, Post, Tensor, planar
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Tensor, planar
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.reduce import reduced_axes
@@ -50,15 +50,17 @@ class _Simulation:
             return [replace(node, attributes={**node.attributes, "parameters": parameters})]
         wanted = [t for t in node.outputs if not _on_grid(self.graph, node, t)]
         if wanted and ops.rows()[node.op].fuses:
-            posts, limits = node.posts, _limits(node)
-            posts = posts[:-1] if limits else posts  # the grid's own limits become narrower
+            epilogue, limits = node.epilogue, _limits(node)
+            epilogue = (
+                epilogue[:-1] if limits else epilogue
+            )  # the grid's own limits become narrower
             grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
-            plain = replace(node, posts=posts)
+            plain = replace(node, epilogue=epilogue)
             layer = self._layer(plain, grid) if ops.weights(node) else self._mean(plain, grid)
             rule = ops.rows()[node.op].quantize
-            if not posts and rule and (found := rule(self.graph, plain, grid)) is not None:
+            if not epilogue and rule and (found := rule(self.graph, plain, grid)) is not None:
                 return [found]
-            return [layer or replace(plain, posts=(*posts, self._step(node, grid)))]
+            return [layer or replace(plain, epilogue=(*epilogue, self._step(node, grid)))]
         read = [t for t in wanted if t in self.consumers or self._even(t)]
         raw = {t: self._add(_raw(self.tensors[t])) for t in read}
         made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
@@ -78,7 +80,7 @@ class _Simulation:
     def _mean(self, node: Node, grid: quantization.Grid) -> Node | None:
         """A mean of 8 bits: the whole sum times one factor, as hosts compute it."""
         x = None if node.inputs[0] is None else self.tensors[node.inputs[0]]
-        if node.op != "mean" or node.posts or x is None or not quantization.quantized(x):
+        if node.op != "mean" or node.epilogue or x is None or not quantization.quantized(x):
             return None
         shape = self.graph.shape(node.outputs[0])
         channels = shape[-1] if planar(shape) else prod(shape)
@@ -91,8 +93,8 @@ class _Simulation:
         table = made(scale / grid.scale, count, channels)
         rows = self._add(Tensor("requantization", table.shape, "f32", table))
         kind = "rescale" if even else "requantize"
-        step = requantize.post(kind, rows, scale / count, grid, channels)
-        return replace(node, posts=(step,))
+        step = requantize.each(kind, rows, scale / count, grid, channels)
+        return replace(node, epilogue=(step,))
 
     def _layer(self, node: Node, grid: quantization.Grid) -> Node | None:
         found = requantize.whole(self.graph, node)
@@ -104,31 +106,31 @@ class _Simulation:
         numbers = self._add(requantize.retyped(self.tensors[weights], found.weights))
         scale, _ = quantization.parameters(self.tensors[x])
         kind = "rescale" if self._even(node.outputs[0]) else "requantize"
-        step = requantize.post(kind, rows, scale, grid, found.rows.shape[1])
-        return replace(node, inputs=(x, numbers, *node.inputs[2:]), posts=(step,))
+        step = requantize.each(kind, rows, scale, grid, found.rows.shape[1])
+        return replace(node, inputs=(x, numbers, *node.inputs[2:]), epilogue=(step,))
 
     def _even(self, tensor: int) -> bool:
         return quantization.even(self.tensors[tensor])
 
-    def _step(self, node: Node, grid: quantization.Grid) -> Post:
+    def _step(self, node: Node, grid: quantization.Grid) -> EpilogueOp:
         if self._even(node.outputs[0]):
             return quantize.to_even(grid)
         rounding = ops.rows()[node.op].rounding
         parts = rounding.parts(self.graph, node) if rounding else (1.0,)
         _, zero = quantization.parameters(self.graph.tensors[node.outputs[0]])
         if rounding and rounding.stored:
-            return Post("fake_quant", None, (*grid, *parts, zero))
+            return EpilogueOp("fake_quant", None, (*grid, *parts, zero))
         if len(set(parts)) == 1:
-            return Post("fake_quant", None, (*grid, parts[0], 0.0))
+            return EpilogueOp("fake_quant", None, (*grid, parts[0], 0.0))
         if parts not in self.parts:
             data = np.array(parts, np.float32)
             self.parts[parts] = self._add(Tensor("parts", data.shape, "f32", data))
-        return Post("fake_quant_channels", self.parts[parts], tuple(grid))
+        return EpilogueOp("fake_quant_channels", self.parts[parts], tuple(grid))
 
 
 def _limits(node: Node) -> tuple[float, float] | None:
     """What a fused activation leaves of a result; hosts clamp stored numbers."""
-    row = ops.row(node.posts[-1].op) if node.posts else None
+    row = ops.row(node.epilogue[-1].op) if node.epilogue else None
     return row.limits if row else None
 
 
@@ -146,7 +148,7 @@ def _on_grid(graph: Graph, node: Node, tensor: int) -> bool:
     result = graph.tensors[tensor]
     if not quantization.real(result) or result.dtype in COUNTS:  # the border rounds whole numbers
         return True
-    if not ops.rows()[node.op].keeps or node.posts:
+    if not ops.rows()[node.op].keeps or node.epilogue:
         return False
     if node.attributes.get("activation", "none") != "none":
         return False

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node, Post
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.passes.rewriter import Editor
 from tflgpu_plugin.passes.sources import merged
 
@@ -27,7 +27,7 @@ def fuse_qdq(graph: Graph) -> Graph:
 def _stands_between(graph: Graph, node: Node) -> bool:
     """A quantize of float32 values, or a dequantize, of an even grid."""
     first = node.inputs[0] if node.inputs else None
-    if first is None or node.posts or node.op not in ("quantize", "dequantize"):
+    if first is None or node.epilogue or node.op not in ("quantize", "dequantize"):
         return False
     kinds = graph.tensors[first], graph.tensors[node.outputs[0]]
     stored, values = kinds if node.op == "dequantize" else kinds[::-1]
@@ -36,7 +36,7 @@ def _stands_between(graph: Graph, node: Node) -> bool:
 
 def _moves(node: Node) -> bool:
     """Its results are elements of its first input, which is its only one with values."""
-    return ops.rows()[node.op].keeps == "first" and not node.posts
+    return ops.rows()[node.op].keeps == "first" and not node.epilogue
 
 
 class _Merging:
@@ -52,7 +52,7 @@ class _Merging:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            if ops.rows()[node.op].limits and not node.posts:
+            if ops.rows()[node.op].limits and not node.epilogue:
                 self._limit(node)
         for node in self.graph.nodes:
             if node.op == "quantize" and _stands_between(self.graph, node):
@@ -64,15 +64,15 @@ class _Merging:
         layer, readers = self._maker(node), self.readers.get(node.outputs[0], ())
         if layer is None or ops.weights(layer) is None or [n.op for n in readers] != ["quantize"]:
             return
-        if all(post.op == "add" for post in layer.posts):
-            self._merge(layer, node, (*layer.posts, Post(node.op)))
+        if all(each.op == "add" for each in layer.epilogue):
+            self._merge(layer, node, (*layer.epilogue, EpilogueOp(node.op)))
 
     def _quantize(self, node: Node) -> None:
         """The maker's result is quantized, and what is moved after it."""
         maker, result = self._maker(node), self.tensors[node.outputs[0]]
         if maker is None or maker.op == "dequantize":
             return
-        self._merge(maker, node, maker.posts)
+        self._merge(maker, node, maker.epilogue)
         while _moves(maker):
             before = self._maker(maker)
             if before is None or before.op == "dequantize":
@@ -92,9 +92,9 @@ class _Merging:
         alone = len(maker.outputs) == 1 and len(self.readers[tensor]) == 1
         return maker if alone and self.tensors[tensor].dtype == "f32" else None
 
-    def _merge(self, maker: Node, node: Node, posts: tuple[Post, ...]) -> None:
+    def _merge(self, maker: Node, node: Node, epilogue: tuple[EpilogueOp, ...]) -> None:
         self.nodes[maker.id] = replace(
-            maker, outputs=node.outputs, posts=posts, **merged(maker, node)
+            maker, outputs=node.outputs, epilogue=epilogue, **merged(maker, node)
         )
         del self.nodes[node.id]
         self.makers[node.outputs[0]] = maker.id

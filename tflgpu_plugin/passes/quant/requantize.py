@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Tensor
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, Grid, fixed_point
 
 BIAS_UNIT = 1 << 12  # a low part, so that float32 holds both parts exactly
@@ -30,7 +30,7 @@ class Whole:
 
 def whole(graph: Graph, node: Node) -> Whole | None:
     """None unless input and result are quantized as a whole, and weights and bias are constants.
-    The only post that may be there is the bias.
+    The only epilogue op that may be there is the bias.
     """
     x, weights = (graph.tensors[t] for t in node.inputs[:2] if t is not None)
     result, channels = graph.tensors[node.outputs[0]], graph.shape(node.outputs[0])[-1]
@@ -44,9 +44,9 @@ def whole(graph: Graph, node: Node) -> Whole | None:
         return None  # sums would leave 32 bits
     sums = scale * quantization.parameters(x)[0]  # the value of 1 in a sum
     bias = np.zeros(channels)
-    if node.posts:
-        given = graph.constant(node.posts[0].tensor)
-        if len(node.posts) > 1 or node.posts[0].op != "add" or given is None:
+    if node.epilogue:
+        given = graph.constant(node.epilogue[0].tensor)
+        if len(node.epilogue) > 1 or node.epilogue[0].op != "add" or given is None:
             return None
         if given.size not in (1, channels):
             return None
@@ -81,11 +81,11 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
     return np.repeat(np.array([[0], [0], [high], [low], [shift - more]], np.float32), channels, 1)
 
 
-def post(step: str, rows: int, scale: float, grid: Grid, channels: int) -> Post:
+def each(step: str, rows: int, scale: float, grid: Grid, channels: int) -> EpilogueOp:
     """The step behind the sums; `scale` is that of the layer's input, `rows` the tensor of
     `Whole.rows`.
     """
-    return Post(step, rows, (scale, *grid, float(-(-channels // 4))))
+    return EpilogueOp(step, rows, (scale, *grid, float(-(-channels // 4))))
 
 
 def whole_numbers(weights: Tensor) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import Graph, Node, Post
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 
 
 def share_steps(graph: Graph) -> Graph:
@@ -24,14 +24,14 @@ def share_steps(graph: Graph) -> Graph:
 
 def _bias_first(node: Node) -> bool:
     """A bias, then at most a limit."""
-    first, *rest = node.posts or (Post(""),)
+    first, *rest = node.epilogue or (EpilogueOp(""),)
     return (
         first.op == "add" and first.tensor is not None and (not rest or _limits(node) is not None)
     )
 
 
 def _form(node: Node) -> str:
-    return node.posts[1].op if len(node.posts) == 2 else ""
+    return node.epilogue[1].op if len(node.epilogue) == 2 else ""
 
 
 def _limits(node: Node) -> tuple[float, float] | None:
@@ -43,4 +43,4 @@ def _limited(node: Node) -> Node:
     if not _bias_first(node):
         return node
     low, high = _limits(node) or (-inf, inf)
-    return replace(node, posts=(node.posts[0], Post("clip", None, (low, high))))
+    return replace(node, epilogue=(node.epilogue[0], EpilogueOp("clip", None, (low, high))))

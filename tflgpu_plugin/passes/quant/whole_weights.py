@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Post, Tensor
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Editor
 
@@ -29,8 +29,8 @@ def whole_weights(graph: Graph) -> Graph:
 
 
 def _may_have(node: Node) -> bool:
-    operands = [post.tensor for post in node.posts if post.tensor is not None]
-    summed = any(post.op in kernels.ROWS for post in node.posts)  # of whole numbers already
+    operands = [each.tensor for each in node.epilogue if each.tensor is not None]
+    summed = any(each.op in kernels.ROWS for each in node.epilogue)  # of whole numbers already
     weights = ops.weights(node)
     dense = weights and weights.axis == 0 and len(node.inputs) > 1 and node.inputs[1] is not None
     return bool(dense) and not summed and len(operands) <= MOST_OPERANDS
@@ -57,9 +57,9 @@ def _scaled(e: Editor, node: Node, weights: Tensor, numbers: Array) -> Node:
     index = e.constant(numbers, dtype="f32")
     e.tensors[index] = requantize.retyped(weights, numbers)
     if len(scale) == 1:
-        step = Post("mul", None, (float(np.float32(scale[0])),))
+        step = EpilogueOp("mul", None, (float(np.float32(scale[0])),))
     else:
-        step = Post("mul", e.constant(np.array(scale, np.float32)))
+        step = EpilogueOp("mul", e.constant(np.array(scale, np.float32)))
     return replace(
-        node, inputs=(node.inputs[0], index, *node.inputs[2:]), posts=(step, *node.posts)
+        node, inputs=(node.inputs[0], index, *node.inputs[2:]), epilogue=(step, *node.epilogue)
     )
