@@ -96,21 +96,18 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
     if session is None:
         raise BuildError((), "This session is closed.")
     level = records.Level()
-    taken = None
     try:
         taken = snapshot.take(
             host, host.cast("tgo_graph", int(native.ffi.cast("uintptr_t", graph)))
         )
+        level.nodes = [_unclaimed(node) for node in taken.nodes]
         broken = _restore(level, taken, session)
         _place(level, taken, session)
         handles = [*(one.handle for one in level.placed), *broken.values()]
         array = native.ffi.new("tg_ort_partition *[]", handles)
         native.call(native.lib.tg_ort_claim, ep, graph, support, array, len(handles))
     except Exception as error:
-        text = sentence(error)
-        level.placed = []
-        level.nodes = [_unclaimed(node, text) for node in (taken.nodes if taken else ())]
-        messages.line(f"WARNING: nothing of this model runs on the GPU. {text}")
+        level.fail(sentence(error))
     session.graphs.append(level)
     records.kept.keep(level.placed)
     _log(ep, level)
@@ -121,12 +118,11 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
 def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:
     """Fill in the level: islands that are built, and a report for every node."""
     if session.export and taken.parent:
-        level.nodes += [_unclaimed(node, context.BODY) for node in taken.nodes]
+        level.decide({node.id: context.BODY for node in taken.nodes})
         return
     reading, dynamic = extents.read_open(taken)
     grouping = Grouping(taken, reading, dynamic)
-    nodes = [_unclaimed(node, "") for node in taken.nodes]
-    messages.exclusions(session.options.exclude, nodes, tuple(ops.HOST_OPS), session.told)
+    messages.exclusions(session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.told)
     claim = providers.claim(
         reading.graph, session.options, grouping.group, grouping.extract, taken.repeated
     )
@@ -135,13 +131,11 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     reasons = _reasons(reading, claim.refusals)
     inside = {node for one in level.placed for node in one.nodes}
     for node in taken.nodes:
-        if node.id in inside:
-            level.nodes.append(replace(_unclaimed(node, ""), where=GPU, reason=None))
-        else:
-            other = ARITHMETIC if node.id in reading.arithmetic else SPLIT
+        if node.id not in inside and node.id not in reasons:
+            reasons[node.id] = ARITHMETIC if node.id in reading.arithmetic else SPLIT
             if node.op == "DequantizeLinear":
-                other = quantized_groups.TORN
-            level.nodes.append(_unclaimed(node, reasons.get(node.id, other)))
+                reasons[node.id] = quantized_groups.TORN
+    level.decide({node: reason for node, reason in reasons.items() if node not in inside})
 
 
 def _restore(level: records.Level, taken: Snapshot, session: records.Session) -> dict[int, Any]:
@@ -172,9 +166,9 @@ def _reasons(reading: Reading, refusals: Mapping[int, str]) -> dict[int, str]:
     return found
 
 
-def _unclaimed(node: HostNode, reason: str) -> NodeReport:
+def _unclaimed(node: HostNode) -> NodeReport:
     name = node.name or next(iter(node.writes), "")
-    return NodeReport(node.id, node.title, name, CPU, reason)
+    return NodeReport(node.id, node.title, name, CPU)
 
 
 def _placed(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from tflgpu_plugin.providers import BuildError, Island
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import guarded, opened, pairs, sentence
-from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport
+from tflgpu_plugin.frontend.reports import CPU, NodeReport
 from tflgpu_plugin.options import parse
 
 from . import codes, loops, placeholders, reader, records, refusals
@@ -81,8 +80,7 @@ def prepare(delegate: records.Delegate, pointer: Any, context: Any) -> None:
         else:
             _place_new(prepared, host, delegate, pointer, context)
     except Exception as error:
-        prepared.placed, prepared.nodes = [], _refused(prepared.nodes, sentence(error))
-        messages.line(f"WARNING: nothing of this model runs on the GPU. {sentence(error)}")
+        prepared.fail(sentence(error))
     if prepared.placed:
         kernels = native.ffi.new("tg_kernel *[]", [one.handle for one in prepared.placed])
         native.call(native.lib.tg_tflite_claim, context, pointer, kernels, len(prepared.placed))
@@ -99,10 +97,6 @@ def _unclaimed(host: reader.HostGraph) -> list[NodeReport]:
         for node in host.graph.nodes
         if host.codes[node.id] != codes.DELEGATE
     ]
-
-
-def _refused(nodes: Sequence[NodeReport], sentence: str) -> list[NodeReport]:
-    return [replace(node, where=CPU, reason=sentence) for node in nodes]
 
 
 def _place_new(
@@ -134,14 +128,7 @@ def _place_new(
         others = (other.graph.inputs for other in claim.islands if other is not island)
         stays = {t for inputs in others for t in inputs} if host.graph.fused else set()
         prepared.placed.append(_place(pointer, island, stays))
-    prepared.nodes = [
-        replace(
-            node,
-            where=CPU if node.id in reasons else GPU,
-            reason=reasons.get(node.id),
-        )
-        for node in prepared.nodes
-    ]
+    prepared.decide(reasons)
 
 
 def _place_again(

@@ -8,13 +8,15 @@ lets go of an island's device memory and keeps the plain numbers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
+from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.frontend.reports import (
+    CPU,
     GPU,
     REVERTED,
     AdapterReport,
@@ -152,6 +154,19 @@ class GraphRecord(Generic[Placed]):
 
     nodes: list[NodeReport] = field(default_factory=list)
     placed: list[Placed] = field(default_factory=list)
+
+    def decide(self, reasons: Mapping[int, str]) -> None:
+        """Nodes with a reason (by id) are on the CPU, all others on the GPU."""
+        self.nodes = [
+            replace(node, where=CPU if node.id in reasons else GPU, reason=reasons.get(node.id))
+            for node in self.nodes
+        ]
+
+    def fail(self, sentence: str) -> None:
+        """All nodes stay on the CPU, with a warning."""
+        self.placed = []
+        self.decide({node.id: sentence for node in self.nodes})
+        messages.line(f"WARNING: nothing of this model runs on the GPU. {sentence}")
 
 
 Record = TypeVar("Record", bound=GraphRecord[Any])
