@@ -223,7 +223,8 @@ def test_what_is_wrong_with_a_part_is_told(folder: Path) -> None:
 import json, random
 from pathlib import Path
 import numpy as np
-from tests import onnx_models as m, test_compiled_models as t, test_stored as s
+from tests.cache import test_compiled_models as t, test_stored as s
+from tests.support import onnx_models as m
 m.session(t.network())
 path = t.compiled(Path({str(folder)!r}), "1", m.convolutions())
 chance = random.Random(1)
