@@ -228,6 +228,8 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
         if allowed is None:
             return _unlisted(node, edition)
     assert allowed is not None
+    if allowed[0] <= node.version <= allowed[1]:
+        return None
     # Constants that were dequantized keep their quantization.
     if any(t.dtype in QUANTIZED or t.quantization is not None for t in _values(graph, node)):
         first, last = row.documented.get("quantized", allowed)
@@ -280,6 +282,8 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
 def _states(graph: Graph, node: Node) -> list[Tensor]:
     """What the node keeps between runs, before and after one."""
     pairs = ops.rows()[node.op].states
+    if not pairs:
+        return []
     found = [node.inputs[k] for k, _ in pairs if k < len(node.inputs)]
     found += [node.outputs[k] for _, k in pairs if k < len(node.outputs)]
     return [graph.tensors[t] for t in found if t is not None]
