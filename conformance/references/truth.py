@@ -22,7 +22,7 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node
 from tflgpu_plugin.ops import conv_3d, transpose_conv
 from tflgpu_plugin.ops.window import Span, spans
-from tflgpu_plugin.passes.decompose import expand
+from tflgpu_plugin.passes.decompose import decompose
 
 # ONNX Runtime counts the places of an interpolation in another order than TFLite.
 IN_ONNX = {"resize_bilinear": {"as_counted": False}}
@@ -76,7 +76,7 @@ def of_case(case: Case, feeds: Sequence[Sequence[Array]], onnx: bool = False) ->
     reference knows."""
     graph = direct.graph(replace(case, inputs=tuple(map(_widened, case.inputs))))
     if any(node.op not in REFERENCES for node in graph.nodes):
-        graph = expand(graph)
+        graph = decompose(graph)
 
     def answers(change: Change) -> Runs:
         known = {t: _wide(v.data, change) for t, v in graph.tensors.items() if v.data is not None}

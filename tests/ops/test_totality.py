@@ -58,7 +58,7 @@ def test_row_states_its_traits(name: str) -> None:
         "reduction": row.accumulates is not None,
         "movement": row.keeps in ("first", "any") or row.states or name == "max_unpool",
         "elementwise": row.follows == "elementwise",
-        "composite": row.expand is not None,
+        "composite": row.decompose is not None,
     }
     assert stated.get(row.kind, True), f"a {row.kind} says more than {name} does, see ops/table.py"
     assert row.accuracy not in ("accumulate", "reduction") or row.accumulates is not None, (

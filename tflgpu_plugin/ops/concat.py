@@ -11,7 +11,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import Reading, grid, read
 from tflgpu_plugin.ops.table import MOVED, Op
@@ -186,7 +186,7 @@ def refuse_stack(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
-def expand_stack(steps: Steps, node: Node) -> bool:
+def decompose_stack(steps: Decomposition, node: Node) -> bool:
     """Each input with the new axis, then joined."""
     shape, axis = _alone(Graph(steps.editor.tensors, (), (), ()), node)
     parts = []
@@ -201,6 +201,6 @@ def expand_stack(steps: Steps, node: Node) -> bool:
 OPS = (
     Op("concat", refuse, shapes, lower, "exact", types=("f32", "bool"), kind="movement",
        keeps="any", errors=MOVED, follows="axis"),
-    Op("stack", refuse_stack, stack_shapes, lower_expanded, "exact", kind="movement", keeps="any",
-       expand=expand_stack),
+    Op("stack", refuse_stack, stack_shapes, lower_decomposed, "exact", kind="movement", keeps="any",
+       decompose=decompose_stack),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import blocks, rounding
 from tflgpu_plugin.ops.blocks import Blocks, convolve, refuse_epilogue
-from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
@@ -32,7 +32,7 @@ def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
     return x, weights
 
 
-def _expand(steps: Steps, node: Node) -> bool:
+def _decompose(steps: Decomposition, node: Node) -> bool:
     """Filters that are last come to the front."""
     if not node.attributes.get("filters_last"):
         return False
@@ -125,5 +125,5 @@ def _lower(low: Lowering, node: Node) -> None:
 
 OPS = (
     Op("conv_3d", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product", fuses=True,
-       expand=_expand, weights=Weights(), accumulates=False, rounding=rounding.PRODUCT),
+       decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.PRODUCT),
 )  # fmt: skip

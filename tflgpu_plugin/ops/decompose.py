@@ -1,7 +1,7 @@
-"""Ops that are made of other ops: `Op.expand` lists the nodes that stand for one, before lowering.
+"""Ops that are made of other ops: `Op.decompose` lists the nodes that stand for one, before
+lowering.
 
-An expansion is a function of `Steps`, which adds nodes and works out their shapes, and of the node.
-"""
+Its argument, a `Decomposition`, adds nodes and works out their shapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tflgpu_plugin.passes.rewriter import Editor
 
 
-class Steps:
+class Decomposition:
     """Nodes that replace one node, in order. Tensors are ids of the edited graph."""
 
     def __init__(self, editor: Editor, node: Node) -> None:
@@ -106,7 +106,7 @@ class Steps:
         self.editor.reshaped(made, tuple(shape))
 
 
-def lower_expanded(low: Lowering, node: Node) -> None:
+def lower_decomposed(low: Lowering, node: Node) -> None:
     """In place of a lowering: such a node never gets there."""
     raise Unsupported(
         f"{node.op} was not expanded before it was lowered; please report it.", node.id

@@ -25,7 +25,7 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op
 
@@ -221,7 +221,7 @@ def shapes_full(graph: Graph, node: Node) -> list[Shape]:
     return [(*x[:-1], output[1]), output, state][: len(node.outputs)]
 
 
-def expand_full(steps: Steps, node: Node) -> bool:
+def decompose_full(steps: Decomposition, node: Node) -> bool:
     """The input's part of all gates as a fully connected layer over all steps, then `lstm`."""
     x, projection = node.inputs[0], node.inputs[PROJECTION]
     assert x is not None
@@ -256,13 +256,13 @@ def expand_full(steps: Steps, node: Node) -> bool:
     return True
 
 
-def _gates(steps: Steps, node: Node, start: int, order: str) -> Array:
+def _gates(steps: Decomposition, node: Node, start: int, order: str) -> Array:
     """The weights of the gates that are there, from input `start` on, as one array."""
     present = range(GATES - len(order), GATES)
     return np.concatenate([_gate(steps, node, start + k) for k in present])
 
 
-def _gate(steps: Steps, node: Node, position: int) -> Array:
+def _gate(steps: Decomposition, node: Node, position: int) -> Array:
     tensor = steps.editor.tensors[node.inputs[position] or 0]
     assert tensor.data is not None
     if tensor.dtype == "i32" and tensor.quantization is not None:  # biases of quantized layers
@@ -270,7 +270,7 @@ def _gate(steps: Steps, node: Node, position: int) -> Array:
     return tensor.data
 
 
-def _grids(steps: Steps, node: Node) -> tuple[quantization.Grid, ...]:
+def _grids(steps: Decomposition, node: Node) -> tuple[quantization.Grid, ...]:
     """Those of output and state, when the model holds them in 8 and 16 bits."""
     held = [steps.editor.tensors[node.inputs[k] or 0] for k in (OUTPUT, STATE)]
     if any(tensor.quantization is None for tensor in held):
@@ -278,7 +278,7 @@ def _grids(steps: Steps, node: Node) -> tuple[quantization.Grid, ...]:
     return tuple(quantization.grid(tensor) for tensor in held)
 
 
-def _peepholes(steps: Steps, node: Node) -> int | None:
+def _peepholes(steps: Decomposition, node: Node) -> int | None:
     """Those of input, forget and output gate as one constant; zeros where only that of the input
     gate is absent."""
     if node.inputs[PEEPHOLE + 1] is None:
@@ -302,8 +302,8 @@ OPS = (
         kind="product", accumulates=False,
     ),
     Op(
-        "lstm_full", refuse_full, shapes_full, lower_expanded, "accumulate", work=_work_full,
-        expand=expand_full, states=((OUTPUT, 1), (STATE, 2)), in_8_bits="steps", kind="composite",
-        accumulates=False,
+        "lstm_full", refuse_full, shapes_full, lower_decomposed, "accumulate", work=_work_full,
+        decompose=decompose_full, states=((OUTPUT, 1), (STATE, 2)), in_8_bits="steps",
+        kind="composite", accumulates=False,
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from math import prod
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
@@ -62,7 +62,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
-def expand(steps: Steps, node: Node) -> bool:
+def decompose(steps: Decomposition, node: Node) -> bool:
     """transpose_a by a node of its own; a constant matrix b as weights."""
     a, b = _operands(node)
     weights = steps.data(b)
@@ -128,5 +128,5 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("matmul", refuse, shapes, lower, "accumulate", work=_work, kind="product", fuses=True,
-       expand=expand, accumulates=False, rounding=rounding.PRODUCT),
+       decompose=decompose, accumulates=False, rounding=rounding.PRODUCT),
 )  # fmt: skip

@@ -39,7 +39,7 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
     def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         try:
             found = views(graph, node)
-            return None if "expand" in traits else refusal(name, found)
+            return None if "decompose" in traits else refusal(name, found)
         except ValueError as error:
             return f"{name} cannot be planned: {error}."
 

@@ -14,7 +14,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.table import Op
@@ -56,7 +56,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
-def expand(steps: Steps, node: Node) -> bool:
+def decompose(steps: Decomposition, node: Node) -> bool:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
     x = _input(node)
     view = Graph(steps.editor.tensors, (), (), ())
@@ -78,7 +78,7 @@ def expand(steps: Steps, node: Node) -> bool:
     return True
 
 
-def expand_log_softmax(steps: Steps, node: Node) -> bool:
+def decompose_log_softmax(steps: Decomposition, node: Node) -> bool:
     """x - max - log(sum(exp(x - max)))."""
     x = _input(node)
     axes = steps.indices(_axes(Graph(steps.editor.tensors, (), (), ()), node))
@@ -100,12 +100,12 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     *(
-        Op(name, refuse, shapes, lower_expanded, "reduction", work=_work, kind="composite",
-           expand=expand, accumulates=False)
+        Op(name, refuse, shapes, lower_decomposed, "reduction", work=_work, kind="composite",
+           decompose=decompose, accumulates=False)
         for name in ("instance_normalization", "layer_normalization")
     ),
     Op(
-        "log_softmax", refuse, shapes, lower_expanded, "transcendental", work=_work,
-        kind="composite", expand=expand_log_softmax,
+        "log_softmax", refuse, shapes, lower_decomposed, "transcendental", work=_work,
+        kind="composite", decompose=decompose_log_softmax,
     ),
 )  # fmt: skip

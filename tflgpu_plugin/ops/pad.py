@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, padded
 
@@ -54,7 +54,7 @@ def _reaches(shape: Shape, added: Array, mode: str) -> bool:
     return all(max(sides) <= extent - less for extent, sides in zip(shape, added, strict=True))
 
 
-def expand(steps: Steps, node: Node) -> bool:
+def decompose(steps: Decomposition, node: Node) -> bool:
     """Other modes than a constant pick elements of the tensor."""
     mode = node.attributes.get("mode", "constant")
     if mode == "constant":
@@ -71,7 +71,7 @@ def expand(steps: Steps, node: Node) -> bool:
     return True
 
 
-def _picked(steps: Steps, amounts: Array, shape: Shape, axis: int, mode: str) -> int:
+def _picked(steps: Decomposition, amounts: Array, shape: Shape, axis: int, mode: str) -> int:
     """The indices of a padded axis."""
     sides = tuple(int(n) for n in amounts.reshape(-1, 2)[axis])
     how = {"reflect": "reflect", "symmetric": "symmetric", "edge": "edge", "wrap": "wrap"}[mode]
@@ -85,7 +85,7 @@ OPS = (
         NEEDS,
         types=("f32",),
         fuses=True,
-        expand=expand,
+        decompose=decompose,
         keeps="any",
         follows="amounts",
     ),

@@ -18,7 +18,7 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering, Source
 from tflgpu_plugin.ops.table import Op
 
@@ -86,7 +86,7 @@ def refuse_indices(graph: Graph, node: Node) -> str | None:
     return None
 
 
-def expand_nd(steps: Steps, node: Node) -> bool:
+def decompose_nd(steps: Decomposition, node: Node) -> bool:
     """In one list of places, and back."""
     x, indices = node.inputs
     assert x is not None and indices is not None
@@ -104,7 +104,7 @@ def expand_nd(steps: Steps, node: Node) -> bool:
     return True
 
 
-def rows(steps: Steps, indices: int, count: int) -> int:
+def rows(steps: Decomposition, indices: int, count: int) -> int:
     """Indices as places of so many axes, [n, count]."""
     data, shape = steps.data(indices), (-1, count)
     if data is not None:
@@ -156,7 +156,7 @@ def _parts(
 
 
 OPS = (
-    Op("gather_nd", refuse, nd_shapes, lower_expanded, "exact", expand=expand_nd,
+    Op("gather_nd", refuse, nd_shapes, lower_decomposed, "exact", decompose=decompose_nd,
        types=("f32", "bool"), max_rank=MAX_AXES, kind="movement", keeps="first"),
     Op("pick", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=MAX_AXES,
        kind="movement", keeps="first"),

@@ -14,7 +14,7 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
-from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import lower_step
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op
@@ -97,7 +97,7 @@ def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
     return f"Casting {source.dtype} to {result.dtype} is not supported."
 
 
-def expand_cast(steps: Steps, node: Node) -> bool:
+def decompose_cast(steps: Decomposition, node: Node) -> bool:
     """Nothing moves but towards integers, where a truncation comes first."""
     x = node.inputs[0]
     assert x is not None
@@ -126,7 +126,7 @@ OPS = (
        types=(*TYPES, "f16"), max_rank=8, kind="elementwise", follows="elementwise"),
     Op("quantize", refuse_quantize, shapes, lower_quantize, "elementwise", types=TYPES,
        fuses=True, max_rank=8, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
-    Op("cast", refuse_cast, shapes, lower_expanded, "exact", types=("f32", "bool"), max_rank=8,
-       kind="elementwise", follows="elementwise", expand=expand_cast),
+    Op("cast", refuse_cast, shapes, lower_decomposed, "exact", types=("f32", "bool"), max_rank=8,
+       kind="elementwise", follows="elementwise", decompose=decompose_cast),
     *quantized.ROWS,
 )  # fmt: skip

@@ -24,7 +24,7 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import pick
-from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.movement import BOTH, MAX_AXES, MAX_INDEX, moving
 from tflgpu_plugin.ops.table import MOVED, Op
@@ -196,7 +196,7 @@ def _axes(shape: Shape, target: Sequence[int]) -> int:
     return len(repeated(shape, counts).simple().axes)
 
 
-def expand_tile(steps: Steps, node: Node) -> bool:
+def decompose_tile(steps: Decomposition, node: Node) -> bool:
     """One axis after the other where all at once are too many for one movement; an axis between all
     before it and all behind it where even that is too much."""
     x, target = _input(node), list(steps.shape(node.outputs[0]))
@@ -219,7 +219,7 @@ def expand_tile(steps: Steps, node: Node) -> bool:
     return True
 
 
-def expand_gather(steps: Steps, node: Node) -> bool:
+def decompose_gather(steps: Decomposition, node: Node) -> bool:
     """Indices of another rank than 1: taken in one row, then given their shape."""
     view = Graph(steps.editor.tensors, (), (), ())
     if _is_computed(view, node):
@@ -235,7 +235,7 @@ def expand_gather(steps: Steps, node: Node) -> bool:
     return True
 
 
-def expand_batches(steps: Steps, node: Node) -> bool:
+def decompose_batches(steps: Decomposition, node: Node) -> bool:
     """Margins, and the places of blocks by reshape, transpose, reshape."""
     x, view = _input(node), Graph(steps.editor.tensors, (), (), ())
     blocks, margins, shape = _batches(view, node)
@@ -269,7 +269,7 @@ def expand_batches(steps: Steps, node: Node) -> bool:
 
 
 OPS = (
-    moving("tile", tiled, NEEDS, fuses=True, expand=expand_tile),
+    moving("tile", tiled, NEEDS, fuses=True, decompose=decompose_tile),
     moving("expand", expanded, NEEDS, fuses=True),
     moving("take", took, NEEDS, fuses=True, follows="axes"),
     *(moving(name, blocks, NEEDS, fuses=True) for name in ("depth_to_space", "space_to_depth")),
@@ -278,18 +278,18 @@ OPS = (
             name,
             refuse,
             SHAPES[name],
-            lower_expanded,
+            lower_decomposed,
             "exact",
             types=BOTH,
             kind="movement",
-            expand=rule,
+            decompose=rule,
             keeps="first",
             errors=MOVED,
         )
         for name, rule in (
-            ("gather", expand_gather),
-            ("space_to_batch", expand_batches),
-            ("batch_to_space", expand_batches),
+            ("gather", decompose_gather),
+            ("space_to_batch", decompose_batches),
+            ("batch_to_space", decompose_batches),
         )
     ),
 )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.table import AVERAGED, Op
 
@@ -209,7 +209,7 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(graph.shape(_input(node)))
 
 
-def _expand_log_sum_exp(steps: Steps, node: Node) -> bool:
+def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
     """max + log(sum(exp(x - max))), the maximum being cut to finite values."""
     x, axes = node.inputs[:2]
     assert x is not None
@@ -236,6 +236,6 @@ OPS = (
     *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),
     *(_row(name) for name in ("reduce_prod", "reduce_l1", "reduce_l2", "reduce_log_sum")),
-    Op("reduce_log_sum_exp", refuse, shapes, lower_expanded, "reduction", work=_work,
-       kind="composite", accumulates=True, expand=_expand_log_sum_exp),
+    Op("reduce_log_sum_exp", refuse, shapes, lower_decomposed, "reduction", work=_work,
+       kind="composite", accumulates=True, decompose=_decompose_log_sum_exp),
 )  # fmt: skip

@@ -16,7 +16,7 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.decompose import Steps, lower_expanded
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Constant, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.window import quads_per_thread
@@ -148,7 +148,7 @@ def _work(graph: Graph, node: Node) -> int:
     return 4 * prod(shapes(graph, node)[0])
 
 
-def expand_nearest(steps: Steps, node: Node) -> bool:
+def decompose_nearest(steps: Decomposition, node: Node) -> bool:
     """Rows and columns are picked. Places as `GetNearestNeighbor` of tensorflow/lite/kernels/
     internal/reference/resize_nearest_neighbor.h finds them, in float32.
     """
@@ -181,6 +181,6 @@ OPS = (
     Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, kind="window",
        fuses=True, in_8_bits="step", accumulates=False, errors=MOVED, same_quantization=True,
        rounding=rounding.INTERPOLATION),
-    Op("resize_nearest", refuse, shapes, lower_expanded, "exact", kind="movement", keeps="first",
-       expand=expand_nearest, errors=MOVED),
+    Op("resize_nearest", refuse, shapes, lower_decomposed, "exact", kind="movement", keeps="first",
+       decompose=decompose_nearest, errors=MOVED),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.reduce import exchanges, lanes
 from tflgpu_plugin.ops.table import Op
@@ -58,7 +58,7 @@ def lower(low: Lowering, node: Node) -> None:
     )
 
 
-def expand(steps: Steps, node: Node) -> bool:
+def decompose(steps: Decomposition, node: Node) -> bool:
     """Another axis than the last is moved there and back."""
     rank = len(steps.shape(_input(node)))
     axis = int(node.attributes.get("axis", -1)) % rank
@@ -84,6 +84,6 @@ def _work(graph: Graph, node: Node) -> int:
 OPS = (
     Op(
         "softmax", refuse, shapes, lower, "transcendental", work=_work, kind="reduction",
-        fuses=True, expand=expand, accumulates=False, follows="last",
+        fuses=True, decompose=decompose, accumulates=False, follows="last",
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, region
 
@@ -127,7 +127,7 @@ def sliced(graph: Graph, node: Node) -> list[View]:
     return [region(graph.shape(node.inputs[0]), begin, extents)]
 
 
-def expand_slice(steps: Steps, node: Node) -> bool:
+def decompose_slice(steps: Decomposition, node: Node) -> bool:
     """A strided slice of steps of 1."""
     begin, end = map(steps.indices, bounds(Graph(steps.editor.tensors, (), (), ()), node))
     ones = steps.indices([1] * len(steps.shape(node.outputs[0])))
@@ -142,6 +142,6 @@ OPS = (
     ),
     moving(
         "slice", sliced, "Constant begin and size, inside the tensor; up to 5 axes.",
-        expand=expand_slice,
+        decompose=decompose_slice,
     ),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
-from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
@@ -89,7 +89,7 @@ def _fixed(graph: Graph, node: Node) -> bool:
     return graph.constant(node.inputs[1]) is not None
 
 
-def expand(steps: Steps, node: Node) -> bool:
+def decompose(steps: Decomposition, node: Node) -> bool:
     """Dilated weights become larger ones with zeros."""
     steps_h, steps_w = node.attributes.get("dilations", (1, 1))
     weights = steps.data(node.inputs[1])
@@ -162,5 +162,6 @@ def _lower(low: Lowering, node: Node) -> None:
 
 OPS = (
     Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
-       fuses=True, expand=expand, weights=Weights(), accumulates=False, rounding=rounding.PRODUCT),
+       fuses=True, decompose=decompose, weights=Weights(), accumulates=False,
+       rounding=rounding.PRODUCT),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized, rounding
-from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_step
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op
@@ -54,7 +54,7 @@ def lower(low: Lowering, node: Node) -> None:
     lower_step(low, node, step(node.op, node.attributes))
 
 
-def expand_gelu(steps: Steps, node: Node) -> bool:
+def decompose_gelu(steps: Decomposition, node: Node) -> bool:
     """Its approximation is a step of its own."""
     if not node.attributes.get("approximate"):
         return False
@@ -106,7 +106,7 @@ OPS = (
     row("hard_swish", errors=GATE, quantize=quantized.hard_swish),
     *(row(name, errors=GATE) for name in ("softplus", "mish", "gelu_tanh")),
     *(row(name) for name in ("exp", "sinh", "cosh")),
-    row("gelu", errors=GATE, expand=expand_gelu),
+    row("gelu", errors=GATE, decompose=decompose_gelu),
     # These change the type, so that they are no step of another op.
     row("is_nan", "exact", ("f32", "bool"), as_epilogue=None),
     row("is_infinite", "exact", ("f32", "bool"), as_epilogue=None),

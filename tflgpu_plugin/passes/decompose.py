@@ -1,23 +1,23 @@
-"""Ops that are made of other ops give way to those (`Op.expand`)."""
+"""Ops that are made of other ops give way to those (`Op.decompose`)."""
 
 from __future__ import annotations
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ops.decompose import Steps
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.passes.rewriter import Editor
 
 
-def expand(graph: Graph) -> Graph:
+def decompose(graph: Graph) -> Graph:
     """Until no node is left that wants to be expanded."""
-    if not any(ops.rows()[node.op].expand for node in graph.nodes):
+    if not any(ops.rows()[node.op].decompose for node in graph.nodes):
         return graph
     e = Editor(graph)
     waiting, done = list(reversed(graph.nodes)), list[Node]()
     while waiting:
         node = waiting.pop()
-        rule = ops.rows()[node.op].expand
-        steps = Steps(e, node)
+        rule = ops.rows()[node.op].decompose
+        steps = Decomposition(e, node)
         if rule is None or not rule(steps, node):
             done.append(node)
         else:

@@ -14,7 +14,7 @@ from tflgpu_plugin import log
 from tflgpu_plugin.errors import debugging, defect
 from tflgpu_plugin.ir.graph import Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
-from tflgpu_plugin.passes.decompose import expand
+from tflgpu_plugin.passes.decompose import decompose
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.fuse.patterns import recompose
@@ -31,7 +31,7 @@ from tflgpu_plugin.passes.trim import trim
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     trim,
     dequantize,
-    expand,
+    decompose,
     recompose,
     transposes,
     canonical,
