@@ -51,11 +51,14 @@ def evaluate(
     row = TABLE.get(node.op) if node.domain in DEFAULT_DOMAINS else None
     if row is None or node.version < row.since:
         return None
-    if any(node.attributes.get(name, plain) != plain for name, plain in PLAIN.items()):
+    if node.attributes and any(
+        node.attributes.get(name, plain) != plain for name, plain in PLAIN.items()
+    ):
         return None
     step = row.step(node)
-    given = [None if s is None else np.array(s, np.int64) for s in shapes]
-    values = given if step.of_shapes else inputs
+    values: Sequence[Array | None] = inputs
+    if step.of_shapes:
+        values = [None if s is None else np.array(s, np.int64) for s in shapes]
     named = zip(node.inputs, values, strict=True)
     if any(value is None for name, value in named if name is not None):
         return None

@@ -140,7 +140,10 @@ def _held(array: Array, tensor: Tensor) -> Tensor | None:
 
 def _alike(*values: Array, **named: Any) -> float:
     every = (*values, *(value for value in named.values() if isinstance(value, np.ndarray)))
-    return float(prod(np.broadcast_shapes(*(value.shape for value in every))))
+    most = prod(value.size for value in every)  # told soon, and nearly always few
+    if most > MAX_SHAPE_ELEMENTS:
+        most = prod(np.broadcast_shapes(*(value.shape for value in every)))
+    return float(most)
 
 
 def _range_size(start: Array, limit: Array, delta: Array) -> float:
@@ -151,7 +154,7 @@ SIZES: dict[str, Callable[..., float]] = {
     "expand": lambda data, shape: float(prod(np.broadcast_shapes(data.shape, ints(shape)))),
     "fill": lambda shape, value=None: float(prod(ints(shape))),
     "gather": lambda data, indices, axis=0, **more: float(
-        prod(ints(np.delete(data.shape, axis))) * indices.size
+        data.size // max(data.shape[axis], 1) * indices.size
     ),
     "pad": lambda data, **more: float(
         prod(n + a + b for n, (a, b) in zip(data.shape, _pads(data.ndim, **more), strict=True))
