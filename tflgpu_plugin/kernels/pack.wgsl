@@ -1,8 +1,8 @@
 // Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
 // are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
 // word), i8 and u8 (four per word, real value scale * (stored - zero)), i16 (two per word, likewise),
-// number (int32, likewise), wide (int64, likewise, in two words), f16 (two per word), i32 (bits kept: no float touches them). `planar`: the
-// host's buffer has channels before space.
+// number (int32, likewise), wide (int64, likewise, in two words), f16 (two per word), i32 (bits kept: no float touches
+// them).
 {% set indices = range(4) %}
 {% set signed = "vec4u" if form == "u16" else "vec4i" %}
 {% if form in ("i8", "u8") %}
@@ -38,11 +38,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% endif %}
 {% else %}
   let channel = min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(p.channels - 1u));
-{% if planar %}
-  let at = (b * p.channels + channel) * p.spatial + s;
-{% else %}
   let at = (b * p.spatial + s) * p.channels + channel;
-{% endif %}
 {% if form == "f32" %}
   let v = vec4f(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
 {% elif form in ("i16", "u16") %}

@@ -2,8 +2,8 @@
 way at most.
 
 A tensor whose storage is the host's order (a vector, a matrix of whole quads) lies in the host's
-buffer itself; a kernel that can read any strides may read it there (`Lowering.hosted`). A transpose
-between channels first and channels last at the border is part of its launch.
+buffer itself; a kernel that can read any strides may read it there (`Lowering.hosted`), as
+movements of inputs do. A transpose to channels first at the border is part of its launch.
 
 float32 and int32 travel as they are, float16 as such (two in a word, too large values as
 infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
@@ -62,21 +62,6 @@ def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
     _to_storage(low, node, raw, tensor, shape, dtype, _scaling(low.graph.tensors[tensor]))
 
 
-def pack_turned(low: Lowering, node: Node, perm: tuple[int, ...]) -> bool:
-    """Record the launch of a transpose of an input that brings its channels, the second axis, last;
-    False when it is another transpose.
-    """
-    source, output = node.inputs[0], node.outputs[0]
-    assert source is not None
-    hosted = low.hosted.get(source)
-    if hosted is None or perm != (0, *range(2, len(perm)), 1) or not 3 <= len(perm) <= 5:
-        return False
-    if not node.epilogue:
-        low.hosted[output] = Hosted(hosted.raw, tuple(hosted.strides[axis] for axis in perm))
-    _to_storage(low, node, hosted.raw, output, low.geometry(output), planar=True)
-    return True
-
-
 def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
     """Record the launch that brings device storage `tensor` into the host's buffer `raw`.
 
@@ -106,11 +91,10 @@ def _to_storage(
     shape: Geometry,
     dtype: str = "f32",
     scaling: Mapping[str, object] | None = None,
-    planar: bool = False,
 ) -> None:
-    """Row-major elements [batch][spatial][channels], or if `planar` [batch][channels][spatial], to
-    storage of this geometry. 8-bit elements come with `scaling`: scale and zero (point)."""
-    views = _views(dtype, shape, planar)
+    """Row-major elements [batch][spatial][channels] to storage of this geometry. 8-bit elements
+    come with `scaling`: scale and zero (point)."""
+    views = _views(dtype, shape)
     low.dispatch(
         "pack",
         node,
@@ -118,7 +102,7 @@ def _to_storage(
         {"stored": Access(stored, 0 if dtype == "i32" else 4)},
         (-(-shape.vectors // WORKGROUP), 1, 1),
         {"vectors": shape.vectors, **_extents(shape), **(scaling or {})},
-        {"form": dtype, "whole": views.whole, "planar": planar},
+        {"form": dtype, "whole": views.whole},
     )
 
 
@@ -170,7 +154,7 @@ def _scaling(tensor: Tensor) -> dict[str, object]:
     return {"scale": scale, "zero": zero}
 
 
-def _views(dtype: str, shape: Geometry, planar: bool) -> _Views:
+def _views(dtype: str, shape: Geometry, planar: bool = False) -> _Views:
     if dtype in ("i32", "number", "wide"):
         return _Views(0, 0 if dtype == "i32" else 1, False)
     # A single row may be read past its end: the padding is there, and pad lanes are masked.

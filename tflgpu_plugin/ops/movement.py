@@ -181,6 +181,8 @@ class Reading:
 
 def read(view: View, inside: Geometry, stored: Geometry) -> Reading:
     """The first form that can read this view of a tensor in this storage into that one."""
+    if inside == stored and view.whole:
+        return Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
     found = _in_storage_order(view, inside, stored)
     return found or Reading("elements", [(axis,) for axis in view.simple().axes], view.offset)
 

@@ -20,10 +20,9 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering, Source
+from tflgpu_plugin.ops.movement import MAX_AXES, MAX_INDEX
 from tflgpu_plugin.ops.table import Op
 
-MAX_AXES = 5
-MAX_INDEX = 1 << 24  # exact in float32
 VECTOR_BYTES = 16
 
 

@@ -236,35 +236,30 @@ def decompose_gather(steps: Decomposition, node: Node) -> bool:
 
 
 def decompose_batches(steps: Decomposition, node: Node) -> bool:
-    """Margins, and the places of blocks by reshape, transpose, reshape."""
-    x, view = _input(node), Graph(steps.editor.tensors, (), (), ())
-    blocks, margins, shape = _batches(view, node)
-    count, rank = len(blocks), len(shape)
-    rest = range(1 + count, rank)
+    """Margins, and the places of blocks: axes in parts, in another order."""
+    x, graph = _input(node), Graph(steps.editor.tensors, (), (), ())
+    blocks, margins, shape = _batches(graph, node)
+    count, rank, padded = len(blocks), len(shape), any(map(any, margins))
+    around = ((0, 0), *margins, *((0, 0) for _ in range(1 + count, rank)))
+    rest = range(1 + 2 * count, rank + count)
     if node.op == "space_to_batch":
-        if any(map(any, margins)):
-            around = ((0, 0), *margins, *((0, 0) for _ in rest))
-            x = steps.add("pad", x, steps.indices(around))
+        x = steps.add("pad", x, steps.indices(around)) if padded else x
         batch, *extents = steps.shape(x)
         parts = [n for e, b in zip(extents, blocks, strict=False) for n in (e // b, b)]
-        x = steps.reshape(x, (batch, *parts, *shape[1 + count :]))
         odd, even = range(1, 2 * count, 2), range(2, 2 * count + 1, 2)
-        perm = (*even, 0, *odd, *range(1 + 2 * count, rank + count))
-        steps.last("reshape", steps.add("transpose", x, perm=perm), None, shape=shape)
+        view = transposed((batch, *parts, *shape[1 + count :]), (*even, 0, *odd, *rest))
+        steps.last("view", x, view=replace(view, shape=shape))
         return True
     batch, *extents = steps.shape(x)
-    x = steps.reshape(x, (*blocks, batch // prod(blocks), *extents))
     pairs = [axis for k in range(count) for axis in (count + 1 + k, k)]
-    x = steps.add("transpose", x, perm=(count, *pairs, *range(1 + 2 * count, rank + count)))
-    whole = [e * b for e, b in zip(extents, blocks, strict=False)]
-    grown = (shape[0], *whole, *shape[1 + count :])
-    if not any(map(any, margins)):
-        steps.last("reshape", x, None, shape=grown)
-        return True
-    x = steps.reshape(x, grown)
-    first = (0, *(m[0] for m in margins), *(0 for _ in rest))
-    size = (shape[0], *shape[1 : 1 + count], *shape[1 + count :])
-    steps.last("slice", x, steps.indices(first), steps.indices(size))
+    view = transposed((*blocks, batch // prod(blocks), *extents), (count, *pairs, *rest))
+    grown = tuple(extent + sum(pair) for extent, pair in zip(shape, around, strict=True))
+    view = replace(view, shape=grown)
+    if padded:
+        first = steps.indices([before for before, _ in around])
+        steps.last("slice", steps.add("view", x, view=view), first, steps.indices(shape))
+    else:
+        steps.last("view", x, view=view)
     return True
 
 

@@ -27,16 +27,16 @@ def _joined_chains(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node.id in gone or (view := movement.view_of(graph, node)) is None:
             continue
-        chain, launches = [node], _launches(graph, node, node)
-        best, result = 1, view
+        chain, launches, best, result = [node], 0, 1, view
         while (following := _following(chain[-1], readers, needed)) is not None:
             joined = _reading(graph, view, chain[-1], following)
             if joined is None:
                 break
             view = joined
+            launches = launches or _launches(graph, node, node)
             launches += _launches(graph, following, following)
             chain.append(following)
-            if _launches(graph, chain[0], following, view) < launches:
+            if launches > 1 and _launches(graph, chain[0], following, view) < launches:
                 best, result = len(chain), view
         if best > 1:
             chain = chain[:best]
@@ -95,7 +95,7 @@ def _through_readers(graph: Graph) -> Graph:
         output, found = node.outputs[0], readers.get(node.outputs[0], [])
         if node.epilogue or node.id in place or output in needed or len(found) < 2:
             continue
-        if (view := movement.view_of(graph, node)) is None:
+        if (view := movement.view_of(graph, node)) is None or not _launches(graph, node, node):
             continue
         joined = [each for reader in found if (each := _reading(graph, view, node, reader))]
         if len(joined) < len(found) or any(reader.id in place for reader in found):

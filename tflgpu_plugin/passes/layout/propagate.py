@@ -17,6 +17,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Node, Shape
+from tflgpu_plugin.ops.views import row_strides, transposed
 from tflgpu_plugin.passes.rewriter import Editor, Perm
 
 Held = dict[int, Perm]
@@ -172,35 +173,17 @@ def _reshape(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
 def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
     """How `other`, a reshape of `shape`, is held when `shape` is held by `perm`: blocks of axes of
     equal size move as wholes. None when a block would be torn. Axes of extent 1 come first."""
-    blocks = _blocks(shape, other)
-    if blocks is None:
-        return None
-    owner = {axis: k for k, (mine, _) in enumerate(blocks) for axis in mine}
-    moved = [axis for axis in perm if shape[axis] != 1]
+    strides = row_strides(other)
     result = [axis for axis, extent in enumerate(other) if extent == 1]
-    while moved:
-        mine, theirs = blocks[owner[moved[0]]]
-        if moved[: len(mine)] != mine:
+    for run in transposed(shape, perm).simple().axes:
+        ends = range(run.stride, run.stride * run.extent)
+        inside = [k for k, extent in enumerate(other) if extent != 1 and strides[k] in ends]
+        if inside and (
+            strides[inside[-1]] != run.stride or prod(other[k] for k in inside) != run.extent
+        ):
             return None
-        moved = moved[len(mine) :]
-        result += theirs
-    return tuple(result)
-
-
-def _blocks(shape: Shape, other: Shape) -> list[tuple[list[int], list[int]]] | None:
-    """Pairs of runs of axes with equal element counts, axes of extent 1 left out."""
-    left = [axis for axis, extent in enumerate(shape) if extent != 1]
-    right = [axis for axis, extent in enumerate(other) if extent != 1]
-    found: list[tuple[list[int], list[int]]] = []
-    while left and right:
-        mine, theirs = [left.pop(0)], [right.pop(0)]
-        while (a := prod(shape[k] for k in mine)) != (b := prod(other[k] for k in theirs)):
-            short, rest = (mine, left) if a < b else (theirs, right)
-            if not rest:
-                return None
-            short.append(rest.pop(0))
-        found.append((mine, theirs))
-    return None if left or right else found
+        result += inside
+    return tuple(result) if len(result) == len(other) else None
 
 
 # By the trait `follows` of a row.
