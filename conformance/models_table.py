@@ -1,10 +1,11 @@
 """The real models as a table: `python -m conformance.models_table [--onnx | --quantized] [PART OF A
 NAME]`.
 
-Columns: nodes on the GPU and in all, islands, largest error against the reference kernels and what
-is allowed (relative to the output's largest magnitude; of the output that is nearest to its bound),
-the host's default CPU kernels and ours in milliseconds (median of interleaved runs). With --onnx
-the ONNX models, in ONNX Runtime; "f64" marks an error that was measured against float64. With
+Columns: nodes on the GPU and in all, partitions, largest error against the reference kernels and
+what is allowed (relative to the output's largest magnitude; of the output that is nearest to its
+bound), the host's default CPU kernels and ours in milliseconds (median of interleaved runs). With
+--onnx the ONNX models, in ONNX Runtime; "f64" marks an error that was measured against float64.
+With
 --quantized the models in 16 and 8 bits, see `quantized_table`; with --half those in float32 with
 values stored as float16, see `half_table`.
 """

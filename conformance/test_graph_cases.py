@@ -69,7 +69,7 @@ def _misplaced(case: GraphCase, place: host.Placement, runs: int) -> str:
     found = (place.on_gpu, place.islands, place.runs, place.failures)
     if found == wanted:
         return ""
-    return f"nodes, islands, runs, failures are {found}, not {wanted}: {place.sentences}"
+    return f"nodes, partitions, runs, failures are {found}, not {wanted}: {place.sentences}"
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_agrees_as_users_run_it(
 def test_a_stream_agrees(
     entry: Mapping[str, Any], name: str, options: Mapping[str, Any], book: Book
 ) -> None:
-    """Run after run, what is kept included; all that computes is one island."""
+    """Run after run, what is kept included; all that computes is one partition."""
     outcome = streams.compare(entry, name, options)
     share, text = max((c.share, c.text) for c in outcome.comparisons)
     place, case = outcome.placement, f"{real_models.stem(entry)} stream"
@@ -204,8 +204,8 @@ def _same_boxes(wanted: Outputs, got: Outputs) -> None:
 @pytest.mark.parametrize("name", host.installed())
 @pytest.mark.parametrize("stem", (*real_models.DOCUMENTED, *model_inputs.CUSTOM))
 def test_documented_models_run_on_the_gpu(stem: str, name: str, options: Mapping[str, Any]) -> None:
-    """The unchanged file, every node in one island (but the post-processing of the detector), also
-    of models with operators that the host itself lacks."""
+    """The unchanged file, every node in one partition (but the post-processing of the detector),
+    also of models with operators that the host itself lacks."""
     entry = next((e for e in MODELS if real_models.stem(e) == stem), None)
     if entry is None:
         pytest.skip("not among the models, or no installed host has its operators")

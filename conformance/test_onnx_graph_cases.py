@@ -41,13 +41,13 @@ def close(
 
 
 def _misplaced(place: Placement, on_cpu: int, runs: int, islands: int | None = None) -> str:
-    """A sentence when other nodes than the excluded ones were left, or islands did not all run."""
+    """A sentence when other nodes than the excluded ones were left, or partitions did not run."""
     count = place.islands if islands is None else islands
     wanted = (place.total - on_cpu, count, (runs,) * count, 0)
     found = (place.on_gpu, place.islands, place.runs, place.failures)
     if found == wanted:
         return ""
-    return f"nodes, islands, runs, failures are {found}, not {wanted}: {place.sentences}"
+    return f"nodes, partitions, runs, failures are {found}, not {wanted}: {place.sentences}"
 
 
 @pytest.mark.parametrize("graph", graph_cases.CASES, ids=lambda c: c.name)

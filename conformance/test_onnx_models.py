@@ -12,7 +12,7 @@ import pytest
 from conformance.models import model_inputs, onnx_models
 from conformance.models.real_models import stem
 
-# With at least 95 % of the float nodes on the GPU, in at most 3 islands.
+# With at least 95 % of the float nodes on the GPU, in at most 3 partitions.
 WHOLE = (
     "yolox_nano", "nanodet_m_320", "yunet_n_320", "retinaface_mbnet0.25", "super_resolution",
     "face_detection_short_range",

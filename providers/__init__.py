@@ -157,10 +157,10 @@ def claim(
     extraction: Callable[[Graph, Collection[int]], Graph] | None = None,
     repeated: bool = False,
 ) -> Claim:
-    """Hand over a host's graph; get back built islands and a sentence for every other node.
+    """Hand over a host's graph; get back built partitions and a sentence for every other node.
 
     `options` are the plugin's options, parsed or as a host gives them. `grouping` maps node ids to
-    the groups in which the host would replace them; without it convex islands are formed, and
+    the groups in which the host would replace them; without it convex partitions are formed, and
     `extraction` makes a graph of its own of such a group. `repeated`: a loop runs the graph once
     per step. Raises OptionError or NoAdapter with a sentence.
     """

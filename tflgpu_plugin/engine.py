@@ -1,8 +1,8 @@
-"""What providers call: hand over a graph, get back islands that run on the GPU and a sentence for
-every other node.
+"""What providers call: hand over a graph, get back partitions that run on the GPU and a sentence
+for every other node.
 
 `claim` asks the capability table, groups, drops what does not pay, and builds. A node whose plan,
-memory or pipeline fails is refused and the rest is grouped again, so an island that is returned
+memory or pipeline fails is refused and the rest is grouped again, so a partition that is returned
 runs.
 """
 
@@ -43,7 +43,7 @@ __all__ = [
 Grouping = Callable[[Sequence[int]], list[list[int]]]
 Extraction = Callable[[Graph, Collection[int]], Graph]
 
-ELSEWHERE = "What reads this result of shape arithmetic is not in one island with it."
+ELSEWHERE = "What reads this result of shape arithmetic is not in one partition with it."
 
 _numbers = itertools.count(1)
 _watching: list[list[tuple[Island, Instance]]] = []
@@ -90,7 +90,7 @@ class Island:
         return self.build(self.kept.reshaped(shapes))
 
     def build(self, graph: Graph) -> Instance:
-        """An instance of this island as its provider has read it again for other shapes; weights
+        """An instance of this partition as its provider has read it again for other shapes; weights
         are shared. Raises BuildError with a sentence.
         """
         graph = widen(graph)  # of nodes that were claimed: what the user did not want is not here
@@ -114,8 +114,10 @@ class Island:
         except BuildError:
             raise
         except MemoryError as error:
-            raise BuildError(self.nodes, "There is not enough memory for this island.") from error
-        except Exception as error:  # a defect of ours must not take other islands with it
+            raise BuildError(
+                self.nodes, "There is not enough memory for this partition."
+            ) from error
+        except Exception as error:  # a defect of ours must not take other partitions with it
             raise BuildError(self.nodes, defect(error, "Building")) from error
 
     def _planned(self, graph: Graph, sibling: Program | None) -> Instance:
@@ -170,14 +172,14 @@ class Island:
             raise BuildError(sorted(nodes) or self.nodes, str(error)) from error
         except native.NativeError as error:
             raise BuildError(
-                self.nodes, f"The device could not build this island: {error}"
+                self.nodes, f"The device could not build this partition: {error}"
             ) from error
 
 
 def claimed_again(
     nodes: tuple[int, ...], kept: Subgraph, options: Options, info: AdapterInfo
 ) -> Island:
-    """An island of nodes that were claimed before, built anew. Raises BuildError with a sentence,
+    """A partition of nodes that were claimed before, built anew. Raises BuildError with a sentence,
     NoAdapter.
     """
     island = Island(nodes, kept.graph, adapter.open_device(info), half=options.half)
@@ -186,7 +188,7 @@ def claimed_again(
 
 
 def packed(island: Island, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """An island's plan and weights as bytes, with a JSON value and arrays of the caller's own."""
+    """A partition's plan and weights as bytes, with a JSON value and arrays of the caller's own."""
     from tflgpu_plugin.compile import compiler
 
     plan = compiler.compile(island.graph, island.target)  # with the constants' values
@@ -207,9 +209,8 @@ def unpacked(data: bytes, info: AdapterInfo) -> Stored:
 
 
 def revived(nodes: tuple[int, ...], found: Stored, info: AdapterInfo, half: bool) -> Island:
-    """An island of a stored plan whose graph is not there: for other shapes, who calls `build` must
-    bring the graph. Raises BuildError with a sentence.
-    """
+    """A partition of a stored plan whose graph is not there: for other shapes, who calls `build`
+    must bring the graph. Raises BuildError with a sentence."""
     plan = found.plan
     ports = (*plan.inputs, *plan.outputs, *plan.states)
     tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
@@ -229,7 +230,7 @@ def _adopts(plan: Plan, sibling: Program | None) -> bool:
 @contextmanager
 def watch() -> Iterator[list[tuple[Island, Instance]]]:
     """What is built meanwhile in this process, in order, whichever frontend asks for it: for those
-    who look into islands, and keep them alive so."""
+    who look into partitions, and keep them alive so."""
     found: list[tuple[Island, Instance]] = []
     _watching.append(found)
     try:
@@ -240,9 +241,8 @@ def watch() -> Iterator[list[tuple[Island, Instance]]]:
 
 @dataclass
 class Claim:
-    """The answer to a graph: islands, and for every node outside them the reason (host node id ->
-    sentence).
-    """
+    """The answer to a graph: partitions, and for every node outside them the reason (host node id
+    -> sentence)."""
 
     islands: list[Island]
     refusals: dict[int, str]
@@ -260,7 +260,7 @@ def claim(
     not at all.
 
     `grouping` is the host's own way of putting nodes together (node ids -> groups in execution
-    order); by default convex islands. `extraction` makes a graph of its own of some nodes.
+    order); by default convex partitions. `extraction` makes a graph of its own of some nodes.
     `repeated`: a loop runs the graph once per step, so that every launch has to pay. Raises
     NoAdapter with a sentence when no adapter can be used.
     """
@@ -312,7 +312,7 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
 
 def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:
     """KNOWN nodes with no reader in their group, or one in another: alone they are no work, and
-    their results have no place on the device that another island could take them from.
+    their results have no place on the device that another partition could take them from.
     """
     place = {node: k for k, group in enumerate(groups) for node in group}
     readers: dict[int, set[int | None]] = {}

@@ -1,5 +1,5 @@
 """Graphs of a few operators whose trouble no single operator shows: outputs inside an island,
-tensors with several readers, many islands, aliases, fused steps.
+tensors with several readers, many partitions, aliases, fused steps.
 
 Nodes named "cpu..." are kept off the device by the option `exclude`, so that islands alternate
 with CPU nodes whatever the table can do.
@@ -22,7 +22,7 @@ SHAPE = (1, 6, 5, 4)
 
 @dataclass(frozen=True)
 class GraphCase:
-    """A model and where its nodes must run: how many on the CPU, in how many islands."""
+    """A model and where its nodes must run: how many on the CPU, in how many partitions."""
 
     name: str
     build: Callable[[], Model]
@@ -166,7 +166,7 @@ def only_moves_nothing() -> Model:
 
 
 def same_output_twice() -> Model:
-    """One tensor of an island listed as two outputs."""
+    """One tensor of a partition listed as two outputs."""
     m = Maker()
     y = m.conv(m.start())
     m.output(y, y)
@@ -200,7 +200,7 @@ def diamonds() -> Model:
 
 
 def islands(count: int) -> Callable[[], Model]:
-    """`count` islands with a CPU node between each two."""
+    """`count` partitions with a CPU node between each two."""
 
     def build() -> Model:
         m = Maker()

@@ -1,5 +1,5 @@
 """Seeded graphs of a few operators each, for what single-op cases miss: fused steps, aliases,
-memory shared by tensors that must not meet, tensors that are outputs and inputs at once, islands
+memory shared by tensors that must not meet, tensors that are outputs and inputs at once, partitions
 beside CPU nodes.
 
 Shapes come from the host: an operator that its CPU kernels refuse is taken out again.
@@ -221,7 +221,7 @@ def _fully_connected(m: Maker) -> None:
 
 
 def _on_the_cpu(m: Maker) -> None:
-    """An operator that the test keeps on the CPU, so that islands and CPU nodes take turns."""
+    """An operator that the test keeps on the CPU, so that partitions and CPU nodes take turns."""
     m.add(m.choose.choice(ON_THE_CPU), [m.pick()])
 
 

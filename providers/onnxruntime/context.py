@@ -1,7 +1,6 @@
-"""Compiled models: islands that onnxruntime writes into a model as EPContext nodes, and such nodes
-read back. What they carry is a plan with its weights (tflgpu_plugin/cache/plan_file.py), in the
-node itself or in a file beside the model, for one adapter and one version of this plugin.
-"""
+"""Compiled models: partitions that onnxruntime writes into a model as EPContext nodes, and such
+nodes read back. What they carry is a plan with its weights (tflgpu_plugin/cache/plan_file.py), in
+the node itself or in a file beside the model, for one adapter and one version of this plugin."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ class Border:
 
 
 def write(island: Island, border: Border, export: Export, model: str) -> Context:
-    """The content for this island's node; writes its file, named by its content, where there
+    """The content for this partition's node; writes its file, named by its content, where there
     shall be one. `model` is the path of the original model. Raises OSError.
     """
     snapshot, arrays = (None, None) if border.part is None else parts.pack(border.part)

@@ -116,7 +116,7 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
 
 
 def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:
-    """Fill in the level: islands that are built, and a report for every node."""
+    """Fill in the level: partitions that are built, and a report for every node."""
     if session.export and taken.parent:
         level.decide({node.id: context.BODY for node in taken.nodes})
         return
@@ -179,7 +179,7 @@ def _placed(
     dynamic: bool,
     export: context.Export | None,
 ) -> records.Placed:
-    """The native object of an island, with its first plan."""
+    """The native object of a partition, with its first plan."""
     hosts = grouping.members[frozenset(island.nodes)]
     names = {tensor: name for name, tensor in reading.ids.items()}
     ports = tuple(names[t] for t in island.graph.inputs)
@@ -205,7 +205,7 @@ def _bordered(
     border: context.Border,
     made: context.Context | None = None,
 ) -> records.Placed:
-    """The native object of an island that is built."""
+    """The native object of a partition that is built."""
     handle = _create(island.number, nodes, border, made)
     names = border.ports, border.inputs, border.outputs
     placed = records.Placed(
@@ -274,8 +274,8 @@ def _log(ep: Any, level: records.Level) -> None:
 
 
 def build(number: int, handle: Any, flat: list[int]) -> None:
-    """Give an island a plan for these input shapes, or the sentence that its runs fail with. Raises
-    ImpossibleShapes."""
+    """Give a partition a plan for these input shapes, or the sentence that its runs fail with.
+    Raises ImpossibleShapes."""
     placed = records.kept.islands.get(number)
     if placed is None or placed.island is None or placed.part is None:
         raise BuildError((), "The model gives shapes for which nothing was planned.")

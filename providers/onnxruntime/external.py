@@ -1,5 +1,5 @@
 """Constants that lie in a file beside the model. What must outlive the host's view of them, so that
-an island can be planned for other shapes, is mapped from there instead of copied.
+a partition can be planned for other shapes, is mapped from there instead of copied.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Which nodes of onnxruntime go together: convex islands of what was read, shape arithmetic with
-those that need it, and each island as a graph of its own.
+"""Which nodes of onnxruntime go together: convex partitions of what was read, shape arithmetic with
+those that need it, and each partition as a graph of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .snapshot import Snapshot
 
 
 class Grouping:
-    """Groups for one reading. `members` gives the host's nodes of an island, by its nodes' ids."""
+    """Groups for one reading. `members` gives the host's nodes of a partition by its own."""
 
     def __init__(self, snapshot: Snapshot, reading: Reading, dynamic: bool) -> None:
         self.snapshot, self.reading, self.dynamic = snapshot, reading, dynamic
@@ -43,7 +43,7 @@ class Grouping:
         return groups
 
     def extract(self, graph: Graph, ids: Collection[int]) -> Graph:
-        """The island of these nodes (a group that `group` made). Its outputs are those of the
+        """The partition of these nodes (a group that `group` made). Its outputs are those of the
         host's fused node."""
         hosts = self.members[frozenset(ids)]
         chosen = tuple(node for node in graph.nodes if node.id in ids)
@@ -83,7 +83,7 @@ class Grouping:
         return tuple(name for name in dict.fromkeys(read) if self.snapshot.values[name].default)
 
     def _convex(self, supported: set[int]) -> list[set[int]]:
-        """Islands of the host's nodes, made again until shape arithmetic is where it can be."""
+        """Partitions of the host's nodes, made again until shape arithmetic is where it can be."""
         while True:
             groups = [set(group) for group in partition.islands(self._hosts, supported)]
             misplaced = {node for group in groups for node in self._misplaced(group)}
@@ -93,7 +93,7 @@ class Grouping:
 
     def _late(self, groups: Sequence[set[int]]) -> list[set[int]]:
         """Groups in execution order: a node that opens a quantized group goes to the only one that
-        reads it, so that what crosses an island's border is in 8 bits."""
+        reads it, so that what crosses a partition's border is in 8 bits."""
         places = {number: k for k, group in enumerate(groups) for number in group}
         found = [set(group) for group in groups]
         for node in self.snapshot.nodes:

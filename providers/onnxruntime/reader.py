@@ -61,7 +61,7 @@ def read(
 ) -> Reading:
     """Read the snapshot. `shapes` are those of its inputs where the model leaves them open;
     `symbols` gives numbers for named extents: those that it does not name are what they are found
-    to be first, or 1. Once an island is planned, `arithmetic` are its nodes that were shape
+    to be first, or 1. Once a partition is planned, `arithmetic` are its nodes that were shape
     arithmetic then: they stay it for any shapes, however large, and no others become it; and
     `numbers` are those of that reading.
     """

@@ -1,4 +1,4 @@
-"""What this frontend remembers: sessions, what was claimed of each of their graphs, and islands
+"""What this frontend remembers: sessions, what was claimed of each of their graphs, and partitions
 that are in use.
 """
 

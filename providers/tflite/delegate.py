@@ -123,7 +123,7 @@ def _place_new(
     if host is stated and not repeated:
         reasons = placeholders.explained(host, reasons, read, judge)
     for island in claim.islands:
-        # An input of another island stays on the device. But users who ask the host not to fuse
+        # An input of another partition stays on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
         others = (other.graph.inputs for other in claim.islands if other is not island)
         stays = {t for inputs in others for t in inputs} if host.graph.fused else set()
@@ -134,9 +134,9 @@ def _place_new(
 def _place_again(
     prepared: records.Prepared, earlier: records.Prepared, delegate: records.Delegate
 ) -> None:
-    """The same islands as before. A host that undoes delegation for a resize prepares again while
-    its inner shapes are still the old ones, and breaks when the nodes differ (tflite-runtime 2.14
-    with XNNPACK beside us); kernels are built for the new shapes when it has worked them out.
+    """The same partitions as before. A host that undoes delegation for a resize prepares again
+    while its inner shapes are still the old ones, and breaks when the nodes differ (tflite-runtime
+    2.14 with XNNPACK beside us); kernels are built for the new shapes when it has worked them out.
     """
     for old in earlier.placed:
         island = old.island
@@ -160,7 +160,7 @@ def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
 
 
 def _place(pointer: Any, island: Island, stays: AbstractSet[int]) -> records.Placed:
-    """The native kernel of an island, with its first plan. Outputs in `stays` are left on the
+    """The native kernel of a partition, with its first plan. Outputs in `stays` are left on the
     device until the host asks for them.
     """
     ffi, graph = native.ffi, island.graph

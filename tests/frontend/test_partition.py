@@ -1,4 +1,4 @@
-"""Islands are convex, keep execution order, and are dropped only when they merely split the
+"""Partitions are convex, keep execution order, and are dropped only when they merely split the
 graph.
 """
 
@@ -70,7 +70,7 @@ def test_extract_finds_inputs_and_outputs() -> None:
 
 
 def test_what_the_host_fetches_and_keeps_is_no_work() -> None:
-    """An island between a read and an assignment splits nothing."""
+    """A partition between a read and an assignment splits nothing."""
     graph = graph_of({0: [100], 1: [0], 2: [1], 3: [2]})
     between = partition.extract(graph, {1})
     assert partition.loss(graph, between) is not None

@@ -194,7 +194,7 @@ except providers.OptionError as error:
 
 @pytest.mark.adapter
 def test_a_third_party_runs_its_graph_on_the_gpu(tmp_path: Path) -> None:
-    """Installed like any package; found, asked, and answered with islands that run."""
+    """Installed like any package; found, asked, and answered with partitions that run."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     flags = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(tmp_path)]
     subprocess.run([*pip, *flags, str(THIRD_PARTY)], check=True, timeout=120)

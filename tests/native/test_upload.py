@@ -17,8 +17,8 @@ from tflgpu_plugin.ir.plan import Pack, Weight
 from tflgpu_plugin.ops import blocks, lowering, winograd
 from tflgpu_plugin.ops.lowering import pack_stored, stored_pieces
 
-# What is counted: memory of this process that no file backs, while an island is planned and built;
-# on a software adapter that is the device's memory too. The driver has compiled before.
+# What is counted: memory of this process that no file backs, while a partition is planned and
+# built; on a software adapter that is the device's memory too. The driver has compiled before.
 MEMORY = """
 import os, threading
 import numpy as np
@@ -58,9 +58,9 @@ def watch():
         peak[0] = max(peak[0], private())
 thread = threading.Thread(target=watch)
 thread.start()
-(island,) = engine.claim(graph, parse({"serialization_dir": kept} if kept else {})).islands
+(partition,) = engine.claim(graph, parse({"serialization_dir": kept} if kept else {})).islands
 ended.set(); thread.join()
-print(island.instance.plan.bytes_of("weights"), max(peak[0], private()) - before)
+print(partition.instance.plan.bytes_of("weights"), max(peak[0], private()) - before)
 """
 
 

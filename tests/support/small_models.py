@@ -72,7 +72,7 @@ def wide_layers() -> bytes:
 def two_islands(read_by_both: bool = False) -> bytes:
     """x -> [p, q] on the GPU; q -> d on the CPU; p + d on the GPU again.
 
-    With `read_by_both`, the CPU node reads p too, so that a CPU node and an island share it.
+    With `read_by_both`, the CPU node reads p too, so that a CPU node and a partition share it.
     """
     model, shape = Model(), (1, 6, 5, 3)
     out = (*shape[:-1], FEATURES)
@@ -130,7 +130,7 @@ def squeezed() -> bytes:
 
 
 def shared_output() -> bytes:
-    """Both a tensor inside the island and the end of it are outputs of the model."""
+    """Both a tensor inside the partition and the end of it are outputs of the model."""
     model, shape = Model(), (1, 8, 8, 3)
     features = conv(model, model.input("x", shape), shape, "features")
     out = (*shape[:-1], FEATURES)

@@ -1,9 +1,8 @@
 """Plans and packed weights kept between processes, in the folder of the option serialization_dir.
 
-A file's name follows from the token, the adapter, the options and the structure of the island, so
-that each has a place of its own. What must be the same for its content to be right, the weights'
-values among it, is its key; a file with another key is left unused and written anew.
-"""
+A file's name follows from the token, the adapter, the options and the structure of the partition,
+so that each has a place of its own. What must be the same for its content to be right, the weights'
+values among it, is its key; a file with another key is left unused and written anew."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | Non
 
 @dataclass(frozen=True)
 class Entry:
-    """The place for one island's plan, and the key that its content must have: `key`, and what
+    """The place for one partition's plan, and the key that its content must have: `key`, and what
     `content` gives for the part of that name, which takes longer to work out.
     """
 
@@ -76,9 +75,8 @@ class Entry:
     content: Callable[[], str]
 
     def load(self, graph: Graph) -> Stored | None:
-        """What is kept here, mapped into memory; None when there is nothing or, with a line for
-        the user, when it cannot be used for this island. It is of use when `check` has passed it.
-        """
+        """What is kept here, mapped into memory; None when there is nothing or, with a line for the
+        user, when it cannot be used for this partition. It is of use when `check` has passed it."""
         try:
             found = plan_file.read(_mapped(self.place, _most(graph)), whole=False)
             if reason := difference({**found.key, CONTENT: ""}, {**self.key, CONTENT: ""}):
@@ -143,7 +141,7 @@ class Cache:
     options: str
 
     def entry(self, graph: Graph, target: Target, known: Callable[[], Known]) -> Entry:
-        """Where this island's plan for this target is kept. `known` gives what
+        """Where this partition's plan for this target is kept. `known` gives what
         `fingerprint.content` can use, and is asked when that is needed.
         Raises TypeError, see `fingerprint.structure`.
         """

@@ -1,4 +1,4 @@
-"""From an island's graph to a Plan, in order: passes, lowering, memory, pipelines. No device is
+"""From a partition's graph to a Plan, in order: passes, lowering, memory, pipelines. No device is
 needed.
 """
 
@@ -25,7 +25,7 @@ ALL_LANES = 0xFFFF_FFFF
 
 
 def compile(graph: Graph, target: Target) -> Plan:
-    """Plan an island. Raises Unsupported with the node that cannot run on this target."""
+    """Plan a partition. Raises Unsupported with the node that cannot run on this target."""
     rewritten = pipeline.run(graph)
     low = lower(rewritten, target)
     return _Assembly(graph, rewritten, low).plan()

@@ -40,7 +40,7 @@ def elide(
     """The launches that remain, and where the sources of the others, or their results, lie now.
 
     `root` follows aliases; `sizes` are in vec4; `homes` are tensors with a buffer of their own. A
-    copy stays when what it copies is not a tensor of the island, when that, or for a slice the
+    copy stays when what it copies is not a tensor of the partition, when that, or for a slice the
     result, is one of `homes` or lies in another tensor already, when the source is written later,
     or when some launch would then read and write one buffer.
     """

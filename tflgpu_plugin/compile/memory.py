@@ -1,4 +1,4 @@
-"""Gives every tensor of an island a (pool, offset): greedy by size over coloured pools.
+"""Gives every tensor of a partition a (pool, offset): greedy by size over coloured pools.
 
 WebGPU refuses one buffer as source and destination of a dispatch, so tensors that meet in a
 launch, one read and one written, lie in different pools. Within a pool, tensors whose lives do not

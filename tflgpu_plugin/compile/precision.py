@@ -8,7 +8,7 @@ differences of large numbers), whatever lies inside an op made of other ops (a n
 what a kernel writes one float at a time, scratch memory with partial sums. Or where the outputs
 would suffer: what `error_sensitivity` says to be the worst, until the rest is bearable, and all
 that a logarithm is taken of, whose smallest values count as much as the largest. And where there is
-nothing to gain: inputs and outputs of the island, which are read or written once, and anything
+nothing to gain: inputs and outputs of the partition, which are read or written once, and anything
 small.
 """
 

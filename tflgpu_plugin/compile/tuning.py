@@ -1,7 +1,7 @@
-"""Tuning on the device: an island is planned in a few ways, each is run, the fastest is kept.
+"""Tuning on the device: a partition is planned in a few ways, each is run, the fastest is kept.
 
 Off unless the user asks for sustained speed, since each way compiles kernels of its own. Results
-are kept per adapter, driver and island in the user's cache folder.
+are kept per adapter, driver and partition in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 VERSION = 3  # of what the settings mean; results of other versions are ignored
 RUNS = 5
-MAX_TUNING_SECONDS = 10.0  # seconds for one island
+MAX_TUNING_SECONDS = 10.0  # seconds for one partition
 MIN_TUNING_GAIN = 0.97  # of the time so far: differences below are noise
 
 # Ways to try, the vendor's own first (see ops.tiles, ops.winograd and ops.conv for the keys).
@@ -56,8 +56,8 @@ SOFTWARE: tuple[Mapping[str, str], ...] = (
 
 
 def best(graph: Graph, device: Device, target: Target) -> Target:
-    """The target, which is one of this device, with the fastest settings for this island: from the
-    cache, or measured now and put there."""
+    """The target, which is one of this device, with the fastest settings for this partition: from
+    the cache, or measured now and put there."""
     place = _place(graph, target)
     stored = _load(place)
     if stored is None:

@@ -1,8 +1,8 @@
 """What every frontend remembers: what its host made of ours (delegates, sessions), what was claimed
-of each graph, the native objects that run the islands, and the numbers for reports.
+of each graph, the native objects that run the partitions, and the numbers for reports.
 
 Hosts end their objects without telling Python; native code counts that. `Records.sweep` then
-lets go of an island's device memory and keeps the plain numbers.
+lets go of a partition's device memory and keeps the plain numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class PlacedIsland:
-    """An island and the native object that runs it; both go when the host has freed that object.
+    """A partition and the native object that runs it; both go when the host has freed that object.
     `nodes` are the host's. `native_name` begins the names of that object's functions."""
 
     native_name: ClassVar[str]
@@ -64,11 +64,11 @@ class PlacedIsland:
         return out
 
     def reshaped(self, given: tuple[Shape, ...]) -> Graph:
-        """The island's graph for these input shapes. Raises BuildError with a sentence."""
+        """The partition's graph for these input shapes. Raises BuildError with a sentence."""
         raise NotImplementedError
 
     def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
-        """What runs the island for these input shapes. Raises BuildError with a sentence."""
+        """What runs the partition for these input shapes. Raises BuildError with a sentence."""
         assert self.island is not None
         return self.island.build(graph)
 
@@ -118,7 +118,7 @@ class PlacedIsland:
         self.island, self.handle = None, None
 
     def report(self, graph: int, place: int) -> IslandReport:
-        """Its counters, as this island of a report and a part of the host's graph of this
+        """Its counters, as this partition of a report and a part of the host's graph of this
         number."""
         state = self.state()
         return IslandReport(
@@ -175,7 +175,7 @@ Record = TypeVar("Record", bound=GraphRecord[Any])
 @dataclass
 class Client(Generic[Record]):
     """What a host made of ours: a delegate, a session. `graphs` were handed over to it; `told` are
-    lines that are already printed. `gone` is what nodes say whose island the host has freed.
+    lines that are already printed. `gone` is what nodes say whose partition the host has freed.
     """
 
     gone: ClassVar[str]
@@ -229,7 +229,7 @@ class Records(Generic[Owner, Placed]):
 
 
 def summary(adapter: AdapterInfo, graphs: Iterable[GraphRecord[Any]], gone: str) -> Report:
-    """As of now; `gone` is the sentence for nodes whose island the host has freed."""
+    """As of now; `gone` is the sentence for nodes whose partition the host has freed."""
     nodes, islands = list[NodeReport](), list[IslandReport]()
     for number, graph in enumerate(graphs):
         freed = {n for placed in graph.placed if placed.dead for n in placed.nodes}

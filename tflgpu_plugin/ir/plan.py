@@ -1,6 +1,5 @@
-"""A Plan: everything the runtime needs to build one island, as pure data. No handles, no host, no
-device.
-"""
+"""A Plan: everything the runtime needs to build one partition, as pure data. No handles, no host,
+no device."""
 
 from __future__ import annotations
 
@@ -115,8 +114,8 @@ class Port:
 
 @dataclass(frozen=True)
 class Plan:
-    """One island. Sizes in bytes; `tensor_bytes` is what the pools would need without sharing, and
-    `least_bytes` what is alive at once: no way of sharing needs less."""
+    """One partition. Sizes in bytes; `tensor_bytes` is what the pools would need without sharing,
+    and `least_bytes` what is alive at once: no way of sharing needs less."""
 
     pipelines: tuple[Pipeline, ...]
     buffers: tuple[Buffer, ...]

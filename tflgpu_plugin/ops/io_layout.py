@@ -1,4 +1,4 @@
-"""The border of an island: between a host's row-major buffers and device storage, one launch each
+"""The border of a partition: between a host's row-major buffers and device storage, one launch each
 way at most.
 
 A tensor whose storage is the host's order (a vector, a matrix of whole quads) lies in the host's

@@ -57,7 +57,7 @@ Source = int | Constant | Raw
 
 @dataclass(frozen=True)
 class Hosted:
-    """Where an input of the island (float32), or a transpose of one, lies in the host's buffer:
+    """Where an input of the partition (float32), or a transpose of one, lies in the host's buffer:
     element [i, j, ...] at the sum of index * stride, in elements.
     """
 
@@ -101,7 +101,7 @@ class Launch:
 
 @dataclass
 class Lowering:
-    """Collects the launches of one island. `sizes` holds vec4 counts of temporaries, `aliases`
+    """Collects the launches of one partition. `sizes` holds vec4 counts of temporaries, `aliases`
     output -> input, or -> a border buffer that is the tensor's storage as it lies; `homes` names
     the border buffers in which tensors are made. `hosted` tells which tensors can be read from the
     host's buffer as well, `turned` which graph outputs are channels-first copies of what tensors.

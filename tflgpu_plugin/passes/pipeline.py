@@ -1,5 +1,5 @@
-"""The rewrites of an island's graph before lowering: an ordered list of small pure `Graph -> Graph`
-functions, a file each.
+"""The rewrites of a partition's graph before lowering: an ordered list of small pure `Graph ->
+Graph` functions, a file each.
 
 Every host node stays in exactly one node's `sources`, so reports and timings can name what was
 merged.

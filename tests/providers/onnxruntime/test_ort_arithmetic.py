@@ -1,4 +1,4 @@
-"""Shape arithmetic as exporters write it, with open extents: every node is taken, in one island,
+"""Shape arithmetic as exporters write it, with open extents: every node is taken, in one partition,
 and the answers are the CPU provider's at several shapes."""
 
 from __future__ import annotations

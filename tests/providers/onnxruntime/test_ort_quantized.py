@@ -148,7 +148,7 @@ def test_numbers_of_4_bits_come_out_of_bytes_low_half_first() -> None:
 
 
 def taken(made: Snapshot) -> tuple[list[set[int]], set[int]]:
-    """Host nodes of each island, and those left out for the sake of their group."""
+    """Host nodes of each partition, and those left out for the sake of their group."""
     reading = read(made, {})
     grouping = Grouping(made, reading, False)
     graph = widen(reading.graph)

@@ -119,7 +119,7 @@ def test_max_delegated_partitions(host: str, limit: int | None, count: int) -> N
     model = small_models.two_islands()
     interpreter, made = gpu(model, host, max_delegated_partitions=limit)
     assert len(tflgpu_plugin.report(made).islands) == count
-    assert places(made)["p"] == "gpu"  # the larger island stays
+    assert places(made)["p"] == "gpu"  # the larger partition stays
     same(interpreter, model, host)
 
 
@@ -149,7 +149,7 @@ def test_the_adapter_by_name(host: str) -> None:
     assert tflgpu_plugin.report(gpu(small_models.guide(), host, adapter=name[:6])[1]).islands
 
 
-# ---- islands ------------------------------------------------------------------------------------
+# ---- partitions ---------------------------------------------------------------------------------
 
 
 def test_tensors_between_islands_stay_on_the_device(host: str) -> None:
@@ -179,7 +179,7 @@ def test_outputs_from_the_middle(host: str, model: Any) -> None:
 
 def test_every_tensor_can_be_read_when_the_host_preserves_them(host: str) -> None:
     if host == "tflite_runtime":
-        pytest.skip("tflite-runtime keeps no tensors inside a delegate's islands")
+        pytest.skip("tflite-runtime keeps no tensors inside a delegate's partitions")
     model = small_models.two_islands()
     made = delegate(host)
     ours = hosts.interpreter(

@@ -1,5 +1,5 @@
-"""What a loop runs is launched at every step: its islands are taken where each launch pays, and the
-host has the rest."""
+"""What a loop runs is launched at every step: its partitions are taken where each launch pays, and
+the host has the rest."""
 
 from __future__ import annotations
 

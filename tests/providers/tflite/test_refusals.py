@@ -43,7 +43,7 @@ def test_a_device_without_memory_leaves_the_nodes_on_the_cpu(
     interpreter, made = gpu(small_models.guide(), host)
     assert set(places(made).values()) == {"cpu"}
     assert tflgpu_plugin.report(made).nodes[0].reason == (
-        "The device could not build this island: Not enough memory left."
+        "The device could not build this partition: Not enough memory left."
     )
     same(interpreter, small_models.guide(), host)
 

@@ -1,6 +1,5 @@
-"""Blocks of networks as today's converter writes them: each is one island, in both hosts and beside
-their default kernels.
-"""
+"""Blocks of networks as today's converter writes them: each is one partition, in both hosts and
+beside their default kernels."""
 
 from __future__ import annotations
 

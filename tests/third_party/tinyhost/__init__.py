@@ -44,7 +44,7 @@ class Program:
     claim: providers.Claim | None = None
 
     def accelerate(self, shapes: Mapping[str, tuple[int, ...]]) -> providers.Claim:
-        """Hand the program over for inputs of these shapes, and keep the islands."""
+        """Hand the program over for inputs of these shapes, and keep the partitions."""
         self.claim = providers.claim(self.graph(shapes), {"force": True})
         return self.claim
 
@@ -77,7 +77,7 @@ class Program:
         )  # fmt: skip
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """The results; steps that belong to an island run with it."""
+        """The results; steps that belong to a partition run with it."""
         values: dict[str, Array] = {**self.constants, **inputs}
         names = {number: name for name, number in getattr(self, "numbers", {}).items()}
         islands = self.claim.islands if self.claim else []

@@ -26,7 +26,7 @@ EVERYTHING = (-inf, inf)
 
 def fake_quantize(graph: Graph) -> Graph:
     """After `canonical`: a simulator follows bias and activation. Results that are on their grid
-    already get none, and neither do those that only leave the island through an op that cannot
+    already get none, and neither do those that only leave the partition through an op that cannot
     take one: the border rounds, too.
     """
     return _Simulation(graph).run()
