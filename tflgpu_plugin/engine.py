@@ -25,7 +25,7 @@ from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect
 from tflgpu_plugin.frontend import partition, rules, subgraph, support
 from tflgpu_plugin.frontend.subgraph import Subgraph
-from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Shape, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import Options
@@ -311,8 +311,8 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
 
 
 def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:
-    """KNOWN nodes with no reader in their group, or one in another: alone they are no work, and
-    their results have no place on the device that another partition could take them from.
+    """Constant-folded nodes with no reader in their group, or one in another: alone they are no
+    work, and their results have no place on the device that another partition could take them from.
     """
     place = {node: k for k, group in enumerate(groups) for node in group}
     readers: dict[int, set[int | None]] = {}
@@ -321,7 +321,7 @@ def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:
             readers.setdefault(tensor, set()).add(place.get(node.id))
     found = {}
     for node in graph.nodes:
-        if node.op == KNOWN and node.id in place:
+        if node.op == FOLDED and node.id in place:
             reading = set().union(*(readers.get(t, set()) for t in node.outputs))
             if reading != {place[node.id]}:
                 found[node.id] = ELSEWHERE

@@ -57,9 +57,8 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     behind them is not gone by.
 
     Constants are views on the host's memory. What follows from them and from shapes, as far as it
-    can be worked out, are constants that KNOWN nodes write. Tensors whose shape is only known at
-    run time get extents of -1.
-    """
+    can be worked out, are constants that constant-folded nodes write. Tensors whose shape is only
+    known at run time get extents of -1."""
     plan = execution_plan(ffi, context)
     written = _written(ffi, context, plan)
     _check_order(ffi, context, plan)

@@ -17,7 +17,7 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import fold
-from tflgpu_plugin.ir.graph import KNOWN, STORE, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 from . import folding
@@ -59,7 +59,8 @@ class Walk:
         self._open.update(self.assumed)
 
     def settle(self, host: HostNode, node: Node) -> Node:
-        """The node, or the KNOWN one in its place; its outputs' shapes are as known from now on."""
+        """The node, or the constant-folded one in its place; its outputs' shapes are as known from
+        now on."""
         if self._is_decided(host) or self._open.intersection(_present(host.inputs)):
             self._open.update(host.outputs)
         if self._is_fixed(host, node):
@@ -109,7 +110,7 @@ class Walk:
         return any(self.tensors[t].data is None for t in _deciding(host))
 
     def _value(self, host: HostNode, node: Node) -> Node | None:
-        """The KNOWN node when its results are shape arithmetic; they begin with shapes."""
+        """The constant-folded node when its results are shape arithmetic, from shapes on."""
         inputs, view = _present(host.inputs), self.view
         begins = host.host_op in folding.SEEDS or self.known.keys() & set(inputs)
         if not begins or self._doubtful.intersection(inputs) or len(inputs) < len(host.inputs):
@@ -124,7 +125,7 @@ class Walk:
     def _known(
         self, host: HostNode, node: Node, found: Sequence[Tensor], given: Mapping[str, Any]
     ) -> Node | None:
-        """The KNOWN node of these results, None when the host tells other shapes."""
+        """The constant-folded node of these results, None when the host tells other shapes."""
         for index, tensor in zip(host.outputs, found, strict=True):
             if index not in self._open and self.tensors[index].shape != tensor.shape:
                 return None
@@ -132,7 +133,7 @@ class Walk:
             self.known[index] = tensor
             self.tensors[index] = replace(self.tensors[index], shape=tensor.shape)
         inputs = _present(host.inputs)
-        return replace(node, op=KNOWN, inputs=inputs, attributes=given, row=None, refusal=None)
+        return replace(node, op=FOLDED, inputs=inputs, attributes=given, row=None, refusal=None)
 
     def _is_fixed(self, host: HostNode, node: Node) -> bool:
         """The node reads what follows from constants alone, and nothing else decides its result."""
@@ -145,9 +146,8 @@ class Walk:
         )
 
     def _constant(self, host: HostNode, node: Node) -> Node | None:
-        """The KNOWN node when its results follow from constants. What only makes float32 of them
-        stays as it is: that is done where the graph is prepared. Raises Unsupported.
-        """
+        """The constant-folded node when its results follow from constants. What only makes float32
+        of them stays as it is: that is done where the graph is prepared. Raises Unsupported."""
         if node.op == "dequantize" and node.refusal is None:
             self._later[host.outputs[0]] = node
             return None

@@ -12,7 +12,7 @@ import pytest
 from tflgpu_plugin.providers.tflite import ops
 
 from tflgpu_plugin.frontend.support import QUIRKS, Quirk, support
-from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 
 TARGET = Target()
@@ -55,7 +55,7 @@ def test_versions(version: int, edition: str, claimed: bool) -> None:
 @pytest.mark.parametrize(("edition", "claimed"), [("all", True), ("documented", False)])
 def test_shape_arithmetic_is_no_operation_but_no_listed_one(edition: str, claimed: bool) -> None:
     graph = add(dtype="i32")
-    node = replace(graph.nodes[0], op=KNOWN, row=None)
+    node = replace(graph.nodes[0], op=FOLDED, row=None)
     reason = ask(graph.with_nodes([node]), edition=edition)
     assert (reason is None) == claimed
     assert claimed or (reason is not None and "not listed" in reason)

@@ -14,7 +14,7 @@ from tflgpu_plugin.providers.tflite import folding as tflite
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.frontend import fold, subgraph
 from tflgpu_plugin.frontend.fold import Step
-from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 
 ROWS = [*tflite.TABLE.values(), *onnx.TABLE.values()]
 
@@ -107,7 +107,7 @@ def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:
         0: Tensor("x", (6,)), 1: Tensor("other", (2, 3)), 3: Tensor("y", (2, 3)),
         2: Tensor("shape", (2,), "i32", np.array([2, 3], np.int32)),
     }  # fmt: skip
-    shape = Node(0, KNOWN, (1,), (2,), {fold.STEP: Step("shape", ("shape",))}, "s", "SHAPE")
+    shape = Node(0, FOLDED, (1,), (2,), {fold.STEP: Step("shape", ("shape",))}, "s", "SHAPE")
     reshape = Node(1, "reshape", (0, 2), (3,), {}, "y", "RESHAPE")
     whole = Graph(tensors, (shape, reshape), (0, 1), (3,))
     part = Graph({t: tensors[t] for t in (0, 2, 3)}, (reshape,), (0,), (3,))

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import KNOWN, NUMPY_DTYPES, Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, NUMPY_DTYPES, Array, Graph, Node, Tensor
 from tflgpu_plugin.ops import strided_slice
 
-STEP = "step"  # attribute of a KNOWN node whose results follow from shapes: its Step
+STEP = "step"  # attribute of a constant-folded node whose results follow from shapes: its Step
 MAX_SHAPE_ELEMENTS = 4096  # elements; what is larger is no shape arithmetic
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
 WRAPS = 2.0**62  # sums and products below it are those of whole numbers
@@ -59,8 +59,8 @@ class Row:
 
 
 def step_of(node: Node) -> Step | None:
-    """What a KNOWN node of shape arithmetic does; None for any other."""
-    return node.attributes.get(STEP) if node.op == KNOWN else None
+    """What a constant-folded node of shape arithmetic does; None for any other."""
+    return node.attributes.get(STEP) if node.op == FOLDED else None
 
 
 def evaluate(

@@ -16,7 +16,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend.support import TYPE_NAMES
-from tflgpu_plugin.ir.graph import KNOWN, NUMPY_DTYPES, Node, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, NUMPY_DTYPES, Node, Tensor
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
 
 EXACT = 1 << 24  # float32 has every whole number up to here
@@ -129,7 +129,7 @@ class _Walk:
     def visit(self, node: Node) -> Node:
         for tensor in node.reads:
             self._take(tensor)
-        if node.refusal is not None or not node.outputs or node.op == KNOWN:
+        if node.refusal is not None or not node.outputs or node.op == FOLDED:
             return node
         results = [self.tensors[t] for t in node.outputs]
         if all(r.dtype in COUNTS and r.quantization is None for r in results):

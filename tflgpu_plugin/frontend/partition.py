@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import KNOWN, STORE, Graph
+from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph
 
 # The nominal GPU and CPU of the pays-off rule: a mid-range integrated GPU beside two CPU cores
 # (2024).
@@ -54,9 +54,9 @@ def islands(graph: Graph, supported: Collection[int]) -> list[list[int]]:
 
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
     """The partition of these nodes as a graph of its own; inputs and outputs are sorted by tensor
-    id. KNOWN nodes leave only their results.
+    id. Constant-folded nodes leave only their results.
     """
-    chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != KNOWN)
+    chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != FOLDED)
     made = {t for node in chosen for t in node.outputs}
     states = tuple(pair for pair in graph.states if pair[1] in made)
     kept = {before for before, _ in states}

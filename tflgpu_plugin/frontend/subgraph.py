@@ -15,9 +15,9 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 
 @dataclass(frozen=True)
 class Subgraph:
-    """`nodes` are those of `graph` and the KNOWN ones behind its constants, in execution order
-    (empty: it holds no such constant), over `tensors` besides those of the graph. `shape_only`
-    are tensors from outside whose shapes are read, but no value."""
+    """`nodes` are those of `graph` and the constant-folded ones behind its constants, in execution
+    order (empty: it holds no such constant), over `tensors` besides those of the graph.
+    `shape_only` are tensors from outside whose shapes are read, but no value."""
 
     graph: Graph
     nodes: tuple[Node, ...] = ()
@@ -49,9 +49,8 @@ class Subgraph:
 
 
 def kept(part: Graph, whole: Graph) -> Subgraph:
-    """Of a subgraph of `whole`, which has the KNOWN nodes. What follows from constants alone is the
-    same for all shapes.
-    """
+    """Of a subgraph of `whole`, which has the constant-folded nodes. What follows from constants
+    alone is the same for all shapes."""
     makers: dict[int, Node] = {}
     for node in whole.nodes:
         step = fold.step_of(node)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
-from tflgpu_plugin.ir.graph import KNOWN, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import ROLES, HostOp
 from tflgpu_plugin.ir.quantization import COUNTS, STORED, alike, quantized, real
 from tflgpu_plugin.ir.target import Target
@@ -78,7 +78,7 @@ def support(
     """
     if node.refusal is not None:
         return node.refusal
-    if node.op == KNOWN:
+    if node.op == FOLDED:
         return None if edition == "all" else _unlisted(node, edition)
     op = ops.rows().get(node.op)
     if op is None:

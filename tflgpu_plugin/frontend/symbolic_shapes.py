@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.frontend import support
-from tflgpu_plugin.ir.graph import KNOWN, Graph, Shape
+from tflgpu_plugin.ir.graph import FOLDED, Graph, Shape
 from tflgpu_plugin.ir.target import Target
 
 HUGE = 1 << 24  # of an extent, or elements of a tensor: no size to guess
@@ -193,7 +193,7 @@ def _misfits(reading: Reading) -> Iterator[Misfit]:
     """In order of execution."""
     graph, target = reading.graph, Target()
     for node in graph.nodes:
-        if node.op == KNOWN or (node.refusal is not None and node.id not in reading.unfit):
+        if node.op == FOLDED or (node.refusal is not None and node.id not in reading.unfit):
             continue
         reason = support.support(graph, node, target)
         if reason is None:

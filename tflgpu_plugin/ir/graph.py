@@ -21,7 +21,7 @@ from tflgpu_plugin.ir.host_op import HostOp
 Shape = tuple[int, ...]
 Array = npt.NDArray[Any]
 
-KNOWN = "known"  # op of a node whose results the provider has worked out: constants, nothing runs
+FOLDED = "folded"  # op of a node whose results the provider has worked out: constants, nothing runs
 STORE = "store"  # op of a node that only fetches or keeps a value of the host's: it stays there
 
 NUMPY_DTYPES: dict[str, str] = {

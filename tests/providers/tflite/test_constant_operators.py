@@ -15,7 +15,7 @@ from conformance.models import sparse
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, same
 from tflgpu_plugin import engine, native
-from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Quantization, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Quantization, Tensor
 
 HOSTS = hosts.installed()
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
@@ -183,7 +183,7 @@ def test_as_the_host_computes(case: Case, host: str, monkeypatch: pytest.MonkeyP
     _, *wanted = hosts.run_on_cpu(content, [feed], *told)[0]
     (maker,) = (node for node in seen[0].nodes if outputs[0] in node.outputs)
     if case.op != "DEQUANTIZE":
-        assert maker.op == KNOWN
+        assert maker.op == FOLDED
         for index, expected in zip(outputs, wanted, strict=True):
             found = seen[0].constant(index)
             assert found is not None and found.shape == expected.shape

@@ -15,7 +15,7 @@ from conformance import host as hosts
 from tests.support import shape_models
 from tests.support.interpreters import gpu, places, same
 from tflgpu_plugin import engine
-from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Tensor
 
 HOSTS = hosts.installed()
 adapter = pytest.mark.adapter
@@ -90,7 +90,7 @@ def test_values_are_those_that_the_host_computes(
         cpu.allocate_tensors()
         cpu.invoke()
         for node in graph.nodes:
-            if node.op == KNOWN:
+            if node.op == FOLDED:
                 seen.add(node.host_op)
                 for index in node.outputs:
                     wanted, found = cpu.get_tensor(index), graph.constant(index)

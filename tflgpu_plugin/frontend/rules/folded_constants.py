@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tflgpu_plugin.ir.graph import KNOWN, Graph
+from tflgpu_plugin.ir.graph import FOLDED, Graph
 from tflgpu_plugin.passes.quant.dequantize import folded
 
 SHARED = "A node on the CPU reads this constant; nodes on the GPU have a copy of their own."
@@ -19,7 +19,7 @@ def rule(graph: Graph, refused: Mapping[int, str]) -> dict[int, str]:
     for node in reversed(graph.nodes):
         if node.id in refused or not folded(graph, node):
             continue
-        of_model = node.op == KNOWN and set(graph.outputs).intersection(node.outputs)
+        of_model = node.op == FOLDED and set(graph.outputs).intersection(node.outputs)
         if of_model or needed.intersection(node.outputs):
             found[node.id] = SHARED
             needed.update(node.reads)

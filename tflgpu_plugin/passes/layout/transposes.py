@@ -1,7 +1,7 @@
 """Fewer transposes: tensors between two layouts are held in the one that needs less moving.
 
 Around every transpose a region of tensors grows through ops that do not care about the order of
-axes (see `relabel`); it is held in the other layout when fewer bytes then move at its border. What
+axes; it is held in the other layout when fewer bytes then move at its border. What
 is left over is composed, deduplicated, and dropped where nothing changes place.
 """
 

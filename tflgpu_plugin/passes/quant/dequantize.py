@@ -8,7 +8,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import KNOWN, Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.sources import merged
 
@@ -35,7 +35,7 @@ def dequantize(graph: Graph) -> Graph:
 
 def folded(graph: Graph, node: Node) -> bool:
     """The node's result is a constant that the graph knows already."""
-    return node.op == KNOWN or (
+    return node.op == FOLDED or (
         node.op == "dequantize" and graph.constant(node.outputs[0]) is not None
     )
 
@@ -94,7 +94,7 @@ def dequantized(source: Tensor) -> Array | None:
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
     """8-bit constants in place; they keep their quantization, which tells what they were."""
-    readers = [n for n in graph.nodes if n.refusal is None and n.op not in ("dequantize", KNOWN)]
+    readers = [n for n in graph.nodes if n.refusal is None and n.op not in ("dequantize", FOLDED)]
     for index in {t for node in readers for t in node.reads} - set(graph.outputs):
         tensor = tensors[index]
         if quantization.quantized(tensor) and tensor.data is not None:
