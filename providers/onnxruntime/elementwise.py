@@ -149,6 +149,17 @@ def argument(op: str) -> Row:
     return place
 
 
+def along(op: str, *flags: str) -> Row:
+    """Along the axis that a constant names; attributes that are yes or no are the op's own."""
+
+    def row(e: Expansion) -> int:
+        axis = e.axis(int(e.value(1).reshape(-1)[0]), e.rank(e.x()))
+        given: dict[str, Any] = {flag: bool(e.integer(flag)) for flag in flags}
+        return e.add(op, e.x(), e.index([axis]), **given)
+
+    return row
+
+
 def gelu(e: Expansion) -> int:
     return e.add("gelu_tanh" if e.text("approximate", "none") == "tanh" else "gelu", e.x())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from struct import calcsize, unpack
 from typing import Any
 
 from tflgpu_plugin.errors import Unsupported
@@ -35,6 +36,13 @@ class HostNode:
         if self.raw_params == self.ffi.NULL:
             raise Unsupported("The model gives this node no parameters.")
         return self.ffi.cast(f"{struct} *", self.raw_params)
+
+    def members(self, layout: str) -> tuple[Any, ...]:
+        """The node's parameters, a struct of these types (as Python's struct module has them).
+        Raises Unsupported when there are none.
+        """
+        given = self.ffi.buffer(self.params("char"), calcsize(layout))
+        return unpack(layout, bytes(given))
 
     def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
         """The parameters of a custom operator as a struct of tflite/abi.h, zeros behind their end.

@@ -54,6 +54,15 @@ def _window(params: Any) -> dict[str, Any]:
     }
 
 
+def plain(layout: str, *names: str) -> Callable[[HostNode], dict[str, Any]]:
+    """Parameters that are attributes as they are: the types of the host's struct and our names."""
+
+    def reader(node: HostNode) -> dict[str, Any]:
+        return dict(zip(names, node.members(layout), strict=True))
+
+    return reader
+
+
 def convolution(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_conv_params")
     dilations = _positive("Dilations", params.dilation_h, params.dilation_w)

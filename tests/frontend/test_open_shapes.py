@@ -15,7 +15,7 @@ Axes = Mapping[int, tuple[int, ...]]
 
 def host(shape: tuple[int, ...], axes: Axes, unfit: int) -> HostGraph:
     """A graph of one input without nodes."""
-    return HostGraph(Graph({0: Tensor("x", shape)}, (), (0,), (0,)), {}, True, axes, unfit)
+    return HostGraph(Graph({0: Tensor("x", shape)}, (), (0,), (0,)), {}, axes, unfit)
 
 
 @pytest.mark.parametrize("axes", [{0: (1,)}, {}])

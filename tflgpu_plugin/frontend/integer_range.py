@@ -193,9 +193,10 @@ class _Walk:
         low, high = known[0]
         if node.op == "neg":
             return -high, -low
-        if node.op == "reduce_sum":
-            counts = [prod(self.tensors[t].shape) for t in (node.reads[0], node.outputs[0])]
-            bound = max(abs(low), abs(high)) * (counts[0] // max(counts[1], 1))
+        if ops.rows()[node.op].kind == "reduction":  # a sum of all values at most
+            shape, made = (self.tensors[t].shape for t in (node.reads[0], node.outputs[0]))
+            terms = prod(shape) // max(prod(made), 1) if made != shape else max(shape, default=1)
+            bound = max(abs(low), abs(high)) * terms
             return (-bound, bound) if bound <= EXACT else None
         return None
 
