@@ -7,6 +7,7 @@ case's options, which name the schema's fields (the provider reads the host's st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -95,6 +96,11 @@ def _sequence(o: Options) -> Attributes:
     return {**_lstm(o), "time_axis": 0 if o.get("timeMajor") else 1}
 
 
+def _plain(options: Options) -> Attributes:
+    """Attributes by the names of the options: timeMajor becomes time_major."""
+    return {re.sub(r"([A-Z])", r"_\1", name).lower(): value for name, value in options.items()}
+
+
 READERS: dict[str, Reader] = {
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _depthwise,
@@ -156,7 +162,7 @@ def graph(case: Case) -> Graph:
     for k, tensor in enumerate(outputs):
         shape = shapes[present + k] or ()
         quantization = case.output_quantization
-        tensors[tensor] = Tensor(f"output_{k}", shape, case.output_type, quantization=quantization)
+        tensors[tensor] = Tensor(f"output_{k}", shape, case.types[k], quantization=quantization)
     (settled,) = integer_range.settle([_node(case, outputs, tensors)], tensors, outputs).nodes
     node = _with_state(settled, tensors)
     pairs = [(node.inputs[k], node.outputs[n]) for k, n in ops.rows()[node.op].states]

@@ -43,7 +43,8 @@ class Case:
     the options table, for example "CONV_2D", "Conv2DOptions", {"padding": "SAME", "strideH": 2,
     "strideW": 2, "fusedActivationFunction": "RELU6"}; enum values are given by name). `outputs`
     counts output tensors (shapes come from the host, or are stated in `shapes` where the host takes
-    those of a custom operator from the model). None in `inputs` is an absent optional
+    those of a custom operator from the model), all of `output_type` or each of its
+    own. None in `inputs` is an absent optional
     input. `refused`: the table must say no (a control case)."""
 
     name: str
@@ -57,6 +58,12 @@ class Case:
     refused: bool = False
     output_quantization: Quantization | None = None
     shapes: tuple[tuple[int, ...], ...] = ()
+    output_types: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Of each output."""
+        return self.output_types or (self.output_type,) * self.outputs
 
 
 def seeded(*shape: int, seed: int = 1, scale: float = 1.0) -> npt.NDArray[np.float32]:

@@ -279,7 +279,7 @@ def single(case: Case, shapes: Sequence[Shape] | None = None) -> Model:
     made = shapes or case.shapes or [()] * case.outputs
     results = model.multi_op(
         case.op, tensors, case.options_type, case.options, version=case.version, name="output",
-        shapes=made, dtypes=[case.output_type] * case.outputs,
+        shapes=made, dtypes=list(case.types),
     )  # fmt: skip
     for k, value in zip(tensors, case.inputs, strict=True):
         if k is not None and value is not None:

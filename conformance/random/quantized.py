@@ -19,10 +19,10 @@ from conformance.variants.quantized import (  # fmt: skip
     BIASES,
     FIRST,
     FIXED,
-    SAME,
     VERSIONS,
     bias_of,
     grid_of,
+    same_grid,
     stored,
     weights_of,
 )
@@ -96,7 +96,7 @@ class _Writer:
         floats = [t for t in operator.inputs if tensors[t].dtype == "f32"]
         computed = [t for t in floats if tensors[t].data is None]
         grid = self.grid(*operator.outputs)
-        if op in SAME:
+        if same_grid(op):
             alike = [self.of(self.made[t]) for t in computed]
             several = len(floats) > 1
             grid = self.grid(*floats, *operator.outputs) if several else alike[0]
@@ -113,7 +113,7 @@ class _Writer:
         """The 8-bit form of an operator's input; `grid` is that of its output."""
         op, given = operator.op, self.source.tensors[tensor]
         if given.data is None:
-            return self.onto(tensor, grid) if op in SAME else self.made[tensor]
+            return self.onto(tensor, grid) if same_grid(op) else self.made[tensor]
         value = Input(given.shape, given.dtype, given.data)
         if op in AXES and position == 1:
             return self.held(weights_of(value, DTYPE, AXES[op]))
@@ -123,7 +123,7 @@ class _Writer:
             scaled = weights_of(Input(weights.shape, "f32", weights.data), DTYPE, AXES[op])
             first = Input((), DTYPE, quantization=self.of(self.made[x]))
             return self.held(bias_of(value, first, scaled))
-        own = grid if op in SAME else grid_of(float(given.data.min()), float(given.data.max()),
+        own = grid if same_grid(op) else grid_of(float(given.data.min()), float(given.data.max()),
                                               DTYPE)  # fmt: skip
         return self.constant(tensor, own)
 

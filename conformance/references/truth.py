@@ -96,8 +96,11 @@ def of_case(case: Case, feeds: Sequence[Sequence[Array]], onnx: bool = False) ->
 
 
 def terms(graph: Graph, node: Node) -> int:
-    """How many products or summands an output element has, by the row's work."""
-    work = ops.rows()[node.op].work
+    """How many products or summands an output element has, by the row."""
+    row = ops.rows()[node.op]
+    if row.terms:
+        return row.terms(graph, node)
+    work = row.work
     return work(graph, node) // max(1, prod(graph.shape(node.outputs[0]))) if work else 1
 
 

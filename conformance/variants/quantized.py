@@ -35,14 +35,6 @@ VERSIONS = {
 AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": None}
 BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3, "FULLY_CONNECTED": 2}
 FIRST = {"TRANSPOSE_CONV": 2}  # place of the input that a weight multiplies
-# Operators that work on stored numbers: one grid for inputs and output.
-SAME = {
-    "RESHAPE", "SQUEEZE", "TRANSPOSE", "STRIDED_SLICE", "PAD", "PADV2", "CONCATENATION",
-    "MAX_POOL_2D", "AVERAGE_POOL_2D", "MAXIMUM", "MINIMUM", "RESIZE_BILINEAR", "SPLIT", "SLICE",
-    "RESIZE_NEAREST_NEIGHBOR", "GATHER", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "MIRROR_PAD",
-    "PACK", "UNPACK", "GATHER_ND", "SPLIT_V", "TILE", "EXPAND_DIMS", "SPACE_TO_BATCH_ND",
-    "BATCH_TO_SPACE_ND", "REDUCE_MAX", "REDUCE_MIN",
-}  # fmt: skip
 FIXED = {
     "SOFTMAX": {"i8": (1 / 256, -128), "u8": (1 / 256, 0)},
     "LOGISTIC": {"i8": (1 / 256, -128), "u8": (1 / 256, 0)},
@@ -110,7 +102,7 @@ def quantize(case: Case) -> Case:
     for k, value in enumerate(inputs):
         if value is None or value.dtype != "f32" or k in (biased, weights):
             continue
-        own = first if case.op in SAME and first is not None else grid_of(*_range(value), dtype)
+        own = first if same_grid(case.op) and first is not None else grid_of(*_range(value), dtype)
         first = first or own
         inputs[k] = stored(value, own, dtype)
     if weights is not None:
@@ -181,7 +173,7 @@ def bias_of(value: Input, x: Input, weights: Input) -> Input:
 
 
 def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
-    if case.op in SAME and first is not None:
+    if same_grid(case.op) and first is not None:
         return first
     if case.op in FIXED:
         scale, zero = FIXED[case.op][dtype]
@@ -193,6 +185,12 @@ def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
     if not MIN_VALUE < largest < MAX_VALUE:
         raise ValueError("no results that a grid could hold")
     return grid_of(float(results[0].min()), float(results[0].max()), dtype)
+
+
+def same_grid(host_op: str) -> bool:
+    """The operator works on stored numbers: one grid for inputs and outputs."""
+    row = ops.rows()[HOST_OPS[host_op].op]
+    return bool(row.keeps or row.same_quantization)
 
 
 def rule_of(*host_ops: str) -> str:

@@ -208,9 +208,15 @@ class Expansion:
         return made
 
     def add_many(
-        self, op: str, *inputs: int | None, dtype: str | None = None, **attributes: Any
+        self,
+        op: str,
+        *inputs: int | None,
+        dtype: str | Sequence[str] | None = None,
+        **attributes: Any,
     ) -> list[int]:
-        """A node; the ids of its outputs are returned. Raises Unsupported when it cannot be."""
+        """A node; the ids of its outputs, all of this type or each of its own, are returned. Raises
+        Unsupported when it cannot be.
+        """
         row = ops.rows().get(op)
         if row is None:
             raise Unsupported(f"{self.host.title} is not supported.")
@@ -221,10 +227,14 @@ class Expansion:
         node = Node(-1, op, inputs, (), attributes)
         shapes = self._shapes(row, node)
         first = self.tensors.table[next(tensor for tensor in inputs if tensor is not None)]
-        kind, grid = dtype or first.dtype, first.quantization if row.keeps else None
-        grid = grid if kind == first.dtype and real(first) else None
+        one = first.dtype if dtype is None else dtype
+        kinds = [one] * len(shapes) if isinstance(one, str) else one
+        held = first.quantization if row.keeps and real(first) else None
         outputs = tuple(
-            self.tensors.add(Tensor("", tuple(s), kind, quantization=grid)) for s in shapes
+            self.tensors.add(
+                Tensor("", tuple(s), kind, quantization=held if kind == first.dtype else None)
+            )
+            for s, kind in zip(shapes, kinds, strict=True)
         )
         self.nodes.append(Node(-1, op, inputs, outputs, attributes))
         return list(outputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -189,6 +190,16 @@ def gather(e: Expansion) -> int:
 def gather_nd(e: Expansion) -> int:
     """Indices along the first axes, or those behind the batch."""
     return e.add("gather_nd", e.x(), _places(e), batch=e.integer("batch_dims"), wraps=True)
+
+
+def indexed(op: str, **defaults: int) -> Callable[[Expansion], int]:
+    """A row with a tensor of places or lengths; attributes are whole numbers."""
+
+    def row(e: Expansion) -> int:
+        given: dict[str, Any] = {name: e.integer(name, n) for name, n in defaults.items()}
+        return e.add(op, e.x(), _places(e), **given)
+
+    return row
 
 
 def _places(e: Expansion) -> int:

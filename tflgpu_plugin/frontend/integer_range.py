@@ -131,6 +131,11 @@ class _Walk:
             self._take(tensor)
         if node.refusal is not None or not node.outputs or node.op == FOLDED:
             return node
+        row = ops.row(node.op)
+        if row and row.errors.choice is not None:  # an index beside values
+            index = node.outputs[row.errors.choice]
+            if self.tensors[index].dtype in COUNTS and self.tensors[index].quantization is None:
+                self._mark(index, (0, max(self.tensors[node.inputs[0] or 0].shape, default=0)))
         results = [self.tensors[t] for t in node.outputs]
         if all(r.dtype in COUNTS and r.quantization is None for r in results):
             return self._whole(node)

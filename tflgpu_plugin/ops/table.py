@@ -87,10 +87,11 @@ class Op:
     names a class of `conformance.tolerance`: exact, elementwise, function, transcendental,
     accumulate or reduction. `types` are the dtypes of the value inputs and outputs; `max_rank` is
     the highest rank of one. `work` estimates multiply-adds per run for the pays-off rule (None: one
-    per output element). `decompose` replaces the node by others before it is lowered (see
-    `ops.decompose`); it returns whether it did. `states` pairs the position of an input that is
-    state with that of the output whose value it takes. `in_8_bits` says how near int8 and uint8
-    results are to those of TFLite's reference kernels: exact (the very numbers), step (of few
+    per output element), `terms` how many summands a result has (None: by its work). `decompose`
+    replaces the node by others before it is lowered (see `ops.decompose`); it returns whether it
+    did. `states` pairs the position of an input that is state with that of the output whose value
+    it takes. `in_8_bits` says how near int8 and uint8 results are to those of TFLite's reference
+    kernels: exact (the very numbers), step (of few
     values, one step of the grid) or steps (several, over a sequence).
 
     Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its
@@ -115,6 +116,7 @@ class Op:
     accuracy: str
     types: tuple[str, ...] = ("f32",)
     work: Callable[[Graph, Node], int] | None = None
+    terms: Callable[[Graph, Node], int] | None = None
     max_rank: int = 5
     decompose: Callable[[Decomposition, Node], bool] | None = None
     states: tuple[tuple[int, int], ...] = ()
