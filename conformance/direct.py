@@ -139,6 +139,7 @@ READERS: dict[str, Reader] = {
         "transpose_b": bool(o.get("adjY")),
     },
     "GELU": lambda o: {"approximate": bool(o.get("approximate", False))},
+    "CUMSUM": _plain,
     "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
 

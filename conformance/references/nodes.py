@@ -351,6 +351,13 @@ def _lrn(x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: flo
     return y
 
 
+def _cumsum(x: Array, axis: Array, exclusive: bool = False, reverse: bool = False) -> Array:
+    along = int(np.ravel(axis)[0])
+    y = np.cumsum(np.flip(x, along) if reverse else x, along)
+    y = np.flip(y, along) if reverse else y
+    return np.asarray(y - x if exclusive else y)
+
+
 NORMALIZATIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax, "log_softmax": _log_softmax,
     "instance_normalization": _instance, "layer_normalization": _layer,
@@ -358,7 +365,7 @@ NORMALIZATIONS: dict[str, Callable[..., Any]] = {
 
 REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **references_pools.REFERENCES,
-    "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
+    "cumsum": _cumsum, "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
     "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,
     "max_pool_places": _places, "max_unpool": _unpool,

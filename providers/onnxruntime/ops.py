@@ -105,6 +105,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Cos", "cos", (7, 22), ew.unary("cos")),
     _row("Cosh", "cosh", (9, 22), ew.unary("cosh")),
     _row("Crop", "strided_slice", (1, 1), rearranging.crop),
+    _row("CumSum", "cumsum", (11, 14), ew.along("cumsum", "exclusive", "reverse"), "value axis!"),
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
     _row(
         "DequantizeLinear", "dequantize", (10, 25), grids.dequantize_linear, QUANTIZED,

@@ -173,6 +173,10 @@ def _rows() -> tuple[HostOp, ...]:
         _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", gives="index", **ours),
         _row("ARG_MIN", "arg_min", 3, params.argument, "value axis", gives="index", **ours),
         _row("CAST", "cast", 8, gives="converted", **ours),
+        _row(
+            "CUMSUM", "cumsum", 1, params.plain("??", "exclusive", "reverse"), "value axis", **ours,
+            types=NUMBERS,
+        ),
         _row("DIV", "div", 2, mul, TWO, **ours),
         _row("GATHER_ND", "gather_nd", 5, None, "value index", **ours),
         _row("PACK", "stack", 4, params.axis, "value*", **ours),

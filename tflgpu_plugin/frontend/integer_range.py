@@ -65,6 +65,7 @@ READERS = {
     "cast",
     "neg",
     "reduce_sum",
+    "cumsum",
 }  # all that may read such numbers
 
 

@@ -24,6 +24,7 @@ FAMILIES = (
     "prelu",
     "softmax",
     "reduce",
+    "scan",
     "reshape",
     "transpose",
     "rearrange",

@@ -1,0 +1,99 @@
+"""`cumsum(x, axis constant): exclusive, reverse`: sums of all elements up to each one, along an
+axis. `exclusive` leaves the element itself out, `reverse` begins at the end.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.reduce import reduced_axes
+from tflgpu_plugin.ops.table import Op
+
+GROUP = 64
+LONGEST = 65_535 * GROUP  # elements of a line: no driver runs longer loops to the end
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """One constant axis."""
+    axes, shape = graph.constant(node.inputs[1]), graph.shape(_input(node))
+    if axes is None or axes.size != 1:
+        return f"{node.op} needs one constant axis."
+    try:
+        (axis,) = reduced_axes(graph, node) or (0,)
+    except ValueError as error:
+        return str(error)
+    if not shape or prod(shape) == 0 or shape[axis] > LONGEST:
+        return f"{node.op} takes from axes of 1 to {LONGEST:,}, not from {list(shape)}."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """The input's shape."""
+    return [graph.shape(_input(node))]
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch; a line is a column of vec4 along any axis but the last."""
+    (axis,) = reduced_axes(low.graph, node)
+    shape, x = low.graph.shape(_input(node)), low.geometry(_input(node))
+    stride = x.quads * x.spatial if axis == 0 else prod(shape[axis + 1 : -1])
+    lines, together = x.vectors // shape[axis], _lanes(shape[axis])
+    low.dispatch(
+        "scan",
+        node,
+        {"x": _input(node)},
+        {"out": node.outputs[0]},
+        (-(-lines * together // GROUP), 1, 1),
+        {
+            "lines": lines,
+            "count": shape[axis],
+            "stride": stride,
+            "lanes": together,
+            "each": -(-shape[axis] // together),
+            "reverse": int(bool(node.attributes.get("reverse"))),
+            "exclusive": int(bool(node.attributes.get("exclusive"))),
+        },
+    )
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """The last axis of an image, and any of other ranks, is moved where lines are columns."""
+    shape, value = steps.shape(_input(node)), steps.data(node.inputs[1])
+    assert value is not None
+    axis = int(value.reshape(-1)[0]) % len(shape)
+    if planar(shape) and axis < len(shape) - 1:
+        return False
+    outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
+    x = steps.add("reshape", _input(node), None, shape=(outer, shape[axis], inner))
+    if inner == 1:
+        x = steps.add("transpose", x, perm=(1, 2, 0))
+    made = steps.add("cumsum", x, steps.indices([0 if inner == 1 else 1]), **node.attributes)
+    if inner == 1:
+        made = steps.add("transpose", made, perm=(2, 0, 1))
+    steps.last("reshape", made, None, shape=shape)
+    return True
+
+
+def _terms(graph: Graph, node: Node) -> int:
+    (axis,) = reduced_axes(graph, node) or (0,)
+    return graph.shape(_input(node))[axis]
+
+
+def _lanes(count: int) -> int:
+    """Threads that share a line."""
+    return 1 if count < 16 else 8 if count < 256 else GROUP
+
+
+def _input(node: Node) -> int:
+    assert node.inputs[0] is not None
+    return node.inputs[0]
+
+
+OPS = (
+    Op("cumsum", refuse, shapes, lower, "reduction", kind="reduction", max_rank=8,
+       decompose=decompose, accumulates=True, terms=_terms),
+)  # fmt: skip
