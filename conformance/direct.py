@@ -140,6 +140,10 @@ READERS: dict[str, Reader] = {
     },
     "GELU": lambda o: {"approximate": bool(o.get("approximate", False))},
     "CUMSUM": _plain,
+    "REVERSE_SEQUENCE": lambda o: {
+        "batch_axis": o.get("batchDim", 0),
+        "time_axis": o.get("seqDim", 0),
+    },
     "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
 

@@ -351,6 +351,13 @@ def _lrn(x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: flo
     return y
 
 
+def _reverse_sequence(x: Array, lengths: Array, batch_axis: int, time_axis: int) -> Array:
+    moved = np.moveaxis(x, (batch_axis, time_axis), (0, 1)).copy()
+    for sequence, length in zip(moved, np.ravel(lengths), strict=True):
+        sequence[: int(length)] = sequence[: int(length)][::-1].copy()
+    return np.moveaxis(moved, (0, 1), (batch_axis, time_axis))
+
+
 def _cumsum(x: Array, axis: Array, exclusive: bool = False, reverse: bool = False) -> Array:
     along = int(np.ravel(axis)[0])
     y = np.cumsum(np.flip(x, along) if reverse else x, along)
@@ -365,7 +372,8 @@ NORMALIZATIONS: dict[str, Callable[..., Any]] = {
 
 REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **references_pools.REFERENCES,
-    "cumsum": _cumsum, "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
+    "cumsum": _cumsum, "reverse_sequence": _reverse_sequence,
+    "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
     "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,
     "max_pool_places": _places, "max_unpool": _unpool,

@@ -220,6 +220,8 @@ _ROWS: tuple[HostOp, ...] = (
         "Resize", "resize", (10, 19), quantized.resize, "value roi_or_scales!? scales!? sizes!?",
         *conditions.RESIZE,        listed=BOTH,
     ),
+    _row("ReverseSequence", "reverse_sequence", (10, 10),
+         rearranging.indexed("reverse_sequence", batch_axis=1, time_axis=0), "value index"),
     _row("Round", "round", (11, 22), ew.unary("round")),
     _row(
         "Selu", "selu", (6, 22),

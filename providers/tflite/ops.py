@@ -210,6 +210,10 @@ def _rows() -> tuple[HostOp, ...]:
         _row(
             "REDUCE_PROD", "reduce_prod", 2, params.reduction, "value axes", **ours, types=NUMBERS
         ),
+        _row(
+            "REVERSE_SEQUENCE", "reverse_sequence", 1,
+            params.plain("ii", "time_axis", "batch_axis"), "value index", **ours,
+        ),
         _row("ROUND", "round", 1, **ours, types=FLOATS),
         _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
         _row("SIGN", "sign", 2, **ours, types=FLOATS),

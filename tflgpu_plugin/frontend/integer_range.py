@@ -24,7 +24,7 @@ SMALL = ("i8", "u8", "i16")  # float32 holds them all
 PLAIN = (*SMALL, *COUNTS)
 FIRST_CONSTANT = 1 << 29  # ids of float32 copies of constants: beyond those of any host
 ARGUMENTS = ("arg_max", "arg_min")
-INDEXED = {"gather": 1, "gather_nd": 1}  # input that is only read as places
+INDEXED = {"gather": 1, "gather_nd": 1, "reverse_sequence": 1}  # input that is only read as places
 JOINED = ("concat", "stack")  # every input is a value
 RELATIONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 

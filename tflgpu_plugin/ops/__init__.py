@@ -25,6 +25,7 @@ FAMILIES = (
     "softmax",
     "reduce",
     "scan",
+    "reverse_sequence",
     "reshape",
     "transpose",
     "rearrange",

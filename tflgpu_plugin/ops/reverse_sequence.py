@@ -1,0 +1,94 @@
+"""`reverse_sequence(x, lengths [sequences]): batch_axis, time_axis`: of each sequence the first
+steps, as many as its length says, in reverse; those behind stay where they are.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.table import MOVED, Op
+
+GROUP = 64
+LONGEST = 1 << 24  # steps that float32 counts
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Two axes, a length for each sequence."""
+    shape, lengths = graph.shape(_input(node, 0)), graph.shape(_input(node, 1))
+    batch, time = node.attributes["batch_axis"], node.attributes["time_axis"]
+    if not all(-len(shape) <= axis < len(shape) for axis in (batch, time)):
+        return f"Axes {batch} and {time} are out of range for an input of rank {len(shape)}."
+    batch, time = batch % len(shape), time % len(shape)
+    if batch == time:
+        return f"The axes of sequences and of their steps are the same, {time}."
+    if lengths != (shape[batch],):
+        return f"{shape[batch]} sequences have lengths of the shape {list(lengths)}."
+    if shape[time] > LONGEST:
+        return f"Sequences of {shape[time]:,} steps are over the limit of {LONGEST:,}."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """The input's shape."""
+    return [graph.shape(_input(node, 0))]
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch."""
+    shape, out = low.graph.shape(_input(node, 0)), low.geometry(node.outputs[0])
+    batch, time = _axes(node, len(shape))
+
+    def stride(axis: int) -> int:
+        return out.quads * out.spatial if axis == 0 else prod(shape[axis + 1 : -1])
+
+    low.dispatch(
+        "reverse_sequence",
+        node,
+        {
+            "x": low.stored(_input(node, 0)),
+            "lengths": Access(low.stored(_input(node, 1)), 1),
+        },
+        {"out": node.outputs[0]},
+        (-(-out.vectors // GROUP), 1, 1),
+        {
+            "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
+            "step": stride(time), "steps": shape[time],
+            "apart": stride(batch), "sequences": shape[batch],
+        },
+    )  # fmt: skip
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """The last axis and ranks that are no images are moved to [sequences, steps, all else]."""
+    shape, lengths = steps.shape(_input(node, 0)), _input(node, 1)
+    batch, time = _axes(node, len(shape))
+    if planar(shape) and len(shape) - 1 not in (batch, time):
+        return False
+    perm = (batch, time, *(k for k in range(len(shape)) if k not in (batch, time)))
+    moved = steps.add("transpose", _input(node, 0), perm=perm)
+    there = steps.shape(moved)
+    x = steps.reshape(moved, (*there[:2], prod(there[2:])))
+    made = steps.add("reverse_sequence", x, lengths, batch_axis=0, time_axis=1)
+    back = tuple(sorted(range(len(shape)), key=perm.__getitem__))
+    steps.last("transpose", steps.reshape(made, there), perm=back)
+    return True
+
+
+def _axes(node: Node, rank: int) -> tuple[int, int]:
+    return node.attributes["batch_axis"] % rank, node.attributes["time_axis"] % rank
+
+
+def _input(node: Node, position: int) -> int:
+    tensor = node.inputs[position]
+    assert tensor is not None
+    return tensor
+
+
+OPS = (
+    Op("reverse_sequence", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=8,
+       kind="movement", fuses=True, decompose=decompose, keeps="first", errors=MOVED),
+)  # fmt: skip
