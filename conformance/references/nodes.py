@@ -358,6 +358,15 @@ def _reverse_sequence(x: Array, lengths: Array, batch_axis: int, time_axis: int)
     return np.moveaxis(moved, (0, 1), (batch_axis, time_axis))
 
 
+def _top_k(x: Array, k: Array, axis: int = -1, largest: int = 1) -> tuple[Array, Array]:
+    """NaN is as bad as the worst there can be."""
+    worst = -np.inf if largest else np.inf
+    keys = np.where(np.isnan(x), worst, x)
+    order = np.argsort(-keys if largest else keys, axis, kind="stable")
+    places = np.take(order, np.arange(int(np.ravel(k)[0])), axis)
+    return np.take_along_axis(x, places, axis), places
+
+
 def _cumsum(x: Array, axis: Array, exclusive: bool = False, reverse: bool = False) -> Array:
     along = int(np.ravel(axis)[0])
     y = np.cumsum(np.flip(x, along) if reverse else x, along)
@@ -373,7 +382,7 @@ NORMALIZATIONS: dict[str, Callable[..., Any]] = {
 REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **references_pools.REFERENCES,
     "cumsum": _cumsum, "reverse_sequence": _reverse_sequence,
-    "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
+    "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
     "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,
     "max_pool_places": _places, "max_unpool": _unpool,

@@ -160,6 +160,12 @@ def along(op: str, *flags: str) -> Row:
     return row
 
 
+def top_k(e: Expansion) -> list[int]:
+    """TopK: values, and their places as int64."""
+    given: dict[str, Any] = {"axis": e.integer("axis", -1), "largest": e.integer("largest", 1)}
+    return e.add_many("top_k", e.x(), e.index(e.value(1)), dtype=("f32", "i64"), **given)
+
+
 def gelu(e: Expansion) -> int:
     return e.add("gelu_tanh" if e.text("approximate", "none") == "tanh" else "gelu", e.x())
 

@@ -254,6 +254,7 @@ _ROWS: tuple[HostOp, ...] = (
         ew.unary("thresholded_relu", alpha=("alpha", 1.0)),
     ),
     _row("Tile", "tile", (6, 13), rearranging.tile, "value repeats!"),
+    _row("TopK", "top_k", (10, 24), ew.top_k, "value count!", types="f32 f16 i64"),
     _row("Transpose", "transpose", (1, 25), rearranging.transpose),
     _row("Unsqueeze", "reshape", (1, 25), rearranging.unsqueeze, AXES),
     _row("Upsample", "resize", (7, 10), resizing.upsample, "value scales!?", listed=BOTH),

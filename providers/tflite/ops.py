@@ -224,6 +224,10 @@ def _rows() -> tuple[HostOp, ...]:
         _row("SQUARED_DIFFERENCE", "squared_difference", 2, None, TWO, **ours),
         # The hosts' reference kernels make one number of all sums of int8.
         _row("SUM", "reduce_sum", 2, params.reduction, "value axes", **ours, types=NUMBERS),
+        _row(
+            "TOPK_V2", "top_k", 3, None, "value count!", conditions.floats, gives="value index",
+            **ours,
+        ),
         _row("TILE", "tile", 3, None, "value repeats", **ours),
         _row(
             CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, "value weights bias",
@@ -258,7 +262,7 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("BROADCAST_TO REDUCE_ALL REDUCE_ANY RFFT2D SPARSE_TO_DENSE", "value shape")
     | _cpu("SEGMENT_SUM", "value shape")
     | _cpu("CONV_3D_TRANSPOSE FILL RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
-    | _cpu("MULTINOMIAL ONE_HOT TOPK_V2", "value count")
+    | _cpu("MULTINOMIAL ONE_HOT", "value count")
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
     | _cpu("RANGE", "starts ends steps")
     | _cpu("SCATTER_ND", "index value shape")

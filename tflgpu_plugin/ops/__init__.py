@@ -26,6 +26,7 @@ FAMILIES = (
     "reduce",
     "scan",
     "reverse_sequence",
+    "top_k",
     "reshape",
     "transpose",
     "rearrange",

@@ -1,0 +1,51 @@
+// The first elements of each row in order: `p.lanes` threads share a row of p.count elements and pick one after the other,
+// each the best of those behind the one before; of equal ones the first comes first, NaN like the worst. `better`: > or <.
+struct Found { key: f32, place: u32 }
+var<workgroup> keys: array<f32, 64>;
+var<workgroup> places: array<u32, 64>;
+
+fn comes_first(a: Found, b: Found) -> bool {
+  return a.key {{ better }} b.key || (a.key == b.key && a.place < b.place);
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
+  let lane = thread % p.lanes;
+  let row = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
+  let start = min(row, p.rows - 1u) * p.stride;
+  var before = Found(0.0, 0u);
+  var value = vec4f(0.0);
+  var place = vec4f(0.0);
+  for (var n = 0u; n < p.wanted; n++) {
+    var best = Found(p.worst, p.count);
+    for (var k = lane; k < p.count; k += p.lanes) {
+      let v = load_x(start + k);
+      let one = Found(select(v, p.worst, (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u), k);
+      if ((n == 0u || comes_first(before, one)) && comes_first(one, best)) { best = one; }
+    }
+    keys[thread] = best.key;
+    places[thread] = best.place;
+    for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) {
+      workgroupBarrier();
+      if (lane < reach) {
+        let other = Found(keys[thread + reach], places[thread + reach]);
+        if (comes_first(other, Found(keys[thread], places[thread]))) {
+          keys[thread] = other.key;
+          places[thread] = other.place;
+        }
+      }
+    }
+    workgroupBarrier();
+    before = Found(keys[thread - lane], places[thread - lane]);
+    workgroupBarrier();
+    value[n % 4u] = load_x(start + before.place);
+    place[n % 4u] = f32(before.place);
+    if (lane == 0u && row < p.rows && (n % 4u == 3u || n + 1u == p.wanted)) {
+      let at = row * p.quads + n / 4u;
+      store_out(at, epilogue_out(0u), value);
+      store_places(at, epilogue_places(0u), place);
+      value = vec4f(0.0);
+      place = vec4f(0.0);
+    }
+  }
+}

@@ -1,0 +1,95 @@
+"""`top_k(x, k constant): axis, largest` (defaults: the last, yes): the k largest (smallest)
+elements along an axis, in order, and their places; of equal elements the first comes first.
+"""
+
+from __future__ import annotations
+
+from math import inf, prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.table import Errors, Op
+
+GROUP = 64
+LONGEST = 65_535 * GROUP  # elements of a row: no driver runs longer loops to the end
+MOST = 65_535
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """A constant number of elements, as many as there are at most."""
+    shape, k = graph.shape(_input(node)), graph.constant(node.inputs[1])
+    if not shape or prod(shape) == 0:
+        return f"An input of {list(shape)} has no elements to choose from."
+    axis = int(node.attributes.get("axis", -1))
+    if not -len(shape) <= axis < len(shape):
+        return f"Axis {axis} is out of range for an input of rank {len(shape)}."
+    if k is None or k.size != 1:
+        return "How many elements are wanted must be one constant number."
+    if not 0 < int(k.reshape(-1)[0]) <= min(shape[axis], MOST):
+        return f"{int(k.reshape(-1)[0])} elements are not to be had of {shape[axis]}."
+    if shape[axis] > LONGEST:
+        return f"Choosing from {shape[axis]:,} elements is over the limit of {LONGEST:,}."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """Twice the input's shape, with k elements along the axis."""
+    shape, k = list(graph.shape(_input(node))), graph.constant(node.inputs[1])
+    assert k is not None
+    shape[int(node.attributes.get("axis", -1))] = int(k.reshape(-1)[0])
+    return [tuple(shape)] * 2
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, of [rows, elements]."""
+    (rows, count), out = low.graph.shape(_input(node)), low.geometry(node.outputs[0])
+    together = 8 if count < 256 else GROUP
+    largest = bool(node.attributes.get("largest", 1))
+    low.dispatch(
+        "top_k",
+        node,
+        {"x": Access(low.stored(_input(node)), 1)},
+        {"out": node.outputs[0], "places": node.outputs[1]},
+        (-(-rows * together // GROUP), 1, 1),
+        {
+            "rows": rows, "count": count, "stride": low.geometry(_input(node)).quads * 4,
+            "quads": out.quads, "wanted": out.channels, "lanes": together,
+            "worst": -inf if largest else inf,
+        },
+        {"better": ">" if largest else "<"},
+    )  # fmt: skip
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """Rows along the last axis, whatever the rank is."""
+    shape = steps.shape(_input(node))
+    axis = int(node.attributes.get("axis", -1)) % len(shape)
+    if len(shape) == 2 and axis == 1:
+        return False
+    perm = (*(k for k in range(len(shape)) if k != axis), axis)
+    moved = steps.add("transpose", _input(node), perm=perm)
+    x = steps.reshape(moved, (prod(shape) // shape[axis], shape[axis]))
+    largest = node.attributes.get("largest", 1)
+    found = steps.many("top_k", x, node.inputs[1], outputs=(), largest=largest)
+    back = tuple(sorted(range(len(shape)), key=perm.__getitem__))
+    for output, made in zip(node.outputs, found, strict=True):
+        there = (*(shape[k] for k in perm[:-1]), steps.shape(made)[1])
+        steps.put(output, "transpose", steps.reshape(made, there), perm=back)
+    return True
+
+
+def _input(node: Node) -> int:
+    assert node.inputs[0] is not None
+    return node.inputs[0]
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return prod(graph.shape(_input(node))) * shapes(graph, node)[0][-1]
+
+
+OPS = (
+    Op("top_k", refuse, shapes, lower, "exact", work=_work, kind="choice", max_rank=8,
+       decompose=decompose, errors=Errors(choice=1)),
+)  # fmt: skip
