@@ -27,6 +27,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"The axes of sequences and of their steps are the same, {time}."
     if lengths != (shape[batch],):
         return f"{shape[batch]} sequences have lengths of the shape {list(lengths)}."
+    told = graph.constant(node.inputs[1])
+    if told is not None and not all(0 <= length <= shape[time] for length in told.reshape(-1)):
+        return f"Lengths must be from 0 to {shape[time]}, not {told.reshape(-1).tolist()}."
     if shape[time] > LONGEST:
         return f"Sequences of {shape[time]:,} steps are over the limit of {LONGEST:,}."
     return None

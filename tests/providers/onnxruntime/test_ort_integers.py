@@ -166,10 +166,11 @@ def test_sums_of_bytes_are_exact_or_the_hosts(count: int) -> None:
 
 
 def across_islands() -> bytes:
-    """TopK is the CPU's: its places come in, and what is known of others stays known."""
+    """TopK of integers is the CPU's: its places come in; what is known of others stays known."""
     nodes = [
         node("ArgMax", ["x"], ["a"], axis=1, keepdims=0), node("Mul", ["a", "two"], ["t"]),
-        node("Gather", ["rows", "t"], ["y"]), node("TopK", ["x", "k"], ["v", "i"], axis=1),
+        node("Gather", ["rows", "t"], ["y"]), node("Cast", ["x"], ["w"], to=6),
+        node("TopK", ["w", "k"], ["v", "i"], axis=1),
         node("Unsqueeze", ["i", "one"], ["u"]), node("Gather", ["rows", "u"], ["r"]),
         node("Cast", ["u"], ["f"], to=1), node("Add", ["t", "two"], ["z"]),
     ]  # fmt: skip
