@@ -99,11 +99,13 @@ def injected(defect: Defect) -> Iterator[list[str]]:
             changed.append(kernel)
         return wrong
 
-    def wrong_fold(grid: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
-        folded, (x, y, z) = fold(grid, limit)
+    def wrong_fold(
+        workgroups: tuple[int, int, int], limit: int
+    ) -> tuple[int, tuple[int, int, int]]:
+        folded, (x, y, z) = fold(workgroups, limit)
         if max(x, y, z) == 1 or folded:
             return folded, (x, y, z)
-        changed.append("grid")
+        changed.append("workgroups")
         return folded, (x - 1, y, z) if x > 1 else (x, y - 1, z) if y > 1 else (x, y, z - 1)
 
     vars(kernels)["render"] = wrong_render

@@ -223,7 +223,7 @@ class _Assembly:
 
     def _dispatch(self, launch: Launch, uniforms: int, offset: int) -> Dispatch:
         located = [self._locate(source) for _, source in launch.operands]
-        folded, groups = _fold(launch.grid, self.low.target.max_groups)
+        folded, groups = _fold(launch.workgroups, self.low.target.max_groups)
         parameters: dict[str, Any] = {}
         for (operand, source), (_, start) in zip(launch.operands, located, strict=True):
             parameters[f"off_{operand.name}"] = start * (4 // operand.view if operand.view else 4)
@@ -232,7 +232,7 @@ class _Assembly:
             if (low := self._low(source)) is not None:
                 parameters[f"low_{operand.name}"] = low
         if folded:
-            gx, gy, gz = launch.grid
+            gx, gy, gz = launch.workgroups
             parameters |= {"folded": folded, "grid_x": gx, "grid_y": gy, "grid_total": gx * gy * gz}
         # In one order, so that launches that differ in nothing else share a pipeline.
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
@@ -288,13 +288,13 @@ class _Sizes(dict[int, int]):
                 self[tensor] = -(-self[tensor] // 2)
 
 
-def _fold(grid: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
-    """(groups in x when folded else 0, groups to dispatch): a grid over the limit becomes a
+def _fold(workgroups: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
+    """(groups in x when folded else 0, groups to dispatch): a dispatch over the limit becomes a
     two-dimensional one.
     """
-    if max(grid) <= limit:
-        return 0, grid
-    total = grid[0] * grid[1] * grid[2]
+    if max(workgroups) <= limit:
+        return 0, workgroups
+    total = workgroups[0] * workgroups[1] * workgroups[2]
     rows = -(-total // limit)
     width = -(-total // rows)
     return width, (width, rows, 1)

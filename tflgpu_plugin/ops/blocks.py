@@ -177,7 +177,7 @@ def _packed_on_device(
         node,
         reads={"w": Access(weights, view=1)},
         writes={"y": packed},
-        grid=(-(-vectors // 64), 1, 1),
+        workgroups=(-(-vectors // 64), 1, 1),
         parameters={
             "vectors": vectors,
             "quads": blocks.quads,
@@ -239,7 +239,7 @@ def convolve(
             node,
             reads={"x": Access(x_source, view=tile.step), "w": part},
             writes={"y": y},
-            grid=(-(-threads // tile.lanes), last - first, planes),
+            workgroups=(-(-threads // tile.lanes), last - first, planes),
             parameters={
                 "first_block": first,
                 "group_blocks": blocks.group_blocks,

@@ -13,7 +13,7 @@ from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.movement import Reading, grid, read
+from tflgpu_plugin.ops.movement import Reading, read, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.views import part
 
@@ -113,7 +113,7 @@ def _vectors(low: Lowering, node: Node, tensor: int, place: Reading) -> None:
         node,
         {"x": low.stored(tensor)},
         {"y": node.outputs[0]},
-        grid(vectors),
+        workgroups(vectors),
         parameters,
         {"vectors": True, "rank": len(place.rows)},
         fused=False,
@@ -144,7 +144,7 @@ def _floats(
         node,
         {"x": Access(low.stored(tensor), 1)},
         {"y": Access(node.outputs[0], 1)},
-        grid(elements),
+        workgroups(elements),
         {
             "elements": elements,
             "channels": channels,

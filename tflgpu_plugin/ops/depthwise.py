@@ -148,7 +148,7 @@ def _dispatch(
             "w": low.stored(weights),
         },
         writes={"y": node.outputs[0]},
-        grid=(-(-items // lanes), quads, batch),
+        workgroups=(-(-items // lanes), quads, batch),
         parameters=parameters,
         variant={
             "form": form,

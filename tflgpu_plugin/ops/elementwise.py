@@ -14,7 +14,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Misfit, Node, Shape, geometry
 from tflgpu_plugin.ops.lowering import Access, Lowering, spread
-from tflgpu_plugin.ops.movement import MAX_AXES, grid, storage_order, vector_strides
+from tflgpu_plugin.ops.movement import MAX_AXES, storage_order, vector_strides, workgroups
 from tflgpu_plugin.ops.views import Axis, merged
 
 NAMES = "abc"  # operands in the kernel
@@ -71,7 +71,13 @@ def lower_pair(
         "expression": expression,
     }
     low.dispatch(
-        "binary", node, reads, {"y": node.outputs[0]}, grid(stored.vectors), parameters, variant
+        "binary",
+        node,
+        reads,
+        {"y": node.outputs[0]},
+        workgroups(stored.vectors),
+        parameters,
+        variant,
     )
 
 
@@ -84,7 +90,7 @@ def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:
         replace(node, epilogue=(step, *node.epilogue)),
         {"x": low.stored(node.inputs[0])},
         {"y": node.outputs[0]},
-        grid(stored.vectors),
+        workgroups(stored.vectors),
         {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads},
     )
 

@@ -89,7 +89,7 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
             node,
             reads={"x": Access(source, view=1 if flat else 4), "w": part},
             writes={"y": node.outputs[0]},
-            grid=(-(-quads // each), rows, 1),
+            workgroups=(-(-quads // each), rows, 1),
             parameters={
                 **parameters,
                 "outputs": last - first,

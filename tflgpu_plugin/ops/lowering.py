@@ -84,7 +84,7 @@ class Launch:
     parameters: Mapping[str, object]
     variant: Mapping[str, object]
     constants: tuple[tuple[str, float], ...]
-    grid: tuple[int, int, int]
+    workgroups: tuple[int, int, int]
     copies: int | None = None  # it copies its whole operand, in order, to this vec4 of its result
     takes: int | None = (
         None  # its whole result is, in order, what its operand has from this vec4 on
@@ -230,7 +230,7 @@ class Lowering:
         node: Node,
         reads: Mapping[str, Source | Access],
         writes: Mapping[str, Source | Access],
-        grid: tuple[int, int, int],
+        workgroups: tuple[int, int, int],
         parameters: Mapping[str, object] | None = None,
         variant: Mapping[str, object] | None = None,
         constants: Mapping[str, float] | None = None,
@@ -240,13 +240,13 @@ class Lowering:
     ) -> None:
         """Record a launch of `kernels/<kernel>.wgsl`.
 
-        `grid` counts workgroups. `parameters`: int becomes u32, numpy.int32 i32, float f32.
-        `variant` goes to the template. With `fused`, the node's epilogue is applied where the
-        kernel stores the node's first output; a launch that writes a temporary, or part of an
-        output that a later launch completes, passes fused=False. `copies` says that this copies its
-        operand as it lies to that vec4 of the result, so that the operand may be put there from the
-        start; `takes`, that the result lies in the operand from that vec4 on, and may stay there.
-        """
+        `workgroups` counts them per dimension. `parameters`: int becomes u32, numpy.int32 i32,
+        float f32. `variant` goes to the template. With `fused`, the node's epilogue is applied
+        where the kernel stores the node's first output; a launch that writes a temporary, or part
+        of an output that a later launch completes, passes fused=False. `copies` says that this
+        copies its operand as it lies to that vec4 of the result, so that the operand may be put
+        there from the start; `takes`, that the result lies in the operand from that vec4 on, and
+        may stay there."""
         operands = [
             (kernels.Operand(name, "r", _access(a).view), _access(a).source)
             for name, a in reads.items()
@@ -275,7 +275,7 @@ class Lowering:
             )
         settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
         self.launches.append(
-            Launch(kernel, node, tuple(operands), epilogue, *settings, grid, copies, takes)
+            Launch(kernel, node, tuple(operands), epilogue, *settings, workgroups, copies, takes)
         )
 
     def _fuse(

@@ -10,7 +10,7 @@ from math import prod
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
-from tflgpu_plugin.ops.movement import grid
+from tflgpu_plugin.ops.movement import workgroups
 from tflgpu_plugin.ops.table import Op
 
 
@@ -43,7 +43,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"x": Access(low.stored(_input(node)), 1)},
         {"y": node.outputs[0]},
-        grid(stored.vectors),
+        workgroups(stored.vectors),
         {
             "vectors": stored.vectors,
             "spatial": stored.spatial,

@@ -111,7 +111,7 @@ def move(low: Lowering, node: Node, view: View) -> None:
         node,
         reads,
         {"y": output},
-        grid(stored.vectors),
+        workgroups(stored.vectors),
         parameters,
         {
             "form": reading.form,
@@ -123,7 +123,7 @@ def move(low: Lowering, node: Node, view: View) -> None:
     )
 
 
-def grid(threads: int) -> tuple[int, int, int]:
+def workgroups(threads: int) -> tuple[int, int, int]:
     """Workgroups of a one-dimensional launch."""
     return (-(-threads // WORKGROUP), 1, 1)
 

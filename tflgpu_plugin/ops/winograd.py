@@ -184,7 +184,7 @@ def _transform(
         node,
         reads={"x": tensors[0]},
         writes={"y": tensors[1]},
-        grid=(-(-count // lanes), images, outer),
+        workgroups=(-(-count // lanes), images, outer),
         parameters={"items": count, **parameters},
         variant={"lanes": lanes},
         fused=tensors[1] == node.outputs[0],
