@@ -131,7 +131,7 @@ def test_other_shapes_are_kept_without_a_second_copy_of_the_weights(setting: Set
     first, second = setting.run(shapes), setting.run(shapes)
     assert first["planned"] == 3 and second["planned"] == 0
     assert first["outputs"] == second["outputs"]
-    found = [store.stored.read(memoryview(path.read_bytes())) for path in setting.files]
+    found = [store.plan_file.read(memoryview(path.read_bytes())) for path in setting.files]
     assert sorted(one.weights for one in found) == [False, False, True]
 
 
