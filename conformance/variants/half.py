@@ -51,7 +51,7 @@ def _rounded(inputs: Sequence[Input | None]) -> tuple[Input | None, ...]:
 
 @contextmanager
 def everything() -> Iterator[None]:
-    """Small tensors, those at the border and those that matter much are stored as float16, too."""
+    """Small tensors, inputs, outputs and those that matter much are stored as float16, too."""
     pack = io_layout.pack
 
     def into_storage(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
@@ -61,7 +61,7 @@ def everything() -> Iterator[None]:
     with (
         patch.object(precision, "CACHED_VECTORS", 0),
         patch.object(precision, "BEARABLE", 1e30),
-        patch.object(precision, "borders", lambda graph: set()),
+        patch.object(precision, "inputs_and_outputs", lambda graph: set()),
         patch.object(io_layout, "SAME", ()),
         patch.object(io_layout, "pack", into_storage),
     ):

@@ -32,20 +32,20 @@ def compile(graph: Graph, target: Target) -> Plan:
 
 
 def lower(graph: Graph, target: Target) -> Lowering:
-    """Launches of a rewritten graph, its borders included."""
+    """Launches of a rewritten graph, I/O layout conversion included."""
     low = Lowering(graph, target)
     table = ops.rows()
     for tensor in graph.inputs:
-        io_layout.pack(low, _border(tensor), Raw("input", tensor), tensor)
+        io_layout.pack(low, _at_the_host(tensor), Raw("input", tensor), tensor)
     for before, _ in graph.states:
-        io_layout.pack(low, _border(before), Raw("state", before), before)
+        io_layout.pack(low, _at_the_host(before), Raw("state", before), before)
     for node in graph.nodes:
         with _blaming(node):
             table[node.op].lower(low, node)
     for tensor in graph.outputs:
-        io_layout.unpack(low, _border(tensor), tensor, Raw("output", tensor))
+        io_layout.unpack(low, _at_the_host(tensor), tensor, Raw("output", tensor))
     for before, after in graph.states:
-        io_layout.unpack(low, _border(after), after, Raw("state", before))
+        io_layout.unpack(low, _at_the_host(after), after, Raw("state", before))
     low.drop_unread()
     return low
 
@@ -61,8 +61,8 @@ def _blaming(node: Node) -> Iterator[None]:
         raise Unsupported(defect(error, f"Planning {node.op}"), node.id, *node.sources) from error
 
 
-def _border(tensor: int) -> Node:
-    return Node(id=-1, op="border", inputs=(), outputs=(tensor,))
+def _at_the_host(tensor: int) -> Node:
+    return Node(id=-1, op="io_layout", inputs=(), outputs=(tensor,))
 
 
 @dataclass

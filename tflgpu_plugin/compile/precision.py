@@ -122,7 +122,7 @@ def key(source: Source) -> object:
     return source.key if isinstance(source, Constant) else source
 
 
-def borders(graph: Graph) -> set[int]:
+def inputs_and_outputs(graph: Graph) -> set[int]:
     """Tensors that a host writes or reads."""
     return {*graph.inputs, *graph.outputs}
 
@@ -155,7 +155,7 @@ def _goes_on(op: str, inside: bool) -> bool:
 
 def _wide_tensors(graph: Graph, logged: set[int]) -> set[int]:
     """Tensors that must stay float32, and so all that lies in the same memory."""
-    kept = logged | {t for pair in graph.states for t in pair} | borders(graph)
+    kept = logged | {t for pair in graph.states for t in pair} | inputs_and_outputs(graph)
     kept |= {t for t, tensor in graph.tensors.items() if tensor.dtype not in FLOATS or tensor.wide}
     return {tensor for tensor in kept if graph.constant(tensor) is None}
 

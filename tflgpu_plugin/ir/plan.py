@@ -102,7 +102,7 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor at the border, in the host's layout and dtype (row-major)."""
+    """An input, output or state, in the host's layout and dtype (row-major)."""
 
     tensor: int
     name: str

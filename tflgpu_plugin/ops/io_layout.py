@@ -1,9 +1,9 @@
-"""The border of a partition: between a host's row-major buffers and device storage, one launch each
+"""I/O layout conversion: between a host's row-major buffers and device storage, one launch each
 way at most.
 
 A tensor whose storage is the host's order (a vector, a matrix of whole quads) lies in the host's
 buffer itself; a kernel that can read any strides may read it there (`Lowering.hosted`), as
-movements of inputs do. A transpose to channels first at the border is part of its launch.
+movements of inputs do. A transpose to channels first on the way out is part of its launch.
 
 float32 and int32 travel as they are, float16 as such (two in a word, too large values as
 infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
@@ -142,7 +142,7 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     if dtype not in DTYPES or (dtype == "i64" and not real):
         accepted = ", ".join(DTYPES)
         raise Unsupported(
-            f"A {dtype} tensor cannot cross the border; use one of {accepted}.", node.id
+            f"A {dtype} tensor cannot be an input or output; use one of {accepted}.", node.id
         )
     return NUMBERED.get(dtype, dtype) if real else dtype
 

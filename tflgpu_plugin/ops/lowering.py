@@ -44,7 +44,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Raw:
-    """A border buffer in the host's layout: role input, output or state, and the tensor it
+    """A buffer in the host's layout: role input, output or state, and the tensor it
     carries.
     """
 
@@ -102,8 +102,8 @@ class Launch:
 @dataclass
 class Lowering:
     """Collects the launches of one partition. `sizes` holds vec4 counts of temporaries, `aliases`
-    output -> input, or -> a border buffer that is the tensor's storage as it lies; `homes` names
-    the border buffers in which tensors are made. `hosted` tells which tensors can be read from the
+    output -> input, or -> a host buffer that is the tensor's storage as it lies; `homes` names
+    the host buffers in which tensors are made. `hosted` tells which tensors can be read from the
     host's buffer as well, `turned` which graph outputs are channels-first copies of what tensors.
     `copied` maps a temporary to the tensor whose elements it holds as they are.
     """

@@ -156,7 +156,8 @@ class Program:
 
 @dataclass
 class Instance:
-    """One partition that can run: its own pools, border buffers and state over a shared Program."""
+    """One partition that can run: its own pools, input and output buffers, and state over a shared
+    Program."""
 
     program: Program
     replay: Any = None

@@ -1,4 +1,4 @@
-"""Tensors at the border of a partition: in the host's buffer where its order is the device's,
+"""I/O layout conversion: tensors that stay in the host's buffer where its order is the device's,
 turned on the way in and out, read where they lie by the first convolution."""
 
 from __future__ import annotations
