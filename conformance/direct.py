@@ -168,7 +168,7 @@ def graph(case: Case) -> Graph:
         shape = shapes[present + k] or ()
         quantization = case.output_quantization
         tensors[tensor] = Tensor(f"output_{k}", shape, case.types[k], quantization=quantization)
-    (settled,) = integer_range.settle([_node(case, outputs, tensors)], tensors, outputs).nodes
+    (settled,) = integer_range.annotate([_node(case, outputs, tensors)], tensors, outputs).nodes
     node = _with_state(settled, tensors)
     pairs = [(node.inputs[k], node.outputs[n]) for k, n in ops.rows()[node.op].states]
     given = [k for k, t in tensors.items() if k not in node.outputs and t.data is None]

@@ -252,7 +252,7 @@ class _Reader:
         table = self.tensors.table
         outputs = [self.ids[name] for name in self.snapshot.outputs if name in self.ids]
         known = {self.ids[name]: limits for name, limits in numbers.items() if name in self.ids}
-        nodes, ranges = integer_range.settle(self.nodes, table, outputs, known)
+        nodes, ranges = integer_range.annotate(self.nodes, table, outputs, known)
         made = {t for node in nodes for t in node.outputs}
         read_ids = {t for node in nodes for t in node.reads}
         graph = Graph(

@@ -68,7 +68,7 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
         given[index] = replace(given[index], shape=shape)
     walk = shapes.Walk(given, read.sparse, shapes_of or (), read.constants)
     hosts = [_host_node(ffi, context, index, given) for index in plan]
-    nodes = [walk.settle(host, _node(host, given, read.unreadable)) for host in hosts]
+    nodes = [walk.annotate(host, _node(host, given, read.unreadable)) for host in hosts]
     tensors = dict(walk.view)
     nodes = [_visible(node) if node.refusal is not None else node for node in nodes]
     produced = {t for node in nodes for t in node.outputs}
@@ -77,7 +77,7 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
         if after not in tensors:  # a result that the host has no tensor for
             tensors[after] = replace(tensors[before], variable=False)
     outputs, fused = _outputs(ffi, context, plan)
-    nodes = integer_range.settle(nodes, tensors, outputs).nodes
+    nodes = integer_range.annotate(nodes, tensors, outputs).nodes
     read_ids = sorted({t for node in nodes for t in node.reads})
     graph = Graph(
         tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},

@@ -58,7 +58,7 @@ class Walk:
     def __post_init__(self) -> None:
         self._open.update(self.assumed)
 
-    def settle(self, host: HostNode, node: Node) -> Node:
+    def annotate(self, host: HostNode, node: Node) -> Node:
         """The node, or the constant-folded one in its place; its outputs' shapes are as known from
         now on."""
         if self._is_decided(host) or self._open.intersection(_present(host.inputs)):

@@ -29,7 +29,7 @@ def settled(factor: int, op: str = "mul") -> tuple[list[Node], dict[int, Tensor]
         Node(1, op, (PLACES, FACTOR), (RESULT,)),
         Node(2, "cast", (RESULT,), (REAL,)),
     ]
-    return integer_range.settle(nodes, tensors).nodes, tensors
+    return integer_range.annotate(nodes, tensors).nodes, tensors
 
 
 def test_products_of_places_are_numbers_while_they_are_exact() -> None:
@@ -60,7 +60,7 @@ def test_floor_division_is_for_numbers_that_are_known() -> None:
     nodes, tensors = settled(-48, "floor_div")
     assert nodes[1].refusal is not None
     real = {X: Tensor("x", (4,)), REAL: Tensor("real", (4,))}
-    (node,) = integer_range.settle([Node(0, "floor_div", (X, X), (REAL,))], real).nodes
+    (node,) = integer_range.annotate([Node(0, "floor_div", (X, X), (REAL,))], real).nodes
     assert node.refusal is not None
 
 
@@ -71,7 +71,7 @@ def test_who_is_refused_keeps_the_sentence(op: str, factor: int) -> None:
     _, tensors = settled(factor, op)
     tensors = {k: replace(tensor, quantization=None) for k, tensor in tensors.items()}
     node = Node(0, op, (PLACES, FACTOR), (RESULT,), refusal="It is left.")
-    found = integer_range.settle([node, Node(1, "cast", (RESULT,), (REAL,))], tensors)
+    found = integer_range.annotate([node, Node(1, "cast", (RESULT,), (REAL,))], tensors)
     assert found.nodes[0] == node
     assert found.ranges[RESULT] == integer_range.ROUNDED
 
@@ -82,7 +82,7 @@ def refused(nodes: list[Node], outputs: tuple[int, ...]) -> list[int]:
                 FACTOR: Tensor("rows", (9, 2)), RESULT: Tensor("z", (4,), "i64"),
                 REAL: Tensor("real", (4,))}  # fmt: skip
     return [
-        node.id for node in integer_range.settle(nodes, integers, outputs).nodes if node.refusal
+        node.id for node in integer_range.annotate(nodes, integers, outputs).nodes if node.refusal
     ]
 
 
@@ -108,9 +108,9 @@ def test_what_the_graph_around_knows_holds_in_a_part_of_it() -> None:
     moved = Node(0, "reshape", (X,), (PLACES,))
     integers = {X: Tensor("x", (4,), "i64"), PLACES: Tensor("y", (4,), "i64")}
     known = {X: integer_range.ROUNDED, PLACES: integer_range.ROUNDED}
-    assert integer_range.settle([moved], dict(integers), (PLACES,), known).nodes == [moved]
-    assert integer_range.settle([moved], dict(integers), (PLACES,), {X: (0, 5)}).nodes == [moved]
-    assert integer_range.settle([moved], dict(integers), (PLACES,)).nodes[0].refusal
+    assert integer_range.annotate([moved], dict(integers), (PLACES,), known).nodes == [moved]
+    assert integer_range.annotate([moved], dict(integers), (PLACES,), {X: (0, 5)}).nodes == [moved]
+    assert integer_range.annotate([moved], dict(integers), (PLACES,)).nodes[0].refusal
 
 
 def test_sums_of_bytes_are_numbers_up_to_a_bound() -> None:
@@ -118,7 +118,7 @@ def test_sums_of_bytes_are_numbers_up_to_a_bound() -> None:
         tensors = {X: Tensor("x", (4,)), PLACES: Tensor("sums", (4,), "i32"),
                    REAL: Tensor("real", (4,))}  # fmt: skip
         nodes = [Node(0, "quantize", (X,), (PLACES,), {"bound": bound}), *readers]
-        return [n.id for n in integer_range.settle(nodes, tensors, outputs).nodes if n.refusal]
+        return [n.id for n in integer_range.annotate(nodes, tensors, outputs).nodes if n.refusal]
 
     cast = Node(1, "cast", (PLACES,), (REAL,))
     assert left(integer_range.EXACT, outputs=(PLACES,)) == []
@@ -144,7 +144,7 @@ def moved_then_divided(op: str) -> list[int]:
         Node(3, "floor_div", (PLACES, 9), (10,)),
         Node(4, "cast", (10,), (REAL,)),
     ]
-    return [node.id for node in integer_range.settle(nodes, tensors).nodes if node.refusal]
+    return [node.id for node in integer_range.annotate(nodes, tensors).nodes if node.refusal]
 
 
 def test_moves_that_bring_zeros_bring_numbers_to_the_range() -> None:
@@ -164,4 +164,4 @@ def test_places_in_what_is_too_long_are_not_rounded() -> None:
         REAL: Tensor("real", (4, 2)),
     }
     moved, taken = Node(0, "reshape", (X,), (PLACES,)), Node(1, "gather", (FACTOR, PLACES), (REAL,))
-    assert integer_range.settle([moved, taken], tensors, (REAL,)).nodes[0].refusal is not None
+    assert integer_range.annotate([moved, taken], tensors, (REAL,)).nodes[0].refusal is not None

@@ -76,7 +76,7 @@ class Settled(NamedTuple):
     ranges: Mapping[int, Range]
 
 
-def settle(
+def annotate(
     nodes: Sequence[Node],
     tensors: dict[int, Tensor],
     outputs: Iterable[int] = (),

@@ -35,7 +35,7 @@ def chain(op: str, value: Array | None) -> Walk:
         [(op, (0, 1), 2), ("RELU", (2,), 3), ("RELU", (0,), 4)]
     ):
         host = HostNode(None, number, 0, name, 1, inputs, (output,), None, tensors)
-        walk.settle(host, Node(number, "", inputs, (output,), host_op=name))
+        walk.annotate(host, Node(number, "", inputs, (output,), host_op=name))
     return walk
 
 
