@@ -208,13 +208,13 @@ def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading
     )
     if _whole_quads(batches + space, lane, channel, view.value, inside.channels):
         quads = [*batches, *lane[:-1], *map(_in_quads, lane[-1:]), *space]
-        whole = [(replace(at, stride=at.stride + c.stride // 4 * plane),) for at, c in quads]
+        whole = [(at.by(at.stride + c.stride // 4 * plane),) for at, c in quads]
         return Reading("vectors", merged(whole) or ONE, base + channel // 4 * plane, channel)
     if len(lane) > 1:
         return None
     outer = merged(batches)
     rows = [*outer, *(lane or [(Axis(1), Axis(1))]), *merged(space)]
-    floats: list[Row] = [(replace(at, stride=4 * at.stride), c) for at, c in rows]
+    floats: list[Row] = [(at.by(4 * at.stride), c) for at, c in rows]
     return Reading("lanes", floats, 4 * base, channel, len(outer))
 
 
@@ -222,7 +222,7 @@ def _row(axis: Axis, steps: Sequence[int], inside: Geometry) -> Row:
     """An axis in vec4 of the input between batches and places, and in channels."""
     batches, places, channels = steps
     distance = batches * inside.quads * inside.spatial + places
-    return replace(axis, stride=distance), replace(axis, stride=channels)
+    return axis.by(distance), axis.by(channels)
 
 
 def _in_quads(row: Row) -> Row:

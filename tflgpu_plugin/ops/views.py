@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from math import isnan, prod
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +32,10 @@ class Axis:
     low: int = 0
     high: int | None = None
     lookup: Array | None = None
+
+    def by(self, stride: int) -> Axis:
+        """This axis with another stride."""
+        return Axis(self.extent, stride, self.low, self.high, self.lookup)
 
     @property
     def stop(self) -> int:
@@ -78,8 +85,13 @@ class View:
 
     def simple(self) -> View:
         """The same view over as few axes as will do."""
+        return self._simple
+
+    @cached_property
+    def _simple(self) -> View:
         rows = merged([(axis,) for axis in self.axes])
-        return replace(self, axes=tuple(row[0] for row in rows) or (Axis(1, 1),))
+        axes = tuple(row[0] for row in rows) or (Axis(1, 1),)
+        return View(self.shape, axes, self.offset, self.value)
 
     def then(self, view: View) -> View | None:
         """The view of this result through another one; None where no axes can say it."""
@@ -93,7 +105,7 @@ class View:
                 for step, own in zip(found.steps[k], self.axes, strict=True)
                 if own.lookup is None
             )
-            axes[k] = replace(axis, stride=stride)
+            axes[k] = axis.by(stride)
         for k, (own, start) in enumerate(zip(self.axes, found.starts, strict=True)):
             users = [j for j, steps in enumerate(found.steps) if steps[k]]
             if own.straight or len(users) > 1:
@@ -138,7 +150,7 @@ class View:
 
 def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Elements between neighbours on each axis, row-major."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return tuple(accumulate((1, *shape[:0:-1]), mul))[::-1] if shape else ()
 
 
 def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
@@ -284,6 +296,11 @@ def whole(shape: Shape) -> View:
 
 def transposed(shape: Shape, perm: Sequence[int]) -> View:
     """Axis k of the result is axis perm[k]."""
+    return _transposed(tuple(shape), tuple(perm))
+
+
+@lru_cache(256)  # networks turn few shapes, many times
+def _transposed(shape: Shape, perm: tuple[int, ...]) -> View:
     strides = row_strides(shape)
     axes = tuple(Axis(shape[axis], strides[axis]) for axis in perm)
     return View(tuple(shape[axis] for axis in perm), axes)
