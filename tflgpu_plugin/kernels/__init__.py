@@ -246,14 +246,22 @@ def _library() -> dict[str, str]:
 def _called(text: str) -> list[str]:
     """The functions of the library that the text calls, and those that they call."""
     library = _library()
-    found: dict[str, str] = {}
-    waiting = [text]
+    found, waiting = set[str](), [*_calls(text)]
     while waiting:
-        part = waiting.pop()
-        for name in set(_CALL.findall(part)) & set(library) - set(found):
-            found[name] = library[name]
-            waiting.append(library[name])
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _inner_calls(name)
     return [library[name] for name in library if name in found]
+
+
+def _calls(text: str) -> set[str]:
+    return _library().keys() & set(_CALL.findall(text))
+
+
+@cache
+def _inner_calls(name: str) -> frozenset[str]:
+    return frozenset(_calls(_library()[name]))
 
 
 def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
