@@ -46,6 +46,8 @@ NODES = [
     case("rank_6", (2, 3, 2, 2, 2, 5), (5, 1), (3, 2, 1, 0, 3)),
     case("negative_axes", (3, 9, 4), (-3, -2), (9, 8, 7)),
     case("more_than_a_group", (2, 300, 7), (0, 1), (300, 299)),
+    NodeCase("bools", "reverse_sequence", (Input((3, 9, 4), "bool"), constant((9, 2, 5), "i32")),
+             {"batch_axis": 0, "time_axis": 1}, output_type="bool"),
     NodeCase("too_few_lengths", "reverse_sequence", (Input((3, 4, 5)), constant((1, 2), "i32")),
              {"batch_axis": 0, "time_axis": 1}, refused=True),
 ]  # fmt: skip
