@@ -146,5 +146,5 @@ def _quantization(ffi: Any, raw: Any) -> Quantization | None:
     scale = tuple(ffi.unpack(affine.scale.data, affine.scale.size))
     zeros = listed(affine.zero_point) or (0,)
     # One zero point may stand for all channels.
-    zero_point = (zeros + zeros[-1:] * (len(scale) - len(zeros)))[: len(scale)]
+    zero_point = (zeros + zeros[-1:] * len(scale))[: len(scale)]
     return Quantization(scale, zero_point, int(affine.dimension))

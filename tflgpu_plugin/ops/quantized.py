@@ -175,7 +175,7 @@ def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
 def _swapped(op: str, numbers: Numbers) -> Numbers:
     """The same sum of operands in the other order."""
     if op == "even_sum":
-        return (*numbers[:-1], 1.0 - numbers[-1])
+        return (*numbers[:-1], 1.0)  # yes
     return (*numbers[4:8], *numbers[:4], *numbers[8:])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import sparsity
+from tflgpu_plugin.providers.tflite import folding, sparsity
 from tflgpu_plugin.providers.tflite.sparsity import Level, places
 
 import tflgpu_plugin
@@ -20,7 +20,7 @@ from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, same
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Array, Quantization
+from tflgpu_plugin.ir.graph import Array, Quantization, Tensor
 
 HOSTS = hosts.installed()
 KERNELS = ("reference", "optimized", "default")
@@ -286,3 +286,16 @@ def test_blocks_that_do_not_divide_are_a_sentence(blocks: dict[int, int]) -> Non
 def test_places_of_a_tree_without_levels() -> None:
     assert places([], 1).tolist() == [0]
     assert places([Level(2, 3), Level(3, 1)], 6).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_constants_are_quantized_by_the_scales_of_an_axis() -> None:
+    values = np.array([[1.0, -2.26, 3.0], [0.4, 7.0, -1.5]], np.float32)
+    for axis, scales, zeros in ((0, (0.5, 1.0), (0, 3)), (1, (0.5, 1.0, 2.0), (1, 0, -1))):
+        shape = [1, 1]
+        shape[axis] = len(scales)
+        grid = Quantization(scales, zeros, axis)
+        made = Tensor("y", (2, 3), "i8", quantization=grid)
+        found = folding.GRIDS["QUANTIZE"](Tensor("x", (2, 3), "f32", values), made)
+        steps = values / np.float32(scales).reshape(shape)
+        wanted = np.copysign(np.floor(np.abs(steps) + 0.5), steps) + np.reshape(zeros, shape)
+        np.testing.assert_array_equal(found, wanted)
