@@ -165,3 +165,18 @@ def test_places_in_what_is_too_long_are_not_rounded() -> None:
     }
     moved, taken = Node(0, "reshape", (X,), (PLACES,)), Node(1, "gather", (FACTOR, PLACES), (REAL,))
     assert integer_range.annotate([moved, taken], tensors, (REAL,)).nodes[0].refusal is not None
+
+
+@pytest.mark.parametrize(("middle", "left"), [("i64", [1]), ("i32", [])])
+def test_floats_without_their_fraction_are_exact_until_they_are_narrowed(
+    middle: str, left: list[int]
+) -> None:
+    """int64 holds what int32 does not, which hosts wrap."""
+    tensors = {
+        X: Tensor("x", (4,)),
+        PLACES: Tensor("whole", (4,), middle),
+        RESULT: Tensor("narrow", (4,), "i32"),
+    }
+    nodes = [Node(0, "cast", (X,), (PLACES,)), Node(1, "cast", (PLACES,), (RESULT,))]
+    found = integer_range.annotate(nodes, tensors, (RESULT,)).nodes
+    assert [node.id for node in found if node.refusal] == left

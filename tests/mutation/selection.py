@@ -177,6 +177,7 @@ TESTS: dict[str, Sequence[str]] = {
     "concat": ("test_pad_lanes",),
     "pick": ("test_split_weights",),
     "recurrent": ("test_ort_recurrent",),
+    "unary": ("test_cut_limits",),
     "ops": ("test_docs", *_TFLITE, *_ONNX),
     "integer_range": ("test_counts", *_TFLITE, *_ONNX),
     "fold": ("test_constant_operators", *_TFLITE, *_ONNX),
