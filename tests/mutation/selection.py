@@ -84,6 +84,7 @@ _TFLITE = (
     "test_hybrid",
 )
 _ONNX = (
+    "test_ort_rounded_extents",
     "test_ort_reader",
     "test_ort_integers",
     "test_ort_folding",
