@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.frontend import integer_range, support
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import STORE, Graph, Node, Tensor
 from tflgpu_plugin.ir.quantization import NUMBERS
 from tflgpu_plugin.ir.target import Target
 
@@ -180,3 +180,30 @@ def test_floats_without_their_fraction_are_exact_until_they_are_narrowed(
     nodes = [Node(0, "cast", (X,), (PLACES,)), Node(1, "cast", (PLACES,), (RESULT,))]
     found = integer_range.annotate(nodes, tensors, (RESULT,)).nodes
     assert [node.id for node in found if node.refusal] == left
+
+
+@pytest.mark.parametrize(
+    ("op", "runs"),
+    [("reduce_sum", True), ("reduce_prod", False), ("mean", False), ("reduce_l1", False)],
+)
+def test_of_reductions_only_sums_of_places_are_numbers(op: str, runs: bool) -> None:
+    """A product soon passes the exact numbers, and hosts cut the fraction of a mean of integers."""
+    tensors = {
+        X: Tensor("x", (100, 4)),
+        PLACES: Tensor("places", (4,), "i32"),
+        RESULT: Tensor("result", (), "i32"),
+        REAL: Tensor("real", ()),
+    }
+    nodes = [
+        Node(0, "arg_max", (X,), (PLACES,)),
+        Node(1, op, (PLACES,), (RESULT,)),
+        Node(2, "cast", (RESULT,), (REAL,)),
+    ]
+    found = integer_range.annotate(nodes, tensors).nodes
+    assert (found[1].refusal is None) == runs
+
+
+def test_integers_that_a_node_of_the_host_fetches_have_no_range() -> None:
+    tensors = {X: Tensor("handle", (1,)), PLACES: Tensor("kept", (4,), "i32")}
+    (node,) = integer_range.annotate([Node(0, STORE, (X,), (PLACES,))], tensors).nodes
+    assert node.refusal is None or "below 2^24" in node.refusal

@@ -23,7 +23,7 @@ EXACT = 1 << 24  # float32 has every whole number up to here
 SMALL = ("i8", "u8", "i16")  # float32 holds them all
 PLAIN = (*SMALL, *COUNTS)
 FIRST_CONSTANT = 1 << 29  # ids of float32 copies of constants: beyond those of any host
-ARGUMENTS = ("arg_max", "arg_min")
+SUMS = ("reduce_sum", "cumsum")
 INDEXED = {"gather": 1, "gather_nd": 1, "reverse_sequence": 1}  # input that is only read as places
 JOINED = ("concat", "stack")  # every input is a value
 RELATIONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -64,8 +64,7 @@ READERS = {
     *INDEXED,
     "cast",
     "neg",
-    "reduce_sum",
-    "cumsum",
+    *SUMS,
 }  # all that may read such numbers
 
 
@@ -178,7 +177,8 @@ class _Walk:
 
     def _limits(self, node: Node) -> Range | None:
         """The range of a node's results, None where it is not known or too wide."""
-        if node.op in ARGUMENTS:
+        row = ops.row(node.op)  # none of what only fetches a value of the host's
+        if row and row.kind == "choice":
             return 0, max(self.tensors[node.inputs[0] or 0].shape, default=0)
         if node.op == "cast":
             return self._cast(node)
@@ -199,7 +199,7 @@ class _Walk:
         low, high = known[0]
         if node.op == "neg":
             return -high, -low
-        if ops.rows()[node.op].kind == "reduction":  # a sum of all values at most
+        if node.op in SUMS:
             shape, made = (self.tensors[t].shape for t in (node.reads[0], node.outputs[0]))
             terms = prod(shape) // max(prod(made), 1) if made != shape else max(shape, default=1)
             bound = max(abs(low), abs(high)) * terms
