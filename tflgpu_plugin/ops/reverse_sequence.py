@@ -10,10 +10,8 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.movement import MAX_INDEX, vector_strides, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op
-
-GROUP = 64
-LONGEST = 1 << 24  # steps that float32 counts
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -30,8 +28,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     told = graph.constant(node.inputs[1])
     if told is not None and not all(0 <= length <= shape[time] for length in told.reshape(-1)):
         return f"Lengths must be from 0 to {shape[time]}, not {told.reshape(-1).tolist()}."
-    if shape[time] > LONGEST:
-        return f"Sequences of {shape[time]:,} steps are over the limit of {LONGEST:,}."
+    if shape[time] > MAX_INDEX:
+        return f"Sequences of {shape[time]:,} steps are over the limit of {MAX_INDEX:,}."
     return None
 
 
@@ -44,10 +42,7 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch."""
     shape, out = low.graph.shape(_input(node, 0)), low.geometry(node.outputs[0])
     batch, time = _axes(node, len(shape))
-
-    def stride(axis: int) -> int:
-        return out.quads * out.spatial if axis == 0 else prod(shape[axis + 1 : -1])
-
+    strides = vector_strides(shape)
     low.dispatch(
         "reverse_sequence",
         node,
@@ -56,11 +51,11 @@ def lower(low: Lowering, node: Node) -> None:
             "lengths": Access(low.stored(_input(node, 1)), 1),
         },
         {"out": node.outputs[0]},
-        (-(-out.vectors // GROUP), 1, 1),
+        workgroups(out.vectors),
         {
             "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
-            "step": stride(time), "steps": shape[time],
-            "apart": stride(batch), "sequences": shape[batch],
+            "step": strides[time], "steps": shape[time],
+            "apart": strides[batch], "sequences": shape[batch],
         },
     )  # fmt: skip
 

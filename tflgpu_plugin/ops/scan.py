@@ -9,12 +9,12 @@ from math import prod
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
+from tflgpu_plugin.ops.movement import vector_strides, workgroups
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.table import Op
 
-GROUP = 64
-LONGEST = 65_535 * GROUP  # elements of a line: no driver runs longer loops to the end
+MAX_LINE = MAX_LOOP_ROUNDS * WORKGROUP  # elements
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -26,8 +26,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         (axis,) = reduced_axes(graph, node) or (0,)
     except ValueError as error:
         return str(error)
-    if not shape or prod(shape) == 0 or shape[axis] > LONGEST:
-        return f"{node.op} takes from axes of 1 to {LONGEST:,}, not from {list(shape)}."
+    if not shape or prod(shape) == 0 or shape[axis] > MAX_LINE:
+        return f"{node.op} takes from axes of 1 to {MAX_LINE:,}, not from {list(shape)}."
     return None
 
 
@@ -40,18 +40,17 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch; a line is a column of vec4 along any axis but the last."""
     (axis,) = reduced_axes(low.graph, node)
     shape, x = low.graph.shape(_input(node)), low.geometry(_input(node))
-    stride = x.quads * x.spatial if axis == 0 else prod(shape[axis + 1 : -1])
     lines, together = x.vectors // shape[axis], _lanes(shape[axis])
     low.dispatch(
         "scan",
         node,
         {"x": _input(node)},
         {"out": node.outputs[0]},
-        (-(-lines * together // GROUP), 1, 1),
+        workgroups(lines * together),
         {
             "lines": lines,
             "count": shape[axis],
-            "stride": stride,
+            "stride": vector_strides(shape)[axis],
             "lanes": together,
             "each": -(-shape[axis] // together),
             "reverse": int(bool(node.attributes.get("reverse"))),
@@ -85,7 +84,7 @@ def _terms(graph: Graph, node: Node) -> int:
 
 def _lanes(count: int) -> int:
     """Threads that share a line."""
-    return 1 if count < 16 else 8 if count < 256 else GROUP
+    return 1 if count < 16 else 8 if count < 256 else WORKGROUP
 
 
 def _input(node: Node) -> int:

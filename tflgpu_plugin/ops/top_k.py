@@ -9,12 +9,11 @@ from math import inf, prod
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.movement import workgroups
 from tflgpu_plugin.ops.table import Errors, Op
 
-GROUP = 64
-LONGEST = 65_535 * GROUP  # elements of a row: no driver runs longer loops to the end
-MOST = 65_535
+MAX_ROW = MAX_LOOP_ROUNDS * WORKGROUP  # elements
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -27,10 +26,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"Axis {axis} is out of range for an input of rank {len(shape)}."
     if k is None or k.size != 1:
         return "How many elements are wanted must be one constant number."
-    if not 0 < int(k.reshape(-1)[0]) <= min(shape[axis], MOST):
+    if not 0 < int(k.reshape(-1)[0]) <= min(shape[axis], MAX_LOOP_ROUNDS):
         return f"{int(k.reshape(-1)[0])} elements are not to be had of {shape[axis]}."
-    if shape[axis] > LONGEST:
-        return f"Choosing from {shape[axis]:,} elements is over the limit of {LONGEST:,}."
+    if shape[axis] > MAX_ROW:
+        return f"Choosing from {shape[axis]:,} elements is over the limit of {MAX_ROW:,}."
     return None
 
 
@@ -45,14 +44,14 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 def lower(low: Lowering, node: Node) -> None:
     """One launch, of [rows, elements]."""
     (rows, count), out = low.graph.shape(_input(node)), low.geometry(node.outputs[0])
-    together = 8 if count < 256 else GROUP
+    together = 8 if count < 256 else WORKGROUP
     largest = bool(node.attributes.get("largest", 1))
     low.dispatch(
         "top_k",
         node,
         {"x": Access(low.stored(_input(node)), 1)},
         {"out": node.outputs[0], "places": node.outputs[1]},
-        (-(-rows * together // GROUP), 1, 1),
+        workgroups(rows * together),
         {
             "rows": rows, "count": count, "stride": low.geometry(_input(node)).quads * 4,
             "quads": out.quads, "wanted": out.channels, "lanes": together,
