@@ -114,6 +114,13 @@ class Node:
         ]
         return tuple(dict.fromkeys(ids))
 
+    def operand(self, position: int = 0) -> int:
+        """The input at this position. Raises ValueError where it is absent."""
+        found = self.inputs[position] if position < len(self.inputs) else None
+        if found is None:
+            raise ValueError(f"node {self.id} ({self.op}) has no input {position}")
+        return found
+
 
 class Geometry(NamedTuple):
     """Device storage of a tensor: `[batch][quads][spatial]` of vec4, the lanes being four

@@ -31,10 +31,7 @@ STAGE = 8  # iterations whose weights are in workgroup memory at a time
 
 def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
     """Shapes of the input and the weights. Raises ValueError when one is absent."""
-    x, weights = node.inputs[:2]
-    if x is None or weights is None:
-        raise ValueError(f"node {node.id} ({node.op}) has no input or no weights")
-    return graph.shape(x), graph.shape(weights)
+    return graph.shape(node.operand()), graph.shape(node.operand(1))
 
 
 def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
@@ -127,11 +124,9 @@ def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
     return np.ascontiguousarray(split.transpose(0, 3, 4, 1, 2))
 
 
-def weight_parts(
-    low: Lowering, node: Node, weights: int, blocks: Blocks
-) -> Iterator[tuple[int, int, Source]]:
+def weight_parts(low: Lowering, node: Node, blocks: Blocks) -> Iterator[tuple[int, int, Source]]:
     """(first block, last block, source) of each part; several when one is over the limit."""
-    block_bytes = blocks.block_vectors * VECTOR_BYTES
+    weights, block_bytes = node.operand(1), blocks.block_vectors * VECTOR_BYTES
     fitting = low.target.storage_bytes // block_bytes
     if fitting == 0:
         raise Unsupported(
@@ -225,11 +220,9 @@ def convolve(
     threads = -(-places // tile.pixels) if threads is None else threads
     if taps == "point":
         tile = point_tile(low.target, tile)
-    x, weights = node.inputs[:2]
-    assert x is not None and weights is not None
-    x_source: Source = x if source is None else source
+    x_source: Source = node.operand() if source is None else source
     y = node.outputs[0] if target is None else target
-    whole = [(0, blocks.count, packed)] if packed else weight_parts(low, node, weights, blocks)
+    whole = [(0, blocks.count, packed)] if packed else weight_parts(low, node, blocks)
     steps = -(-blocks.depth * blocks.merged // tile.step)
     if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
         raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)

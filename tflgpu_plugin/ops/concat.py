@@ -188,7 +188,7 @@ def refuse_stack(graph: Graph, node: Node, target: Target) -> str | None:
 
 def decompose_stack(steps: Decomposition, node: Node) -> bool:
     """Each input with the new axis, then joined."""
-    shape, axis = _alone(Graph(steps.editor.tensors, (), (), ()), node)
+    shape, axis = _alone(steps.graph, node)
     parts = []
     for tensor in _given(node):
         data = steps.data(tensor)

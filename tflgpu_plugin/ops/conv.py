@@ -145,8 +145,7 @@ def _few_channels(
     batches, rows, places and channels. A vec4 of it has empty lanes, which the dense kernel would
     multiply, too; and from the host's buffer it need not be packed. None when it does not pay.
     """
-    source = node.inputs[0]
-    assert source is not None
+    source = node.operand()
     if x[3] >= 4 or filters[3] != x[3] or low.target.tuning.get("strided") == "never":
         return None
     if hosted := low.hosted.get(source):

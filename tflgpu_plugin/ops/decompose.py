@@ -28,6 +28,11 @@ class Decomposition:
         self.editor, self.node = editor, node
         self.nodes: list[Node] = []
 
+    @property
+    def graph(self) -> Graph:
+        """The tensors so far, for functions that ask a graph for shapes and constants."""
+        return Graph(self.editor.tensors, (), (), ())
+
     def shape(self, tensor: int) -> Shape:
         return self.editor.shape(tensor)
 
@@ -82,7 +87,7 @@ class Decomposition:
         results of the whole. Returns all."""
         whole, given = self.node.outputs, list(outputs)
         node = self.editor.node(op, inputs, (), [self.node], **attributes)
-        shapes = ops.rows()[op].shapes(Graph(self.editor.tensors, (), (), ()), node)
+        shapes = ops.rows()[op].shapes(self.graph, node)
         given += [None] * (len(shapes) - len(given))
         made = tuple(
             self.editor.tensor((), like=whole[min(k, len(whole) - 1)]) if tensor is None else tensor
@@ -101,8 +106,7 @@ class Decomposition:
     ) -> None:
         node = self.editor.node(op, inputs, (made,), [self.node], **attributes)
         self.nodes.append(node)
-        view = Graph(self.editor.tensors, (), (), ())
-        (shape,) = ops.rows()[op].shapes(view, node)
+        (shape,) = ops.rows()[op].shapes(self.graph, node)
         self.editor.reshaped(made, tuple(shape))
 
 

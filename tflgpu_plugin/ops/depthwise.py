@@ -136,16 +136,14 @@ def _dispatch(
     items: int,
     parameters: dict[str, object],
 ) -> None:
-    source, weights = node.inputs[:2]
-    assert source is not None and weights is not None
     batch, quads, _, _ = low.geometry(node.outputs[0])
     lanes = _lanes(low.target)
     low.dispatch(
         "depthwise",
         node,
         reads={
-            "x": Access(source, view=1 if form == "multiplied" else 4),
-            "w": low.stored(weights),
+            "x": Access(node.operand(), view=1 if form == "multiplied" else 4),
+            "w": low.stored(node.operand(1)),
         },
         writes={"y": node.outputs[0]},
         workgroups=(-(-items // lanes), quads, batch),

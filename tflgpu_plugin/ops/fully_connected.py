@@ -59,8 +59,7 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
 
     `places` is the output's extent between batch and channels (rows are batch-major over it).
     """
-    source, weights = node.inputs[:2]
-    assert source is not None and weights is not None
+    source, weights = node.operand(), node.operand(1)
     shape = low.graph.shape(weights)
     outputs, inputs = shape[0], shape[-1]
     x = low.geometry(source)

@@ -7,26 +7,16 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.movement import workgroups
-from tflgpu_plugin.ops.table import Op
-
-
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """The input's shape."""
-    return [graph.shape(_input(node))]
+from tflgpu_plugin.ops.table import Op, same_shape
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """2 to 5 dimensions, a positive size, a bias that keeps the base of the power positive."""
-    shape, size = graph.shape(_input(node)), int(node.attributes["size"])
+    shape, size = graph.shape(node.operand()), int(node.attributes["size"])
     if not 2 <= len(shape) <= 5:
         return f"Local response normalization needs rank 2 to 5, this input has {len(shape)}."
     if not 1 <= size <= MAX_LOOP_ROUNDS:
@@ -41,7 +31,7 @@ def lower(low: Lowering, node: Node) -> None:
     low.dispatch(
         "lrn",
         node,
-        {"x": Access(low.stored(_input(node)), 1)},
+        {"x": Access(low.stored(node.operand()), 1)},
         {"y": node.outputs[0]},
         workgroups(stored.vectors),
         {
@@ -60,7 +50,9 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _work(graph: Graph, node: Node) -> int:
-    return prod(graph.shape(_input(node))) * (int(node.attributes["size"]) + 8)
+    return prod(graph.shape(node.operand())) * (int(node.attributes["size"]) + 8)
 
 
-OPS = (Op("lrn", refuse, shapes, lower, "transcendental", work=_work, kind="window", fuses=True),)
+OPS = (
+    Op("lrn", refuse, same_shape, lower, "transcendental", work=_work, kind="window", fuses=True),
+)

@@ -52,7 +52,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def _refuse_shapes(graph: Graph, node: Node) -> str | None:
-    x, h, weights, bias, c = (graph.shape(t) for t in _inputs(node))
+    x, h, weights, bias, c = (graph.shape(node.operand(k)) for k in range(5))
     if len(x) != 2 or len(h) != 2 or 0 in x or 0 in h:
         return "A basic LSTM needs an input [B, I] and a previous activation [B, D], not empty."
     depth = h[1]
@@ -73,14 +73,14 @@ def _refuse_scratch(graph: Graph, node: Node) -> str | None:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     """Activation and state [B, D], scratch [B, I + D] and [B, 4 D]."""
-    (batch, inputs), (_, units) = (graph.shape(t) for t in _inputs(node)[:2])
+    (batch, inputs), (_, units) = (graph.shape(node.operand(k)) for k in range(2))
     every = [(batch, units), (batch, units), (batch, inputs + units), (batch, GATES * units)]
     return list(every[: len(node.outputs)])
 
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch: gates and update together."""
-    x, h, weights, bias, c = _inputs(node)
+    x, h, weights, bias, c = (node.operand(k) for k in range(5))
     inputs, units = low.graph.shape(x)[1], low.graph.shape(h)[1]
     data, cell = low.geometry(x), low.geometry(h)
     depth = data.quads + cell.quads
@@ -136,15 +136,8 @@ def _pad(array: Array, axis: int) -> Array:
     return np.pad(array, widths)
 
 
-def _inputs(node: Node) -> tuple[int, int, int, int, int]:
-    x, h, weights, bias, c = node.inputs
-    assert None not in node.inputs
-    return x, h, weights, bias, c  # type: ignore[return-value]
-
-
 def _work(graph: Graph, node: Node) -> int:
-    weights = graph.shape(_inputs(node)[2])
-    return graph.shape(_inputs(node)[0])[0] * weights[0] * weights[1]
+    return graph.shape(node.operand())[0] * prod(graph.shape(node.operand(2)))
 
 
 def refuse_full(graph: Graph, node: Node, target: Target) -> str | None:
@@ -153,9 +146,8 @@ def refuse_full(graph: Graph, node: Node, target: Target) -> str | None:
         return "An LSTM needs the tanh activation."
     if len(node.inputs) != FULL:
         return f"An LSTM needs {FULL} inputs, present or not."
-    x, present = node.inputs[0], [t is not None for t in node.inputs]
-    assert x is not None
-    if len(graph.shape(x)) not in (2, 3):
+    present = [t is not None for t in node.inputs]
+    if len(graph.shape(node.operand())) not in (2, 3):
         return "An LSTM needs an input of rank 2 or 3."
     for tensor in (node.inputs[k] for k in WEIGHTS):
         if tensor is not None and graph.constant(tensor) is None:
@@ -210,21 +202,20 @@ def _refuse_extents(graph: Graph, node: Node) -> str | None:
 
 
 def _batch(graph: Graph, node: Node) -> int:
-    x = graph.shape(node.inputs[0])  # type: ignore[arg-type]
+    x = graph.shape(node.operand())
     return x[0] if len(x) == 2 else x[1 - node.attributes.get("time_axis", 0)]
 
 
 def shapes_full(graph: Graph, node: Node) -> list[Shape]:
     """y, then the last output and state."""
-    output, state = (graph.shape(node.inputs[k]) for k in (OUTPUT, STATE))  # type: ignore[arg-type]
-    x = graph.shape(node.inputs[0])  # type: ignore[arg-type]
+    output, state = (graph.shape(node.operand(k)) for k in (OUTPUT, STATE))
+    x = graph.shape(node.operand())
     return [(*x[:-1], output[1]), output, state][: len(node.outputs)]
 
 
 def decompose_full(steps: Decomposition, node: Node) -> bool:
     """The input's part of all gates as a fully connected layer over all steps, then `lstm`."""
-    x, projection = node.inputs[0], node.inputs[PROJECTION]
-    assert x is not None
+    x, projection = node.operand(), node.inputs[PROJECTION]
     order = "fco" if node.inputs[INPUT] is None else "ifco"
     flat = len(steps.shape(x)) == 2
     sequence = steps.reshape(x, (1, *steps.shape(x))) if flat else x
@@ -290,7 +281,7 @@ def _peepholes(steps: Decomposition, node: Node) -> int | None:
 
 
 def _work_full(graph: Graph, node: Node) -> int:
-    x = graph.shape(node.inputs[0])  # type: ignore[arg-type]
+    x = graph.shape(node.operand())
     weights = sum(prod(graph.shape(t)) for t in node.inputs[1:PEEPHOLE] if t is not None)
     return prod(x[:-1]) * weights
 

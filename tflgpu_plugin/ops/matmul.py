@@ -21,19 +21,13 @@ ROWS = 4  # of one thread
 CHUNK = 1 << 15  # rounds of the inner loop
 
 
-def _operands(node: Node) -> tuple[int, int]:
-    a, b = node.inputs[:2]
-    assert a is not None and b is not None
-    return a, b
-
-
 def _swapped(shape: Shape, swap: object) -> Shape:
     return (*shape[:-2], shape[-1], shape[-2]) if swap else shape
 
 
 def _matrices(graph: Graph, node: Node) -> tuple[Shape, Shape]:
     """Shapes of the factors as [..., M, K] and [..., K, N]."""
-    a, b = (graph.shape(tensor) for tensor in _operands(node))
+    a, b = (graph.shape(node.operand(k)) for k in range(2))
     if min(len(a), len(b)) < 2:
         raise ValueError(f"shapes {list(a)} and {list(b)} are not matrices")
     return (
@@ -64,7 +58,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def decompose(steps: Decomposition, node: Node) -> bool:
     """transpose_a by a node of its own; a constant matrix b as weights."""
-    a, b = _operands(node)
+    a, b = node.operand(), node.operand(1)
     weights = steps.data(b)
     rank = len(steps.shape(a))
     swap = bool(node.attributes.get("transpose_a"))
@@ -84,7 +78,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    a, b = _operands(node)
+    a, b = node.operand(), node.operand(1)
     left, right = _matrices(low.graph, node)
     output = low.graph.shape(node.outputs[0])
     transposed = bool(node.attributes.get("transpose_b"))

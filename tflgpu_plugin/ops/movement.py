@@ -82,8 +82,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 def move(low: Lowering, node: Node, view: View) -> None:
     """Make the node's output, this view of its first input, by a launch if need be."""
-    given, output = node.inputs[0], node.outputs[0]
-    assert given is not None
+    given, output = node.operand(), node.outputs[0]
     inside, stored = low.geometry(given), low.geometry(output)
     reading = read(view, inside, stored)
     if not node.epilogue and reading.in_place(inside, stored):

@@ -12,22 +12,17 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.movement import MAX_AXES
-from tflgpu_plugin.ops.table import Op
-
-
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """The input's shape."""
-    return [graph.shape(_input(node))]
+from tflgpu_plugin.ops.table import Op, same_shape
 
 
 def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
     """Axes that are normalized together."""
-    rank = len(graph.shape(_input(node)))
+    rank = len(graph.shape(node.operand()))
     if node.op == "instance_normalization":
         return tuple(range(1, rank - 1))
     axis = int(node.attributes.get("axis", -1))
@@ -37,7 +32,7 @@ def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """An axis of the input; scale and bias that broadcast to it."""
-    shape = graph.shape(_input(node))
+    shape = graph.shape(node.operand())
     axes = _axes(graph, node)
     if prod(shape) == 0:
         return f"An input of {list(shape)} has no elements."
@@ -58,9 +53,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def decompose(steps: Decomposition, node: Node) -> bool:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
-    x = _input(node)
-    view = Graph(steps.editor.tensors, (), (), ())
-    axes = steps.indices(_axes(view, node))
+    x = node.operand()
+    axes = steps.indices(_axes(steps.graph, node))
     mean = steps.add("mean", x, axes, keep_dims=True)
     centred = steps.add("sub", x, mean)
     variance = steps.add("reduce_mean_square", centred, axes, keep_dims=True)
@@ -80,8 +74,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 def decompose_log_softmax(steps: Decomposition, node: Node) -> bool:
     """x - max - log(sum(exp(x - max)))."""
-    x = _input(node)
-    axes = steps.indices(_axes(Graph(steps.editor.tensors, (), (), ()), node))
+    x = node.operand()
+    axes = steps.indices(_axes(steps.graph, node))
     top = steps.add("reduce_max", x, axes, keep_dims=True)
     below = steps.add("sub", x, top)
     total = steps.add("reduce_log_sum", steps.add("exp", below), axes, keep_dims=True)
@@ -89,23 +83,18 @@ def decompose_log_softmax(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
 def _work(graph: Graph, node: Node) -> int:
-    return 8 * prod(graph.shape(_input(node)))
+    return 8 * prod(graph.shape(node.operand()))
 
 
 OPS = (
     *(
-        Op(name, refuse, shapes, lower_decomposed, "reduction", work=_work, kind="composite",
+        Op(name, refuse, same_shape, lower_decomposed, "reduction", work=_work, kind="composite",
            decompose=decompose, accumulates=False)
         for name in ("instance_normalization", "layer_normalization")
     ),
     Op(
-        "log_softmax", refuse, shapes, lower_decomposed, "transcendental", work=_work,
+        "log_softmax", refuse, same_shape, lower_decomposed, "transcendental", work=_work,
         kind="composite", decompose=decompose_log_softmax,
     ),
 )  # fmt: skip

@@ -30,8 +30,7 @@ def pad_value(graph: Graph, node: Node) -> float | None:
 
 def views(graph: Graph, node: Node) -> list[View]:
     """Raises ValueError with the end of a sentence, also where nothing mirrors so far."""
-    assert node.inputs[0] is not None
-    shape, added, value = graph.shape(node.inputs[0]), paddings(graph, node), pad_value(graph, node)
+    shape, added, value = graph.shape(node.operand()), paddings(graph, node), pad_value(graph, node)
     mode = node.attributes.get("mode", "constant")
     if added is None:
         raise ValueError("the paddings are computed at run time; make them a constant")
@@ -59,8 +58,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     mode = node.attributes.get("mode", "constant")
     if mode == "constant":
         return False
-    x, amounts = node.inputs[0], steps.data(node.inputs[1])
-    assert x is not None and amounts is not None
+    x, amounts = node.operand(), steps.data(node.inputs[1])
+    assert amounts is not None
     axes = [k for k, sides in enumerate(amounts.reshape(-1, 2)) if sides.any()]
     shape = steps.shape(x)
     picked = [_picked(steps, amounts, shape, axis, mode) for axis in axes]

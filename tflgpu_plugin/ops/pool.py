@@ -28,7 +28,7 @@ ONE = Span(1, 1, 1, 1, 0, 1)  # an axis that is not there
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """3 to 5 dimensions; every window meets at least one element of the image."""
-    shape, window = graph.shape(_input(node)), node.attributes["window"]
+    shape, window = graph.shape(node.operand()), node.attributes["window"]
     if len(shape) not in (3, 4, 5) or len(window) != len(shape) - 2:
         return f"Pooling with a window of {list(window)} does not fit rank {len(shape)}."
     if prod(shape) == 0:
@@ -52,7 +52,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     """Output [B, places ..., C]."""
-    shape = graph.shape(_input(node))
+    shape = graph.shape(node.operand())
     return [(shape[0], *(s.places for s in _spans(graph, node)), shape[-1])]
 
 
@@ -85,7 +85,7 @@ def lower(low: Lowering, node: Node) -> None:
     low.dispatch(
         "pool",
         node,
-        {"x": _input(node)},
+        {"x": node.operand()},
         {"out": node.outputs[0]},
         (-(-out.vectors // WORKGROUP), 1, 1),
         parameters,
@@ -117,7 +117,7 @@ def _dilations(node: Node) -> tuple[int, ...]:
 
 
 def _spans(graph: Graph, node: Node) -> list[Span]:
-    extents = graph.shape(_input(node))[1:-1]
+    extents = graph.shape(node.operand())[1:-1]
     window, strides, padding = (node.attributes[k] for k in ("window", "strides", "padding"))
     found = []
     for k, axis in enumerate(zip(extents, window, strides, _dilations(node), strict=True)):
@@ -164,18 +164,13 @@ def _bare(node: Node) -> bool:
     return padding == "valid" or not (isinstance(padding, str) or any(padding))
 
 
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
 def _work(graph: Graph, node: Node) -> int:
     return prod(shapes(graph, node)[0]) * prod(map(_longest, _spans(graph, node)))
 
 
 def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
     """A number that is divided by the number of elements in every window."""
-    rows, columns = spans(graph.shape(_input(node)), node.attributes["window"], node.attributes)
+    rows, columns = spans(graph.shape(node.operand()), node.attributes["window"], node.attributes)
     found = lcm(*(h * w for h in _lengths(rows) for w in _lengths(columns)))
     return (float(found if found <= rounding.MOST_PARTS else 1),)
 

@@ -3,7 +3,7 @@ time."""
 
 from __future__ import annotations
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import EPILOGUE_OPS
 from tflgpu_plugin.ops import quantized
@@ -14,12 +14,7 @@ from tflgpu_plugin.ops.elementwise import (
     pair_epilogue,
 )
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import GATE, Op
-
-
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    assert node.inputs[0] is not None
-    return [graph.shape(node.inputs[0])]
+from tflgpu_plugin.ops.table import GATE, Op, same_shape
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -27,12 +22,11 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     reason = broadcast_refusal(graph, node)
     if reason:
         return reason
-    x, alpha = node.inputs[:2]
-    assert x is not None and alpha is not None
-    if broadcast(graph.shape(x), graph.shape(alpha)) != graph.shape(x):
+    x, alpha = (graph.shape(node.operand(k)) for k in range(2))
+    if broadcast(x, alpha) != x:
         return (
-            f"prelu has alpha of shape {list(graph.shape(alpha))}, which does not broadcast to "
-            f"{list(graph.shape(x))}; give alpha the shape of x or of its last axes."
+            f"prelu has alpha of shape {list(alpha)}, which does not broadcast to {list(x)}; "
+            "give alpha the shape of x or of its last axes."
         )
     return None
 
@@ -42,6 +36,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 OPS = (
-    Op("prelu", refuse, shapes, lower, "elementwise", kind="elementwise", fuses=True, errors=GATE,
-       as_epilogue=pair_epilogue("prelu", None), follows="elementwise", quantize=quantized.prelu),
+    Op("prelu", refuse, same_shape, lower, "elementwise", kind="elementwise", fuses=True,
+       errors=GATE, as_epilogue=pair_epilogue("prelu", None), follows="elementwise",
+       quantize=quantized.prelu),
 )  # fmt: skip

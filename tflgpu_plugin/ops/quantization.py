@@ -11,13 +11,13 @@ scale, as in the definition of QuantizeLinear; the result's quantization says wh
 from __future__ import annotations
 
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import lower_step
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import Op, same_shape
 
 
 def step(graph: Graph, node: Node) -> EpilogueOp:
@@ -27,8 +27,7 @@ def step(graph: Graph, node: Node) -> EpilogueOp:
     if "parameters" in node.attributes:
         numbers = node.attributes["parameters"]
         return EpilogueOp("fake_quant" if len(numbers) > 3 else "fake_quant_even", None, numbers)
-    assert node.inputs[0] is not None
-    source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if quantization.even(result):
         return to_even(quantization.grid(result))
     parts = 1.0
@@ -43,15 +42,9 @@ def to_even(grid: quantization.Grid) -> EpilogueOp:
     return EpilogueOp("fake_quant_even", None, tuple(grid))
 
 
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    assert node.inputs[0] is not None
-    return [graph.shape(node.inputs[0])]
-
-
 def refuse_dequantize(graph: Graph, node: Node, target: Target) -> str | None:
     """Int8 and uint8 quantized as a whole; as a constant also float16, int32, and per channel."""
-    assert node.inputs[0] is not None
-    source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if result.dtype != "f32":
         return f"Dequantizing gives float32, not {result.dtype}."
     if result.data is None and source.data is None and not quantization.real(source):
@@ -61,8 +54,7 @@ def refuse_dequantize(graph: Graph, node: Node, target: Target) -> str | None:
 
 def refuse_quantize(graph: Graph, node: Node, target: Target) -> str | None:
     """To int8 or uint8, quantized as a whole."""
-    assert node.inputs[0] is not None
-    source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if not quantization.real(result):
         return f"Quantizing to {result.dtype} is not supported; use int8 or uint8."
     if source.dtype != "f32" and not quantization.quantized(source):
@@ -71,9 +63,8 @@ def refuse_quantize(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def lower_dequantize(low: Lowering, node: Node) -> None:
-    assert node.inputs[0] is not None
     if low.graph.constant(node.outputs[0]) is None:
-        low.alias(node.outputs[0], node.inputs[0])
+        low.alias(node.outputs[0], node.operand())
 
 
 def lower_quantize(low: Lowering, node: Node) -> None:
@@ -82,8 +73,7 @@ def lower_quantize(low: Lowering, node: Node) -> None:
 
 def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
     """Between floats and whole numbers that float32 holds and that are not quantized; from bool."""
-    assert node.inputs[0] is not None
-    source, result = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     for tensor in (source, result):
         grid = tensor.quantization if quantization.real(tensor) else None
         if grid and (set(grid.scale), set(grid.zero_point)) != ({1.0}, {0}):
@@ -99,8 +89,7 @@ def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
 
 def decompose_cast(steps: Decomposition, node: Node) -> bool:
     """Nothing moves but towards integers, where a truncation comes first."""
-    x = node.inputs[0]
-    assert x is not None
+    x = node.operand()
     source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
     if result.dtype in FLOATS and quantization.real(source):
         steps.last("dequantize", x)
@@ -122,11 +111,11 @@ TYPES = ("f32", "i8", "u8")
 FLOATS = ("f32", "f16")
 
 OPS = (
-    Op("dequantize", refuse_dequantize, shapes, lower_dequantize, "exact",
+    Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
        types=(*TYPES, "f16"), max_rank=8, kind="elementwise", follows="elementwise"),
-    Op("quantize", refuse_quantize, shapes, lower_quantize, "elementwise", types=TYPES,
+    Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
        fuses=True, max_rank=8, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
-    Op("cast", refuse_cast, shapes, lower_decomposed, "exact", types=("f32", "bool"), max_rank=8,
-       kind="elementwise", follows="elementwise", decompose=decompose_cast),
+    Op("cast", refuse_cast, same_shape, lower_decomposed, "exact", types=("f32", "bool"),
+       max_rank=8, kind="elementwise", follows="elementwise", decompose=decompose_cast),
     *quantized.ROWS,
 )  # fmt: skip

@@ -31,11 +31,6 @@ from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.views import View, repeated, taken, transposed
 
 
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
 def _numbers(graph: Graph, node: Node, what: str) -> Array:
     value = graph.constant(node.inputs[1])
     if value is None:
@@ -45,7 +40,7 @@ def _numbers(graph: Graph, node: Node, what: str) -> Array:
 
 def _axis(graph: Graph, node: Node, axis: int | None = None) -> int:
     """The axis that the node names, or this one, from 0. Raises ValueError when there is none."""
-    rank, axis = len(graph.shape(_input(node))), node.attributes["axis"] if axis is None else axis
+    rank, axis = len(graph.shape(node.operand())), node.attributes["axis"] if axis is None else axis
     if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
     return int(axis) % rank
@@ -53,7 +48,7 @@ def _axis(graph: Graph, node: Node, axis: int | None = None) -> int:
 
 def _indices(graph: Graph, node: Node, axis: int, position: int = 1) -> Array:
     """Indices from 0 along an axis. Raises ValueError when one is outside of it."""
-    extent = graph.shape(_input(node))[axis]
+    extent = graph.shape(node.operand())[axis]
     given = graph.constant(node.inputs[position])
     if given is None:
         raise ValueError("indices must be constant")
@@ -73,14 +68,14 @@ def rows(graph: Graph, node: Node) -> dict[int, Array]:
 
 
 def tiled(graph: Graph, node: Node) -> list[View]:
-    shape, repeats = graph.shape(_input(node)), _numbers(graph, node, "repeats").reshape(-1)
+    shape, repeats = graph.shape(node.operand()), _numbers(graph, node, "repeats").reshape(-1)
     if len(repeats) != len(shape):
         raise ValueError(f"{len(repeats)} repeats do not fit a tensor of rank {len(shape)}")
     return [repeated(shape, [int(count) for count in repeats])]
 
 
 def expanded(graph: Graph, node: Node) -> list[View]:
-    shape = graph.shape(_input(node))
+    shape = graph.shape(node.operand())
     wanted = tuple(int(extent) for extent in _numbers(graph, node, "the shape").reshape(-1))
     target = broadcast(shape, wanted)
     lead = len(target) - len(shape)
@@ -89,12 +84,11 @@ def expanded(graph: Graph, node: Node) -> list[View]:
 
 
 def took(graph: Graph, node: Node) -> list[View]:
-    return [taken(graph.shape(_input(node)), rows(graph, node))]
+    return [taken(graph.shape(node.operand()), rows(graph, node))]
 
 
 def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
-    shape, axis, listed = graph.shape(_input(node)), _axis(graph, node), node.inputs[1]
-    assert listed is not None
+    shape, axis, listed = graph.shape(node.operand()), _axis(graph, node), node.operand(1)
     if not _is_computed(graph, node):
         _indices(graph, node, axis)  # they must be inside
     return [(*shape[:axis], *graph.shape(listed), *shape[axis + 1 :])]
@@ -107,7 +101,7 @@ def _is_computed(graph: Graph, node: Node) -> bool:
 
 def blocks(graph: Graph, node: Node) -> list[View]:
     """Depth to space and back: the axes in parts, in another order."""
-    shape, n = graph.shape(_input(node)), int(node.attributes["block"])
+    shape, n = graph.shape(node.operand()), int(node.attributes["block"])
     if len(shape) != 4 or n < 1:
         raise ValueError(f"a block of {n} and an input of shape {list(shape)} do not fit")
     batch, height, width, channels = shape
@@ -141,7 +135,7 @@ class _Batches(NamedTuple):
 
 def _batches(graph: Graph, node: Node) -> _Batches:
     """Raises ValueError with the reason when it cannot be read."""
-    shape, given = graph.shape(_input(node)), [graph.constant(t) for t in node.inputs[1:3]]
+    shape, given = graph.shape(node.operand()), [graph.constant(t) for t in node.inputs[1:3]]
     if given[0] is None or given[1] is None:
         raise ValueError("blocks and margins must be constant")
     blocks = tuple(int(n) for n in given[0].reshape(-1))
@@ -177,10 +171,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         (shape,) = SHAPES[node.op](graph, node)
     except ValueError as error:
         return f"{node.op} cannot be planned: {error}."
-    axes = max(len(shape), len(graph.shape(_input(node))))
+    axes = max(len(shape), len(graph.shape(node.operand())))
     if axes > MAX_AXES:
         return f"{node.op} works on {axes} axes, and {MAX_AXES} are supported."
-    if node.op == "gather" and graph.shape(_input(node))[_axis(graph, node)] > MAX_INDEX:
+    if node.op == "gather" and graph.shape(node.operand())[_axis(graph, node)] > MAX_INDEX:
         return f"{node.op} takes indices below {MAX_INDEX:,}."
     if _is_computed(graph, node):
         return pick.refuse_indices(graph, node)
@@ -199,7 +193,7 @@ def _axes(shape: Shape, target: Sequence[int]) -> int:
 def decompose_tile(steps: Decomposition, node: Node) -> bool:
     """One axis after the other where all at once are too many for one movement; an axis between all
     before it and all behind it where even that is too much."""
-    x, target = _input(node), list(steps.shape(node.outputs[0]))
+    x, target = node.operand(), list(steps.shape(node.outputs[0]))
     if _axes(steps.shape(x), target) <= MAX_AXES:
         return False
     for axis, extent in enumerate(target):
@@ -221,23 +215,20 @@ def decompose_tile(steps: Decomposition, node: Node) -> bool:
 
 def decompose_gather(steps: Decomposition, node: Node) -> bool:
     """Indices of another rank than 1: taken in one row, then given their shape."""
-    view = Graph(steps.editor.tensors, (), (), ())
-    if _is_computed(view, node):
-        places = pick.rows(steps, node.inputs[1] or 0, 1)
-        wraps = node.attributes.get("wraps", False)
-        picked = steps.add("pick", _input(node), places, axis=_axis(view, node), wraps=wraps)
-        steps.last("reshape", picked, None, shape=gather_shapes(view, node)[0])
-        return True
-    axis = _axis(view, node)
-    row = steps.indices(_indices(view, node, axis).reshape(-1))
-    taken = steps.add("take", _input(node), row, axes=(axis,))
-    steps.last("reshape", taken, None, shape=gather_shapes(view, node)[0])
+    axis = _axis(steps.graph, node)
+    if _is_computed(steps.graph, node):
+        places, wraps = pick.rows(steps, node.operand(1), 1), node.attributes.get("wraps", False)
+        taken = steps.add("pick", node.operand(), places, axis=axis, wraps=wraps)
+    else:
+        row = steps.indices(_indices(steps.graph, node, axis).reshape(-1))
+        taken = steps.add("take", node.operand(), row, axes=(axis,))
+    steps.last("reshape", taken, None, shape=gather_shapes(steps.graph, node)[0])
     return True
 
 
 def decompose_batches(steps: Decomposition, node: Node) -> bool:
     """Margins, and the places of blocks: axes in parts, in another order."""
-    x, graph = _input(node), Graph(steps.editor.tensors, (), (), ())
+    x, graph = node.operand(), steps.graph
     blocks, margins, shape = _batches(graph, node)
     count, rank, padded = len(blocks), len(shape), any(map(any, margins))
     around = ((0, 0), *margins, *((0, 0) for _ in range(1 + count, rank)))

@@ -53,17 +53,11 @@ def _given(node: Node, position: int) -> int | None:
     return node.inputs[position] if position < len(node.inputs) else None
 
 
-def _tensor(node: Node, position: int) -> int:
-    found = _given(node, position)
-    assert found is not None
-    return found
-
-
 def _extents(graph: Graph, node: Node) -> tuple[int, int, int, int]:
     """Steps, batch, units, outputs per step."""
-    z = graph.shape(_tensor(node, 0))
+    z = graph.shape(node.operand(0))
     axis = node.attributes.get("time_axis", 0)
-    outputs = graph.shape(_tensor(node, R))[1]
+    outputs = graph.shape(node.operand(R))[1]
     return z[axis], z[1 - axis], z[2] // gate_count(node), outputs
 
 
@@ -77,7 +71,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
             return f"The weights of {name} must be constant."
     if node.attributes.get("activation", "tanh") not in ACTIVATIONS:
         return f"{name} with the activation {node.attributes['activation']} is not supported."
-    z = graph.shape(_tensor(node, 0))
+    z = graph.shape(node.operand(0))
     if len(z) != 3 or 0 in z:
         return f"{name} needs a sequence of rank 3 that is not empty."
     steps, batch, units, outputs = _extents(graph, node)
@@ -86,10 +80,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     if steps > MAX_STEPS:
         return f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are."
     wanted = [(gate_count(node) * units, outputs), (batch, outputs)]
-    given = [graph.shape(_tensor(node, position)) for position in (R, H0)]
+    given = [graph.shape(node.operand(position)) for position in (R, H0)]
     if node.op == "lstm":
         wanted.append((batch, units))
-        given.append(graph.shape(_tensor(node, C0)))
+        given.append(graph.shape(node.operand(C0)))
     projected = node.op == "lstm" and _given(node, PROJECTION) is not None
     if given != wanted or (outputs != units and not projected):
         return f"The weights and states of {name} have shapes that do not fit its input."
@@ -99,7 +93,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     """All steps, the last hidden state, and that of an LSTM's cells."""
     _, batch, units, outputs = _extents(graph, node)
-    z = graph.shape(_tensor(node, 0))
+    z = graph.shape(node.operand(0))
     every: list[Shape] = [(*z[:2], outputs), (batch, outputs), (batch, units)]
     return every[: 3 if node.op == "lstm" else 2]
 
@@ -135,20 +129,20 @@ def lower(low: Lowering, node: Node) -> None:
         "normalized": False,
     }
     r = low.constant(
-        _tensor(node, R),
+        node.operand(R),
         "recurrent",
         vectors=rows * depth,
         pack=lambda data: pack_rows(data),
         half=True,
     )
     reads: dict[str, Source | Access] = {
-        "z": Access(low.stored(_tensor(node, 0)), 1),
+        "z": Access(low.stored(node.operand(0)), 1),
         "r": r,
-        "h0": low.stored(_tensor(node, H0)),
+        "h0": low.stored(node.operand(H0)),
     }
     writes: dict[str, Source | Access] = {"y": node.outputs[0], "h": node.outputs[1]}
     if node.op == "lstm":
-        reads["c0"] = low.stored(_tensor(node, C0))
+        reads["c0"] = low.stored(node.operand(C0))
         writes["c"] = node.outputs[2]
         _lstm(low, node, reads, parameters, variant)
     elif linear:
@@ -266,7 +260,7 @@ def _padded(array: Array, axis: int) -> Array:
 
 def _work(graph: Graph, node: Node) -> int:
     steps, batch, _, _ = _extents(graph, node)
-    return int(steps * batch * prod(graph.shape(_tensor(node, R))))
+    return int(steps * batch * prod(graph.shape(node.operand(R))))
 
 
 OPS = tuple(

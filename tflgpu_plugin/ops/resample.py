@@ -36,7 +36,7 @@ MAX_INDEX = 1 << 24  # exact in float32
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """3 to 5 dimensions, a constant size, known modes."""
-    shape, size = graph.shape(_input(node)), graph.constant(node.inputs[1])
+    shape, size = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if len(shape) not in (3, 4, 5):
         return f"Resizing needs an input of rank 3 to 5, this one has rank {len(shape)}."
     if prod(shape) == 0:
@@ -60,14 +60,13 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     """Output [B, size..., C]."""
-    shape = graph.shape(_input(node))
+    shape = graph.shape(node.operand())
     return [(shape[0], *_size(graph, node), shape[-1])]
 
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch with a table of places."""
-    source, size = _input(node), node.inputs[1]
-    assert size is not None
+    source, size = node.operand(), node.operand(1)
     out, shape = low.geometry(node.outputs[0]), low.graph.shape(source)
     extents, wanted = shape[1:-1], _size(low.graph, node)
     tables = [
@@ -219,11 +218,6 @@ def _size(graph: Graph, node: Node) -> tuple[int, ...]:
     size = graph.constant(node.inputs[1])
     assert size is not None
     return tuple(int(extent) for extent in size.reshape(-1))
-
-
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
 
 
 def _work(graph: Graph, node: Node) -> int:

@@ -17,11 +17,9 @@ from tflgpu_plugin.ops.views import View, whole
 def requested(graph: Graph, node: Node) -> Shape | None:
     """The wanted shape as given, -1 included; None when it is not constant."""
     if "squeeze" in node.attributes:
-        assert node.inputs[0] is not None
-        return squeezed(graph.shape(node.inputs[0]), node.attributes["squeeze"])
+        return squeezed(graph.shape(node.operand()), node.attributes["squeeze"])
     if "expand" in node.attributes:
-        assert node.inputs[0] is not None
-        return expanded(graph.shape(node.inputs[0]), node.attributes["expand"])
+        return expanded(graph.shape(node.operand()), node.attributes["expand"])
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         value = graph.constant(node.inputs[1])
         return None if value is None else tuple(int(extent) for extent in value.reshape(-1))
@@ -62,11 +60,10 @@ def resolve(wanted: Shape, count: int) -> Shape:
 
 
 def views(graph: Graph, node: Node) -> list[View]:
-    assert node.inputs[0] is not None
     wanted = requested(graph, node)
     if wanted is None:
         raise ValueError("the new shape is computed at run time; make it a constant")
-    return [whole(resolve(wanted, prod(graph.shape(node.inputs[0]))))]
+    return [whole(resolve(wanted, prod(graph.shape(node.operand()))))]
 
 
 OPS = (

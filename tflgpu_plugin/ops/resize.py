@@ -24,7 +24,7 @@ from tflgpu_plugin.ops.window import quads_per_thread
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """4 dimensions; a constant size; not align_corners and half_pixel_centers at once."""
-    shape, size = graph.shape(_input(node)), graph.constant(node.inputs[1])
+    shape, size = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if len(shape) != 4:
         return f"Resizing needs an input of rank 4, this one has rank {len(shape)}."
     if prod(shape) == 0:
@@ -40,14 +40,13 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     """Output [B, size[0], size[1], C]."""
-    shape, (height, width) = graph.shape(_input(node)), _size(graph, node)
+    shape, (height, width) = graph.shape(node.operand()), _size(graph, node)
     return [(shape[0], height, width, shape[3])]
 
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch with a table of places."""
-    source, size = _input(node), node.inputs[1]
-    assert size is not None
+    source, size = node.operand(), node.operand(1)
     _, height, width, _ = low.graph.shape(source)
     align, half = (
         bool(node.attributes["align_corners"]),
@@ -72,7 +71,7 @@ def between(low: Lowering, node: Node, table: Constant, stored: Tensor | None = 
     then for each column, (lower input index, upper, fraction between them, 0). `stored` is an 8-bit
     tensor over whose stored numbers hosts interpolate."""
     scale, zero = (1.0, 0.0) if stored is None else quantization.parameters(stored)
-    source = _input(node)
+    source = node.operand()
     _, height, width, _ = low.graph.shape(source)
     _, out_height, out_width, _ = low.graph.shape(node.outputs[0])
     out = low.geometry(node.outputs[0])
@@ -139,11 +138,6 @@ def _size(graph: Graph, node: Node) -> tuple[int, int]:
     return int(size.reshape(-1)[0]), int(size.reshape(-1)[1])
 
 
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
 def _work(graph: Graph, node: Node) -> int:
     return 4 * prod(shapes(graph, node)[0])
 
@@ -152,7 +146,7 @@ def decompose_nearest(steps: Decomposition, node: Node) -> bool:
     """Rows and columns are picked. Places as `GetNearestNeighbor` of tensorflow/lite/kernels/
     internal/reference/resize_nearest_neighbor.h finds them, in float32.
     """
-    source, size = _input(node), steps.data(node.inputs[1])
+    source, size = node.operand(), steps.data(node.inputs[1])
     assert size is not None
     align = bool(node.attributes["align_corners"])
     half = bool(node.attributes["half_pixel_centers"])

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.ir.graph import Graph, Node, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import MAX_INDEX, vector_strides, workgroups
-from tflgpu_plugin.ops.table import MOVED, Op
+from tflgpu_plugin.ops.table import MOVED, Op, same_shape
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Two axes, a length for each sequence."""
-    shape, lengths = graph.shape(_input(node, 0)), graph.shape(_input(node, 1))
+    shape, lengths = graph.shape(node.operand()), graph.shape(node.operand(1))
     batch, time = node.attributes["batch_axis"], node.attributes["time_axis"]
     if not all(-len(shape) <= axis < len(shape) for axis in (batch, time)):
         return f"Axes {batch} and {time} are out of range for an input of rank {len(shape)}."
@@ -33,22 +33,17 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """The input's shape."""
-    return [graph.shape(_input(node, 0))]
-
-
 def lower(low: Lowering, node: Node) -> None:
     """One launch."""
-    shape, out = low.graph.shape(_input(node, 0)), low.geometry(node.outputs[0])
+    shape, out = low.graph.shape(node.operand()), low.geometry(node.outputs[0])
     batch, time = _axes(node, len(shape))
     strides = vector_strides(shape)
     low.dispatch(
         "reverse_sequence",
         node,
         {
-            "x": low.stored(_input(node, 0)),
-            "lengths": Access(low.stored(_input(node, 1)), 1),
+            "x": low.stored(node.operand()),
+            "lengths": Access(low.stored(node.operand(1)), 1),
         },
         {"out": node.outputs[0]},
         workgroups(out.vectors),
@@ -62,12 +57,12 @@ def lower(low: Lowering, node: Node) -> None:
 
 def decompose(steps: Decomposition, node: Node) -> bool:
     """The last axis and ranks that are no images are moved to [sequences, steps, all else]."""
-    shape, lengths = steps.shape(_input(node, 0)), _input(node, 1)
+    shape, lengths = steps.shape(node.operand()), node.operand(1)
     batch, time = _axes(node, len(shape))
     if planar(shape) and len(shape) - 1 not in (batch, time):
         return False
     perm = (batch, time, *(k for k in range(len(shape)) if k not in (batch, time)))
-    moved = steps.add("transpose", _input(node, 0), perm=perm)
+    moved = steps.add("transpose", node.operand(), perm=perm)
     there = steps.shape(moved)
     x = steps.reshape(moved, (*there[:2], prod(there[2:])))
     made = steps.add("reverse_sequence", x, lengths, batch_axis=0, time_axis=1)
@@ -80,13 +75,7 @@ def _axes(node: Node, rank: int) -> tuple[int, int]:
     return node.attributes["batch_axis"] % rank, node.attributes["time_axis"] % rank
 
 
-def _input(node: Node, position: int) -> int:
-    tensor = node.inputs[position]
-    assert tensor is not None
-    return tensor
-
-
 OPS = (
-    Op("reverse_sequence", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=8,
+    Op("reverse_sequence", refuse, same_shape, lower, "exact", types=("f32", "bool"), max_rank=8,
        kind="movement", fuses=True, decompose=decompose, keeps="first", errors=MOVED),
 )  # fmt: skip

@@ -36,8 +36,7 @@ def _product(graph: Graph, node: Node) -> tuple[float, ...]:
 
 def _ratio(graph: Graph, node: Node) -> tuple[float, ...]:
     """Of the factor between the scales of input and result."""
-    assert node.inputs[0] is not None
-    given = graph.tensors[node.inputs[0]].quantization
+    given = graph.tensors[node.operand()].quantization
     scale, _ = quantization.parameters(graph.tensors[node.outputs[0]])
     return (1.0,) if given is None else (quantization.fraction(given.scale[0] / scale),)
 

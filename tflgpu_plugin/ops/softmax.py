@@ -6,19 +6,19 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.reduce import exchanges, lanes
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import Op, same_shape
 
 MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # that a workgroup takes in one loop
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Rank 1 or more."""
-    shape = graph.shape(_input(node))
+    shape = graph.shape(node.operand())
     if not shape:
         return "Softmax needs an input of rank 1 at least."
     if prod(shape) == 0:
@@ -31,19 +31,14 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """The input's shape."""
-    return [graph.shape(_input(node))]
-
-
 def lower(low: Lowering, node: Node) -> None:
     """One launch over rows of [batch, spatial]."""
-    x = low.geometry(_input(node))
+    x = low.geometry(node.operand())
     rows, together = x.batch * x.spatial, lanes(low.target, x.quads)
     low.dispatch(
         "softmax",
         node,
-        {"x": _input(node)},
+        {"x": node.operand()},
         {"out": node.outputs[0]},
         (-(-rows * together // WORKGROUP), 1, 1),
         {
@@ -60,30 +55,25 @@ def lower(low: Lowering, node: Node) -> None:
 
 def decompose(steps: Decomposition, node: Node) -> bool:
     """Another axis than the last is moved there and back."""
-    rank = len(steps.shape(_input(node)))
+    rank = len(steps.shape(node.operand()))
     axis = int(node.attributes.get("axis", -1)) % rank
     if axis == rank - 1:
         return False
     perm = (*(k for k in range(rank) if k != axis), axis)
     back = tuple(sorted(range(rank), key=perm.__getitem__))
-    moved = steps.add("transpose", _input(node), perm=perm)
+    moved = steps.add("transpose", node.operand(), perm=perm)
     made = steps.add("softmax", moved, beta=node.attributes["beta"])
     steps.last("transpose", made, perm=back)
     return True
 
 
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
 def _work(graph: Graph, node: Node) -> int:
-    return 4 * prod(graph.shape(_input(node)))
+    return 4 * prod(graph.shape(node.operand()))
 
 
 OPS = (
     Op(
-        "softmax", refuse, shapes, lower, "transcendental", work=_work, kind="reduction",
+        "softmax", refuse, same_shape, lower, "transcendental", work=_work, kind="reduction",
         fuses=True, decompose=decompose, accumulates=False, follows="last",
     ),
 )  # fmt: skip

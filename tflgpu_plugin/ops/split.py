@@ -16,8 +16,7 @@ REST = -1  # an extent: what the other parts leave
 
 def axis(graph: Graph, node: Node) -> int:
     """The axis, counted from 0. Raises ValueError when it is computed at run time or not there."""
-    assert node.inputs[0] is not None
-    rank, value = len(graph.shape(node.inputs[0])), graph.constant(node.inputs[1])
+    rank, value = len(graph.shape(node.operand())), graph.constant(node.inputs[1])
     if value is None or value.size != 1:
         raise ValueError("the axis must be one constant")
     given = int(value.reshape(-1)[0])
@@ -28,8 +27,7 @@ def axis(graph: Graph, node: Node) -> int:
 
 def views(graph: Graph, node: Node) -> list[View]:
     """The parts, one after the other."""
-    assert node.inputs[0] is not None
-    shape, at, count = graph.shape(node.inputs[0]), axis(graph, node), len(node.outputs)
+    shape, at, count = graph.shape(node.operand()), axis(graph, node), len(node.outputs)
     if len(node.inputs) > 2:
         extents = _given(graph.constant(node.inputs[2]), shape[at], count)
     elif shape[at] % count:
@@ -54,8 +52,7 @@ def _given(value: Array | None, whole: int, count: int) -> list[int]:
 
 def unstacked(graph: Graph, node: Node) -> list[View]:
     """The places of an axis, which is gone."""
-    assert node.inputs[0] is not None
-    shape, at = graph.shape(node.inputs[0]), int(node.attributes["axis"])
+    shape, at = graph.shape(node.operand()), int(node.attributes["axis"])
     if not -len(shape) <= at < len(shape):
         raise ValueError(f"axis {at} is outside a tensor of rank {len(shape)}")
     at %= len(shape)

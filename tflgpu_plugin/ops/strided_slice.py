@@ -16,8 +16,7 @@ Cut = tuple[int, int, int]  # of an axis: the first element, how many, and the s
 
 def views(graph: Graph, node: Node) -> list[View]:
     """Read the slice. Raises ValueError with the reason when it cannot be read."""
-    assert node.inputs[0] is not None
-    shape = graph.shape(node.inputs[0])
+    shape = graph.shape(node.operand())
     values = [graph.constant(tensor) for tensor in node.inputs[1:4]]
     begin, end, strides = (
         None if value is None else [int(entry) for entry in value.reshape(-1)] for value in values
@@ -105,8 +104,7 @@ def _range(
 
 def bounds(graph: Graph, node: Node) -> tuple[list[int], list[int]]:
     """Begin and end of a `slice` on each axis. Raises ValueError when they leave the tensor."""
-    assert node.inputs[0] is not None
-    shape = graph.shape(node.inputs[0])
+    shape = graph.shape(node.operand())
     given = [graph.constant(tensor) for tensor in node.inputs[1:3]]
     if any(value is None for value in given):
         raise ValueError("begin and size must be constants")
@@ -121,15 +119,14 @@ def bounds(graph: Graph, node: Node) -> tuple[list[int], list[int]]:
 
 
 def sliced(graph: Graph, node: Node) -> list[View]:
-    assert node.inputs[0] is not None
     begin, end = bounds(graph, node)
     extents = [last - first for first, last in zip(begin, end, strict=True)]
-    return [region(graph.shape(node.inputs[0]), begin, extents)]
+    return [region(graph.shape(node.operand()), begin, extents)]
 
 
 def decompose_slice(steps: Decomposition, node: Node) -> bool:
     """A strided slice of steps of 1."""
-    begin, end = map(steps.indices, bounds(Graph(steps.editor.tensors, (), (), ()), node))
+    begin, end = map(steps.indices, bounds(steps.graph, node))
     ones = steps.indices([1] * len(steps.shape(node.outputs[0])))
     steps.last("strided_slice", node.inputs[0], begin, end, ones)
     return True

@@ -78,6 +78,11 @@ class Rounding(NamedTuple):
     stored: bool = False
 
 
+def same_shape(graph: Graph, node: Node) -> list[Shape]:
+    """The shape function of an op whose result has the shape of its first input."""
+    return [graph.shape(node.operand())]
+
+
 @dataclass(frozen=True)
 class Op:
     """One row.

@@ -11,8 +11,7 @@ from tflgpu_plugin.ops.views import View, transposed
 
 def order(graph: Graph, node: Node) -> tuple[int, ...]:
     """The permutation, counted from 0. Raises ValueError when it is none of this rank."""
-    assert node.inputs[0] is not None
-    rank = len(graph.shape(node.inputs[0]))
+    rank = len(graph.shape(node.operand()))
     given = [int(axis) for axis in node.attributes["perm"]]
     perm = tuple(axis + rank if axis < 0 else axis for axis in given)
     if sorted(perm) != list(range(rank)):
@@ -21,8 +20,7 @@ def order(graph: Graph, node: Node) -> tuple[int, ...]:
 
 
 def views(graph: Graph, node: Node) -> list[View]:
-    assert node.inputs[0] is not None
-    return [transposed(graph.shape(node.inputs[0]), order(graph, node))]
+    return [transposed(graph.shape(node.operand()), order(graph, node))]
 
 
 OPS = (

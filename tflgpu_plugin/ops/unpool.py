@@ -40,7 +40,7 @@ def refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
     values.
     """
     shape, window = _first(graph, node), node.attributes["window"]
-    places = graph.shape(_input(node, 1))
+    places = graph.shape(node.operand(1))
     if len(shape) != 4 or prod(shape) == 0:
         return f"Unpooling needs an image of 4 dimensions, not {list(shape)}."
     if places != shape:
@@ -70,14 +70,8 @@ def _spans(shape: Shape, node: Node) -> list[Span]:
     return [span(extent, size, size, 1, padding) for extent, size in axes]
 
 
-def _input(node: Node, position: int) -> int:
-    tensor = node.inputs[position]
-    assert tensor is not None
-    return tensor
-
-
 def _first(graph: Graph, node: Node) -> Shape:
-    return graph.shape(_input(node, 0))
+    return graph.shape(node.operand())
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -87,7 +81,7 @@ def lower(low: Lowering, node: Node) -> None:
     low.dispatch(
         "pool_places",
         node,
-        {"x": low.stored(_input(node, 0))},
+        {"x": low.stored(node.operand())},
         {"out": node.outputs[0], "places": node.outputs[1]},
         (-(-out.vectors // WORKGROUP), 1, 1),
         {
@@ -105,7 +99,7 @@ def lower_back(low: Lowering, node: Node) -> None:
     low.dispatch(
         "unpool",
         node,
-        {"x": low.stored(_input(node, 0)), "places": low.stored(_input(node, 1))},
+        {"x": low.stored(node.operand()), "places": low.stored(node.operand(1))},
         {"out": node.outputs[0]},
         (-(-out.vectors // WORKGROUP), 1, 1),
         {

@@ -108,8 +108,6 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
     """Five launches: rows, columns, products, columns, rows. The tensors between them lie as
     [column][map][quad][row, patch], [plane][quad][patch] twice, and [row][column][quad][patch].
     """
-    source = node.inputs[0]
-    assert source is not None
     high, wide = patches(rows, columns)
     count = x[0] * high * wide
     depth, outputs = -(-x[3] // 4), -(-filters[0] // 4)
@@ -138,7 +136,7 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
     }
     parameters: dict[str, object]
     parameters = {"across": wide, "quads": depth, "extent": x[2], **places, **strides, **made}
-    _transform(low, node, "winograd_input", (source, half), (line, maps, 1), parameters)
+    _transform(low, node, "winograd_input", (node.operand(), half), (line, maps, 1), parameters)
     places = {"line_blocks": SIDE, "column_blocks": 0, "before": np.int32(rows.before)}
     strides = {"x_outer": maps * line, "x_image": line, "x_line": 0, "x_column": 1, "x_step": wide}
     made = {"y_outer": plane, "y_map": high * wide, "y_quad": count, "y_step": SIX * plane}
@@ -226,11 +224,13 @@ def _multiply(
 
 def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:
     """[plane][block][channel][quad] of vec4 over outputs."""
-    weights = node.inputs[1]
-    assert weights is not None
     vectors = PLANES * blocks.count * blocks.block_vectors
     return low.constant(
-        weights, "winograd", blocks, vectors=vectors, pack=lambda data: transform(data, blocks)
+        node.operand(1),
+        "winograd",
+        blocks,
+        vectors=vectors,
+        pack=lambda data: transform(data, blocks),
     )
 
 

@@ -85,8 +85,7 @@ def _join(e: Editor) -> bool:
 
 def _movable(e: Editor, node: Node, perm: Perm) -> bool:
     """One launch can transpose the node's input so."""
-    assert node.inputs[0] is not None
-    return refusal("transpose", [transposed(e.shape(node.inputs[0]), perm)]) is None
+    return refusal("transpose", [transposed(e.shape(node.operand()), perm)]) is None
 
 
 def _key(e: Editor, node: Node) -> tuple[object, ...] | None:

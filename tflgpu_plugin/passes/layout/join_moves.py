@@ -73,9 +73,9 @@ def _launches(graph: Graph, first: Node, last: Node, view: View | None = None) -
     """Of the view of the first node's input that is the last one's result (default: the node's
     own): none where it is the input as it lies, or the border turns it."""
     view = view or movement.view_of(graph, last)
-    assert first.inputs[0] is not None and view is not None
+    assert view is not None
     output = last.outputs[0]
-    inside, stored = geometry(graph.shape(first.inputs[0])), geometry(graph.shape(output))
+    inside, stored = geometry(graph.shape(first.operand())), geometry(graph.shape(output))
     free = movement.read(view, inside, stored).in_place(inside, stored)
     turned = output in graph.outputs and movement.turned(view, inside)
     return int(bool(last.epilogue) or not (free or turned))

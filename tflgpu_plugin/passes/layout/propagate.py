@@ -51,9 +51,7 @@ def relabelled(e: Editor, node: Node, held: Mapping[int, Perm], names: Mapping[i
     inputs = [t if t is None else names.get(t, t) for t in node.inputs]
     outputs = tuple(names.get(t, t) for t in node.outputs)
     attributes: dict[str, Any] = dict(node.attributes)
-    first = node.inputs[0]
-    assert first is not None
-    perm = held.get(first) or held[node.outputs[0]]
+    perm = held.get(node.operand()) or held[node.outputs[0]]
     follows = ops.rows()[node.op].follows
     if follows == "elementwise":
         inputs = [_operand(e, t, held[node.outputs[0]], names) for t in node.inputs]

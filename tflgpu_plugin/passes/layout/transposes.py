@@ -145,8 +145,7 @@ def _gain(
                 change = composed(inverse(perm), tuple(turn.attributes["perm"]))
                 made.add((tensor, change))
         elif producer is not None and producer.op == "transpose":
-            first = producer.inputs[0]
-            assert first is not None
+            first = producer.operand()
             change = composed(tuple(producer.attributes["perm"]), perm)
             saved -= _price(e.shape(first), change)
             if not outside and tensor not in e.needed:

@@ -100,8 +100,7 @@ class _Simulation:
         found = requantize.whole(self.graph, node)
         if found is None:
             return None
-        x, weights = node.inputs[:2]
-        assert x is not None and weights is not None
+        x, weights = node.operand(), node.operand(1)
         rows = self._add(Tensor("requantization", found.rows.shape, "f32", found.rows))
         numbers = self._add(requantize.retyped(self.tensors[weights], found.weights))
         scale, _ = quantization.parameters(self.tensors[x])

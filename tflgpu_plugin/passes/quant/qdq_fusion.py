@@ -106,8 +106,7 @@ def _bypassed(graph: Graph) -> Graph:
     gone = {n.id: n for n in graph.nodes if n.op == "dequantize" and _stands_between(graph, n)}
     names: dict[int, int] = {}
     for node in gone.values():
-        assert node.inputs[0] is not None
-        names[node.outputs[0]] = names.get(node.inputs[0], node.inputs[0])
+        names[node.outputs[0]] = names.get(node.operand(), node.operand())
     e.rename(names)
     dropped = {n: node for n, node in gone.items() if node.outputs[0] not in e.needed}
     e.nodes = [node for node in e.nodes if node.id not in dropped]
