@@ -20,8 +20,9 @@ from conformance.tolerance import UNIT
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node
-from tflgpu_plugin.ops import conv_3d, transpose_conv
-from tflgpu_plugin.ops.window import Span, spans
+from tflgpu_plugin.ops import transpose_conv
+from tflgpu_plugin.ops.blocks import windows
+from tflgpu_plugin.ops.window import bounded, spans
 from tflgpu_plugin.passes.decompose import decompose
 
 # ONNX Runtime counts the places of an interpolation in another order than TFLite.
@@ -138,11 +139,10 @@ def _padding(graph: Graph, node: Node) -> dict[str, tuple[int, ...]]:
         kernel, strides = graph.shape(node.inputs[1] or 0)[1:3], node.attributes["strides"]
         before = [transpose_conv._before(k, y[k + 1], kernel[k], strides[k], node) for k in (0, 1)]
         return {"padding": (before[0], 0, before[1], 0)}
-    if node.op == "conv_3d":
-        sides: Sequence[Span] = conv_3d._spans(graph, node)
+    if window := node.attributes.get("window"):
+        sides = [bounded(side) for side in spans(x, window, node.attributes)]
     else:
-        rows, columns = node.attributes.get("window") or graph.shape(node.inputs[1] or 0)[1:3]
-        sides = spans(x, (rows, columns), node.attributes)
+        sides = windows(graph, node)
     found: list[int] = []
     for side in sides:
         reached = (side.places - 1) * side.stride + side.reach

@@ -1,6 +1,5 @@
-"""What conv.wgsl is given: the block order of weights, and the launches.
-
-Shared by the families that multiply dense weights: conv, transpose_conv, fully_connected.
+"""What layers with weights share: their operands and windows, and what conv.wgsl is given, the
+block order of dense weights and the launches.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from math import gcd, prod
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ops.lowering import (
@@ -24,14 +24,43 @@ from tflgpu_plugin.ops.lowering import (
     spread,
 )
 from tflgpu_plugin.ops.tiles import Tile, point_tile
+from tflgpu_plugin.ops.window import Span, bounded, spans
 
 VECTOR_BYTES = 16
 STAGE = 8  # iterations whose weights are in workgroup memory at a time
 
 
 def operands(graph: Graph, node: Node) -> tuple[Shape, Shape]:
-    """Shapes of the input and the weights. Raises ValueError when one is absent."""
-    return graph.shape(node.operand()), graph.shape(node.operand(1))
+    """Shapes of the input and the weights, filters first. Raises ValueError when one is absent."""
+    x, weights = graph.shape(node.operand()), graph.shape(node.operand(1))
+    return x, (*weights[-1:], *weights[:-1]) if node.attributes.get("filters_last") else weights
+
+
+def windows(graph: Graph, node: Node) -> list[Span]:
+    """The window of the weights, along each axis between batch and channels."""
+    x, weights = operands(graph, node)
+    return [bounded(s) for s in spans(x, weights[1:-1], node.attributes)]
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """[B, places ..., outputs]."""
+    x, weights = operands(graph, node)
+    row = ops.weights(node)
+    assert row is not None
+    return [(x[0], *(s.places for s in windows(graph, node)), weights[row.axis])]
+
+
+def work(graph: Graph, node: Node) -> int:
+    """Multiply-adds: one per output element and weight of it."""
+    (shape,) = ops.rows()[node.op].shapes(graph, node)
+    return prod(shape) // shape[-1] * prod(graph.shape(node.operand(1)))
+
+
+def refuse_groups(x: Shape, weights: Shape) -> str | None:
+    """The sentence for weights [O, ..., C / groups] that do not divide the channels of x."""
+    if x[-1] % weights[-1] or weights[0] % (x[-1] // weights[-1]):
+        return f"{x[-1]} channels and weights of {list(weights)} do not make groups."
+    return None
 
 
 def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:

@@ -10,49 +10,41 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding, winograd
-from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.blocks import (
+    Blocks,
+    convolve,
+    operands,
+    refuse_epilogue,
+    refuse_groups,
+    shapes,
+    windows,
+    work,
+)
 from tflgpu_plugin.ops.fully_connected import multiply_rows
 from tflgpu_plugin.ops.lowering import Lowering, Source
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import ROW, choose_tile, row_threads
-from tflgpu_plugin.ops.window import Span, refuse_window, spans
+from tflgpu_plugin.ops.window import Span, refuse_window
 
 
-def _kernel(graph: Graph, node: Node) -> tuple[int, int]:
-    _, weights = operands(graph, node)
-    return weights[1], weights[2]
-
-
-def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
-    """4 dimensions; groups that divide the channels; a window that fits; no fused tanh."""
-    x, weights = operands(graph, node)
-    if len(x) != 4 or len(weights) != 4:
-        return "A convolution needs an input and weights of 4 dimensions."
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal:
+    """Strides for all axes between batch and channels; groups that divide the channels; a window
+    that fits; no fused tanh."""
+    (x, weights), rank = operands(graph, node), len(node.attributes["strides"]) + 2
+    if len(x) != rank or len(weights) != rank:
+        return f"This convolution needs an input and weights of {rank} dimensions."
     if min(prod(x), prod(weights)) < 1:
         return "A convolution of empty tensors is not supported."
-    if x[3] % weights[3]:
-        return f"{x[3]} input channels do not divide into groups of {weights[3]}."
-    if weights[0] % (x[3] // weights[3]):
-        return f"{weights[0]} output channels do not divide into {x[3] // weights[3]} groups."
-    if refusal := refuse_epilogue(graph, node, weights[0]):
+    if node.attributes.get("filters_last") and x[-1] != weights[-1]:
+        return f"Weights for {weights[-1]} channels do not fit an input of {list(x)}."
+    if refusal := refuse_groups(x, weights) or refuse_epilogue(graph, node, weights[0]):
         return refusal
-    return refuse_window(x, _kernel(graph, node), node.attributes)
-
-
-def _shapes(graph: Graph, node: Node) -> list[Shape]:
-    x, weights = operands(graph, node)
-    rows, columns = spans(x, _kernel(graph, node), node.attributes)
-    return [(x[0], rows.places, columns.places, weights[0])]
-
-
-def _work(graph: Graph, node: Node) -> int:
-    """Multiply-adds: one per output element and weight of a filter."""
-    return prod(_shapes(graph, node)[0]) * prod(operands(graph, node)[1][1:])
+    return refuse_window(x, weights[1:-1], node.attributes)
 
 
 def _lower(low: Lowering, node: Node) -> None:
     x, filters = operands(low.graph, node)
-    rows, columns = spans(x, (filters[1], filters[2]), node.attributes)
+    rows, columns = windows(low.graph, node)
     groups = x[3] // filters[3]
     taps = filters[1] * filters[2]
     single = x[1] == x[2] == rows.places == columns.places == 1
@@ -156,6 +148,6 @@ def _few_channels(
 
 
 OPS = (
-    Op("conv_2d", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product", fuses=True,
+    Op("conv_2d", refuse, shapes, _lower, "accumulate", work=work, kind="product", fuses=True,
        weights=Weights(), padding=True, accumulates=False, rounding=rounding.PRODUCT),
 )  # fmt: skip

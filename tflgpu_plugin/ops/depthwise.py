@@ -9,18 +9,13 @@ from math import ceil, prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.blocks import operands, refuse_epilogue
+from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
-from tflgpu_plugin.ops.window import Span, refuse_window, spans
-
-
-def _kernel(graph: Graph, node: Node) -> tuple[int, int]:
-    _, weights = operands(graph, node)
-    return weights[1], weights[2]
+from tflgpu_plugin.ops.window import Span, refuse_window
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
@@ -35,23 +30,12 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return f"{weights[3]} filters are not {multiplier} for each of {x[3]} input channels."
     if refusal := refuse_epilogue(graph, node, weights[3]):
         return refusal
-    return refuse_window(x, _kernel(graph, node), node.attributes)
-
-
-def _shapes(graph: Graph, node: Node) -> list[Shape]:
-    x, weights = operands(graph, node)
-    rows, columns = spans(x, _kernel(graph, node), node.attributes)
-    return [(x[0], rows.places, columns.places, weights[3])]
-
-
-def _work(graph: Graph, node: Node) -> int:
-    """Multiply-adds: one per output element and tap."""
-    return prod(_shapes(graph, node)[0]) * prod(_kernel(graph, node))
+    return refuse_window(x, weights[1:3], node.attributes)
 
 
 def _lower(low: Lowering, node: Node) -> None:
     x, weights = operands(low.graph, node)
-    rows, columns = spans(x, _kernel(low.graph, node), node.attributes)
+    rows, columns = windows(low.graph, node)
     form, pixels = _form(low.target, rows, columns)
     if weights[3] != x[3]:
         form, pixels = "multiplied", 2
@@ -160,7 +144,7 @@ def _dispatch(
 
 
 OPS = (
-    Op("depthwise_conv_2d", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
+    Op("depthwise_conv_2d", _refuse, shapes, _lower, "accumulate", work=work, kind="product",
        fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,
        rounding=rounding.PRODUCT),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from math import prod
 from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
@@ -40,12 +40,6 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
     if node.attributes.get("keep_num_dims"):
         return [(*x[:-1], outputs)]
     return [(prod(x) // inputs, outputs)]
-
-
-def _work(graph: Graph, node: Node) -> int:
-    """Multiply-adds: every input element meets one weight per output."""
-    x, weights = operands(graph, node)
-    return prod(x) * weights[0]
 
 
 def _lower(low: Lowering, node: Node) -> None:
@@ -129,6 +123,6 @@ def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: in
 
 
 OPS = (
-    Op("fully_connected", _refuse, _shapes, _lower, "accumulate", work=_work, kind="product",
+    Op("fully_connected", _refuse, _shapes, _lower, "accumulate", work=work, kind="product",
        fuses=True, weights=Weights(flattens=True), accumulates=False, rounding=rounding.PRODUCT),
 )  # fmt: skip

@@ -4,12 +4,12 @@
 `padding` is "same", "valid" or (before, after) of each axis, one after another. An average divides
 by the number of elements inside the image, as
 tensorflow/lite/kernels/internal/reference/pooling.h, or with `counted` by that inside the padded
-image. With `ceil_mode` a last window may reach over the padded end if it begins before it.
+image. `ceil_mode`: see `window.spans`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import product
 from math import lcm, prod
 
 import numpy as np
@@ -21,7 +21,7 @@ from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.reduce import LOWEST, MAXIMUM, REDUCTIONS, SUM, ZERO, lower_spatial
 from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding
 from tflgpu_plugin.ops.unary import LIMITS
-from tflgpu_plugin.ops.window import Span, span, spans
+from tflgpu_plugin.ops.window import Span, refuse_window, spans
 
 ONE = Span(1, 1, 1, 1, 0, 1)  # an axis that is not there
 
@@ -35,14 +35,11 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"An input of {list(shape)} has no elements."
     if node.attributes.get("activation", "none") not in ("none", *LIMITS):  # hosts ignore others
         return f"Pooling takes no {node.attributes['activation']} activation."
-    numbers = (*window, *node.attributes["strides"], *_dilations(node))
-    if min(numbers) < 1:
-        return "Window extents, strides and dilations must be at least 1."
     if node.attributes.get("counted") and node.attributes["padding"] == "same":
         return "Padding that counts must be given in numbers."
+    if refusal := refuse_window(shape, window, node.attributes):
+        return refusal
     found = _spans(graph, node)
-    if min(s.places for s in found) < 1:
-        return f"A window of {' x '.join(map(str, window))} does not fit {list(shape)}."
     if not all(map(_meets, found)):
         return "Some window lies in the padding altogether."
     if not _whole(node, found) and max(map(_longest, found)) > MAX_LOOP_ROUNDS:
@@ -111,28 +108,8 @@ def _variant(node: Node) -> tuple[dict[str, object], float | None]:
     return found | {"each": powers[0], "finish": powers[1]}, order
 
 
-def _dilations(node: Node) -> tuple[int, ...]:
-    ones = (1,) * len(node.attributes["window"])
-    return tuple(node.attributes.get("dilations", ones))
-
-
 def _spans(graph: Graph, node: Node) -> list[Span]:
-    extents = graph.shape(node.operand())[1:-1]
-    window, strides, padding = (node.attributes[k] for k in ("window", "strides", "padding"))
-    found = []
-    for k, axis in enumerate(zip(extents, window, strides, _dilations(node), strict=True)):
-        sides = padding if isinstance(padding, str) else (padding[2 * k], padding[2 * k + 1])
-        one = span(*axis, sides)
-        if node.attributes.get("ceil_mode") and not isinstance(padding, str):
-            one = replace(one, places=_rounded_up(one, int(sides[1])))
-        found.append(one)
-    return found
-
-
-def _rounded_up(s: Span, after: int) -> int:
-    """Places with ceil_mode: the last one begins inside the image or the padding before it."""
-    places = -(-(s.extent + s.before + after - s.reach) // s.stride) + 1
-    return places - ((places - 1) * s.stride >= s.extent + s.before)
+    return spans(graph.shape(node.operand()), node.attributes["window"], node.attributes)
 
 
 def _after(node: Node, axis: int) -> int:
@@ -170,8 +147,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
     """A number that is divided by the number of elements in every window."""
-    rows, columns = spans(graph.shape(node.operand()), node.attributes["window"], node.attributes)
-    found = lcm(*(h * w for h in _lengths(rows) for w in _lengths(columns)))
+    found = lcm(*map(prod, product(*map(_lengths, _spans(graph, node)))))
     return (float(found if found <= rounding.MOST_PARTS else 1),)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
+from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, refuse_groups
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
@@ -36,8 +36,8 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return "The output shape of a transposed convolution must be a constant."
     if len(output) != 4 or min(output) < 1 or min(prod(x), prod(weights)) < 1:
         return f"An output shape of {list(output)} is not four positive extents."
-    if x[3] % weights[3] or weights[0] % (x[3] // weights[3]):
-        return f"{x[3]} channels and weights of {list(weights)} do not make groups."
+    if refusal := refuse_groups(x, weights):
+        return refusal
     if output[0] != x[0] or output[3] != weights[0]:
         return f"Shapes {list(x)}, {list(weights)} and output {list(output)} do not agree."
     return _refuse_dilations(graph, node, target) or refuse_epilogue(graph, node, weights[0])
@@ -48,7 +48,7 @@ def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal:
     dilations, (_, weights) = node.attributes.get("dilations", (1, 1)), operands(graph, node)
     if max(dilations) == 1:
         return None
-    if not _fixed(graph, node):
+    if graph.constant(node.inputs[1]) is None:
         return "The weights of a dilated transposed convolution must be constant."
     taps = prod((n - 1) * step + 1 for n, step in zip(weights[1:3], dilations, strict=True))
     if taps > MAX_LOOP_ROUNDS or 4 * taps * weights[0] * weights[3] > target.max_binding_bytes:
@@ -83,10 +83,6 @@ def _work(graph: Graph, node: Node) -> int:
     """Multiply-adds: every input element meets every weight of its channel."""
     x, weights = operands(graph, node)
     return prod(x) * prod(weights[:3])
-
-
-def _fixed(graph: Graph, node: Node) -> bool:
-    return graph.constant(node.inputs[1]) is not None
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:

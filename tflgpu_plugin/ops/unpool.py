@@ -15,7 +15,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.table import MOVED, Errors, Op
-from tflgpu_plugin.ops.window import Span, span
+from tflgpu_plugin.ops.window import Span, spans
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -65,9 +65,8 @@ def shapes_back(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _spans(shape: Shape, node: Node) -> list[Span]:
-    window, padding = node.attributes["window"], node.attributes["padding"]
-    axes = zip(shape[1:3], window, strict=True)
-    return [span(extent, size, size, 1, padding) for extent, size in axes]
+    window = node.attributes["window"]
+    return spans(shape, window, {**node.attributes, "strides": window})
 
 
 def _first(graph: Graph, node: Node) -> Shape:

@@ -7,7 +7,7 @@ tensorflow/lite/kernels/padding.h).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +15,6 @@ from tflgpu_plugin.ir.graph import Geometry, Shape
 from tflgpu_plugin.ir.target import Target
 
 BUSY_THREADS = 1 << 15  # that fill a large GPU
-
-Padding = str | tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -73,34 +71,38 @@ def bounded(s: Span) -> Span:
     return replace(s, dilation=room, before=before)
 
 
-def spans(
-    shape: Shape, kernel: tuple[int, int], attributes: Mapping[str, Any]
-) -> tuple[Span, Span]:
-    """Height and width of an NHWC `shape` under a `kernel` (h, w).
+def spans(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) -> list[Span]:
+    """The axes between batch and channels of a `shape` under a `kernel` of as many extents.
 
-    Reads the attributes strides (h, w), dilations (h, w; absent means 1) and padding ("same",
-    "valid" or (top, bottom, left, right)).
+    Reads the attributes strides, dilations (absent means 1) and padding ("same", "valid" or
+    (before, after) of each axis, one axis after another). With ceil_mode a last window may reach
+    over the padded end if it begins before it.
     """
-    strides = attributes["strides"]
-    dilations = attributes.get("dilations", (1, 1))
-    padding: Padding = attributes["padding"]
-    rows = padding if isinstance(padding, str) else (padding[0], padding[1])
-    columns = padding if isinstance(padding, str) else (padding[2], padding[3])
-    return (
-        bounded(span(shape[1], kernel[0], strides[0], dilations[0], rows)),
-        bounded(span(shape[2], kernel[1], strides[1], dilations[1], columns)),
-    )
+    padding, found = attributes["padding"], []
+    dilations = attributes.get("dilations", (1,) * len(kernel))
+    axes = zip(shape[1:-1], kernel, attributes["strides"], dilations, strict=True)
+    for k, axis in enumerate(axes):
+        sides = padding if isinstance(padding, str) else (padding[2 * k], padding[2 * k + 1])
+        one = span(*axis, sides)
+        if attributes.get("ceil_mode") and not isinstance(padding, str):
+            one = replace(one, places=_rounded_up(one, int(sides[1])))
+        found.append(one)
+    return found
 
 
-def refuse_window(
-    shape: Shape, kernel: tuple[int, int], attributes: Mapping[str, Any]
-) -> str | None:
+def _rounded_up(s: Span, after: int) -> int:
+    """Places with ceil_mode: the last one begins inside the image or the padding before it."""
+    places = -(-(s.extent + s.before + after - s.reach) // s.stride) + 1
+    return places - ((places - 1) * s.stride >= s.extent + s.before)
+
+
+def refuse_window(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) -> str | None:
     """The sentence for a window that cannot run: a number below 1, or no place that fits."""
-    numbers = (*kernel, *attributes["strides"], *attributes.get("dilations", (1, 1)))
+    numbers = (*kernel, *attributes["strides"], *attributes.get("dilations", (1,)))
     if min(numbers) < 1:
-        return "Kernel extents, strides and dilations must be at least 1."
+        return "Window extents, strides and dilations must be at least 1."
     if min(s.places for s in spans(shape, kernel, attributes)) < 1:
-        return f"A window of {kernel[0]} x {kernel[1]} does not fit an input of {list(shape)}."
+        return f"A window of {' x '.join(map(str, kernel))} does not fit {list(shape)}."
     return None
 
 
