@@ -144,8 +144,8 @@ def _busy() -> Iterator[None]:
     locks of modules that are being imported, which nobody there gives back. Raises RuntimeError
     with that sentence in such a child.
     """
-    text = _ctypes.create_string_buffer(512)
-    if _library.tg_is_forked(text, _ctypes.c_size_t(len(text))):
+    text = _ctypes.create_string_buffer(_ERROR_BYTES)
+    if _library.tg_is_forked(text):
         raise RuntimeError(text.value.decode())
     _library.tg_busy(1)
     try:
@@ -155,22 +155,18 @@ def _busy() -> Iterator[None]:
 
 
 # The first delegate comes through this stub, which connects the frontend; native code calls the
-# frontend itself from then on. The three pointers are tg_tflite_callbacks of native/tflgpu.h,
+# frontend itself from then on. The three pointers are tg_tflite_callbacks of native/core/tflgpu.h,
 # declared with ctypes because reading the headers takes longer than everything else here.
 _CREATE = _ctypes.CFUNCTYPE(
-    _ctypes.c_int64,
-    _ctypes.c_void_p,
-    _ctypes.c_void_p,
-    _ctypes.c_size_t,
-    _ctypes.c_void_p,
-    _ctypes.c_size_t,
+    _ctypes.c_int64, _ctypes.c_void_p, _ctypes.c_void_p, _ctypes.c_size_t, _ctypes.c_void_p
 )
+_ERROR_BYTES = 4096  # of a tg_error
 
 
-def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
+def _create(keys: int, values: int, count: int, err: int) -> int:
     def create() -> int:
         with _native.looking():
-            return int(_provider("tflite").create(keys, values, count, err, err_size))
+            return int(_provider("tflite").create(keys, values, count, err))
 
     try:
         try:
@@ -179,7 +175,7 @@ def _create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
             _library.tg_interrupted()
             return create()
     except BaseException as error:  # what leaves this function would be an answer of any value
-        text = str(error).encode(errors="replace")[: err_size - 1] + b"\0"
+        text = str(error).encode(errors="replace")[: _ERROR_BYTES - 1] + b"\0"
         _ctypes.memmove(err, text, len(text))
         return 0
 

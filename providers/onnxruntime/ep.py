@@ -44,26 +44,24 @@ def connect() -> None:
 
 
 def _on_create(
-    keys: Any, values: Any, count: int, adapters: Any, adapter_count: int, err: Any, err_size: int
+    keys: Any, values: Any, count: int, adapters: Any, adapter_count: int, err: Any
 ) -> int:
     chosen = [int(adapters[k]) for k in range(adapter_count)]
-    return guarded(lambda: create(pairs(keys, values, count), chosen), err, err_size)
+    return guarded(lambda: create(pairs(keys, values, count), chosen), err)
 
 
-def _on_plan(
-    number: int, ep: Any, api: Any, graph: Any, support: Any, err: Any, err_size: int
-) -> int:
+def _on_plan(number: int, ep: Any, api: Any, graph: Any, support: Any, err: Any) -> int:
     address = native.ffi.cast("uintptr_t", api)
 
     def work() -> None:
         plan(number, ep, Host(int(address)), graph, support)
 
-    return guarded(work, err, err_size, needed=False)
+    return guarded(work, err, needed=False)
 
 
-def _on_build(number: int, island: Any, shapes: Any, count: int, err: Any, err_size: int) -> int:
+def _on_build(number: int, island: Any, shapes: Any, count: int, err: Any) -> int:
     flat = [int(shapes[k]) for k in range(count)]
-    return guarded(lambda: build(number, island, flat), err, err_size)
+    return guarded(lambda: build(number, island, flat), err)
 
 
 # ---- create --------------------------------------------------------------------------------------

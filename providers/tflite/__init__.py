@@ -25,13 +25,13 @@ def connect() -> None:
     delegate.connect()
 
 
-def create(keys: int, values: int, count: int, err: int, err_size: int) -> int:
+def create(keys: int, values: int, count: int, err: int) -> int:
     """The native create callback, its pointers as addresses: for the first delegate, which comes
     before `connect`.
     """
     from . import delegate
 
-    return delegate.create_at(keys, values, count, err, err_size)
+    return delegate.create_at(keys, values, count, err)
 
 
 def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None) -> Any:

@@ -31,28 +31,28 @@ def connect() -> None:
 # ---- callbacks: text in, status out --------------------------------------------------------------
 
 
-def _on_create(keys: Any, values: Any, count: int, err: Any, err_size: int) -> int:
-    return guarded(lambda: create(pairs(keys, values, count)), err, err_size)
+def _on_create(keys: Any, values: Any, count: int, err: Any) -> int:
+    return guarded(lambda: create(pairs(keys, values, count)), err)
 
 
-def _on_prepare(number: int, pointer: Any, context: Any, err: Any, err_size: int) -> int:
+def _on_prepare(number: int, pointer: Any, context: Any, err: Any) -> int:
     host = native.ffi.cast("tgl_context *", context)
-    return guarded(lambda: prepare(records.delegate(number), pointer, host), err, err_size, False)
+    return guarded(lambda: prepare(records.delegate(number), pointer, host), err, False)
 
 
-def _on_build(number: int, kernel: Any, context: Any, err: Any, err_size: int) -> int:
+def _on_build(number: int, kernel: Any, context: Any, err: Any) -> int:
     host = native.ffi.cast("tgl_context *", context)
-    return guarded(lambda: build(number, kernel, host), err, err_size)
+    return guarded(lambda: build(number, kernel, host), err)
 
 
 # ---- create --------------------------------------------------------------------------------------
 
 
-def create_at(keys: int, values: int, count: int, err: int, err_size: int) -> int:
+def create_at(keys: int, values: int, count: int, err: int) -> int:
     """`create` for a caller that has the callback's pointers as addresses."""
     ffi = native.ffi
     names = [ffi.cast("const char *const *", address) for address in (keys, values)]
-    return _on_create(names[0], names[1], count, ffi.cast("char *", err), err_size)
+    return _on_create(names[0], names[1], count, ffi.cast("tg_error *", err))
 
 
 def create(given: Mapping[str, str]) -> int:

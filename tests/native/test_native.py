@@ -208,11 +208,11 @@ def test_create_and_destroy() -> None:
         CREATE
         + """
 seen = []
-@n.ffi.callback("int64_t(char const *const *, char const *const *, size_t, char *, size_t)")
-def make(keys, values, count, err, size):
+@n.ffi.callback("int64_t(char const *const *, char const *const *, size_t, tg_error *)")
+def make(keys, values, count, err):
     seen.append({n.ffi.string(keys[i]): n.ffi.string(values[i]) for i in range(count)})
     if count: return 41
-    n.ffi.memmove(err, b"no options\\0", 11); return 0
+    err.text = b"no options"; return 0
 callbacks = n.ffi.new("tg_tflite_callbacks *"); callbacks.create = make
 n.lib.tg_tflite_set_callbacks(callbacks)
 delegate = create(one="1", two="2")
@@ -257,7 +257,7 @@ def test_clearing_the_callbacks_waits_for_the_one_in_flight() -> None:
     ffi, lib = native.ffi, native.load()
     entered, leave = threading.Event(), threading.Event()
 
-    @ffi.callback("int64_t(char const *const *, char const *const *, size_t, char *, size_t)")  # type: ignore[untyped-decorator, unused-ignore]
+    @ffi.callback("int64_t(char const *const *, char const *const *, size_t, tg_error *)")  # type: ignore[untyped-decorator, unused-ignore]
     def make(*_: Any) -> int:
         entered.set()
         leave.wait(10)

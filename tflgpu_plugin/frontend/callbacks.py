@@ -85,8 +85,8 @@ def _interrupt() -> None:
     _thread.interrupt_main()
 
 
-def guarded(work: Callable[[], int | None], err: Any, err_size: int, needed: bool = True) -> int:
-    """1 (or what `work` returns) on success; 0 or IMPOSSIBLE with a sentence in `err` (char *)
+def guarded(work: Callable[[], int | None], err: Any, needed: bool = True) -> int:
+    """1 (or what `work` returns) on success; 0 or IMPOSSIBLE with a sentence in `err` (tg_error *)
     otherwise.
 
     Hosts make an error of their own of the latter, which would hide that Ctrl-C was pressed. So
@@ -103,9 +103,8 @@ def guarded(work: Callable[[], int | None], err: Any, err_size: int, needed: boo
             result = work() if needed else None
         return 1 if result is None else result
     except BaseException as error:
-        text = sentence(error).encode(errors="replace")[: err_size - 1]
-        data = text.decode(errors="ignore").encode()  # hosts want whole letters
-        native.ffi.memmove(err, data + b"\0", len(data) + 1)
+        text = sentence(error).encode(errors="replace")[: len(err.text) - 1]
+        err.text = text.decode(errors="ignore").encode()  # hosts want whole letters
         return IMPOSSIBLE if isinstance(error, ImpossibleShapes) else 0
     finally:
         _running.discard(thread)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 _FILE = "libtflgpu.so"
-_ERROR_BYTES = 2048
 MAX_ADAPTERS = 32  # adapters
 _START, _END = {"win32": ("", ".dll"), "darwin": ("lib", ".dylib")}.get(
     sys.platform, ("lib", ".so")
@@ -97,19 +96,18 @@ def __getattr__(name: str) -> Any:
 
 
 def call(function: Any, *args: Any) -> Any:
-    """Call a function that ends in (err, err_size); raise NativeError with its sentence.
+    """Call a function that ends in a tg_error; raise NativeError with its sentence.
 
     A function that returns a pointer fails with NULL, a status with anything but 0, a count with
     less than 0.
     """
     ffi = declarations()
-    err = ffi.new("char[]", _ERROR_BYTES)
-    result = function(*args, err, _ERROR_BYTES)
+    err = ffi.new("tg_error *")
+    result = function(*args, err)
     failed = result == ffi.NULL if isinstance(result, ffi.CData) else _is_failure(function, result)
     if failed:
-        raise NativeError(
-            ffi.string(err).decode(errors="replace") or "The native library gave no reason."
-        )
+        reason = ffi.string(err.text).decode(errors="replace")
+        raise NativeError(reason or "The native library gave no reason.")
     return result
 
 

@@ -65,12 +65,12 @@ static bool describe(WGPUAdapter handle, tg_adapter *adapter) {
   return true;
 }
 
-static int list(tg_adapter *adapters, size_t capacity, size_t *count, char *err, size_t err_size) {
+static int list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err) {
   static WGPUInstance instance;    /* one for the life of the process; tgi_lock is not held over a call-out */
-  if (!instance && !(instance = make_instance())) return tgi_fail(err, err_size, "wgpu makes no instance.");
+  if (!instance && !(instance = make_instance())) return tgi_fail(err, "wgpu makes no instance.");
   size_t found = W(InstanceEnumerateAdapters)(instance, NULL, NULL);
   WGPUAdapter *handles = calloc(found + 1, sizeof *handles);
-  if (!handles) return tgi_fail(err, err_size, "Not enough memory to list adapters.");
+  if (!handles) return tgi_fail(err, "Not enough memory to list adapters.");
   if (found) W(InstanceEnumerateAdapters)(instance, NULL, handles);
   *count = 0;
   for (size_t i = 0; i < found; i++) {
@@ -81,12 +81,12 @@ static int list(tg_adapter *adapters, size_t capacity, size_t *count, char *err,
   return 0;
 }
 
-int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, char *err, size_t err_size) {
+int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  if (!W(CreateInstance)) return tgi_fail(err, err_size, "tg_bind_wgpu was not called.");
-  if (tgi_enter(err, err_size)) return 1;
+  if (!W(CreateInstance)) return tgi_fail(err, "tg_bind_wgpu was not called.");
+  if (tgi_enter(err)) return 1;
   pthread_mutex_lock(&lock);
-  int status = list(adapters, capacity, count, err, err_size);
+  int status = list(adapters, capacity, count, err);
   pthread_mutex_unlock(&lock);
   tgi_leave();
   return status;

@@ -11,10 +11,10 @@ static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
          (usage & (TG_BUFFER_HOST_WRITE | TG_BUFFER_FILL_FIRST) && device->mappable ? WGPUBufferUsage_MapWrite : 0);
 }
 
-static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, bool mapped, char *err, size_t err_size) {
+static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, bool mapped, tg_error *err) {
   tg_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) {
-    tgi_fail(err, err_size, "Not enough memory for a buffer.");
+    tgi_fail(err, "Not enough memory for a buffer.");
     return NULL;
   }
   WGPUBufferDescriptor descriptor = {
@@ -24,9 +24,9 @@ static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage,
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   buffer->wgpu = W(DeviceCreateBuffer)(device->wgpu, &descriptor);
-  int failed = tgi_scope_end(device, mark, what, err, err_size);
+  int failed = tgi_scope_end(device, mark, what, err);
   if (!failed && mapped && !(buffer->memory = W(BufferGetMappedRange)(buffer->wgpu, 0, descriptor.size)))
-    failed = tgi_fail(err, err_size, "%s failed: it is not mapped.", what);
+    failed = tgi_fail(err, "%s failed: it is not mapped.", what);
   buffer->mapped = mapped;
   pthread_mutex_unlock(&device->lock);
   if (failed) {
@@ -42,26 +42,26 @@ static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage,
   return buffer;
 }
 
-tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size) {
-  return make(device, bytes, usage, false, err, err_size);
+tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err) {
+  return make(device, bytes, usage, false, err);
 }
 
-tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, char *err, size_t err_size) {
-  if (tgi_enter(err, err_size)) return NULL;
+tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, tg_error *err) {
+  if (tgi_enter(err)) return NULL;
   bool mapped = usage & TG_BUFFER_FILL_FIRST && device->mappable;
-  tg_buffer *buffer = make(device, bytes, native_usage(device, usage), mapped, err, err_size);
+  tg_buffer *buffer = make(device, bytes, native_usage(device, usage), mapped, err);
   tgi_leave();
   return buffer;
 }
 
-int tg_buffer_filled(tg_buffer *buffer, char *err, size_t err_size) {
-  if (tgi_enter(err, err_size)) return 1;
+int tg_buffer_filled(tg_buffer *buffer, tg_error *err) {
+  if (tgi_enter(err)) return 1;
   tg_device *device = buffer->device;
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   if (buffer->memory) tgi_unmap(buffer);
   buffer->memory = NULL;
-  int failed = tgi_scope_end(device, mark, "Filling a buffer", err, err_size);
+  int failed = tgi_scope_end(device, mark, "Filling a buffer", err);
   pthread_mutex_unlock(&device->lock);
   tgi_leave();
   return failed;
@@ -92,23 +92,23 @@ void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes) {
   buffer->device->unflushed += bytes;
 }
 
-static int check_range(tg_buffer *buffer, uint64_t offset, uint64_t bytes, char *err, size_t err_size) {
+static int check_range(tg_buffer *buffer, uint64_t offset, uint64_t bytes, tg_error *err) {
   uint64_t capacity = tgi_round_up(buffer->bytes, 4);
-  if (offset % 4 || bytes % 4) return tgi_fail(err, err_size, "Offset and length must be multiples of 4 bytes.");
+  if (offset % 4 || bytes % 4) return tgi_fail(err, "Offset and length must be multiples of 4 bytes.");
   if (offset > capacity || bytes > capacity - offset)
-    return tgi_fail(err, err_size, "Bytes %llu to %llu lie outside a buffer of %llu bytes.", (unsigned long long)offset,
+    return tgi_fail(err, "Bytes %llu to %llu lie outside a buffer of %llu bytes.", (unsigned long long)offset,
                     (unsigned long long)(offset + bytes), (unsigned long long)capacity);
   return 0;
 }
 
-static int write_slice(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, char *err, size_t err_size) {
+static int write_slice(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, tg_error *err) {
   tg_device *device = buffer->device;
   WGPUSubmissionIndex index = 0;
   bool flush = false;
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   W(QueueWriteBuffer)(device->queue, buffer->wgpu, offset, data, bytes);
-  int failed = tgi_scope_end(device, mark, "Writing to a buffer", err, err_size);
+  int failed = tgi_scope_end(device, mark, "Writing to a buffer", err);
   device->unflushed += bytes;
   if (!failed && device->unflushed >= flush_bytes) {
     index = W(QueueSubmitForIndex)(device->queue, 0, NULL);
@@ -120,10 +120,10 @@ static int write_slice(tg_buffer *buffer, uint64_t offset, const void *data, uin
   return failed;
 }
 
-static int write_all(tg_buffer *buffer, uint64_t offset, const uint8_t *data, uint64_t bytes, char *err, size_t err_size) {
+static int write_all(tg_buffer *buffer, uint64_t offset, const uint8_t *data, uint64_t bytes, tg_error *err) {
   while (bytes) {
     uint64_t slice = bytes < flush_bytes ? bytes : flush_bytes;
-    if (write_slice(buffer, offset, data, slice, err, err_size)) return 1;
+    if (write_slice(buffer, offset, data, slice, err)) return 1;
     offset += slice;
     data += slice;
     bytes -= slice;
@@ -131,26 +131,26 @@ static int write_all(tg_buffer *buffer, uint64_t offset, const uint8_t *data, ui
   return 0;
 }
 
-int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, char *err, size_t err_size) {
-  if (check_range(buffer, offset, bytes, err, err_size) || tgi_enter(err, err_size)) return 1;
+int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, tg_error *err) {
+  if (check_range(buffer, offset, bytes, err) || tgi_enter(err)) return 1;
   int failed = 0;
   if (buffer->memory) memcpy(buffer->memory + offset, data, bytes);
-  else failed = write_all(buffer, offset, data, bytes, err, err_size);
+  else failed = write_all(buffer, offset, data, bytes, err);
   tgi_leave();
   return failed;
 }
 
-int tg_buffer_fill(tg_buffer *buffer, uint32_t word, char *err, size_t err_size) {
+int tg_buffer_fill(tg_buffer *buffer, uint32_t word, tg_error *err) {
   enum { WORDS = 1 << 18 };
   uint64_t left = tgi_round_up(buffer->bytes, 4), offset = 0;
   uint32_t *words = malloc(WORDS * sizeof *words);
-  if (!words) return tgi_fail(err, err_size, "Not enough memory to fill a buffer.");
+  if (!words) return tgi_fail(err, "Not enough memory to fill a buffer.");
   for (size_t i = 0; i < WORDS; i++) words[i] = word;
-  int failed = tgi_enter(err, err_size);
+  int failed = tgi_enter(err);
   if (!failed) {
     for (uint64_t slice; left && !failed; left -= slice, offset += slice) {
       slice = left < WORDS * sizeof *words ? left : WORDS * sizeof *words;
-      failed = write_slice(buffer, offset, words, slice, err, err_size);
+      failed = write_slice(buffer, offset, words, slice, err);
     }
     tgi_leave();
   }
@@ -158,8 +158,7 @@ int tg_buffer_fill(tg_buffer *buffer, uint32_t word, char *err, size_t err_size)
   return failed;
 }
 
-static int read_through(tg_buffer *buffer, tg_buffer *staging, uint64_t offset, void *data, uint64_t bytes, char *err,
-                        size_t err_size) {
+static int read_through(tg_buffer *buffer, tg_buffer *staging, uint64_t offset, void *data, uint64_t bytes, tg_error *err) {
   tg_device *device = buffer->device;
   tgi_ticket ticket;
   pthread_mutex_lock(&device->lock);
@@ -167,26 +166,25 @@ static int read_through(tg_buffer *buffer, tg_buffer *staging, uint64_t offset, 
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   W(CommandEncoderCopyBufferToBuffer)(encoder, buffer->wgpu, offset, staging->wgpu, 0, bytes);
   tgi_mapping mapping = {staging, bytes, WGPUMapMode_Read};
-  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);
-  int failed = tgi_submit(device, commands, &mapping, 1, &ticket, err, err_size);
+  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
+  int failed = tgi_submit(device, commands, &mapping, 1, &ticket, err);
   pthread_mutex_unlock(&device->lock);
-  return failed || tgi_collect(device, &ticket, err, err_size) || tgi_take(staging, data, bytes, err, err_size);
+  return failed || tgi_collect(device, &ticket, err) || tgi_take(staging, data, bytes, err);
 }
 
-int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size) {
-  tg_buffer *staging =
-      tgi_buffer_create(buffer->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err, err_size);
+int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, tg_error *err) {
+  tg_buffer *staging = tgi_buffer_create(buffer->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
   if (!staging) return 1;
-  int failed = read_through(buffer, staging, offset, data, bytes, err, err_size);
+  int failed = read_through(buffer, staging, offset, data, bytes, err);
   tg_buffer_release(staging);
   return failed;
 }
 
-int tg_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size) {
-  if (check_range(buffer, offset, bytes, err, err_size)) return 1;
+int tg_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, tg_error *err) {
+  if (check_range(buffer, offset, bytes, err)) return 1;
   if (!bytes) return 0;
-  if (tgi_enter(err, err_size)) return 1;
-  int failed = tgi_buffer_read(buffer, offset, data, bytes, err, err_size);
+  if (tgi_enter(err)) return 1;
+  int failed = tgi_buffer_read(buffer, offset, data, bytes, err);
   tgi_leave();
   return failed;
 }

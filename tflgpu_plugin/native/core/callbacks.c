@@ -14,8 +14,8 @@ static void interrupt_again(void) {
   if (interrupt) interrupt();
 }
 
-bool tgi_python_enter(tgi_python *python, void *functions, char *err, size_t err_size) {
-  if (tg_is_forked(err, err_size)) return false;
+bool tgi_python_enter(tgi_python *python, void *functions, tg_error *err) {
+  if (tg_is_forked(err)) return false;
   tg_busy(1);
   tgi_lock();
   bool set = python->set;
@@ -26,7 +26,7 @@ bool tgi_python_enter(tgi_python *python, void *functions, char *err, size_t err
   tgi_unlock();
   if (!set) {
     tg_busy(-1);
-    tgi_fail(err, err_size, "%sits Python side is not there (%s; or the process is exiting).", python->prefix, python->remedy);
+    tgi_fail(err, "%sits Python side is not there (%s; or the process is exiting).", python->prefix, python->remedy);
   }
   return set;
 }

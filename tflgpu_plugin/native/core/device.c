@@ -51,12 +51,12 @@ static void on_device(WGPURequestDeviceStatus status, WGPUDevice device, WGPUStr
 }
 
 /* Fills in the device's handle and limits. */
-static void request_device(tg_device *device, WGPUAdapter adapter, const uint32_t *features, size_t feature_count, char *err,
-                           size_t err_size) {
+static void request_device(tg_device *device, WGPUAdapter adapter, const uint32_t *features, size_t feature_count,
+                           tg_error *err) {
   WGPUNativeLimits native = {.chain = {.sType = (WGPUSType)WGPUSType_NativeLimits}};
   WGPULimits limits = {.nextInChain = &native.chain};
   if (W(AdapterGetLimits)(adapter, &limits) != WGPUStatus_Success) {
-    tgi_fail(err, err_size, "The adapter does not tell its limits.");
+    tgi_fail(err, "The adapter does not tell its limits.");
     return;
   }
   WGPUDeviceDescriptor descriptor = {
@@ -72,7 +72,7 @@ static void request_device(tg_device *device, WGPUAdapter adapter, const uint32_
   (adapter, &descriptor,
    (WGPURequestDeviceCallbackInfo){
        .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_device, .userdata1 = &answer});
-  if (!answer.device) tgi_fail(err, err_size, "The adapter gives no device: %s", answer.text);
+  if (!answer.device) tgi_fail(err, "The adapter gives no device: %s", answer.text);
   device->wgpu = answer.device;
   device->max_groups = limits.maxComputeWorkgroupsPerDimension;
 }
@@ -83,17 +83,16 @@ static bool has_feature(const uint32_t *features, size_t count, uint32_t feature
   return false;
 }
 
-tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feature_count, char *err, size_t err_size) {
+tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feature_count, tg_error *err) {
   if (!W(AdapterRequestDevice)) {
-    tgi_fail(err, err_size, "tg_bind_wgpu was not called.");
+    tgi_fail(err, "tg_bind_wgpu was not called.");
     return NULL;
   }
-  if (tgi_enter(err, err_size)) return NULL;
+  if (tgi_enter(err)) return NULL;
   tgi_take_over_log();
   tg_device *device = calloc(1, sizeof *device);
-  if (device && (device->fate = fate_create()))
-    request_device(device, adapter, features, feature_count, err, err_size);
-  else tgi_fail(err, err_size, "Not enough memory for a device.");
+  if (device && (device->fate = fate_create())) request_device(device, adapter, features, feature_count, err);
+  else tgi_fail(err, "Not enough memory for a device.");
   if (device && device->wgpu) {
     device->refs = 1;
     device->queue = W(DeviceGetQueue)(device->wgpu);
@@ -164,16 +163,16 @@ static popped pop(tg_device *device) {
   return found;
 }
 
-int tgi_scope_end(tg_device *device, unsigned mark, const char *what, char *err, size_t err_size) {
+int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err) {
   popped memory = pop(device), validation = pop(device);
   if (tg_device_is_lost(device))
-    return tgi_fail(err, err_size, "%s failed: the GPU device was lost; make a new interpreter or session.", what);
+    return tgi_fail(err, "%s failed: the GPU device was lost; make a new interpreter or session.", what);
   if (memory.type != WGPUErrorType_NoError)
-    return tgi_fail(err, err_size, "%s failed: the GPU has not enough memory. %s", what, memory.text);
-  if (validation.type != WGPUErrorType_NoError) return tgi_fail(err, err_size, "%s failed: %s", what, validation.text);
+    return tgi_fail(err, "%s failed: the GPU has not enough memory. %s", what, memory.text);
+  if (validation.type != WGPUErrorType_NoError) return tgi_fail(err, "%s failed: %s", what, validation.text);
   if (atomic_load(&device->fate->uncaptured) == mark) return 0;
   tgi_lock();
-  int failed = tgi_fail(err, err_size, "%s failed: %s", what, device->fate->text);
+  int failed = tgi_fail(err, "%s failed: %s", what, device->fate->text);
   tgi_unlock();
   return failed;
 }
@@ -189,15 +188,13 @@ bool tgi_is_alive(tg_device *device) {
   return !tg_device_is_lost(device);
 }
 
-int tgi_lost(char *err, size_t err_size) {
-  return tgi_fail(err, err_size, "The GPU device was lost; make a new interpreter or session.");
-}
+int tgi_lost(tg_error *err) { return tgi_fail(err, "The GPU device was lost; make a new interpreter or session."); }
 
-int tgi_check_alive(tg_device *device, char *err, size_t err_size) {
+int tgi_check_alive(tg_device *device, tg_error *err) {
   pthread_mutex_lock(&device->lock);
   bool alive = tgi_is_alive(device);
   pthread_mutex_unlock(&device->lock);
-  return alive ? 0 : tgi_lost(err, err_size);
+  return alive ? 0 : tgi_lost(err);
 }
 
 /* ---- submitting and waiting ------------------------------------------------------------------------------------------ */
@@ -242,22 +239,22 @@ static void start_mapping(tgi_mapped *mapped, const tgi_mapping *mappings) {
   }
 }
 
-WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, char *err, size_t err_size) {
+WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, tg_error *err) {
   WGPUCommandBuffer commands = W(CommandEncoderFinish)(encoder, NULL);
   W(CommandEncoderRelease)(encoder);
-  int failed = tgi_scope_end(device, mark, "Encoding a GPU run", err, err_size);
+  int failed = tgi_scope_end(device, mark, "Encoding a GPU run", err);
   if (!failed || !commands) return commands;
   W(CommandBufferRelease)(commands);
   return NULL;
 }
 
-int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count,
-               tgi_ticket *ticket, char *err, size_t err_size) {
+int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count, tgi_ticket *ticket,
+               tg_error *err) {
   if (!commands) return 1;
   *ticket = (tgi_ticket){.mapped = count ? make_mapped(mappings, count) : NULL};
-  int failed = count && !ticket->mapped ? tgi_fail(err, err_size, "Not enough memory for a GPU run.") : 0;
+  int failed = count && !ticket->mapped ? tgi_fail(err, "Not enough memory for a GPU run.") : 0;
   if (!failed && !tgi_is_alive(device)) {
-    failed = tgi_lost(err, err_size);
+    failed = tgi_lost(err);
     free(ticket->mapped);
   }
   if (!failed) {
@@ -274,7 +271,7 @@ void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
 }
 
 /* All or nothing: unmap what was mapped when one was not. */
-static int settle(tgi_mapped *mapped, char *err, size_t err_size) {
+static int settle(tgi_mapped *mapped, tg_error *err) {
   bool failed = atomic_load(&mapped->told);
   for (size_t i = 0; i < mapped->count; i++) {
     if (atomic_load(&mapped->each[i].status) != (int)WGPUMapAsyncStatus_Success)
@@ -282,20 +279,20 @@ static int settle(tgi_mapped *mapped, char *err, size_t err_size) {
     else if (failed)
       tgi_unmap(mapped->each[i].buffer);
   }
-  return failed ? tgi_fail(err, err_size, "The results could not be read back: %s", mapped->text) : 0;
+  return failed ? tgi_fail(err, "The results could not be read back: %s", mapped->text) : 0;
 }
 
-int tgi_collect(tg_device *device, tgi_ticket *ticket, char *err, size_t err_size) {
+int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err) {
   const struct timespec step = {0, 20000};
   tgi_mapped *mapped = ticket->mapped;
   tgi_wait(device, ticket->index);
   /* Another thread's poll may have taken over our callback and be about to call it. */
   while (atomic_load(&mapped->waiting)) {
-    if (tgi_check_alive(device, err, err_size)) return 1;  /* callbacks may still come: their memory stays */
+    if (tgi_check_alive(device, err)) return 1; /* callbacks may still come: their memory stays */
     W(DevicePoll)(device->wgpu, false, NULL);
     nanosleep(&step, NULL);
   }
-  int failed = settle(mapped, err, err_size);
+  int failed = settle(mapped, err);
   free(mapped);
   return failed;
 }
@@ -310,16 +307,16 @@ void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes) {
   return data;
 }
 
-int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, char *err, size_t err_size) {
+int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, tg_error *err) {
   const void *data = tgi_mapped_range(buffer, WGPUMapMode_Read, bytes);
   if (data) tgi_copy(host, data, bytes);
   tgi_unmap(buffer);
-  return data ? 0 : tgi_unreadable(buffer->device, err, err_size);
+  return data ? 0 : tgi_unreadable(buffer->device, err);
 }
 
-int tgi_unreadable(tg_device *device, char *err, size_t err_size) {
-  if (tg_device_is_lost(device)) return tgi_lost(err, err_size);
-  return tgi_fail(err, err_size, "The results could not be read back: they are not mapped.");
+int tgi_unreadable(tg_device *device, tg_error *err) {
+  if (tg_device_is_lost(device)) return tgi_lost(err);
+  return tgi_fail(err, "The results could not be read back: they are not mapped.");
 }
 
 void tgi_unmap(tg_buffer *buffer) {

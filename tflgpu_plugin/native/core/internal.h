@@ -55,7 +55,7 @@ void tgi_unlock(void);
 
 /* Everything that touches the GPU happens between enter and leave, so that process exit can wait for it and a forked
  * child is refused. Enter fails with a sentence; after a failure there is no leave. */
-int tgi_enter(char *err, size_t err_size);
+int tgi_enter(tg_error *err);
 void tgi_leave(void);
 /* For releases: false means that wgpu must not be called any more (forked child, process gone). */
 bool tgi_enter_release(void);
@@ -67,7 +67,7 @@ bool tgi_is_open(void);            /* neither closing nor a forked child */
 void tgi_register_exit(void);
 
 /* Write a sentence; returns 1, the status of failure. */
-int tgi_fail(char *err, size_t err_size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int tgi_fail(tg_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* wgpu's message without its scaffolding ("Validation Error", "Caused by:"), on one line. */
 void tgi_readable(WGPUStringView message, char *text, size_t size);
 void tgi_log(const char *text, size_t length);
@@ -86,7 +86,7 @@ typedef struct tgi_python {
 } tgi_python;
 
 /* Copy the table out and count a call as in flight until leave; false with a sentence when it is not there. */
-bool tgi_python_enter(tgi_python *python, void *functions, char *err, size_t err_size);
+bool tgi_python_enter(tgi_python *python, void *functions, tg_error *err);
 void tgi_python_leave(tgi_python *python);
 /* NULL clears the table: waits for callbacks in flight, so that the interpreter may go. */
 void tgi_python_set(tgi_python *python, const void *functions);
@@ -142,15 +142,15 @@ void tgi_pipeline_retain(tg_pipeline *pipeline);
 
 /* With the device's lock held: catch errors between begin and end. */
 unsigned tgi_scope_begin(tg_device *device);
-int tgi_scope_end(tg_device *device, unsigned mark, const char *what, char *err, size_t err_size);
+int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err);
 
 /* With the lock held: whether the device still takes work. It is told as lost from then on when it does not. */
 bool tgi_is_alive(tg_device *device);
 /* The same without the lock; 0, or 1 with the sentence of `tgi_lost`. */
-int tgi_check_alive(tg_device *device, char *err, size_t err_size);
-int tgi_lost(char *err, size_t err_size);
+int tgi_check_alive(tg_device *device, tg_error *err);
+int tgi_lost(tg_error *err);
 /* Why there is no mapped memory to read; returns 1. */
-int tgi_unreadable(tg_device *device, char *err, size_t err_size);
+int tgi_unreadable(tg_device *device, tg_error *err);
 
 /* A buffer to map when a submission is done; bytes are rounded up to whole words. */
 typedef struct tgi_mapping {
@@ -167,22 +167,22 @@ typedef struct tgi_ticket {
 
 /* With the lock held and a scope open: finish, close the scope. Consumes the encoder. NULL with a sentence when there was
  * an error, because wgpu-native aborts the process that submits such commands. */
-WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, char *err, size_t err_size);
+WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, tg_error *err);
 /* With the lock held: submit, start mapping. Consumes the commands. */
-int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count,
-               tgi_ticket *ticket, char *err, size_t err_size);
+int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count, tgi_ticket *ticket,
+               tg_error *err);
 /* Without the lock: wait for the submission and until all is mapped. After a failure nothing is. */
-int tgi_collect(tg_device *device, tgi_ticket *ticket, char *err, size_t err_size);
+int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err);
 /* The memory of a buffer that is mapped; NULL when it is not there any more. */
 void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes);
 /* Copy from a mapped buffer and unmap it. */
-int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, char *err, size_t err_size);
+int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, tg_error *err);
 void tgi_unmap(tg_buffer *buffer);
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
 
-tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, char *err, size_t err_size);
+tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err);
 /* tg_buffer_read without the checks and the gate. */
-int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size);
+int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, tg_error *err);
 /* memcpy for the tensors of hosts, which may be large. */
 void tgi_copy(void *to, const void *from, uint64_t bytes);
 /* With the lock held and a scope open: any number of bytes, the tail is padded with zeros. */
@@ -241,12 +241,12 @@ typedef struct tgi_traffic {
 /* Encode the first count steps. */
 void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, tgi_timestamping timestamping);
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
-                   const tg_run_options *options, tgi_traffic *traffic, char *err, size_t err_size);
+                   const tg_run_options *options, tgi_traffic *traffic, tg_error *err);
 uint64_t tgi_now(void);
 /* With the run lock held. Make room for timestamps; fetch those of a run of the first `steps` dispatches, in nanoseconds
  * (with TGI_EACH, those of steps that did not run repeat the last one). */
-int tgi_timestamps_ready(tg_replay *replay, char *err, size_t err_size);
-int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values, char *err,
-                        size_t err_size);
+int tgi_timestamps_ready(tg_replay *replay, tg_error *err);
+int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values,
+                        tg_error *err);
 
 #endif

@@ -22,11 +22,11 @@ void tgi_unlock(void) { pthread_mutex_unlock(&short_lock); }
 
 /* ---- error text --------------------------------------------------------------------------------------------------- */
 
-int tgi_fail(char *err, size_t err_size, const char *format, ...) {
-  if (err && err_size) {
+int tgi_fail(tg_error *err, const char *format, ...) {
+  if (err) {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(err, err_size, format, arguments);
+    vsnprintf(err->text, sizeof err->text, format, arguments);
     va_end(arguments);
   }
   return 1;
@@ -128,7 +128,7 @@ static atomic_int busy;            /* calls of our Python code: they may hold lo
 static pthread_t closer;           /* the thread that exits the process; written before CLOSING */
 
 bool tgi_is_forked(void) { return atomic_load(&forked); }
-int tg_is_forked(char *err, size_t err_size) { return tgi_is_forked() ? tgi_fail(err, err_size, "%s", FORKED) : 0; }
+int tg_is_forked(tg_error *err) { return tgi_is_forked() ? tgi_fail(err, "%s", FORKED) : 0; }
 void tg_busy(int change) { atomic_fetch_add(&busy, change); }
 bool tgi_is_open(void) { return atomic_load(&gate) == OPEN && !atomic_load(&child); }
 
@@ -140,16 +140,15 @@ static void park(void) {
   for (;;) pause();
 }
 
-int tgi_enter(char *err, size_t err_size) {
-  if (atomic_load(&forked))
-    return tgi_fail(err, err_size, "%s", FORKED);
+int tgi_enter(tg_error *err) {
+  if (atomic_load(&forked)) return tgi_fail(err, "%s", FORKED);
   atomic_fetch_add(&in_flight, 1);
   int state = atomic_load(&gate);
   if (state == OPEN) return 0;
   if (state == CLOSING && is_closer()) return 0;
   atomic_fetch_sub(&in_flight, 1);
   if (!is_closer()) park();
-  return tgi_fail(err, err_size, "The process is exiting; the GPU is closed.");
+  return tgi_fail(err, "The process is exiting; the GPU is closed.");
 }
 
 void tgi_leave(void) {
@@ -217,16 +216,16 @@ __attribute__((constructor)) static void on_load(void) { pthread_atfork(tgi_lock
 
 /* ---- binding ------------------------------------------------------------------------------------------------------ */
 
-static int resolve(void *library, const char *path, tgi_wgpu_table *table, char *err, size_t err_size) {
-#define TGI_RESOLVE(name)                                                                                              \
-  if (!(*(void **)(void *)&table->name = dlsym(library, "wgpu" #name)))                                                \
-    return tgi_fail(err, err_size, "%s has no function wgpu" #name "; install wgpu>=0.32,<0.33.", path);
+static int resolve(void *library, const char *path, tgi_wgpu_table *table, tg_error *err) {
+#define TGI_RESOLVE(name)                                               \
+  if (!(*(void **)(void *)&table->name = dlsym(library, "wgpu" #name))) \
+    return tgi_fail(err, "%s has no function wgpu" #name "; install wgpu>=0.32,<0.33.", path);
   TGI_WGPU_FUNCTIONS(TGI_RESOLVE)
 #undef TGI_RESOLVE
   return 0;
 }
 
-int tg_bind_wgpu(const char *path, char *err, size_t err_size) {
+int tg_bind_wgpu(const char *path, tg_error *err) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static bool bound;
   int status = 0;
@@ -234,8 +233,8 @@ int tg_bind_wgpu(const char *path, char *err, size_t err_size) {
   if (!bound) {
     tgi_wgpu_table table;
     void *library = dlopen(path, RTLD_NOW);
-    if (!library) status = tgi_fail(err, err_size, "%s cannot be loaded: %s", path, dlerror());
-    else status = resolve(library, path, &table, err, err_size);
+    if (!library) status = tgi_fail(err, "%s cannot be loaded: %s", path, dlerror());
+    else status = resolve(library, path, &table, err);
     if (!status) {
       tgi_wgpu = table;
       tgi_take_over_log();

@@ -5,18 +5,18 @@ enum { MAX_BINDINGS = 32, MAX_CONSTANTS = 64, UNIFORM_BYTES = 256, SCRATCH_BYTES
 
 static WGPUStringView view(const char *text) { return (WGPUStringView){text, strlen(text)}; }
 
-static WGPUShaderModule make_module(tg_device *device, const char *wgsl, int trusted, char *err, size_t err_size) {
+static WGPUShaderModule make_module(tg_device *device, const char *wgsl, int trusted, tg_error *err) {
   WGPUShaderSourceWGSL source = {.chain = {.sType = WGPUSType_ShaderSourceWGSL}, .code = view(wgsl)};
   WGPUShaderModuleDescriptor descriptor = {.nextInChain = &source.chain};
   unsigned mark = tgi_scope_begin(device);
   WGPUShaderModule module = trusted ? W(DeviceCreateShaderModuleTrusted)(device->wgpu, &descriptor, 0)
                                     : W(DeviceCreateShaderModule)(device->wgpu, &descriptor);
-  if (!tgi_scope_end(device, mark, "Compiling a shader", err, err_size)) return module;
+  if (!tgi_scope_end(device, mark, "Compiling a shader", err)) return module;
   if (module) W(ShaderModuleRelease)(module);
   return NULL;
 }
 
-static WGPUBindGroupLayout make_layout(tg_device *device, const char *kinds, char *err, size_t err_size) {
+static WGPUBindGroupLayout make_layout(tg_device *device, const char *kinds, tg_error *err) {
   WGPUBindGroupLayoutEntry entries[MAX_BINDINGS] = {0};
   size_t count = strlen(kinds);
   for (size_t i = 0; i < count; i++) {
@@ -29,14 +29,13 @@ static WGPUBindGroupLayout make_layout(tg_device *device, const char *kinds, cha
   unsigned mark = tgi_scope_begin(device);
   WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(
       device->wgpu, &(WGPUBindGroupLayoutDescriptor){.entryCount = count, .entries = entries});
-  if (!tgi_scope_end(device, mark, "Making a bind group layout", err, err_size)) return layout;
+  if (!tgi_scope_end(device, mark, "Making a bind group layout", err)) return layout;
   if (layout) W(BindGroupLayoutRelease)(layout);
   return NULL;
 }
 
 static WGPUComputePipeline make_pipeline(tg_device *device, WGPUShaderModule module, WGPUBindGroupLayout layout,
-                                         const WGPUConstantEntry *constants, size_t constant_count, char *err,
-                                         size_t err_size) {
+                                         const WGPUConstantEntry *constants, size_t constant_count, tg_error *err) {
   unsigned mark = tgi_scope_begin(device);
   WGPUPipelineLayout outer = W(DeviceCreatePipelineLayout)(
       device->wgpu, &(WGPUPipelineLayoutDescriptor){.bindGroupLayoutCount = 1, .bindGroupLayouts = &layout});
@@ -44,7 +43,7 @@ static WGPUComputePipeline make_pipeline(tg_device *device, WGPUShaderModule mod
       .layout = outer,
       .compute = {.module = module, .entryPoint = view("main"), .constantCount = constant_count, .constants = constants}};
   WGPUComputePipeline pipeline = W(DeviceCreateComputePipeline)(device->wgpu, &descriptor);
-  int failed = tgi_scope_end(device, mark, "Making a compute pipeline", err, err_size);
+  int failed = tgi_scope_end(device, mark, "Making a compute pipeline", err);
   if (outer) W(PipelineLayoutRelease)(outer);
   if (!failed) return pipeline;
   if (pipeline) W(ComputePipelineRelease)(pipeline);
@@ -53,30 +52,28 @@ static WGPUComputePipeline make_pipeline(tg_device *device, WGPUShaderModule mod
 
 /* With the device's lock held. */
 static int fill_pipeline(tg_pipeline *pipeline, const char *wgsl, int trusted, const WGPUConstantEntry *constants,
-                         size_t constant_count, char *err, size_t err_size) {
+                         size_t constant_count, tg_error *err) {
   tg_device *device = pipeline->device;
-  WGPUShaderModule module = make_module(device, wgsl, trusted, err, err_size);
+  WGPUShaderModule module = make_module(device, wgsl, trusted, err);
   if (!module) return 1;
-  pipeline->layout = make_layout(device, pipeline->kinds, err, err_size);
-  if (pipeline->layout)
-    pipeline->wgpu = make_pipeline(device, module, pipeline->layout, constants, constant_count, err, err_size);
+  pipeline->layout = make_layout(device, pipeline->kinds, err);
+  if (pipeline->layout) pipeline->wgpu = make_pipeline(device, module, pipeline->layout, constants, constant_count, err);
   W(ShaderModuleRelease)(module);
   return !pipeline->wgpu;
 }
 
-static int check_arguments(const char *kinds, size_t constant_count, char *err, size_t err_size) {
+static int check_arguments(const char *kinds, size_t constant_count, tg_error *err) {
   size_t count = strlen(kinds);
   if (strspn(kinds, "urw") != count || count > MAX_BINDINGS)
-    return tgi_fail(err, err_size, "\"%s\" is not a list of at most %d bindings of kind u, r or w.", kinds, MAX_BINDINGS);
-  if (constant_count > MAX_CONSTANTS) return tgi_fail(err, err_size, "More than %d pipeline constants.", MAX_CONSTANTS);
+    return tgi_fail(err, "\"%s\" is not a list of at most %d bindings of kind u, r or w.", kinds, MAX_BINDINGS);
+  if (constant_count > MAX_CONSTANTS) return tgi_fail(err, "More than %d pipeline constants.", MAX_CONSTANTS);
   return 0;
 }
 
 tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, const char *const *constant_names,
-                                const double *constant_values, size_t constant_count, int trusted, char *err,
-                                size_t err_size) {
+                                const double *constant_values, size_t constant_count, int trusted, tg_error *err) {
   WGPUConstantEntry constants[MAX_CONSTANTS] = {0};
-  if (check_arguments(kinds, constant_count, err, err_size) || tgi_enter(err, err_size)) return NULL;
+  if (check_arguments(kinds, constant_count, err) || tgi_enter(err)) return NULL;
   for (size_t i = 0; i < constant_count; i++)
     constants[i] = (WGPUConstantEntry){.key = view(constant_names[i]), .value = constant_values[i]};
   tg_pipeline *pipeline = calloc(1, sizeof *pipeline + strlen(kinds) + 1);
@@ -87,14 +84,14 @@ tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char 
     memcpy(pipeline->kinds, kinds, pipeline->binding_count);
     tgi_device_retain(device);
     pthread_mutex_lock(&device->lock);
-    int failed = fill_pipeline(pipeline, wgsl, trusted, constants, constant_count, err, err_size);
+    int failed = fill_pipeline(pipeline, wgsl, trusted, constants, constant_count, err);
     pthread_mutex_unlock(&device->lock);
     if (failed) {
       tg_pipeline_release(pipeline);
       pipeline = NULL;
     }
   } else {
-    tgi_fail(err, err_size, "Not enough memory for a pipeline.");
+    tgi_fail(err, "Not enough memory for a pipeline.");
   }
   tgi_leave();
   return pipeline;
@@ -131,7 +128,7 @@ WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, t
 
 /* ---- warming up ----------------------------------------------------------------------------------------------------- */
 
-static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, char *err, size_t err_size) {
+static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, tg_error *err) {
   tg_device *device = pipeline->device;
   tgi_ticket ticket;
   pthread_mutex_lock(&device->lock);
@@ -144,32 +141,32 @@ static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, char 
   W(ComputePassEncoderDispatchWorkgroups)(pass, 1, 1, 1);
   W(ComputePassEncoderEnd)(pass);
   W(ComputePassEncoderRelease)(pass);
-  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);
-  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err, err_size);
+  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
+  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err);
   if (group) W(BindGroupRelease)(group);
   pthread_mutex_unlock(&device->lock);
   if (!failed) tgi_wait(device, ticket.index);
   return failed;
 }
 
-static int warm_up(tg_pipeline *pipeline, char *err, size_t err_size) {
+static int warm_up(tg_pipeline *pipeline, tg_error *err) {
   tg_buffer *buffers[MAX_BINDINGS] = {0};
   int failed = 0;
   for (size_t i = 0; i < pipeline->binding_count && !failed; i++) {
     bool uniform = pipeline->kinds[i] == 'u';
     buffers[i] = tgi_buffer_create(pipeline->device, uniform ? UNIFORM_BYTES : SCRATCH_BYTES,
-                                   uniform ? WGPUBufferUsage_Uniform : WGPUBufferUsage_Storage, err, err_size);
+                                   uniform ? WGPUBufferUsage_Uniform : WGPUBufferUsage_Storage, err);
     failed = !buffers[i];
   }
-  if (!failed) failed = dispatch_once(pipeline, buffers, err, err_size);
+  if (!failed) failed = dispatch_once(pipeline, buffers, err);
   for (size_t i = 0; i < pipeline->binding_count; i++) tg_buffer_release(buffers[i]);
   return failed;
 }
 
-int tg_pipeline_warm_up(tg_pipeline *pipeline, char *err, size_t err_size) {
+int tg_pipeline_warm_up(tg_pipeline *pipeline, tg_error *err) {
   static atomic_flag first = ATOMIC_FLAG_INIT;
-  if (tgi_enter(err, err_size)) return 1;
-  int failed = warm_up(pipeline, err, err_size);
+  if (tgi_enter(err)) return 1;
+  int failed = warm_up(pipeline, err);
   if (!atomic_flag_test_and_set(&first)) tgi_register_exit();
   tgi_leave();
   return failed;

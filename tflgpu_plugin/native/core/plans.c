@@ -108,23 +108,22 @@ void tgi_plans_drop(tgi_plans *plans) {
   for (size_t i = 0; i < count; i++) tgi_entry_release(dropped[i]);
 }
 
-static int check_replay(tgi_arity arity, const tg_replay *replay, char *err, size_t err_size) {
+static int check_replay(tgi_arity arity, const tg_replay *replay, tg_error *err) {
   if (replay->input_count == arity.ports && replay->output_count == arity.outputs && replay->state_count == arity.states)
     return 0;
-  return tgi_fail(err, err_size,
-                  "The plan has %zu inputs, %zu outputs and %zu states, but its partition has %zu, %zu and %zu.",
+  return tgi_fail(err, "The plan has %zu inputs, %zu outputs and %zu states, but its partition has %zu, %zu and %zu.",
                   replay->input_count, replay->output_count, replay->state_count, arity.ports, arity.outputs, arity.states);
 }
 
 int tgi_plans_add(tgi_plans *plans, tgi_arity arity, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                  size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size) {
+                  size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
   if (!well_formed(shapes, shape_count, arity.inputs))
-    return tgi_fail(err, err_size, "The list of input shapes does not describe %zu tensors.", arity.inputs);
+    return tgi_fail(err, "The list of input shapes does not describe %zu tensors.", arity.inputs);
   if ((replay || output_shape_count > 0) && !well_formed(output_shapes, output_shape_count, arity.outputs))
-    return tgi_fail(err, err_size, "The list of output shapes does not describe %zu tensors.", arity.outputs);
-  if (replay && check_replay(arity, replay, err, err_size)) return 1;
+    return tgi_fail(err, "The list of output shapes does not describe %zu tensors.", arity.outputs);
+  if (replay && check_replay(arity, replay, err)) return 1;
   tgi_entry *entry = make_entry(shapes, shape_count, output_shapes, output_shape_count, replay, reason);
-  if (!entry) return tgi_fail(err, err_size, "Not enough memory to keep a plan.");
+  if (!entry) return tgi_fail(err, "Not enough memory to keep a plan.");
   insert(plans, entry);
   return 0;
 }

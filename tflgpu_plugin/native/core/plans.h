@@ -34,7 +34,7 @@ tgi_entry *tgi_plans_find(tgi_plans *plans, const int32_t *shapes, size_t count)
 /* Keep a replay for these shapes, or (replay NULL) the reason why there is none. The newest wins, the least recently used
  * goes. */
 int tgi_plans_add(tgi_plans *plans, tgi_arity arity, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                  size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size);
+                  size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
 void tgi_plans_drop(tgi_plans *plans);
 void tgi_shape_text(const int32_t *shape, char *text, size_t size);
 

@@ -3,52 +3,49 @@
 
 /* ---- making ------------------------------------------------------------------------------------------------------- */
 
-static int check_dispatch(const tg_device *device, const tg_replay_spec *spec, size_t index, char *err, size_t err_size) {
+static int check_dispatch(const tg_device *device, const tg_replay_spec *spec, size_t index, tg_error *err) {
   const tg_dispatch_spec *dispatch = &spec->dispatches[index];
   const tg_pipeline *pipeline = dispatch->pipeline;
   tg_buffer *const *bindings = spec->bindings + dispatch->first_binding;
   if (dispatch->x > device->max_groups || dispatch->y > device->max_groups || dispatch->z > device->max_groups)
-    return tgi_fail(err, err_size, "Dispatch %zu has %u x %u x %u workgroups; this adapter takes %u in each direction.",
-                    index, dispatch->x, dispatch->y, dispatch->z, device->max_groups);
+    return tgi_fail(err, "Dispatch %zu has %u x %u x %u workgroups; this adapter takes %u in each direction.", index,
+                    dispatch->x, dispatch->y, dispatch->z, device->max_groups);
   if (dispatch->first_binding + pipeline->binding_count > spec->binding_count)
-    return tgi_fail(err, err_size, "Dispatch %zu names more bindings than there are.", index);
-  if (pipeline->device != device) return tgi_fail(err, err_size, "Dispatch %zu is for another device.", index);
+    return tgi_fail(err, "Dispatch %zu names more bindings than there are.", index);
+  if (pipeline->device != device) return tgi_fail(err, "Dispatch %zu is for another device.", index);
   for (size_t i = 0; i < pipeline->binding_count; i++) {
     if (bindings[i] && bindings[i]->device != device)
-      return tgi_fail(err, err_size, "Dispatch %zu binds a buffer of another device.", index);
+      return tgi_fail(err, "Dispatch %zu binds a buffer of another device.", index);
     if (!bindings[i] && !(pipeline->kinds[i] == 'u' && spec->uniforms))
-      return tgi_fail(err, err_size, "Dispatch %zu has no buffer at binding %zu.", index, i);
+      return tgi_fail(err, "Dispatch %zu has no buffer at binding %zu.", index, i);
     for (size_t k = 0; k < i && pipeline->kinds[i] != 'u'; k++)
       if (bindings[k] == bindings[i] && pipeline->kinds[k] != pipeline->kinds[i])
-        return tgi_fail(err, err_size, "Dispatch %zu binds one buffer for reading and for writing (bindings %zu and %zu).",
-                        index, k, i);
+        return tgi_fail(err, "Dispatch %zu binds one buffer for reading and for writing (bindings %zu and %zu).", index, k,
+                        i);
   }
   return 0;
 }
 
-static int check_ports(const tg_device *device, const char *what, const tg_port_spec *ports, size_t count, char *err,
-                       size_t err_size) {
+static int check_ports(const tg_device *device, const char *what, const tg_port_spec *ports, size_t count, tg_error *err) {
   for (size_t i = 0; i < count; i++) {
-    if (ports[i].buffer->device != device)
-      return tgi_fail(err, err_size, "The buffer of %s %zu is of another device.", what, i);
+    if (ports[i].buffer->device != device) return tgi_fail(err, "The buffer of %s %zu is of another device.", what, i);
     if (ports[i].buffer->bytes < ports[i].bytes)
-      return tgi_fail(err, err_size, "The buffer of %s %zu is smaller than its tensor.", what, i);
+      return tgi_fail(err, "The buffer of %s %zu is smaller than its tensor.", what, i);
   }
   return 0;
 }
 
 /* wgpu-native may abort the process for a handle of another device or instance, so these are compared here. */
-static int check_spec(const tg_device *device, const tg_replay_spec *spec, char *err, size_t err_size) {
+static int check_spec(const tg_device *device, const tg_replay_spec *spec, tg_error *err) {
   if (spec->version != tg_abi_version())
-    return tgi_fail(err, err_size, "The plan is written for version %u of the native library, which has version %u.",
-                    spec->version, tg_abi_version());
-  if (spec->uniforms && spec->uniforms->device != device)
-    return tgi_fail(err, err_size, "The uniform buffer is of another device.");
+    return tgi_fail(err, "The plan is written for version %u of the native library, which has version %u.", spec->version,
+                    tg_abi_version());
+  if (spec->uniforms && spec->uniforms->device != device) return tgi_fail(err, "The uniform buffer is of another device.");
   for (size_t i = 0; i < spec->dispatch_count; i++)
-    if (check_dispatch(device, spec, i, err, err_size)) return 1;
-  return check_ports(device, "input", spec->inputs, spec->input_count, err, err_size) ||
-         check_ports(device, "output", spec->outputs, spec->output_count, err, err_size) ||
-         check_ports(device, "state", (const tg_port_spec *)spec->states, spec->state_count, err, err_size);
+    if (check_dispatch(device, spec, i, err)) return 1;
+  return check_ports(device, "input", spec->inputs, spec->input_count, err) ||
+         check_ports(device, "output", spec->outputs, spec->output_count, err) ||
+         check_ports(device, "state", (const tg_port_spec *)spec->states, spec->state_count, err);
 }
 
 /* A port and a state have the same members, so one copy serves both. */
@@ -126,7 +123,7 @@ static void set_sizes(tg_replay *replay, const tg_replay_spec *spec) {
 
 /* Make the bind groups and run everything once with zero workgroups: what wgpu refuses in a plan is refused here, before
  * a host has handed over its nodes. (It is submitted because wgpu-native leaks command buffers that are not.) */
-static int rehearse(tg_replay *replay, const tg_replay_spec *spec, char *err, size_t err_size) {
+static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err) {
   tg_device *device = replay->device;
   tgi_ticket ticket;
   pthread_mutex_lock(&device->lock);
@@ -137,8 +134,8 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, char *err, si
   tgi_encode_steps(replay, pass, replay->step_count, TGI_NO_TIMESTAMPS);
   W(ComputePassEncoderEnd)(pass);
   W(ComputePassEncoderRelease)(pass);
-  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);
-  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err, err_size);
+  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
+  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err);
   pthread_mutex_unlock(&device->lock);
   set_sizes(replay, spec);
   return failed;
@@ -151,34 +148,33 @@ static uint64_t staged_bytes(const tgi_slot *slots, size_t count) {
   return bytes;
 }
 
-static int make_readback(tg_replay *replay, char *err, size_t err_size) {
+static int make_readback(tg_replay *replay, tg_error *err) {
   uint64_t bytes =
       staged_bytes(replay->outputs, replay->output_count) + staged_bytes(replay->states, replay->state_count);
   if (!bytes) return 0;
-  replay->readback =
-      tgi_buffer_create(replay->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err, err_size);
+  replay->readback = tgi_buffer_create(replay->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
   return !replay->readback;
 }
 
-static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, char *err, size_t err_size) {
-  if (!copy_spec(replay, spec)) return tgi_fail(err, err_size, "Not enough memory for a plan.");
-  return rehearse(replay, spec, err, err_size) || make_readback(replay, err, err_size);
+static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, tg_error *err) {
+  if (!copy_spec(replay, spec)) return tgi_fail(err, "Not enough memory for a plan.");
+  return rehearse(replay, spec, err) || make_readback(replay, err);
 }
 
-tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, char *err, size_t err_size) {
-  if (check_spec(device, spec, err, err_size) || tgi_enter(err, err_size)) return NULL;
+tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_error *err) {
+  if (check_spec(device, spec, err) || tgi_enter(err)) return NULL;
   tg_replay *replay = calloc(1, sizeof *replay);
   if (replay) {
     replay->refs = 1;
     replay->device = device;
     tgi_device_retain(device);
     pthread_mutex_init(&replay->run_lock, NULL);
-    if (fill_replay(replay, spec, err, err_size)) {
+    if (fill_replay(replay, spec, err)) {
       tg_replay_release(replay);
       replay = NULL;
     }
   } else {
-    tgi_fail(err, err_size, "Not enough memory for a plan.");
+    tgi_fail(err, "Not enough memory for a plan.");
   }
   tgi_leave();
   return replay;

@@ -113,27 +113,27 @@ static void list_mappings(run *r) {
 }
 
 /* `staged` walks through the staging buffer. */
-static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host, char *err, size_t err_size) {
+static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host, tg_error *err) {
   r->traffic.downloaded += slot->bytes;
-  if (can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err, err_size);
+  if (can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err);
   if (!slot->bytes) return 0;
-  if (!*staged) return tgi_unreadable(r->replay->device, err, err_size);
+  if (!*staged) return tgi_unreadable(r->replay->device, err);
   tgi_copy(host, *staged, slot->bytes);
   *staged += tgi_round_up(slot->bytes, 16);
   return 0;
 }
 
-static int take_outputs(run *r, char *err, size_t err_size) {
+static int take_outputs(run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   const uint8_t *staged = NULL;
   int failed = 0;
   if (r->readback_bytes) staged = tgi_mapped_range(replay->readback, WGPUMapMode_Read, r->readback_bytes);
   for (size_t i = 0; i < replay->output_count; i++)
-    if (r->outputs[i].host) failed |= take(r, &replay->outputs[i], &staged, r->outputs[i].host, err, err_size);
+    if (r->outputs[i].host) failed |= take(r, &replay->outputs[i], &staged, r->outputs[i].host, err);
   for (size_t i = 0; i < replay->state_count; i++) {
     tgi_slot *state = &replay->states[i];
     if (!r->states[i].host) continue;
-    failed |= take(r, state, &staged, r->states[i].host, err, err_size);
+    failed |= take(r, state, &staged, r->states[i].host, err);
     memcpy(state->shadow, r->states[i].host, state->bytes);
     state->shadow_valid = true;
   }
@@ -171,56 +171,55 @@ static bool is_plain(const run *r) {
   return plain;
 }
 
-static WGPUCommandBuffer make_commands(run *r, char *err, size_t err_size) {
+static WGPUCommandBuffer make_commands(run *r, tg_error *err) {
   tg_device *device = r->replay->device;
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   encode(r, encoder);
-  return tgi_finish(device, encoder, mark, err, err_size);
+  return tgi_finish(device, encoder, mark, err);
 }
 
 /* The next run's commands, while the device is busy with this one. Not after the first run: there may be no other. */
 static void prepare_next(run *r) {
-  char ignored[256];
+  tg_error ignored;
   tg_replay *replay = r->replay;
   if (replay->prepared || !atomic_load(&replay->runs) || atomic_load(&replay->last_nanoseconds) > LONG_RUN) return;
-  if (is_plain(r)) replay->prepared = make_commands(r, ignored, sizeof ignored);
+  if (is_plain(r)) replay->prepared = make_commands(r, &ignored);
   replay->prepared_timestamping = r->timestamping;
 }
 
-static WGPUCommandBuffer take_commands(run *r, char *err, size_t err_size) {
+static WGPUCommandBuffer take_commands(run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   WGPUCommandBuffer prepared = replay->prepared;
-  if (!prepared || replay->prepared_timestamping != r->timestamping || !is_plain(r))
-    return make_commands(r, err, err_size);
+  if (!prepared || replay->prepared_timestamping != r->timestamping || !is_plain(r)) return make_commands(r, err);
   replay->prepared = NULL;
   return prepared;
 }
 
 /* Another partition's buffer that its own run, on another thread, is reading back. */
-static int check_unmapped(const run *r, char *err, size_t err_size) {
+static int check_unmapped(const run *r, tg_error *err) {
   bool busy = false;
   for (size_t i = 0; i < r->replay->input_count; i++)
     busy |= r->inputs[i].device && atomic_load(&r->inputs[i].device->mapped);
   for (size_t i = 0; i < r->replay->output_count; i++)
     busy |= r->outputs[i].device && atomic_load(&r->outputs[i].device->mapped);
-  return busy ? tgi_fail(err, err_size, "A tensor of this run is being read by another thread; let that run end first.") : 0;
+  return busy ? tgi_fail(err, "A tensor of this run is being read by another thread; let that run end first.") : 0;
 }
 
-static int submit(run *r, tgi_ticket *ticket, char *err, size_t err_size) {
+static int submit(run *r, tgi_ticket *ticket, tg_error *err) {
   tg_device *device = r->replay->device;
   pthread_mutex_lock(&device->lock);
-  if (check_unmapped(r, err, err_size)) {
+  if (check_unmapped(r, err)) {
     pthread_mutex_unlock(&device->lock);
     return 1;
   }
   unsigned mark = tgi_scope_begin(device);
   write_inputs(r);
-  int failed = tgi_scope_end(device, mark, "Writing the inputs", err, err_size);
+  int failed = tgi_scope_end(device, mark, "Writing the inputs", err);
   if (!failed) {
-    WGPUCommandBuffer commands = take_commands(r, err, err_size);
+    WGPUCommandBuffer commands = take_commands(r, err);
     list_mappings(r);
-    failed = tgi_submit(device, commands, r->replay->mappings, r->mapping_count, ticket, err, err_size);
+    failed = tgi_submit(device, commands, r->replay->mappings, r->mapping_count, ticket, err);
   }
   if (!failed && ticket->mapped) prepare_next(r);
   pthread_mutex_unlock(&device->lock);
@@ -234,44 +233,44 @@ static void wait_for_previous(tg_replay *replay, WGPUSubmissionIndex index) {
   replay->has_last_index = true;
 }
 
-static int finish(run *r, tgi_ticket *ticket, char *err, size_t err_size) {
+static int finish(run *r, tgi_ticket *ticket, tg_error *err) {
   if (!ticket->mapped) {
     wait_for_previous(r->replay, ticket->index);
     return 0;
   }
-  if (tgi_collect(r->replay->device, ticket, err, err_size)) return 1;
+  if (tgi_collect(r->replay->device, ticket, err)) return 1;
   keep_inputs(r);
-  return take_outputs(r, err, err_size);
+  return take_outputs(r, err);
 }
 
-static int check_ports(const run *r, char *err, size_t err_size) {
+static int check_ports(const run *r, tg_error *err) {
   const tg_replay *replay = r->replay;
-  if (tgi_check_alive(replay->device, err, err_size)) return 1;
+  if (tgi_check_alive(replay->device, err)) return 1;
   for (size_t i = 0; i < replay->input_count; i++) {
     const tg_port *port = &r->inputs[i];
     if (!port->device && !port->host && replay->inputs[i].bytes)
-      return tgi_fail(err, err_size, "Input %zu of the partition has no data.", i);
+      return tgi_fail(err, "Input %zu of the partition has no data.", i);
     if (port->device && port->device->device != replay->device)
-      return tgi_fail(err, err_size, "Input %zu of the partition lies on another GPU device.", i);
+      return tgi_fail(err, "Input %zu of the partition lies on another GPU device.", i);
   }
   for (size_t i = 0; i < replay->output_count; i++)
     if (r->outputs[i].device && r->outputs[i].device->device != replay->device)
-      return tgi_fail(err, err_size, "Output %zu of the partition lies on another GPU device.", i);
+      return tgi_fail(err, "Output %zu of the partition lies on another GPU device.", i);
   return 0;
 }
 
 /* With the run lock held. */
-static int run_locked(run *r, char *err, size_t err_size) {
+static int run_locked(run *r, tg_error *err) {
   tgi_ticket ticket;
-  if (check_ports(r, err, err_size)) return 1;
-  if (r->timestamps && tgi_timestamps_ready(r->replay, err, err_size)) return 1;
+  if (check_ports(r, err)) return 1;
+  if (r->timestamps && tgi_timestamps_ready(r->replay, err)) return 1;
   write_mapped_inputs(r);
-  if (submit(r, &ticket, err, err_size) || finish(r, &ticket, err, err_size)) {
+  if (submit(r, &ticket, err) || finish(r, &ticket, err)) {
     for (size_t i = 0; i < r->replay->state_count; i++) r->replay->states[i].shadow_valid = false;
     return 1;
   }
   r->traffic.nanoseconds = tgi_now() - r->start;
-  return r->timestamps ? tgi_timestamps_read(r->replay, r->steps, r->timestamping, r->timestamps, err, err_size) : 0;
+  return r->timestamps ? tgi_timestamps_read(r->replay, r->steps, r->timestamping, r->timestamps, err) : 0;
 }
 
 static void count(run *r, int failed) {
@@ -284,7 +283,7 @@ static void count(run *r, int failed) {
 }
 
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
-                   const tg_run_options *options, tgi_traffic *traffic, char *err, size_t err_size) {
+                   const tg_run_options *options, tgi_traffic *traffic, tg_error *err) {
   static atomic_flag first = ATOMIC_FLAG_INIT;
   run r = {.replay = replay, .inputs = inputs, .outputs = outputs, .states = states, .steps = replay->step_count};
   if (options) {
@@ -292,13 +291,13 @@ int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outp
     if (options->stop_after && options->stop_after < r.steps) r.steps = options->stop_after;
     if (r.timestamps) r.timestamping = options->ends_only ? TGI_ENDS : TGI_EACH;
   }
-  if (tgi_enter(err, err_size)) {
+  if (tgi_enter(err)) {
     atomic_fetch_add(&replay->failures, 1);
     return 1;
   }
   r.start = tgi_now();
   pthread_mutex_lock(&replay->run_lock);
-  int failed = run_locked(&r, err, err_size);
+  int failed = run_locked(&r, err);
   pthread_mutex_unlock(&replay->run_lock);
   count(&r, failed);
   *traffic = r.traffic;
@@ -308,42 +307,42 @@ int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outp
 }
 
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
-                  const tg_run_options *options, char *err, size_t err_size) {
+                  const tg_run_options *options, tg_error *err) {
   tgi_traffic traffic;
-  return tgi_replay_run(replay, inputs, outputs, states, options, &traffic, err, err_size);
+  return tgi_replay_run(replay, inputs, outputs, states, options, &traffic, err);
 }
 
 /* ---- reading an output later ------------------------------------------------------------------------------------------ */
 
-static int read_output(tg_replay *replay, const tgi_slot *slot, void *host, char *err, size_t err_size) {
+static int read_output(tg_replay *replay, const tgi_slot *slot, void *host, tg_error *err) {
   tg_device *device = replay->device;
   bool direct = can_map(slot, WGPUMapMode_Read);
   tg_buffer *source = direct ? slot->buffer : replay->readback;
   tgi_mapping mapping = {source, slot->bytes, WGPUMapMode_Read};
   tgi_ticket ticket;
-  if (tgi_check_alive(device, err, err_size)) return 1;
+  if (tgi_check_alive(device, err)) return 1;
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   if (!direct) copy(encoder, slot->buffer, 0, replay->readback, 0, slot->bytes);
-  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);
-  int failed = tgi_submit(device, commands, &mapping, 1, &ticket, err, err_size);
+  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
+  int failed = tgi_submit(device, commands, &mapping, 1, &ticket, err);
   pthread_mutex_unlock(&device->lock);
-  if (failed || tgi_collect(device, &ticket, err, err_size) || tgi_take(source, host, slot->bytes, err, err_size)) return 1;
+  if (failed || tgi_collect(device, &ticket, err) || tgi_take(source, host, slot->bytes, err)) return 1;
   atomic_fetch_add(&replay->downloaded, slot->bytes);
   return 0;
 }
 
-int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, char *err, size_t err_size) {
-  if (index >= replay->output_count) return tgi_fail(err, err_size, "There is no output %zu.", index);
+int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, tg_error *err) {
+  if (index >= replay->output_count) return tgi_fail(err, "There is no output %zu.", index);
   const tgi_slot *slot = &replay->outputs[index];
   if (slot->bytes != bytes)
-    return tgi_fail(err, err_size, "Output %zu has %llu bytes on the GPU, but %llu are asked for.", index,
+    return tgi_fail(err, "Output %zu has %llu bytes on the GPU, but %llu are asked for.", index,
                     (unsigned long long)slot->bytes, (unsigned long long)bytes);
   if (!bytes) return 0;
-  if (tgi_enter(err, err_size)) return 1;
+  if (tgi_enter(err)) return 1;
   pthread_mutex_lock(&replay->run_lock);
-  int failed = read_output(replay, slot, host, err, err_size);
+  int failed = read_output(replay, slot, host, err);
   pthread_mutex_unlock(&replay->run_lock);
   tgi_leave();
   return failed;

@@ -1,7 +1,11 @@
 /* What Python may call in the shared library. C includes this file and cffi reads it as it is, so there are no
  * preprocessor lines. Every object is reference-counted; the creator owns one reference and gives it back with
  * tg_*_release, which takes no lock, calls no Python and accepts NULL. A function that can fail returns NULL or a
- * non-zero status and writes a sentence to err (err_size bytes, always terminated). */
+ * non-zero status and writes a sentence to err. */
+
+typedef struct tg_error {
+  char text[4096]; /* terminated; what is longer is cut */
+} tg_error;
 
 typedef struct tg_device tg_device;
 typedef struct tg_pipeline tg_pipeline;
@@ -18,7 +22,7 @@ int64_t tg_next_number(void);
 
 /* 1 with a sentence in a child of a fork that must not use the GPU: it was open, or some thread was busy (a count) with
  * what it is opened by, and may have held locks that nobody in the child gives back. */
-int tg_is_forked(char *err, size_t err_size);
+int tg_is_forked(tg_error *err);
 void tg_busy(int change);
 
 /* A callback was interrupted by Ctrl-C: the main thread hears of it again when the callback is over. */
@@ -26,7 +30,7 @@ void tg_interrupted(void);
 
 /* Load the libwgpu_native of the wgpu package (path of its file), resolve its functions, and have it log into a native
  * ring buffer. Idempotent. */
-int tg_bind_wgpu(const char *path, char *err, size_t err_size);
+int tg_bind_wgpu(const char *path, tg_error *err);
 
 /* 1 when a loaded library offers LLVM to libraries that are loaded later; 0 where they cannot get into each other's way
  * like this (without glibc). */
@@ -57,7 +61,7 @@ typedef struct tg_adapter {
 
 /* The adapters of Vulkan, Metal and D3D12, OpenGL never being looked for; at most capacity, count is written. They are
  * looked up anew each time, and what is returned is kept for good, so ask once. */
-int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, char *err, size_t err_size);
+int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err);
 /* The name and number of a feature that devices may ask for, by position; NULL past the last. */
 const char *tg_feature(size_t position, uint32_t *number);
 
@@ -65,7 +69,7 @@ const char *tg_feature(size_t position, uint32_t *number);
 
 /* adapter: a WGPUAdapter owned by the caller. features: WGPUFeatureName values to require (the adapter has them).
  * Limits requested are the adapter's. */
-tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feature_count, char *err, size_t err_size);
+tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feature_count, tg_error *err);
 void tg_device_release(tg_device *device);
 int tg_device_is_lost(tg_device *device);
 void tg_device_mark_lost(tg_device *device);         /* for tests: as if the driver had reported it */
@@ -85,25 +89,25 @@ enum {
   TG_BUFFER_FILL_FIRST = 64
 };
 
-tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, char *err, size_t err_size);
+tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, tg_error *err);
 void tg_buffer_release(tg_buffer *buffer);
 uint64_t tg_buffer_bytes(tg_buffer *buffer);
 /* offset and bytes are multiples of 4. Large writes are flushed in slices so that staging memory stays small. */
-int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, char *err, size_t err_size);
-int tg_buffer_filled(tg_buffer *buffer, char *err, size_t err_size);
+int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, tg_error *err);
+int tg_buffer_filled(tg_buffer *buffer, tg_error *err);
 /* Fill with one 32-bit word (the test mode that fills pools with NaN). */
-int tg_buffer_fill(tg_buffer *buffer, uint32_t word, char *err, size_t err_size);
+int tg_buffer_fill(tg_buffer *buffer, uint32_t word, tg_error *err);
 /* Blocking read-back, for tests and tools; the buffer needs TG_BUFFER_COPY_SRC. */
-int tg_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, char *err, size_t err_size);
+int tg_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, tg_error *err);
 
 /* kinds: one letter per binding of group 0 in order: 'u' uniform (256 bytes), 'r' read-only storage, 'w' read-write
  * storage. constants: pipeline-overridable. trusted: leave out naga's bounds checks. Entry point is "main". */
 tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, const char *const *constant_names,
-                                const double *constant_values, size_t constant_count, int trusted, char *err, size_t err_size);
+                                const double *constant_values, size_t constant_count, int trusted, tg_error *err);
 void tg_pipeline_release(tg_pipeline *pipeline);
 /* Make the driver generate code now: one 1x1x1 dispatch over small scratch buffers, waited for. The uniform block it
  * reads is zero, so that every loop ends at once. */
-int tg_pipeline_warm_up(tg_pipeline *pipeline, char *err, size_t err_size);
+int tg_pipeline_warm_up(tg_pipeline *pipeline, tg_error *err);
 
 /* ---- replay.c ----------------------------------------------------------------------------------------------- */
 
@@ -140,7 +144,7 @@ typedef struct tg_replay_spec {
 } tg_replay_spec;
 
 /* Copies the spec, makes the bind groups, and takes its own references on all it names. */
-tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, char *err, size_t err_size);
+tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_error *err);
 void tg_replay_retain(tg_replay *replay);
 void tg_replay_release(tg_replay *replay);
 
@@ -168,8 +172,8 @@ typedef struct tg_counters {
  * is uploaded when its bytes differ from what the last run left there, and written after the run. Takes the run lock of
  * the replay and, from the first queue write to the submit, the device's lock. options may be NULL. */
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
-                  const tg_run_options *options, char *err, size_t err_size);
-int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, char *err, size_t err_size);
+                  const tg_run_options *options, tg_error *err);
+int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, tg_error *err);
 tg_buffer *tg_replay_output_buffer(tg_replay *replay, size_t index);   /* borrowed */
 void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
@@ -178,10 +182,10 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
 /* Python's side of the TFLite delegate. The library calls these with or without the GIL held; cffi takes it. Each returns 0
  * and writes a sentence to err on failure, else 1 (create: the delegate's number, above 0). */
 typedef struct tg_tflite_callbacks {
-  int64_t (*create)(const char *const *keys, const char *const *values, size_t count, char *err, size_t err_size);
-  int (*prepare)(int64_t delegate_number, void *delegate, void *context, char *err, size_t err_size);
+  int64_t (*create)(const char *const *keys, const char *const *values, size_t count, tg_error *err);
+  int (*prepare)(int64_t delegate_number, void *delegate, void *context, tg_error *err);
   /* The kernel has no plan for its inputs' present shapes: compile one and hand it over with tg_kernel_add. */
-  int (*build)(int64_t kernel_number, tg_kernel *kernel, void *context, char *err, size_t err_size);
+  int (*build)(int64_t kernel_number, tg_kernel *kernel, void *context, tg_error *err);
 } tg_tflite_callbacks;
 
 /* NULL clears them: waits for callbacks in flight, afterwards create fails with a sentence and builds are refused. */
@@ -206,7 +210,7 @@ typedef struct tg_kernel_spec {
   const int32_t *shape_only_list; size_t shape_only_count;
 } tg_kernel_spec;
 
-tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, char *err, size_t err_size);
+tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error *err);
 void tg_kernel_retain(tg_kernel *kernel);
 void tg_kernel_release(tg_kernel *kernel);
 
@@ -214,7 +218,7 @@ void tg_kernel_release(tg_kernel *kernel);
  * likewise, told to the host in prepare. Newest wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes
  * cannot be built, reason says why, and invoke fails with it. The kernel takes its own reference. */
 int tg_kernel_add(tg_kernel *kernel, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                  size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size);
+                  size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
 
 typedef struct tg_kernel_state {
   uint32_t live;                   /* the host has initialised it and not freed it */
@@ -228,10 +232,10 @@ void tg_kernel_get_state(tg_kernel *kernel, tg_kernel_state *out);
 
 /* Ask the host how it would group these nodes. groups: node_count entries, the group of each node, written. Returns the
  * number of groups, below 0 on failure. Only inside the prepare callback. */
-int tg_tflite_preview(void *context, const int32_t *nodes, size_t node_count, int32_t *groups, char *err, size_t err_size);
+int tg_tflite_preview(void *context, const int32_t *nodes, size_t node_count, int32_t *groups, tg_error *err);
 
 /* Hand the nodes of all these kernels to the host (ReplaceNodeSubsetsWithDelegateKernels). Only inside prepare. */
-int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, size_t kernel_count, char *err, size_t err_size);
+int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, size_t kernel_count, tg_error *err);
 
 /* A host delegate's number (what create returned), 0 when the pointer is not one of ours. Never dereferences blindly. */
 int64_t tg_tflite_delegate_number(void *delegate);
@@ -250,7 +254,7 @@ typedef struct tg_ort_adapter {
   uint32_t software, offered;
 } tg_ort_adapter;
 
-int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, char *err, size_t err_size);
+int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, tg_error *err);
 
 /* Python's side of the frontend. The library calls these with or without the GIL held; cffi takes it. Each returns 0 and
  * writes a sentence to err on failure, else 1 (create: the session's number, above 0). */
@@ -258,14 +262,13 @@ typedef struct tg_ort_callbacks {
   /* keys: our options by their names, and the session's own settings that begin with "ep.context_".
    * adapters: the numbers of those the user or a policy chose, in the order of tg_ort_set_adapters. */
   int64_t (*create)(const char *const *keys, const char *const *values, size_t count, const uint32_t *adapters,
-                    size_t adapter_count, char *err, size_t err_size);
+                    size_t adapter_count, tg_error *err);
   /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (ort/abi.h). */
-  int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, char *err,
-              size_t err_size);
+  int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, tg_error *err);
   /* The partition has no plan for these input shapes: compile one and hand it over with tg_ort_partition_add. Returns -1 (and
    * writes a sentence) where the model cannot be run with them, whatever it runs on. */
-  int (*build)(int64_t partition_number, tg_ort_partition *partition, const int32_t *shapes, size_t shape_count, char *err,
-               size_t err_size);
+  int (*build)(int64_t partition_number, tg_ort_partition *partition, const int32_t *shapes, size_t shape_count,
+               tg_error *err);
 } tg_ort_callbacks;
 
 /* NULL clears them: waits for callbacks in flight; afterwards sessions are refused with a sentence. */
@@ -286,11 +289,11 @@ typedef struct tg_ort_partition_spec {
   const char *refusal;             /* NULL, or why the model cannot be compiled: its session fails with this sentence */
 } tg_ort_partition_spec;
 
-tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, char *err, size_t err_size);
+tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_error *err);
 void tg_ort_partition_release(tg_ort_partition *partition);
 /* As tg_kernel_add: a replay for these shapes of all inputs, or the reason why there is none. */
 int tg_ort_partition_add(tg_ort_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                      size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size);
+                         size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
 
 typedef struct tg_ort_partition_state {
   uint32_t live;                   /* a session has compiled it and is not gone */
@@ -302,8 +305,8 @@ typedef struct tg_ort_partition_state {
 void tg_ort_partition_get_state(tg_ort_partition *partition, tg_ort_partition_state *out);
 
 /* Claim these partitions; ep, graph and support as the plan callback got them, and only inside it. */
-int tg_ort_claim(void *ep, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count, char *err,
-                 size_t err_size);
+int tg_ort_claim(void *ep, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count,
+                 tg_error *err);
 /* A line for the log of the session; level 0 is verbose, 1 information, 2 a warning. Only inside the plan callback. */
 void tg_ort_log(void *ep, int level, const char *text);
 

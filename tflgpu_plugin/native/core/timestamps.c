@@ -6,20 +6,19 @@ enum {
   ENDS = 3                         /* what TGI_ENDS takes */
 };
 
-int tgi_timestamps_ready(tg_replay *replay, char *err, size_t err_size) {
+int tgi_timestamps_ready(tg_replay *replay, tg_error *err) {
   tg_device *device = replay->device;
   size_t count = replay->step_count + 1 > ENDS ? replay->step_count + 1 : ENDS;
-  if (!device->timestamps) return tgi_fail(err, err_size, "This adapter cannot take timestamps inside a pass.");
-  if (count > MAX_TIMESTAMPS) return tgi_fail(err, err_size, "Too many dispatches for timestamps (%zu).", count - 1);
+  if (!device->timestamps) return tgi_fail(err, "This adapter cannot take timestamps inside a pass.");
+  if (count > MAX_TIMESTAMPS) return tgi_fail(err, "Too many dispatches for timestamps (%zu).", count - 1);
   if (replay->queries) return 0;
-  replay->resolved =
-      tgi_buffer_create(device, count * 8, WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc, err, err_size);
+  replay->resolved = tgi_buffer_create(device, count * 8, WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc, err);
   if (!replay->resolved) return 1;
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   replay->queries = W(DeviceCreateQuerySet)(
       device->wgpu, &(WGPUQuerySetDescriptor){.type = WGPUQueryType_Timestamp, .count = (uint32_t)count});
-  int failed = tgi_scope_end(device, mark, "Making a query set", err, err_size);
+  int failed = tgi_scope_end(device, mark, "Making a query set", err);
   pthread_mutex_unlock(&device->lock);
   if (!failed) return 0;
   if (replay->queries) W(QuerySetRelease)(replay->queries);
@@ -29,25 +28,23 @@ int tgi_timestamps_ready(tg_replay *replay, char *err, size_t err_size) {
   return 1;
 }
 
-static int resolve(const tg_replay *replay, size_t count, char *err, size_t err_size) {
+static int resolve(const tg_replay *replay, size_t count, tg_error *err) {
   tg_device *device = replay->device;
   tgi_ticket ticket;
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
   W(CommandEncoderResolveQuerySet)(encoder, replay->queries, 0, (uint32_t)count, replay->resolved->wgpu, 0);
-  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err, err_size);
-  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err, err_size);
+  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
+  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err);
   pthread_mutex_unlock(&device->lock);
   return failed;
 }
 
-int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values, char *err,
-                        size_t err_size) {
+int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values,
+                        tg_error *err) {
   size_t count = timestamping == TGI_EACH ? steps + 1 : ENDS, all = timestamping == TGI_EACH ? replay->step_count + 1 : ENDS;
-  if (resolve(replay, count, err, err_size) ||
-      tgi_buffer_read(replay->resolved, 0, values, count * 8, err, err_size))
-    return 1;
+  if (resolve(replay, count, err) || tgi_buffer_read(replay->resolved, 0, values, count * 8, err)) return 1;
   double period = W(QueueGetTimestampPeriod)(replay->device->queue);
   for (size_t i = 0; i < count; i++) values[i] = (uint64_t)((double)values[i] * period);
   for (size_t i = count; i < all; i++) values[i] = values[count - 1];

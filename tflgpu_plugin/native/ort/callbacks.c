@@ -4,9 +4,7 @@
 static tg_ort_callbacks table;
 static tgi_python python = {&table, sizeof table, "", "call tflgpu_plugin.register()", false, 0};
 
-bool tgi_ort_enter(tg_ort_callbacks *functions, char *err, size_t err_size) {
-  return tgi_python_enter(&python, functions, err, err_size);
-}
+bool tgi_ort_enter(tg_ort_callbacks *functions, tg_error *err) { return tgi_python_enter(&python, functions, err); }
 
 void tgi_ort_leave(void) { tgi_python_leave(&python); }
 

@@ -8,14 +8,14 @@ typedef tgo_status *(*list_values)(const tgo_node *node, const tgo_value_info **
 
 /* The names of a node's inputs or outputs, "" for one that is absent. The names are the host's. */
 static const char **names_of(const tgo_api *api, const tgo_node *node, count_values count_of, list_values list_of,
-                             size_t *count, char *err, size_t err_size) {
-  if (tgi_take_status(api, count_of(node, count), err, err_size)) return NULL;
+                             size_t *count, tg_error *err) {
+  if (tgi_take_status(api, count_of(node, count), err)) return NULL;
   const tgo_value_info **values = calloc(*count + 1, sizeof *values);
   const char **names = calloc(*count + 1, sizeof *names);
-  bool good = values && names && !tgi_take_status(api, list_of(node, values, *count), err, err_size);
+  bool good = values && names && !tgi_take_status(api, list_of(node, values, *count), err);
   for (size_t i = 0; good && i < *count; i++) {
     names[i] = "";
-    if (values[i]) good = !tgi_take_status(api, api->get_name(values[i], &names[i]), err, err_size);
+    if (values[i]) good = !tgi_take_status(api, api->get_name(values[i], &names[i]), err);
   }
   free(values);
   if (good) return names;
@@ -24,40 +24,41 @@ static const char **names_of(const tgo_api *api, const tgo_node *node, count_val
 }
 
 static bool add_text(const tgo_api *api, tgo_attribute **attributes, size_t *count, const char *name, const void *data,
-                     size_t bytes, char *err, size_t err_size) {
-  if (bytes > INT32_MAX) return !tgi_fail(err, err_size, "%zu bytes are too many for one node of a model.", bytes);
-  return !tgi_take_status(api, api->create_attribute(name, data, (int)bytes, TGO_TEXT, &attributes[(*count)++]), err, err_size);
+                     size_t bytes, tg_error *err) {
+  if (bytes > INT32_MAX) return !tgi_fail(err, "%zu bytes are too many for one node of a model.", bytes);
+  return !tgi_take_status(api, api->create_attribute(name, data, (int)bytes, TGO_TEXT, &attributes[(*count)++]), err);
 }
 
-static bool add_int(const tgo_api *api, tgo_attribute **attributes, size_t *count, const char *name, int64_t value, char *err,
-                    size_t err_size) {
-  return !tgi_take_status(api, api->create_attribute(name, &value, 1, TGO_INT, &attributes[(*count)++]), err, err_size);
+static bool add_int(const tgo_api *api, tgo_attribute **attributes, size_t *count, const char *name, int64_t value,
+                    tg_error *err) {
+  return !tgi_take_status(api, api->create_attribute(name, &value, 1, TGO_INT, &attributes[(*count)++]), err);
 }
 
-static bool add_attributes(const tgo_api *api, const tg_ort_partition *partition, const char *name, tgo_attribute **attributes,
-                           size_t *count, char *err, size_t err_size) {
-  return add_int(api, attributes, count, "main_context", 1, err, err_size) &&
-         add_int(api, attributes, count, "embed_mode", partition->embedded, err, err_size) &&
-         add_text(api, attributes, count, "ep_cache_context", partition->context, partition->context_bytes, err, err_size) &&
-         add_text(api, attributes, count, "source", TGI_EP_NAME, sizeof TGI_EP_NAME - 1, err, err_size) &&
-         add_text(api, attributes, count, "partition_name", name, strlen(name), err, err_size) &&
-         add_text(api, attributes, count, "ep_sdk_version", TFLGPU_VERSION, sizeof TFLGPU_VERSION - 1, err, err_size);
+static bool add_attributes(const tgo_api *api, const tg_ort_partition *partition, const char *name,
+                           tgo_attribute **attributes, size_t *count, tg_error *err) {
+  return add_int(api, attributes, count, "main_context", 1, err) &&
+         add_int(api, attributes, count, "embed_mode", partition->embedded, err) &&
+         add_text(api, attributes, count, "ep_cache_context", partition->context, partition->context_bytes, err) &&
+         add_text(api, attributes, count, "source", TGI_EP_NAME, sizeof TGI_EP_NAME - 1, err) &&
+         add_text(api, attributes, count, "partition_name", name, strlen(name), err) &&
+         add_text(api, attributes, count, "ep_sdk_version", TFLGPU_VERSION, sizeof TFLGPU_VERSION - 1, err);
 }
 
-tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_partition *partition, char *err,
-                           size_t err_size) {
+tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_partition *partition, tg_error *err) {
   tgo_attribute *attributes[ATTRIBUTES] = {0};
   size_t attribute_count = 0, input_count = 0, output_count = 0;
   const char *name = "", **inputs = NULL, **outputs = NULL;
   tgo_node *node = NULL;
   const tgo_editor *editor = api->get_editor();
-  if (!editor) tgi_fail(err, err_size, "This onnxruntime cannot write compiled models.");
-  else if (!tgi_take_status(api, api->get_node_name(fused, &name), err, err_size) &&
-           (inputs = names_of(api, fused, api->get_node_input_count, api->get_node_inputs, &input_count, err, err_size)) &&
-           (outputs = names_of(api, fused, api->get_node_output_count, api->get_node_outputs, &output_count, err, err_size)) &&
-           add_attributes(api, partition, name, attributes, &attribute_count, err, err_size))
-    tgi_take_status(api, editor->create_node("EPContext", "com.microsoft", name, inputs, input_count, outputs, output_count,
-                                             attributes, attribute_count, &node), err, err_size);
+  if (!editor) tgi_fail(err, "This onnxruntime cannot write compiled models.");
+  else if (!tgi_take_status(api, api->get_node_name(fused, &name), err) &&
+           (inputs = names_of(api, fused, api->get_node_input_count, api->get_node_inputs, &input_count, err)) &&
+           (outputs = names_of(api, fused, api->get_node_output_count, api->get_node_outputs, &output_count, err)) &&
+           add_attributes(api, partition, name, attributes, &attribute_count, err))
+    tgi_take_status(api,
+                    editor->create_node("EPContext", "com.microsoft", name, inputs, input_count, outputs, output_count,
+                                        attributes, attribute_count, &node),
+                    err);
   for (size_t i = 0; i < ATTRIBUTES; i++)
     if (attributes[i]) api->release_attribute(attributes[i]);
   free(inputs);

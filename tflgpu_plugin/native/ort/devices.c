@@ -49,12 +49,12 @@ static bool is_current(const tg_ort_adapter *adapters, size_t count) {
   return true;
 }
 
-int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, char *err, size_t err_size) {
+int tg_ort_set_adapters(const tg_ort_adapter *adapters, size_t count, tg_error *err) {
   if (is_current(adapters, count)) return 0;
   list *made = calloc(1, sizeof *made + count * sizeof made->devices[0]);
   bool copied = made != NULL;
   for (size_t i = 0; copied && i < count; i++) copied = copy_device(&made->devices[i], &adapters[i]);
-  if (!copied) return tgi_fail(err, err_size, "Not enough memory for a list of adapters.");
+  if (!copied) return tgi_fail(err, "Not enough memory for a list of adapters.");
   made->count = count;
   tgi_lock();
   newest = made;

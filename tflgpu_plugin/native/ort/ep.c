@@ -1,8 +1,6 @@
 /* A session of onnxruntime: partitions, GetCapability and Compile. */
 #include "ort/internal.h"
 
-enum { TEXT_BYTES = 4096 };
-
 /* ---- partitions ------------------------------------------------------------------------------------------------------------ */
 
 static int compare(const void *a, const void *b) {
@@ -77,11 +75,11 @@ static bool copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *
   return copy_guards(partition, spec) && copy_context(partition, spec);
 }
 
-tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, char *err, size_t err_size) {
+tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_error *err) {
   tg_ort_partition *partition = calloc(1, sizeof *partition);
   if (partition && copy_spec(partition, spec)) return partition;
   if (partition) free_partition(partition);
-  tgi_fail(err, err_size, "Not enough memory for a partition.");
+  tgi_fail(err, "Not enough memory for a partition.");
   return NULL;
 }
 
@@ -94,9 +92,9 @@ void tg_ort_partition_release(tg_ort_partition *partition) {
 }
 
 int tg_ort_partition_add(tg_ort_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                         size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size) {
+                         size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
   return tgi_plans_add(&partition->plans, partition->arity, shapes, shape_count, output_shapes, output_shape_count, replay,
-                       reason, err, err_size);
+                       reason, err);
 }
 
 void tg_ort_partition_get_state(tg_ort_partition *partition, tg_ort_partition_state *out) {
@@ -122,16 +120,16 @@ static void free_nodes(nodes *list) {
   free(list->ids);
 }
 
-static int read_nodes(const tgo_api *api, const tgo_graph *graph, nodes *list, char *err, size_t err_size) {
+static int read_nodes(const tgo_api *api, const tgo_graph *graph, nodes *list, tg_error *err) {
   *list = (nodes){0};
-  if (tgi_take_status(api, api->get_node_count(graph, &list->count), err, err_size)) return 1;
+  if (tgi_take_status(api, api->get_node_count(graph, &list->count), err)) return 1;
   list->handles = calloc(list->count + 1, sizeof *list->handles);
   list->ids = calloc(list->count + 1, sizeof *list->ids);
-  if (!list->handles || !list->ids) return tgi_fail(err, err_size, "Not enough memory for a graph.");
-  if (tgi_take_status(api, api->get_nodes(graph, list->handles, list->count), err, err_size)) return 1;
+  if (!list->handles || !list->ids) return tgi_fail(err, "Not enough memory for a graph.");
+  if (tgi_take_status(api, api->get_nodes(graph, list->handles, list->count), err)) return 1;
   for (size_t i = 0; i < list->count; i++) {
     size_t id;
-    if (tgi_take_status(api, api->get_node_id(list->handles[i], &id), err, err_size)) return 1;
+    if (tgi_take_status(api, api->get_node_id(list->handles[i], &id), err)) return 1;
     list->ids[i] = id;
   }
   return 0;
@@ -166,8 +164,7 @@ static void drop_claimed(tgi_ep *ep) {
   ep->claimed_count = 0;
 }
 
-static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const tg_ort_partition *partition, char *err,
-                size_t err_size) {
+static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const tg_ort_partition *partition, tg_error *err) {
   const tgo_fusion fusion = {.version = ep->host.version, .drop_constants = true};
   const tgo_node **group = calloc(partition->node_count + 1, sizeof *group);
   size_t found = 0;
@@ -176,16 +173,16 @@ static int fuse(const tgi_ep *ep, const nodes *all, tgo_support *support, const 
       group[found++] = all->handles[i];
   const tgo_api *api = ep->factory->api;
   int failed = found != partition->node_count
-                   ? tgi_fail(err, err_size, "The graph does not have all nodes of the partition.")
-                   : tgi_take_status(api, ep->factory->ep_api->add_nodes_to_fuse(support, group, found, &fusion), err, err_size);
+                   ? tgi_fail(err, "The graph does not have all nodes of the partition.")
+                   : tgi_take_status(api, ep->factory->ep_api->add_nodes_to_fuse(support, group, found, &fusion), err);
   free(group);
   return failed;
 }
 
-static int remember(tgi_ep *ep, tg_ort_partition *const *partitions, size_t count, char *err, size_t err_size) {
+static int remember(tgi_ep *ep, tg_ort_partition *const *partitions, size_t count, tg_error *err) {
   drop_claimed(ep);
   ep->claimed = calloc(count + 1, sizeof *ep->claimed);
-  if (!ep->claimed) return tgi_fail(err, err_size, "Not enough memory for partitions.");
+  if (!ep->claimed) return tgi_fail(err, "Not enough memory for partitions.");
   for (size_t i = 0; i < count; i++) {
     partitions[i]->functions = ep->functions;
     tgi_partition_retain(ep->claimed[ep->claimed_count++] = partitions[i]);
@@ -193,13 +190,13 @@ static int remember(tgi_ep *ep, tg_ort_partition *const *partitions, size_t coun
   return 0;
 }
 
-int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count, char *err,
-                 size_t err_size) {
-  if (!is_ours(host)) return tgi_fail(err, err_size, "This is not a session of tflgpu.");
+int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count,
+                 tg_error *err) {
+  if (!is_ours(host)) return tgi_fail(err, "This is not a session of tflgpu.");
   tgi_ep *ep = host;
   nodes all;
-  int failed = remember(ep, partitions, count, err, err_size) || read_nodes(ep->factory->api, graph, &all, err, err_size);
-  for (size_t i = 0; !failed && i < count; i++) failed = fuse(ep, &all, support, partitions[i], err, err_size);
+  int failed = remember(ep, partitions, count, err) || read_nodes(ep->factory->api, graph, &all, err);
+  for (size_t i = 0; !failed && i < count; i++) failed = fuse(ep, &all, support, partitions[i], err);
   free_nodes(&all);
   return failed;
 }
@@ -214,19 +211,19 @@ void tg_ort_log(void *host, int level, const char *text) {
 
 static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_support *support) {
   tgi_ep *ep = (tgi_ep *)host;
-  char err[TEXT_BYTES] = "";
+  tg_error err = {0};
   tg_ort_callbacks newest;
   drop_claimed(ep);
-  if (tg_is_forked(err, sizeof err)) {
-    tg_ort_log(ep, TGO_WARNING, err);
+  if (tg_is_forked(&err)) {
+    tg_ort_log(ep, TGO_WARNING, err.text);
     return NULL;                   /* nothing is claimed */
   }
-  if (tgi_ort_enter(&newest, err, sizeof err)) {
-    int done = ep->functions.plan(ep->number, ep, ep->factory->api, graph, support, err, sizeof err);
+  if (tgi_ort_enter(&newest, &err)) {
+    int done = ep->functions.plan(ep->number, ep, ep->factory->api, graph, support, &err);
     tgi_ort_leave();
     if (done) return NULL;
   }
-  return tgi_status(ep->factory->api, err[0] ? err : "the model could not be planned.");
+  return tgi_status(ep->factory->api, err.text[0] ? err.text : "the model could not be planned.");
 }
 
 /* ---- Compile -------------------------------------------------------------------------------------------------------------- */
@@ -258,17 +255,17 @@ static size_t position_of(const tgo_api *api, const char *wanted, const tgo_valu
 
 /* Where the fused node has these names among its values. */
 static size_t *find_positions(const tgo_api *api, const tgo_node *node, count_values count_of, list_values list_of,
-                              char *const *names, size_t name_count, char *err, size_t err_size) {
+                              char *const *names, size_t name_count, tg_error *err) {
   size_t count = 0;
-  if (tgi_take_status(api, count_of(node, &count), err, err_size)) return NULL;
+  if (tgi_take_status(api, count_of(node, &count), err)) return NULL;
   const tgo_value_info **values = calloc(count + 1, sizeof *values);
   size_t *positions = calloc(name_count + 1, sizeof *positions);
-  bool found = values && positions && !tgi_take_status(api, list_of(node, values, count), err, err_size);
+  bool found = values && positions && !tgi_take_status(api, list_of(node, values, count), err);
   for (size_t i = 0; found && i < name_count; i++) {
     positions[i] = position_of(api, names[i], values, count);
     if (positions[i] < count) continue;
     found = false;
-    tgi_fail(err, err_size, "The fused node lacks the value \"%s\".", names[i]);
+    tgi_fail(err, "The fused node lacks the value \"%s\".", names[i]);
   }
   free(values);
   if (found) return positions;
@@ -283,8 +280,7 @@ static void free_compute(tgi_compute *compute) {
   free(compute);
 }
 
-static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, const tgo_node *fused, char *err,
-                                 size_t err_size) {
+static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, const tgo_node *fused, tg_error *err) {
   const tgo_api *api = ep->factory->api;
   tgi_compute *compute = calloc(1, sizeof *compute);
   if (!compute) return NULL;
@@ -293,12 +289,12 @@ static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, 
   compute->partition = partition;
   count_values inputs = api->get_node_input_count, outputs = api->get_node_output_count;
   bool found =
-      (compute->inputs = find_positions(api, fused, inputs, api->get_node_inputs, partition->inputs, partition->arity.inputs, err,
-                                        err_size)) &&
-      (compute->outputs = find_positions(api, fused, outputs, api->get_node_outputs, partition->outputs,
-                                         partition->arity.outputs, err, err_size)) &&
-      (compute->guards = find_positions(api, fused, inputs, api->get_node_inputs, partition->guards, partition->guard_count, err,
-                                        err_size));
+      (compute->inputs =
+           find_positions(api, fused, inputs, api->get_node_inputs, partition->inputs, partition->arity.inputs, err)) &&
+      (compute->outputs =
+           find_positions(api, fused, outputs, api->get_node_outputs, partition->outputs, partition->arity.outputs, err)) &&
+      (compute->guards =
+           find_positions(api, fused, inputs, api->get_node_inputs, partition->guards, partition->guard_count, err));
   if (found) {
     tgi_partition_retain(partition);
     atomic_store(&partition->live, 1);
@@ -318,14 +314,14 @@ static tg_ort_partition *find_claimed(const tgi_ep *ep, nodes *all) {
   return NULL;
 }
 
-static tgo_compute *compile_one(const tgi_ep *ep, const tgo_graph *graph, const tgo_node *fused, char *err, size_t err_size) {
+static tgo_compute *compile_one(const tgi_ep *ep, const tgo_graph *graph, const tgo_node *fused, tg_error *err) {
   nodes all;
   tgi_compute *compute = NULL;
-  if (!read_nodes(ep->factory->api, graph, &all, err, err_size)) {
+  if (!read_nodes(ep->factory->api, graph, &all, err)) {
     tg_ort_partition *partition = find_claimed(ep, &all);
-    if (partition && partition->refusal) tgi_fail(err, err_size, "%s", partition->refusal);
-    else if (partition) compute = make_compute(ep, partition, fused, err, err_size);
-    else tgi_fail(err, err_size, "onnxruntime compiles nodes that were not claimed together.");
+    if (partition && partition->refusal) tgi_fail(err, "%s", partition->refusal);
+    else if (partition) compute = make_compute(ep, partition, fused, err);
+    else tgi_fail(err, "onnxruntime compiles nodes that were not claimed together.");
   }
   free_nodes(&all);
   return compute ? &compute->host : NULL;
@@ -345,11 +341,10 @@ static void release_computes(tgo_ep *ep, tgo_compute **computes, size_t count) {
   }
 }
 
-static int add_context(const tgi_ep *ep, tgo_compute *compute, const tgo_node *fused, tgo_node **node, char *err,
-                       size_t err_size) {
+static int add_context(const tgi_ep *ep, tgo_compute *compute, const tgo_node *fused, tgo_node **node, tg_error *err) {
   const tg_ort_partition *partition = ((const tgi_compute *)compute)->partition;
   if (!node || !partition->context) return 0;
-  *node = tgi_context_node(ep->factory->api, fused, partition, err, err_size);
+  *node = tgi_context_node(ep->factory->api, fused, partition, err);
   return !*node;
 }
 
@@ -357,14 +352,14 @@ static int add_context(const tgi_ep *ep, tgo_compute *compute, const tgo_node *f
 static tgo_status *compile(tgo_ep *host, const tgo_graph **graphs, const tgo_node **fused, size_t count,
                            tgo_compute **computes, tgo_node **context_nodes) {
   const tgi_ep *ep = (const tgi_ep *)host;
-  char err[TEXT_BYTES] = "";
+  tg_error err = {0};
   for (size_t i = 0; i < count; i++) {
-    computes[i] = compile_one(ep, graphs[i], fused[i], err, sizeof err);
+    computes[i] = compile_one(ep, graphs[i], fused[i], &err);
     tgo_node **node = context_nodes ? &context_nodes[i] : NULL;
-    if (computes[i] && !add_context(ep, computes[i], fused[i], node, err, sizeof err)) continue;
+    if (computes[i] && !add_context(ep, computes[i], fused[i], node, &err)) continue;
     release_computes(host, computes, i + 1);
     memset(computes, 0, count * sizeof *computes);
-    return tgi_status(ep->factory->api, err[0] ? err : "not enough memory to compile a model.");
+    return tgi_status(ep->factory->api, err.text[0] ? err.text : "not enough memory to compile a model.");
   }
   return NULL;
 }

@@ -2,7 +2,7 @@
 #include "ort/internal.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { TEXT_BYTES = 4096, MAX_DEVICES = 8 };
+enum { MAX_DEVICES = 8 };
 static const char context_prefix[] = "ep.context_";           /* of the session's settings about compiled models */
 static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* of our options among the session's; the host's spelling */
 
@@ -34,12 +34,12 @@ static const char *key_for_us(const char *key) {
 
 /* Call Python's create with those of the session's settings that are for us; `functions` are then the session's. */
 static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const uint32_t *adapters, size_t adapter_count,
-                           tg_ort_callbacks *functions, char *err, size_t err_size) {
+                           tg_ort_callbacks *functions, tg_error *err) {
   const char *const *keys = NULL, *const *values = NULL;
   size_t count = 0, used = 0;
   api->get_pairs(config, &keys, &values, &count);
   const char **ours = malloc((2 * count + 1) * sizeof *ours);
-  if (!ours) return !tgi_fail(err, err_size, "not enough memory for a session.");
+  if (!ours) return !tgi_fail(err, "not enough memory for a session.");
   for (size_t i = 0; i < count; i++) {
     const char *key = key_for_us(keys[i]);
     if (!key) continue;
@@ -47,8 +47,8 @@ static int64_t call_create(const tgo_api *api, const tgo_pairs *config, const ui
     ours[count + used++] = values[i];
   }
   int64_t number = 0;
-  if (tgi_ort_enter(functions, err, err_size)) {
-    number = functions->create(ours, ours + count, used, adapters, adapter_count, err, err_size);
+  if (tgi_ort_enter(functions, err)) {
+    number = functions->create(ours, ours + count, used, adapters, adapter_count, err);
     tgi_ort_leave();
   }
   free(ours);
@@ -78,16 +78,16 @@ static tgo_status *create_ep(tgo_factory *host, const tgo_hardware *const *hardw
                              size_t count, const tgo_session_options *options, const tgo_logger *logger, tgo_ep **ep) {
   (void)hardware;
   const tgi_factory *factory = (const tgi_factory *)host;
-  char err[TEXT_BYTES] = "";
+  tg_error err = {0};
   uint32_t adapters[MAX_DEVICES];
   tgo_pairs *config = NULL;
   tgo_status *status = factory->api->get_config(options, &config);
   if (status) return status;
   size_t found = read_adapters(factory->api, metadata, count, adapters);
   tg_ort_callbacks functions;
-  int64_t number = call_create(factory->api, config, adapters, found, &functions, err, sizeof err);
+  int64_t number = call_create(factory->api, config, adapters, found, &functions, &err);
   factory->api->release_pairs(config);
-  if (number <= 0) return tgi_status(factory->api, err[0] ? err : "the session could not be made.");
+  if (number <= 0) return tgi_status(factory->api, err.text[0] ? err.text : "the session could not be made.");
   *ep = make_session(factory, logger, number, &functions);
   return *ep ? NULL : tgi_status(factory->api, "not enough memory for a session.");
 }

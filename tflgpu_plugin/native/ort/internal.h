@@ -61,12 +61,12 @@ typedef struct tgi_compute {
 tgo_status *tgi_status(const tgo_api *api, const char *text);
 tgo_status *tgi_coded_status(const tgo_api *api, int code, const char *text);
 /* A status of the host as a sentence; releases it. Returns 1 when there was one. */
-int tgi_take_status(const tgo_api *api, tgo_status *status, char *err, size_t err_size);
+int tgi_take_status(const tgo_api *api, tgo_status *status, tg_error *err);
 
 /* ---- callbacks.c --------------------------------------------------------------------------------------------------- */
 
 /* Python's callbacks, between enter and leave; false with a sentence when they are gone. */
-bool tgi_ort_enter(tg_ort_callbacks *functions, char *err, size_t err_size);
+bool tgi_ort_enter(tg_ort_callbacks *functions, tg_error *err);
 void tgi_ort_leave(void);
 
 /* ---- devices.c ------------------------------------------------------------------------------------------------------- */
@@ -78,8 +78,7 @@ tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardwa
 /* ---- context.c ------------------------------------------------------------------------------------------------------- */
 
 /* The node that stands for a fused node in a compiled model, which owns it; NULL with a sentence. */
-tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_partition *partition, char *err,
-                           size_t err_size);
+tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_partition *partition, tg_error *err);
 
 /* ---- run.c ----------------------------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,6 @@
 /* Compute: one run of a partition. No Python, but for shapes that have no plan yet. */
 #include "ort/internal.h"
 
-enum { TEXT_BYTES = 2048 };
-
 typedef struct call {
   const tgi_compute *compute;
   tg_ort_partition *partition;
@@ -27,96 +25,95 @@ static bool append(call *c, int64_t number) {
   return true;
 }
 
-static int read_input(call *c, size_t i, char *err, size_t err_size) {
+static int read_input(call *c, size_t i, tg_error *err) {
   const tgo_api *api = c->api;
   const tgo_value *value = NULL;
   const int64_t *dims = NULL;
   size_t rank = 0;
   int kind = 0;
-  if (tgi_take_status(api, api->get_input(c->context, c->compute->inputs[i], &value), err, err_size)) return 1;
-  if (!value) return tgi_fail(err, err_size, "Input \"%s\" is absent.", c->partition->inputs[i]);
-  if (tgi_take_status(api, api->get_kind_and_dims(value, &kind, &dims, &rank), err, err_size)) return 1;
+  if (tgi_take_status(api, api->get_input(c->context, c->compute->inputs[i], &value), err)) return 1;
+  if (!value) return tgi_fail(err, "Input \"%s\" is absent.", c->partition->inputs[i]);
+  if (tgi_take_status(api, api->get_kind_and_dims(value, &kind, &dims, &rank), err)) return 1;
   bool fits = append(c, (int64_t)rank);
   for (size_t k = 0; fits && k < rank; k++) fits = append(c, dims[k]);
-  if (!fits) return tgi_fail(err, err_size, "The shape of input \"%s\" is too large.", c->partition->inputs[i]);
+  if (!fits) return tgi_fail(err, "The shape of input \"%s\" is too large.", c->partition->inputs[i]);
   if (i >= c->partition->arity.ports) return 0;
-  return tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &c->inputs[i].host), err, err_size);
+  return tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &c->inputs[i].host), err);
 }
 
-static int read_inputs(call *c, char *err, size_t err_size) {
+static int read_inputs(call *c, tg_error *err) {
   for (size_t i = 0; i < c->partition->arity.inputs; i++)
-    if (read_input(c, i, err, err_size)) return 1;
+    if (read_input(c, i, err)) return 1;
   return 0;
 }
 
 /* A default that the user has replaced would make what was planned with it wrong. */
-static int check_guard(const call *c, size_t i, char *err, size_t err_size) {
+static int check_guard(const call *c, size_t i, tg_error *err) {
   const tgo_api *api = c->api;
   const tgo_value *value = NULL;
   size_t bytes = 0;
   void *data = NULL;
-  if (tgi_take_status(api, api->get_input(c->context, c->compute->guards[i], &value), err, err_size)) return 1;
-  if (!value) return tgi_fail(err, err_size, "Input \"%s\" is absent.", c->partition->guards[i]);
-  if (tgi_take_status(api, api->get_byte_count(value, &bytes), err, err_size) ||
-      tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &data), err, err_size))
+  if (tgi_take_status(api, api->get_input(c->context, c->compute->guards[i], &value), err)) return 1;
+  if (!value) return tgi_fail(err, "Input \"%s\" is absent.", c->partition->guards[i]);
+  if (tgi_take_status(api, api->get_byte_count(value, &bytes), err) ||
+      tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &data), err))
     return 1;
   if (bytes == c->partition->guard_bytes[i] && !memcmp(data, c->partition->guard_data[i], bytes)) return 0;
-  return tgi_fail(err, err_size,
+  return tgi_fail(err,
                   "Input \"%s\" was given another value than the default in the model, which was planned as a constant. "
                   "Remove the default from the model, or leave the nodes that use it to the CPU with the option exclude.",
                   c->partition->guards[i]);
 }
 
-static int check_guards(const call *c, char *err, size_t err_size) {
+static int check_guards(const call *c, tg_error *err) {
   for (size_t i = 0; i < c->partition->guard_count; i++)
-    if (check_guard(c, i, err, err_size)) return 1;
+    if (check_guard(c, i, err)) return 1;
   return 0;
 }
 
-static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes, char *err, size_t err_size) {
+static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes, tg_error *err) {
   const tgo_api *api = c->api;
   int64_t dims[8];
   size_t rank = (size_t)shape[0], held = 0;
   tgo_value *value = NULL;
-  if (rank > 8) return tgi_fail(err, err_size, "Output \"%s\" has rank %zu.", c->partition->outputs[i], rank);
+  if (rank > 8) return tgi_fail(err, "Output \"%s\" has rank %zu.", c->partition->outputs[i], rank);
   for (size_t k = 0; k < rank; k++) dims[k] = shape[k + 1];
-  if (tgi_take_status(api, api->get_output(c->context, c->compute->outputs[i], dims, rank, &value), err, err_size)) return 1;
+  if (tgi_take_status(api, api->get_output(c->context, c->compute->outputs[i], dims, rank, &value), err)) return 1;
   if (!value) return 0;            /* nobody wants it: it stays on the device */
-  if (tgi_take_status(api, api->get_byte_count(value, &held), err, err_size)) return 1;
+  if (tgi_take_status(api, api->get_byte_count(value, &held), err)) return 1;
   if (held != bytes)
-    return tgi_fail(err, err_size, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->partition->outputs[i], held,
+    return tgi_fail(err, "Output \"%s\" has %zu bytes, but its plan gives %llu.", c->partition->outputs[i], held,
                     (unsigned long long)bytes);
-  return tgi_take_status(api, api->get_tensor_data(value, &c->outputs[i].host), err, err_size);
+  return tgi_take_status(api, api->get_tensor_data(value, &c->outputs[i].host), err);
 }
 
-static int read_outputs(call *c, const tgi_entry *entry, char *err, size_t err_size) {
+static int read_outputs(call *c, const tgi_entry *entry, tg_error *err) {
   const int32_t *shape = entry->output_shapes;
   for (size_t i = 0; i < c->partition->arity.outputs; i++, shape += 1 + shape[0])
-    if (read_output(c, i, shape, entry->replay->outputs[i].bytes, err, err_size)) return 1;
+    if (read_output(c, i, shape, entry->replay->outputs[i].bytes, err)) return 1;
   return 0;
 }
 
-static int build(call *c, char *err, size_t err_size) {
+static int build(call *c, tg_error *err) {
   tg_ort_callbacks newest;
-  if (!tgi_ort_enter(&newest, err, err_size)) return 1;
-  int built = c->partition->functions.build(c->partition->number, c->partition, c->shapes, c->shape_count, err, err_size);
+  if (!tgi_ort_enter(&newest, err)) return 1;
+  int built = c->partition->functions.build(c->partition->number, c->partition, c->shapes, c->shape_count, err);
   tgi_ort_leave();
   if (built < 0) c->code = TGO_INVALID_ARGUMENT;
   return built <= 0;
 }
 
-static tgi_entry *find_entry(call *c, char *err, size_t err_size) {
+static tgi_entry *find_entry(call *c, tg_error *err) {
   tgi_plans *plans = &c->partition->plans;
   tgi_entry *entry = tgi_plans_find(plans, c->shapes, c->shape_count);
-  if (!entry && !build(c, err, err_size)) entry = tgi_plans_find(plans, c->shapes, c->shape_count);
+  if (!entry && !build(c, err)) entry = tgi_plans_find(plans, c->shapes, c->shape_count);
   return entry;
 }
 
-static int run_entry(call *c, const tgi_entry *entry, char *err, size_t err_size) {
+static int run_entry(call *c, const tgi_entry *entry, tg_error *err) {
   tgi_traffic traffic = {0};
-  if (!entry->replay) return tgi_fail(err, err_size, "these input shapes cannot run on the GPU: %s", entry->reason);
-  if (read_outputs(c, entry, err, err_size) ||
-      tgi_replay_run(entry->replay, c->inputs, c->outputs, NULL, NULL, &traffic, err, err_size))
+  if (!entry->replay) return tgi_fail(err, "these input shapes cannot run on the GPU: %s", entry->reason);
+  if (read_outputs(c, entry, err) || tgi_replay_run(entry->replay, c->inputs, c->outputs, NULL, NULL, &traffic, err))
     return 1;
   atomic_fetch_add(&c->partition->uploaded, traffic.uploaded);
   atomic_fetch_add(&c->partition->downloaded, traffic.downloaded);
@@ -124,18 +121,18 @@ static int run_entry(call *c, const tgi_entry *entry, char *err, size_t err_size
   return 0;
 }
 
-static int run(call *c, char *err, size_t err_size) {
+static int run(call *c, tg_error *err) {
   tgi_arity arity = c->partition->arity;
   c->inputs = calloc(arity.inputs + arity.outputs + 1, sizeof *c->inputs);
-  if (!c->inputs) return tgi_fail(err, err_size, "not enough memory for a run.");
+  if (!c->inputs) return tgi_fail(err, "not enough memory for a run.");
   c->outputs = c->inputs + arity.inputs;
   if (tgi_is_forked()) {           /* Python's threads are gone here */
-    tgi_enter(err, err_size);
+    tgi_enter(err);
     return 1;
   }
-  if (read_inputs(c, err, err_size) || check_guards(c, err, err_size)) return 1;
-  tgi_entry *entry = find_entry(c, err, err_size);
-  int failed = !entry || run_entry(c, entry, err, err_size);
+  if (read_inputs(c, err) || check_guards(c, err)) return 1;
+  tgi_entry *entry = find_entry(c, err);
+  int failed = !entry || run_entry(c, entry, err);
   tgi_entry_release(entry);
   return failed;
 }
@@ -145,10 +142,10 @@ tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context
   const tgi_compute *compute = (const tgi_compute *)host;
   call c = {.compute = compute, .partition = compute->partition, .api = compute->api, .context = context,
             .code = TGO_EP_FAIL};
-  char err[TEXT_BYTES] = "";
-  int failed = run(&c, err, sizeof err);
+  tg_error err = {0};
+  int failed = run(&c, &err);
   free(c.inputs);
   free(c.shapes);
   atomic_fetch_add(failed ? &c.partition->failures : &c.partition->runs, 1);
-  return failed ? tgi_coded_status(c.api, c.code, err[0] ? err : "this run failed without a reason.") : NULL;
+  return failed ? tgi_coded_status(c.api, c.code, err.text[0] ? err.text : "this run failed without a reason.") : NULL;
 }

@@ -7,22 +7,22 @@ static tgi_python python = {&table, sizeof table, "tflgpu: ", "import tflgpu_plu
 
 void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks) { tgi_python_set(&python, callbacks); }
 
-int tgi_build(tg_kernel *kernel, tgl_context *context, char *err, size_t err_size) {
+int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   tg_tflite_callbacks newest;
   const tg_tflite_callbacks *functions = &kernel->delegate->functions;
-  if (!tgi_python_enter(&python, &newest, err, err_size)) return 1;
-  int built = functions->build && functions->build(kernel->number, kernel, context, err, err_size);
+  if (!tgi_python_enter(&python, &newest, err)) return 1;
+  int built = functions->build && functions->build(kernel->number, kernel, context, err);
   tgi_python_leave(&python);
   return !built;
 }
 
-int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, char *err, size_t err_size) {
+int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err) {
   tg_tflite_callbacks newest;
   const tg_tflite_callbacks *functions = &delegate->functions;
-  if (!tgi_python_enter(&python, &newest, err, err_size)) return 1;
-  int done = functions->prepare && functions->prepare(delegate->number, (void *)&delegate->host, context, err, err_size);
+  if (!tgi_python_enter(&python, &newest, err)) return 1;
+  int done = functions->prepare && functions->prepare(delegate->number, (void *)&delegate->host, context, err);
   tgi_python_leave(&python);
-  if (!done && !err[0]) tgi_fail(err, err_size, "tflgpu: preparing the graph failed.");
+  if (!done && !err->text[0]) tgi_fail(err, "tflgpu: preparing the graph failed.");
   return !done;
 }
 
@@ -39,18 +39,18 @@ static void import_package(void) {
 }
 
 /* The first one's `create` has set the others. */
-int64_t tgi_create(const char *const *keys, const char *const *values, size_t count, tg_tflite_callbacks *functions, char *err,
-                   size_t err_size) {
-  if (!tgi_python_enter(&python, functions, err, err_size)) {
+int64_t tgi_create(const char *const *keys, const char *const *values, size_t count, tg_tflite_callbacks *functions,
+                   tg_error *err) {
+  if (!tgi_python_enter(&python, functions, err)) {
     import_package();
-    if (!tgi_python_enter(&python, functions, err, err_size)) return 0;
-    err[0] = 0;
+    if (!tgi_python_enter(&python, functions, err)) return 0;
+    err->text[0] = 0;
   }
-  int64_t number = functions->create(keys, values, count, err, err_size);
+  int64_t number = functions->create(keys, values, count, err);
   tgi_lock();
   if (python.set) *functions = table;
   tgi_unlock();
   tgi_python_leave(&python);
-  if (number <= 0 && !err[0]) tgi_fail(err, err_size, "tflgpu: the delegate could not be made.");
+  if (number <= 0 && !err->text[0]) tgi_fail(err, "tflgpu: the delegate could not be made.");
   return number;
 }

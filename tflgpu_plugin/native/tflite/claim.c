@@ -77,27 +77,24 @@ static tgl_ints *all_nodes(tg_kernel *const *kernels, size_t kernel_count) {
   return list;
 }
 
-static int replace(tgl_context *context, tgl_delegate *delegate, const tgl_ints *nodes, claim *new, char *err,
-                   size_t err_size) {
+static int replace(tgl_context *context, tgl_delegate *delegate, const tgl_ints *nodes, claim *new, tg_error *err) {
   const tgl_registration *registration = ((tgi_delegate *)delegate)->registration;
   open_claim(new);
   int32_t status = context->replace_nodes(context, (tgl_padded_registration){.known = *registration}, nodes, delegate);
   close_claim(new);
-  if (status != TGL_OK) return tgi_fail(err, err_size, "tflgpu: the host did not hand over its nodes (status %d).", status);
+  if (status != TGL_OK) return tgi_fail(err, "tflgpu: the host did not hand over its nodes (status %d).", status);
   for (size_t i = 0; i < new->count; i++)
-    if (!new->taken[i])
-      return tgi_fail(err, err_size, "tflgpu: the host grouped the nodes in another way than it had announced.");
+    if (!new->taken[i]) return tgi_fail(err, "tflgpu: the host grouped the nodes in another way than it had announced.");
   return 0;
 }
 
-int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, size_t kernel_count, char *err,
-                    size_t err_size) {
+int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, size_t kernel_count, tg_error *err) {
   if (!kernel_count) return 0;
   tgl_ints *nodes = all_nodes(kernels, kernel_count);
   bool *taken = calloc(kernel_count, sizeof *taken);
   claim new = {.context = context, .kernels = kernels, .taken = taken, .count = kernel_count};
-  int failed = nodes && taken ? replace(context, delegate, nodes, &new, err, err_size)
-                              : tgi_fail(err, err_size, "tflgpu: not enough memory to claim nodes.");
+  int failed = nodes && taken ? replace(context, delegate, nodes, &new, err)
+                              : tgi_fail(err, "tflgpu: not enough memory to claim nodes.");
   free(taken);
   free(nodes);
   return failed;
@@ -109,7 +106,7 @@ static void write_group(const tgl_ints *members, const int32_t *nodes, size_t no
       if (nodes[i] == members->data[k]) groups[i] = group;
 }
 
-int tg_tflite_preview(void *opaque, const int32_t *nodes, size_t node_count, int32_t *groups, char *err, size_t err_size) {
+int tg_tflite_preview(void *opaque, const int32_t *nodes, size_t node_count, int32_t *groups, tg_error *err) {
   tgl_context *context = opaque;
   tgl_partition *partitions = NULL;
   int32_t count = 0;
@@ -118,7 +115,7 @@ int tg_tflite_preview(void *opaque, const int32_t *nodes, size_t node_count, int
   if (list && context->preview_partitions) status = context->preview_partitions(context, list, &partitions, &count);
   free(list);
   if (status != TGL_OK) {
-    tgi_fail(err, err_size, "tflgpu: the host does not tell how it would group the nodes (status %d).", status);
+    tgi_fail(err, "tflgpu: the host does not tell how it would group the nodes (status %d).", status);
     return -1;
   }
   for (size_t i = 0; i < node_count; i++) groups[i] = -1;

@@ -2,15 +2,14 @@
 #include "tflite/internal.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { TEXT_BYTES = 4096 };
 
 static int32_t delegate_prepare(tgl_context *context, tgl_delegate *host) {
-  char err[TEXT_BYTES] = "";
-  if (tg_is_forked(err, sizeof err)) {
-    tgi_report(context, err);
+  tg_error err = {0};
+  if (tg_is_forked(&err)) {
+    tgi_report(context, "", err.text);
     return TGL_OK;                 /* nothing is claimed */
   }
-  return tgi_prepare((tgi_delegate *)host, context, err, sizeof err) ? tgi_report(context, err) : TGL_OK;
+  return tgi_prepare((tgi_delegate *)host, context, &err) ? tgi_report(context, "", err.text) : TGL_OK;
 }
 
 static tgi_delegate *make_delegate(int64_t number, const tg_tflite_callbacks *functions) {
@@ -33,13 +32,13 @@ static tgi_delegate *make_delegate(int64_t number, const tg_tflite_callbacks *fu
 
 EXPORT tgl_delegate *tflite_plugin_create_delegate(const char *const *keys, const char *const *values, size_t count,
                                                    void (*report_error)(const char *)) {
-  char err[TEXT_BYTES] = "";
+  tg_error err = {0};
   /* Hosts declare the count as an int, so the upper half of the register is not defined. */
   tg_tflite_callbacks functions;
-  int64_t number = tgi_create(keys, values, count & 0xffffffffu, &functions, err, sizeof err);
+  int64_t number = tgi_create(keys, values, count & 0xffffffffu, &functions, &err);
   tgi_delegate *delegate = number > 0 ? make_delegate(number, &functions) : NULL;
   if (delegate) return &delegate->host;
-  if (report_error) report_error(err[0] ? err : "tflgpu: not enough memory for a delegate.");
+  if (report_error) report_error(err.text[0] ? err.text : "tflgpu: not enough memory for a delegate.");
   return NULL;
 }
 

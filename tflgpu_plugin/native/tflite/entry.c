@@ -47,15 +47,15 @@ void tgi_entries_drop(tg_kernel *kernel) {
 }
 
 void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason) {
-  char err[256];
+  tg_error err;
   size_t count;
   int32_t *shapes = tgi_shapes_of(context, kernel->inputs, arity_of(kernel).inputs, &count);
-  if (shapes) tgi_plans_add(&kernel->plans, arity_of(kernel), shapes, count, NULL, 0, NULL, reason, err, sizeof err);
+  if (shapes) tgi_plans_add(&kernel->plans, arity_of(kernel), shapes, count, NULL, 0, NULL, reason, &err);
   free(shapes);
 }
 
 int tg_kernel_add(tg_kernel *kernel, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                  size_t output_shape_count, tg_replay *replay, const char *reason, char *err, size_t err_size) {
+                  size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
   return tgi_plans_add(&kernel->plans, arity_of(kernel), shapes, shape_count, output_shapes, output_shape_count, replay,
-                       reason, err, err_size);
+                       reason, err);
 }

@@ -84,20 +84,17 @@ tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t 
 }
 
 int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32_t handle, tgl_tensor *tensor) {
-  char err[1024];
+  tg_error err;
   size_t index;
   tg_kernel *kernel;
   tg_replay *replay = tgi_handle_find(delegate, handle, &index, &kernel);
-  if (!replay) return tgi_report(context, "tflgpu: this tensor's bytes are no longer on the GPU; run the model again.");
-  int failed = tensor->data || !tensor->bytes ? tg_replay_read_output(replay, index, tensor->data, tensor->bytes, err, sizeof err)
-                            : tgi_fail(err, sizeof err, "The host has no memory for this tensor.");
+  if (!replay) return tgi_report(context, "tflgpu: ", "this tensor's bytes are no longer on the GPU; run the model again.");
+  int failed = tensor->data || !tensor->bytes ? tg_replay_read_output(replay, index, tensor->data, tensor->bytes, &err)
+                                              : tgi_fail(&err, "The host has no memory for this tensor.");
   if (!failed) atomic_fetch_add(&kernel->downloaded, tensor->bytes);
   tg_replay_release(replay);
   tg_kernel_release(kernel);
-  if (!failed) return TGL_OK;
-  char text[1100];
-  snprintf(text, sizeof text, "tflgpu: %s", err);
-  return tgi_report(context, text);
+  return failed ? tgi_report(context, "tflgpu: ", err.text) : TGL_OK;
 }
 
 void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *handle) {

@@ -47,16 +47,16 @@ int32_t *tgi_shapes_of(const tgl_context *context, const int32_t *tensors, size_
 void tgi_delegate_retain(tgi_delegate *delegate);
 void tgi_delegate_release(tgi_delegate *delegate);
 void tgi_delegate_enlist(tgi_delegate *delegate);         /* with those that live */
-int tgi_report(tgl_context *context, const char *text);   /* to the host; returns TGL_ERROR */
+int tgi_report(tgl_context *context, const char *prefix, const char *text); /* to the host; returns TGL_ERROR */
 
 /* ---- callbacks.c: Python ------------------------------------------------------------------------------------------- */
 
 /* The number of a new delegate, and the functions that it belongs to; 0 with a sentence. */
-int64_t tgi_create(const char *const *keys, const char *const *values, size_t count, tg_tflite_callbacks *functions, char *err,
-                   size_t err_size);
+int64_t tgi_create(const char *const *keys, const char *const *values, size_t count, tg_tflite_callbacks *functions,
+                   tg_error *err);
 /* Each fails with a sentence also when the callbacks are gone. */
-int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, char *err, size_t err_size);
-int tgi_build(tg_kernel *kernel, tgl_context *context, char *err, size_t err_size);
+int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err);
+int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err);
 
 /* ---- claim.c ------------------------------------------------------------------------------------------------------- */
 

@@ -43,7 +43,7 @@ static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, con
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     if (tensor->allocation == TGL_IN_DYNAMIC && !tensor->data) tensor->allocation = TGL_IN_ARENA;
     if (!has_shape(tensor, shape) && resize(context, tensor, shape) != TGL_OK)
-      return tgi_report(context, "tflgpu: the host could not resize an output.");
+      return tgi_report(context, "tflgpu: ", "the host could not resize an output.");
   }
   return TGL_OK;
 }
@@ -53,14 +53,13 @@ static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, con
  * so it is tried again, now and in the next prepare. */
 static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
-  if (!kernel) return tgi_report(context, "tflgpu: the host made a kernel that was not asked for.");
+  if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
   if (tgi_is_forked()) return TGL_OK;
   tgi_entry *entry = tgi_entry_find(kernel, context);
   if (!entry || !entry->replay) {
     tgi_entry_release(entry);
-    char err[1024] = "";
-    if (tgi_build(kernel, context, err, sizeof err) && tgi_build(kernel, context, err, sizeof err))
-      tgi_entry_refuse(kernel, context, err);
+    tg_error err = {0};
+    if (tgi_build(kernel, context, &err) && tgi_build(kernel, context, &err)) tgi_entry_refuse(kernel, context, err.text);
     entry = tgi_entry_find(kernel, context);
   }
   int32_t status = entry && entry->output_shape_count ? resize_outputs(context, kernel, entry->output_shapes) : TGL_OK;
@@ -92,26 +91,25 @@ static void free_ports(ports *p, const tg_kernel *kernel) {
   free(p->inputs);
 }
 
-static int wrong_bytes(const tgl_tensor *tensor, uint64_t bytes, char *err, size_t err_size) {
-  return tgi_fail(err, err_size, "Tensor \"%s\" has %zu bytes, but its plan expects %llu.", tensor->name ? tensor->name : "",
+static int wrong_bytes(const tgl_tensor *tensor, uint64_t bytes, tg_error *err) {
+  return tgi_fail(err, "Tensor \"%s\" has %zu bytes, but its plan expects %llu.", tensor->name ? tensor->name : "",
                   tensor->bytes, (unsigned long long)bytes);
 }
 
-static int no_memory(const char *what, const tgl_tensor *tensor, char *err, size_t err_size) {
-  return tgi_fail(err, err_size, "%s tensor \"%s\" has no memory.", what, tensor->name ? tensor->name : "");
+static int no_memory(const char *what, const tgl_tensor *tensor, tg_error *err) {
+  return tgi_fail(err, "%s tensor \"%s\" has no memory.", what, tensor->name ? tensor->name : "");
 }
 
-static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, char *err, size_t err_size) {
+static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, tg_error *err) {
   char text[128];
   tgi_shape_text(shape, text, sizeof text);
-  return tgi_fail(err, err_size, "Output tensor \"%s\" has another shape in the host than in its plan, %s.",
+  return tgi_fail(err, "Output tensor \"%s\" has another shape in the host than in its plan, %s.",
                   tensor->name ? tensor->name : "", text);
 }
 
 /* Take an input from the partition that made it. Its bytes on the device are valid also when the host has copied them for
  * another node in between. Without such a partition, only an input that is not stale can be used. */
-static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *replay, size_t i, ports *p, char *err,
-                        size_t err_size) {
+static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *replay, size_t i, ports *p, tg_error *err) {
   size_t index;
   tg_kernel *maker;
   tg_replay *producer = NULL;
@@ -119,12 +117,11 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *
     producer = tgi_handle_find(tensor->delegate, tensor->handle, &index, &maker);
   if (!producer && !tensor->is_stale) return 0;
   if (!producer)
-    return tgi_fail(err, err_size, "Input tensor \"%s\" is stale: its bytes are no longer on the GPU.",
+    return tgi_fail(err, "Input tensor \"%s\" is stale: its bytes are no longer on the GPU.",
                     tensor->name ? tensor->name : "");
   tg_kernel_release(maker);
   p->producers[i] = producer;
-  if (producer->outputs[index].bytes != tensor->bytes)
-    return wrong_bytes(tensor, producer->outputs[index].bytes, err, err_size);
+  if (producer->outputs[index].bytes != tensor->bytes) return wrong_bytes(tensor, producer->outputs[index].bytes, err);
   if (producer->device == replay->device) {
     p->inputs[i] = (tg_port){.device = producer->outputs[index].buffer};
     atomic_fetch_add(&kernel->device_inputs, 1);
@@ -132,42 +129,38 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *
   }
   if (!tensor->is_stale) return 0;
   /* The device was replaced between the two plans: through the host. */
-  return tensor->data ? tg_replay_read_output(producer, index, tensor->data, tensor->bytes, err, err_size)
-                      : tgi_fail(err, err_size, "An input lies on another GPU device and has no memory on the host.");
+  return tensor->data ? tg_replay_read_output(producer, index, tensor->data, tensor->bytes, err)
+                      : tgi_fail(err, "An input lies on another GPU device and has no memory on the host.");
 }
 
-static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, char *err,
-                       size_t err_size) {
+static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, tg_error *err) {
   for (size_t i = 0; i < kernel->input_count; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
-    if (tensor->bytes != replay->inputs[i].bytes) return wrong_bytes(tensor, replay->inputs[i].bytes, err, err_size);
+    if (tensor->bytes != replay->inputs[i].bytes) return wrong_bytes(tensor, replay->inputs[i].bytes, err);
     p->inputs[i].host = tensor->data;
-    if ((tensor->is_stale || tensor->handle >= 0) && device_input(kernel, tensor, replay, i, p, err, err_size)) return 1;
-    if (!p->inputs[i].device && !tensor->data && tensor->bytes) return no_memory("Input", tensor, err, err_size);
+    if ((tensor->is_stale || tensor->handle >= 0) && device_input(kernel, tensor, replay, i, p, err)) return 1;
+    if (!p->inputs[i].device && !tensor->data && tensor->bytes) return no_memory("Input", tensor, err);
   }
   return 0;
 }
 
-static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, ports *p, char *err,
-                        size_t err_size) {
+static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, ports *p, tg_error *err) {
   const int32_t *shape = entry->output_shapes;
   for (size_t i = 0; i < kernel->output_count; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
-    if (!has_shape(tensor, shape)) return wrong_shape(tensor, shape, err, err_size);
-    if (tensor->bytes != entry->replay->outputs[i].bytes)
-      return wrong_bytes(tensor, entry->replay->outputs[i].bytes, err, err_size);
+    if (!has_shape(tensor, shape)) return wrong_shape(tensor, shape, err);
+    if (tensor->bytes != entry->replay->outputs[i].bytes) return wrong_bytes(tensor, entry->replay->outputs[i].bytes, err);
     if (!kernel->stays[i]) p->outputs[i].host = tensor->data;
-    if (!kernel->stays[i] && !tensor->data && tensor->bytes) return no_memory("Output", tensor, err, err_size);
+    if (!kernel->stays[i] && !tensor->data && tensor->bytes) return no_memory("Output", tensor, err);
   }
   return 0;
 }
 
-static int fill_states(const tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, char *err,
-                       size_t err_size) {
+static int fill_states(const tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, tg_error *err) {
   for (size_t i = 0; i < kernel->state_count; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->states[i]];
-    if (tensor->bytes != replay->states[i].bytes) return wrong_bytes(tensor, replay->states[i].bytes, err, err_size);
-    if (!(p->states[i].host = tensor->data)) return no_memory("Variable", tensor, err, err_size);
+    if (tensor->bytes != replay->states[i].bytes) return wrong_bytes(tensor, replay->states[i].bytes, err);
+    if (!(p->states[i].host = tensor->data)) return no_memory("Variable", tensor, err);
   }
   return 0;
 }
@@ -186,16 +179,15 @@ static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *
   }
 }
 
-static int run(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, char *err, size_t err_size) {
+static int run(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, tg_error *err) {
   tg_replay *replay = entry->replay;
   tgi_traffic traffic = {0};
   ports p = {0};
   int failed = !make_ports(&p, kernel)
-                   ? tgi_fail(err, err_size, "Not enough memory for a run.")
-                   : fill_inputs(kernel, context, replay, &p, err, err_size) ||
-                         fill_outputs(kernel, context, entry, &p, err, err_size) ||
-                         fill_states(kernel, context, replay, &p, err, err_size) ||
-                         tgi_replay_run(replay, p.inputs, p.outputs, p.states, NULL, &traffic, err, err_size);
+                   ? tgi_fail(err, "Not enough memory for a run.")
+                   : fill_inputs(kernel, context, replay, &p, err) || fill_outputs(kernel, context, entry, &p, err) ||
+                         fill_states(kernel, context, replay, &p, err) ||
+                         tgi_replay_run(replay, p.inputs, p.outputs, p.states, NULL, &traffic, err);
   free_ports(&p, kernel);
   if (!failed) publish_outputs(kernel, context, replay);
   atomic_fetch_add(&kernel->uploaded, traffic.uploaded);
@@ -204,28 +196,26 @@ static int run(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, 
   return failed;
 }
 
-static int run_entry(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, char *err, size_t err_size) {
-  if (!entry) return tgi_fail(err, err_size, "There is no plan for these input shapes; call allocate_tensors().");
-  if (!entry->replay) return tgi_fail(err, err_size, "These input shapes cannot run on the GPU: %s", entry->reason);
-  return run(kernel, context, entry, err, err_size);
+static int run_entry(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, tg_error *err) {
+  if (!entry) return tgi_fail(err, "There is no plan for these input shapes; call allocate_tensors().");
+  if (!entry->replay) return tgi_fail(err, "These input shapes cannot run on the GPU: %s", entry->reason);
+  return run(kernel, context, entry, err);
 }
 
 static int32_t kernel_invoke(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
-  char err[1024], text[1100];
-  if (!kernel) return tgi_report(context, "tflgpu: the host made a kernel that was not asked for.");
+  tg_error err;
+  if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
   int failed;
   if (tgi_is_forked()) {
-    failed = tgi_enter(err, sizeof err);
+    failed = tgi_enter(&err);
   } else {
     tgi_entry *entry = tgi_entry_find(kernel, context);
-    failed = run_entry(kernel, context, entry, err, sizeof err);
+    failed = run_entry(kernel, context, entry, &err);
     tgi_entry_release(entry);
   }
   atomic_fetch_add(failed ? &kernel->failures : &kernel->runs, 1);
-  if (!failed) return TGL_OK;
-  snprintf(text, sizeof text, "tflgpu: %s", err);
-  return tgi_report(context, text);
+  return failed ? tgi_report(context, "tflgpu: ", err.text) : TGL_OK;
 }
 
 const tgl_registration tgi_registration = {

@@ -48,8 +48,8 @@ void tgi_delegate_enlist(tgi_delegate *delegate) {
   tgi_unlock();
 }
 
-int tgi_report(tgl_context *context, const char *text) {
-  if (context->report_error) context->report_error(context, "%s\n", text);
+int tgi_report(tgl_context *context, const char *prefix, const char *text) {
+  if (context->report_error) context->report_error(context, "%s%s\n", prefix, text);
   return TGL_ERROR;
 }
 
@@ -96,11 +96,11 @@ static void free_kernel(tg_kernel *kernel) {
   free(kernel);
 }
 
-tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, char *err, size_t err_size) {
+tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error *err) {
   tg_kernel *kernel = NULL;
-  if (!tg_tflite_delegate_number(delegate)) tgi_fail(err, err_size, "This is not a delegate of tflgpu.");
+  if (!tg_tflite_delegate_number(delegate)) tgi_fail(err, "This is not a delegate of tflgpu.");
   else if (!(kernel = calloc(1, sizeof *kernel)) || !copy_spec(kernel, spec))
-    tgi_fail(err, err_size, "Not enough memory for a kernel.");
+    tgi_fail(err, "Not enough memory for a kernel.");
   else {
     kernel->refs = 1;
     kernel->number = spec->number;
