@@ -29,8 +29,6 @@ class Placed(PlacedIsland):
     `numbers` ranges of its integers.
     """
 
-    native_name = "tg_ort_partition"
-
     nodes: tuple[int, ...]
     ports: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -109,7 +107,7 @@ class _Thread(threading.local):
     failure = ""  # why it was given no provider
 
 
-kept: Records[Session, Placed] = Records(native.lib.tg_ort_session_is_live)
+kept: Records[Session, Placed] = Records()
 _thread = _Thread()
 
 

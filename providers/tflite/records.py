@@ -26,8 +26,6 @@ class Placed(PlacedIsland):
     `kept.keys`) hold device memory; they go when the host has freed the kernel, `kept` stays.
     """
 
-    native_name = "tg_kernel"
-
     stays: AbstractSet[int]
     kept: Subgraph = field(init=False)
     recent: OrderedDict[tuple[Shape, ...], Instance] = field(default_factory=OrderedDict)
@@ -103,7 +101,7 @@ class Delegate(Client[Prepared]):
         kept.keep(prepared.placed)
 
 
-kept: Records[Delegate, Placed] = Records(native.lib.tg_tflite_delegate_is_live)
+kept: Records[Delegate, Placed] = Records()
 
 
 def delegate(number: int) -> Delegate:

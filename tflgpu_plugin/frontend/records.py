@@ -8,7 +8,7 @@ lets go of a partition's device memory and keeps the plain numbers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class PlacedIsland:
-    """A partition and the native object that runs it; both go when the host has freed that object.
-    `nodes` are the host's. `native_name` begins the names of that object's functions."""
-
-    native_name: ClassVar[str]
+    """A partition and the native object that runs it (it begins with a tg_partition); both go when
+    the host has freed that object. `nodes` are the host's."""
 
     island: Island | None
     handle: Any
@@ -57,10 +55,9 @@ class PlacedIsland:
         self.kernels = tuple(pipeline.name for pipeline in plan.pipelines)
 
     def counted(self, handle: Any) -> Any:
-        """The counters of the native object: live, times_freed, runs, failures, uploaded_bytes,
-        downloaded_bytes, last_nanoseconds, and perhaps device_inputs."""
-        out = native.ffi.new(f"{self.native_name}_state *")
-        getattr(native.lib, f"{self.native_name}_get_state")(handle, out)
+        """The counters of the native object (tg_partition_state)."""
+        out = native.ffi.new("tg_partition_state *")
+        native.lib.tg_partition_get_state(native.ffi.cast("tg_partition *", handle), out)
         return out
 
     def reshaped(self, given: tuple[Shape, ...]) -> Graph:
@@ -98,8 +95,10 @@ class PlacedIsland:
         inputs, outputs = (ffi.new("int32_t[]", _flat(shapes)) for shapes in (given, made))
         text = found.encode() if isinstance(found, str) else ffi.NULL
         replay = ffi.NULL if isinstance(found, str) else found.replay
-        add = getattr(native.lib, f"{self.native_name}_add")
-        native.call(add, handle, inputs, len(inputs), outputs, len(outputs), replay, text)
+        native.call(
+            native.lib.tg_partition_add, ffi.cast("tg_partition *", handle),
+            inputs, len(inputs), outputs, len(outputs), replay, text,
+        )  # fmt: skip
 
     def state(self) -> Any:
         """`counted` now, or as it was when the native object was let go."""
@@ -130,7 +129,7 @@ class PlacedIsland:
             failures=int(state.failures),
             uploaded_bytes=int(state.uploaded_bytes),
             downloaded_bytes=int(state.downloaded_bytes),
-            device_inputs=int(getattr(state, "device_inputs", 0)),
+            device_inputs=int(state.device_inputs),
             milliseconds=state.last_nanoseconds / 1e6,
             **self.sizes,
             graph=graph,
@@ -197,12 +196,11 @@ Owner = TypeVar("Owner", bound=Client[Any])
 
 
 class Records(Generic[Owner, Placed]):
-    """All of one frontend, by number; `lives` says whether the host still has what it made."""
+    """All of one frontend, by number."""
 
-    def __init__(self, lives: Callable[[int], Any]) -> None:
+    def __init__(self) -> None:
         self.clients: dict[int, Owner] = {}
         self.islands: dict[int, Placed] = {}
-        self._lives = lives
         self._newest: dict[int, int] = {}  # by thread; the host knows them only when they are made
 
     def register(self, made: Owner) -> Owner:
@@ -224,7 +222,7 @@ class Records(Generic[Owner, Placed]):
                 self.islands.pop(number, None)
         newest = {*self._newest.values()}
         for number in list(self.clients):
-            if number not in newest and not self._lives(number):
+            if number not in newest and not native.lib.tg_is_live(number):
                 self.clients.pop(number, None)
 
 

@@ -1,4 +1,4 @@
-/* The way from a host's thread into Python: open while the interpreter lives. */
+/* The way from a host's thread into Python: open while the interpreter lives; and what hosts have made of ours. */
 #include <time.h>
 
 #include "core/internal.h"
@@ -54,4 +54,40 @@ void tgi_python_set(tgi_python *python, const void *functions) {
   tgi_unlock();
   /* Once the gate is closed, or in a forked child, those in flight may never come back. */
   while (!functions && is_busy(python) && tgi_is_open()) nanosleep(&step, NULL);
+}
+
+/* ---- delegates and sessions ------------------------------------------------------------------------------------------- */
+
+static tgi_client *clients;        /* that live; under tgi_lock */
+
+void tgi_client_enlist(tgi_client *client) {
+  tgi_lock();
+  client->next = clients;
+  clients = client;
+  tgi_unlock();
+}
+
+void tgi_client_remove(tgi_client *client) {
+  tgi_lock();
+  tgi_client **at = &clients;
+  while (*at && *at != client) at = &(*at)->next;
+  if (*at) *at = client->next;
+  tgi_unlock();
+}
+
+int64_t tgi_client_number(const tgi_client *client) {
+  tgi_lock();
+  const tgi_client *at = clients;
+  while (at && at != client) at = at->next;
+  int64_t number = at ? at->number : 0;
+  tgi_unlock();
+  return number;
+}
+
+int tg_is_live(int64_t number) {
+  tgi_lock();
+  const tgi_client *at = clients;
+  while (at && at->number != number) at = at->next;
+  tgi_unlock();
+  return at != NULL;
 }

@@ -91,6 +91,17 @@ void tgi_python_leave(tgi_python *python);
 /* NULL clears the table: waits for callbacks in flight, so that the interpreter may go. */
 void tgi_python_set(tgi_python *python, const void *functions);
 
+/* What a host has made of ours, a delegate or a session, among all that live. */
+typedef struct tgi_client {
+  int64_t number;
+  struct tgi_client *next;         /* under tgi_lock */
+} tgi_client;
+
+void tgi_client_enlist(tgi_client *client);
+void tgi_client_remove(tgi_client *client);
+/* The number of one that lives, else 0: the pointer may lead anywhere. */
+int64_t tgi_client_number(const tgi_client *client);
+
 /* ---- device.c ---------------------------------------------------------------------------------------------------- */
 
 /* What wgpu's callbacks write. It is never freed: a lost-callback may come after the last release. */

@@ -1,4 +1,4 @@
-/* The 8 most recently used plans of a partition, by input shapes. */
+/* A partition: its 8 most recently used plans, by input shapes, and its counters. */
 #include "core/plans.h"
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------------- */
@@ -64,7 +64,8 @@ static size_t index_of(const tgi_plans *plans, const int32_t *shapes, size_t cou
   return i;
 }
 
-tgi_entry *tgi_plans_find(tgi_plans *plans, const int32_t *shapes, size_t count) {
+tgi_entry *tgi_entry_find(tg_partition *partition, const int32_t *shapes, size_t count) {
+  tgi_plans *plans = &partition->plans;
   tgi_entry *entry = NULL;
   tgi_lock();
   size_t i = index_of(plans, shapes, count);
@@ -98,7 +99,8 @@ static void insert(tgi_plans *plans, tgi_entry *entry) {
   tgi_entry_release(dropped);
 }
 
-void tgi_plans_drop(tgi_plans *plans) {
+void tgi_plans_drop(tg_partition *partition) {
+  tgi_plans *plans = &partition->plans;
   tgi_entry *dropped[TGI_MAX_ENTRIES];
   tgi_lock();
   size_t count = plans->count;
@@ -115,8 +117,9 @@ static int check_replay(tgi_arity arity, const tg_replay *replay, tg_error *err)
                   replay->input_count, replay->output_count, replay->state_count, arity.ports, arity.outputs, arity.states);
 }
 
-int tgi_plans_add(tgi_plans *plans, tgi_arity arity, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                  size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
+int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
+                     size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
+  tgi_arity arity = partition->arity;
   if (!well_formed(shapes, shape_count, arity.inputs))
     return tgi_fail(err, "The list of input shapes does not describe %zu tensors.", arity.inputs);
   if ((replay || output_shape_count > 0) && !well_formed(output_shapes, output_shape_count, arity.outputs))
@@ -124,6 +127,35 @@ int tgi_plans_add(tgi_plans *plans, tgi_arity arity, const int32_t *shapes, size
   if (replay && check_replay(arity, replay, err)) return 1;
   tgi_entry *entry = make_entry(shapes, shape_count, output_shapes, output_shape_count, replay, reason);
   if (!entry) return tgi_fail(err, "Not enough memory to keep a plan.");
-  insert(plans, entry);
+  insert(&partition->plans, entry);
   return 0;
+}
+
+/* ---- counters ----------------------------------------------------------------------------------------------------------- */
+
+void tgi_partition_freed(tg_partition *partition) {
+  atomic_store(&partition->live, 0);
+  atomic_fetch_add(&partition->times_freed, 1);
+  tgi_plans_drop(partition);
+}
+
+int tgi_partition_run(tg_partition *partition, const tgi_entry *entry, const tg_port *inputs, const tg_port *outputs,
+                      const tg_port *states, tg_error *err) {
+  tgi_traffic traffic = {0};
+  int failed = tgi_replay_run(entry->replay, inputs, outputs, states, NULL, &traffic, err);
+  atomic_fetch_add(&partition->uploaded, traffic.uploaded);
+  atomic_fetch_add(&partition->downloaded, traffic.downloaded);
+  if (!failed) atomic_store(&partition->last_nanoseconds, traffic.nanoseconds);
+  return failed;
+}
+
+void tg_partition_get_state(tg_partition *partition, tg_partition_state *out) {
+  *out = (tg_partition_state){.live = partition->live,
+                              .times_freed = partition->times_freed,
+                              .runs = partition->runs,
+                              .failures = partition->failures,
+                              .uploaded_bytes = partition->uploaded,
+                              .downloaded_bytes = partition->downloaded,
+                              .last_nanoseconds = partition->last_nanoseconds,
+                              .device_inputs = partition->device_inputs};
 }

@@ -1,4 +1,4 @@
-/* The plans of one partition by the shapes of its inputs: shared by the frontends. */
+/* A partition as both frontends know it: its plans by the shapes of its inputs, and its counters. */
 #ifndef TFLGPU_INTERNAL_PLANS_H
 #define TFLGPU_INTERNAL_PLANS_H
 
@@ -28,14 +28,25 @@ typedef struct tgi_arity {
   size_t inputs, ports, outputs, states;
 } tgi_arity;
 
-void tgi_entry_release(tgi_entry *entry);
+/* What both frontends keep of a partition: the first member of their own structs. */
+struct tg_partition {
+  atomic_size_t refs;
+  int64_t number;
+  tgi_arity arity;
+  tgi_plans plans;
+  atomic_uint live, times_freed;
+  atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
+};
+
 /* The entry for these shapes, retained, or NULL. */
-tgi_entry *tgi_plans_find(tgi_plans *plans, const int32_t *shapes, size_t count);
-/* Keep a replay for these shapes, or (replay NULL) the reason why there is none. The newest wins, the least recently used
- * goes. */
-int tgi_plans_add(tgi_plans *plans, tgi_arity arity, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                  size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
-void tgi_plans_drop(tgi_plans *plans);
+tgi_entry *tgi_entry_find(tg_partition *partition, const int32_t *shapes, size_t count);
+void tgi_entry_release(tgi_entry *entry);
+void tgi_plans_drop(tg_partition *partition);
+/* The host has taken it out. Python may keep it for its report; the GPU memory goes now. */
+void tgi_partition_freed(tg_partition *partition);
+/* tg_replay_run, and its traffic counted. */
+int tgi_partition_run(tg_partition *partition, const tgi_entry *entry, const tg_port *inputs, const tg_port *outputs,
+                      const tg_port *states, tg_error *err);
 void tgi_shape_text(const int32_t *shape, char *text, size_t size);
 
 #endif

@@ -11,7 +11,9 @@ typedef struct tg_device tg_device;
 typedef struct tg_pipeline tg_pipeline;
 typedef struct tg_buffer tg_buffer;
 typedef struct tg_replay tg_replay;
+typedef struct tg_partition tg_partition; /* what a tg_kernel and a tg_ort_partition begin with */
 typedef struct tg_kernel tg_kernel;
+typedef struct tg_ort_partition tg_ort_partition;
 
 /* ---- library ------------------------------------------------------------------------------------------------ */
 
@@ -19,6 +21,7 @@ uint32_t tg_abi_version(void);                       /* of this header: 1 */
 
 /* 1, 2, ...: delegates and sessions have numbers that no other copy of the package in this process has given. */
 int64_t tg_next_number(void);
+int tg_is_live(int64_t number);    /* the host still has the delegate or the session */
 
 /* 1 with a sentence in a child of a fork that must not use the GPU: it was open, or some thread was busy (a count) with
  * what it is opened by, and may have held locks that nobody in the child gives back. */
@@ -177,6 +180,24 @@ int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t 
 tg_buffer *tg_replay_output_buffer(tg_replay *replay, size_t index);   /* borrowed */
 void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
+/* ---- plans.c ------------------------------------------------------------------------------------------------ */
+
+/* A replay for these shapes. shapes: for each tensor whose shape matters its rank, then its extents, as many as the partition
+ * has inputs. output_shapes: likewise, told to the host. Newest wins; at most 8 are kept, the least recently used goes. replay
+ * NULL: these shapes cannot be built, reason says why, and runs fail with it. The partition takes its own reference. */
+int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
+                     size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
+
+typedef struct tg_partition_state {
+  uint32_t live;                   /* the host has made something of it and not freed it */
+  uint32_t times_freed;            /* how often the host took it out again */
+  uint64_t runs, failures;
+  uint64_t uploaded_bytes, downloaded_bytes;
+  uint64_t last_nanoseconds;
+  uint64_t device_inputs;          /* inputs that were taken from another partition on the device, all runs */
+} tg_partition_state;
+void tg_partition_get_state(tg_partition *partition, tg_partition_state *out);
+
 /* ---- tflite/ ------------------------------------------------------------------------------------------------ */
 
 /* Python's side of the TFLite delegate. The library calls these with or without the GIL held; cffi takes it. Each returns 0
@@ -184,7 +205,7 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
 typedef struct tg_tflite_callbacks {
   int64_t (*create)(const char *const *keys, const char *const *values, size_t count, tg_error *err);
   int (*prepare)(int64_t delegate_number, void *delegate, void *context, tg_error *err);
-  /* The kernel has no plan for its inputs' present shapes: compile one and hand it over with tg_kernel_add. */
+  /* The kernel has no plan for its inputs' present shapes: compile one and hand it over with tg_partition_add. */
   int (*build)(int64_t kernel_number, tg_kernel *kernel, void *context, tg_error *err);
 } tg_tflite_callbacks;
 
@@ -214,22 +235,6 @@ tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error
 void tg_kernel_retain(tg_kernel *kernel);
 void tg_kernel_release(tg_kernel *kernel);
 
-/* A replay for these shapes. shapes: for each input, then each shape-only one, its rank, then its extents. output_shapes:
- * likewise, told to the host in prepare. Newest wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes
- * cannot be built, reason says why, and invoke fails with it. The kernel takes its own reference. */
-int tg_kernel_add(tg_kernel *kernel, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                  size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
-
-typedef struct tg_kernel_state {
-  uint32_t live;                   /* the host has initialised it and not freed it */
-  uint32_t times_freed;            /* how often the host took it out again */
-  uint64_t runs, failures;
-  uint64_t uploaded_bytes, downloaded_bytes;
-  uint64_t last_nanoseconds;
-  uint64_t device_inputs;          /* inputs that were taken from another partition on the device, all runs */
-} tg_kernel_state;
-void tg_kernel_get_state(tg_kernel *kernel, tg_kernel_state *out);
-
 /* Ask the host how it would group these nodes. groups: node_count entries, the group of each node, written. Returns the
  * number of groups, below 0 on failure. Only inside the prepare callback. */
 int tg_tflite_preview(void *context, const int32_t *nodes, size_t node_count, int32_t *groups, tg_error *err);
@@ -239,11 +244,8 @@ int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, si
 
 /* A host delegate's number (what create returned), 0 when the pointer is not one of ours. Never dereferences blindly. */
 int64_t tg_tflite_delegate_number(void *delegate);
-int tg_tflite_delegate_is_live(int64_t number);
 
 /* ---- ort_*.c: the onnxruntime provider --------------------------------------------------------------------------------- */
-
-typedef struct tg_ort_partition tg_ort_partition;
 
 /* What the factory tells onnxruntime about adapters: a copy that is read without Python. Best adapter first. Texts: name,
  * vendor, driver, backend, and type (discrete, integrated, software, other). offered 0: not shown to automatic policies
@@ -265,7 +267,7 @@ typedef struct tg_ort_callbacks {
                     size_t adapter_count, tg_error *err);
   /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (ort/abi.h). */
   int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, tg_error *err);
-  /* The partition has no plan for these input shapes: compile one and hand it over with tg_ort_partition_add. Returns -1 (and
+  /* The partition has no plan for these input shapes: compile one and hand it over with tg_partition_add. Returns -1 (and
    * writes a sentence) where the model cannot be run with them, whatever it runs on. */
   int (*build)(int64_t partition_number, tg_ort_partition *partition, const int32_t *shapes, size_t shape_count,
                tg_error *err);
@@ -291,25 +293,11 @@ typedef struct tg_ort_partition_spec {
 
 tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_error *err);
 void tg_ort_partition_release(tg_ort_partition *partition);
-/* As tg_kernel_add: a replay for these shapes of all inputs, or the reason why there is none. */
-int tg_ort_partition_add(tg_ort_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                         size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
-
-typedef struct tg_ort_partition_state {
-  uint32_t live;                   /* a session has compiled it and is not gone */
-  uint32_t times_freed;
-  uint64_t runs, failures;
-  uint64_t uploaded_bytes, downloaded_bytes;
-  uint64_t last_nanoseconds;
-} tg_ort_partition_state;
-void tg_ort_partition_get_state(tg_ort_partition *partition, tg_ort_partition_state *out);
-
 /* Claim these partitions; ep, graph and support as the plan callback got them, and only inside it. */
 int tg_ort_claim(void *ep, const void *graph, void *support, tg_ort_partition *const *partitions, size_t count,
                  tg_error *err);
 /* A line for the log of the session; level 0 is verbose, 1 information, 2 a warning. Only inside the plan callback. */
 void tg_ort_log(void *ep, int level, const char *text);
 
-int tg_ort_session_is_live(int64_t session_number);
 /* The session whose dynamic option "tflgpu.identify" this thread has set last, 0 for none; forgets it. */
 int64_t tg_ort_identified(void);

@@ -25,8 +25,8 @@ static void free_names(char **names, size_t count) {
 }
 
 static void free_partition(tg_ort_partition *partition) {
-  free_names(partition->inputs, partition->arity.inputs);
-  free_names(partition->outputs, partition->arity.outputs);
+  free_names(partition->inputs, partition->base.arity.inputs);
+  free_names(partition->outputs, partition->base.arity.outputs);
   free_names(partition->guards, partition->guard_count);
   for (size_t i = 0; partition->guard_data && i < partition->guard_count; i++) free(partition->guard_data[i]);
   free(partition->guard_data);
@@ -62,10 +62,10 @@ static bool copy_context(tg_ort_partition *partition, const tg_ort_partition_spe
 }
 
 static bool copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *spec) {
-  partition->refs = 1;
-  partition->number = spec->number;
+  partition->base.refs = 1;
+  partition->base.number = spec->number;
   partition->node_count = spec->node_count;
-  partition->arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .outputs = spec->output_count};
+  partition->base.arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .outputs = spec->output_count};
   partition->nodes = malloc((spec->node_count + 1) * sizeof *partition->nodes);
   partition->inputs = copy_names(spec->inputs, spec->input_count);
   partition->outputs = copy_names(spec->outputs, spec->output_count);
@@ -83,28 +83,12 @@ tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_
   return NULL;
 }
 
-void tgi_partition_retain(tg_ort_partition *partition) { atomic_fetch_add(&partition->refs, 1); }
+void tgi_partition_retain(tg_ort_partition *partition) { atomic_fetch_add(&partition->base.refs, 1); }
 
 void tg_ort_partition_release(tg_ort_partition *partition) {
-  if (!partition || atomic_fetch_sub(&partition->refs, 1) != 1) return;
-  tgi_plans_drop(&partition->plans);
+  if (!partition || atomic_fetch_sub(&partition->base.refs, 1) != 1) return;
+  tgi_plans_drop(&partition->base);
   free_partition(partition);
-}
-
-int tg_ort_partition_add(tg_ort_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                         size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
-  return tgi_plans_add(&partition->plans, partition->arity, shapes, shape_count, output_shapes, output_shape_count, replay,
-                       reason, err);
-}
-
-void tg_ort_partition_get_state(tg_ort_partition *partition, tg_ort_partition_state *out) {
-  *out = (tg_ort_partition_state){.live = partition->live,
-                               .times_freed = partition->times_freed,
-                               .runs = partition->runs,
-                               .failures = partition->failures,
-                               .uploaded_bytes = partition->uploaded,
-                               .downloaded_bytes = partition->downloaded,
-                               .last_nanoseconds = partition->last_nanoseconds};
 }
 
 /* ---- the nodes of a graph ------------------------------------------------------------------------------------------------ */
@@ -135,25 +119,7 @@ static int read_nodes(const tgo_api *api, const tgo_graph *graph, nodes *list, t
   return 0;
 }
 
-/* ---- the sessions that live -------------------------------------------------------------------------------------------- */
-
-static tgi_ep *sessions;
-
-static bool is_ours(const void *ep) {
-  tgi_lock();
-  const tgi_ep *at = sessions;
-  while (at && at != ep) at = at->next;
-  tgi_unlock();
-  return at != NULL;
-}
-
-int tg_ort_session_is_live(int64_t number) {
-  tgi_lock();
-  const tgi_ep *at = sessions;
-  while (at && at->number != number) at = at->next;
-  tgi_unlock();
-  return at != NULL;
-}
+static bool is_ours(const void *ep) { return ep && tgi_client_number(&((const tgi_ep *)ep)->client); }
 
 /* ---- GetCapability ------------------------------------------------------------------------------------------------------- */
 
@@ -219,7 +185,7 @@ static tgo_status *get_capability(tgo_ep *host, const tgo_graph *graph, tgo_supp
     return NULL;                   /* nothing is claimed */
   }
   if (tgi_ort_enter(&newest, &err)) {
-    int done = ep->functions.plan(ep->number, ep, ep->factory->api, graph, support, &err);
+    int done = ep->functions.plan(ep->client.number, ep, ep->factory->api, graph, support, &err);
     tgi_ort_leave();
     if (done) return NULL;
   }
@@ -288,16 +254,15 @@ static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, 
   compute->api = api;
   compute->partition = partition;
   count_values inputs = api->get_node_input_count, outputs = api->get_node_output_count;
-  bool found =
-      (compute->inputs =
-           find_positions(api, fused, inputs, api->get_node_inputs, partition->inputs, partition->arity.inputs, err)) &&
-      (compute->outputs =
-           find_positions(api, fused, outputs, api->get_node_outputs, partition->outputs, partition->arity.outputs, err)) &&
-      (compute->guards =
-           find_positions(api, fused, inputs, api->get_node_inputs, partition->guards, partition->guard_count, err));
+  bool found = (compute->inputs = find_positions(api, fused, inputs, api->get_node_inputs, partition->inputs,
+                                                 partition->base.arity.inputs, err)) &&
+               (compute->outputs = find_positions(api, fused, outputs, api->get_node_outputs, partition->outputs,
+                                                  partition->base.arity.outputs, err)) &&
+               (compute->guards =
+                    find_positions(api, fused, inputs, api->get_node_inputs, partition->guards, partition->guard_count, err));
   if (found) {
     tgi_partition_retain(partition);
-    atomic_store(&partition->live, 1);
+    atomic_store(&partition->base.live, 1);
     return compute;
   }
   free_compute(compute);
@@ -333,9 +298,7 @@ static void release_computes(tgo_ep *ep, tgo_compute **computes, size_t count) {
     tgi_compute *compute = (tgi_compute *)computes[i];
     if (!compute) continue;
     tg_ort_partition *partition = compute->partition;
-    atomic_store(&partition->live, 0);
-    atomic_fetch_add(&partition->times_freed, 1);
-    tgi_plans_drop(&partition->plans);   /* Python may keep the partition for its report; the GPU memory goes now */
+    tgi_partition_freed(&partition->base);
     tg_ort_partition_release(partition);
     free_compute(compute);
   }
@@ -372,7 +335,7 @@ static _Thread_local int64_t identified;
 static tgo_status *set_dynamic_options(tgo_ep *ep, const char *const *keys, const char *const *values, size_t count) {
   (void)values;
   for (size_t i = 0; i < count; i++)
-    if (!strcmp(keys[i], "tflgpu.identify")) identified = ((const tgi_ep *)ep)->number;
+    if (!strcmp(keys[i], "tflgpu.identify")) identified = ((const tgi_ep *)ep)->client.number;
   return NULL;
 }
 
@@ -387,19 +350,10 @@ void tgi_ep_open(tgi_ep *ep) {
   ep->host.compile = compile;
   ep->host.release_computes = release_computes;
   ep->host.set_dynamic_options = set_dynamic_options;
-  tgi_lock();
-  ep->next = sessions;
-  sessions = ep;
-  tgi_unlock();
+  tgi_client_enlist(&ep->client);
 }
 
 void tgi_ep_close(tgi_ep *ep) {
-  tgi_lock();
-  for (tgi_ep **at = &sessions; *at; at = &(*at)->next)
-    if (*at == ep) {
-      *at = ep->next;
-      break;
-    }
-  tgi_unlock();
+  tgi_client_remove(&ep->client);
   drop_claimed(ep);
 }

@@ -68,7 +68,7 @@ static tgo_ep *make_session(const tgi_factory *factory, const tgo_logger *logger
   ep->host.get_name = ep_name;
   ep->factory = factory;
   ep->logger = logger;
-  ep->number = number;
+  ep->client.number = number;
   ep->functions = *functions;
   tgi_ep_open(ep);
   return &ep->host;

@@ -21,16 +21,14 @@ typedef struct tgi_ep {
   tgo_ep host;
   const tgi_factory *factory;
   const tgo_logger *logger;
-  int64_t number;
+  tgi_client client;
   tg_ort_callbacks functions;      /* of the package that made it: it may have been imported again since */
   tg_ort_partition **claimed;      /* one reference each: what the newest claim has asked for */
   size_t claimed_count;
-  struct tgi_ep *next;             /* all that live; under tgi_lock */
 } tgi_ep;
 
 struct tg_ort_partition {
-  atomic_size_t refs;
-  int64_t number;
+  tg_partition base;
   tg_ort_callbacks functions;      /* of the session that has claimed it */
   uint64_t *nodes;                 /* sorted */
   size_t node_count;
@@ -41,10 +39,6 @@ struct tg_ort_partition {
   size_t context_bytes;
   bool embedded;
   char *refusal;
-  tgi_arity arity;
-  tgi_plans plans;
-  atomic_uint live, times_freed;
-  atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds;
 };
 
 /* One fused node: a partition inside a session. */

@@ -37,12 +37,12 @@ static int read_input(call *c, size_t i, tg_error *err) {
   bool fits = append(c, (int64_t)rank);
   for (size_t k = 0; fits && k < rank; k++) fits = append(c, dims[k]);
   if (!fits) return tgi_fail(err, "The shape of input \"%s\" is too large.", c->partition->inputs[i]);
-  if (i >= c->partition->arity.ports) return 0;
+  if (i >= c->partition->base.arity.ports) return 0;
   return tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &c->inputs[i].host), err);
 }
 
 static int read_inputs(call *c, tg_error *err) {
-  for (size_t i = 0; i < c->partition->arity.inputs; i++)
+  for (size_t i = 0; i < c->partition->base.arity.inputs; i++)
     if (read_input(c, i, err)) return 1;
   return 0;
 }
@@ -89,7 +89,7 @@ static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes, 
 
 static int read_outputs(call *c, const tgi_entry *entry, tg_error *err) {
   const int32_t *shape = entry->output_shapes;
-  for (size_t i = 0; i < c->partition->arity.outputs; i++, shape += 1 + shape[0])
+  for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0])
     if (read_output(c, i, shape, entry->replay->outputs[i].bytes, err)) return 1;
   return 0;
 }
@@ -97,32 +97,26 @@ static int read_outputs(call *c, const tgi_entry *entry, tg_error *err) {
 static int build(call *c, tg_error *err) {
   tg_ort_callbacks newest;
   if (!tgi_ort_enter(&newest, err)) return 1;
-  int built = c->partition->functions.build(c->partition->number, c->partition, c->shapes, c->shape_count, err);
+  int built = c->partition->functions.build(c->partition->base.number, c->partition, c->shapes, c->shape_count, err);
   tgi_ort_leave();
   if (built < 0) c->code = TGO_INVALID_ARGUMENT;
   return built <= 0;
 }
 
 static tgi_entry *find_entry(call *c, tg_error *err) {
-  tgi_plans *plans = &c->partition->plans;
-  tgi_entry *entry = tgi_plans_find(plans, c->shapes, c->shape_count);
-  if (!entry && !build(c, err)) entry = tgi_plans_find(plans, c->shapes, c->shape_count);
+  tg_partition *partition = &c->partition->base;
+  tgi_entry *entry = tgi_entry_find(partition, c->shapes, c->shape_count);
+  if (!entry && !build(c, err)) entry = tgi_entry_find(partition, c->shapes, c->shape_count);
   return entry;
 }
 
 static int run_entry(call *c, const tgi_entry *entry, tg_error *err) {
-  tgi_traffic traffic = {0};
   if (!entry->replay) return tgi_fail(err, "these input shapes cannot run on the GPU: %s", entry->reason);
-  if (read_outputs(c, entry, err) || tgi_replay_run(entry->replay, c->inputs, c->outputs, NULL, NULL, &traffic, err))
-    return 1;
-  atomic_fetch_add(&c->partition->uploaded, traffic.uploaded);
-  atomic_fetch_add(&c->partition->downloaded, traffic.downloaded);
-  atomic_store(&c->partition->last_nanoseconds, traffic.nanoseconds);
-  return 0;
+  return read_outputs(c, entry, err) || tgi_partition_run(&c->partition->base, entry, c->inputs, c->outputs, NULL, err);
 }
 
 static int run(call *c, tg_error *err) {
-  tgi_arity arity = c->partition->arity;
+  tgi_arity arity = c->partition->base.arity;
   c->inputs = calloc(arity.inputs + arity.outputs + 1, sizeof *c->inputs);
   if (!c->inputs) return tgi_fail(err, "not enough memory for a run.");
   c->outputs = c->inputs + arity.inputs;
@@ -146,6 +140,6 @@ tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context
   int failed = run(&c, &err);
   free(c.inputs);
   free(c.shapes);
-  atomic_fetch_add(failed ? &c.partition->failures : &c.partition->runs, 1);
+  atomic_fetch_add(failed ? &c.partition->base.failures : &c.partition->base.runs, 1);
   return failed ? tgi_coded_status(c.api, c.code, err.text[0] ? err.text : "this run failed without a reason.") : NULL;
 }

@@ -11,7 +11,7 @@ int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   tg_tflite_callbacks newest;
   const tg_tflite_callbacks *functions = &kernel->delegate->functions;
   if (!tgi_python_enter(&python, &newest, err)) return 1;
-  int built = functions->build && functions->build(kernel->number, kernel, context, err);
+  int built = functions->build && functions->build(kernel->base.number, kernel, context, err);
   tgi_python_leave(&python);
   return !built;
 }
@@ -20,7 +20,7 @@ int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *er
   tg_tflite_callbacks newest;
   const tg_tflite_callbacks *functions = &delegate->functions;
   if (!tgi_python_enter(&python, &newest, err)) return 1;
-  int done = functions->prepare && functions->prepare(delegate->number, (void *)&delegate->host, context, err);
+  int done = functions->prepare && functions->prepare(delegate->client.number, (void *)&delegate->host, context, err);
   tgi_python_leave(&python);
   if (!done && !err->text[0]) tgi_fail(err, "tflgpu: preparing the graph failed.");
   return !done;

@@ -22,11 +22,11 @@ static tgi_delegate *make_delegate(int64_t number, const tg_tflite_callbacks *fu
   /* Not TGL_WANTS_PROPAGATED_SHAPES: hosts would then prepare the nodes that we replaced, and their neighbours, once more in
    * the middle of a run where a shape changes, and take memory from them that they need. Kernels tell their shapes. */
   delegate->host.flags = TGL_ACCEPTS_DYNAMIC;
-  delegate->number = number;
+  delegate->client.number = number;
   delegate->functions = *functions;
   delegate->registration = &tgi_registration;
   delegate->refs = 1;
-  tgi_delegate_enlist(delegate);
+  tgi_client_enlist(&delegate->client);
   return delegate;
 }
 

@@ -5,8 +5,10 @@
 
 static size_t rank_of(const tgl_tensor *tensor) { return tensor->dims ? (size_t)tensor->dims->size : 0; }
 
-int32_t *tgi_shapes_of(const tgl_context *context, const int32_t *tensors, size_t tensor_count, size_t *count) {
-  size_t used = 0, total = 0;
+/* Ranks and extents of the inputs, one after the other; NULL without memory. The caller frees it. */
+static int32_t *present_shapes(const tg_kernel *kernel, const tgl_context *context, size_t *count) {
+  const int32_t *tensors = kernel->inputs;
+  size_t used = 0, total = 0, tensor_count = kernel->base.arity.inputs;
   for (size_t i = 0; i < tensor_count; i++) total += 1 + rank_of(&context->tensors[tensors[i]]);
   int32_t *shapes = malloc((total + 1) * sizeof *shapes);
   for (size_t i = 0; shapes && i < tensor_count; i++) {
@@ -22,40 +24,18 @@ int32_t *tgi_shapes_of(const tgl_context *context, const int32_t *tensors, size_
 
 /* ---- the list ----------------------------------------------------------------------------------------------------------- */
 
-static tgi_arity arity_of(const tg_kernel *kernel) {
-  return (tgi_arity){.inputs = kernel->input_count + kernel->shape_only_count,
-                     .ports = kernel->input_count,
-                     .outputs = kernel->output_count,
-                     .states = kernel->state_count};
-}
-
-tgi_entry *tgi_entry_find(tg_kernel *kernel, const tgl_context *context) {
+tgi_entry *tgi_present_entry(tg_kernel *kernel, const tgl_context *context) {
   size_t count;
-  int32_t *shapes = tgi_shapes_of(context, kernel->inputs, arity_of(kernel).inputs, &count);
-  tgi_entry *entry = shapes ? tgi_plans_find(&kernel->plans, shapes, count) : NULL;
+  int32_t *shapes = present_shapes(kernel, context, &count);
+  tgi_entry *entry = shapes ? tgi_entry_find(&kernel->base, shapes, count) : NULL;
   free(shapes);
   return entry;
-}
-
-void tgi_entries_drop(tg_kernel *kernel) {
-  tgi_plans_drop(&kernel->plans);
-  tgi_lock();
-  tg_replay *newest = kernel->newest;
-  kernel->newest = NULL;
-  tgi_unlock();
-  tg_replay_release(newest);
 }
 
 void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason) {
   tg_error err;
   size_t count;
-  int32_t *shapes = tgi_shapes_of(context, kernel->inputs, arity_of(kernel).inputs, &count);
-  if (shapes) tgi_plans_add(&kernel->plans, arity_of(kernel), shapes, count, NULL, 0, NULL, reason, &err);
+  int32_t *shapes = present_shapes(kernel, context, &count);
+  if (shapes) tg_partition_add(&kernel->base, shapes, count, NULL, 0, NULL, reason, &err);
   free(shapes);
-}
-
-int tg_kernel_add(tg_kernel *kernel, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
-                  size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
-  return tgi_plans_add(&kernel->plans, arity_of(kernel), shapes, shape_count, output_shapes, output_shape_count, replay,
-                       reason, err);
 }

@@ -56,7 +56,7 @@ void tgi_handle_publish(tg_kernel *kernel, size_t index, tgl_tensor *tensor) {
 
 void tgi_handles_withdraw(tg_kernel *kernel, tgl_context *context) {
   tgi_lock();
-  for (size_t i = 0; i < kernel->output_count; i++) {
+  for (size_t i = 0; i < kernel->base.arity.outputs; i++) {
     int32_t handle = kernel->handles[i];
     record *mine = handle == TGL_NO_HANDLE ? NULL : find(handle);
     if (!mine) continue;
@@ -91,7 +91,7 @@ int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32
   if (!replay) return tgi_report(context, "tflgpu: ", "this tensor's bytes are no longer on the GPU; run the model again.");
   int failed = tensor->data || !tensor->bytes ? tg_replay_read_output(replay, index, tensor->data, tensor->bytes, &err)
                                               : tgi_fail(&err, "The host has no memory for this tensor.");
-  if (!failed) atomic_fetch_add(&kernel->downloaded, tensor->bytes);
+  if (!failed) atomic_fetch_add(&kernel->base.downloaded, tensor->bytes);
   tg_replay_release(replay);
   tg_kernel_release(kernel);
   return failed ? tgi_report(context, "tflgpu: ", err.text) : TGL_OK;

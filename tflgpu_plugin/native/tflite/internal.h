@@ -11,42 +11,34 @@
  * kernels; handles go with their kernel. */
 typedef struct tgi_delegate {
   tgl_delegate host;               /* first, so that the host's pointer is ours */
+  tgi_client client;
   atomic_size_t refs;
-  int64_t number;
   tg_tflite_callbacks functions;   /* of the package that made it: it may have been imported again since */
   const tgl_registration *registration;
-  struct tgi_delegate *next;       /* all that live; under tgi_lock */
 } tgi_delegate;
 
 struct tg_kernel {
-  atomic_size_t refs;
+  tg_partition base;               /* shape-only inputs are no ports */
   tgi_delegate *delegate;
-  int64_t number;
   int32_t *nodes, *inputs, *outputs, *states;      /* nodes are sorted; shape-only inputs follow the inputs */
   uint8_t *stays;
-  size_t node_count, input_count, output_count, state_count, shape_only_count;
-  tgi_plans plans;
+  size_t node_count;
   tg_replay *newest;               /* of the last run: its buffers hold the outputs that stay; under tgi_lock */
   int32_t *handles;                /* of each output, or TGL_NO_HANDLE */
-  atomic_uint live, times_freed;
-  atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 
 /* ---- entry.c: the plans of a kernel ------------------------------------------------------------------------------------ */
 
 /* The entry for the present shapes of the inputs, retained, or NULL. */
-tgi_entry *tgi_entry_find(tg_kernel *kernel, const tgl_context *context);
+tgi_entry *tgi_present_entry(tg_kernel *kernel, const tgl_context *context);
 /* Keep these shapes as one that cannot be built. */
 void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason);
-void tgi_entries_drop(tg_kernel *kernel);
-/* Ranks and extents of tensors, one after the other; NULL without memory. The caller frees it. */
-int32_t *tgi_shapes_of(const tgl_context *context, const int32_t *tensors, size_t tensor_count, size_t *count);
 
 /* ---- records.c: delegates and kernels ------------------------------------------------------------------------------ */
 
 void tgi_delegate_retain(tgi_delegate *delegate);
 void tgi_delegate_release(tgi_delegate *delegate);
-void tgi_delegate_enlist(tgi_delegate *delegate);         /* with those that live */
+void tgi_newest_drop(tg_kernel *kernel);  /* what its last run left on the device goes */
 int tgi_report(tgl_context *context, const char *prefix, const char *text); /* to the host; returns TGL_ERROR */
 
 /* ---- callbacks.c: Python ------------------------------------------------------------------------------------------- */

@@ -6,18 +6,16 @@
 static void *kernel_init(tgl_context *context, const char *buffer, size_t length) {
   (void)length;
   tg_kernel *kernel = tgi_take_claimed(context, (const tgl_partition *)(const void *)buffer);
-  if (kernel) atomic_store(&kernel->live, 1);
+  if (kernel) atomic_store(&kernel->base.live, 1);
   return kernel;
 }
 
-/* Python may keep the kernel for its report; the GPU memory goes now. */
 static void kernel_free(tgl_context *context, void *data) {
   tg_kernel *kernel = data;
   if (!kernel) return;
-  atomic_store(&kernel->live, 0);
-  atomic_fetch_add(&kernel->times_freed, 1);
   tgi_handles_withdraw(kernel, context);
-  tgi_entries_drop(kernel);
+  tgi_partition_freed(&kernel->base);
+  tgi_newest_drop(kernel);
   tg_kernel_release(kernel);
 }
 
@@ -39,7 +37,7 @@ static bool has_shape(const tgl_tensor *tensor, const int32_t *shape) {
 /* The host leaves it to us to tell the shapes that we make. What it calls dynamic it would find out by running a node; we know
  * it now, so such a tensor becomes one that the host plans memory for. */
 static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, const int32_t *shape) {
-  for (size_t i = 0; i < kernel->output_count; i++, shape += 1 + shape[0]) {
+  for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     if (tensor->allocation == TGL_IN_DYNAMIC && !tensor->data) tensor->allocation = TGL_IN_ARENA;
     if (!has_shape(tensor, shape) && resize(context, tensor, shape) != TGL_OK)
@@ -55,12 +53,12 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
   if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
   if (tgi_is_forked()) return TGL_OK;
-  tgi_entry *entry = tgi_entry_find(kernel, context);
+  tgi_entry *entry = tgi_present_entry(kernel, context);
   if (!entry || !entry->replay) {
     tgi_entry_release(entry);
     tg_error err = {0};
     if (tgi_build(kernel, context, &err) && tgi_build(kernel, context, &err)) tgi_entry_refuse(kernel, context, err.text);
-    entry = tgi_entry_find(kernel, context);
+    entry = tgi_present_entry(kernel, context);
   }
   int32_t status = entry && entry->output_shape_count ? resize_outputs(context, kernel, entry->output_shapes) : TGL_OK;
   tgi_entry_release(entry);
@@ -76,17 +74,17 @@ typedef struct ports {
 } ports;
 
 static bool make_ports(ports *p, const tg_kernel *kernel) {
-  size_t count = kernel->input_count + kernel->output_count + kernel->state_count;
-  p->inputs = calloc(count + 1, sizeof *p->inputs);
-  p->producers = calloc(kernel->input_count + 1, sizeof *p->producers);
+  tgi_arity arity = kernel->base.arity;
+  p->inputs = calloc(arity.ports + arity.outputs + arity.states + 1, sizeof *p->inputs);
+  p->producers = calloc(arity.ports + 1, sizeof *p->producers);
   if (!p->inputs || !p->producers) return false;
-  p->outputs = p->inputs + kernel->input_count;
-  p->states = p->outputs + kernel->output_count;
+  p->outputs = p->inputs + arity.ports;
+  p->states = p->outputs + arity.outputs;
   return true;
 }
 
 static void free_ports(ports *p, const tg_kernel *kernel) {
-  for (size_t i = 0; p->producers && i < kernel->input_count; i++) tg_replay_release(p->producers[i]);
+  for (size_t i = 0; p->producers && i < kernel->base.arity.ports; i++) tg_replay_release(p->producers[i]);
   free(p->producers);
   free(p->inputs);
 }
@@ -124,7 +122,7 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *
   if (producer->outputs[index].bytes != tensor->bytes) return wrong_bytes(tensor, producer->outputs[index].bytes, err);
   if (producer->device == replay->device) {
     p->inputs[i] = (tg_port){.device = producer->outputs[index].buffer};
-    atomic_fetch_add(&kernel->device_inputs, 1);
+    atomic_fetch_add(&kernel->base.device_inputs, 1);
     return 0;
   }
   if (!tensor->is_stale) return 0;
@@ -134,7 +132,7 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *
 }
 
 static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, tg_error *err) {
-  for (size_t i = 0; i < kernel->input_count; i++) {
+  for (size_t i = 0; i < kernel->base.arity.ports; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
     if (tensor->bytes != replay->inputs[i].bytes) return wrong_bytes(tensor, replay->inputs[i].bytes, err);
     p->inputs[i].host = tensor->data;
@@ -146,7 +144,7 @@ static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tg_replay 
 
 static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, ports *p, tg_error *err) {
   const int32_t *shape = entry->output_shapes;
-  for (size_t i = 0; i < kernel->output_count; i++, shape += 1 + shape[0]) {
+  for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     if (!has_shape(tensor, shape)) return wrong_shape(tensor, shape, err);
     if (tensor->bytes != entry->replay->outputs[i].bytes) return wrong_bytes(tensor, entry->replay->outputs[i].bytes, err);
@@ -157,7 +155,7 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
 }
 
 static int fill_states(const tg_kernel *kernel, tgl_context *context, const tg_replay *replay, ports *p, tg_error *err) {
-  for (size_t i = 0; i < kernel->state_count; i++) {
+  for (size_t i = 0; i < kernel->base.arity.states; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->states[i]];
     if (tensor->bytes != replay->states[i].bytes) return wrong_bytes(tensor, replay->states[i].bytes, err);
     if (!(p->states[i].host = tensor->data)) return no_memory("Variable", tensor, err);
@@ -172,7 +170,7 @@ static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *
   kernel->newest = replay;
   tgi_unlock();
   tg_replay_release(before);
-  for (size_t i = 0; i < kernel->output_count; i++) {
+  for (size_t i = 0; i < kernel->base.arity.outputs; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     if (kernel->stays[i]) tgi_handle_publish(kernel, i, tensor);
     else tensor->is_stale = false;
@@ -181,18 +179,14 @@ static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *
 
 static int run(tg_kernel *kernel, tgl_context *context, const tgi_entry *entry, tg_error *err) {
   tg_replay *replay = entry->replay;
-  tgi_traffic traffic = {0};
   ports p = {0};
   int failed = !make_ports(&p, kernel)
                    ? tgi_fail(err, "Not enough memory for a run.")
                    : fill_inputs(kernel, context, replay, &p, err) || fill_outputs(kernel, context, entry, &p, err) ||
                          fill_states(kernel, context, replay, &p, err) ||
-                         tgi_replay_run(replay, p.inputs, p.outputs, p.states, NULL, &traffic, err);
+                         tgi_partition_run(&kernel->base, entry, p.inputs, p.outputs, p.states, err);
   free_ports(&p, kernel);
   if (!failed) publish_outputs(kernel, context, replay);
-  atomic_fetch_add(&kernel->uploaded, traffic.uploaded);
-  atomic_fetch_add(&kernel->downloaded, traffic.downloaded);
-  if (!failed) atomic_store(&kernel->last_nanoseconds, traffic.nanoseconds);
   return failed;
 }
 
@@ -210,11 +204,11 @@ static int32_t kernel_invoke(tgl_context *context, tgl_node *node) {
   if (tgi_is_forked()) {
     failed = tgi_enter(&err);
   } else {
-    tgi_entry *entry = tgi_entry_find(kernel, context);
+    tgi_entry *entry = tgi_present_entry(kernel, context);
     failed = run_entry(kernel, context, entry, &err);
     tgi_entry_release(entry);
   }
-  atomic_fetch_add(failed ? &kernel->failures : &kernel->runs, 1);
+  atomic_fetch_add(failed ? &kernel->base.failures : &kernel->base.runs, 1);
   return failed ? tgi_report(context, "tflgpu: ", err.text) : TGL_OK;
 }
 

@@ -3,49 +3,16 @@
 
 /* ---- delegates ---------------------------------------------------------------------------------------------------------- */
 
-static tgi_delegate *delegates;
-
 void tgi_delegate_retain(tgi_delegate *delegate) { atomic_fetch_add(&delegate->refs, 1); }
 
 void tgi_delegate_release(tgi_delegate *delegate) {
   if (atomic_fetch_sub(&delegate->refs, 1) != 1) return;
-  tgi_lock();
-  for (tgi_delegate **at = &delegates; *at; at = &(*at)->next)
-    if (*at == delegate) {
-      *at = delegate->next;
-      break;
-    }
-  tgi_unlock();
+  tgi_client_remove(&delegate->client);
   free(delegate);
 }
 
-static tgi_delegate *find_delegate(const void *pointer) {
-  tgi_delegate *at = delegates;
-  while (at && at != pointer) at = at->next;
-  return at;
-}
-
 int64_t tg_tflite_delegate_number(void *delegate) {
-  tgi_lock();
-  tgi_delegate *found = find_delegate(delegate);
-  int64_t number = found ? found->number : 0;
-  tgi_unlock();
-  return number;
-}
-
-int tg_tflite_delegate_is_live(int64_t number) {
-  tgi_lock();
-  const tgi_delegate *at = delegates;
-  while (at && at->number != number) at = at->next;
-  tgi_unlock();
-  return at != NULL;
-}
-
-void tgi_delegate_enlist(tgi_delegate *delegate) {
-  tgi_lock();
-  delegate->next = delegates;
-  delegates = delegate;
-  tgi_unlock();
+  return delegate ? tgi_client_number(&((tgi_delegate *)delegate)->client) : 0;
 }
 
 int tgi_report(tgl_context *context, const char *prefix, const char *text) {
@@ -69,9 +36,11 @@ static int compare(const void *a, const void *b) {
 }
 
 static bool copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
-  kernel->node_count = spec->node_count, kernel->state_count = spec->state_count;
-  kernel->input_count = spec->input_count, kernel->shape_only_count = spec->shape_only_count;
-  kernel->output_count = spec->output_count;
+  kernel->node_count = spec->node_count;
+  kernel->base.arity = (tgi_arity){.inputs = spec->input_count + spec->shape_only_count,
+                                   .ports = spec->input_count,
+                                   .outputs = spec->output_count,
+                                   .states = spec->state_count};
   kernel->nodes = copy_lists(spec->node_list, spec->node_count, NULL, 0);
   kernel->inputs = copy_lists(spec->input_list, spec->input_count, spec->shape_only_list, spec->shape_only_count);
   kernel->outputs = copy_lists(spec->output_list, spec->output_count, NULL, 0);
@@ -102,8 +71,8 @@ tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error
   else if (!(kernel = calloc(1, sizeof *kernel)) || !copy_spec(kernel, spec))
     tgi_fail(err, "Not enough memory for a kernel.");
   else {
-    kernel->refs = 1;
-    kernel->number = spec->number;
+    kernel->base.refs = 1;
+    kernel->base.number = spec->number;
     kernel->delegate = delegate;
     tgi_delegate_retain(kernel->delegate);
     return kernel;
@@ -112,22 +81,20 @@ tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error
   return NULL;
 }
 
-void tg_kernel_retain(tg_kernel *kernel) { atomic_fetch_add(&kernel->refs, 1); }
-
-void tg_kernel_release(tg_kernel *kernel) {
-  if (!kernel || atomic_fetch_sub(&kernel->refs, 1) != 1) return;
-  tgi_entries_drop(kernel);
-  tgi_delegate_release(kernel->delegate);
-  free_kernel(kernel);
+void tgi_newest_drop(tg_kernel *kernel) {
+  tgi_lock();
+  tg_replay *newest = kernel->newest;
+  kernel->newest = NULL;
+  tgi_unlock();
+  tg_replay_release(newest);
 }
 
-void tg_kernel_get_state(tg_kernel *kernel, tg_kernel_state *out) {
-  *out = (tg_kernel_state){.live = kernel->live,
-                           .times_freed = kernel->times_freed,
-                           .runs = kernel->runs,
-                           .failures = kernel->failures,
-                           .uploaded_bytes = kernel->uploaded,
-                           .downloaded_bytes = kernel->downloaded,
-                           .last_nanoseconds = kernel->last_nanoseconds,
-                           .device_inputs = kernel->device_inputs};
+void tg_kernel_retain(tg_kernel *kernel) { atomic_fetch_add(&kernel->base.refs, 1); }
+
+void tg_kernel_release(tg_kernel *kernel) {
+  if (!kernel || atomic_fetch_sub(&kernel->base.refs, 1) != 1) return;
+  tgi_plans_drop(&kernel->base);
+  tgi_newest_drop(kernel);
+  tgi_delegate_release(kernel->delegate);
+  free_kernel(kernel);
 }
