@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,20 @@ def test_none_where_it_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert folders.cache("some") is None
 
 
+def test_others_may_look_but_not_write(tmp_path: Path) -> None:
+    for mode, safe in ((0o700, True), (0o755, True), (0o711, True), (0o720, False), (0o702, False)):
+        tmp_path.chmod(mode)
+        assert (folders.unsafe(tmp_path.stat()) is None) == safe, oct(mode)
+    tmp_path.chmod(0o700)
+
+
+def test_nothing_is_left_of_what_cannot_be_kept(tmp_path: Path) -> None:
+    place = tmp_path / "a folder"
+    place.mkdir()
+    folders.keep(place, "text")
+    assert list(tmp_path.iterdir()) == [place]
+
+
 VARIANT = (("lanes", 8), ("shared", True), ("flat", False))
 
 
@@ -68,6 +83,18 @@ def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert len(list(place.parent.iterdir())) == 2
     place.parent.chmod(0o500)  # cannot be written to: rendered all the same
     assert render("fully_connected", (("lanes", 16), *VARIANT[1:])) != made
+
+
+def test_what_is_refused_does_not_stay_open(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.write_text("1234")
+    before = os.open(place, os.O_RDONLY)
+    os.close(before)
+    with pytest.raises(folders.Unsafe, match="it has 4 bytes, more than belong there"):
+        folders.opened(place, 3)
+    handle = folders.opened(place, 4)
+    os.close(handle)
+    assert handle == before  # the lowest number that is free
 
 
 def test_a_start_with_kept_kernels_imports_no_jinja(tmp_path: Path) -> None:

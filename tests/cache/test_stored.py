@@ -8,7 +8,7 @@ import random
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -252,6 +252,19 @@ def test_a_fingerprint_tells_structure_and_values_apart() -> None:
     assert fingerprint.content(dense()) != fingerprint.content(dense(2.0))
 
 
+def test_the_structure_tells_how_constants_are_given() -> None:
+    def with_weights(data: Any) -> str:
+        tensors = dense().tensors
+        return fingerprint.structure(
+            replace(dense(), tensors={**tensors, 1: replace(tensors[1], data=data)})
+        )
+
+    weights = dense().tensors[1].data
+    assert weights is not None
+    others = [weights, weights.astype(np.float16), weights.reshape(48), None]
+    assert len({with_weights(data) for data in others}) == len(others)
+
+
 def test_a_fingerprint_sees_the_values_of_attributes() -> None:
     def with_attribute(value: Any) -> Graph:
         return dense().with_nodes([Node(0, "f", (0, 1, 2), (3,), {"a": value})])
@@ -272,6 +285,26 @@ def test_known_digests_are_those_of_the_arrays() -> None:
     known = fingerprint.constants(with_threads)
     assert all(digests.of_array(t.data) == known[id(t.data)]
                for t in with_threads.tensors.values() if t.data is not None)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Two:
+    a: str
+    b: str
+
+
+def test_codec_takes_whole_numbers_that_every_reader_keeps_exact() -> None:
+    for number in (1 << 53, -(1 << 53)):
+        assert codec.decode(int, number) == number
+        with pytest.raises(codec.Mismatch, match="is too large"):
+            codec.decode(int, number + np.sign(number).item())
+    assert codec.encode((None, (1, "a"), b"ab")) == [None, [1, "a"], "YWI="]
+    with pytest.raises(TypeError, match="a set cannot be stored"):
+        codec.encode({1})
+    assert codec.decode(Two, ["x", "y"]) == Two("x", "y")
+    for bad in ("xy", {"x": 1, "y": 2}, ["x"], ["x", "y", "z"], ("x", "y")):
+        with pytest.raises(codec.Mismatch, match="a Two has 2 fields"):
+            codec.decode(Two, bad)
 
 
 def test_codec_refuses_what_is_of_another_type() -> None:

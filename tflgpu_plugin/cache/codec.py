@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import types
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
@@ -61,8 +60,6 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
         return partial(_list, _decoder(parts[0]))
     if origin is tuple:
         return partial(_tuple, [_decoder(part) for part in parts])
-    if origin in (types.UnionType, typing.Union) and types.NoneType in parts:
-        return partial(_optional, _decoder(parts[0]))
     raise TypeError(f"{kind} cannot be read")
 
 
@@ -90,10 +87,6 @@ def _bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise Mismatch(f"{value!r:.60} is neither true nor false")
     return value
-
-
-def _optional(read: Callable[[Any], Any], value: Any) -> Any:
-    return None if value is None else read(value)
 
 
 def _scalar(kind: Any, value: Any) -> Any:

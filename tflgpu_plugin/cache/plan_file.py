@@ -322,7 +322,7 @@ def _check_port(buffers: tuple[Buffer, ...], port: Port, role: str) -> None:
 
 
 def _buffer(buffers: tuple[Buffer, ...], number: int, role: str) -> Buffer:
-    _require(0 <= number < len(buffers) and buffers[number].role == role, f"a buffer for {role}s")
+    _require(0 <= number < len(buffers) and buffers[number].role == role, f"a buffer for {role}")
     return buffers[number]
 
 

@@ -1,0 +1,251 @@
+"""Plans whose numbers do not fit together are damage, whoever wrote them; each has its sentence."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cache import test_stored as stored
+from tflgpu_plugin.cache import codec, plan_file
+from tflgpu_plugin.ir.plan import Buffer, Pipeline, Plan, Weight
+
+MORE = Buffer("pool", 64)  # one that nothing uses
+LIMIT = 1 << 32  # of groups
+
+
+def _read(plan: Plan) -> plan_file.Stored:
+    """A plan as a hostile writer would store it."""
+    data = stored.changed(
+        stored.written(stored.plan()), lambda header: header.update(plan=codec.encode(plan))
+    )
+    return plan_file.read(memoryview(data))
+
+
+def _number(plan: Plan, role: str) -> int:
+    return next(k for k, buffer in enumerate(plan.buffers) if buffer.role == role)
+
+
+def _with(name: str, k: int, **fields: Any) -> Callable[[Plan], Plan]:
+    """Some fields of one part replaced; a callable tells a value from the plan and the old one."""
+
+    def change(plan: Plan) -> Plan:
+        parts = list(getattr(plan, name))
+        values = {
+            field: value(plan, getattr(parts[k], field)) if callable(value) else value
+            for field, value in fields.items()
+        }
+        parts[k] = replace(parts[k], **values)
+        return replace(plan, **{name: tuple(parts)})
+
+    return change
+
+
+def _buffers(*more: Buffer) -> Callable[[Plan], Plan]:
+    return lambda plan: replace(plan, buffers=(*plan.buffers, *more))
+
+
+def _uniforms(more: int) -> Callable[[Plan], Plan]:
+    return lambda plan: replace(plan, uniforms=plan.uniforms + bytes(more))
+
+
+def _other_kind(plan: Plan, numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """Where the kernel reads a tensor, the uniform block."""
+    kinds = plan.pipelines[plan.dispatches[0].pipeline].kinds
+    storage = kinds.index("r")
+    return (*numbers[:storage], _number(plan, "uniforms"), *numbers[storage + 1 :])
+
+
+MISFITS: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
+    "a role that there is not": ("a buffer", _buffers(Buffer("other", 64))),
+    "fewer bytes than none": ("a buffer", _buffers(Buffer("pool", -1))),
+    "two blocks of uniforms": ("the uniform buffer", _buffers(Buffer("uniforms", 256))),
+    "no block of uniforms": (
+        "the uniform buffer",
+        lambda plan: _with("buffers", _number(plan, "uniforms"), role="pool")(plan),
+    ),
+    "more uniforms than their block": ("the uniforms", _uniforms(1)),
+    "a weight in no buffer": ("a buffer for weights", _with("weights", 0, buffer=-1)),
+    "a weight after the last buffer": (
+        "a buffer for weights",
+        _with("weights", 0, buffer=lambda plan, _: len(plan.buffers)),
+    ),
+    "a weight in another's buffer": (
+        "a buffer for weights",
+        _with("weights", 0, buffer=lambda plan, _: _number(plan, "uniforms")),
+    ),
+    "a weight at an odd place": ("a weight", _with("weights", 0, offset=2, bytes=4)),
+    "a weight of an odd size": ("a weight", _with("weights", 0, bytes=lambda _, size: size - 2)),
+    "a weight before its buffer": ("a weight", _with("weights", 0, offset=-4)),
+    "a weight of fewer bytes than none": ("a weight", _with("weights", 0, offset=8, bytes=-4)),
+    "a weight beyond its buffer": (
+        "a weight",
+        _with("weights", 0, offset=lambda plan, _: plan.bytes_of("weights")),
+    ),
+    "a launch of no pipeline": ("a dispatch", _with("dispatches", 0, pipeline=-1)),
+    "a launch after the last pipeline": (
+        "a dispatch",
+        _with("dispatches", 0, pipeline=lambda plan, _: len(plan.pipelines)),
+    ),
+    "fewer buffers than bindings": (
+        "a dispatch",
+        _with("dispatches", 0, buffers=lambda _, numbers: numbers[:-1]),
+    ),
+    "a binding to no buffer": (
+        "a dispatch",
+        _with("dispatches", 0, buffers=lambda _, numbers: (-1, *numbers[1:])),
+    ),
+    "a binding after the last buffer": (
+        "a dispatch",
+        _with("dispatches", 0, buffers=lambda plan, old: (*old[:-1], len(plan.buffers))),
+    ),
+    "a tensor in the block of uniforms": ("a binding", _with("dispatches", 0, buffers=_other_kind)),
+    "uniforms before the block": ("a dispatch", _with("dispatches", 0, uniform_offset=-256)),
+    "uniforms after the block": (
+        "a dispatch",
+        _with("dispatches", 0, uniform_offset=lambda plan, _: len(plan.uniforms)),
+    ),
+    "uniforms between two blocks": (
+        "a dispatch",
+        lambda plan: _with("dispatches", 0, uniform_offset=4)(_roomy(plan)),
+    ),
+    "no groups": ("a dispatch", _with("dispatches", 0, groups=(1, 0, 1))),
+    "more groups than a number holds": ("a dispatch", _with("dispatches", 0, groups=(1, 1, LIMIT))),
+    "an input in no buffer": ("a buffer for input", _with("inputs", 0, buffer=-1)),
+    "an output in an input": (
+        "a buffer for output",
+        _with("outputs", 0, buffer=lambda plan, _: _number(plan, "input")),
+    ),
+    "an input of no type": ("a port", _with("inputs", 0, dtype="f31")),
+    "an input of extents below zero": ("a port", _with("inputs", 0, shape=(-2, -8))),
+    "an input of fewer bytes than none": (
+        "a port",
+        _with("inputs", 0, shape=(-2, 8), bytes=-64),
+    ),
+    "an input of other extents": ("a port", _with("inputs", 0, shape=(2, 9))),
+    "an input larger than its buffer": (
+        "a port",
+        _with("inputs", 0, shape=(2, 800), bytes=6400),
+    ),
+    "an output of other bytes": ("a port", _with("outputs", 0, bytes=lambda _, size: size - 4)),
+}  # fmt: skip
+
+
+def _roomy(plan: Plan) -> Plan:
+    """With a block of uniforms that nothing uses."""
+    number = _number(plan, "uniforms")
+    larger = _with("buffers", number, bytes=lambda _, size: size + 256)(plan)
+    return replace(larger, uniforms=plan.uniforms + bytes(256))
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_numbers_that_do_not_fit(name: str) -> None:
+    what, change = MISFITS[name]
+    with pytest.raises(plan_file.Damaged, match=rf"\({what} does not fit\)"):
+        _read(change(stored.plan()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plan: plan,
+        _buffers(MORE, Buffer("input", 0)),
+        _with("weights", 0, bytes=0),
+        _with("inputs", 0, shape=(0, 3), bytes=0),
+        _with("outputs", 0, shape=(), bytes=4),
+        _roomy,
+        _with("dispatches", 0, groups=(1, 1, LIMIT - 1)),
+        lambda plan: _with("dispatches", 0, uniform_offset=256)(_roomy(plan)),
+        lambda plan: replace(plan, pipelines=(*plan.pipelines, Pipeline("none", "", "ur"))),
+    ],
+)
+def test_numbers_that_fit(change: Callable[[Plan], Plan]) -> None:
+    made = change(stored.plan())
+    assert _read(made).plan == made
+
+
+def _array(**entry: Any) -> Callable[[Any], None]:
+    return lambda header: header.update(arrays=entry)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_array(a=["float31", [4]]), "'float31' [(]4,[)] is no array"),
+        (_array(a=["float32", [-1]]), "is no array"),
+        (_array(a=["float32", [-1, -16]]), "is no array"),
+        (_array(a=["float32", [-1, 4]]), "is no array"),
+        (_array(a=["float32", [17]]), "an array is too long"),
+        (_array(a=["float32", [16]], b=["uint8", [1]]), "an array is too long"),
+        (_array(), "something follows the last array"),
+        (_array(a=["uint8", [0]]), "something follows the last array"),
+        (_array(a=["float32", [1.5]]), "is no int"),
+    ],
+)
+def test_arrays_that_do_not_fit(change: Callable[[Any], None], reason: str) -> None:
+    """Of a file that has one array of 64 bytes after its weights."""
+    data = _with_arrays({"a": np.arange(16, dtype=np.float32)})
+    with pytest.raises(plan_file.Damaged, match=reason):
+        plan_file.read(memoryview(stored.changed(data, change)))
+
+
+def test_arrays_come_back() -> None:
+    """Each at a place of its own, whatever the size of the one before it."""
+    given = {
+        "a": np.arange(5, dtype=np.uint8),
+        "none": np.zeros((0, 3), np.float32),
+        "b": np.arange(32, dtype=np.float32).reshape(2, 16),
+        "c": np.array(7, np.int32),
+        "full": np.arange(16, dtype=np.float32),
+    }
+    stored_plan = plan_file.read(memoryview(_with_arrays(given)))
+    found = stored_plan.arrays
+    assert stored_plan.weights
+    assert list(found) == list(given)
+    for name, array in given.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        np.testing.assert_array_equal(found[name], array)
+
+
+def _with_arrays(arrays: dict[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    plan_file.write(stream, stored.plan(), stored.KEY, {}, arrays=arrays)
+    return stream.getvalue()
+
+
+def test_a_body_that_is_too_short_for_its_weights_is_damage() -> None:
+    grown = _with("buffers", _number(stored.plan(), "weights"), bytes=lambda _, size: size + 64)
+    with pytest.raises(plan_file.Damaged, match="the weights have another size"):
+        _read(grown(stored.plan()))
+
+
+def test_what_is_shown_of_a_stored_plan_has_no_weights() -> None:
+    assert "body" not in repr(_read(stored.plan()))
+
+
+def test_where_weights_lie() -> None:
+    """Each buffer begins at a multiple of 64 bytes of the body, which does so in the file; what is
+    between weights is zero."""
+    kept = {(0, 4): 1, (0, 92): 2, (2, 0): 3, (3, 60): 4}  # by buffer and offset: what fills it
+    weights = tuple(
+        Weight((buffer, fill), buffer, offset, 8 if buffer < 3 else 4,
+               pack=lambda fill=fill, size=8 if buffer < 3 else 4: np.full(size, fill, np.uint8))
+        for (buffer, offset), fill in reversed(kept.items())
+    )  # fmt: skip
+    sizes = ("weights", 100), ("pool", 4096), ("weights", 64), ("weights", 64), ("uniforms", 256)
+    plan = Plan((), tuple(Buffer(*size) for size in sizes), weights, b"", (), (), (), ())
+    data = stored.written(plan)
+    body = bytearray(128 + 64 + 64)
+    body[4:12], body[92:100], body[128:136], body[252:256] = (
+        b"\1" * 8,
+        b"\2" * 8,
+        b"\3" * 8,
+        b"\4" * 4,
+    )
+    found = plan_file.read(memoryview(data))
+    assert bytes(found.body) == bytes(body) and (len(data) - len(body)) % 64 == 0
+    assert [set(weight.image()) for weight in found.plan.weights] == [{4}, {3}, {2}, {1}]
