@@ -133,6 +133,12 @@ class _Finder(ast.NodeVisitor):
         if isinstance(node.func, ast.Name) and node.func.id in SWAPPED:
             start, end = self._span(node.func)
             self.found.append(Edit(start, end, SWAPPED[node.func.id], "call"))
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "reshape":
+            for argument in node.args:  # numpy takes any number below zero for its -1
+                if ast.unparse(argument) != "-1":
+                    self.visit(argument)
+            self.visit(node.func)
+            return
         self.generic_visit(node)
 
     def _removed(self, node: ast.stmt) -> None:

@@ -107,17 +107,34 @@ _NATIVE = (
     "test_exit",
     "test_native",
     "test_runs",
-    "test_sanitized",
+    "test_upload",
     "test_threads",
     "test_onnxruntime",
     "test_variables",
+    "test_sanitized",
+)
+_NATIVE_TFLITE = (
+    "test_exit",
+    "test_native",
+    "test_variables",
+    "test_delegate",
+    "test_line",
+    "test_sanitized",
+    "test_lifetimes",
+)
+_NATIVE_ORT = (
+    "test_onnxruntime",
+    "test_compiled_models",
+    "test_ort_models",
+    "test_ort_lifetimes",
+    "test_sanitized",
 )
 _CACHE = (
     "test_stored",
-    "test_cache",
     "test_folders",
+    "test_planted",
+    "test_cache",
     "test_compiled_models",
-    "test_damaged",
 )
 # Names of tests, of files by name, after their families; else those of their room.
 TESTS: dict[str, Sequence[str]] = {
@@ -162,8 +179,11 @@ TESTS: dict[str, Sequence[str]] = {
         "test_ort_quantized",
         "test_onnx_quantized",
     ),
-    "qdq_fusion": ("test_quantization", "test_ort_quantized"),
-    "fake_quantization": ("test_quantization", "test_ort_quantized"),
+    "qdq_fusion": ("test_quantization", "test_ort_quantized", "test_onnx_quantized"),
+    "fake_quantization": ("test_quantization", "test_ort_quantized", "test_onnx_quantized"),
+    "whole_weights": ("test_quantization", *_PASSES),
+    "cleanup": ("test_transposes", *_PASSES),
+    "rewriter": ("test_transposes", *_PASSES),
     "quantization": ("test_quantization", "test_ort_quantized"),
     "dequantize": ("test_quantization", *_PASSES),
     "patterns": ("test_recompose", *_PASSES),
@@ -198,20 +218,15 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "device": (*_NATIVE, "test_survival"),
-    "context": ("test_compiled_models",),
-    "ort_context": ("test_compiled_models",),
-    "ort_ep": ("test_onnxruntime", "test_ort_lifetimes"),
-    "ort_run": (
-        "test_onnxruntime",
-        "test_ort_lifetimes",
-        "test_ort_models",
-    ),
+    "context": ("test_compiled_models",),  # of a provider
 }
 ROOMS = {
     "passes": _PASSES,
     "tflite": _TFLITE,
     "onnxruntime": _ONNX,
     "native": _NATIVE,
+    "native/tflite": _NATIVE_TFLITE,
+    "native/ort": _NATIVE_ORT,
     "cache": _CACHE,
     "rules": ("test_quantization", "test_variables", *_TFLITE, *_ONNX),
 }
@@ -274,8 +289,8 @@ def steps(file: str) -> list[Step]:
     path = PurePath(file)
     name, room = path.stem, path.parent.name
     whole = next((part for part in ("passes", "native") if part in path.parts), room)
-    if whole == "native" and room == "ort":
-        name = f"ort_{name}"
+    if whole == "native" and room != "core":
+        whole, name = f"native/{room}", f"{room} {name}"
     room = whole
     key = f"{room}/__init__" if name == "__init__" else name
     mine: Sequence[str] = ()
@@ -288,6 +303,8 @@ def steps(file: str) -> list[Step]:
         tests = TESTS.get(key if key != "quantized" else "stored_numbers", usual)
     tests = tuple(dict.fromkeys((*_importing(file), *tests)))
     found = [Step("cases", family) for family in mine]
+    if path.suffix == ".wgsl":
+        tests = ("test_kernel_bounds", *tests)
     return found + [Step("pytest", files()[test]) for test in tests if test in files()]
 
 

@@ -1,6 +1,8 @@
 """Where a WGSL template or a C file can be changed, by its tokens.
 
-Calls of free() stay: a leak changes no answer.
+Of C, what only changes speed or memory stays: calls of free(), a leak; numbers whose growth makes
+an allocation larger; and the 1 of `return 1;`, which says that something failed, as any number but
+0 does.
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ CALL = re.compile(
 )
 
 
+# A number of C that is no mutant where it stands: behind "return", or added up in an allocation.
+HARMLESS = re.compile(r"\breturn $|\b[cm]alloc\((?:[^;\n]*[+:?,] )?\(*$")
+
+
 def edits(text: str, wgsl: bool) -> Iterator[Edit]:
     """All edits, in no order."""
     pattern = re.compile(
@@ -46,7 +52,8 @@ def edits(text: str, wgsl: bool) -> Iterator[Edit]:
     for match in pattern.finditer(text):
         kind, token = str(match.lastgroup), match.group()
         if kind == "number":
-            new = _number(token)
+            line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+            new = "" if not wgsl and token == "1" and HARMLESS.search(line) else _number(token)
         elif kind == "operator" and token in BINARY[wgsl]:
             new = BINARY[wgsl][token] if _between(text, match.start(), match.end()) else ""
         else:

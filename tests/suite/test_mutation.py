@@ -17,7 +17,7 @@ def places(a: int = 3, name: str = "x") -> int:
     """Text with 1 < 2."""
     if a < 3 and name in ("y",):
         raise ValueError(f"{a + 1} is too small")
-    total = -(-a // 4) * min(a, 2)
+    total = -(-a // 4) * min(a, 2) + b.reshape(-1, 5)
     for x, y in zip((1,), (2,), strict=True):
         total += x
     return total if ready(name) else 0
@@ -35,6 +35,7 @@ C = """#define LESS (1 < 2)
 static int make(thing *one) {
   free(one->name);
   release(one, "1 < 2");
+  if (!(one->list = calloc(one->count + 1, sizeof *one->list))) return 1;
   return one->count < 3 ? -1 : 0;
 }
 """
@@ -58,11 +59,14 @@ def test_changes_of_python_are_python() -> None:
     assert {
         'if a <= 3 and name in ("y",):', 'if a < 4 and name in ("y",):',
         'if a < 3 or name in ("y",):', 'if a < 3 and name not in ("y",):',
-        "total = -(-a * 4) * min(a, 2)", "total = -(-a // 4) * max(a, 2)", "pass",
+        "total = -(-a * 4) * min(a, 2) + b.reshape(-1, 5)", "pass",
+        "total = -(-a // 4) * max(a, 2) + b.reshape(-1, 5)",
+        "total = -(-a // 4) * min(a, 2) + b.reshape(-1, 6)",
         "return total if not ready(name) else 0", 'def places(a: int = 4, name: str = "x") -> int:',
     } <= lines  # fmt: skip
     assert not any(
-        "too small" in line or "strict=False" in line or "Text" in line for line in lines
+        "too small" in line or "strict=False" in line or "Text" in line or "reshape(-2" in line
+        for line in lines
     )
 
 
@@ -79,6 +83,8 @@ def test_changes_of_kernels_leave_templates_and_types_alone() -> None:
 def test_changes_of_c_leave_texts_and_free_alone() -> None:
     lines = changed(C, list(token_sites.edits(C, False)))
     assert ";" in lines and "return one->count <= 3 ? -1 : 0;" in lines
+    assert "if (!(one->list = calloc(one->count - 1, sizeof *one->list))) return 1;" in lines
+    assert not any("+ 2" in line or "return 2" in line for line in lines)
     assert not any("free" in line or "define" in line or "/*" in line for line in lines)
 
 
