@@ -35,6 +35,8 @@ FAMILIES: dict[str, Sequence[str]] = {
     "blocks": DENSE,
     "tiles": DENSE,
     "winograd": ("conv",),
+    "interpolation": ("resize",),
+    "resample": ("resize",),
     "movement": MOVED,
     "views": MOVED,
     "elementwise": ("unary", "binary"),

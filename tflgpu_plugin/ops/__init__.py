@@ -35,7 +35,6 @@ FAMILIES = (
     "pad",
     "concat",
     "resize",
-    "resample",
     "lstm",
     "recurrent",
     "normalization",

@@ -1,13 +1,22 @@
-"""`resize_bilinear(x, size i32[2] constant): align_corners, half_pixel_centers`, and
-`resize_nearest`.
+"""`resize_bilinear(x, size i32[2] constant): align_corners, half_pixel_centers` and
+`resize_nearest`, as TFLite has them, and
 
-Where each output place reads is worked out on the CPU in float32, in the order of
-`ComputeInterpolationValues` of tensorflow/lite/kernels/internal/reference/resize_bilinear.h, so
-that no rounding of the GPU moves a neighbour.
+`resize(x [B, ..., C], size constant)` of one to three spatial axes, with attributes
+
+* `mode`: nearest, linear, cubic
+* `coordinates`: half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric,
+  tf_half_pixel_for_nn, tf_crop_and_resize (default half_pixel)
+* `nearest`: round_prefer_floor (default), round_prefer_ceil, floor, ceil
+* `scales`: output over input extent of each axis (default: from the extents)
+* `roi`: (start, end) of each axis, one after another, for tf_crop_and_resize; `extrapolation`
+* `cubic_a` (default -0.75), `exclude_outside`
+
+as the ONNX operator Resize has them. `interpolation` tells where each place reads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -15,71 +24,95 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rounding
+from tflgpu_plugin.ops import interpolation, rounding
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import WORKGROUP, Constant, Lowering
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering
+from tflgpu_plugin.ops.movement import MAX_INDEX
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.window import quads_per_thread
 
+MODES = ("nearest", "linear", "cubic")
+COORDINATES = (
+    *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners"),
+    *("asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"),
+)
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """4 dimensions; a constant size; not align_corners and half_pixel_centers at once."""
+    """One to three axes between batch and channels, constant extents for them, known modes; not
+    align_corners and half_pixel_centers at once."""
     shape, size = graph.shape(node.operand()), graph.constant(node.inputs[1])
-    if len(shape) != 4:
-        return f"Resizing needs an input of rank 4, this one has rank {len(shape)}."
+    if len(shape) not in (3, 4, 5):
+        return f"Resizing needs an input of rank 3 to 5, this one has rank {len(shape)}."
     if prod(shape) == 0:
         return f"An input of {list(shape)} has no elements."
     if size is None:
         return "The size to resize to must be constant."
-    if size.size != 2 or size.min() < 1:
-        return "The size to resize to must be two positive numbers, height and width."
-    if node.attributes["align_corners"] and node.attributes["half_pixel_centers"]:
+    if size.size != len(shape) - 2 or size.min() < 1:
+        return f"The size to resize to must be {len(shape) - 2} positive numbers."
+    if node.attributes.get("align_corners") and node.attributes.get("half_pixel_centers"):
         return "align_corners and half_pixel_centers exclude each other."
+    for what, known, default in (
+        ("mode", MODES, "nearest"),
+        ("coordinates", COORDINATES, "half_pixel"),
+        ("nearest", ROUNDINGS, "round_prefer_floor"),
+    ):
+        given = node.attributes.get(what, default)
+        if given not in known:
+            return f"Resizing with {what} {given} is not supported; use one of {', '.join(known)}."
+    if max(shape) > MAX_INDEX:
+        return f"Resizing takes extents up to {MAX_INDEX:,}."
     return None
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Output [B, size[0], size[1], C]."""
-    shape, (height, width) = graph.shape(node.operand()), _size(graph, node)
-    return [(shape[0], height, width, shape[3])]
+    """Output [B, size..., C]."""
+    shape = graph.shape(node.operand())
+    return [(shape[0], *_size(graph, node), shape[-1])]
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch with a table of places."""
-    source, size = node.operand(), node.operand(1)
-    _, height, width, _ = low.graph.shape(source)
-    align, half = (
-        bool(node.attributes["align_corners"]),
-        bool(node.attributes["half_pixel_centers"]),
-    )
-    out_height, out_width = _size(low.graph, node)
-
-    def table(_: Array) -> Array:
-        axes = ((height, out_height), (width, out_width))
-        find = places_int8 if stored else places
-        return np.concatenate([find(extent, out, align, half) for extent, out in axes])
-
-    given, result = (low.graph.tensors[t] for t in (source, node.outputs[0]))
-    stored = given.dtype == "i8"
-    key = ("bilinear", height, width, align, half, stored)
+    """One launch with a table of places: of four around each where it lies between those, else of
+    any."""
+    given, result = (low.graph.tensors[t] for t in (node.operand(), node.outputs[0]))
+    axes = enumerate(zip(given.shape[1:-1], _size(low.graph, node), strict=True))
+    if node.op == "resize":
+        tables = [interpolation.resized(*axis, k, node.attributes) for k, axis in axes]
+        coordinates = node.attributes.get("coordinates", "half_pixel")
+        linear = node.attributes.get("mode") == "linear" and coordinates != "tf_crop_and_resize"
+        if len(tables) == 2 and linear:
+            _between(low, node, tables)
+        else:
+            _taps(low, node, tables)
+        return
+    find = interpolation.bilinear_int8 if given.dtype == "i8" else interpolation.bilinear
+    rule = [bool(node.attributes[name]) for name in ("align_corners", "half_pixel_centers")]
     whole = given if quantization.quantized(given) and quantization.alike(given, result) else None
-    between(low, node, low.constant(size, *key, vectors=out_height + out_width, pack=table), whole)
+    _between(low, node, [find(*axis, *rule) for _, axis in axes], whole)
 
 
-def between(low: Lowering, node: Node, table: Constant, stored: Tensor | None = None) -> None:
-    """The launch that takes each place from the four around it. `table` holds for each output row,
-    then for each column, (lower input index, upper, fraction between them, 0). `stored` is an 8-bit
-    tensor over whose stored numbers hosts interpolate."""
+def _table(low: Lowering, node: Node, table: Array) -> Constant:
+    vectors, key = table.size // 4, ("places", table.tobytes())
+    return low.constant(node.operand(1), *key, vectors=vectors, pack=lambda _: table)
+
+
+def _between(
+    low: Lowering, node: Node, tables: Sequence[Array], stored: Tensor | None = None
+) -> None:
+    """The launch that takes each place from the four around it: (lower input index, upper, fraction
+    between them, 0) for each output row, then for each column. `stored` is an 8-bit tensor over
+    whose stored numbers hosts interpolate."""
+    table = _table(low, node, np.concatenate([_pairs(table) for table in tables]))
     scale, zero = (1.0, 0.0) if stored is None else quantization.parameters(stored)
-    source = node.operand()
-    _, height, width, _ = low.graph.shape(source)
+    _, height, width, _ = low.graph.shape(node.operand())
     _, out_height, out_width, _ = low.graph.shape(node.outputs[0])
     out = low.geometry(node.outputs[0])
     chunk = quads_per_thread(low.target, out)
     low.dispatch(
         "resize",
         node,
-        {"x": source, "places": table},
+        {"x": node.operand(), "places": table},
         {"out": node.outputs[0]},
         (-(-out.spatial // WORKGROUP), -(-out.quads // chunk), out.batch),
         {
@@ -97,77 +130,68 @@ def between(low: Lowering, node: Node, table: Constant, stored: Tensor | None = 
     )
 
 
-def places(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """float32 [out, 4]: lower and upper input index, fraction between them, 0, for each output
-    index of one axis."""
-    one, half = np.float32(1), np.float32(0.5)
-    scale = np.float32(extent) / np.float32(out)
-    if align_corners and out > 1:
-        scale = np.float32(extent - 1) / np.float32(out - 1)
-    index = np.arange(out, dtype=np.float32)
-    at = (index + half) * scale - half if half_pixel_centers else index * scale
-    lower = np.maximum(np.floor(at), np.float32(0))
-    upper = np.minimum(np.ceil(at), np.float32(extent) - one)
-    # The host's lower index is not cut at the far end: rounding may put it one past the last place.
-    lower = np.minimum(lower, np.float32(extent) - one)
-    table: Array = np.stack([lower, upper, at - lower, np.zeros_like(at)], axis=1)
-    return table
+def _pairs(table: Array) -> Array:
+    """Of one axis, float32 [out, 4]."""
+    first, last = table[:, 0], table[:, -1]
+    fraction = last[:, 1] if table.shape[1] == 2 else np.zeros_like(last[:, 1])
+    return np.stack([first[:, 0], last[:, 0], fraction, np.zeros_like(fraction)], axis=1)
 
 
-def places_int8(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """The same for int8 tensors, where the host has ten bits behind the point
-    (`ComputeInterpolationValuesInteger`): far from the origin its places drift.
-    """
-    one = 1 << 10
-    scale = (one * extent + out // 2) // out
-    if align_corners and out > 1:
-        scale = (one * (extent - 1) + (out - 1) // 2) // (out - 1)
-    at = np.arange(out, dtype=np.int64) * scale
-    if half_pixel_centers:
-        at += scale // 2 - one // 2
-    # Divided towards zero, as in C; the host does not cut the lower index at the far end.
-    lower = np.minimum(np.maximum(np.trunc(at / one), 0), extent - 1)
-    upper = np.minimum(np.trunc((at + one - 1) / one), extent - 1)
-    table = np.stack([lower, upper, at / one - lower, np.zeros(out)], axis=1)
-    return np.asarray(table, np.float32)
+def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
+    """The launch that sums any number of taps: (input index, weight) of each, axis by axis."""
+    out, extents = low.geometry(node.outputs[0]), low.graph.shape(node.operand())[1:-1]
+    one: Array = np.array([[[0, 1]]], np.float32)
+    depth, rows, columns = (*[one] * (3 - len(tables)), *tables)
+    whole = np.concatenate([t.reshape(-1, 2) for t in (depth, rows, columns)])
+    padded = np.pad(whole, ((0, len(whole) % 2), (0, 0)))
+    full = (1,) * (3 - len(extents)) + extents
+    table = _table(low, node, padded)
+    low.dispatch(
+        "resample",
+        node,
+        {"x": node.operand(), "places": Access(table, 2)},
+        {"out": node.outputs[0]},
+        (-(-out.vectors // WORKGROUP), 1, 1),
+        {
+            "vectors": out.vectors,
+            "quads": out.quads,
+            "spatial": out.spatial,
+            "out_width": len(columns),
+            "out_height": len(rows),
+            "depth": full[0],
+            "height": full[1],
+            "width": full[2],
+            "taps_d": depth.shape[1],
+            "taps_h": rows.shape[1],
+            "taps_w": columns.shape[1],
+            "rows_at": depth.shape[0] * depth.shape[1],
+            "columns_at": depth.shape[0] * depth.shape[1] + rows.shape[0] * rows.shape[1],
+            "outside": float(node.attributes.get("extrapolation", 0.0)),
+        },
+    )
 
 
-def _size(graph: Graph, node: Node) -> tuple[int, int]:
+def _size(graph: Graph, node: Node) -> tuple[int, ...]:
     size = graph.constant(node.inputs[1])
     assert size is not None
-    return int(size.reshape(-1)[0]), int(size.reshape(-1)[1])
+    return tuple(int(extent) for extent in size.reshape(-1))
 
 
 def _work(graph: Graph, node: Node) -> int:
-    return 4 * prod(shapes(graph, node)[0])
+    mode = node.attributes.get("mode", "nearest" if node.op == "resize" else "linear")
+    return {"nearest": 1, "linear": 4, "cubic": 16}[mode] * prod(shapes(graph, node)[0])
 
 
 def decompose_nearest(steps: Decomposition, node: Node) -> bool:
-    """Rows and columns are picked. Places as `GetNearestNeighbor` of tensorflow/lite/kernels/
-    internal/reference/resize_nearest_neighbor.h finds them, in float32.
-    """
-    source, size = node.operand(), steps.data(node.inputs[1])
-    assert size is not None
-    align = bool(node.attributes["align_corners"])
-    half = bool(node.attributes["half_pixel_centers"])
+    """Rows and columns are picked."""
+    shape = steps.shape(node.operand())[1:-1]
+    rule = [bool(node.attributes[name]) for name in ("align_corners", "half_pixel_centers")]
     picked = [
-        steps.indices(nearest(steps.shape(source)[axis], int(out), align, half))
-        for axis, out in enumerate(size.reshape(-1), start=1)
+        steps.indices(interpolation.nearest(extent, out, *rule))
+        for extent, out in zip(shape, _size(steps.graph, node), strict=True)
     ]
-    steps.last("take", source, *picked, axes=(1, 2))
+    steps.last("take", node.operand(), *picked, axes=(1, 2))
     return True
-
-
-def nearest(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """The input index that each output index of one axis takes."""
-    scale = np.float32(extent) / np.float32(out)
-    if align_corners and out > 1:
-        scale = np.float32(extent - 1) / np.float32(out - 1)
-    offset = np.float32(0.5 if half_pixel_centers else 0.0)
-    at = (np.arange(out, dtype=np.float32) + offset) * scale
-    found = np.floor(at + np.float32(0.5)) if align_corners else np.floor(at)
-    picked: Array = np.clip(found, 0, extent - 1).astype(np.int32)
-    return picked
 
 
 OPS = (
@@ -177,4 +201,6 @@ OPS = (
        rounding=rounding.INTERPOLATION),
     Op("resize_nearest", refuse, shapes, lower_decomposed, "exact", kind="movement", keeps="first",
        decompose=decompose_nearest, errors=MOVED),
+    Op("resize", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
+       accumulates=False, errors=MOVED),
 )  # fmt: skip

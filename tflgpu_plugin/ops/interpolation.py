@@ -1,0 +1,155 @@
+"""Where the places of a resized axis read: tables of input indices and weights.
+
+They are worked out on the CPU in float32, in the order of operations of the hosts' kernels, so that
+no rounding of the GPU moves a neighbour. A table is float32 [out, taps, 2]: input index (-1:
+outside) and weight of each tap, for each output index of one axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array
+
+
+def bilinear(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """As `ComputeInterpolationValues` of
+    tensorflow/lite/kernels/internal/reference/resize_bilinear.h."""
+    half, scale = np.float32(0.5), _step(extent, out, align_corners)
+    index = np.arange(out, dtype=np.float32)
+    at = (index + half) * scale - half if half_pixel_centers else index * scale
+    lower = np.maximum(np.floor(at), np.float32(0))
+    upper = np.minimum(np.ceil(at), np.float32(extent - 1))
+    # The host's lower index is not cut at the far end: rounding may put it one past the last place.
+    lower = np.minimum(lower, np.float32(extent - 1))
+    return _pair(lower, upper, at - lower)
+
+
+def _step(extent: int, out: int, align_corners: bool) -> np.float32:
+    """Input places from one output place to the next."""
+    if align_corners and out > 1:
+        return np.float32(extent - 1) / np.float32(out - 1)
+    return np.float32(extent) / np.float32(out)
+
+
+def _pair(lower: Array, upper: Array, fraction: Array) -> Array:
+    """The table of two taps with a fraction between them."""
+    weights = np.stack([1 - fraction, fraction], axis=1)
+    table = np.stack([np.stack([lower, upper], axis=1), weights], axis=2)
+    return np.asarray(table, np.float32)
+
+
+def bilinear_int8(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """The same for int8 tensors, where the host has ten bits behind the point
+    (`ComputeInterpolationValuesInteger`): far from the origin its places drift.
+    """
+    one = 1 << 10
+    scale = (one * extent + out // 2) // out
+    if align_corners and out > 1:
+        scale = (one * (extent - 1) + (out - 1) // 2) // (out - 1)
+    at = np.arange(out, dtype=np.int64) * scale
+    if half_pixel_centers:
+        at += scale // 2 - one // 2
+    # Divided towards zero, as in C; the host does not cut the lower index at the far end.
+    lower = np.minimum(np.maximum(np.trunc(at / one), 0), extent - 1)
+    upper = np.minimum(np.trunc((at + one - 1) / one), extent - 1)
+    return _pair(lower, upper, at / one - lower)
+
+
+def nearest(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """The input index that each output index takes, as `GetNearestNeighbor` of
+    tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h finds it."""
+    scale = _step(extent, out, align_corners)
+    offset = np.float32(0.5 if half_pixel_centers else 0.0)
+    at = (np.arange(out, dtype=np.float32) + offset) * scale
+    found = np.floor(at + np.float32(0.5)) if align_corners else np.floor(at)
+    return np.asarray(np.clip(found, 0, extent - 1), np.int32)
+
+
+def resized(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> Array:
+    """By the attributes of `resize`; `axis` counts those between batch and channels."""
+    mode = attributes.get("mode", "nearest")
+    at = _coordinates(extent, out, axis, attributes)
+    if mode == "nearest" or (extent == out and _identity(at)):
+        index = _rounded(at, attributes.get("nearest", "round_prefer_floor"))
+        taps = np.clip(index, 0, extent - 1)[:, None]
+        table: Array = np.stack([taps, np.ones_like(taps)], axis=2).astype(np.float32)
+    elif mode == "linear":
+        cut = np.clip(at, np.float32(0), np.float32(extent - 1))
+        lower = np.floor(cut)
+        table = _pair(lower, np.minimum(lower + 1, extent - 1), cut - lower)
+    else:
+        table = _cubic(extent, at, attributes)
+    if attributes.get("coordinates") == "tf_crop_and_resize":
+        table[(at < 0) | (at > extent - 1), :, 0] = -1
+    return table
+
+
+def _identity(at: Array) -> bool:
+    return bool((at == np.arange(len(at))).all())
+
+
+def _coordinates(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> Array:
+    """Where each output index lies in the input, float32, in the order of operations of the
+    reference implementation, which computes half_pixel_symmetric in float64."""
+    half, one = np.float32(0.5), np.float32(1)
+    scales = attributes.get("scales")
+    scale = np.float32(out) / np.float32(extent) if scales is None else np.float32(scales[axis])
+    index = np.arange(out, dtype=np.float32)
+    kind = attributes.get("coordinates", "half_pixel")
+    pixel = (index + half) / scale - half
+    if kind == "align_corners":
+        return index * np.float32(extent - 1) / np.float32(max(out - 1, 1))
+    if kind == "asymmetric":
+        return index / scale
+    if kind == "tf_half_pixel_for_nn":
+        return (index + half) / scale
+    if kind == "pytorch_half_pixel":
+        return pixel if out > 1 else np.zeros_like(index)
+    if kind == "half_pixel_symmetric":
+        adjustment = np.float32(out) / (scale * np.float32(extent))
+        offset = np.float32(extent) / np.float32(2) * (one - adjustment)
+        wide = np.float64(offset) + (index + 0.5).astype(np.float64) / np.float64(scale) - 0.5
+        return wide.astype(np.float32)
+    if kind == "tf_crop_and_resize":
+        start, end = (np.float32(v) for v in attributes["roi"][2 * axis : 2 * axis + 2])
+        reach = np.float32(extent - 1)
+        if out > 1:
+            return start * reach + index * (end - start) * reach / np.float32(out - 1)
+        return half * (start + end) * reach + np.zeros_like(index)
+    return pixel
+
+
+def _rounded(at: Array, how: str) -> Array:
+    """Places within 1e-6 of the middle count as ties, as in newer versions of the reference
+    implementation: float32 leaves 6.4999995 of many a 6.5."""
+    exact, half = at.astype(np.float64), 0.5 + 1e-6
+    rounded: dict[str, Array] = {
+        "floor": np.floor(at),
+        "ceil": np.ceil(at),
+        "round_prefer_floor": np.ceil(exact - half),
+        "round_prefer_ceil": np.floor(exact + half),
+    }
+    return rounded[how]
+
+
+def _cubic(extent: int, at: Array, attributes: Mapping[str, Any]) -> Array:
+    """Four taps after Keys, "Cubic convolution interpolation for digital image processing".
+
+    In float64: where the outer polynomial is small, its terms are a hundred times as large.
+    """
+    a = float(attributes.get("cubic_a", -0.75))
+    base = np.floor(at)
+    s = at.astype(np.float64) - base
+    t = [s + 1, s, 1 - s, 2 - s]
+    far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (t[0], t[3])]
+    near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t[1], t[2])]
+    weights = np.stack([far[0], near[0], near[1], far[1]], axis=1)
+    taps = base[:, None] + np.arange(-1, 3, dtype=np.float32)
+    if attributes.get("exclude_outside"):
+        weights = np.where((taps < 0) | (taps > extent - 1), np.float32(0), weights)
+        weights = weights / weights.sum(1, keepdims=True)
+    return np.asarray(np.stack([np.clip(taps, 0, extent - 1), weights], axis=2), np.float32)
