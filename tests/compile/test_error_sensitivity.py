@@ -63,10 +63,13 @@ def test_a_bias_makes_results_larger_and_their_errors_less() -> None:
     assert error_sensitivity.sensitivities(fused)[1] == pytest.approx(1 / squares)
 
 
-def test_products_pass_on_squares_and_relative_errors_of_weights_are_like_those_of_values() -> None:
-    first, last = filled((16, 3, 3, 8), 1), filled((4, 1, 1, 16), 2)
+@pytest.mark.parametrize("window", [1, 3])
+def test_products_pass_on_squares_and_relative_errors_of_weights_are_like_those_of_values(
+    window: int,
+) -> None:
+    first, last = filled((16, 3, 3, 8), 1), filled((4, window, window, 16), 2)
     found = error_sensitivity.sensitivities(chain(("conv_2d", first), ("conv_2d", last)))
-    left = (last.astype(np.float64) ** 2).reshape(4, 16).sum(0) / 4 / rows(last)
+    left = (last.astype(np.float64) ** 2).reshape(-1, 16).sum(0) / 4 / rows(last)
     assert found[2] == pytest.approx(1 / rows(last))
     assert found[1] == pytest.approx(left.sum(), rel=1e-5) == pytest.approx(found[101], rel=1e-5)
     passed = left @ (first.astype(np.float64) ** 2).sum((1, 2))
@@ -82,6 +85,15 @@ def test_a_depthwise_convolution_keeps_channels_apart(multiplier: int) -> None:
     left = (last.astype(np.float64) ** 2).reshape(4, -1).sum(0) / 4 / rows(last)
     squares = (weights.astype(np.float64) ** 2).sum((0, 1, 2))
     assert found[0] == pytest.approx(float(left @ squares), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels"),
+    [((), 1), ((7,), 7), ((3, 5), 5), ((1, 4, 4, 6), 6), ((2, 1, 2, 1, 1, 3), 12), ((0,), 1)],
+)
+def test_channels_of_images_and_elements_of_the_rest(shape: tuple[int, ...], channels: int) -> None:
+    graph = Graph({0: Tensor("x", shape)}, (), (0,), (0,))
+    assert error_sensitivity._Walk(graph).channels(0) == channels
 
 
 def test_groups() -> None:

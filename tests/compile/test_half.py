@@ -14,7 +14,7 @@ from tflgpu_plugin.compile import compiler, error_sensitivity, precision
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -177,6 +177,22 @@ def test_what_a_logarithm_is_taken_of_stays_float32() -> None:
         assert any(weight.half for weight in plan.weights) is halves, before
         pools = [compiler.compile(taken, target).bytes_of("pool") for target in (FULL, HALF)]
         assert (pools[1] < pools[0]) is halves
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "found"),
+    [
+        (4, 4, {3, 5}), (2, 4, {3, 5}), (1, 4, {3, 5}), (0, 4, {5}),
+        (4, 2, {3}), (4, 1, {3}), (0, 0, set()),
+    ],
+)  # fmt: skip
+def test_what_kernels_see_as_bits_or_write_in_parts_stays_float32(
+    read: int, written: int, found: set[int]
+) -> None:
+    low = Lowering(layers(weights(1e-2)), FULL)
+    node = low.graph.nodes[1]
+    low.dispatch("unary", node, {"x": Access(3, read)}, {"out": Access(5, written)}, (1, 1, 1))
+    assert precision.halves(low, lambda source: source, lambda tensor: 1 << 20) == found
 
 
 def test_small_things_stay_float32() -> None:

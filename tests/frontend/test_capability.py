@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import ops
 
-from tflgpu_plugin.frontend.support import QUIRKS, Quirk, support
+from tflgpu_plugin.frontend.support import QUIRKS, Quirk, by_row, support
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 
@@ -70,6 +70,41 @@ def test_an_op_that_an_edition_does_not_list() -> None:
     assert reason == (
         "MAXIMUM is not listed in the 2019 edition of the GPU delegate documentation."
     )
+
+
+@pytest.mark.parametrize("wrong", ["x", "y", "sum"])
+def test_all_values_of_a_node_have_the_type_of_the_first(wrong: str) -> None:
+    """Hosts make it so, whatever the model file says of a result."""
+    graph = add()
+    assert by_row(graph, graph.nodes[0]) is None
+    k = [t.name for t in graph.tensors.values()].index(wrong)
+    other = replace(graph, tensors={**graph.tensors, k: replace(graph.tensors[k], dtype="i8")})
+    named, given = (wrong, "f32") if k else ("sum", "i8")
+    held = "f32" if given == "i8" else "i8"
+    assert by_row(other, other.nodes[0]) == (
+        f"Tensor {named!r} holds {held} values in the model, but ADD goes by the {given} values of "
+        "its input."
+    )
+
+
+def parts(*dtypes: str) -> Graph:
+    """A graph of one SPLIT of x [2, 6] along its second axis."""
+    tensors = {
+        0: Tensor("x", (2, 6)),
+        1: Tensor("axis", (), "i32", np.array(1, np.int32)),
+        **{k: Tensor(f"part {k}", (2, 2), dtype) for k, dtype in enumerate(dtypes, 2)},
+    }
+    attributes = {"count": len(dtypes)}
+    row, results = ops.HOST_OPS["SPLIT"], tuple(range(2, 2 + len(dtypes)))
+    node = Node(0, "split", (0, 1), results, attributes, "parts", "SPLIT", 2, row)
+    return Graph(tensors, (node,), (0,), results)
+
+
+def test_each_of_any_number_of_results_has_the_type_of_the_input() -> None:
+    right, wrong = parts("f32", "f32", "f32"), parts("f32", "f32", "i8")
+    assert by_row(right, right.nodes[0]) is None
+    reason = by_row(wrong, wrong.nodes[0])
+    assert reason is not None and reason.startswith("Tensor 'part 4' holds i8 values")
 
 
 GRID = Quantization((0.5,), (3,))

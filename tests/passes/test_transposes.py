@@ -12,11 +12,13 @@ import pytest
 
 from tests.passes.test_passes import Build
 from tests.support.evaluate import evaluate
-from tflgpu_plugin.ir.graph import Array, Graph, geometry, verify
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor, geometry, verify
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import movement, rows
+from tflgpu_plugin.passes.layout import propagate
 from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.layout.transposes import transposes
+from tflgpu_plugin.passes.rewriter import Editor
 
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
@@ -197,6 +199,87 @@ def test_a_constant_is_turned_at_once() -> None:
     assert count(check(n.graph(n.same("add", x, turned)))) == 0
 
 
+# ---- what a node holds --------------------------------------------------------------------------
+
+PERM = (0, 2, 3, 1)
+X, Y, RESULT = 0, 1, 9
+
+
+def held(
+    op: str, inputs: dict[int, Tensor], result: tuple[int, ...] = (2, 6, 5, 4), start: int = X,
+    perm: tuple[int, ...] = PERM, order: tuple[int | None, ...] = (), epilogue: bool = False,
+    **attributes: object,
+) -> dict[int, tuple[int, ...]] | None:  # fmt: skip
+    """How the tensors of a node are held once `start` is held by `perm`."""
+    tensors = {**inputs, RESULT: Tensor("", result)}
+    steps = (EpilogueOp("relu"),) if epilogue else ()
+    node = Node(0, op, order or tuple(inputs), (RESULT,), attributes, epilogue=steps)
+    e = Editor(Graph(tensors, (node,), (X,), (RESULT,)))
+    return propagate.spread(e, node, start, perm)
+
+
+def of(*shape: int) -> Tensor:
+    return Tensor("", shape)
+
+
+def given(*values: object) -> Tensor:
+    data = np.array(values)
+    return Tensor("", data.shape, data=data)
+
+
+MAP = of(2, 6, 5, 4)
+ENDS = {Y: given(0, 0, 0, 0), 2: given(2, 6, 5, 4), 3: given(1, 1, 1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (held("relu", {X: MAP}), {X: PERM, RESULT: PERM}),
+        (held("relu", {X: MAP}, epilogue=True), None),
+        (held("relu", {X: MAP}, perm=(1, 0)), None),
+        (held("add", {X: MAP, Y: of(2, 1, 1, 4)}), {X: PERM, Y: PERM, RESULT: PERM}),
+        (held("add", {X: MAP, Y: of(6, 5, 4)}), None),
+        (held("add", {X: MAP, Y: given([[[1.0] * 4] * 5] * 6)}), {X: PERM, RESULT: PERM}),
+        (held("add", {X: MAP, Y: of(1)}), {X: PERM, RESULT: PERM}),
+        (held("add", {X: MAP, Y: of(1, 1, 1, 1)}, start=Y), {X: PERM, Y: PERM, RESULT: PERM}),
+        (held("add", {X: MAP}, order=(X, None)), None),
+        (held("concat", {X: of(2, 3, 5, 4), Y: given([[[[1.0] * 4] * 5] * 3] * 2)}, axis=1),
+         {X: PERM, RESULT: PERM}),
+        (held("softmax", {X: MAP}), None),
+        (held("softmax", {X: MAP}, perm=(1, 0, 2, 3)), dict.fromkeys((X, RESULT), (1, 0, 2, 3))),
+        (held("pad", {X: MAP, Y: given(*[(0, 0)] * 4)}), {X: PERM, RESULT: PERM}),
+        (held("pad", {X: MAP, Y: of(4, 2)}), None),
+        (held("strided_slice", {X: MAP, **ENDS}), {X: PERM, RESULT: PERM}),
+        (held("strided_slice", {X: MAP, **ENDS}, start=RESULT), {X: PERM, RESULT: PERM}),
+        (held("strided_slice", {X: MAP, **ENDS}, start=Y), None),
+        (held("strided_slice", {X: MAP, **ENDS, 2: of(4)}), None),
+        (held("strided_slice", {X: MAP, **ENDS, Y: given(0, 0)}), None),
+        (held("strided_slice", {X: MAP, **ENDS}, shrink_axis_mask=1), None),
+        (held("strided_slice", {X: MAP, **ENDS}, new_axis_mask=2), None),
+        (held("strided_slice", {X: MAP, **ENDS}, ellipsis_mask=1), None),
+        (held("mean", {X: MAP, Y: given(1, -1)}, (2, 1, 5, 1), keep_dims=True),
+         {X: PERM, RESULT: PERM}),
+        (held("mean", {X: MAP, Y: given(1, -1)}, (2, 1, 5, 1), RESULT, keep_dims=True),
+         {X: PERM, RESULT: PERM}),
+        (held("mean", {X: MAP, Y: given(1)}, (2, 5, 4), keep_dims=False),
+         {X: PERM, RESULT: (0, 1, 2)}),
+        (held("mean", {X: MAP, Y: given(2)}, (2, 6, 4), keep_dims=False),
+         {X: PERM, RESULT: (0, 2, 1)}),
+        (held("mean", {X: MAP, Y: given(2)}, (2, 6, 4), RESULT, (0, 2, 1), keep_dims=False), None),
+        (held("mean", {X: MAP, Y: of(1)}, (2, 6, 4), keep_dims=False), None),
+        (held("mean", {X: MAP, Y: of(1)}, (2, 1, 5, 4), Y, keep_dims=True), None),
+        (held("reshape", {X: MAP}, (2, 6, 20)), {X: PERM, RESULT: (0, 2, 1)}),
+        (held("reshape", {X: MAP}, (2, 6, 20), RESULT, (0, 2, 1)),
+         {X: (0, 2, 3, 1), RESULT: (0, 2, 1)}),
+        (held("reshape", {X: MAP}, (12, 5, 4)), None),
+        (held("reshape", {X: MAP, Y: given(2, 6, 20)}, (2, 6, 20), Y), None),
+        (held("pool", {X: MAP}), None),
+    ],
+)  # fmt: skip
+def test_what_a_node_holds(found: object, wanted: object) -> None:
+    assert found == wanted
+
+
 def _random_graph(seed: int) -> Graph:
     rng = np.random.default_rng(seed)
     n = Net()
@@ -262,7 +345,11 @@ def _reshaped(n: Net, rng: np.random.Generator, x: int) -> int:
     return n.reshape(x, tuple(shape))
 
 
-@pytest.mark.parametrize("start", range(0, 1000, 100))
-def test_random_graphs(start: int) -> None:
-    for seed in range(start, start + 100):
-        check(_random_graph(seed))
+# Launches that only move data, of a hundred graphs each: what is chosen well stays so.
+LEFT = (291, 298, 288, 280, 268, 279, 304, 331, 297, 292)
+
+
+@pytest.mark.parametrize(("hundred", "most"), list(enumerate(LEFT)))
+def test_random_graphs(hundred: int, most: int) -> None:
+    graphs = [_random_graph(seed) for seed in range(100 * hundred, 100 * hundred + 100)]
+    assert sum(launches(check(graph)) for graph in graphs) <= most

@@ -111,11 +111,12 @@ def test_attributes_that_are_left_out_are_those_of_the_standard(op: str) -> None
         (host,) = snapshot.nodes
         usual = _schemas(host)
         some = {name: v for name, v in host.attributes.items() if usual.get(name) != v}
+        others = {name: v for name, v in host.attributes.items() if name not in usual}
         forms = [
             _form(read(replace(snapshot, nodes=(replace(host, attributes=given),)), {}))
-            for given in (host.attributes, usual | host.attributes, some)
+            for given in (host.attributes, usual | host.attributes, some, others, others | usual)
         ]
-        assert forms[0] == forms[1] == forms[2], case.name
+        assert forms[0] == forms[1] == forms[2] and forms[3] == forms[4], case.name
 
 
 @pytest.mark.adapter

@@ -1,0 +1,47 @@
+"""What holds a tensor: constants, aliases, and launches that nobody needs. No device is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Constant, Lowering, Raw
+
+SHAPE = (1, 2, 3, 4)
+
+
+def lowering(constant: int = 0) -> Lowering:
+    """Tensors 0 to 3 of one shape, of which one is a constant; a node makes 3 of 2."""
+    data = np.arange(24, dtype=np.float32).reshape(SHAPE)
+    tensors = {k: Tensor(str(k), SHAPE, data=data if k == constant else None) for k in range(4)}
+    return Lowering(Graph(tensors, (Node(0, "relu", (2,), (3,)),), (2,), (3,)), Target())
+
+
+def test_a_constant_of_any_number_is_held_by_what_it_packs_to() -> None:
+    for number in (0, 1):
+        low = lowering(number)
+        found = low.root(number)
+        assert isinstance(found, Constant) and found.vectors == 6
+        assert low.root(number) == found and low.root(2) == 2
+        low.alias(3, number)
+        assert low.root(3) == found
+
+
+def test_a_temporary_has_a_number_of_its_own() -> None:
+    low = lowering()
+    first, second = low.temporary(7), low.temporary(9, copied=2)
+    assert first != second and max(first, second) < 0
+    assert (low.sizes[first], low.sizes[second]) == (7, 9)
+    assert low.copied == {second: 2} and low.root(first) == first
+
+
+def test_launches_whose_results_nobody_reads_are_dropped() -> None:
+    low = lowering()
+    (node,) = low.graph.nodes
+    used, unused, late = (low.temporary(6) for _ in range(3))
+    for reads, writes in ((2, used), (2, unused), (used, 3), (3, late)):
+        low.dispatch("unary", node, {"x": reads}, {"out": writes}, (1, 1, 1), fused=False)
+    low.homes[3] = Raw("output", 3)
+    low.drop_unread()
+    assert [[*launch.writes] for launch in low.launches] == [[used], [3]]

@@ -1,0 +1,152 @@
+"""What the passes over quantized graphs take for whole numbers, and what they leave alone. No
+device is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.passes.quant import requantize, whole_weights
+from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
+from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
+
+GRID = Quantization((0.5,), (3,))
+EVEN = Quantization((0.25,), (10,), rounding=quantization.EVEN)
+SHAPE = (1, 4, 4, 8)
+
+
+def stored(grid: Quantization | None = EVEN, shape: Shape = SHAPE, dtype: str = "u8") -> Tensor:
+    return Tensor("", shape, dtype, quantization=grid)
+
+
+def graph(tensors: Mapping[int, Tensor], *nodes: tuple[str, tuple[int, ...], int]) -> Graph:
+    """The first tensor is the input, and what the last node makes the output."""
+    made = tuple(Node(k, op, inputs, (output,)) for k, (op, inputs, output) in enumerate(nodes))
+    return Graph(tensors, made, (0,), (nodes[-1][2],))
+
+
+# ---- means --------------------------------------------------------------------------------------
+
+
+def mean(x: Tensor, result: Tensor) -> Node:
+    axes = np.array([1, 2], np.int32)
+    tensors = {0: x, 1: Tensor("", (2,), "i32", axes), 2: result}
+    node = Node(0, "mean", (0, 1), (2,), {"keep_dims": True})
+    (made,) = fake_quantize(Graph(tensors, (node,), (0,), (2,))).nodes
+    return made
+
+
+@pytest.mark.parametrize(
+    ("x", "result", "step"),
+    [
+        (stored(), stored(EVEN), "rescale"),
+        (stored(GRID), stored(GRID), "requantize"),
+        (Tensor("", SHAPE), stored(EVEN), "fake_quant_even"),  # sums of real numbers
+        (stored(GRID, (1, 0, 4, 8)), stored(GRID), "fake_quant"),  # of nothing
+    ],
+)
+def test_only_sums_of_stored_numbers_are_whole(x: Tensor, result: Tensor, step: str) -> None:
+    (made,) = mean(x, result).epilogue
+    assert made.op == step
+
+
+@pytest.mark.parametrize(
+    ("factor", "count"), [(0.7, 1), (0.7, 1000), (0.7 * 2.0**-28, 1000), (1.3, 64), (3.0, 63)]
+)
+def test_the_fraction_of_a_mean_is_that_of_the_reference_kernel(factor: float, count: int) -> None:
+    """Shifted to the left as far as the count has bits, and the shift to the right stays at most
+    31, then divided."""
+    fraction, exponent = np.frexp(factor)
+    whole, left = round(float(fraction) * (1 << 31)), min(count.bit_length() - 1, 31 + exponent)
+    rows = requantize.mean_rows(factor, count, 4)
+    assert rows.shape == (5, 4) and not rows[:2].any()
+    assert (rows == rows[:, :1]).all()
+    high, low, shift = (int(row[0]) for row in rows[2:])
+    assert (high << 15) + low == (whole << int(left)) // count
+    assert shift == exponent - left >= -31
+
+
+# ---- between a dequantize and a quantize --------------------------------------------------------
+
+
+def test_what_computes_between_grids_gives_real_numbers() -> None:
+    """Of the readers of a dequantize only those that move elements give stored ones."""
+    tensors = {0: stored(), **{k: Tensor("", SHAPE) for k in range(1, 6)}}
+    found = fuse_qdq(
+        graph(
+            tensors,
+            ("dequantize", (0,), 1),
+            ("sin", (1,), 2),
+            ("abs", (2,), 3),
+            ("max_pool_2d", (1,), 4),
+            ("add", (3, 4), 5),
+        )
+    )
+    assert [node.op for node in found.nodes] == ["sin", "abs", "max_pool_2d", "add"]
+    assert [node.inputs[0] for node in found.nodes] == [0, 2, 0, 3]
+    held = {t: found.tensors[t].dtype for t in (2, 3, 4, 5)}
+    assert held == {2: "f32", 3: "f32", 4: "u8", 5: "f32"}
+    assert found.tensors[4].quantization == EVEN
+
+
+@pytest.mark.parametrize("grid", [GRID, EVEN])
+def test_only_grids_of_even_halves_are_fused(grid: Quantization) -> None:
+    tensors = {0: stored(grid), 1: Tensor("", SHAPE), 2: Tensor("", SHAPE), 3: stored(grid)}
+    nodes = [("dequantize", (0,), 1), ("sin", (1,), 2), ("quantize", (2,), 3)]
+    found = [node.op for node in fuse_qdq(graph(tensors, *nodes)).nodes]
+    assert found == (["sin"] if grid is EVEN else ["dequantize", "sin", "quantize"])
+
+
+def test_what_leaves_the_graph_stays_in_real_numbers() -> None:
+    tensors = {0: stored(), 1: Tensor("", SHAPE), 2: Tensor("", SHAPE)}
+    made = graph(tensors, ("dequantize", (0,), 1), ("max_pool_2d", (1,), 2))
+    found = fuse_qdq(made)
+    assert [node.op for node in found.nodes] == ["max_pool_2d"]
+    assert found.tensors[2].dtype == "f32"
+
+
+# ---- numbers ------------------------------------------------------------------------------------
+
+
+def test_plain_numbers_have_a_scale_of_one() -> None:
+    assert quantization.parameters(Tensor("", (1,), "i32")) == (1.0, 0.0)
+    assert quantization.parameters(stored()) == (0.25, 10.0)
+    with pytest.raises(ValueError, match="per channel"):
+        quantization.parameters(stored(Quantization((1.0, 2.0), (0, 0))))
+
+
+STORED = np.arange(-6, 6).reshape(3, 4)
+
+
+def weights(data: Any, scale: tuple[float, ...] = (0.5,), axis: int = 0) -> Tensor:
+    return Tensor("", np.shape(data), data=data, quantization=Quantization(scale, (0,), axis))
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (weights(np.float32(STORED * 0.5)), STORED),
+        (weights(np.float32(STORED * [[0.5], [1], [2]]), (0.5, 1.0, 2.0)), STORED),
+        (weights(np.float32(STORED * 0.5 + 0.004)), STORED),  # less than a hundredth of a step
+        (weights(np.float32(STORED * 0.5 - 0.006)), None),
+        (weights(np.float32(STORED * [0.5, 1, 2, 4]), (0.5, 1.0, 2.0, 4.0), 1), None),
+        (weights(np.float32(STORED * 0.5), (0.5, 0.5)), None),
+        (weights(np.float64(STORED * 0.5)), None),
+        (weights(np.float32(STORED * 0.5 * 42)), STORED * 42),
+        (weights(np.float32(STORED * 0.5 * 43)), None),  # 258
+        (Tensor("", (3, 4), data=np.float32(STORED)), None),
+        (Tensor("", (3, 4), quantization=GRID), None),
+    ],
+)
+def test_weights_on_a_grid_are_whole_numbers(given: Tensor, wanted: Array | None) -> None:
+    found = whole_weights._numbers(given)
+    if wanted is None:
+        assert found is None
+    else:
+        assert found is not None and found.dtype == np.int16
+        np.testing.assert_array_equal(found, wanted)
