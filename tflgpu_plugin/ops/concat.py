@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
-import numpy as np
-
 from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import Reading, read, workgroups
-from tflgpu_plugin.ops.table import MOVED, Op
-from tflgpu_plugin.ops.views import part
+from tflgpu_plugin.ops.table import MOVED, Op, unplanned
+from tflgpu_plugin.ops.views import axis_of, part
 
 
 @dataclass(frozen=True)
@@ -27,23 +25,14 @@ class Part:
     extent: int
 
 
-def axis_of(graph: Graph, node: Node) -> int:
-    """The concatenation axis, counted from the front."""
-    rank, axis = len(graph.shape(node.outputs[0])), int(node.attributes["axis"])
-    return axis + rank if axis < 0 else axis
-
-
 def _given(node: Node) -> list[int]:
     return [tensor for tensor in node.inputs if tensor is not None]
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     given = [graph.shape(tensor) for tensor in _given(node)]
-    axis = int(node.attributes["axis"])
     first = given[0]
-    axis += len(first) if axis < 0 else 0
-    if not 0 <= axis < len(first):
-        raise ValueError(f"axis {axis} is outside a tensor of rank {len(first)}")
+    axis = axis_of(node.attributes["axis"], len(first))
     for shape in given:
         if shape[:axis] + shape[axis + 1 :] != first[:axis] + first[axis + 1 :] or len(
             shape
@@ -57,17 +46,14 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Inputs of one shape outside the axis; no fused activation (the hosts have none)."""
     if node.attributes.get("activation", "none") != "none" or node.epilogue:
         return "Concatenation has a fused activation; apply the activation to its result instead."
-    try:
-        shapes(graph, node)
-    except ValueError as error:
-        return f"Concatenation cannot be planned: {error}."
-    return None
+    return unplanned("Concatenation", shapes, graph, node)
 
 
 def lower(low: Lowering, node: Node) -> None:
     """Whole vec4 where every part begins on one, else single floats."""
-    axis, output = axis_of(low.graph, node), node.outputs[0]
+    output = node.outputs[0]
     shape, stored = low.graph.shape(output), low.geometry(output)
+    axis = axis_of(node.attributes["axis"], len(shape))
     extents = [low.graph.shape(tensor)[axis] for tensor in _given(node)]
     starts = accumulate(extents, initial=0)
     parts = [
@@ -85,19 +71,8 @@ def lower(low: Lowering, node: Node) -> None:
         for p, place in zip(parts, places, strict=True):
             _vectors(low, node, p.tensor, place)
         return
-    planes = planar(shape)
-    outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
-    run, quad = shape[axis] * inner, 4 * stored.spatial
     for p in parts:
-        inside, count = low.geometry(p.tensor), p.extent * inner
-        runs = Runs(outer, count, 1, count, run)
-        tail, tail_from = -(outer * run) % 4, outer - 1
-        if planes:
-            sides = (inside.quads * quad, stored.quads * quad)
-            runs = Runs(stored.batch, p.extent, stored.spatial, *sides)
-            tail, tail_from = 4 * stored.quads - stored.channels, 0
-        start = p.offset * (1 if planes else inner)
-        _floats(low, node, p.tensor, start, runs, tail if p is parts[-1] else 0, tail_from)
+        _floats(low, node, axis, p, p is parts[-1])
 
 
 def _vectors(low: Lowering, node: Node, tensor: int, place: Reading) -> None:
@@ -121,43 +96,35 @@ def _vectors(low: Lowering, node: Node, tensor: int, place: Reading) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Runs:
-    """A part as `outer` rows of `run` channels at `spatial` places; `row` and `target_row` are the
-    floats between rows in the part and in the output."""
-
-    outer: int
-    run: int
-    spatial: int
-    row: int
-    target_row: int
-
-
-def _floats(
-    low: Lowering, node: Node, tensor: int, start: int, runs: Runs, tail: int, tail_from: int
-) -> None:
-    """One float after another; also zeroes `tail` pad lanes after rows from `tail_from` on."""
-    channels = runs.run + tail
-    elements = runs.outer * channels * runs.spatial
+def _floats(low: Lowering, node: Node, axis: int, part: Part, last: bool) -> None:
+    """One float after another: `outer` rows of `run` channels at `spatial` places, which lie `row`
+    floats apart in the part and `target_row` in the output. The last part zeroes `tail` pad lanes,
+    too, after rows from `tail_from` on."""
+    shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
+    if planar(shape):
+        outer, spatial, run, offset = stored.batch, stored.spatial, part.extent, part.offset
+        row = 4 * low.geometry(part.tensor).quads * spatial
+        target_row, tail, tail_from = 4 * stored.quads * spatial, -stored.channels % 4, 0
+    else:
+        outer, spatial, inner = prod(shape[:axis]), 1, prod(shape[axis + 1 :])
+        run = row = part.extent * inner
+        offset, target_row = part.offset * inner, shape[axis] * inner
+        tail, tail_from = -(outer * target_row) % 4, outer - 1
+    channels = run + (tail if last else 0)
+    elements = outer * channels * spatial
     low.dispatch(
         "concat",
         node,
-        {"x": Access(low.stored(tensor), 1)},
+        {"x": Access(low.stored(part.tensor), 1)},
         {"y": Access(node.outputs[0], 1)},
         workgroups(elements),
         {
-            "elements": elements,
-            "channels": channels,
-            "spatial": runs.spatial,
-            "run": runs.run,
-            "row": runs.row,
-            "target_row": runs.target_row,
-            "offset": start,
-            "tail_from": tail_from,
+            "elements": elements, "channels": channels, "spatial": spatial, "run": run, "row": row,
+            "target_row": target_row, "offset": offset, "tail_from": tail_from,
         },
         {"vectors": False},
         fused=False,
-    )
+    )  # fmt: skip
 
 
 def _alone(graph: Graph, node: Node) -> tuple[Shape, int]:
@@ -165,10 +132,7 @@ def _alone(graph: Graph, node: Node) -> tuple[Shape, int]:
     first, *others = (graph.shape(tensor) for tensor in _given(node))
     if any(shape != first for shape in others):
         raise ValueError(f"shapes {list(first)} and {[list(shape) for shape in others]} differ")
-    rank, axis = len(first) + 1, int(node.attributes["axis"])
-    if not -rank <= axis < rank:
-        raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
-    axis %= rank
+    axis = axis_of(node.attributes["axis"], len(first) + 1)
     return (*first[:axis], 1, *first[axis:]), axis
 
 
@@ -179,21 +143,13 @@ def stack_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 def refuse_stack(graph: Graph, node: Node, target: Target) -> str | None:
     """Inputs of one shape."""
-    try:
-        stack_shapes(graph, node)
-    except ValueError as error:
-        return f"Packing cannot be planned: {error}."
-    return None
+    return unplanned("Packing", stack_shapes, graph, node)
 
 
 def decompose_stack(steps: Decomposition, node: Node) -> bool:
     """Each input with the new axis, then joined."""
     shape, axis = _alone(steps.graph, node)
-    parts = []
-    for tensor in _given(node):
-        data = steps.data(tensor)
-        fixed = data is not None and data.dtype == np.float32
-        parts.append(steps.number(data.reshape(shape)) if fixed else steps.reshape(tensor, shape))  # type: ignore[union-attr]
+    parts = [steps.reshape(tensor, shape) for tensor in _given(node)]
     steps.last("concat", *parts, axis=axis, activation="none")
     return True
 

@@ -27,6 +27,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.recurrent import in_quads
 from tflgpu_plugin.ops.table import Op
 
 GATES = 4
@@ -118,7 +119,9 @@ def pack_weights(weights: Array, inputs: int, units: int) -> Array:
     """[4D, I+D] as [unit quad][gate][input quad, then activation quad][input lane][unit lane], pads
     zero."""
     gates = weights.reshape(GATES, units, inputs + units)
-    padded = [_pad(_pad(part, 2), 1) for part in (gates[:, :, :inputs], gates[:, :, inputs:])]
+    padded = [
+        in_quads(in_quads(part, 2), 1) for part in (gates[:, :, :inputs], gates[:, :, inputs:])
+    ]
     joined = np.concatenate(padded, axis=2)
     split = joined.reshape(GATES, joined.shape[1] // 4, 4, joined.shape[2] // 4, 4)
     return np.ascontiguousarray(split.transpose(1, 0, 3, 4, 2), np.float32)
@@ -126,14 +129,8 @@ def pack_weights(weights: Array, inputs: int, units: int) -> Array:
 
 def pack_bias(bias: Array, units: int) -> Array:
     """[4D] as [unit quad][gate][unit lane], pads zero."""
-    padded = _pad(bias.reshape(GATES, units), 1)
+    padded = in_quads(bias.reshape(GATES, units), 1)
     return np.ascontiguousarray(padded.reshape(GATES, -1, 4).transpose(1, 0, 2), np.float32)
-
-
-def _pad(array: Array, axis: int) -> Array:
-    """Zeros up to a multiple of 4 along `axis`."""
-    widths = [(0, -array.shape[axis] % 4 if k == axis else 0) for k in range(array.ndim)]
-    return np.pad(array, widths)
 
 
 def _work(graph: Graph, node: Node) -> int:

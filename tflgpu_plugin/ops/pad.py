@@ -58,23 +58,13 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     mode = node.attributes.get("mode", "constant")
     if mode == "constant":
         return False
-    x, amounts = node.operand(), steps.data(node.inputs[1])
-    assert amounts is not None
-    axes = [k for k, sides in enumerate(amounts.reshape(-1, 2)) if sides.any()]
-    shape = steps.shape(x)
-    picked = [_picked(steps, amounts, shape, axis, mode) for axis in axes]
-    if axes:
-        steps.last("take", x, *picked, axes=tuple(axes))
-    else:
-        steps.last("reshape", x, None, shape=shape)
+    added = paddings(steps.graph, node)
+    assert added is not None
+    extents = steps.shape(node.operand())
+    axes = tuple(k for k, sides in enumerate(added) if sides.any())
+    picked = [steps.indices(np.pad(np.arange(extents[k]), added[k], mode)) for k in axes]
+    steps.last("take", node.operand(), *picked, axes=axes)
     return True
-
-
-def _picked(steps: Decomposition, amounts: Array, shape: Shape, axis: int, mode: str) -> int:
-    """The indices of a padded axis."""
-    sides = tuple(int(n) for n in amounts.reshape(-1, 2)[axis])
-    how = {"reflect": "reflect", "symmetric": "symmetric", "edge": "edge", "wrap": "wrap"}[mode]
-    return steps.indices(np.pad(np.arange(shape[axis]), sides, mode=how))  # type: ignore[call-overload]
 
 
 OPS = (

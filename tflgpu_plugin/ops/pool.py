@@ -18,11 +18,14 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
-from tflgpu_plugin.ops.reduce import LOWEST, MAXIMUM, REDUCTIONS, SUM, ZERO, lower_spatial
+from tflgpu_plugin.ops.reduce import MAXIMUM, REDUCTIONS, SUM, ZERO, Reduction, lower_spatial
 from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding
 from tflgpu_plugin.ops.unary import LIMITS
 from tflgpu_plugin.ops.window import Span, refuse_window, spans
 
+NORM = Reduction(
+    ZERO, SUM, "pow_exact(a, vec4f(1.0 / p.order))", "pow_exact(abs(v), vec4f(p.order))"
+)
 ONE = Span(1, 1, 1, 1, 0, 1)  # an axis that is not there
 
 
@@ -56,8 +59,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 def lower(low: Lowering, node: Node) -> None:
     """One launch; a single window over the whole image is a reduction and runs as one."""
     found = _spans(low.graph, node)
+    average, counted = node.op == "average_pool_2d", bool(node.attributes.get("counted"))
     if _whole(node, found):
-        average = node.op == "average_pool_2d"
         lower_spatial(low, node, REDUCTIONS["mean"] if average else MAXIMUM)
         return
     depth, rows, columns = [ONE] * (3 - len(found)) + found
@@ -77,8 +80,9 @@ def lower(low: Lowering, node: Node) -> None:
         parameters |= {f"stride_{letter}": np.int32(s.stride)}
         parameters |= {f"window_{letter}": np.int32(s.kernel)}
         parameters |= {f"dilation_{letter}": np.int32(s.dilation)}
-    variant, order = _variant(node)
-    parameters |= {} if order is None else {"order": order}
+    reduction = _reduction(node)
+    if "p.order" in reduction.each:
+        parameters["order"] = float(node.attributes["p"])
     low.dispatch(
         "pool",
         node,
@@ -86,26 +90,16 @@ def lower(low: Lowering, node: Node) -> None:
         {"out": node.outputs[0]},
         (-(-out.vectors // WORKGROUP), 1, 1),
         parameters,
-        variant,
+        {"average": average, "counted": average and counted, **reduction._asdict()},
     )
 
 
-def _variant(node: Node) -> tuple[dict[str, object], float | None]:
-    """What the kernel does with its taps, and the order of a norm when it is a parameter."""
-    average, norm = node.op == "average_pool_2d", node.op == "lp_pool"
-    counted = bool(node.attributes.get("counted"))
-    found: dict[str, object] = {"average": average, "counted": average and counted}
-    found |= {"start": ZERO if average or norm else LOWEST, "each": "v", "finish": "a"}
-    found |= {"combine": SUM if average or norm else MAXIMUM.combine}
-    order = float(node.attributes["p"]) if norm else 0.0
-    if not norm:
-        return found, None
-    if order == 1:
-        return found | {"each": "abs(v)"}, None
-    if order == 2:
-        return found | {"each": "v * v", "finish": "sqrt(a)"}, None
-    powers = ("pow_exact(abs(v), vec4f(p.order))", "pow_exact(a, vec4f(1.0 / p.order))")
-    return found | {"each": powers[0], "finish": powers[1]}, order
+def _reduction(node: Node) -> Reduction:
+    """What the kernel does with its taps, where an average is yet to be divided."""
+    if node.op == "lp_pool":
+        named = {1.0: "reduce_l1", 2.0: "reduce_l2"}.get(float(node.attributes["p"]))
+        return REDUCTIONS[named] if named else NORM
+    return REDUCTIONS["reduce_sum"] if node.op == "average_pool_2d" else MAXIMUM
 
 
 def _spans(graph: Graph, node: Node) -> list[Span]:

@@ -28,7 +28,7 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.movement import BOTH, MAX_AXES, MAX_INDEX, moving
 from tflgpu_plugin.ops.table import MOVED, Op
-from tflgpu_plugin.ops.views import View, repeated, taken, transposed
+from tflgpu_plugin.ops.views import View, axis_of, repeated, taken, transposed
 
 
 def _numbers(graph: Graph, node: Node, what: str) -> Array:
@@ -38,12 +38,9 @@ def _numbers(graph: Graph, node: Node, what: str) -> Array:
     return value
 
 
-def _axis(graph: Graph, node: Node, axis: int | None = None) -> int:
-    """The axis that the node names, or this one, from 0. Raises ValueError when there is none."""
-    rank, axis = len(graph.shape(node.operand())), node.attributes["axis"] if axis is None else axis
-    if not -rank <= axis < rank:
-        raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
-    return int(axis) % rank
+def _axis(graph: Graph, node: Node) -> int:
+    """The axis of a gather, from 0. Raises ValueError when there is none."""
+    return axis_of(node.attributes["axis"], len(graph.shape(node.operand())))
 
 
 def _indices(graph: Graph, node: Node, axis: int, position: int = 1) -> Array:
@@ -60,7 +57,8 @@ def _indices(graph: Graph, node: Node, axis: int, position: int = 1) -> Array:
 
 def rows(graph: Graph, node: Node) -> dict[int, Array]:
     """Of a `take`: the indices by axis, both from 0. Raises ValueError."""
-    named = [_axis(graph, node, axis) for axis in node.attributes["axes"]]
+    rank = len(graph.shape(node.operand()))
+    named = [axis_of(axis, rank) for axis in node.attributes["axes"]]
     found = {axis: _indices(graph, node, axis, k) for k, axis in enumerate(named, start=1)}
     if len(found) < len(node.inputs) - 1 or any(row.ndim != 1 for row in found.values()):
         raise ValueError("each axis needs one row of indices")

@@ -210,7 +210,9 @@ def _gru_bias(low: Lowering, node: Node, units: int) -> Source:
         return Constant(
             ("recurrent zeros", vectors), vectors, lambda: np.zeros(4 * vectors, np.float32)
         )
-    return low.constant(bias, "recurrent bias", vectors=vectors, pack=lambda data: _padded(data, 0))
+    return low.constant(
+        bias, "recurrent bias", vectors=vectors, pack=lambda data: in_quads(data, 0)
+    )
 
 
 def _limit(node: Node, name: str) -> float:
@@ -228,7 +230,7 @@ def _places(name: str, node: Node, steps: int, batch: int, quads: int) -> dict[s
 
 def pack_rows(weights: Array) -> Array:
     """[rows, inputs] as [input quad][row][input lane], pads zero."""
-    padded = _padded(weights, 1)
+    padded = in_quads(weights, 1)
     return np.ascontiguousarray(padded.reshape(len(padded), -1, 4).transpose(1, 0, 2), np.float32)
 
 
@@ -243,16 +245,16 @@ def pack_extra(
     """Three peepholes, then the projection as `pack_rows` has it and its bias, then the scales and
     the biases of the gates; pads zero."""
     peepholes = np.zeros((3, units), np.float32) if peephole is None else peephole
-    parts = [_padded(peepholes, 1).reshape(-1)]
+    parts = [in_quads(peepholes, 1).reshape(-1)]
     if projection is not None:
         zeros = np.zeros(outputs, np.float32)
-        parts += [pack_rows(projection).reshape(-1), _padded(zeros if bias is None else bias, 0)]
+        parts += [pack_rows(projection).reshape(-1), in_quads(zeros if bias is None else bias, 0)]
     if norm is not None:
-        parts.append(_padded(norm.reshape(-1, units), 1).reshape(-1))
+        parts.append(in_quads(norm.reshape(-1, units), 1).reshape(-1))
     return np.asarray(np.concatenate(parts), np.float32)
 
 
-def _padded(array: Array, axis: int) -> Array:
+def in_quads(array: Array, axis: int) -> Array:
     """Zeros up to a multiple of 4 along `axis`."""
     widths = [(0, -array.shape[axis] % 4 if k == axis else 0) for k in range(array.ndim)]
     return np.asarray(np.pad(array, widths))

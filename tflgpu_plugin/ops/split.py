@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node
 from tflgpu_plugin.ops.movement import moving
-from tflgpu_plugin.ops.views import View, part
+from tflgpu_plugin.ops.views import View, axis_of, part
 
 REST = -1  # an extent: what the other parts leave
 
@@ -19,10 +19,7 @@ def axis(graph: Graph, node: Node) -> int:
     rank, value = len(graph.shape(node.operand())), graph.constant(node.inputs[1])
     if value is None or value.size != 1:
         raise ValueError("the axis must be one constant")
-    given = int(value.reshape(-1)[0])
-    if not -rank <= given < rank:
-        raise ValueError(f"axis {given} is outside a tensor of rank {rank}")
-    return given % rank
+    return axis_of(int(value.reshape(-1)[0]), rank)
 
 
 def views(graph: Graph, node: Node) -> list[View]:
@@ -52,10 +49,8 @@ def _given(value: Array | None, whole: int, count: int) -> list[int]:
 
 def unstacked(graph: Graph, node: Node) -> list[View]:
     """The places of an axis, which is gone."""
-    shape, at = graph.shape(node.operand()), int(node.attributes["axis"])
-    if not -len(shape) <= at < len(shape):
-        raise ValueError(f"axis {at} is outside a tensor of rank {len(shape)}")
-    at %= len(shape)
+    shape = graph.shape(node.operand())
+    at = axis_of(node.attributes["axis"], len(shape))
     if shape[at] != len(node.outputs):
         raise ValueError(f"an extent of {shape[at]} does not become {len(node.outputs)} tensors")
     left = (*shape[:at], *shape[at + 1 :])

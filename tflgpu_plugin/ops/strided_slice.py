@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, region
 
@@ -102,8 +101,8 @@ def _range(
     return start, extent, stride if extent > 1 else 1
 
 
-def bounds(graph: Graph, node: Node) -> tuple[list[int], list[int]]:
-    """Begin and end of a `slice` on each axis. Raises ValueError when they leave the tensor."""
+def sliced(graph: Graph, node: Node) -> list[View]:
+    """Of a `slice`. Raises ValueError when it leaves the tensor."""
     shape = graph.shape(node.operand())
     given = [graph.constant(tensor) for tensor in node.inputs[1:3]]
     if any(value is None for value in given):
@@ -111,25 +110,11 @@ def bounds(graph: Graph, node: Node) -> tuple[list[int], list[int]]:
     begin, size = ([int(n) for n in value.reshape(-1)] for value in given if value is not None)
     if not len(begin) == len(size) == len(shape):
         raise ValueError(f"begin and size must have an entry for each of {len(shape)} axes")
-    end = [n if s == -1 else b + s for b, s, n in zip(begin, size, shape, strict=True)]
-    for first, last, extent in zip(begin, end, shape, strict=True):
-        if not 0 <= first <= last <= extent:
-            raise ValueError(f"{first} to {last} is not inside an axis of {extent}")
-    return begin, end
-
-
-def sliced(graph: Graph, node: Node) -> list[View]:
-    begin, end = bounds(graph, node)
-    extents = [last - first for first, last in zip(begin, end, strict=True)]
-    return [region(graph.shape(node.operand()), begin, extents)]
-
-
-def decompose_slice(steps: Decomposition, node: Node) -> bool:
-    """A strided slice of steps of 1."""
-    begin, end = map(steps.indices, bounds(steps.graph, node))
-    ones = steps.indices([1] * len(steps.shape(node.outputs[0])))
-    steps.last("strided_slice", node.inputs[0], begin, end, ones)
-    return True
+    size = [n - b if s == -1 else s for b, s, n in zip(begin, size, shape, strict=True)]
+    for first, count, extent in zip(begin, size, shape, strict=True):
+        if not 0 <= first <= first + count <= extent:
+            raise ValueError(f"{first} to {first + count} is not inside an axis of {extent}")
+    return [region(shape, begin, size)]
 
 
 OPS = (
@@ -138,7 +123,7 @@ OPS = (
         follows="ranges",
     ),
     moving(
-        "slice", sliced, "Constant begin and size, inside the tensor; up to 5 axes.",
-        decompose=decompose_slice,
+        "slice", sliced, "Constant begin and size, inside the tensor; up to 5 axes.", fuses=True,
+        follows="ranges",
     ),
 )  # fmt: skip

@@ -78,6 +78,17 @@ class Rounding(NamedTuple):
     stored: bool = False
 
 
+def unplanned(
+    what: str, shapes: Callable[[Graph, Node], object], graph: Graph, node: Node
+) -> Refusal:
+    """The sentence for a node whose shapes cannot be told."""
+    try:
+        shapes(graph, node)
+    except ValueError as error:
+        return f"{what} cannot be planned: {error}."
+    return None
+
+
 def same_shape(graph: Graph, node: Node) -> list[Shape]:
     """The shape function of an op whose result has the shape of its first input."""
     return [graph.shape(node.operand())]

@@ -148,6 +148,14 @@ class View:
         return result.reshape(self.shape)
 
 
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from 0; a negative one counts from the end. Raises ValueError where there is
+    none."""
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is outside a tensor of rank {rank}")
+    return int(axis) % rank
+
+
 def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Elements between neighbours on each axis, row-major."""
     return tuple(accumulate((1, *shape[:0:-1]), mul))[::-1] if shape else ()
