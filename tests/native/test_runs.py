@@ -204,7 +204,7 @@ def test_kernels_of_many_bindings(count: int) -> None:
     device = adapter.open_device(adapter.select(None))
     arguments = (text % " + ".join(sums)).encode(), kinds.encode(), native.ffi.NULL, native.ffi.NULL
     try:
-        made = native.call(native.lib.tg_pipeline_create, device.handle, *arguments, 0, 0)
+        made = native.call(native.lib.tg_pipeline_create, device.handle, *arguments, 0)
     except native.NativeError as error:
         if count <= 32 and "at most 32" not in str(error):
             pytest.skip(f"this adapter takes fewer: {error}")

@@ -150,7 +150,7 @@ def _create(pipeline: Pipeline, device: Any) -> Any:
         handle = native.call(
             native.lib.tg_pipeline_create, device, pipeline.wgsl.encode(), pipeline.kinds.encode(),
             ffi.new("char *[]", names),
-            ffi.new("double[]", [value for _, value in pipeline.constants]), len(names), 0,
+            ffi.new("double[]", [value for _, value in pipeline.constants]), len(names),
         )  # fmt: skip
     return ffi.gc(handle, native.lib.tg_pipeline_release)
 

@@ -79,8 +79,6 @@ void tg_buffer_release(tg_buffer *buffer) {
   free(buffer);
 }
 
-uint64_t tg_buffer_bytes(tg_buffer *buffer) { return buffer->bytes; }
-
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes) {
   uint64_t whole = bytes / 4 * 4;
   if (whole) W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, 0, data, whole);
@@ -158,33 +156,17 @@ int tg_buffer_fill(tg_buffer *buffer, uint32_t word, tg_error *err) {
   return failed;
 }
 
-static int read_through(tg_buffer *buffer, tg_buffer *staging, uint64_t offset, void *data, uint64_t bytes, tg_error *err) {
+int tgi_buffer_read(tg_buffer *buffer, tg_buffer *staging, void *data, uint64_t bytes, tg_error *err) {
   tg_device *device = buffer->device;
+  tgi_mapping mapping = {staging, bytes, WGPUMapMode_Read};
   tgi_ticket ticket;
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
-  W(CommandEncoderCopyBufferToBuffer)(encoder, buffer->wgpu, offset, staging->wgpu, 0, bytes);
-  tgi_mapping mapping = {staging, bytes, WGPUMapMode_Read};
+  if (staging != buffer)
+    W(CommandEncoderCopyBufferToBuffer)(encoder, buffer->wgpu, 0, staging->wgpu, 0, tgi_round_up(bytes, 4));
   WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
   int failed = tgi_submit(device, commands, &mapping, 1, &ticket, err);
   pthread_mutex_unlock(&device->lock);
   return failed || tgi_collect(device, &ticket, err) || tgi_take(staging, data, bytes, err);
-}
-
-int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, tg_error *err) {
-  tg_buffer *staging = tgi_buffer_create(buffer->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
-  if (!staging) return 1;
-  int failed = read_through(buffer, staging, offset, data, bytes, err);
-  tg_buffer_release(staging);
-  return failed;
-}
-
-int tg_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, tg_error *err) {
-  if (check_range(buffer, offset, bytes, err)) return 1;
-  if (!bytes) return 0;
-  if (tgi_enter(err)) return 1;
-  int failed = tgi_buffer_read(buffer, offset, data, bytes, err);
-  tgi_leave();
-  return failed;
 }

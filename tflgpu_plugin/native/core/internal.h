@@ -33,8 +33,7 @@
   F(ComputePassEncoderSetBindGroup) F(ComputePassEncoderSetPipeline) F(ComputePassEncoderWriteTimestamp)               \
   F(ComputePipelineRelease) F(DeviceCreateBindGroup) F(DeviceCreateBindGroupLayout) F(DeviceCreateBuffer)              \
   F(DeviceCreateCommandEncoder) F(DeviceCreateComputePipeline) F(DeviceCreatePipelineLayout)                           \
-  F(DeviceCreateQuerySet) F(DeviceCreateShaderModule) F(DeviceCreateShaderModuleTrusted) F(DeviceDestroy)              \
-  F(DeviceGetQueue)                                                                                                    \
+  F(DeviceCreateQuerySet) F(DeviceCreateShaderModule) F(DeviceDestroy) F(DeviceGetQueue)                                \
   F(DevicePoll) F(DevicePopErrorScope) F(DevicePushErrorScope) F(DeviceRelease) F(PipelineLayoutRelease)               \
   F(QuerySetRelease) F(QueueGetTimestampPeriod) F(QueueRelease) F(QueueSubmitForIndex) F(QueueWriteBuffer)             \
   F(SetLogCallback) F(ShaderModuleRelease)
@@ -192,8 +191,8 @@ void tgi_unmap(tg_buffer *buffer);
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
 
 tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err);
-/* tg_buffer_read without the checks and the gate. */
-int tgi_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, tg_error *err);
+/* Blocking: the buffer's bytes by way of another one that can be mapped, or of itself where it can. */
+int tgi_buffer_read(tg_buffer *buffer, tg_buffer *staging, void *data, uint64_t bytes, tg_error *err);
 /* memcpy for the tensors of hosts, which may be large. */
 void tgi_copy(void *to, const void *from, uint64_t bytes);
 /* With the lock held and a scope open: any number of bytes, the tail is padded with zeros. */

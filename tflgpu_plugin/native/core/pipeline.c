@@ -5,12 +5,11 @@ enum { MAX_BINDINGS = 32, MAX_CONSTANTS = 64, UNIFORM_BYTES = 256, SCRATCH_BYTES
 
 static WGPUStringView view(const char *text) { return (WGPUStringView){text, strlen(text)}; }
 
-static WGPUShaderModule make_module(tg_device *device, const char *wgsl, int trusted, tg_error *err) {
+static WGPUShaderModule make_module(tg_device *device, const char *wgsl, tg_error *err) {
   WGPUShaderSourceWGSL source = {.chain = {.sType = WGPUSType_ShaderSourceWGSL}, .code = view(wgsl)};
   WGPUShaderModuleDescriptor descriptor = {.nextInChain = &source.chain};
   unsigned mark = tgi_scope_begin(device);
-  WGPUShaderModule module = trusted ? W(DeviceCreateShaderModuleTrusted)(device->wgpu, &descriptor, 0)
-                                    : W(DeviceCreateShaderModule)(device->wgpu, &descriptor);
+  WGPUShaderModule module = W(DeviceCreateShaderModule)(device->wgpu, &descriptor);
   if (!tgi_scope_end(device, mark, "Compiling a shader", err)) return module;
   if (module) W(ShaderModuleRelease)(module);
   return NULL;
@@ -51,10 +50,10 @@ static WGPUComputePipeline make_pipeline(tg_device *device, WGPUShaderModule mod
 }
 
 /* With the device's lock held. */
-static int fill_pipeline(tg_pipeline *pipeline, const char *wgsl, int trusted, const WGPUConstantEntry *constants,
-                         size_t constant_count, tg_error *err) {
+static int fill_pipeline(tg_pipeline *pipeline, const char *wgsl, const WGPUConstantEntry *constants, size_t constant_count,
+                         tg_error *err) {
   tg_device *device = pipeline->device;
-  WGPUShaderModule module = make_module(device, wgsl, trusted, err);
+  WGPUShaderModule module = make_module(device, wgsl, err);
   if (!module) return 1;
   pipeline->layout = make_layout(device, pipeline->kinds, err);
   if (pipeline->layout) pipeline->wgpu = make_pipeline(device, module, pipeline->layout, constants, constant_count, err);
@@ -71,7 +70,7 @@ static int check_arguments(const char *kinds, size_t constant_count, tg_error *e
 }
 
 tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, const char *const *constant_names,
-                                const double *constant_values, size_t constant_count, int trusted, tg_error *err) {
+                                const double *constant_values, size_t constant_count, tg_error *err) {
   WGPUConstantEntry constants[MAX_CONSTANTS] = {0};
   if (check_arguments(kinds, constant_count, err) || tgi_enter(err)) return NULL;
   for (size_t i = 0; i < constant_count; i++)
@@ -84,7 +83,7 @@ tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char 
     memcpy(pipeline->kinds, kinds, pipeline->binding_count);
     tgi_device_retain(device);
     pthread_mutex_lock(&device->lock);
-    int failed = fill_pipeline(pipeline, wgsl, trusted, constants, constant_count, err);
+    int failed = fill_pipeline(pipeline, wgsl, constants, constant_count, err);
     pthread_mutex_unlock(&device->lock);
     if (failed) {
       tg_pipeline_release(pipeline);

@@ -227,10 +227,6 @@ void tg_replay_release(tg_replay *replay) {
   free(replay);
 }
 
-tg_buffer *tg_replay_output_buffer(tg_replay *replay, size_t index) {
-  return index < replay->output_count ? replay->outputs[index].buffer : NULL;
-}
-
 void tg_replay_counters(tg_replay *replay, tg_counters *out) {
   *out = (tg_counters){.runs = replay->runs,
                        .failures = replay->failures,

@@ -315,20 +315,8 @@ int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outpu
 /* ---- reading an output later ------------------------------------------------------------------------------------------ */
 
 static int read_output(tg_replay *replay, const tgi_slot *slot, void *host, tg_error *err) {
-  tg_device *device = replay->device;
-  bool direct = can_map(slot, WGPUMapMode_Read);
-  tg_buffer *source = direct ? slot->buffer : replay->readback;
-  tgi_mapping mapping = {source, slot->bytes, WGPUMapMode_Read};
-  tgi_ticket ticket;
-  if (tgi_check_alive(device, err)) return 1;
-  pthread_mutex_lock(&device->lock);
-  unsigned mark = tgi_scope_begin(device);
-  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
-  if (!direct) copy(encoder, slot->buffer, 0, replay->readback, 0, slot->bytes);
-  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
-  int failed = tgi_submit(device, commands, &mapping, 1, &ticket, err);
-  pthread_mutex_unlock(&device->lock);
-  if (failed || tgi_collect(device, &ticket, err) || tgi_take(source, host, slot->bytes, err)) return 1;
+  tg_buffer *staging = can_map(slot, WGPUMapMode_Read) ? slot->buffer : replay->readback;
+  if (tgi_check_alive(replay->device, err) || tgi_buffer_read(slot->buffer, staging, host, slot->bytes, err)) return 1;
   atomic_fetch_add(&replay->downloaded, slot->bytes);
   return 0;
 }

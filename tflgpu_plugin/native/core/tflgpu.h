@@ -94,19 +94,16 @@ enum {
 
 tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, tg_error *err);
 void tg_buffer_release(tg_buffer *buffer);
-uint64_t tg_buffer_bytes(tg_buffer *buffer);
 /* offset and bytes are multiples of 4. Large writes are flushed in slices so that staging memory stays small. */
 int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, tg_error *err);
 int tg_buffer_filled(tg_buffer *buffer, tg_error *err);
 /* Fill with one 32-bit word (the test mode that fills pools with NaN). */
 int tg_buffer_fill(tg_buffer *buffer, uint32_t word, tg_error *err);
-/* Blocking read-back, for tests and tools; the buffer needs TG_BUFFER_COPY_SRC. */
-int tg_buffer_read(tg_buffer *buffer, uint64_t offset, void *data, uint64_t bytes, tg_error *err);
 
 /* kinds: one letter per binding of group 0 in order: 'u' uniform (256 bytes), 'r' read-only storage, 'w' read-write
- * storage. constants: pipeline-overridable. trusted: leave out naga's bounds checks. Entry point is "main". */
+ * storage. constants: pipeline-overridable. Entry point is "main". */
 tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, const char *const *constant_names,
-                                const double *constant_values, size_t constant_count, int trusted, tg_error *err);
+                                const double *constant_values, size_t constant_count, tg_error *err);
 void tg_pipeline_release(tg_pipeline *pipeline);
 /* Make the driver generate code now: one 1x1x1 dispatch over small scratch buffers, waited for. The uniform block it
  * reads is zero, so that every loop ends at once. */
@@ -177,7 +174,6 @@ typedef struct tg_counters {
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                   const tg_run_options *options, tg_error *err);
 int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, tg_error *err);
-tg_buffer *tg_replay_output_buffer(tg_replay *replay, size_t index);   /* borrowed */
 void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
 /* ---- plans.c ------------------------------------------------------------------------------------------------ */

@@ -44,7 +44,10 @@ static int resolve(const tg_replay *replay, size_t count, tg_error *err) {
 int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values,
                         tg_error *err) {
   size_t count = timestamping == TGI_EACH ? steps + 1 : ENDS, all = timestamping == TGI_EACH ? replay->step_count + 1 : ENDS;
-  if (resolve(replay, count, err) || tgi_buffer_read(replay->resolved, 0, values, count * 8, err)) return 1;
+  tg_buffer *staging = tgi_buffer_create(replay->device, count * 8, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
+  int failed = !staging || resolve(replay, count, err) || tgi_buffer_read(replay->resolved, staging, values, count * 8, err);
+  tg_buffer_release(staging);
+  if (failed) return 1;
   double period = W(QueueGetTimestampPeriod)(replay->device->queue);
   for (size_t i = 0; i < count; i++) values[i] = (uint64_t)((double)values[i] * period);
   for (size_t i = count; i < all; i++) values[i] = values[count - 1];

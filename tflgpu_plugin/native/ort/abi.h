@@ -35,12 +35,6 @@ enum { TGO_VERBOSE = 0, TGO_INFO = 1, TGO_WARNING = 2 };  /* log levels */
 enum { TGO_CPU = 0, TGO_GPU = 1, TGO_NPU = 2 };           /* kinds of hardware */
 enum { TGO_TENSOR = 1 };                                  /* the kind of type that tensors have */
 
-/* Kinds of elements. */
-enum {
-  TGO_F32 = 1, TGO_U8 = 2, TGO_I8 = 3, TGO_U16 = 4, TGO_I16 = 5, TGO_I32 = 6, TGO_I64 = 7, TGO_STRING = 8, TGO_BOOL = 9,
-  TGO_F16 = 10, TGO_F64 = 11, TGO_U32 = 12, TGO_U64 = 13
-};
-
 /* Kinds of attributes. Numbers are read as int64 and float, lengths count bytes. */
 enum { TGO_INT = 1, TGO_INTS = 2, TGO_FLOAT = 3, TGO_FLOATS = 4, TGO_TEXT = 5, TGO_TEXTS = 6, TGO_GRAPH = 7, TGO_DATA = 8 };
 

@@ -3,12 +3,8 @@
 
 enum { ATTRIBUTES = 6 };
 
-typedef tgo_status *(*count_values)(const tgo_node *node, size_t *count);
-typedef tgo_status *(*list_values)(const tgo_node *node, const tgo_value_info **values, size_t count);
-
-/* The names of a node's inputs or outputs, "" for one that is absent. The names are the host's. */
-static const char **names_of(const tgo_api *api, const tgo_node *node, count_values count_of, list_values list_of,
-                             size_t *count, tg_error *err) {
+const char **tgi_names_of(const tgo_api *api, const tgo_node *node, tgi_count_values count_of, tgi_list_values list_of,
+                          size_t *count, tg_error *err) {
   if (tgi_take_status(api, count_of(node, count), err)) return NULL;
   const tgo_value_info **values = calloc(*count + 1, sizeof *values);
   const char **names = calloc(*count + 1, sizeof *names);
@@ -52,8 +48,8 @@ tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_o
   const tgo_editor *editor = api->get_editor();
   if (!editor) tgi_fail(err, "This onnxruntime cannot write compiled models.");
   else if (!tgi_take_status(api, api->get_node_name(fused, &name), err) &&
-           (inputs = names_of(api, fused, api->get_node_input_count, api->get_node_inputs, &input_count, err)) &&
-           (outputs = names_of(api, fused, api->get_node_output_count, api->get_node_outputs, &output_count, err)) &&
+           (inputs = tgi_names_of(api, fused, api->get_node_input_count, api->get_node_inputs, &input_count, err)) &&
+           (outputs = tgi_names_of(api, fused, api->get_node_output_count, api->get_node_outputs, &output_count, err)) &&
            add_attributes(api, partition, name, attributes, &attribute_count, err))
     tgi_take_status(api,
                     editor->create_node("EPContext", "com.microsoft", name, inputs, input_count, outputs, output_count,

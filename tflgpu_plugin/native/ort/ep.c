@@ -206,34 +206,17 @@ static void release_state(tgo_compute *compute, void *state) {
   (void)state;
 }
 
-typedef tgo_status *(*count_values)(const tgo_node *node, size_t *count);
-typedef tgo_status *(*list_values)(const tgo_node *node, const tgo_value_info **values, size_t count);
-
-static size_t position_of(const tgo_api *api, const char *wanted, const tgo_value_info *const *values, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    const char *name = NULL;
-    tgo_status *status = values[i] ? api->get_name(values[i], &name) : NULL;
-    if (status) api->release_status(status);
-    if (name && !strcmp(name, wanted)) return i;
-  }
-  return count;
-}
-
 /* Where the fused node has these names among its values. */
-static size_t *find_positions(const tgo_api *api, const tgo_node *node, count_values count_of, list_values list_of,
+static size_t *find_positions(const tgo_api *api, const tgo_node *node, tgi_count_values count_of, tgi_list_values list_of,
                               char *const *names, size_t name_count, tg_error *err) {
-  size_t count = 0;
-  if (tgi_take_status(api, count_of(node, &count), err)) return NULL;
-  const tgo_value_info **values = calloc(count + 1, sizeof *values);
-  size_t *positions = calloc(name_count + 1, sizeof *positions);
-  bool found = values && positions && !tgi_take_status(api, list_of(node, values, count), err);
+  size_t count = 0, *positions = calloc(name_count + 1, sizeof *positions);
+  const char **there = tgi_names_of(api, node, count_of, list_of, &count, err);
+  bool found = there && positions;
   for (size_t i = 0; found && i < name_count; i++) {
-    positions[i] = position_of(api, names[i], values, count);
-    if (positions[i] < count) continue;
-    found = false;
-    tgi_fail(err, "The fused node lacks the value \"%s\".", names[i]);
+    while (positions[i] < count && strcmp(there[positions[i]], names[i])) positions[i]++;
+    if (positions[i] == count) found = !tgi_fail(err, "The fused node lacks the value \"%s\".", names[i]);
   }
-  free(values);
+  free(there);
   if (found) return positions;
   free(positions);
   return NULL;
@@ -253,7 +236,7 @@ static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, 
   compute->host = (tgo_compute){ep->host.version, create_state, tgi_compute_run, release_state};
   compute->api = api;
   compute->partition = partition;
-  count_values inputs = api->get_node_input_count, outputs = api->get_node_output_count;
+  tgi_count_values inputs = api->get_node_input_count, outputs = api->get_node_output_count;
   bool found = (compute->inputs = find_positions(api, fused, inputs, api->get_node_inputs, partition->inputs,
                                                  partition->base.arity.inputs, err)) &&
                (compute->outputs = find_positions(api, fused, outputs, api->get_node_outputs, partition->outputs,

@@ -71,6 +71,13 @@ tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardwa
 
 /* ---- context.c ------------------------------------------------------------------------------------------------------- */
 
+typedef tgo_status *(*tgi_count_values)(const tgo_node *node, size_t *count);
+typedef tgo_status *(*tgi_list_values)(const tgo_node *node, const tgo_value_info **values, size_t count);
+
+/* The names of a node's inputs or outputs, "" for one that is absent; NULL with a sentence. The caller frees the list, the
+ * names are the host's. */
+const char **tgi_names_of(const tgo_api *api, const tgo_node *node, tgi_count_values count_of, tgi_list_values list_of,
+                          size_t *count, tg_error *err);
 /* The node that stands for a fused node in a compiled model, which owns it; NULL with a sentence. */
 tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_ort_partition *partition, tg_error *err);
 

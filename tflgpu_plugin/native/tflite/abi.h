@@ -10,14 +10,9 @@ typedef struct tgl_registration tgl_registration;
 
 /* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
-enum { TGL_OK = 0, TGL_ERROR = 1 };
+/* Those of tensor types, paddings, activations and modes stand in the tables that read them: providers/tflite. */
 
-/* Tensor types as the running host numbers them; the model file numbers them differently. */
-enum {
-  TGL_NO_TYPE = 0, TGL_F32 = 1, TGL_I32 = 2, TGL_U8 = 3, TGL_I64 = 4, TGL_STRING = 5, TGL_BOOL = 6, TGL_I16 = 7,
-  TGL_C64 = 8, TGL_I8 = 9, TGL_F16 = 10, TGL_F64 = 11, TGL_C128 = 12, TGL_U64 = 13, TGL_RESOURCE = 14,
-  TGL_VARIANT = 15, TGL_U32 = 16, TGL_U16 = 17, TGL_I4 = 18, TGL_BF16 = 19, TGL_I2 = 20, TGL_U4 = 21
-};
+enum { TGL_OK = 0, TGL_ERROR = 1 };
 
 /* Where a tensor's bytes live. Constants: in the model file, or persistent and read-only. */
 enum {
@@ -29,13 +24,6 @@ enum { TGL_NOT_QUANTIZED = 0, TGL_AFFINE = 1 };
 enum { TGL_DENSE = 0, TGL_CSR = 1 };    /* how a level of a sparse constant is stored */
 enum { TGL_ACCEPTS_DYNAMIC = 1, TGL_WANTS_PROPAGATED_SHAPES = 2 };
 enum { TGL_NO_HANDLE = -1, TGL_NO_TENSOR = -1 };
-
-enum { TGL_PADDING_UNKNOWN = 0, TGL_PADDING_SAME = 1, TGL_PADDING_VALID = 2 };
-enum {
-  TGL_ACT_NONE = 0, TGL_ACT_RELU = 1, TGL_ACT_RELU_N1_TO_1 = 2, TGL_ACT_RELU6 = 3, TGL_ACT_TANH = 4,
-  TGL_ACT_SIGN_BIT = 5, TGL_ACT_SIGMOID = 6
-};
-enum { TGL_LSTM_FULL = 0, TGL_LSTM_BASIC = 1 };
 
 /* ---- data ------------------------------------------------------------------------------------------------------- */
 
@@ -219,9 +207,5 @@ typedef struct tgl_block_params { int32_t size; } tgl_block_params;             
 typedef struct tgl_batch_matmul_params { bool adj_x, adj_y, asymmetric_quantize_inputs; } tgl_batch_matmul_params;
 typedef struct tgl_gather_params { int32_t axis, batch_dims; } tgl_gather_params;
 typedef struct tgl_pack_params { int32_t count, axis; } tgl_pack_params;                     /* PACK, UNPACK */
-typedef struct tgl_cast_params { int32_t in_type, out_type; } tgl_cast_params;
 typedef struct tgl_gelu_params { bool approximate; } tgl_gelu_params;
-typedef struct tgl_one_hot_params { int32_t axis; } tgl_one_hot_params;
-typedef struct tgl_cumsum_params { bool exclusive, reverse; } tgl_cumsum_params;
 typedef struct tgl_arg_params { int32_t output_type; } tgl_arg_params;                       /* ARG_MAX, ARG_MIN */
-typedef struct tgl_shape_params { int32_t out_type; } tgl_shape_params;

@@ -12,17 +12,12 @@ typedef struct claim {
 
 static claim *claims;              /* under tgi_lock */
 
-static int compare(const void *a, const void *b) {
-  int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
-  return (left > right) - (left < right);
-}
-
 static tgl_ints *sorted(const int32_t *values, size_t count) {
   tgl_ints *list = malloc(sizeof *list + count * sizeof *values);
   if (!list) return NULL;
   list->size = (int32_t)count;
   memcpy(list->data, values, count * sizeof *values);
-  qsort(list->data, count, sizeof *values, compare);
+  qsort(list->data, count, sizeof *values, tgi_compare);
   return list;
 }
 

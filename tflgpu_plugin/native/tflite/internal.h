@@ -39,6 +39,7 @@ void tgi_entry_refuse(tg_kernel *kernel, const tgl_context *context, const char 
 void tgi_delegate_retain(tgi_delegate *delegate);
 void tgi_delegate_release(tgi_delegate *delegate);
 void tgi_newest_drop(tg_kernel *kernel);  /* what its last run left on the device goes */
+int tgi_compare(const void *a, const void *b);  /* two int32_t, for qsort */
 int tgi_report(tgl_context *context, const char *prefix, const char *text); /* to the host; returns TGL_ERROR */
 
 /* ---- callbacks.c: Python ------------------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ static int32_t *copy_lists(const int32_t *values, size_t count, const int32_t *m
   return list;
 }
 
-static int compare(const void *a, const void *b) {
+int tgi_compare(const void *a, const void *b) {
   int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
   return (left > right) - (left < right);
 }
@@ -49,7 +49,7 @@ static bool copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
   kernel->stays = calloc(spec->output_count + 1, 1);
   if (!kernel->nodes || !kernel->inputs || !kernel->outputs || !kernel->states || !kernel->handles || !kernel->stays)
     return false;
-  qsort(kernel->nodes, kernel->node_count, sizeof *kernel->nodes, compare);
+  qsort(kernel->nodes, kernel->node_count, sizeof *kernel->nodes, tgi_compare);
   for (size_t i = 0; i < spec->output_count; i++) kernel->handles[i] = TGL_NO_HANDLE;
   if (spec->stays) memcpy(kernel->stays, spec->stays, spec->output_count);
   return true;
