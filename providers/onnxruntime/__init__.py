@@ -42,16 +42,6 @@ def assert_used(session: Any) -> None:
     registration.assert_used(session)
 
 
-def inspect(path: Any, options: Any) -> Any:
-    """(host with its version, Report) of a session on this model file; nothing is run. Raises
-    ValueError with a sentence when there can be no session.
-    """
-    from . import registration
-
-    register()
-    return registration.inspect(str(path), options)
-
-
 def report(target: Any) -> Any:
     """The Report of an InferenceSession, None when it is not one of ours."""
     if "onnxruntime" not in sys.modules:

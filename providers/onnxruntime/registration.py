@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 from tflgpu_plugin.providers import NoAdapter
@@ -55,28 +54,6 @@ def _register(onnxruntime: Any) -> None:
             raise
         onnxruntime.unregister_execution_provider_library(LIBRARY_NAME)
         onnxruntime.register_execution_provider_library(LIBRARY_NAME, path)
-
-
-def inspect(path: str, options: Mapping[str, object]) -> tuple[str, Report]:
-    """The host's name with its version, and the report of a session on the model file."""
-    import onnxruntime
-
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 4
-    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == EP_NAME]
-    if not devices:
-        raise ValueError("There is no adapter for onnxruntime to use; see `tflgpu info`.")
-    given = {key: str(value) for key, value in options.items()}
-    settings.add_provider_for_devices(devices[:1], given)
-    try:
-        session = onnxruntime.InferenceSession(path, settings, enable_fallback=0)
-    except Exception as error:  # onnxruntime's exceptions have no common class
-        ours = str(error).partition("tflgpu: ")[2]
-        raise ValueError(ours or f"onnxruntime makes no session: {error}") from error
-    found = records.report(session)
-    if found is None:
-        raise ValueError("onnxruntime made the session without this provider.")
-    return f"onnxruntime {onnxruntime.__version__}", found
 
 
 def version(onnxruntime: Any) -> tuple[int, ...]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report
-from tflgpu_plugin.harness import hosts, inputs
+from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ def check(path: Path, options: Mapping[str, str], host_name: str | None = None) 
 
     Raises NoHost, BadInput, or what the host raises for an unknown option or a damaged model.
     """
-    if path.suffix.lower() == ".onnx":
-        return _check_session(path, options, host_name)
-    import tflgpu_plugin
-
+    if subjects.is_onnx(path, host_name):
+        with _quiet():
+            report = onnx.report(onnx.session(onnx.read(path), options))
+        return Check(path.name, onnx.host(), report)
     host, problem = hosts.host(host_name), ""
     model = inputs.model(path)
     with _quiet():
@@ -60,17 +61,6 @@ def check(path: Path, options: Mapping[str, str], host_name: str | None = None) 
         report = tflgpu_plugin.report(delegate)
     del interpreter
     return Check(path.name, f"{host.name} {host.version}", report, problem)
-
-
-def _check_session(path: Path, options: Mapping[str, str], host_name: str | None) -> Check:
-    from tflgpu_plugin.providers import find
-
-    if host_name not in (None, "onnxruntime"):
-        raise ValueError(f"{host_name} does not read ONNX files; leave --host out.")
-    provider: Any = find("onnxruntime")
-    with _quiet():
-        name, report = provider.inspect(path, options)
-    return Check(path.name, name, report)
 
 
 def lines(found: Check) -> list[str]:

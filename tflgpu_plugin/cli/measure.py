@@ -5,7 +5,7 @@ the host's CPU kernels and through this plugin, and where the time on the device
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -16,22 +16,10 @@ import numpy as np
 from tflgpu_plugin import engine
 from tflgpu_plugin.engine import Instance, Island
 from tflgpu_plugin.frontend import reports
-from tflgpu_plugin.harness import hosts, inputs, onnx
+from tflgpu_plugin.harness import hosts, subjects
 from tflgpu_plugin.runtime import adapter, profile
 
-THREADS = 2  # of the CPU kernels
-Run = Callable[[], list[Any]]  # one inference: outputs in the model's order
 NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model in a host. `start(None)` makes it ready on the CPU kernels, `start(options)` through
-    this plugin."""
-
-    model: str
-    host: str
-    start: Callable[[Mapping[str, str] | None], Run]
 
 
 @dataclass(frozen=True)
@@ -99,14 +87,14 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
     """Interleaved inferences on seeded values. Imports and the opening of the device are not
     counted. Raises ValueError or RuntimeError with a sentence.
     """
-    subject, info = _subject(path, host), _opened(options)
+    subject, info = subjects.opened(path, host), _opened(options)
     ways: tuple[tuple[str, Mapping[str, str] | None], ...]
-    ways = ((f"CPU kernels, {THREADS} threads", None), ("tflgpu", options))
+    ways = ((f"CPU kernels, {hosts.THREADS} threads", None), ("tflgpu", options))
     ready, firsts, results = [], [], []
     with engine.watch() as built:
         for _, way in ways:
             begin = time.perf_counter()
-            ready.append(subject.start(way))
+            ready.append(subject.start(way).run)
             results.append(ready[-1]())
             firsts.append(_since(begin))
         islands = len(_live(built))
@@ -121,17 +109,17 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
         for (name, _), first, taken in zip(ways, firsts, times, strict=True)
     ]
     difference = _difference(*results)
-    return Bench(subject.model, subject.host, info.name, islands, tuple(timings), difference)
+    return Bench(path.name, subject.host, info.name, islands, tuple(timings), difference)
 
 
 def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
     """Device time of every launch of the partitions that one inference runs. Raises ValueError or
     RuntimeError with a sentence, also when nothing is on the GPU or it takes no timestamps.
     """
-    subject, info = _subject(path, host), _opened(options)
+    subject, info = subjects.opened(path, host), _opened(options)
     with engine.watch() as built:
-        run = subject.start(options)
-        run()
+        running = subject.start(options)
+        running.run()
         found = reports.newest()
         numbers = {one.key: one.number for one in (found.islands if found else ())}
         live = sorted(_live(built), key=lambda pair: numbers[pair[0].number])
@@ -140,7 +128,7 @@ def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int
             for island, instance in live
             for launch in _launches(numbers[island.number], island, instance, runs)
         ]
-    return Profile(subject.model, subject.host, info.name, tuple(launches))
+    return Profile(path.name, subject.host, info.name, tuple(launches))
 
 
 def _launches(number: int, island: Island, instance: Instance, runs: int) -> list[Launch]:
@@ -168,51 +156,6 @@ def _opened(options: Mapping[str, str]) -> adapter.AdapterInfo:
     info = adapter.select(options.get("adapter"))
     adapter.open_device(info)
     return info
-
-
-def _subject(path: Path, host: str | None) -> Subject:
-    if path.suffix.lower() != ".onnx":
-        return _interpreted(path, host)
-    if host not in (None, onnx.HOST):
-        raise ValueError(f"{host} does not read ONNX files; leave --host out.")
-    if reason := onnx.missing():
-        raise RuntimeError(reason)
-    return _session(path)
-
-
-def _interpreted(path: Path, host_name: str | None) -> Subject:
-    host, model = hosts.host(host_name), inputs.model(path)
-
-    def start(options: Mapping[str, str] | None) -> Run:
-        more: dict[str, Any] = {}
-        if options is not None:
-            more["experimental_delegates"] = [host.delegate(options)]
-        interpreter = host.interpreter(model, threads=THREADS, **more)
-        values = inputs.make(interpreter.get_input_details(), None, 0.0, 1.0)
-
-        def run() -> list[Any]:
-            hosts.feed(interpreter, values)
-            interpreter.invoke()
-            return hosts.outputs(interpreter)
-
-        return run
-
-    return Subject(path.name, f"{host.name} {host.version}", start)
-
-
-def _session(path: Path) -> Subject:
-    import onnxruntime
-
-    model = onnx.read(path)
-    details = onnx.details(model, path)
-    values = inputs.make(details, None, 0.0, 1.0)
-    feeds = {detail["name"]: value for detail, value in zip(details, values, strict=True)}
-
-    def start(options: Mapping[str, str] | None) -> Run:
-        session = onnx.session(model, options)
-        return lambda: list(session.run(None, feeds))
-
-    return Subject(path.name, f"{onnx.HOST} {onnxruntime.__version__}", start)
 
 
 def _difference(first: list[Any], second: list[Any]) -> float:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin.demo import network, onnx_file
-from tflgpu_plugin.harness import hosts, inputs, onnx
+from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.harness.compare import Comparison, compare
-from tflgpu_plugin.harness.hosts import Host, NoHost
+from tflgpu_plugin.harness.hosts import NoHost
 from tflgpu_plugin.harness.inputs import BadInput
+from tflgpu_plugin.harness.tflite import TfliteModel
 
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import AdapterInfo
@@ -125,12 +126,12 @@ def run(request: Request) -> Result:
         if request.image or request.labels:
             raise BadInput("An image or labels need a model: pass the model, too.")
         return _own(request, options)
-    path, title = request.model, request.model.name
-    if path.suffix.lower() == ".onnx":
-        found = _onnx_model(path, request, options)
-        return Result(title, None, found, _classes(found, names) if names else [])
-    found = _tflite_model(path, request, options)
-    return Result(title, found, None, _classes(found, names) if names else [])
+    subject = subjects.opened(request.model, request.host, request.image, request.mean, request.std)
+    found, title = compare(subject, options, request.runs), request.model.name
+    classes = _classes(found, names) if names else []
+    if isinstance(subject, onnx.OnnxModel):
+        return Result(title, None, found, classes)
+    return Result(title, found, None, classes)
 
 
 def _own(request: Request, options: dict[str, str]) -> Result:
@@ -140,8 +141,8 @@ def _own(request: Request, options: dict[str, str]) -> Result:
     if request.host != onnx.HOST:
         try:
             host, model = hosts.host(request.host), network.to_tflite(made)
-            values, probes = [network.picture()], network.probes(model)
-            tflite = compare(host, model, values, options, request.runs, probes)
+            subject = TfliteModel(host, model, [network.picture()])
+            tflite = compare(subject, options, request.runs, network.probes(model))
         except NoHost as error:
             if request.host:
                 raise
@@ -150,7 +151,8 @@ def _own(request: Request, options: dict[str, str]) -> Result:
         missing[ONNX] = reason
     else:
         feeds = {"image": network.picture().transpose(0, 3, 1, 2)}
-        other = onnx.compare(onnx.File(onnx_file.to_onnx(made)), feeds, options, request.runs)
+        whole = onnx.OnnxModel(onnx.File(onnx_file.to_onnx(made)), feeds)
+        other = compare(whole, options, request.runs, ())
     result = Result(title, tflite, other, [], missing)
     if not result.comparisons:
         raise NoHost(" ".join(missing.values()))
@@ -161,30 +163,3 @@ def _own(request: Request, options: dict[str, str]) -> Result:
 def _classes(found: Comparison, names: list[str]) -> list[tuple[str, float]]:
     scores = [value for value in found.outputs if value.dtype.kind == "f"] or found.outputs
     return inputs.top(scores[0], names)
-
-
-def _tflite_model(path: Path, request: Request, options: dict[str, str]) -> Comparison:
-    if request.host == onnx.HOST:
-        raise BadInput(f"{onnx.HOST} reads .onnx files; leave --host out, or name a TFLite host.")
-    host, model = hosts.host(request.host), inputs.model(path)
-    return compare(host, model, _values(host, model, request), options, request.runs)
-
-
-def _onnx_model(path: Path, request: Request, options: dict[str, str]) -> Comparison:
-    if request.host not in (None, onnx.HOST):
-        raise BadInput(f"{request.host} does not read ONNX files; leave --host out.")
-    if reason := onnx.missing():
-        raise NoHost(reason)
-    model = onnx.read(path)
-    details = onnx.details(model, path)
-    values = inputs.make(details, request.image, request.mean, request.std)
-    feeds = {detail["name"]: value for detail, value in zip(details, values, strict=True)}
-    return onnx.compare(model, feeds, options, request.runs, probed=True)
-
-
-def _values(host: Host, model: bytes, request: Request) -> list[Any]:
-    try:
-        details = host.module.Interpreter(model_content=model).get_input_details()
-    except (ValueError, RuntimeError) as error:
-        raise BadInput(f"{host.name} cannot read {request.model}: {error}") from error
-    return inputs.make(details, request.image, request.mean, request.std)

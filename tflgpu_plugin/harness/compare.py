@@ -1,19 +1,18 @@
-"""Runs a model on a TFLite host's CPU kernels and through the delegate, and compares the outputs
-and what is in between.
+"""Runs a model on a host's CPU kernels and through this plugin, and compares the outputs and what
+is in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tflgpu_plugin.frontend.reports import GPU, Report
-from tflgpu_plugin.harness import flatbuffer
-from tflgpu_plugin.harness.hosts import Host, feed, latency, outputs
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -21,6 +20,34 @@ T = TypeVar("T")
 TOLERANCE = 1e-4  # of the largest magnitude; float32 sums in another order differ by a few 1e-6
 SPREAD = 4.0  # times what the host's own two sets of kernels differ by, where that is more
 MAX_PROBES = 24  # intermediate results of a model that is not ours
+# CPU kernels, by the names of TFLite: what a host runs by default, and its own two sets.
+FASTEST, OPTIMIZED, REFERENCE = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A model that is ready. `run` is one inference: the outputs, which have these names; `report`
+    tells what became of the nodes that were handed to this plugin."""
+
+    names: list[str]
+    run: Callable[[], list[Array]]
+    report: Callable[[], Report]
+
+
+class Subject(Protocol):
+    """A model in a host (its name and version), with values for its inputs. `cpu` says what its
+    fastest CPU kernels are."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def cpu(self) -> str: ...
+
+    def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
+        """Make it ready on CPU kernels, or with options through this plugin."""
+
+    def probed(self, probes: Sequence[Any] | None) -> Subject:
+        """With these intermediate results (None: a selection) as further outputs, after its own."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +114,7 @@ class Comparison:
         return list(dict.fromkeys(name for island in islands for name in island.kernels))
 
     def as_json(self) -> dict[str, Any]:
-        tensors = [
-            {
-                "name": a.name,
-                "difference": a.difference,
-                "magnitude": a.magnitude,
-                "allowed": a.allowed,
-                "ok": a.ok,
-            }
-            for a in self.agreements
-        ]
+        tensors = [asdict(a) | {"ok": a.ok} for a in self.agreements]
         return {
             "host": self.host,
             "agrees": self.ok,
@@ -111,65 +129,41 @@ class Comparison:
 
 
 def compare(
-    host: Host,
-    model: bytes,
-    values: list[Array],
+    subject: Subject,
     options: Mapping[str, Any],
     runs: int = 10,
-    probes: Sequence[int] | None = None,
+    probes: Sequence[Any] | None = None,
 ) -> Comparison:
     """Outputs and intermediate results (`probes`, or a selection) against reference kernels.
 
     The difference between the host's own optimized and reference kernels widens what is allowed, so
-    that a model that amplifies rounding is not called wrong. Latency is measured on the model as it
-    is.
+    that a model that amplifies rounding is not called wrong. Latency and outputs are those of the
+    model as it is. Raises what `start` and `probed` raise.
     """
-    probed = flatbuffer.with_outputs(model, _probes(host, model) if probes is None else probes)
-    reference, names = _run(host.interpreter(probed, "BUILTIN_REF"), values)
-    optimized, _ = _run(host.interpreter(probed, "BUILTIN_WITHOUT_DEFAULT_DELEGATES"), values)
-    ours, _ = _run(_delegated(host, probed, options), values)
-
-    plain = host.delegate(options)
-    gpu = host.interpreter(
-        model, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", experimental_delegates=[plain]
-    )
-    results, _ = _run(gpu, values)
-    own = len(results)
-    agreements = agree(names[:own], reference[:own], optimized[:own], results)
-    agreements = agree(names[own:], reference[own:], optimized[own:], ours[own:]) + agreements
-    cpu = host.interpreter(model)
-    feed(cpu, values)
-    times = latency(cpu, runs), latency(gpu, runs)
-    name = f"{host.name} {host.version}"
-    return Comparison(name, "XNNPACK, 2 threads", agreements, results, _report(plain), *times)
+    rich = subject if probes is not None and not probes else subject.probed(probes)
+    reference = rich.start(None, REFERENCE)
+    expected = reference.run()
+    cpu, gpu = subject.start(None), subject.start(options, OPTIMIZED)
+    optimized, results = subject.start(None, OPTIMIZED).run(), gpu.run()
+    own, ours = len(results), results
+    if rich is not subject:
+        optimized += rich.start(None, OPTIMIZED).run()[own:]
+        ours = results + rich.start(options, OPTIMIZED).run()[own:]
+    found = agree(reference.names, expected, optimized, ours)
+    times = latency(cpu.run, runs), latency(gpu.run, runs)
+    agreements = found[own:] + found[:own]
+    return Comparison(subject.host, subject.cpu, agreements, results, gpu.report(), *times)
 
 
-def _delegated(host: Host, model: bytes, options: Mapping[str, Any]) -> Any:
-    delegates = [host.delegate(options)]
-    return host.interpreter(
-        model, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", experimental_delegates=delegates
-    )
-
-
-def _report(delegate: Any) -> Report:
-    import tflgpu_plugin
-
-    return tflgpu_plugin.report(delegate)
-
-
-def _run(interpreter: Any, values: list[Array]) -> tuple[list[Array], list[str]]:
-    feed(interpreter, values)
-    interpreter.invoke()
-    return outputs(interpreter), [str(d["name"]) for d in interpreter.get_output_details()]
-
-
-def _probes(host: Host, model: bytes) -> list[int]:
-    """Intermediate results to look at: every activation, thinned out evenly; what a final softmax
-    reads is kept.
-    """
-    own = {d["index"] for d in host.module.Interpreter(model_content=model).get_output_details()}
-    inner = [tensor for tensor in flatbuffer.activations(model) if tensor not in own]
-    return thinned(inner)
+def latency(run: Callable[[], object], runs: int) -> float:
+    """Median time of an inference in milliseconds, after one that is not counted."""
+    run()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times) * 1e3)
 
 
 def thinned(inner: list[T]) -> list[T]:

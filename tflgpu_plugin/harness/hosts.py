@@ -6,18 +6,17 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 PACKAGES = {
     "tflite-runtime": "tflite_runtime",
     "ai-edge-litert": "ai_edge_litert",
 }
+THREADS = 2  # of CPU kernels, in every host
 UNRESOLVED = re.compile(r"unresolved custom op: ([^\s.]+)")
 INSTALL = "No TFLite host is installed. Run: pip install 'tflgpu-plugin[tflite]'"
 
@@ -45,7 +44,7 @@ class Host:
     module: Any
 
     def interpreter(
-        self, model: bytes, kernels: str = "AUTO", threads: int = 2, **more: Any
+        self, model: bytes, kernels: str = "AUTO", threads: int = THREADS, **more: Any
     ) -> Any:
         """An allocated interpreter; `kernels` names a member of the host's OpResolverType. Raises
         Lacking."""
@@ -53,7 +52,7 @@ class Host:
         self.allocate(interpreter)
         return interpreter
 
-    def made(self, model: bytes, kernels: str = "AUTO", threads: int = 2, **more: Any) -> Any:
+    def made(self, model: bytes, kernels: str = "AUTO", threads: int = THREADS, **more: Any) -> Any:
         """An interpreter that is not allocated; its delegates have taken their nodes."""
         return self.module.Interpreter(
             model_content=model,
@@ -103,14 +102,3 @@ def feed(interpreter: Any, values: list[npt.NDArray[Any]]) -> None:
 def outputs(interpreter: Any) -> list[npt.NDArray[Any]]:
     """Copies of the outputs, in the model's order."""
     return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
-
-
-def latency(interpreter: Any, runs: int = 10) -> float:
-    """Median time of an invocation in milliseconds, after one that is not counted."""
-    interpreter.invoke()
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        interpreter.invoke()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times) * 1e3)

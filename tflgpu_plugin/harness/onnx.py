@@ -1,8 +1,7 @@
-"""ONNX models on ONNX Runtime's CPU provider and on ours, compared."""
+"""ONNX models on ONNX Runtime's CPU provider and on ours."""
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.harness import protobuf
-from tflgpu_plugin.harness.compare import Agreement, Array, Comparison, agree, thinned
+from tflgpu_plugin.harness.compare import FASTEST, REFERENCE, Array, Running, thinned
+from tflgpu_plugin.harness.hosts import THREADS
 from tflgpu_plugin.harness.inputs import BadInput
 
 HOST = "onnxruntime"
-THREADS = 2  # as the TFLite host gets
 TYPES = {
     "float": "f4", "double": "f8", "float16": "f2", "bool": "?", "int8": "i1", "uint8": "u1",
     "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8",
@@ -29,13 +29,18 @@ OPEN = 224  # height and width that a model leaves open; other open extents are 
 
 def missing() -> str | None:
     """Why there is no comparison in ONNX Runtime on this machine; None when there can be one."""
-    import tflgpu_plugin
-
     try:
         tflgpu_plugin.register()
     except (ImportError, RuntimeError) as error:  # not installed, or too old: both say what to do
         return " ".join(str(error).split())
     return None
+
+
+def host() -> str:
+    """Its name and version."""
+    import onnxruntime
+
+    return f"{HOST} {onnxruntime.__version__}"
 
 
 @dataclass(frozen=True)
@@ -72,53 +77,40 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def compare(
-    model: File, feeds: Mapping[str, Array], options: Mapping[str, str], runs: int = 10,
-    probed: bool = False,
-) -> Comparison:  # fmt: skip
-    """Outputs against the CPU provider without its optimizations; what these change widens what is
-    allowed. With `probed` also what is in between. Raises RuntimeError when there is no session,
-    BadInput when the model does not take the feeds.
-    """
-    import onnxruntime
+@dataclass(frozen=True)
+class OnnxModel:
+    """A `Subject`: a model, and the values of its inputs by name."""
 
-    cpu, gpu = session(model), session(model, options)
-    agreements = _agreements(model, feeds, (cpu, gpu))
-    if probed:
-        inner = _probes(model)
-        rich = _with_outputs(model, inner)
-        found = _agreements(rich, feeds, (session(rich), session(rich, options)))
-        agreements = found[len(agreements) :] + agreements
-    results = _arrays(gpu.run(None, feeds))
-    times = [_latency(session, feeds, runs) for session in (cpu, gpu)]
-    name = f"{HOST} {onnxruntime.__version__}"
-    return Comparison(name, f"{THREADS} threads", agreements, results, _report(gpu), *times)
+    model: File
+    feeds: Mapping[str, Array]
+    cpu: str = f"{THREADS} threads"
 
+    @property
+    def host(self) -> str:
+        return host()
 
-def _agreements(
-    model: File, feeds: Mapping[str, Array], sessions: tuple[Any, Any]
-) -> list[Agreement]:
-    cpu, gpu = sessions
-    names = [output.name for output in cpu.get_outputs()]
-    try:
-        expected = _arrays(session(model, optimized=False).run(None, feeds))
-    except Exception as error:
-        raise BadInput(f"{HOST} does not take the demo's values for this model: {error}") from error
-    optimized, ours = (_arrays(session.run(None, feeds)) for session in (cpu, gpu))
-    return agree(names, expected, optimized, ours)
+    def start(self, options: Mapping[str, str] | None, kernels: str = FASTEST) -> Running:
+        opened = session(self.model, options, kernels != REFERENCE)
 
+        def run() -> list[Array]:
+            try:
+                return _arrays(opened.run(None, self.feeds))
+            except Exception as error:
+                if options is not None:
+                    raise
+                raise BadInput(f"{HOST} does not take these values: {error}") from error
 
-def _with_outputs(model: File, names: Sequence[str]) -> File:
-    return replace(model, content=protobuf.with_outputs(model.content, names))
+        return Running([o.name for o in opened.get_outputs()], run, lambda: report(opened))
 
-
-def _probes(model: File) -> list[str]:
-    """Intermediate float32 results to look at, thinned out evenly."""
-    own = {output.name for output in session(model).get_outputs()}
-    inner = [name for name in protobuf.node_outputs(model.content) if name not in own]
-    opened = session(_with_outputs(model, inner), optimized=False)
-    floats = {v.name for v in opened.get_outputs() if v.type == "tensor(float)"}
-    return thinned([name for name in inner if name in floats])
+    def probed(self, probes: Sequence[str] | None) -> OnnxModel:
+        if probes is not None:
+            content = protobuf.with_outputs(self.model.content, probes)
+            return replace(self, model=replace(self.model, content=content))
+        own = {output.name for output in session(self.model).get_outputs()}
+        inner = [name for name in protobuf.node_outputs(self.model.content) if name not in own]
+        opened = session(self.probed(inner).model, optimized=False)
+        floats = {v.name for v in opened.get_outputs() if v.type == "tensor(float)"}
+        return self.probed(thinned([name for name in inner if name in floats]))
 
 
 def _arrays(outputs: Sequence[Any]) -> list[Array]:
@@ -137,11 +129,9 @@ def _arrays(outputs: Sequence[Any]) -> list[Array]:
 
 
 def session(model: File, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
-    """A session on the CPU provider, or with options on ours. Raises RuntimeError without an
-    adapter, and what onnxruntime raises."""
+    """A session on the CPU provider, which raises what onnxruntime raises, or with options on ours.
+    Raises RuntimeError without an adapter, ValueError when there can be no session."""
     import onnxruntime as ort
-
-    import tflgpu_plugin
 
     settings = ort.SessionOptions()
     settings.log_severity_level = 3
@@ -157,20 +147,16 @@ def session(model: File, options: Mapping[str, str] | None = None, optimized: bo
     if not devices:
         raise RuntimeError("There is no adapter for onnxruntime to use; see `tflgpu info`.")
     settings.add_provider_for_devices(devices[:1], dict(options))
-    return ort.InferenceSession(model.content, settings)
+    try:
+        return ort.InferenceSession(model.content, settings, enable_fallback=0)
+    except Exception as error:  # onnxruntime's exceptions have no common class
+        ours = str(error).partition("tflgpu: ")[2]
+        raise ValueError(ours or f"{HOST} makes no session: {error}") from error
 
 
-def _report(session: Any) -> Report:
-    import tflgpu_plugin
-
-    return tflgpu_plugin.report(session)
-
-
-def _latency(session: Any, feeds: Mapping[str, Array], runs: int) -> float:
-    session.run(None, feeds)
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        session.run(None, feeds)
-        times.append(time.perf_counter() - start)
-    return float(np.median(times) * 1e3)
+def report(session: Any) -> Report:
+    """What became of the model. Raises ValueError with a sentence."""
+    try:
+        return tflgpu_plugin.report(session)
+    except TypeError as error:
+        raise ValueError(f"{HOST} made the session without this provider.") from error

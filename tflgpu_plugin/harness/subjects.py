@@ -1,0 +1,49 @@
+"""Model files as subjects: which host reads one, and what it is fed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tflgpu_plugin.harness import hosts, inputs, onnx
+from tflgpu_plugin.harness.compare import Subject
+from tflgpu_plugin.harness.inputs import BadInput
+from tflgpu_plugin.harness.tflite import TfliteModel
+
+
+def is_onnx(path: Path, host: str | None) -> bool:
+    """Whether ONNX Runtime reads this file. Raises BadInput where that is another host than this
+    one, or NoHost where it cannot be used.
+    """
+    if path.suffix.lower() != ".onnx":
+        if host == onnx.HOST:
+            raise BadInput(f"{host} reads .onnx files; leave --host out, or name a TFLite host.")
+        return False
+    if host not in (None, onnx.HOST):
+        raise BadInput(f"{host} does not read ONNX files; leave --host out.")
+    if reason := onnx.missing():
+        raise hosts.NoHost(reason)
+    return True
+
+
+def opened(
+    path: Path,
+    host: str | None = None,
+    image: Path | None = None,
+    mean: float = 0.0,
+    std: float = 1.0,
+) -> Subject:
+    """A model file in this host, or in the preferred one that reads it, with a picture or seeded
+    values. Raises BadInput or NoHost with a sentence.
+    """
+    if is_onnx(path, host):
+        model = onnx.read(path)
+        details = onnx.details(model, path)
+        values = inputs.make(details, image, mean, std)
+        names = [detail["name"] for detail in details]
+        return onnx.OnnxModel(model, dict(zip(names, values, strict=True)))
+    runner, content = hosts.host(host), inputs.model(path)
+    try:
+        details = runner.module.Interpreter(model_content=content).get_input_details()
+    except (ValueError, RuntimeError) as error:
+        raise BadInput(f"{runner.name} cannot read {path}: {error}") from error
+    return TfliteModel(runner, content, inputs.make(details, image, mean, std))

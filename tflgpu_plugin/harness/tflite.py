@@ -1,0 +1,47 @@
+"""TFLite models on a host's CPU kernels and through the delegate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tflgpu_plugin
+from tflgpu_plugin.harness import flatbuffer
+from tflgpu_plugin.harness.compare import FASTEST, Array, Running, thinned
+from tflgpu_plugin.harness.hosts import THREADS, Host, feed, outputs
+
+
+@dataclass(frozen=True)
+class TfliteModel:
+    """A `Subject`: the bytes of a model, and the values of its inputs."""
+
+    runner: Host
+    content: bytes
+    values: list[Array]
+    cpu: str = f"XNNPACK, {THREADS} threads"
+
+    @property
+    def host(self) -> str:
+        return f"{self.runner.name} {self.runner.version}"
+
+    def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
+        delegates = [] if options is None else [self.runner.delegate(options)]
+        interpreter = self.runner.interpreter(
+            self.content, kernels, experimental_delegates=delegates
+        )
+
+        def run() -> list[Array]:
+            feed(interpreter, self.values)
+            interpreter.invoke()
+            return outputs(interpreter)
+
+        names = [str(detail["name"]) for detail in interpreter.get_output_details()]
+        return Running(names, run, lambda: tflgpu_plugin.report(*delegates))
+
+    def probed(self, probes: Sequence[int] | None) -> TfliteModel:
+        if probes is None:
+            plain = self.runner.module.Interpreter(model_content=self.content)
+            own = {detail["index"] for detail in plain.get_output_details()}
+            probes = thinned([t for t in flatbuffer.activations(self.content) if t not in own])
+        return replace(self, content=flatbuffer.with_outputs(self.content, probes))
