@@ -106,9 +106,10 @@ _ONNX = (
 )
 _OPS = ("test_passes", "test_merge", "test_compiler")
 _NATIVE = (
-    "test_exit",
     "test_native",
+    "test_refused_calls",
     "test_runs",
+    "test_exit",
     "test_upload",
     "test_threads",
     "test_onnxruntime",

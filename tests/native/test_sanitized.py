@@ -18,10 +18,14 @@ from tflgpu_plugin import native
 pytestmark = pytest.mark.adapter
 
 CHECKS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O0")
-TESTS = ("tests/native/test_runs.py", "tests/providers/tflite/test_variables.py",
+TESTS = ("tests/native/test_runs.py", "tests/native/test_refused_calls.py",
+         "tests/providers/tflite/test_variables.py",
          "tests/providers/onnxruntime/test_onnxruntime.py",
          "tests/cache/test_compiled_models.py")  # fmt: skip
-CHOSEN = "test_runs or (variables and input-reference) or one_island or report_counts or a_cache"
+CHOSEN = (
+    "test_runs or refused_calls or (variables and input-reference) or one_island or report_counts "
+    "or a_cache"
+)
 # Names are read as far as there is memory: by a call that tells where it ends.
 MEANT = "interceptor_via_fun:copy_some\n"
 CODE = """
@@ -73,7 +77,7 @@ def test_no_access_is_out_of_bounds(tmp_path: Path) -> None:
         "UBSAN_OPTIONS": f"{options}:print_stacktrace=1",
         "PYTHONPATH": str(tmp_path / "tree"),
     }
-    tests = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS, "-k", CHOSEN)
+    tests = ("-x", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS, "-k", CHOSEN)
     done = subprocess.run(
         [sys.executable, "-c", CODE, *tests],
         env=os.environ | environment,

@@ -1,0 +1,415 @@
+"""Calls of the native library that cannot be right: each is refused with its sentence, the last one
+that can be right is not, and what they leave is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tflgpu_plugin import native
+from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.runtime import adapter
+
+pytestmark = pytest.mark.adapter
+
+SIZE = 64  # bytes of a tensor: 16 numbers
+STORAGE, UNIFORM, COPIED = 1, 2, 4 | 8  # TG_BUFFER_...
+TWICE = """
+struct Params { factor: f32 }
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<uniform> p: Params;
+@compute @workgroup_size(16)
+fn main(@builtin(global_invocation_id) id: vec3u) { y[id.x] = p.factor * x[id.x]; }
+"""
+SUM = TWICE.replace(
+    "@binding(2) var<uniform> p: Params", "@binding(2) var<storage, read> z: array<f32>"
+)
+SUM = SUM.replace("p.factor *", "z[id.x] +")
+
+
+def device() -> Any:
+    """A device of its own, of the best adapter."""
+    opened = adapter.open_device(adapter.select(None))
+    return adapter._create(opened.info, sorted(opened.target.features))
+
+
+DEVICES: list[Any] = []
+
+
+def other() -> Any:
+    """A second device, for all tests."""
+    if not DEVICES:
+        DEVICES.append(device())
+    return DEVICES[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def let_go() -> Iterator[None]:
+    yield
+    DEVICES.clear()
+
+
+def buffer(of: Any, size: int = SIZE, usage: int = STORAGE | COPIED) -> Any:
+    made = native.call(native.lib.tg_buffer_create, of, size, usage)
+    return native.ffi.gc(made, native.lib.tg_buffer_release)
+
+
+def pipeline(of: Any, wgsl: str = TWICE, kinds: str = "rwu") -> Any:
+    null = native.ffi.NULL
+    made = native.call(
+        native.lib.tg_pipeline_create, of, wgsl.encode(), kinds.encode(), null, null, 0, 0
+    )
+    return native.ffi.gc(made, native.lib.tg_pipeline_release)
+
+
+def write(to: Any, values: Any, offset: int = 0) -> None:
+    data = np.ascontiguousarray(values)
+    place = native.ffi.cast("void *", data.ctypes.data)
+    native.call(native.lib.tg_buffer_write, to, offset, place, data.nbytes)
+
+
+def read(of: Any, size: int = SIZE, offset: int = 0) -> Array:
+    data = np.zeros(max(size, 4), np.uint8)
+    place = native.ffi.cast("void *", data.ctypes.data)
+    native.call(native.lib.tg_buffer_read, of, offset, place, size)
+    return data[:size]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a replay is made of: one launch that makes y of x; each part can be another."""
+
+    device: Any
+    pipeline: Any
+    bindings: tuple[Any, ...]
+    uniforms: Any
+    inputs: tuple[tuple[Any, int], ...]
+    outputs: tuple[tuple[Any, int], ...]
+    states: tuple[tuple[Any, int], ...] = ()
+    groups: tuple[int, int, int] = (1, 1, 1)
+    first: int = 0
+    version: int = 1
+    kept: list[Any] = field(default_factory=list)
+
+    def make(self) -> Any:
+        ffi = native.ffi
+        spec, launch = ffi.new("tg_replay_spec *"), ffi.new("tg_dispatch_spec[]", 1)
+        launch[0].pipeline, launch[0].first_binding = self.pipeline, self.first
+        launch[0].x, launch[0].y, launch[0].z = self.groups
+        bindings = ffi.new("tg_buffer *[]", [each or ffi.NULL for each in self.bindings])
+        spec.version, spec.uniforms = self.version, self.uniforms or ffi.NULL
+        spec.dispatches, spec.dispatch_count = launch, 1
+        spec.bindings, spec.binding_count = bindings, len(self.bindings)
+        self.kept.extend((launch, bindings))
+        for name, kind in (("inputs", "port"), ("outputs", "port"), ("states", "state")):
+            given = ffi.new(f"tg_{kind}_spec[]", [tuple(port) for port in getattr(self, name)])
+            setattr(spec, name, given)
+            setattr(spec, name[:-1] + "_count", len(getattr(self, name)))
+            self.kept.append(given)
+        made = native.call(native.lib.tg_replay_create, self.device, spec)
+        return ffi.gc(made, native.lib.tg_replay_release)
+
+
+@pytest.fixture
+def spec() -> Spec:
+    mine = adapter.open_device(adapter.select(None)).handle
+    x, y, uniforms = buffer(mine), buffer(mine), buffer(mine, 256, UNIFORM | COPIED)
+    write(uniforms, np.float32([2.0, *[0.0] * 63]))
+    ports = ((x, SIZE),), ((y, SIZE),)
+    return Spec(mine, pipeline(mine), (x, y, None), uniforms, *ports)
+
+
+def most() -> int:
+    """Workgroups that the adapter takes in a direction."""
+    return adapter.open_device(adapter.select(None)).target.max_groups
+
+
+Change = Callable[[Spec], Spec]
+REFUSED: dict[str, tuple[str, Change]] = {
+    **{
+        f"too many groups along {'xyz'[k]}": (
+            "Dispatch 0 has .* workgroups; this adapter takes",
+            lambda s, k=k: replace(s, groups=tuple(most() + 1 if n == k else 1 for n in range(3))),
+        )
+        for k in range(3)
+    },
+    "fewer bindings": (
+        "Dispatch 0 names more bindings than there are",
+        lambda s: replace(s, first=1),
+    ),
+    "a pipeline of another device": (
+        "Dispatch 0 is for another device",
+        lambda s: replace(s, pipeline=pipeline(other())),
+    ),
+    "a binding of another device": (
+        "Dispatch 0 binds a buffer of another device",
+        lambda s: replace(s, bindings=(s.bindings[0], buffer(other()), None)),
+    ),
+    "no buffer": (
+        "Dispatch 0 has no buffer at binding 1",
+        lambda s: replace(s, bindings=(s.bindings[0], None, None)),
+    ),
+    "no uniforms": (
+        "Dispatch 0 has no buffer at binding 2",
+        lambda s: replace(s, uniforms=None),
+    ),
+    "one buffer to read and to write": (
+        r"Dispatch 0 binds one buffer for reading and for writing \(bindings 0 and 1\)",
+        lambda s: replace(s, bindings=(s.bindings[0], s.bindings[0], None)),
+    ),
+    "another version": (
+        "The plan is written for version 2 of the native library, which has version 1",
+        lambda s: replace(s, version=2),
+    ),
+    "uniforms of another device": (
+        "The uniform buffer is of another device",
+        lambda s: replace(s, uniforms=buffer(other(), 256, UNIFORM | COPIED)),
+    ),
+    **{
+        f"{name} of another device": (
+            f"The buffer of {name} 0 is of another device",
+            lambda s, name=name: replace(s, **{f"{name}s": ((buffer(other()), SIZE),)}),
+        )
+        for name in ("input", "output", "state")
+    },
+    **{
+        f"{name} in too small a buffer": (
+            f"The buffer of {name} 0 is smaller than its tensor",
+            lambda s, name=name: replace(s, **{f"{name}s": ((buffer(s.device), SIZE + 1),)}),
+        )
+        for name in ("input", "output", "state")
+    },
+}  # fmt: skip
+TAKEN: dict[str, Change] = {
+    "as it is": lambda s: s,
+    "as many groups as there can be": lambda s: replace(s, groups=(most(), 1, 1)),
+    "groups of none": lambda s: replace(s, groups=(1, 0, 1)),
+    "bindings before": lambda s: replace(s, bindings=(None, *s.bindings), first=1),
+    "one buffer read twice": lambda s: replace(
+        s, pipeline=pipeline(s.device, SUM, "rwr"), bindings=(*s.bindings[:2], s.bindings[0])
+    ),
+    "a smaller tensor": lambda s: replace(s, inputs=((s.bindings[0], SIZE - 3),)),
+    "a state": lambda s: replace(s, states=((buffer(s.device), SIZE),)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_plan_that_does_not_fit_is_refused(spec: Spec, name: str) -> None:
+    sentence, change = REFUSED[name]
+    with pytest.raises(native.NativeError, match=sentence):
+        change(spec).make()
+    run(spec.make(), np.arange(16, dtype=np.float32))
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_plan_that_fits_is_taken(spec: Spec, name: str) -> None:
+    assert TAKEN[name](spec).make()
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+def ports(**of: Any) -> Any:
+    made = native.ffi.new("tg_port[]", 1)
+    for name, value in of.items():
+        setattr(made[0], name, value)
+    return made
+
+
+def host(data: Array) -> Any:
+    return native.ffi.cast("void *", data.ctypes.data)
+
+
+def run(replay: Any, x: Array, **options: Any) -> Array:
+    """What comes out is twice what is put in."""
+    y = np.zeros(16, np.float32)
+    given = native.ffi.new("tg_run_options *", options) if options else native.ffi.NULL
+    inputs, outputs = ports(host=host(x)), ports(host=host(y))
+    native.call(native.lib.tg_replay_run, replay, inputs, outputs, native.ffi.NULL, given)
+    np.testing.assert_array_equal(y, 2 * x)
+    return y
+
+
+def test_a_run_without_data_or_with_that_of_another_device_is_refused(spec: Spec) -> None:
+    replay, x = spec.make(), np.ones(16, np.float32)
+    foreign, y = buffer(other()), np.zeros(16, np.float32)
+    for inputs, outputs, sentence in (
+        (ports(), ports(host=host(y)), "Input 0 of the partition has no data"),
+        (ports(device=foreign), ports(host=host(y)), "Input 0 .* lies on another GPU device"),
+        (ports(host=host(x)), ports(device=foreign), "Output 0 .* lies on another GPU device"),
+    ):
+        null = native.ffi.NULL
+        with pytest.raises(native.NativeError, match=sentence):
+            native.call(native.lib.tg_replay_run, replay, inputs, outputs, null, null)
+    run(replay, x)
+    counters = native.ffi.new("tg_counters *")
+    native.lib.tg_replay_counters(replay, counters)
+    assert (counters.runs, counters.failures) == (1, 3)
+    assert counters.uploaded_bytes == counters.downloaded_bytes == SIZE
+
+
+def test_inputs_and_outputs_may_lie_in_buffers_of_the_device(spec: Spec) -> None:
+    replay, null = spec.make(), native.ffi.NULL
+    x = np.arange(32, dtype=np.float32)
+    given, made = buffer(spec.device, 2 * SIZE), buffer(spec.device, 2 * SIZE)
+    write(given, x)
+    write(made, np.full(32, 7, np.float32))
+    inputs, outputs = ports(device=given, offset=SIZE), ports(device=made, offset=SIZE // 2)
+    native.call(native.lib.tg_replay_run, replay, inputs, outputs, null, null)
+    found = read(made, 2 * SIZE).view(np.float32)
+    np.testing.assert_array_equal(found, [*[7] * 8, *(2 * x[16:]), *[7] * 8])
+
+
+def test_an_output_is_read_as_it_is_or_not_at_all(spec: Spec) -> None:
+    replay, x, y = spec.make(), np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    null = native.ffi.NULL
+    native.call(native.lib.tg_replay_run, replay, ports(host=host(x)), ports(), null, null)
+    call = native.lib.tg_replay_read_output
+    with pytest.raises(native.NativeError, match="There is no output 1"):
+        native.call(call, replay, 1, host(y), SIZE)
+    for size in (0, SIZE - 1, SIZE + 1):
+        with pytest.raises(native.NativeError, match=f"Output 0 has 64 bytes .* {size} are asked"):
+            native.call(call, replay, 0, host(y), size)
+    assert not y.any()
+    native.call(call, replay, 0, host(y), SIZE)
+    np.testing.assert_array_equal(y, 2 * x)
+    assert native.lib.tg_replay_output_buffer(replay, 0) == spec.bindings[1]
+
+
+# ---- buffers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("usage", [STORAGE | COPIED, STORAGE | COPIED | 64])
+def test_bytes_outside_of_a_buffer_are_refused(spec: Spec, usage: int) -> None:
+    """Also where it is mapped for its first use, and where it ends within a word."""
+    made, values = buffer(spec.device, SIZE - 2, usage), np.arange(16, dtype=np.uint32)
+    assert native.lib.tg_buffer_bytes(made) == SIZE - 2
+    for offset, size, sentence in (
+        (2, 4, "multiples of 4"), (0, 6, "multiples of 4"),
+        (0, SIZE + 4, "Bytes 0 to 68 lie outside a buffer of 64 bytes"),
+        (SIZE, 4, "Bytes 64 to 68"), (SIZE + 4, 0, "Bytes 68 to 68"),
+        (8, SIZE - 4, "Bytes 8 to 68"),
+        ((1 << 64) - 4, 8, "lie outside"),
+    ):  # fmt: skip
+        for call in (native.lib.tg_buffer_write, native.lib.tg_buffer_read):
+            with pytest.raises(native.NativeError, match=sentence):
+                native.call(call, made, offset, host(np.zeros(32, np.uint32)), size)
+    write(made, values)
+    write(made, values[:2] + 100, SIZE - 8)
+    write(made, values[:0], SIZE)
+    native.call(native.lib.tg_buffer_filled, made)
+    wanted = [*values[:14], 100, 101]
+    np.testing.assert_array_equal(read(made).view(np.uint32), wanted)
+    np.testing.assert_array_equal(read(made, 12, 48).view(np.uint32), wanted[12:15])
+    assert not read(made, 0, SIZE).size
+
+
+@pytest.mark.parametrize("size", [4, 62, 1 << 20, (1 << 20) + 4, (5 << 20) + 8])
+def test_a_buffer_is_filled_to_its_end(spec: Spec, size: int) -> None:
+    made = buffer(spec.device, size)
+    native.call(native.lib.tg_buffer_fill, made, 0x7FC01234)
+    assert set(read(made, -(-size // 4) * 4).view(np.uint32)) == {0x7FC01234}
+
+
+@pytest.mark.parametrize("size", [(4 << 20) - 4, 4 << 20, (9 << 20) + 4])
+def test_what_is_written_in_slices_is_all_there(spec: Spec, size: int) -> None:
+    made = buffer(spec.device, size + 8)
+    native.call(native.lib.tg_buffer_fill, made, 9)
+    values = np.random.default_rng(3).integers(0, 1 << 32, size // 4, np.uint32)
+    write(made, values, 4)
+    found = read(made, size + 8).view(np.uint32)
+    assert found[0] == found[-1] == 9
+    np.testing.assert_array_equal(found[1:-1], values)
+
+
+# ---- pipelines -----------------------------------------------------------------------------------
+
+
+def test_pipelines_of_other_bindings_or_too_many_constants_are_refused(spec: Spec) -> None:
+    for kinds in ("rwx", "r" * 33, "rw u"):
+        with pytest.raises(native.NativeError, match="is not a list of at most 32 bindings"):
+            pipeline(spec.device, TWICE, kinds)
+    names = [native.ffi.new("char[]", f"c{k}".encode()) for k in range(65)]
+    text = "".join(f"override c{k}: f32;\n" for k in range(64)) + TWICE.replace(
+        "p.factor", " + ".join(["p.factor", *(f"c{k}" for k in range(64))])
+    )
+    values = native.ffi.new("double[]", [0.5] * 65)
+    for count in (64, 65):
+        arguments = (text.encode(), b"rwu", native.ffi.new("char *[]", names), values, count, 0)
+        call = native.lib.tg_pipeline_create, spec.device, *arguments
+        if count == 65:
+            with pytest.raises(native.NativeError, match="More than 64 pipeline constants"):
+                native.call(*call)
+        else:
+            made = native.ffi.gc(native.call(*call), native.lib.tg_pipeline_release)
+            x, y = np.ones(16, np.float32), np.zeros(16, np.float32)
+            replay, null = replace(spec, pipeline=made).make(), native.ffi.NULL
+            given = ports(host=host(x)), ports(host=host(y))
+            native.call(native.lib.tg_replay_run, replay, *given, null, null)
+            np.testing.assert_array_equal(y, 34 * x)
+
+
+# ---- plans of a partition ------------------------------------------------------------------------
+
+
+def partition(inputs: int = 2, outputs: int = 1) -> Any:
+    ffi = native.ffi
+    names = [ffi.new("char[]", f"v{k}".encode()) for k in range(inputs + outputs)]
+    given = ffi.new("char *[]", names[:inputs]), ffi.new("char *[]", names[inputs:])
+    spec, nodes = ffi.new("tg_ort_partition_spec *"), ffi.new("uint64_t[]", [5])
+    spec.nodes, spec.node_count = nodes, 1
+    spec.inputs, spec.input_count, spec.port_count = given[0], inputs, 1
+    spec.outputs, spec.output_count = given[1], outputs
+    made = native.call(native.lib.tg_ort_partition_create, spec)
+    return ffi.gc(made, native.lib.tg_ort_partition_release)
+
+
+def add(
+    to: Any, shapes: list[int], results: list[int], replay: Any = None, reason: str = "no"
+) -> None:
+    ffi = native.ffi
+    lists = [ffi.new("int32_t[]", each) for each in (shapes, results)]
+    native.call(
+        native.lib.tg_partition_add, ffi.cast("tg_partition *", to), lists[0], len(shapes),
+        lists[1], len(results), replay or ffi.NULL, reason.encode(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shapes", "right"),
+    [
+        ([1, 16, 0], True), ([0, 2, 3, 4], True), ([1, 16, 1, 0], True),
+        ([], False), ([1, 16], False), ([1, 16, 1], False), ([1], False), ([2, 4], False),
+        ([1, 16, -1], False), ([-1, 0], False), ([1, 16, 0, 0], False), ([0, 0, 0], False),
+    ],
+)  # fmt: skip
+def test_lists_of_shapes_describe_as_many_tensors_as_there_are(
+    shapes: list[int], right: bool
+) -> None:
+    ours, theirs = partition(), partition(1, 2)
+    if right:
+        add(ours, shapes, [])
+        add(theirs, [1, 16], shapes)
+        return
+    with pytest.raises(native.NativeError, match="input shapes does not describe 2 tensors"):
+        add(ours, shapes, [])
+    if shapes:
+        with pytest.raises(native.NativeError, match="output shapes does not describe 2 tensors"):
+            add(theirs, [1, 16], shapes)
+
+
+def test_a_plan_has_the_ports_of_its_partition(spec: Spec) -> None:
+    add(partition(1), [1, 16], [1, 16], spec.make())
+    more = (buffer(spec.device), SIZE)
+    for name in ("inputs", "outputs", "states"):
+        wrong = replace(spec, **{name: (*getattr(spec, name), more)}).make()
+        with pytest.raises(native.NativeError, match="but its partition has 1, 1 and 0"):
+            add(partition(1), [1, 16], [1, 16], wrong)
+    with pytest.raises(native.NativeError, match="output shapes does not describe 1 tensors"):
+        add(partition(1), [1, 16], [], spec.make())
