@@ -64,9 +64,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let quad = part.y * {{ quads }}u;
   let count = min(p.tile_quads, p.group_quads - quad);
   let out_quad = group * p.group_quads + quad;
+  let plane = min(wi.z, p.planes - 1u);
 {% if taps == "transposed" %}
   // One phase of the strides: output place (i, j) * stride + phase, which the taps `first_tap + stride * t` reach.
-  let plane = min(wi.z, p.planes - 1u);
   let batch = plane / p.phases;
   let phase = vec2u(plane % p.phases / p.phases_w, plane % p.phases % p.phases_w);
   let stride = vec2u(p.stride_h, p.stride_w);
@@ -78,7 +78,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let tap_count = (max(vec2u(p.kernel_h, p.kernel_w), first_tap) - first_tap + stride - 1u) / stride;
   let row = extent.y;
 {% else %}
-  let batch = min(wi.z, p.batch - 1u);
+  let batch = plane;
 {% if taps == "rows" %}
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   let place = divided(item, p.row_items);

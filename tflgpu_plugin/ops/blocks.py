@@ -240,8 +240,9 @@ def convolve(
 ) -> None:
     """Launch `kernel` once per part of the weights: `places` output places in each of `planes`.
 
-    `x_quad` is the distance of channel quads of x in vec4; `parameters` adds those of the `taps`
-    variant and the other distances. `source`, `packed` and `target` stand for the node's own input,
+    `x_quad` is the distance of channel quads of x in vec4; those of planes follow from it, and
+    those in the result from `places`, where `parameters` does not tell others. It adds those of the
+    `taps` variant. `source`, `packed` and `target` stand for the node's own input,
     weights and output; no epilogue is applied to another target. `threads` make the places of one
     plane; if not given, as many as are needed. If `strided`, all distances in x are
     in elements, and `x_quad` is that of channels.
@@ -272,6 +273,11 @@ def convolve(
                 "tile_places": tile.pixels,
                 "block_vectors": blocks.block_vectors,
                 "steps": steps,
+                "planes": planes,
+                "places": places,
+                "x_batch": -(-blocks.depth * blocks.groups // 4) * x_quad,
+                "y_batch": -(-blocks.outputs // 4) * places,
+                "y_quad": places,
                 **({"stage": STAGE} if tile.weights == "memory" else {}),
                 **parameters,
             },

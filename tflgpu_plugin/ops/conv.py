@@ -67,17 +67,9 @@ def _lower(low: Lowering, node: Node) -> None:
         # A pipeline of its own, mostly for one node: with fewer places it compiles sooner.
         tile = replace(tile, step=1, pixels=tile.pixels if width else min(tile.pixels, 4))
     blocks = Blocks(filters[0], taps, filters[3], groups, tile.quads)
-    parameters: dict[str, object] = {
-        "batch": x[0],
-        "places": extent_out,
-        "x_batch": -(-x[3] // 4) * extent_in,
-        "y_batch": -(-filters[0] // 4) * extent_out,
-        "y_quad": extent_out,
-    }
-    if point:
-        parameters |= {"x_place": 1, "y_place": 1, "w_batch": 0}
-    else:
-        parameters |= {
+    parameters: dict[str, object] = {"x_place": 1, "y_place": 1, "w_batch": 0}
+    if not point:
+        parameters = {
             "tap_vectors": blocks.tap_vectors,
             "out_w": columns.places,
             "in_h": x[1],

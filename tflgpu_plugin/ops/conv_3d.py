@@ -46,11 +46,6 @@ def _lower(low: Lowering, node: Node) -> None:
     tile = choose_tile(low.target, -(-(filters[0] // groups) // 4), extent_out)
     order = Blocks(filters[0], prod(filters[1:4]), filters[4], groups, tile.quads)
     parameters: dict[str, object] = {
-        "batch": x[0],
-        "places": extent_out,
-        "x_batch": -(-x[4] // 4) * extent_in,
-        "y_batch": -(-filters[0] // 4) * extent_out,
-        "y_quad": extent_out,
         "tap_vectors": order.tap_vectors,
         "out_h": axes[1].places,
         "out_w": axes[2].places,

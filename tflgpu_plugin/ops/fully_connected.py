@@ -110,12 +110,8 @@ def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: in
         planes=planes,
         x_quad=x.spatial,
         parameters={
-            "batch": planes,
-            "places": plane_rows,
-            "x_batch": x.quads * x.spatial,
-            "x_place": x.quads if x.spatial == 1 else 1,
-            "y_batch": quads * plane_rows,
             "y_quad": places,
+            "x_place": x.quads if x.spatial == 1 else 1,
             "y_place": quads if places == 1 else 1,
             "w_batch": 0,
         },

@@ -135,7 +135,6 @@ def _lower(low: Lowering, node: Node) -> None:
         planes=planes,
         x_quad=x[1] * x[2],
         parameters={
-            "planes": planes,
             "phases": phases[0] * phases[1],
             "phases_w": phases[1],
             "stride_h": stride_h,
@@ -149,7 +148,6 @@ def _lower(low: Lowering, node: Node) -> None:
             "tap_vectors": blocks.tap_vectors,
             "in_h": x[1],
             "in_w": x[2],
-            "x_batch": -(-x[3] // 4) * x[1] * x[2],
             "y_batch": -(-y[3] // 4) * y[1] * y[2],
             "y_quad": y[1] * y[2],
         },

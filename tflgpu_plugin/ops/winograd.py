@@ -193,8 +193,7 @@ def _multiply(
     low: Lowering, node: Node, tensors: tuple[int, int], filters: Shape, count: int
 ) -> None:
     """The 36 products, as the batch of one 1x1 convolution."""
-    depth, outputs = -(-filters[3] // 4), -(-filters[0] // 4)
-    tile = choose_tile(low.target, outputs, count)
+    tile = choose_tile(low.target, -(-filters[0] // 4), count)
     blocks = Blocks(filters[0], 1, filters[3], 1, tile.quads)
     convolve(
         low,
@@ -207,12 +206,7 @@ def _multiply(
         planes=PLANES,
         x_quad=count,
         parameters={
-            "batch": PLANES,
-            "places": count,
-            "x_batch": depth * count,
             "x_place": 1,
-            "y_batch": outputs * count,
-            "y_quad": count,
             "y_place": 1,
             "w_batch": blocks.count * blocks.block_vectors,
         },
