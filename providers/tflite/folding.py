@@ -20,6 +20,7 @@ from tflgpu_plugin.frontend import fold
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Tensor
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
+from . import params
 from .host_node import HostNode
 from .tensors import narrowed
 
@@ -164,10 +165,9 @@ def _row(
     def arguments(node: HostNode) -> dict[str, Any]:
         if not struct:
             return fixed
-        params = node.params(struct)
-        if getattr(params, "activation", NO_ACTIVATION) != NO_ACTIVATION:
+        if getattr(node.params(struct), "activation", NO_ACTIVATION) != NO_ACTIVATION:
             raise Unsupported("What is worked out here has no activation.")
-        return fixed | {name: int(getattr(params, name)) for name in names}
+        return fixed | params.members(struct, *names)(node)
 
     return Row(meaning, tuple(operands.split()), read or arguments, whole)
 
@@ -176,13 +176,13 @@ def _reshaped(node: HostNode) -> dict[str, Any]:
     """Hosts go by the parameters where the shape is no vector."""
     if node.has_input(1, 1):
         return {}
-    params = node.params("tgl_reshape_params")
-    return {"shape": [int(params.shape[k]) for k in range(max(0, params.count))]}
+    given = node.params("tgl_reshape_params")
+    return {"shape": [int(given.shape[k]) for k in range(max(0, given.count))]}
 
 
 def _squeezed(node: HostNode) -> dict[str, Any]:
-    params = node.params("tgl_squeeze_params")
-    return {"axes": tuple(int(params.dims[k]) for k in range(params.count)) or None}
+    given = node.params("tgl_squeeze_params")
+    return {"axes": tuple(int(given.dims[k]) for k in range(given.count)) or None}
 
 
 def _reduction(meaning: str) -> Row:
@@ -190,7 +190,6 @@ def _reduction(meaning: str) -> Row:
     return _row(meaning, "data axes", *struct, whole=True, noop_without_axes=True)
 
 
-MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask", "offset")
 TABLE: dict[str, Row] = {
     "ABS": _row("abs"),
     "ADD": _row("add", "", "tgl_add_params"),
@@ -238,7 +237,7 @@ TABLE: dict[str, Row] = {
     "SQUARE": _row("square"),
     "SQUEEZE": _row("squeeze", "data", read=_squeezed),
     "STRIDED_SLICE": _row(
-        "strided_slice", "data begin end strides", "tgl_strided_slice_params", *MASKS
+        "strided_slice", "data begin end strides", "tgl_strided_slice_params", *params.MASKS
     ),
     "SUB": _row("sub", "", "tgl_add_params"),
     "SUM": _reduction("reduce_sum"),

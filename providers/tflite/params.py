@@ -112,6 +112,30 @@ def fully_connected(node: HostNode) -> dict[str, Any]:
     return given | _unusual(shuffled=bool(params.weights_format))
 
 
+def members(struct: str, *names: str, **others: str) -> Callable[[HostNode], dict[str, Any]]:
+    """Attributes that are members of a struct of tflite/abi.h: of the same names, and (ours=theirs)
+    of others.
+    """
+    theirs = dict(zip(names, names, strict=True)) | others
+
+    def reader(node: HostNode) -> dict[str, Any]:
+        params = node.params(struct)
+        return {name: getattr(params, member) for name, member in theirs.items()}
+
+    return reader
+
+
+softmax = members("tgl_softmax_params", "beta")
+resize = members("tgl_resize_params", "align_corners", "half_pixel_centers")
+MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask", "offset")
+strided_slice = members("tgl_strided_slice_params", *MASKS)
+batch_matmul = members("tgl_batch_matmul_params", transpose_a="adj_x", transpose_b="adj_y")
+reduction = members("tgl_reduce_params", "keep_dims")
+block = members("tgl_block_params", block="size")
+leaky_relu = members("tgl_leaky_relu_params", "alpha")
+gelu = members("tgl_gelu_params", "approximate")
+
+
 def with_activation(struct: str) -> Callable[[HostNode], dict[str, Any]]:
     return lambda node: {"activation": _activation(node.params(struct))}
 
@@ -119,10 +143,6 @@ def with_activation(struct: str) -> Callable[[HostNode], dict[str, Any]]:
 def concatenation(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_concatenation_params")
     return {"axis": int(params.axis), "activation": _activation(params)}
-
-
-def softmax(node: HostNode) -> dict[str, Any]:
-    return {"beta": float(node.params("tgl_softmax_params").beta)}
 
 
 def reshape(node: HostNode) -> dict[str, Any]:
@@ -145,20 +165,6 @@ def squeeze(node: HostNode) -> dict[str, Any]:
     return {"squeeze": tuple(int(params.dims[k]) for k in range(params.count))}
 
 
-def resize(node: HostNode) -> dict[str, Any]:
-    params = node.params("tgl_resize_params")
-    return {
-        "align_corners": bool(params.align_corners),
-        "half_pixel_centers": bool(params.half_pixel_centers),
-    }
-
-
-def strided_slice(node: HostNode) -> dict[str, Any]:
-    params = node.params("tgl_strided_slice_params")
-    masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-    return {mask: int(getattr(params, mask)) for mask in masks} | {"offset": bool(params.offset)}
-
-
 def conv_3d(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_conv_3d_params")
     numbers = {
@@ -171,20 +177,11 @@ def conv_3d(node: HostNode) -> dict[str, Any]:
     return numbers | given | {"filters_last": True}
 
 
-def batch_matmul(node: HostNode) -> dict[str, Any]:
-    params = node.params("tgl_batch_matmul_params")
-    return {"transpose_a": bool(params.adj_x), "transpose_b": bool(params.adj_y)}
-
-
 def expand_dims(node: HostNode) -> dict[str, Any]:
     axis = node.constant(1)
     if axis is None or axis.size != 1:
         raise Unsupported("The axis to add must be one constant.")
     return {"expand": int(axis.reshape(-1)[0])}
-
-
-def reduction(node: HostNode) -> dict[str, Any]:
-    return {"keep_dims": bool(node.params("tgl_reduce_params").keep_dims)}
 
 
 def mirror_pad(node: HostNode) -> dict[str, Any]:
@@ -194,21 +191,9 @@ def mirror_pad(node: HostNode) -> dict[str, Any]:
     return {"mode": MIRRORS[mode]}
 
 
-def block(node: HostNode) -> dict[str, Any]:
-    return {"block": int(node.params("tgl_block_params").size)}
-
-
 def gather(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_gather_params")
     return {"axis": int(params.axis)} | _unusual(batch_dims=int(params.batch_dims))
-
-
-def leaky_relu(node: HostNode) -> dict[str, Any]:
-    return {"alpha": float(node.params("tgl_leaky_relu_params").alpha)}
-
-
-def gelu(node: HostNode) -> dict[str, Any]:
-    return {"approximate": bool(node.params("tgl_gelu_params").approximate)}
 
 
 def transpose(node: HostNode) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -64,16 +65,7 @@ def info(as_json: bool) -> None:
 
     found = doctor.examine()
     if as_json:
-        _print_json(
-            {
-                "usable": found.usable,
-                "versions": found.versions,
-                "hosts": found.hosts,
-                "adapters": found.adapters,
-                "enabled": found.enabled,
-                "advice": found.advice,
-            }
-        )
+        _print_json({"usable": found.usable, **asdict(found)})
     else:
         _show_info(found)
     if not found.adapters:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tflgpu_plugin import native
@@ -239,12 +239,5 @@ def summary(adapter: AdapterInfo, graphs: Iterable[GraphRecord[Any]], gone: str)
         ]
         first = len(islands) + 1
         islands += [placed.report(number, first + k) for k, placed in enumerate(graph.placed)]
-    found = AdapterReport(
-        adapter.name,
-        adapter.vendor,
-        adapter.driver,
-        adapter.backend,
-        adapter.kind,
-        adapter.software,
-    )
+    found = AdapterReport(**{f.name: getattr(adapter, f.name) for f in fields(AdapterReport)})
     return Report(found, tuple(nodes), tuple(islands))

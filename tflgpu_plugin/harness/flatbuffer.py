@@ -19,40 +19,17 @@ import numpy.typing as npt
 
 # Value of a table field: a struct format with a number (a scalar), text, bytes, a tuple of ints, a
 # table, or tables.
-Scalar = tuple[str, float]
 Table = Mapping[int, Any]
 
-_CODES = {
-    "AVERAGE_POOL_2D": 1, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 4, "RESHAPE": 22, "SOFTMAX": 25,
-}  # fmt: skip
-# Options table by operator: number in the union, then (field, struct format) by name.
-_OPTIONS: dict[str, tuple[int, dict[str, tuple[int, str]]]] = {
-    "CONV_2D": (
-        1,
-        {"padding": (0, "b"), "stride_w": (1, "i"), "stride_h": (2, "i"), "activation": (3, "b")},
-    ),
-    "DEPTHWISE_CONV_2D": (
-        2,
-        {
-            "padding": (0, "b"),
-            "stride_w": (1, "i"),
-            "stride_h": (2, "i"),
-            "multiplier": (3, "i"),
-            "activation": (4, "b"),
-        },
-    ),
-    "AVERAGE_POOL_2D": (
-        5,
-        {
-            "padding": (0, "b"),
-            "stride_w": (1, "i"),
-            "stride_h": (2, "i"),
-            "window_w": (3, "i"),
-            "window_h": (4, "i"),
-        },
-    ),
-    "SOFTMAX": (9, {"beta": (0, "f")}),
-    "RESHAPE": (17, {}),
+_WINDOW = {"padding": "b", "stride_w": "i", "stride_h": "i"}
+# By operator: its code, the number of its options in the union, and their fields in order, each
+# with its struct format.
+_OPERATORS: dict[str, tuple[int, int, dict[str, str]]] = {
+    "AVERAGE_POOL_2D": (1, 5, _WINDOW | {"window_w": "i", "window_h": "i"}),
+    "CONV_2D": (3, 1, _WINDOW | {"activation": "b"}),
+    "DEPTHWISE_CONV_2D": (4, 2, _WINDOW | {"multiplier": "i", "activation": "b"}),
+    "RESHAPE": (22, 17, {}),
+    "SOFTMAX": (25, 9, {"beta": "f"}),
 }
 SAME, VALID = 0, 1
 RELU6 = 3
@@ -87,23 +64,25 @@ class Model:
     def operator(
         self, name: str, inputs: Sequence[int], outputs: Sequence[int], **options: float
     ) -> None:
-        """Add an operator of version 1 with these options (names as in `_OPTIONS`)."""
+        """Add an operator of version 1 with these options (names as in `_OPERATORS`)."""
         if name not in self.codes:
             self.codes.append(name)
-        number, fields = _OPTIONS[name]
+        _, number, fields = _OPERATORS[name]
+        slots = {key: slot for slot, key in enumerate(fields)}
         self.operators.append(
             {
                 0: ("I", self.codes.index(name)),
                 1: tuple(inputs),
                 2: tuple(outputs),
                 3: ("B", number),
-                4: {fields[key][0]: (fields[key][1], value) for key, value in options.items()},
+                4: {slots[key]: (fields[key], value) for key, value in options.items()},
             }
         )
 
     def serialize(self, inputs: Sequence[int], outputs: Sequence[int], description: str) -> bytes:
         """The finished file."""
-        codes = [{0: ("b", _CODES[c]), 2: ("i", 1), 3: ("i", _CODES[c])} for c in self.codes]
+        numbers = [_OPERATORS[name][0] for name in self.codes]
+        codes = [{0: ("b", number), 2: ("i", 1), 3: ("i", number)} for number in numbers]
         graph = {0: self.tensors, 1: tuple(inputs), 2: tuple(outputs), 3: self.operators, 4: "main"}
         return _write({0: ("I", 3), 1: codes, 2: [graph], 3: description, 4: self.buffers})
 
