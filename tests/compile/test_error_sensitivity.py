@@ -138,6 +138,175 @@ def test_parts_of_a_concatenation_have_their_own_channels() -> None:
     assert found[1] == pytest.approx(139 / 140)
 
 
+# ---- by hand ------------------------------------------------------------------------------------
+
+
+def sensitivities(
+    shapes: Mapping[int, tuple[int, ...]], constants: Mapping[int, Array], *nodes: Node,
+    outputs: tuple[int, ...] = (), wide: tuple[int, ...] = (),
+) -> dict[int, float]:  # fmt: skip
+    """Of a graph whose input is tensor 0; its output is what the last node makes."""
+    tensors = {t: Tensor(str(t), shape, wide=t in wide) for t, shape in shapes.items()}
+    tensors |= {t: Tensor(str(t), data.shape, data=data) for t, data in constants.items()}
+    ends = outputs or (nodes[-1].outputs if nodes else (0,))
+    return error_sensitivity.sensitivities(Graph(tensors, nodes, (0,), ends))
+
+
+def layer(number: int, op: str, x: int, weights: int, y: int, **attributes: Any) -> Node:
+    return Node(number, op, (x, weights), (y,), {**WINDOW, **attributes})
+
+
+def squared(weights: Array) -> Any:
+    return weights.astype(np.float64) ** 2
+
+
+IMAGE = (1, 4, 4, 8)
+FIRST = filled((16, 3, 3, 8), 11)  # its channels matter in different ways
+
+
+def test_outputs_that_nothing_is_known_of_have_magnitude_one() -> None:
+    assert sensitivities({0: IMAGE}, {})[0] == pytest.approx(1.0)
+    of_a_constant = {9: filled(IMAGE, 1, 7.0)}
+    moved = sensitivities({0: IMAGE, 1: IMAGE}, of_a_constant, Node(0, "reshape", (9,), (1,)))
+    assert moved[1] == pytest.approx(1.0)
+
+
+def test_what_is_moved_is_as_large_as_the_largest_of_its_parts() -> None:
+    small, large = filled((8, 1, 1, 8), 1, 0.1), filled((8, 1, 1, 8), 2, 3.0)
+    shapes = {k: IMAGE for k in range(3)} | {3: (1, 4, 8, 8), 4: (1, 4, 64)}
+    found = sensitivities(
+        shapes, {100: small, 101: large, 102: np.float32([1, 4, 64])},
+        layer(0, "conv_2d", 0, 100, 1), layer(1, "conv_2d", 0, 101, 2),
+        Node(2, "concat", (1, 2), (3,), {"axis": 2}), Node(3, "reshape", (3, 102), (4,)),
+    )  # fmt: skip
+    assert found[4] == pytest.approx(1 / rows(large))
+    assert found[1] == pytest.approx(found[2]) == pytest.approx(found[4] / 2)  # half of the places
+    alone = sensitivities(
+        shapes, {100: small, 102: np.float32([1, 4, 64])},
+        layer(0, "conv_2d", 0, 100, 1), Node(1, "reshape", (1, 102), (4,)),
+    )  # fmt: skip
+    assert alone[4] == pytest.approx(1 / rows(small))
+
+
+def test_fused_factors_make_outputs_larger() -> None:
+    by = filled((16,), 5, 4.0)
+    shapes = {0: IMAGE, 1: (1, 4, 4, 16), 2: (1, 4, 4, 16)}
+    for step, factor in (
+        (EpilogueOp("mul", 9), float(squared(by).mean())),
+        (EpilogueOp("mul", None, (3.0,)), 9.0),
+        (EpilogueOp("mul", 2), 1.0),  # by what a run tells
+    ):
+        node = replace(layer(0, "conv_2d", 0, 100, 1), epilogue=(step,))
+        found = sensitivities(shapes, {100: FIRST, 9: by}, node)
+        assert found[1] == pytest.approx(1 / (rows(FIRST) * factor)), step
+
+
+def test_fused_factors_go_channel_by_channel() -> None:
+    by, last = filled((16,), 5, 4.0), filled((4, 1, 1, 16), 6)
+    shapes = {0: (1, 4, 4, 16), 1: (1, 4, 4, 16), 2: (1, 4, 4, 4)}
+    left = squared(last).reshape(4, 16).sum(0) / 4 / rows(last)
+    for op, factors in (("mul", squared(by)), ("div", 1 / squared(by))):
+        node = Node(0, "abs", (0,), (1,), epilogue=(EpilogueOp(op, 9),))
+        found = sensitivities(shapes, {100: last, 9: by}, node, layer(1, "conv_2d", 1, 100, 2))
+        assert found[0] == pytest.approx(float(left @ factors), rel=1e-5)
+    node = Node(0, "abs", (0,), (1,), epilogue=(EpilogueOp("div", None, (3.0,)),))
+    found = sensitivities(shapes, {100: last}, node, layer(1, "conv_2d", 1, 100, 2))
+    assert found[0] == pytest.approx(left.sum() / 9, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op", "weights", "strides", "places"),
+    [
+        ("conv_2d", (4, 3, 3, 16), (1, 1), 1), ("conv_2d", (4, 1, 2, 16), (2, 2), 1),
+        ("transpose_conv", (4, 3, 3, 16), (2, 1), 2), ("transpose_conv", (4, 2, 2, 16), (2, 2), 4),
+        ("conv_2d", (4, 3, 3, 4), (1, 1), 1), ("conv_2d", (4, 1, 1, 8), (1, 1), 1),
+    ],
+)  # fmt: skip
+def test_windows_strides_and_groups(
+    op: str, weights: tuple[int, ...], strides: tuple[int, int], places: int
+) -> None:
+    """Each output of a transposed convolution meets one of so many places of the window; each
+    group has the rows of its own outputs."""
+    last = filled(weights, 7)
+    shapes = {0: IMAGE, 1: (1, 4, 4, 16), 2: (1, 4, 4, 4)}
+    found = sensitivities(
+        shapes, {100: FIRST, 101: last}, layer(0, "conv_2d", 0, 100, 1),
+        layer(1, op, 1, 101, 2, strides=strides),
+    )  # fmt: skip
+    sums = squared(last).sum((1, 2)) / places
+    whole, groups = found[2] / 4, 16 // weights[-1]
+    left = np.concatenate([part.sum(0) for part in np.split(sums * whole, groups)])
+    assert found[2] == pytest.approx(1 / (sums.sum() / 4))
+    assert found[0] == pytest.approx(float(left @ squared(FIRST).sum((1, 2, 3))), rel=1e-5)
+
+
+def test_one_channel() -> None:
+    weights = filled((4, 3, 3, 1), 8)
+    found = sensitivities(
+        {0: (1, 4, 4, 1), 1: (1, 4, 4, 4)}, {100: weights}, layer(0, "conv_2d", 0, 100, 1)
+    )
+    assert found[1] == pytest.approx(1 / rows(weights)) and found[0] == pytest.approx(1.0)
+
+
+def test_an_image_as_one_row_has_its_channels_last() -> None:
+    last = filled((10, 4 * 4 * 16), 9)
+    found = sensitivities(
+        {0: IMAGE, 1: (1, 4, 4, 16), 2: (1, 10)}, {100: FIRST, 101: last},
+        layer(0, "conv_2d", 0, 100, 1), layer(1, "fully_connected", 1, 101, 2),
+    )  # fmt: skip
+    left = squared(last).reshape(-1, 16).sum(0) * found[2] / 10
+    assert found[0] == pytest.approx(float(left @ squared(FIRST).sum((1, 2, 3))), rel=1e-5)
+
+
+def test_results_of_another_form_have_the_mean_of_their_rows() -> None:
+    weights = filled((16, 8), 10)
+    found = sensitivities(
+        {0: (2, 8), 1: (2, 1, 1, 1, 1, 16)}, {100: weights},
+        layer(0, "fully_connected", 0, 100, 1),
+    )  # fmt: skip
+    assert found[1] == pytest.approx(1 / rows(weights)) and found[0] == pytest.approx(1.0)
+
+
+def test_what_is_normalized_next_is_of_magnitude_one() -> None:
+    """Errors in front of a layer whose results are divided by their own mean square."""
+    shapes = {0: IMAGE, 1: (1, 4, 4, 16), 2: (1, 1, 1, 16), 3: (1, 4, 4, 16)}
+    nodes = (
+        layer(0, "conv_2d", 0, 100, 1),
+        Node(1, "mean", (1, 9), (2,), {"keep_dims": True}),
+        Node(2, "div", (1, 2), (3,)),
+    )
+    constants = {100: FIRST * np.float32(30), 9: np.int32([1, 2])}
+    found = sensitivities(shapes, constants, *nodes, wide=(2,))
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    plain = sensitivities(shapes, constants, *nodes)
+    assert plain[0] == pytest.approx(plain[1] * 900 * rows(FIRST), rel=1e-5)
+
+
+def test_parts_along_another_axis_have_their_share() -> None:
+    shapes = {0: (1, 1, 4, 8), 1: (1, 3, 4, 8), 2: IMAGE}
+    found = sensitivities(shapes, {}, Node(0, "concat", (0, 1), (2,), {"axis": 1}))
+    assert (found[0], found[1]) == (pytest.approx(0.25), pytest.approx(0.75))
+
+
+def test_errors_in_all_results_of_a_node_add_up() -> None:
+    shapes = {0: IMAGE, 1: (1, 4, 4, 4), 2: (1, 4, 4, 4)}
+    node = Node(0, "split", (0,), (1, 2), {"axis": 3})
+    assert sensitivities(shapes, {}, node, outputs=(1, 2))[0] == pytest.approx(2.0)
+    assert sensitivities(shapes, {}, node, outputs=(2,))[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "result", "terms"),
+    [((1, 1, 1, 8), (1, 1, 1, 8), 1), ((1, 4, 4, 1), (1, 1, 1, 1), 16), (IMAGE, (1, 1, 4, 8), 4)],
+)
+def test_means_of_few(shape: tuple[int, ...], result: tuple[int, ...], terms: int) -> None:
+    found = sensitivities({0: shape, 1: result}, {}, Node(0, "mean", (0,), (1,)))
+    assert found[0] == pytest.approx(1 / terms)
+
+
+# ---- what is stored as float16 -------------------------------------------------------------------
+
+
 def plan(scale: float, exact: bool = False) -> Plan:
     """Three layers; `scale` is that of the weights of the first two."""
     steps: list[tuple[str, Array | None]] = []

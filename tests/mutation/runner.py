@@ -34,7 +34,7 @@ CODE = (".py", ".wgsl")
 SURVIVED, KILLED, STILLBORN, BROKEN = range(4)
 NAMES = ("survived", "killed", "stillborn", "broken")
 SECONDS = 60  # of a processor, for all checks of one mutant
-LONGEST = 1200  # seconds by the clock: for a child that waits for ever
+LONGEST = 300  # seconds by the clock: for a child that waits for ever
 
 
 @dataclass(frozen=True)

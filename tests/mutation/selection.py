@@ -30,7 +30,7 @@ DENSE = ("conv", "transpose_conv", "fully_connected", "conv_3d")
 MOVED = ("transpose", "pad", "strided_slice", "rearrange", "reshape")
 # Of files by name (without its end) whose families have other names.
 FAMILIES: dict[str, Sequence[str]] = {
-    "conv": ("conv", "transpose_conv"),
+    "conv": ("conv", "transpose_conv", "conv_3d"),
     "window": ("depthwise", "pool", "conv_3d"),
     "blocks": DENSE,
     "tiles": DENSE,

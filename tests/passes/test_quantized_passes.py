@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.passes.quant import requantize, whole_weights
 from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
@@ -33,10 +33,10 @@ def graph(tensors: Mapping[int, Tensor], *nodes: tuple[str, tuple[int, ...], int
 # ---- means --------------------------------------------------------------------------------------
 
 
-def mean(x: Tensor, result: Tensor) -> Node:
+def mean(x: Tensor, result: Tensor, *steps: EpilogueOp) -> Node:
     axes = np.array([1, 2], np.int32)
     tensors = {0: x, 1: Tensor("", (2,), "i32", axes), 2: result}
-    node = Node(0, "mean", (0, 1), (2,), {"keep_dims": True})
+    node = Node(0, "mean", (0, 1), (2,), {"keep_dims": True}, epilogue=steps)
     (made,) = fake_quantize(Graph(tensors, (node,), (0,), (2,))).nodes
     return made
 
@@ -53,6 +53,11 @@ def mean(x: Tensor, result: Tensor) -> Node:
 def test_only_sums_of_stored_numbers_are_whole(x: Tensor, result: Tensor, step: str) -> None:
     (made,) = mean(x, result).epilogue
     assert made.op == step
+
+
+def test_a_mean_that_goes_on_is_rounded_at_its_end() -> None:
+    found = mean(stored(), stored(EVEN), EpilogueOp("neg")).epilogue
+    assert [each.op for each in found] == ["neg", "fake_quant_even"]
 
 
 @pytest.mark.parametrize(

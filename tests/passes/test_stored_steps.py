@@ -3,39 +3,59 @@ number, on grids whose factors have shifts of either sign."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from conformance import host
 from conformance.cases import Case, Input
 from conformance.models import tflite as models
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Quantization
+from tflgpu_plugin.ir.graph import (
+    NUMPY_DTYPES,
+    Array,
+    EpilogueOp,
+    Graph,
+    Node,
+    Quantization,
+    Shape,
+    Tensor,
+)
 from tflgpu_plugin.ir.quantization import Grid
 from tflgpu_plugin.ops import quantized
 
 pytestmark = pytest.mark.adapter
 
-GRIDS = ((0.02, 3, 0.05), (0.05, -100, 0.011), (0.4, 0, 0.003), (0.004, 127, 0.9))
+# (scale, zero point, scale of the result, scale of the other operand as a share of the first one).
+GRIDS = (
+    (0.02, 3, 0.05, 0.7), (0.05, -100, 0.011, 0.7), (0.4, 0, 0.003, 0.7), (0.004, 127, 0.9, 0.7),
+    (0.5, 3, 1.0, 0.5), (0.25, -5, 2.0, 2.0),  # halves of whole numbers
+)  # fmt: skip
 OPTIONS = {
     "PRELU": (1, None, {}),
     "LEAKY_RELU": (2, "LeakyReluOptions", {"alpha": 0.3}),
     "HARD_SWISH": (1, "HardSwishOptions", {}),
     "SQUARED_DIFFERENCE": (2, "SquaredDifferenceOptions", {}),
+    "ADD": (2, "AddOptions", {"fusedActivationFunction": "NONE"}),
+    "SUB": (2, "SubOptions", {"fusedActivationFunction": "NONE"}),
 }
+PAIRS = ("PRELU", "SQUARED_DIFFERENCE", "ADD", "SUB")
 KINDS = [(op, dtype) for op in OPTIONS for dtype in ("i8", "u8")]
 KINDS.remove(("SQUARED_DIFFERENCE", "u8"))  # hosts have no such kernel
 
 
-def _case(op: str, dtype: str, scale: float, zero: int, out: float) -> tuple[Case, Array]:
+def _case(
+    op: str, dtype: str, scale: float, zero: int, out: float, share: float
+) -> tuple[Case, Array]:
     """All stored numbers, against all of them where there are two operands, and what to feed."""
     version, table, options = OPTIONS[op]
     low = int(np.iinfo(NUMPY_DTYPES[dtype]).min)
     every = np.arange(low, low + 256).astype(NUMPY_DTYPES[dtype])
-    pairs = op in ("PRELU", "SQUARED_DIFFERENCE")
+    pairs = op in PAIRS
     x = np.repeat(every, 256).reshape(1, 256, 1, 256) if pairs else every.reshape(1, 4, 8, 8)
     place = zero + 128 + low
     fed = Input(x.shape, dtype, quantization=Quantization((float(np.float32(scale)),), (place,)))
-    grid = Quantization((float(np.float32(scale * 0.7)),), (low + 99,))
+    grid = Quantization((float(np.float32(scale * share)),), (low + 99,))
     other = Input((1, 1, 256), dtype, every.reshape(1, 1, 256), quantization=grid)
     result = Quantization((float(np.float32(out)),), (max(low, place - 20),))
     case = Case(op, op, version, (fed, other) if pairs else (fed,), table, options,
@@ -69,3 +89,26 @@ def test_a_difference_whose_square_would_be_enlarged_is_left(factor: float, know
     found = quantized._squared_difference(Node(0, "squared_difference", (0, 1), (2,)), scales, grid)
     assert (found is not None) == known
     assert found is None or min(found[3::4]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("other", "joins"),
+    [((1, 4, 5, 8), True), ((1, 1, 1, 8), True), ((), True), ((1, 4, 1, 8), False), (None, False)],
+)
+def test_a_sum_joins_what_makes_either_operand(other: Shape | None, joins: bool) -> None:
+    """As a step whose operand is the other one, where that can be read place by place."""
+    whole = (1, 4, 5, 8)
+    tensors = {k: Tensor(str(k), whole if other is None else s)
+               for k, s in enumerate((whole, other or (), whole))}  # fmt: skip
+    numbers = tuple(float(n) for n in range(14))
+    for place, wanted in ((0, numbers), (1, (*numbers[4:8], *numbers[:4], *numbers[8:]))):
+        pair: list[int | None] = [0, None if other is None else 1]
+        node = Node(0, "quantized_sum", tuple(pair if place == 0 else pair[::-1]), (2,),
+                    {"numbers": numbers})  # fmt: skip
+        graph = Graph(tensors, (node,), (0,), (2,))
+        found = quantized._epilogue(graph, node, place)
+        assert found == (EpilogueOp("quantized_sum", 1, wanted) if joins else None)
+    even = replace(node, op="even_sum", inputs=(0, 1))
+    if joins:
+        ends = [quantized._epilogue(graph, even, place) for place in (0, 1)]
+        assert [end and end.parameters[-1] for end in ends] == [13.0, 1.0]
