@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ CODE = (".py", ".wgsl")
 SURVIVED, KILLED, STILLBORN, BROKEN = range(4)
 NAMES = ("survived", "killed", "stillborn", "broken")
 SECONDS = 60  # of a processor, for all checks of one mutant
-LONGEST = 300  # seconds by the clock: for a child that waits for ever
+LONGEST = 1200  # seconds by the clock
+IDLE, GLANCE = 30.0, 2.0  # seconds by the clock without work, after which a child waits for ever
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Runner:
         self.green: set[str] = set()
         self.recorded: set[str] = set()
         self.running: dict[int, tuple[Mutant | None, Path, float]] = {}
+        self.seen: dict[int, tuple[int, float]] = {}  # what a child had done when it last did more
+        self.glanced = 0.0
         for name in LOADED:
             with suppress(ImportError):
                 importlib.import_module(name)
@@ -148,10 +152,7 @@ class Runner:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             time.sleep(0.02)
-            for pid, (_, _, start) in self.running.items():
-                if time.monotonic() - start > LONGEST:
-                    with suppress(ProcessLookupError):
-                        os.killpg(pid, signal.SIGKILL)
+            self._glance()
             return None
         if pid not in self.running:
             return None
@@ -162,6 +163,33 @@ class Runner:
         log = (place / "log").read_text(errors="replace") if (place / "log").exists() else ""
         shutil.rmtree(place, ignore_errors=True)
         return Outcome(mutant, *_verdict(status, log), time.monotonic() - start)
+
+    def _glance(self) -> None:
+        """End what takes too long or waits for what does not come: a lock, say."""
+        now = time.monotonic()
+        if now - self.glanced < GLANCE:
+            return
+        self.glanced, work = now, _work()
+        self.seen = {pid: self.seen[pid] for pid in self.running if pid in self.seen}
+        for pid, (_, _, start) in self.running.items():
+            done, since = self.seen.get(pid, (-1, now))
+            if work[pid] != done or not work:
+                since = now
+                self.seen[pid] = work[pid], now
+            if now - since > IDLE or now - start > LONGEST:
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+
+
+def _work() -> Counter[int]:
+    """What the processes of each session have used of a processor so far; empty where the system
+    does not tell."""
+    found = Counter[int]()
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            fields = place.read_text().rpartition(")")[2].split()
+            found[int(fields[3])] += sum(map(int, fields[11:15]))
+    return found
 
 
 def _verdict(status: int, log: str) -> tuple[str, str]:

@@ -153,6 +153,7 @@ def test_an_op_without_steps_gets_a_node() -> None:
     )
     graph = fake_quantize(Graph(tensors, nodes, (0, 1), (3,)))
     assert [node.op for node in graph.nodes] == ["concat", "quantize", "reshape"]
+    assert len({node.id for node in graph.nodes}) == 3
     assert graph.nodes[1].outputs == (2,) and graph.tensors[graph.nodes[1].inputs[0]].dtype == "f32"
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ast
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.mutation import equivalent, mutants, python_sites, selection, token_sites
+from tests.mutation import equivalent, mutants, python_sites, runner, selection, token_sites
 from tests.mutation.edits import Edit
 
 PYTHON = '''
@@ -114,3 +115,29 @@ def test_equivalent_mutants_have_a_line_that_is_there_and_a_reason() -> None:
     assert equivalent.stale() == []
     listed = json.loads(Path(equivalent.__file__).with_suffix(".json").read_text())
     assert all(entry["reason"].endswith(".") for entry in listed)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux who works")
+def test_a_child_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "IDLE", 0.4)
+    monkeypatch.setattr(runner, "GLANCE", 0.1)
+    running = runner.Runner(2)
+    mutant = mutants.sample(1, 1, ["cache"])[0]
+    try:
+        waiting = running._fork(mutant, lambda: time.sleep(30))
+        working = running._fork(mutant, lambda: _work_for(1.5))
+        ends = dict[int, str]()
+        while running.running:
+            before = set(running.running)
+            if outcome := running._wait():
+                (pid,) = before - set(running.running)
+                ends[pid] = f"{outcome.how} {outcome.by}"
+        assert ends == {waiting: "killed : SIGKILL", working: "survived : "}
+    finally:
+        running.close()
+
+
+def _work_for(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
