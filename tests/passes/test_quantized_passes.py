@@ -76,6 +76,28 @@ def test_the_fraction_of_a_mean_is_that_of_the_reference_kernel(factor: float, c
     assert shift == exponent - left >= -31
 
 
+@pytest.mark.parametrize(
+    ("grid", "numbers"),
+    [(GRID, (0.5, -3.0, 252.0, 1.0, 0.0)), (EVEN, (0.25, -10.0, 245.0))],
+)
+def test_each_result_of_a_node_without_steps_is_rounded_by_a_node(
+    grid: Quantization, numbers: tuple[float, ...]
+) -> None:
+    other = Quantization((2.0,), (0,))
+    tensors = {k: stored(grid, (1, 4)) for k in range(1, 5)} | {0: stored(other, (1, 8))}
+    nodes = (
+        Node(0, "split", (0,), (1, 2), {"axis": 1}),
+        *(Node(k, "reshape", (k,), (k + 2,), {"shape": (1, 4)}) for k in (1, 2)),
+    )
+    found = fake_quantize(Graph(tensors, nodes, (0,), (3, 4))).nodes
+    assert [node.op for node in found] == ["split", "quantize", "quantize", "reshape", "reshape"]
+    assert [node.attributes["parameters"] for node in found[1:3]] == [numbers] * 2
+    assert [node.inputs + node.outputs for node in found[1:3]] == [
+        (raw, t) for raw, t in zip(found[0].outputs, (1, 2), strict=True)
+    ]
+    assert len({node.id for node in found}) == 5
+
+
 # ---- between a dequantize and a quantize --------------------------------------------------------
 
 
