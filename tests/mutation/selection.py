@@ -46,6 +46,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "winograd_output": ("conv",),
     "gather": MOVED,
     "coordinates": ("binary", "concat", "transpose"),
+    "each_vector": ("binary", "pool"),
     "math": ("unary", "binary", "quantized"),
     "common": ("softmax", "fully_connected"),
     "pool_places": ("unpool",),

@@ -5,10 +5,7 @@ fn element(e: vec4u) -> vec4f {
   return vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = group_id(wid).x * 64u + lane;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let o = elements_of(i, p.channels, p.spatial, p.quads);
   let start = (o / p.inner) * (p.count * p.inner) + o % p.inner;
   var best = element(start);

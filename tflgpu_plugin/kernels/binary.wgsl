@@ -5,10 +5,7 @@
 {% macro place(name) %}
 {% for k in range(rank) %}c{{ k }} * p.{{ name }}_k{{ k }}{{ " + " if not loop.last }}{% endfor %}
 {% endmacro %}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let i = group_id(wid).x * 64u + lid;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let q = divided(i, p.spatial).x % p.quads;
 {% if rank %}
 {{ at.split("i", rank) }}

@@ -1,9 +1,6 @@
 // Packs runtime weights [O, KH, KW, C] into the block order of conv.wgsl: [block][tap][channel][quad] of vec4 over
 // output lanes. Groups are merged by `merged` into one dense group; weights between different groups are zero.
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let i = group_id(wid).x * 64u + lid;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let quad = i % p.quads;
   let channel = i / p.quads % p.channels;
   let tap = i / (p.quads * p.channels) % p.taps;

@@ -15,13 +15,3 @@
   if (c{{ k }} == p.d{{ k }}) { c{{ k }} = 0u; c{{ k - 1 }} += 1u; }
 {% endfor %}
 {% endmacro %}
-{# Function `name(f)`: row-major element index of a tensor -> float index in its storage (fields `prefix`channels ...). #}
-{% macro storage(name, prefix) %}
-fn {{ name }}(f: u32) -> u32 {
-  let c = f % p.{{ prefix }}channels;
-  let pixel = f / p.{{ prefix }}channels;
-  let s = pixel % p.{{ prefix }}spatial;
-  let b = pixel / p.{{ prefix }}spatial;
-  return ((b * p.{{ prefix }}quads + c / 4u) * p.{{ prefix }}spatial + s) * 4u + c % 4u;
-}
-{% endmacro %}

@@ -4,16 +4,12 @@
 // otherwise each invocation makes a quad of its own. `flat`: the inputs of a row cross the rows of x's storage, so they are read
 // one by one. The loop over inputs is nested, because some drivers cut a loop after 65,535 iterations.
 {% if flat %}
-fn element(e: u32) -> f32 {
-  let r = e / p.x_channels;
-  let c = e % p.x_channels;
-  return load_x(((r / p.x_places * p.x_quads + c / 4u) * p.x_places + r % p.x_places) * 4u + c % 4u);
-}
 fn input(n: u32, quad: u32) -> vec4f {
   let ok = lanes_below(quad, p.inputs);
   let first = n * p.inputs;
   let e = first + min(vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u), vec4u(p.inputs - 1u));
-  return select(vec4f(0.0), vec4f(element(e.x), element(e.y), element(e.z), element(e.w)), ok);
+  let at = stored_at(e, p.x_channels, p.x_places, p.x_quads);
+  return select(vec4f(0.0), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), ok);
 }
 {% endif %}
 @compute @workgroup_size({{ lanes }})

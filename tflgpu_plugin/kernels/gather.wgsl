@@ -14,13 +14,7 @@
 p.base{% for k in range(rank) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}
 {% endmacro %}
 {% set others = range(rank) | reject("equalto", lane) | list %}
-{% if form == "elements" %}
-{{ at.storage("place", "in_") }}
-{% endif %}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let i = group_id(wid).x * 64u + lid;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let q = divided(i, p.spatial).x % p.quads;
   var v = vec4f(p.value);
 {% if form == "vectors" %}
@@ -48,7 +42,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let b = i / (p.spatial * p.quads);
 {{ at.split("(b * p.spatial + i % p.spatial) * p.channels + 4u * q", rank) }}
 {% for lane in range(4) %}
-  if ({{ inside(range(rank)) }}) { v[{{ lane }}] = load_x(place(u32({{ source() }}))); }
+  if ({{ inside(range(rank)) }}) { v[{{ lane }}] = load_x(stored_at(vec4u(u32({{ source() }})), p.in_channels, p.in_spatial, p.in_quads).x); }
 {% if lane < 3 %}
 {{ at.advance(rank) }}
 {% endif %}

@@ -1,8 +1,5 @@
 // Local response normalization: x / (k + scale * sum of squares of neighbouring channels)^beta; x is viewed as floats.
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let i = group_id(wid).x * 64u + lid;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let q = (i / p.spatial) % p.quads;
   let first = (i / (p.spatial * p.quads) * p.quads * p.spatial + i % p.spatial) * 4u;
   var sum = vec4f(0.0);

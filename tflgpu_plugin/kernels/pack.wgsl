@@ -14,10 +14,7 @@ fn real(bytes: vec4u) -> vec4f {
 {% endif %}
 }
 {% endif %}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = group_id(wid).x * 64u + lane;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let place = divided(i, p.spatial);
   let plane = divided(place.x, p.quads);
   let s = place.y;

@@ -12,10 +12,7 @@ fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
 {% endif %}
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = group_id(wid).x * 64u + lane;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let o = elements_of(i, p.channels, p.spatial, p.quads);
   let row = (o / p.inner) % p.count;
   var e = (o / (p.inner * p.count)) * p.outer + o % p.inner;

@@ -1,10 +1,7 @@
 // Pooling over up to three axes (depth, height, width): one thread per output vec4. Taps outside of the image are left
 // out by the bounds of the loops. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a and the number of
 // taps n) come from the table; `counted` says whether n includes padding.
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = group_id(wid).x * 64u + lane;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
   let plane = part.x;
   let in_row = divided(part.y, p.out_width);

@@ -1,9 +1,6 @@
 // The first largest element of every window, and its place in there: one thread per output vec4. Windows lie side by
 // side from the first element on; the last ones may hang over the end of the image.
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = group_id(wid).x * 64u + lane;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
   let place = divided(part.y, p.out_width);
   let corner = vec2u(place.x * p.window_h, place.y * p.window_w);

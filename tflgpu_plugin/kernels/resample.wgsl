@@ -1,10 +1,7 @@
 // Separable resampling over up to three axes: one thread per output vec4. `places` holds, for each output index of an
 // axis, p.taps_* pairs (input index, weight), depth first, then height, then width; a negative index means a place
 // outside of the input, which takes the value p.outside.
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = group_id(wid).x * 64u + lane;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let s = i % p.spatial;
   let plane = i / p.spatial;
   let row = s / p.out_width;

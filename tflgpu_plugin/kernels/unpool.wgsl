@@ -1,8 +1,5 @@
 // Values put back to their places in windows that lie side by side, zeros elsewhere: one thread per output vec4.
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = group_id(wid).x * 64u + lane;
-  if (i >= p.vectors) { return; }
+{% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
   let at = divided(part.y, p.out_width);
   let row = divided(at.x, p.window_h);
