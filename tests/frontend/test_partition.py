@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tflgpu_plugin.frontend import partition
-from tflgpu_plugin.ir.graph import STORE, Graph, Node, Tensor, verify
+from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Tensor, verify
 
 
 def graph_of(links: dict[int, list[int]], size: int = 4, op: str = "relu") -> Graph:
@@ -109,3 +110,66 @@ def test_only_an_island_between_cpu_nodes_is_dropped() -> None:
     assert partition.loss(graph, last) is None
     reason = partition.loss(graph, middle)
     assert reason is not None and "force=1" in reason
+
+
+def in_the_middle(nodes: int, size: int, repeated: bool = False) -> str | None:
+    """What is said against so many nodes in a row, between two of the CPU's."""
+    graph = graph_of({k: [k - 1] for k in range(101, nodes + 103)}, size)
+    return partition.loss(graph, partition.extract(graph, set(range(102, nodes + 102))), repeated)
+
+
+# On the nominal GPU a run takes 0.2 ms and 5e9 bytes of the border a second; it does 5e11
+# multiply-adds a second, the CPU 2e10. So n nodes over s numbers pay when
+# n s (1 / 2e10 - 1 / 5e11) > 2e-4 + 8 s / 5e9.
+@pytest.mark.parametrize(("size", "nodes"), [(20_000, 241), (5_434_600, 34), (2_000, 2116)])
+def test_a_partition_pays_when_the_cpu_would_take_longer_than_border_and_launch(
+    size: int, nodes: int
+) -> None:
+    assert in_the_middle(nodes + 1, size) is None
+    assert in_the_middle(nodes, size) == (
+        f"This partition of {nodes} nodes would only split the graph: with its present shapes "
+        f"{8 * size:,} bytes cross its border for {nodes * size:,} multiply-adds. The option "
+        "force=1 takes it all the same."
+    )
+    assert in_the_middle(nodes + 1, size, repeated=True) is None
+    reason = in_the_middle(nodes, size, repeated=True)
+    assert reason is not None and "nodes would be launched at every step of a loop" in reason
+
+
+def test_one_node_is_called_one_node() -> None:
+    reason = in_the_middle(1, 4)
+    assert reason is not None and reason.startswith("This partition of 1 node would only")
+
+
+def test_an_island_of_its_own_has_what_it_reads_and_what_others_read() -> None:
+    """Constants stay with whoever reads them, results that nobody else reads are no outputs, and
+    what was worked out before leaves its value only."""
+    tensors = {k: Tensor(f"t{k}", (1, 4)) for k in range(8)}
+    for k in (6, 7):
+        tensors[k] = replace(tensors[k], data=np.ones((1, 4), np.float32))
+    nodes = (
+        Node(0, FOLDED, (6,), (7,)),
+        Node(1, "add", (0, 7), (1,)),
+        Node(2, "relu", (1,), (2,)),
+        Node(3, "add", (2, 7), (3,)),
+        Node(4, "add", (5, 3), (4,)),
+    )
+    graph = Graph(tensors, nodes, (0, 5), (4, 2), ((5, 4),))
+    island = partition.extract(graph, {0, 1, 2})
+    assert [node.id for node in island.nodes] == [1, 2]
+    assert (island.inputs, island.outputs, island.states) == ((0,), (2,), ())
+    assert sorted(island.tensors) == [0, 1, 2, 7]
+    rest = partition.extract(graph, {3, 4})
+    assert (rest.inputs, rest.outputs, rest.states) == ((2,), (4,), ((5, 4),))
+    assert sorted(rest.tensors) == [2, 3, 4, 5, 7]
+
+
+def test_work_is_that_of_the_rows_or_the_elements_of_the_results() -> None:
+    tensors = {0: Tensor("x", (3, 8)), 1: Tensor("w", (5, 8), data=np.ones((5, 8), np.float32)),
+               2: Tensor("y", (3, 5)), 3: Tensor("a", (3, 2)), 4: Tensor("b", (3, 3))}  # fmt: skip
+    how = {"keep_num_dims": False, "activation": "none"}
+    nodes = (
+        Node(0, "fully_connected", (0, 1, None), (2,), how),
+        Node(1, "split", (2,), (3, 4), {"axis": 1}),
+    )
+    assert partition.work(Graph(tensors, nodes, (0,), (3, 4))) == 3 * 5 * 8 + 3 * 2 + 3 * 3
