@@ -209,7 +209,7 @@ def _reason(log: str) -> str:
 
 def _test(by: str) -> str:
     """The test that failed, of an outcome's text."""
-    match = re.search(r"FAILED (\S+::\S+.*?)(?: - |$)", by)
+    match = re.search(r"(?:FAILED|ERROR) (\S+::\S+.*?)(?: - |$)", by)
     return match[1] if match else ""
 
 

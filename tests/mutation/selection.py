@@ -352,6 +352,6 @@ def _pytest(*arguments: str) -> bool:
     else:
         options += ["-m", "not wheel"]
     code = int(pytest.main([*options, *arguments]))
-    if code == pytest.ExitCode.NO_TESTS_COLLECTED and "-k" in arguments:
-        return True
+    if code == pytest.ExitCode.NO_TESTS_COLLECTED:
+        return any(argument.startswith("--deselect") for argument in arguments)
     return code == pytest.ExitCode.OK
