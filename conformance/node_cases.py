@@ -20,7 +20,7 @@ from conformance.references.rounding import Change
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.frontend import support
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Tensor
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -42,6 +42,12 @@ class NodeCase:
     output_type: str = "f32"
     terms: int = 1
     refused: bool = False
+    output_types: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Of each output."""
+        return self.output_types or (self.output_type,) * self.outputs
 
 
 def family_nodes(family: str) -> list[NodeCase]:
@@ -58,7 +64,8 @@ def graph(case: NodeCase) -> Graph:
     }
     reads = tuple(k if k in tensors else None for k in range(len(case.inputs)))
     outputs = tuple(len(case.inputs) + k for k in range(case.outputs))
-    tensors |= {t: Tensor(f"output_{t}", (), case.output_type) for t in outputs}
+    types = dict(zip(outputs, case.types, strict=True))
+    tensors |= {t: Tensor(f"output_{t}", (), types[t]) for t in outputs}
     node = Node(0, case.op, reads, outputs, case.attributes, case.name, sources=(0,))
     fed = tuple(
         k for k, value in enumerate(case.inputs) if value is not None and value.data is None
@@ -68,7 +75,7 @@ def graph(case: NodeCase) -> Graph:
         return bare
     shapes = ops.rows()[case.op].shapes(bare, node)
     made = {
-        t: Tensor(f"output_{t}", tuple(shape), case.output_type)
+        t: Tensor(f"output_{t}", tuple(shape), types[t])
         for t, shape in zip(outputs, shapes, strict=True)
     }
     return Graph({**tensors, **made}, (node,), fed, outputs)
@@ -99,9 +106,9 @@ def answers(case: NodeCase, values: list[Array], change: Change = np.asarray) ->
 
 def expected(case: NodeCase, values: list[Array]) -> list[Array]:
     """The answers, rounded to the output's type at the end."""
-    dtype = {"f32": np.float32, "bool": np.bool_}[case.output_type]
+    results = answers(case, values)
     with np.errstate(all="ignore"):
-        return [result.astype(dtype) for result in answers(case, values)]
+        return [r.astype(NUMPY_DTYPES[t]) for r, t in zip(results, case.types, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -33,16 +33,18 @@ Edit = Callable[[str], str]
 
 
 def _scaled(wgsl: str) -> str:
-    """Every stored value is 0.1 % too large."""
-    wgsl = wgsl.replace("  var v = value;", "  var v = value * 1.001;")
-    put = re.compile(r"(fn put_\w+\(i: u32, v: (?:f32|vec2f)\) \{ \w+\[p\.\w+ \+ i\] = v)")
-    return put.sub(r"\1 * 1.001", wgsl)
+    """Every stored value is 0.1 % too large, whole numbers are by 1."""
+    wgsl = re.sub(r"(value: vec4f\) \{\n  var v = value);", r"\1 * 1.001;", wgsl)
+    wgsl = re.sub(r"(value: vec4i\) \{\n  var v = value);", r"\1 + 1;", wgsl)
+    put = r"(fn put_\w+\(i: u32, v: (?:{})\) \{{ \w+\[p\.\w+ \+ i\] = v)"
+    wgsl = re.sub(put.format("f32|vec2f"), r"\1 * 1.001", wgsl)
+    return re.sub(put.format("i32|vec2i"), r"\1 + 1", wgsl)
 
 
 def _half(wgsl: str) -> str:
     """Stored values keep the ten bits of a half's mantissa."""
     cut = "bitcast<vec4f>(bitcast<vec4u>(value) & vec4u(0xffffe000u))"
-    return wgsl.replace("  var v = value;", f"  var v = {cut};")
+    return re.sub(r"(value: vec4f\) \{\n  var v = )value;", rf"\1{cut};", wgsl)
 
 
 def _last_lane(wgsl: str) -> str:
@@ -52,15 +54,15 @@ def _last_lane(wgsl: str) -> str:
 
 def _pad_lanes(wgsl: str) -> str:
     """Lanes beyond the last channel are not zero, which no operator shows alone."""
-    return wgsl.replace(
-        "select(vec4f(0.0), v, epilogue.mask)", "select(vec4f(9.0), v, epilogue.mask)"
+    return re.sub(
+        r"select\((vec4.)\(\), v, epilogue\.mask\)", r"select(\1(9), v, epilogue.mask)", wgsl
     )
 
 
 def _neighbour(wgsl: str) -> str:
     """The vector stored first in a tensor is stored one place further."""
     return re.sub(
-        r"(fn store_\w+\(i): u32(, epilogue: \w+, value: vec4f\) \{\n)",
+        r"(fn store_\w+\(i): u32(, epilogue: \w+, value: vec4[fi]\) \{\n)",
         r"\1_: u32\2  let i = select(i_, 1u, i_ == 0u);\n",
         wgsl,
     )

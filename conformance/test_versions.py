@@ -24,11 +24,12 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.frontend import support
 from tflgpu_plugin.runtime import adapter
 
-FOREIGN = "i64"  # a type of values that no row has
+FOREIGN = "u32"  # a type of values that no row has
 # Types of a row that its operator cannot have in any TFLite host; the other frontend has them.
 ELSEWHERE = {
     *(("SPLIT", "bool"), ("SPLIT_V", "bool")),
-    *(("SPACE_TO_BATCH_ND", "bool"), ("BATCH_TO_SPACE_ND", "bool")),
+    *(("SPACE_TO_BATCH_ND", "bool"), ("BATCH_TO_SPACE_ND", "bool"), ("PACK", "bool")),
+    *((op, "i32") for op in ("RELU", "RELU6", "RELU_N1_TO_1", "SIGN", "SQUARE")),
 }
 
 
@@ -135,7 +136,7 @@ def test_row_is_complete(host_op: str) -> None:
     """Every type of a row has a case, and its accuracy class has a tolerance."""
     row = ops.rows()[SINGLE[host_op].op]
     cases = [c for c in all_cases()[row.family] if c.op == host_op and not c.refused]
-    found = {c.output_type for c in cases}
+    found = {dtype for c in cases for dtype in c.types}
     inputs = [c.inputs for c in cases]
     nodes = [c for c in node_cases.family_nodes(row.family) if c.op == row.name and not c.refused]
     inputs += [c.inputs for c in nodes]

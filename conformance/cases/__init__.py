@@ -6,8 +6,8 @@ A case is written in the terms of the TFLite schema; `conformance.models.tflite`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -77,6 +77,40 @@ def constant(array: Any, dtype: str = "f32") -> Input:
 
     data = np.asarray(array, NUMPY_DTYPES[dtype])
     return Input(data.shape, dtype, data)
+
+
+LEAST, MOST = -(2**31), 2**31  # of int32; the second one is outside
+
+
+def integers(
+    cases: Iterable[Case],
+    types: Mapping[str, str],
+    names: Collection[str] = (),
+    low: int = LEAST,
+    high: int = MOST,
+) -> list[Case]:
+    """The cases of these names (none: all) over whole numbers from `low` up to `high`: what they
+    hold as float32 is int32 or int64 then, as `types` says for each host operator."""
+    found = []
+    for case in cases:
+        if case.refused or (names and case.name not in names):
+            continue
+        for dtype in types.get(case.op, "").split():
+            given = tuple(_whole(value, dtype, low, high) for value in case.inputs)
+            results = tuple(dtype if kind == "f32" else kind for kind in case.types)
+            found.append(replace(case, name=f"{case.name}_{dtype}", inputs=given,
+                                 output_types=results))  # fmt: skip
+    return found
+
+
+def _whole(value: Input | None, dtype: str, low: int, high: int) -> Input | None:
+    """An input of whole numbers; constants are never 0, which is for tests of what divides."""
+    if value is None or value.dtype != "f32":
+        return value
+    if value.data is None:
+        return replace(value, dtype=dtype, low=low, high=high)
+    numbers = np.random.default_rng(value.data.size).integers(1, min(high, 1000), value.shape)
+    return constant(numbers * np.where(numbers % 2, 1, -1), dtype)
 
 
 def listed(family: str, name: str) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant, seeded
+from conformance.cases import Case, Input, constant, integers, seeded
 from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
@@ -153,6 +153,12 @@ def compared(op: str, name: str, first: Shape, second: Shape, value: Any = None)
     return Case(name, op, 1, (whole(first), other), output_type="bool")
 
 
+def compared_large(op: str, dtype: str) -> Case:
+    """Numbers that float32 does not tell apart."""
+    given = [Input(shape, dtype, low=2**24, high=2**24 + 4) for shape in ((9, 1), (9,))]
+    return Case(f"large_{dtype}", op, 1, tuple(given), output_type="bool")
+
+
 def whole(shape: Shape) -> Input:
     """Whole numbers from -2 to 2."""
     return Input(shape, low=-2.5, high=2.5, step=1.0)
@@ -196,8 +202,6 @@ CASES = [
     *[compared(op, "special", (1, 6, 1, 6), (6,), ENDS) for op in COMPARED],
     *[Case("bool", op, 1, (Input((3, 5), "bool"), Input((3, 5), "bool")), output_type="bool")
       for op in ("EQUAL", "NOT_EQUAL")],
-    *[Case("int32", op, 1, (Input((4,), "i32"), Input((4,), "i32")), output_type="bool",
-           refused=True) for op in COMPARED],
     *[selected(name, *shapes) for name, shapes in SELECTED.items()],
     selected("bool", (2, 3), (2, 3), (2, 3), "bool"),
     Case("constants", "SELECT_V2", 1, (Input((1, 5, 7, 5), "bool"), constant(seeded(5)),
@@ -205,9 +209,25 @@ CASES = [
     # Hosts' CPU kernels accept it and do not apply it.
     *[pair(op, "tanh", ODD, ODD, "TANH", refused=True) for op in OPTIONS],
     pair("ADD", "sign_bit", (1, 2, 2, 4), (1, 2, 2, 4), "SIGN_BIT", refused=True),
-    Case("int32", "ADD", 1, (Input((1, 4, 4, 4), "i32"), Input((1, 4, 4, 4), "i32")), "AddOptions",
-         {"fusedActivationFunction": "NONE"}, output_type="i32", refused=True),
 ]  # fmt: skip
+BOTH = "i32 i64"
+WHOLE_SPREADS = {
+    *("same_odd_batch_3", "channel", "scalar_first", "both_ways", "constant_map", "relu", "relu6"),
+    *("relu_n1_to_1", "relu_spread_rank_5", "constant", "all_ways", "mask_of_rows", "rank_1"),
+}
+QUOTIENTS = [
+    pair(op, name, *shapes, fixed="second")
+    for op in ("DIV", "FLOOR_DIV")
+    for name, shapes in SPREADS.items()
+]
+CASES += [
+    *integers(CASES, {"ADD": BOTH, "SUB": BOTH}, WHOLE_SPREADS, -(2**30), 2**30),
+    *integers(CASES, {"MUL": BOTH, "SQUARED_DIFFERENCE": "i32"}, WHOLE_SPREADS, -20_000, 20_000),
+    *integers(CASES, {"MAXIMUM": BOTH, "MINIMUM": BOTH, "SELECT_V2": BOTH}, WHOLE_SPREADS),
+    *integers(QUOTIENTS, {"DIV": "i32", "FLOOR_DIV": "i32"}),
+    *integers(CASES, dict.fromkeys(COMPARED, BOTH), WHOLE_SPREADS, -3, 3),
+    *[compared_large(op, dtype) for op in COMPARED for dtype in BOTH.split()],
+]
 
 RELATIONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 SMALL = np.random.default_rng(5).integers(-2, 3, (2, 3, 5, 5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.cases import Case, Input, constant, seeded
+from conformance.cases import Case, Input, constant, integers, seeded
 
 Shape = tuple[int, ...]
 
@@ -88,5 +88,10 @@ CASES = [
     join("scores", 1, (1, 1083, 7), (1, 600, 7), (1, 6, 7)),
     join("long", 1, (1, 66_000, 1, 3), (1, 5, 1, 3)),
     join("bool", 2, (2, 3, 5), (2, 3, 2), dtype="bool"),
-    join("int32", 1, (2, 3), (2, 3), dtype="i32", refused=True),
 ]  # fmt: skip
+CASES += integers(
+    CASES,
+    {"CONCATENATION": "i32 i64", "PACK": "i32 i64"},
+    ("channels_all_odd", "channels_quads", "height", "boxes", "rank_5_middle", "constant_first",
+     "axis_1", "constants"),
+)  # fmt: skip

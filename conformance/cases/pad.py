@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
 
 Pairs = Sequence[tuple[int, int]]
@@ -70,6 +70,7 @@ CASES = [
     Case("at_run_time", "PAD", 1, (Input((1, 2, 2, 3)), Input((4, 2), "i32", low=0, high=2)),
          "PadOptions", {}, refused=True),
 ]  # fmt: skip
+CASES += integers(CASES, dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), "i32 i64"))
 
 NODES = [
     *(NodeCase(f"{mode}_{name}", "pad", (Input(shape), constant(amounts, "i32"), None),

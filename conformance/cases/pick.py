@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
@@ -32,11 +32,12 @@ CASES = [
     gather_nd("of_a_run_4", (3, 3, 3, 3), (5, 4)),
     gather_nd("channels_quads", (3, 3, 8), (6, 2)),
 ]
+CASES += integers(CASES, {"GATHER_ND": "i32 i64"})
 
 
 def pick(name: str, shape: Shape, places: Shape, axis: int, **more: Any) -> NodeCase:
-    """Places between 0 and 3, whose fractions are cut off."""
-    given = (Input(shape), Input(places, low=0.0, high=3.0))
+    """Places from 0 to 2."""
+    given = (Input(shape), Input(places, "i32", low=0, high=3))
     return NodeCase(name, "pick", given, {"axis": axis}, **more)
 
 

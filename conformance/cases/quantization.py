@@ -43,7 +43,10 @@ def again(name: str, source: Input, dtype: str, scale: float, zero: int) -> Case
     )
 
 
-TYPES = {"f32": "FLOAT32", "i32": "INT32", "i8": "INT8", "u8": "UINT8", "bool": "BOOL"}
+TYPES = {
+    "f32": "FLOAT32", "i16": "INT16", "i32": "INT32", "i64": "INT64", "i8": "INT8", "u8": "UINT8",
+    "bool": "BOOL",
+}  # fmt: skip
 
 
 def cast(name: str, source: Input, dtype: str, **more: Any) -> Case:
@@ -60,11 +63,21 @@ CASES = [
     cast("from_uint8", Input((1, 4, 6, 3), "u8", low=0, high=256), "f32"),
     cast("from_int8", Input((5, 9), "i8", low=-128, high=128), "f32"),
     cast("from_bool", Input((3, 7), "bool"), "f32"),
+    cast("bool_to_int32", Input((3, 7), "bool"), "i32"),
+    cast("bool_to_int64", Input((1, 3, 7, 5), "bool"), "i64"),
+    cast("int32_to_bool", Input((3, 7), "i32", low=-2, high=2), "bool"),
+    cast("int64_to_bool", Input((3, 7), "i64", low=-2, high=2), "bool"),
+    cast("int64_to_int32", Input((3, 7), "i64", low=-(2**31), high=2**31), "i32"),
+    cast("int32_to_int64", Input((1, 2, 3, 5), "i32", low=-(2**31), high=2**31), "i64"),
+    cast("to_int64_large", Input((3, 9), low=-2e9, high=2e9), "i64"),
+    cast("from_int64_large", Input((37,), "i64", low=-(2**31), high=2**31), "f32"),
+    cast("uint8_to_int32", Input((1, 4, 6, 3), "u8", low=0, high=256), "i32"),
+    cast("int16_to_int64", Input((5, 9), "i16", low=-(2**15), high=2**15), "i64"),
     # A cast takes the numbers as they are stored.
     cast("from_quantized", stored((3, 5), "u8", 0.1, 128), "f32", refused=True),
     cast("to_quantized", Input((3, 5), high=100.0), "i8", refused=True,
          output_quantization=grid(0.5, 3)),
-    cast("to_bool", Input((3, 7)), "bool", refused=True),
+    cast("to_bool", Input((3, 7), step=0.5), "bool"),
     *(dequantize(f"int8_rank_{len(s)}_{s[-1]}", s, "i8") for s in SHAPES),
     *(dequantize(f"uint8_rank_{len(s)}_{s[-1]}", s, "u8", 0.5, 255) for s in SHAPES),
     dequantize("scalar", (), "i8"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
@@ -102,6 +102,8 @@ CASES = [
     tile("int64", (2, 3, 5), (2, 1, 3), numbers="i64"),
     *[batches(op, name, *given) for op, given in BATCHES for name in [named(*given)]],
 ]
+MOVED = ("DEPTH_TO_SPACE", "SPACE_TO_DEPTH", "GATHER", "TILE", "SPACE_TO_BATCH_ND")
+CASES += integers(CASES, dict.fromkeys((*MOVED, "BATCH_TO_SPACE_ND"), "i32 i64"))
 
 
 def node(op: str, name: str, shape: Shape, second: Any = None, **attributes: Any) -> NodeCase:

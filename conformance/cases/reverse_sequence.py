@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
@@ -36,6 +36,7 @@ CASES = [
     host("lengths_of_a_run_64", (4, 9, 5), (0, 1), None, "i64"),
     host("rank_5", (2, 3, 4, 2, 5), (0, 2), (4, 3)),
 ]
+CASES += integers(CASES, {"REVERSE_SEQUENCE": "i32 i64"})
 NODES = [
     *(case(f"axes_{b}_{t}", (3, 4, 5, 6), (b, t), [0, 1, 2, 3, 3, 1][: (3, 4, 5, 6)[b]])
       for b in range(4) for t in range(4) if b != t),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
@@ -33,6 +33,7 @@ CASES = [
     Case("axis_of_a_run", "CUMSUM", 1, (Input((3, 9)), Input((), "i32", low=0, high=1)),
          "CumsumOptions", {}, refused=True),
 ]  # fmt: skip
+CASES += integers(CASES, {"CUMSUM": "i32 i64"}, low=-(2**18), high=2**18)
 NODES = [
     *(cumsum(f"axis_{axis}", (2, 3, 5, 7), axis) for axis in range(4)),
     *(cumsum(f"reverse_{axis}", (2, 3, 5, 7), axis, reverse=True) for axis in (-4, 2, -1)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 
 Shape = tuple[int, ...]
 
@@ -68,3 +68,4 @@ CASES = [
     split_v("empty_part", (1, 4, 4, 5), 3, 5, 0, refused=True),
     split_v("fed", (1, 3, 3, 4), 3, 2, 2, given=Input((2,), "i32", low=2, high=3), refused=True),
 ]
+CASES += integers(CASES, {"SPLIT": "i32", "SPLIT_V": "i32 i64", "UNPACK": "i32"})

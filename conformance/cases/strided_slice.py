@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 
 Ints = Sequence[int]
 MASKS = {"keep_begin": "beginMask", "keep_end": "endMask", "ellipsis": "ellipsisMask",
@@ -137,3 +137,4 @@ CASES = [
     Case("slice_at_run_time", "SLICE", 1, (Input((4, 5)), Input((2,), "i32", low=0, high=1),
          constant([1, 2], "i32")), "SliceOptions", refused=True),
 ]  # fmt: skip
+CASES += integers(CASES, {"STRIDED_SLICE": "i32 i64", "SLICE": "i32 i64"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
@@ -15,7 +15,8 @@ Shape = tuple[int, ...]
 
 def case(name: str, x: Shape | Any, k: int, **attributes: Any) -> NodeCase:
     values = Input(x) if isinstance(x, tuple) else constant(np.float32(x))
-    return NodeCase(name, "top_k", (values, constant((k,), "i32")), attributes, outputs=2)
+    return NodeCase(name, "top_k", (values, constant((k,), "i32")), attributes, outputs=2,
+                    output_types=("f32", "i32"))  # fmt: skip
 
 
 def host(name: str, shape: Shape, k: int) -> Case:
@@ -33,6 +34,7 @@ CASES = [
     host("more_than_a_group", (300, 6), 3),
     host("all", (4, 9), 9),
 ]
+CASES += integers(CASES, {"TOPK_V2": "i32 i64"})
 NODES = [
     *(case(f"axis_{axis}", (2, 3, 5, 7), 2, axis=axis) for axis in range(4)),
     *(case(f"smallest_{axis}", (2, 3, 5, 7), 2, axis=axis, largest=0) for axis in (-4, 1, 3)),

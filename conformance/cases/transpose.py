@@ -8,7 +8,7 @@ from itertools import permutations
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
 from tflgpu_plugin.ops import views
 from tflgpu_plugin.ops.views import View
@@ -36,6 +36,7 @@ CASES = [
     transpose("rank 5", (2, 3, 2, 2, 3), (0, 4, 2, 1, 3)),
     transpose("bool", (1, 3, 5, 4), (0, 3, 1, 2), "bool"),
 ]
+CASES += integers(CASES, {"TRANSPOSE": "i32 i64"})
 
 
 def turned(name: str, shape: tuple[int, ...], perm: tuple[int, ...], dtype: str = "f32",

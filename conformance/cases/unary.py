@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
 
 SHAPES = {
@@ -122,6 +122,7 @@ CASES = [
     *[Case(name, "LOGICAL_NOT", 1, (Input(shape, "bool"),), output_type="bool")
       for name, shape in SHAPES.items()],
 ]  # fmt: skip
+CASES += integers(CASES, {"NEG": "i32 i64", "ABS": "i32"}, [*SHAPES])
 
 
 def node(op: str, name: str, least: float, most: float, shape: tuple[int, ...] = (2, 5, 7, 6),

@@ -17,9 +17,11 @@ from conformance.cases import Case
 from conformance.host import Array
 from conformance.models import tflite as models
 from conformance.models.tflite import Model, Shape
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 
 OPSET = 18
 IR_VERSION = 9
+VALUES = {"f32": "FLOAT", "bool": "BOOL", "i32": "INT32", "i64": "INT64"}
 LIMITS = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
 UNARY = {"LOGISTIC": "Sigmoid", "TANH": "Tanh", "EXP": "Exp", "RELU": "Relu", "ABS": "Abs",
          "NEG": "Neg"}  # fmt: skip
@@ -40,6 +42,7 @@ class Twin:
     nodes: list[Any] = field(default_factory=list)
     constants: list[Any] = field(default_factory=list)
     count: int = 0
+    dtype: str = "f32"  # of the operator's result
 
     def constant(self, data: Array) -> str:
         from onnx import numpy_helper
@@ -73,7 +76,7 @@ class Twin:
 
     def clip(self, name: str, activation: str) -> str:
         low, high = (
-            None if v is None else self.constant(np.array(v, np.float32))
+            None if v is None else self.constant(np.array(v, NUMPY_DTYPES[self.dtype]))
             for v in LIMITS[activation]
         )
         return self.one("Clip", name, low, high)
@@ -282,12 +285,12 @@ def convert(model: Model) -> bytes:
     for index in model.inputs:
         names[index] = f"input_{index}"
     for index, tensor in enumerate(model.tensors):
-        if tensor.data is not None and tensor.dtype in ("f32", "bool"):
+        if tensor.data is not None and tensor.dtype in VALUES:
             names[index] = twin.constant(tensor.data)
     for operator in model.operators:
         if operator.op not in RULES:
             raise NoTwin(operator.op)
-        first = len(twin.nodes)
+        first, twin.dtype = len(twin.nodes), model.tensors[operator.outputs[0]].dtype
         made = RULES[operator.op](twin, _node(model, operator, names))
         results = [made] if isinstance(made, str) else made
         names.update(zip(operator.outputs, results, strict=False))
@@ -316,10 +319,10 @@ def _to_bytes(twin: Twin, names: Mapping[int, str]) -> bytes:
     from onnx import TensorProto, helper
 
     model = twin.model
-    types = {"f32": TensorProto.FLOAT, "bool": TensorProto.BOOL, "i32": TensorProto.INT32}
 
     def info(index: int, name: str, shape: Any) -> Any:
-        return helper.make_tensor_value_info(name, types[model.tensors[index].dtype], shape)
+        kind = TensorProto.DataType.Value(VALUES[model.tensors[index].dtype])
+        return helper.make_tensor_value_info(name, kind, shape)
 
     given = [info(t, names[t], _extents(model.tensors[t])) for t in model.inputs]
     made, seen = [], set[str]()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from tflgpu_plugin.providers import AdapterInfo, BuildError, Island
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
-from tflgpu_plugin.frontend.integer_range import Range
 from tflgpu_plugin.ir import digests
 from tflgpu_plugin.ir.graph import Array, Shape
 
@@ -65,8 +64,7 @@ class Border:
     """How a fused node and a plan fit together, by the names of values: `ports` are the plan's
     inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
     they were planned for; `guards` are defaults that were planned as constants. With `part` other
-    shapes can be planned; `arithmetic` are its nodes that were shape arithmetic, and `numbers` the
-    ranges of integers that were held as floats.
+    shapes can be planned; `arithmetic` are its nodes that were shape arithmetic.
     """
 
     ports: tuple[str, ...]
@@ -76,7 +74,6 @@ class Border:
     guards: Mapping[str, Array]
     part: Snapshot | None = None
     arithmetic: frozenset[int] = frozenset()
-    numbers: Mapping[str, Range] = field(default_factory=dict)
 
 
 def write(island: Island, border: Border, export: Export, model: str) -> Context:
@@ -93,7 +90,6 @@ def write(island: Island, border: Border, export: Export, model: str) -> Context
         "half": island.half,
         "part": snapshot,
         "arithmetic": sorted(border.arithmetic),
-        "numbers": codec.encode(tuple((name, *ends) for name, ends in border.numbers.items())),
     }
     data = providers.packed(island, extra, arrays or {})
     target = export.target(model)
@@ -139,9 +135,7 @@ def _border(found: plan_file.Stored, taken: Snapshot) -> Border:
     part = None if extra["part"] is None else parts.unpack(extra["part"], found.arrays)
     arithmetic = frozenset(codec.decode(tuple[int, ...], extra["arithmetic"]))
     guards = _guards(extra["guards"], taken)
-    ranges = codec.decode(tuple[tuple[str, float, float], ...], extra["numbers"])
-    numbers = {name: (low, high) for name, low, high in ranges}
-    return Border(ports, inputs, outputs, shapes, guards, part, arithmetic, numbers)
+    return Border(ports, inputs, outputs, shapes, guards, part, arithmetic)
 
 
 def _bytes(node: HostNode, model: str) -> bytes:

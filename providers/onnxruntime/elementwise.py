@@ -58,7 +58,9 @@ def clip(e: Expansion) -> int:
     """Clip; the usual bounds are ops of their own."""
     if e.version < 11:
         low, high = e.number("min", -inf), e.number("max", inf)
-    elif any(e.has(k) and e.constant(e.x(k)) is None for k in (1, 2)):
+    elif e.tensors.table[e.x()].dtype in COUNTS or any(
+        e.has(k) and e.constant(e.x(k)) is None for k in (1, 2)
+    ):
         y = e.add("maximum", e.x(), e.x(1), nan=True) if e.has(1) else e.x()
         return e.add("minimum", y, e.x(2), nan=True) if e.has(2) else y
     else:
@@ -127,11 +129,7 @@ def cast(e: Expansion) -> int:
     whole numbers."""
     x, wanted = e.x(), DTYPES[e.integer("to")]
     held = e.tensors.table[x].dtype
-    if wanted == "bool" and held in COUNTS:
-        x, held = e.add("cast", x, dtype="f32"), "f32"
-    if wanted == "bool" and held != "bool":
-        return e.add("not_equal", x, e.const(0.0), dtype="bool")
-    if {held, wanted}.isdisjoint(COUNTS):
+    if wanted in (held, "f32", "f16") and held not in COUNTS:
         return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
     return e.add("cast", x, dtype=wanted)
 
@@ -163,7 +161,8 @@ def along(op: str, *flags: str) -> Row:
 def top_k(e: Expansion) -> list[int]:
     """TopK: values, and their places as int64."""
     given: dict[str, Any] = {"axis": e.integer("axis", -1), "largest": e.integer("largest", 1)}
-    return e.add_many("top_k", e.x(), e.index(e.value(1)), dtype=("f32", "i64"), **given)
+    held = e.tensors.table[e.x()].dtype
+    return e.add_many("top_k", e.x(), e.index(e.value(1)), dtype=(held, "i64"), **given)
 
 
 def gelu(e: Expansion) -> int:
@@ -178,16 +177,9 @@ def infinite(e: Expansion) -> int:
     return e.add("is_infinite", e.x(), dtype="bool", **signs)
 
 
-def divide(e: Expansion) -> int:
-    """Div, of whole numbers without the fraction."""
-    whole = e.tensors.table[e.x()].dtype in COUNTS
-    return e.add("floor_div" if whole else "div", e.x(0), e.x(1))
-
-
 def modulo(e: Expansion) -> int:
-    """The remainder with the sign of the dividend (fmod), and that of whole numbers, where the
-    sign makes no difference."""
-    return e.add("fmod", e.x(0), e.x(1))
+    """The remainder with the sign of the dividend (fmod), or with that of the divisor."""
+    return e.add("fmod" if e.integer("fmod") else "floor_mod", e.x(0), e.x(1))
 
 
 _POWERS = {1.0: None, 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal", -0.5: "rsqrt"}

@@ -190,9 +190,7 @@ def _placed(
     part = taken.part(hosts, outputs) if dynamic else None
     shapes = tuple(_shape(reading, name) for name in inputs)
     arithmetic = reading.arithmetic & hosts if dynamic else frozenset[int]()
-    values = part.values if part else {}
-    numbers = {name: ends for name, ends in reading.numbers.items() if name in values}
-    border = context.Border(ports, inputs, outputs, shapes, guards, part, arithmetic, numbers)
+    border = context.Border(ports, inputs, outputs, shapes, guards, part, arithmetic)
     made = context.write(island, border, export, taken.path) if export else None
     return _bordered(island, tuple(sorted(hosts)), border, made)
 
@@ -206,9 +204,7 @@ def _bordered(
     """The native object of a partition that is built."""
     handle = _create(island.number, nodes, border, made)
     names = border.ports, border.inputs, border.outputs
-    placed = records.Placed(
-        island, handle, nodes, *names, border.part, border.arithmetic, border.numbers
-    )
+    placed = records.Placed(island, handle, nodes, *names, border.part, border.arithmetic)
     placed.add(handle, border.shapes, island.instance.output_shapes, island.instance)
     if border.part is None:  # the native object holds all that a run needs
         placed.island = None

@@ -12,11 +12,10 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import integer_range
-from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts
+from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts, listed
 from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
+from tflgpu_plugin.ir.quantization import NUMBERS, STORED, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 
@@ -245,15 +244,12 @@ class Expansion:
         tensor = self.tensors.table[number]
         if tensor.dtype in COUNTED and row.keeps and row.name != "pad":
             self.hold(number, NUMBERS)
-        elif tensor.dtype in COUNTS and row.name in integer_range.READERS:
-            return  # which of them may be is told in the end
         elif row.name in BETWEEN and real(tensor):
             return
         elif tensor.data is None and not accepts(row.types, tensor.dtype):
-            wanted = " or ".join(TYPE_NAMES.get(name, name) for name in row.types)
             raise Unsupported(
                 f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values;"
-                f" {self.host.title} is supported for {wanted}."
+                f" {self.host.title} is supported for {listed(row.types)}."
             )
 
     def _shapes(self, row: Op, node: Node) -> list[Shape]:

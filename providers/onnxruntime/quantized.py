@@ -176,7 +176,8 @@ def _int32(e: Expansion, sums: int, weights: int, axes: tuple[int, ...]) -> int:
         bound = STEPS**2 * prod(e.shape(weights)[axis] for axis in axes)
     else:
         bound = STEPS * int(np.abs(known).sum(axis=axes, dtype=np.float64).max(initial=0))
-    return e.add("quantize", sums, dtype="i32", bound=bound)
+    held = e.add("quantize", sums, dtype="i32", quantization=NUMBERS, bound=bound)
+    return e.add("cast", held, dtype="i32")
 
 
 def cast(e: Expansion) -> int:

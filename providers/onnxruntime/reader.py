@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import fold, integer_range, support
+from tflgpu_plugin.frontend import fold, plain_numbers, support
 from tflgpu_plugin.frontend.symbolic_shapes import value
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 
@@ -31,16 +31,15 @@ UNKNOWN = (-1,)
 class Reading:
     """`graph` holds what needs a kernel; `arithmetic` are the ids of nodes whose results are known
     and which are therefore not in it. `ids` gives the tensor of a value. A node of the host that
-    became several has its own id on the last of them, and in `sources` of all. `numbers` are the
-    ranges of integers that the device holds as floats. `unfit` are nodes of the host that were
-    refused for their inputs' shapes, `impossible` those of them that no host takes; `guessed` are
-    nodes that were refused for the guess at open extents: another one suited them.
+    became several has its own id on the last of them, and in `sources` of all. `unfit` are
+    nodes of the host that were refused for their inputs' shapes, `impossible` those of them that no
+    host takes; `guessed` are nodes that were refused for the guess at open extents: another one
+    suited them.
     """
 
     graph: Graph
     ids: dict[str, int]
     arithmetic: frozenset[int]
-    numbers: Mapping[str, integer_range.Range]
     contradictions: int = 0
     unfit: frozenset[int] = frozenset()
     impossible: frozenset[int] = frozenset()
@@ -57,19 +56,17 @@ def read(
     shapes: Mapping[str, Shape],
     symbols: Mapping[str, int] | None = None,
     arithmetic: Collection[int] | None = None,
-    numbers: Mapping[str, integer_range.Range] | None = None,
 ) -> Reading:
     """Read the snapshot. `shapes` are those of its inputs where the model leaves them open;
     `symbols` gives numbers for named extents: those that it does not name are what they are found
     to be first, or 1. Once a partition is planned, `arithmetic` are its nodes that were shape
-    arithmetic then: they stay it for any shapes, however large, and no others become it; and
-    `numbers` are those of that reading.
+    arithmetic then: they stay it for any shapes, however large, and no others become it.
     """
     told = None if symbols is None else dict(symbols)
     reader = _Reader(snapshot, shapes, told, arithmetic)
     for node in snapshot.nodes:
         reader.visit(node)
-    return reader.finish(numbers or {})
+    return reader.finish()
 
 
 @dataclass
@@ -248,22 +245,20 @@ class _Reader:
         )  # fmt: skip
         self.nodes.append(node)
 
-    def finish(self, numbers: Mapping[str, integer_range.Range]) -> Reading:
+    def finish(self) -> Reading:
         table = self.tensors.table
         outputs = [self.ids[name] for name in self.snapshot.outputs if name in self.ids]
-        known = {self.ids[name]: limits for name, limits in numbers.items() if name in self.ids}
-        nodes, ranges = integer_range.annotate(self.nodes, table, outputs, known)
-        made = {t for node in nodes for t in node.outputs}
-        read_ids = {t for node in nodes for t in node.reads}
+        made = {t for node in self.nodes for t in node.outputs}
+        read_ids = {t for node in self.nodes for t in node.reads}
+        plain_numbers.annotate(read_ids, table)
         graph = Graph(
             tensors={t: table[t] for t in sorted(made | read_ids)},
-            nodes=tuple(nodes),
+            nodes=tuple(self.nodes),
             inputs=tuple(sorted(t for t in read_ids - made if table[t].data is None)),
             outputs=tuple(dict.fromkeys(t for t in outputs if t in made)),
         )
-        found = {name: ranges[t] for name, t in self.ids.items() if t in ranges}
         return Reading(
-            graph, self.ids, frozenset(self.arithmetic), found, self.contradictions,
+            graph, self.ids, frozenset(self.arithmetic), self.contradictions,
             frozenset(self.unfit), frozenset(self.impossible),
         )  # fmt: skip
 

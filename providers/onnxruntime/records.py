@@ -5,13 +5,11 @@ that are in use.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
-from tflgpu_plugin.frontend.integer_range import Range
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedIsland, Records
 from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.ir.graph import Graph, Shape, Tensor
@@ -25,8 +23,7 @@ from .snapshot import Snapshot
 @dataclass(repr=False)
 class Placed(PlacedIsland):
     """`ports` are the names of the replay's inputs, `inputs` of all values whose shape matters.
-    `part` is there when other shapes may come; then `island` is, too. `arithmetic` are nodes of it,
-    `numbers` ranges of its integers.
+    `part` is there when other shapes may come; then `island` is, too. `arithmetic` are nodes of it.
     """
 
     nodes: tuple[int, ...]
@@ -35,7 +32,6 @@ class Placed(PlacedIsland):
     outputs: tuple[str, ...]
     part: Snapshot | None
     arithmetic: frozenset[int]
-    numbers: Mapping[str, Range]
     program: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +62,7 @@ class Placed(PlacedIsland):
                 self.part.files.check()
             except Changed as changed:
                 raise BuildError((), str(changed)) from changed
-        reading = read(self.part, shapes, None, self.arithmetic, self.numbers)
+        reading = read(self.part, shapes, None, self.arithmetic)
         for node, reason in reading.refused.items():
             raise (ImpossibleShapes if node in reading.impossible else BuildError)((node,), reason)
         ids, tensors = reading.ids, dict(reading.graph.tensors)

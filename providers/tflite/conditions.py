@@ -46,15 +46,6 @@ def scaled(graph: Graph, node: Node) -> str | None:
     return None
 
 
-def floats(graph: Graph, node: Node) -> str | None:
-    """Values in float32."""
-    first = node.inputs[0]
-    held = None if first is None else graph.tensors[first]
-    if held is None or held.dtype in ("f32", "f16"):
-        return None
-    return f"Tensor {held.name!r} holds other values than float32, which is not supported."
-
-
 def unshuffled(graph: Graph, node: Node) -> str | None:
     """Weights are not shuffled."""
     return "Shuffled weights are not supported." if node.attributes.get("shuffled") else None

@@ -192,8 +192,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("EQUAL", "equal", 5, None, TWO, gives="bool", **ours, types=ANY),
         _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis", **ours),
         _row("FLOOR", "floor", 1, **ours, types=FLOATS),
-        # Of integers that nodes before it make (integer_range.py).
-        _row("FLOOR_DIV", "floor_div", 2, None, TWO, **ours, alone=False),
+        _row("FLOOR_DIV", "floor_div", 2, None, TWO, **ours, types=NUMBERS),
         _row("GELU", "gelu", 2, params.gelu, **ours),
         _row("GREATER", "greater", 2, None, TWO, gives="bool", **ours, types=ANY),
         _row("GREATER_EQUAL", "greater_equal", 3, None, TWO, gives="bool", **ours, types=ANY),
@@ -225,8 +224,7 @@ def _rows() -> tuple[HostOp, ...]:
         # The hosts' reference kernels make one number of all sums of int8.
         _row("SUM", "reduce_sum", 2, params.reduction, "value axes", **ours, types=NUMBERS),
         _row(
-            "TOPK_V2", "top_k", 3, None, "value count!", conditions.floats, gives="value index",
-            **ours,
+            "TOPK_V2", "top_k", 3, None, "value count!", gives="value index", **ours, types=NUMBERS,
         ),
         _row("TILE", "tile", 3, None, "value repeats", **ours),
         _row(

@@ -16,7 +16,7 @@ from tflgpu_plugin.providers import HostError
 from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import integer_range, support
+from tflgpu_plugin.frontend import plain_numbers, support
 from tflgpu_plugin.ir.graph import STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
@@ -77,8 +77,8 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
         if after not in tensors:  # a result that the host has no tensor for
             tensors[after] = replace(tensors[before], variable=False)
     outputs, fused = _outputs(ffi, context, plan)
-    nodes = integer_range.annotate(nodes, tensors, outputs).nodes
     read_ids = sorted({t for node in nodes for t in node.reads})
+    plain_numbers.annotate(read_ids, tensors)
     graph = Graph(
         tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},
         nodes=tuple(nodes),

@@ -10,7 +10,6 @@ from typing import Any
 
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
-from tflgpu_plugin.frontend import integer_range
 from tflgpu_plugin.frontend.rules import RULES
 from tflgpu_plugin.frontend.support import QUIRKS, TYPE_NAMES
 from tflgpu_plugin.ir.host_op import HostOp
@@ -163,11 +162,8 @@ else a node needs.
 
 ## Rules
 
-What keeps a node on the CPU because of others. First, while a model is read:
-
-{_sentence(integer_range)}
-
-Then, of nodes that could run by themselves, in this order:
+What keeps a node on the CPU because of others, of nodes that could run by themselves, in this
+order:
 
 {rules}
 """

@@ -15,6 +15,7 @@ from tflgpu_plugin.compile import copies, memory, precision
 from tflgpu_plugin.errors import Unsupported, defect
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor, geometry
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
+from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering, Raw, Source
@@ -139,6 +140,13 @@ class _Assembly:
     def _half(self, source: Source) -> bool:
         return bool(self.halves) and precision.key(self._memory(source)) in self.halves
 
+    def _whole(self, source: Source) -> bool:
+        """It holds int32."""
+        if isinstance(source, int):
+            tensor = self.low.copied.get(source, source)
+            return tensor >= 0 and whole(self._tensor(tensor))
+        return isinstance(source, Constant) and source.whole
+
     def _low(self, source: Source) -> float | None:
         """The number that bytes 0 stand for; None for what is not stored in bytes."""
         root = self.low.root(source) if self.lows else source
@@ -238,7 +246,12 @@ class _Assembly:
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)
         operands = [
-            replace(operand, half=self._half(source), bytes=self._low(source) is not None)
+            replace(
+                operand,
+                half=self._half(source),
+                bytes=self._low(source) is not None,
+                whole=self._whole(source),
+            )
             for operand, source in launch.operands
         ]
         wgsl = kernels.render(launch.kernel, operands, parameters, launch.epilogue, launch.variant)

@@ -18,7 +18,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import ROLES, HostOp
-from tflgpu_plugin.ir.quantization import COUNTS, STORED, alike, quantized, real
+from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, quantized, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import folded
@@ -250,12 +250,16 @@ def _unlisted(node: Node, edition: str) -> str:
 
 
 def accepts(types: tuple[str, ...], dtype: str) -> bool:
-    """Whether an op of these types computes values of this one: float16 as float32."""
-    return dtype in types or (dtype == "f16" and "f32" in types)
+    """Whether an op of these types computes values of this one: float16 as float32, int64 as
+    int32."""
+    return {"f16": "f32", "i64": "i32"}.get(dtype, dtype) in types
 
 
 def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: bool) -> str | None:
     states = _states(graph, node)
+    for index in node.inputs:
+        if index is not None and (reason := out_of_range(graph.tensors[index])):
+            return reason
     for tensor in _values(graph, node):
         held = f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
         if tensor.dtype in STORED and "f32" in types and not folded(graph, node):
@@ -274,9 +278,24 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
             return f"{held}; quantized tensors must be int8 or uint8."
-        wanted = " or ".join(TYPE_NAMES.get(name, name) for name in types)
-        return f"{held}; {_name(node)} is supported for {wanted}."
+        return f"{held}; {_name(node)} is supported for {listed(types)}."
     return None
+
+
+def listed(types: tuple[str, ...]) -> str:
+    """What an op of these types computes, for a sentence."""
+    shown = [*types, *(("i64",) if "i32" in types else ())]
+    return " or ".join(TYPE_NAMES.get(name, name) for name in shown)
+
+
+def out_of_range(tensor: Tensor) -> str | None:
+    """A sentence about a constant that int32 does not hold, which whole numbers are computed in."""
+    data = tensor.data
+    if tensor.dtype != "i64" or data is None or not data.size:
+        return None
+    if INT32.min <= data.min() and data.max() <= INT32.max:
+        return None
+    return f"The constant {tensor.name!r} holds int64 numbers that int32 does not."
 
 
 def _states(graph: Graph, node: Node) -> list[Tensor]:

@@ -1,8 +1,8 @@
 """Affine quantization: the numbers that border, passes and ops need.
 
 On the device a quantized tensor holds the real values of its grid, scale * n with n = stored - zero
-point, as float32; 8-bit integers exist only at the border. Plain integers that are computed with
-have the grid `NUMBERS`; int32 ones are right up to 2^24, as float32 is.
+point, as float32; 8-bit integers exist only at the border. Plain ones of 8 and 16 bits have the
+grid `NUMBERS`; plain int32 and int64 tensors (`whole`) hold int32 on the device.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Tensor
 STORED = ("i8", "u8")
 WIDER = ("i16", "u16", "i32", "i64")  # where the host says how it rounds
 COUNTS = ("i32", "i64")  # plain whole numbers, such as indices
+INT32 = np.iinfo(np.int32)  # what the device holds of them
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 FACTOR_UNIT = 1 << 15  # of the low part of a fraction, so that float32 holds both parts exactly
@@ -40,6 +41,11 @@ def quantized(tensor: Tensor) -> bool:
 def real(tensor: Tensor) -> bool:
     """The tensor holds integers, and on the device the real numbers that they stand for."""
     return quantized(tensor) or (tensor.dtype in WIDER and even(tensor))
+
+
+def whole(tensor: Tensor) -> bool:
+    """The tensor holds whole numbers, on the device as int32."""
+    return tensor.dtype in COUNTS and not even(tensor)
 
 
 def even(tensor: Tensor) -> bool:

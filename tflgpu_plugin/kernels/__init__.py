@@ -6,7 +6,8 @@ A kernel file (`kernels/<family>.wgsl`) is a Jinja2 template of the body only. W
 * `p.<name>`            the dispatch's parameters; every operand adds `p.off_<name>`, a written one
 `p.channels_<name>`
 * `load_<name>(i)`      element i of a read operand: vec4f, vec2f, f32 (or u32) by the operand's
-view, counted in views
+view, counted in views; vec4i, vec2i, i32 of one that holds whole numbers
+* `vector_<name>`, `scalar_<name>`  the types of an operand's vec4 and of its elements
 * `put_<name>(i, v)`    write element i of an operand with another view than vec4 (no fused steps,
 no mask)
 * `epilogue_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel
@@ -133,6 +134,7 @@ _COMMENT = re.compile(r"//[^\n]*\n")
 _PARAMETER = re.compile(r"\$(\d+)")
 
 _VIEWS = {4: "vec4f", 2: "vec2f", 1: "f32", 0: "u32"}
+_WHOLE_VIEWS = {4: "vec4i", 2: "vec2i", 1: "i32", 0: "u32"}
 # Of float16 in words, for the element at `i`: what the buffer is an array of, and its value.
 _HALVES = {
     4: ("vec2u", "of_halves({0}[{1}])"),
@@ -149,7 +151,7 @@ class Operand:
     `access` is r, w, or x (read and written in place, bound once). `half`: stored as float16 (then
     it is not raw, and written by whole vec4: two threads must not share a word). `bytes`: a vec4 of
     whole numbers is stored in a word, counted from the parameter `low_<name>` (then it is read
-    only, as vec4).
+    only, as vec4). `whole`: its elements are int32.
     """
 
     name: str
@@ -157,6 +159,11 @@ class Operand:
     view: int = 4
     half: bool = False
     bytes: bool = False
+    whole: bool = False
+
+    def type(self, view: int) -> str:
+        """WGSL of so many lanes."""
+        return (_WHOLE_VIEWS if self.whole else _VIEWS)[view]
 
 
 @dataclass(frozen=True)
@@ -207,7 +214,7 @@ def render(
     main = body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
     common = body("common", (("folded", "folded" in parameters),))
     preamble = _preamble(operands, parameters)
-    own = "\n".join([*_stores(operands, epilogue), main])
+    own = "\n".join([*_types(operands, main), *_stores(operands, epilogue), main])
     return "\n".join([preamble, common, *_called(preamble + own), own])
 
 
@@ -268,7 +275,7 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
     fields = ", ".join(f"{name}: {parameter_type(value)}" for name, value in parameters.items())
     lines = [f"struct Params {{ {fields} }}", "@group(0) @binding(0) var<uniform> p: Params;"]
     for binding, operand in enumerate(operands, start=1):
-        kind, name = _VIEWS[operand.view], operand.name
+        kind, name = operand.type(operand.view), operand.name
         access = "read" if operand.access == "r" else "read_write"
         array, place = kind, f"p.off_{name} + i"
         value = f"{name}_data[{place}]"
@@ -293,6 +300,14 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
     return "\n".join(lines)
 
 
+def _types(operands: Sequence[Operand], main: str) -> Iterable[str]:
+    """Those that a kernel names."""
+    for operand in operands:
+        for name, view in (("vector", 4), ("scalar", 1)):
+            if f"{name}_{operand.name}" in main:
+                yield f"alias {name}_{operand.name} = {operand.type(view)};"
+
+
 def _stores(
     operands: Sequence[Operand], epilogue: Mapping[str, Sequence[FusedEpilogueOp]]
 ) -> Iterable[str]:
@@ -303,7 +318,10 @@ def _stores(
 
 
 def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp]) -> str:
-    name, value = operand.name, "select(vec4f(0.0), v, epilogue.mask)"
+    name, kind = operand.name, operand.type(4)
+    value = f"select({kind}(), v, epilogue.mask)"
+    if operand.whole and epilogue:
+        raise ValueError(f"operand {name!r} holds whole numbers, which no fused step takes")
     fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []
     for k, each in enumerate(epilogue):
         if each.operand and each.spread != "same":
@@ -331,7 +349,7 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp]) -> str:
             f"struct Epilogue_{name} {{ {', '.join(fields)} }}",
             f"fn epilogue_{name}(q: u32) -> Epilogue_{name} "
             f"{{ return Epilogue_{name}({', '.join(loads)}); }}",
-            f"fn store_{name}(i: u32, epilogue: Epilogue_{name}, value: vec4f) {{",
+            f"fn store_{name}(i: u32, epilogue: Epilogue_{name}, value: {kind}) {{",
             "  var v = value;",
             *steps,
             f"  {name}_data[p.off_{name} + i] = {f'halves({value})' if operand.half else value};",

@@ -16,7 +16,7 @@ p.base{% for k in range(rank) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}
 {% set others = range(rank) | reject("equalto", lane) | list %}
 {% include "each_vector.wgsl" %}
   let q = divided(i, p.spatial).x % p.quads;
-  var v = vec4f(p.value);
+  var v = vector_y(p.value);
 {% if form == "vectors" %}
 {{ at.split("i", rank) }}
   if ({{ inside(range(rank)) }}) { v = load_x(u32({{ source() }})); }

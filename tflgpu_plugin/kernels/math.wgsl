@@ -497,3 +497,13 @@ fn floor_remainder(v: vec4f, e: vec4f) -> vec4f {
   let r = remainder_of(v, e);
   return select(r, r + e, r != vec4f(0.0) & ((r < vec4f(0.0)) != (e < vec4f(0.0))));
 }
+// Whole quotients towards minus infinity.
+fn whole_floor_quotient(v: vec4i, e: vec4i) -> vec4i {
+  let left = v % e;
+  return v / e - select(vec4i(), vec4i(1), (left != vec4i()) & ((left < vec4i()) != (e < vec4i())));
+}
+// Without the fraction; what int32 does not hold becomes the nearest that it does, NaN the least, as on most CPUs.
+fn whole_part(v: vec4f) -> vec4i {
+  let near = select(vec4i(cut(v, -2147483648.0, 2147483520.0)), vec4i(0x7fffffff), v >= vec4f(2147483648.0));
+  return select(near, vec4i(-0x7fffffff - 1), is_nan(v));
+}

@@ -1,9 +1,8 @@
 // Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
 // are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
 // word), i8 and u8 (four per word, real value scale * (stored - zero)), i16 (two per word, likewise),
-// number (int32, likewise), wide (int64, likewise, in two words), f16 (two per word), i32 (bits kept: no float touches
-// them).
-{% set indices = range(4) %}
+// number (int32, likewise), wide (int64, likewise, in two words), f16 (two per word), i32, i64 (whole numbers, of which
+// the device holds the lower word).
 {% set signed = "vec4u" if form == "u16" else "vec4i" %}
 {% if form in ("i8", "u8") %}
 fn real(bytes: vec4u) -> vec4f {
@@ -29,7 +28,7 @@ fn real(bytes: vec4u) -> vec4f {
   let v = (vec4f({{ signed }}(pairs) >> vec4u(16u)) - p.zero) * p.scale;
 {% elif form == "f16" %}
   let v = of_halves(vec2u(load_raw(2u * at), load_raw(2u * at + 1u)));
-{% elif form != "i32" %}
+{% else %}
   let bytes = (vec4u(load_raw(at)) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u);
   let v = {{ "select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u))" if form == "bool" else "real(bytes)" }};
 {% endif %}
@@ -45,26 +44,21 @@ fn real(bytes: vec4u) -> vec4f {
 {% elif form == "f16" %}
   let words = vec4u(load_raw(at.x / 2u), load_raw(at.y / 2u), load_raw(at.z / 2u), load_raw(at.w / 2u));
   let v = vec4f(of_half(words.x, at.x), of_half(words.y, at.y), of_half(words.z, at.z), of_half(words.w, at.w));
-{% elif form == "number" %}
-  let bits = vec4u(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w));
-  let v = (vec4f(bitcast<vec4i>(bits)) - p.zero) * p.scale;
+{% elif form in ("i32", "number") %}
+  let bits = bitcast<vec4i>(vec4u(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w)));
+  let v = {{ "bits" if form == "i32" else "(vec4f(bits) - p.zero) * p.scale" }};
+{% elif form == "i64" %}
+  let v = bitcast<vec4i>(vec4u(load_raw(2u * at.x), load_raw(2u * at.y), load_raw(2u * at.z), load_raw(2u * at.w)));
 {% elif form == "wide" %}
   let low = vec4u(load_raw(2u * at.x), load_raw(2u * at.y), load_raw(2u * at.z), load_raw(2u * at.w));
   let high = vec4u(load_raw(2u * at.x + 1u), load_raw(2u * at.y + 1u), load_raw(2u * at.z + 1u), load_raw(2u * at.w + 1u));
   let v = (of_wide(low, high) - p.zero) * p.scale;
-{% elif form != "i32" %}
+{% else %}
   let word = at / 4u;
   let words = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));
   let bytes = (words >> (8u * (at % vec4u(4u)))) & vec4u(255u);
   let v = {{ "select(vec4f(0.0), vec4f(1.0), bytes != vec4u(0u))" if form == "bool" else "real(bytes)" }};
-{% else %}
-  let inside = lanes_below(q, p.channels);
-{% for k in indices %}
-  put_stored(4u * i + {{ k }}u, select(0u, load_raw(at[{{ k }}]), inside[{{ k }}]));
-{% endfor %}
 {% endif %}
 {% endif %}
-{% if form != "i32" %}
   store_stored(i, epilogue_stored(q), v);
-{% endif %}
 }

@@ -4,11 +4,11 @@
 // the elements from `first` to `last` of the whole; others are left to other launches.
 fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   let at = stored_at(row * p.width + k, p.width, p.row_spatial, p.row_quads);
-  let v = vec4f(load_places(at.x), load_places(at.y), load_places(at.z), load_places(at.w));
+  let v = vec4i(load_places(at.x), load_places(at.y), load_places(at.z), load_places(at.w));
 {% if wraps %}
-  return vec4u(cut(select(v, v + f32(extent), v < vec4f(0.0)), 0.0, f32(extent - 1u)));
+  return vec4u(clamp(select(v, v + i32(extent), v < vec4i()), vec4i(), vec4i(i32(extent) - 1)));
 {% else %}
-  return vec4u(cut(v, 0.0, f32(extent - 1u)));
+  return vec4u(clamp(v, vec4i(), vec4i(i32(extent) - 1)));
 {% endif %}
 }
 
@@ -24,5 +24,6 @@ fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   e -= p.first;
 {% endif %}
   let at = stored_at(e, p.in_channels, p.in_spatial, p.in_quads);
-  store_out(i, epilogue_out((i / p.spatial) % p.quads), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)));
+  let v = vector_out(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
+  store_out(i, epilogue_out((i / p.spatial) % p.quads), v);
 }

@@ -4,15 +4,15 @@
 // from the table. `spatial`: all of [spatial] is reduced and the output is [batch][quads]; otherwise any set
 // of axes, by flat row-major element indices.
 {% if not shared %}
-var<workgroup> partial: array<vec4f, 64>;
+var<workgroup> partial: array<vector_out, 64>;
 {% endif %}
 
-fn combined(a: vec4f, v: vec4f) -> vec4f { return {{ combine }}; }
-fn each(v: vec4f) -> vec4f { return {{ each }}; }
+fn combined(a: vector_out, v: vector_out) -> vector_out { return {{ combine }}; }
+fn each(v: vector_out) -> vector_out { return {{ each }}; }
 
 {% if spatial %}
 fn origin(i: u32) -> u32 { return i * p.count; }
-fn element(start: u32, r: u32) -> vec4f { return load_x(start + r); }
+fn element(start: u32, r: u32) -> vector_out { return load_x(start + r); }
 {% else %}
 // The first input element of each lane of output vec4 i; kept axes are collapsed into three groups.
 fn origin(i: u32) -> vec4u {
@@ -21,12 +21,12 @@ fn origin(i: u32) -> vec4u {
     + ((o / p.kept_2) % p.kept_1) * p.kept_stride_1
     + (o % p.kept_2) * p.kept_stride_2;
 }
-fn element(start: vec4u, r: u32) -> vec4f {
+fn element(start: vec4u, r: u32) -> vector_out {
   let moved = (r / (p.gone_1 * p.gone_2)) * p.gone_stride_0
     + ((r / p.gone_2) % p.gone_1) * p.gone_stride_1
     + (r % p.gone_2) * p.gone_stride_2;
   let at = stored_at(start + moved, p.in_channels, p.in_spatial, p.in_quads);
-  return vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
+  return vector_out(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
 }
 {% endif %}
 

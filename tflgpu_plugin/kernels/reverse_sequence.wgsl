@@ -2,7 +2,7 @@
 // p.apart, in vec4.
 {% include "each_vector.wgsl" %}
   let t = i / p.step % p.steps;
-  let length = u32(clamp(load_lengths(i / p.apart % p.sequences), 0.0, f32(p.steps)));
+  let length = u32(clamp(load_lengths(i / p.apart % p.sequences), 0, i32(p.steps)));
   let source = select(t, length - 1u - t, t < length);
   store_out(i, epilogue_out((i / p.spatial) % p.quads), load_x(i - t * p.step + source * p.step));
 }

@@ -1,6 +1,6 @@
 // Sums along an axis: `p.lanes` threads share a line of p.count vec4, which are p.stride apart. Each sums its own stretch
 // of p.each; then it goes through it again, from the sum of all stretches before.
-var<workgroup> partial: array<vec4f, 64>;
+var<workgroup> partial: array<vector_out, 64>;
 
 fn position(start: u32, k: u32) -> u32 {
   return start + select(k, p.count - 1u - k, p.reverse != 0u) * p.stride;
@@ -14,11 +14,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let start = own / p.stride * p.stride * p.count + own % p.stride;
   let first = min(lane * p.each, p.count);
   let last = min(first + p.each, p.count);
-  var sum = vec4f(0.0);
+  var sum = vector_out();
   for (var k = first; k < last; k++) { sum += load_x(position(start, k)); }
   partial[thread] = sum;
   workgroupBarrier();
-  var before = vec4f(0.0);
+  var before = vector_out();
   for (var other = thread - lane; other < thread; other++) { before += partial[other]; }
   if (line < p.lines) {
     for (var k = first; k < last; k++) {

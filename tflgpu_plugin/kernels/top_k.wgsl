@@ -1,7 +1,7 @@
 // The first elements of each row in order: `p.lanes` threads share a row of p.count elements and pick one after the other,
 // each the best of those behind the one before; of equal ones the first comes first, NaN like the worst. `better`: > or <.
-struct Found { key: f32, place: u32 }
-var<workgroup> keys: array<f32, 64>;
+struct Found { key: scalar_x, place: u32 }
+var<workgroup> keys: array<scalar_x, 64>;
 var<workgroup> places: array<u32, 64>;
 
 fn comes_first(a: Found, b: Found) -> bool {
@@ -13,14 +13,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let lane = thread % p.lanes;
   let row = group_id(wid).x * (64u / p.lanes) + thread / p.lanes;
   let start = min(row, p.rows - 1u) * p.stride;
-  var before = Found(0.0, 0u);
-  var value = vec4f(0.0);
-  var place = vec4f(0.0);
+  var before = Found(scalar_x(), 0u);
+  var value = vector_x();
+  var place = vec4i();
   for (var n = 0u; n < p.wanted; n++) {
     var best = Found(p.worst, p.count);
     for (var k = lane; k < p.count; k += p.lanes) {
       let v = load_x(start + k);
+{% if whole %}
+      let one = Found(v, k);
+{% else %}
       let one = Found(select(v, p.worst, (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u), k);
+{% endif %}
       if ((n == 0u || comes_first(before, one)) && comes_first(one, best)) { best = one; }
     }
     keys[thread] = best.key;
@@ -39,13 +43,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     before = Found(keys[thread - lane], places[thread - lane]);
     workgroupBarrier();
     value[n % 4u] = load_x(start + before.place);
-    place[n % 4u] = f32(before.place);
+    place[n % 4u] = i32(before.place);
     if (lane == 0u && row < p.rows && (n % 4u == 3u || n + 1u == p.wanted)) {
       let at = row * p.quads + n / 4u;
       store_out(at, epilogue_out(0u), value);
       store_places(at, epilogue_places(0u), place);
-      value = vec4f(0.0);
-      place = vec4f(0.0);
+      value = vector_x();
+      place = vec4i();
     }
   }
 }

@@ -8,18 +8,18 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, geometry
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.reduce import shapes as reduced
 from tflgpu_plugin.ops.table import Op
 
-MAX_COUNT = 1 << 24  # exact in float32
+MAX_COUNT = MAX_LOOP_ROUNDS << 12  # the kernel goes by blocks of 4,096
 BETTER = {("arg_max", False): ">", ("arg_max", True): ">=",
           ("arg_min", False): "<", ("arg_min", True): "<="}  # fmt: skip
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """One constant axis of less than 2^24 places."""
+    """One constant axis of less than 2^28 places."""
     axes = graph.constant(node.inputs[1])
     if axes is None or axes.size != 1:
         return f"{node.op} needs one constant axis."
@@ -64,6 +64,6 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 OPS = tuple(
-    Op(name, refuse, reduced, lower, "exact", work=_work, kind="choice")
+    Op(name, refuse, reduced, lower, "exact", ("f32", "i32"), _work, kind="choice")
     for name in ("arg_max", "arg_min")
 )

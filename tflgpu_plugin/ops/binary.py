@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import EPILOGUE_OPS
@@ -19,7 +20,7 @@ from tflgpu_plugin.ops.elementwise import (
 )
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op
-from tflgpu_plugin.ops.unary import LIMITS
+from tflgpu_plugin.ops.unary import LIMITED, LIMITS
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -41,44 +42,63 @@ def row(
     types: tuple[str, ...] = ("f32",),
     accuracy: str = "elementwise",
     steps: tuple[str | None, str | None] = (None, None),
+    whole: str | None = None,
     **traits: Any,
 ) -> Op:
     """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name.
-    `steps` are those when a produced value is the first operand, and when it is the second."""
-    lower = partial(_lower, expression=expression or EPILOGUE_OPS[name])
+    `steps` are those when a produced value is the first operand, and when it is the second;
+    `whole` is the WGSL for whole numbers."""
+    lower = partial(_lower, expression=expression or EPILOGUE_OPS[name], whole=whole)
     fused = pair_epilogue(*steps) if any(steps) else None
+    types = (*types, "i32") if whole else types
     return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
               kind="elementwise", follows="elementwise", as_epilogue=fused, **traits)  # fmt: skip
 
 
 def relation(name: str, expression: str) -> Op:
     """An op whose result is a bool, from its WGSL for vec4 `v` and `e`."""
-    return row(name, f"truth({expression})", ("f32", "bool"), "exact")
+    function = f"truth({expression})"
+    return row(name, function, ("f32", "bool"), "exact", whole=function)
 
 
-def _lower(low: Lowering, node: Node, expression: str) -> None:
+def _lower(low: Lowering, node: Node, expression: str, whole: str | None) -> None:
+    if whole and quantization.whole(low.graph.tensors[operands(node)[-1]]):
+        limits = LIMITED.get(str(node.attributes.get("activation")))
+        lower_pair(low, node, f"clamp({whole}, {limits})" if limits else whole)
+        return
     name = f"{node.op}_nan" if node.attributes.get("nan") else None
     lower_pair(low, node, EPILOGUE_OPS[name] if name else expression)
 
 
+CHOICE = "select(w, e, v != vec4f(0.0))"
 OPS = (
-    row("add", steps=("add", "add"), rounding=rounding.SUM, quantize=quantized.total),
-    row("sub", steps=("sub", "reverse_sub"), rounding=rounding.SUM, quantize=quantized.total),
-    row("mul", steps=("mul", "mul"), rounding=rounding.PRODUCT),
-    row("maximum", steps=("maximum", "reverse_maximum"), keeps="any"),
-    row("minimum", steps=("minimum", "reverse_minimum"), keeps="any"),
-    row("div", accuracy="function", steps=("div", "reverse_div")),
+    row(
+        "add", whole="v + e", steps=("add", "add"), rounding=rounding.SUM, quantize=quantized.total
+    ),
+    row(
+        "sub",
+        whole="v - e",
+        steps=("sub", "reverse_sub"),
+        rounding=rounding.SUM,
+        quantize=quantized.total,
+    ),
+    row("mul", whole="v * e", steps=("mul", "mul"), rounding=rounding.PRODUCT),
+    row("maximum", whole="max(v, e)", steps=("maximum", "reverse_maximum"), keeps="any"),
+    row("minimum", whole="min(v, e)", steps=("minimum", "reverse_minimum"), keeps="any"),
+    # Whole quotients are cut towards zero.
+    row("div", whole="v / e", accuracy="function", steps=("div", "reverse_div")),
     row("pow", accuracy="transcendental", steps=("pow", "reverse_pow")),
     # Hosts square 8 bits in fixed point.
     row(
         "squared_difference",
+        whole="(v - e) * (v - e)",
         accuracy="function",
         steps=("squared_difference",) * 2,
         quantize=quantized.squared_difference,
     ),
-    row("floor_div", "floor_quotient(v, e)"),
-    row("floor_mod", "floor_remainder(v, e)"),
-    row("fmod", "remainder_of(v, e)"),
+    row("floor_div", "floor_quotient(v, e)", whole="whole_floor_quotient(v, e)"),
+    row("floor_mod", "floor_remainder(v, e)", whole="v - e * whole_floor_quotient(v, e)"),
+    row("fmod", "remainder_of(v, e)", whole="v % e"),
     # Bool tensors are stored as 0.0 and 1.0.
     row("logical_and", "v * e", types=("bool",), accuracy="exact"),
     row("logical_or", "max(v, e)", types=("bool",), accuracy="exact"),
@@ -89,5 +109,5 @@ OPS = (
     relation("less_equal", "v <= e"),
     relation("greater", "v > e"),
     relation("greater_equal", "v >= e"),
-    row("where", "select(w, e, v != vec4f(0.0))", types=("f32", "bool"), accuracy="exact"),
+    row("where", CHOICE, types=("f32", "bool"), accuracy="exact", whole=CHOICE),
 )

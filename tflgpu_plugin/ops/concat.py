@@ -11,7 +11,7 @@ from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.movement import Reading, read, workgroups
+from tflgpu_plugin.ops.movement import ANY, Reading, read, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import axis_of, part
 
@@ -155,8 +155,8 @@ def decompose_stack(steps: Decomposition, node: Node) -> bool:
 
 
 OPS = (
-    Op("concat", refuse, shapes, lower, "exact", types=("f32", "bool"), kind="movement",
+    Op("concat", refuse, shapes, lower, "exact", types=ANY, kind="movement",
        keeps="any", errors=MOVED, follows="axis"),
-    Op("stack", refuse_stack, stack_shapes, lower_decomposed, "exact", kind="movement", keeps="any",
-       decompose=decompose_stack),
+    Op("stack", refuse_stack, stack_shapes, lower_decomposed, "exact", types=ANY, kind="movement",
+       keeps="any", decompose=decompose_stack),
 )  # fmt: skip

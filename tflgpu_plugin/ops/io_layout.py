@@ -9,8 +9,9 @@ float32 and int32 travel as they are, float16 as such (two in a word, too large 
 infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
 uint8 as a byte and, on the device, as the real value that they stand for (without quantization
 parameters: the number itself). So do int32 tensors with quantization parameters (form "number"),
-int16 ones, two in a word, and int64 ones, in two words (form "wide"). Raw buffers
-are padded to a multiple of 16 bytes, so the last incomplete vec4 or word may be accessed whole.
+int16 ones, two in a word, and int64 ones, in two words (form "wide"). Other int64 tensors are int32
+on the device. Raw buffers are padded to a multiple of 16 bytes, so the last incomplete vec4 or word
+may be accessed whole.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tflgpu_plugin.ops.views import row_strides
 DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16")
 SHORT = ("f16", "bool", "i8", "u8", "i16", "u16")  # several in a word
 NUMBERED = {"i32": "number", "i64": "wide"}  # forms of those that are numbers on the device
+WORDS = ("i32", "i64", *NUMBERED.values())  # of one or two words
 SAME = ("f32", "i32")  # element by element the same on both sides
 
 
@@ -99,7 +101,7 @@ def _to_storage(
         "pack",
         node,
         {"raw": Access(raw, views.raw)},
-        {"stored": Access(stored, 0 if dtype == "i32" else 4)},
+        {"stored": stored},
         (-(-shape.vectors // WORKGROUP), 1, 1),
         {"vectors": shape.vectors, **_extents(shape), **(scaling or {})},
         {"form": dtype, "whole": views.whole},
@@ -139,7 +141,7 @@ def _from_storage(
 def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     dtype = low.graph.tensors[tensor].dtype
     real = quantization.real(low.graph.tensors[tensor])
-    if dtype not in DTYPES or (dtype == "i64" and not real):
+    if dtype not in DTYPES:
         accepted = ", ".join(DTYPES)
         raise Unsupported(
             f"A {dtype} tensor cannot be an input or output; use one of {accepted}.", node.id
@@ -155,8 +157,8 @@ def _scaling(tensor: Tensor) -> dict[str, object]:
 
 
 def _views(dtype: str, shape: Geometry, planar: bool = False) -> _Views:
-    if dtype in ("i32", "number", "wide"):
-        return _Views(0, 0 if dtype == "i32" else 1, False)
+    if dtype in WORDS:
+        return _Views(0, 1, False)
     # A single row may be read past its end: the padding is there, and pad lanes are masked.
     whole = not planar and (shape.channels % 4 == 0 or shape.batch * shape.spatial == 1)
     return _Views(0 if dtype in SHORT else (4 if whole else 1), 4 if whole else 1, whole)

@@ -16,6 +16,7 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.plan import Pack
+from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 
 WORKGROUP = 64  # threads, where a kernel says nothing else
@@ -32,7 +33,7 @@ class Constant:
     """A packed constant: `vectors` vec4 of float32, made by `pack` (flat, any shape) from `data`
     when the program is built, in one piece or in several, one after another. `half`: these are
     values of the model, float16 will do for them; bytes will where `data` are small whole numbers
-    of an integer type.
+    of an integer type. `whole`: int32 in place of float32.
     """
 
     key: tuple[object, ...]
@@ -40,6 +41,7 @@ class Constant:
     pack: Pack = field(compare=False, repr=False)
     data: Array | None = field(default=None, compare=False, repr=False)
     half: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,11 @@ class Lowering:
         vectors: int,
         pack: Callable[[Array], Array | Iterable[Array]],
         half: bool = False,
+        whole: bool = False,
     ) -> Constant:
         """The constant `tensor` in another layout; `how` names the layout and its parameters
         (equal keys are shared). Large ones are best packed in pieces of about `PACKED_BYTES` bytes.
-        `half`: see `Constant`.
+        `half`, `whole`: see `Constant`.
         """
         data = self.graph.constant(tensor)
         assert data is not None
@@ -176,7 +179,7 @@ class Lowering:
                 f"A constant of {vectors * 16:,} bytes is over this adapter's binding limit "
                 f"of {limit:,}.",
             )
-        return Constant((tensor, *how), vectors, lambda: pack(data), data, half)
+        return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
 
     def stored(self, tensor: int) -> Source:
         """A tensor as a kernel operand in device storage: itself, or its value packed when it is a
@@ -184,14 +187,7 @@ class Lowering:
         """
         if self.graph.constant(tensor) is None:
             return tensor
-        shape = geometry(self.graph.shape(tensor))
-        return self.constant(
-            tensor,
-            "stored",
-            vectors=shape.vectors,
-            pack=lambda data: stored_pieces(data, shape),
-            half=True,
-        )
+        return self._constant_rows(tensor, geometry(self.graph.shape(tensor)), "stored")
 
     def stored_parts(
         self, tensor: int, shape: Shape, step: int = 1
@@ -212,16 +208,26 @@ class Lowering:
             )
         for first in range(0, rows, fitting):
             last = min(first + fitting, rows)
-            yield first, last, self._rows(tensor, shape, first, last)
+            part = geometry((last - first, *shape[1:]))
+            how = ("rows", *shape, first, last)
+            yield first, last, self._constant_rows(tensor, part, *how, rows=(shape, first, last))
 
-    def _rows(self, tensor: int, shape: Shape, first: int, last: int) -> Constant:
-        part = geometry((last - first, *shape[1:]))
+    def _constant_rows(
+        self, tensor: int, part: Geometry, *how: object, rows: tuple[Shape, int, int] | None = None
+    ) -> Constant:
+        """A constant in device storage, or, seen under a shape, its rows from one to another."""
+        held = whole(self.graph.tensors[tensor])
+        kind = "int32" if held else "float32"
 
         def pack(data: Array) -> Iterator[Array]:
-            return stored_pieces(data.reshape(shape)[first:last], part)
+            if rows is not None:
+                shape, first, last = rows
+                data = data.reshape(shape)[first:last]
+            pieces = stored_pieces(data, part, kind)
+            return (piece.view("uint8") for piece in pieces) if held else pieces
 
         return self.constant(
-            tensor, "rows", *shape, first, last, vectors=part.vectors, pack=pack, half=True
+            tensor, *how, vectors=part.vectors, pack=pack, half=not held, whole=held
         )
 
     def dispatch(
@@ -311,11 +317,11 @@ def spread(graph: Graph, operand: int, output: int) -> str | None:
     return None
 
 
-def pack_stored(data: Array, shape: Geometry) -> Array:
-    """A row-major array in device storage: [batch][quads][spatial][4], pad lanes zero, float32."""
+def pack_stored(data: Array, shape: Geometry, kind: str = "float32") -> Array:
+    """A row-major array in device storage: [batch][quads][spatial][4], pad lanes zero."""
     import numpy as np
 
-    flat = np.zeros((shape.batch, shape.spatial, shape.quads * 4), np.float32)
+    flat = np.zeros((shape.batch, shape.spatial, shape.quads * 4), kind)
     put(flat[:, :, : shape.channels], data.reshape(shape.batch, shape.spatial, shape.channels))
     packed = flat.reshape(shape.batch, shape.spatial, shape.quads, 4).transpose(0, 2, 1, 3)
     return np.ascontiguousarray(packed)
@@ -334,13 +340,13 @@ def put(to: Array, source: Array) -> None:
         to[..., first : first + NEIGHBOURS] = source[..., first : first + NEIGHBOURS]
 
 
-def stored_pieces(data: Array, shape: Geometry) -> Iterator[Array]:
+def stored_pieces(data: Array, shape: Geometry, kind: str = "float32") -> Iterator[Array]:
     """`pack_stored`, some batches at a time."""
     batches = data.reshape(shape.batch, -1)
     step = pieces_of(shape.vectors // shape.batch * 16)
     for first in range(0, shape.batch, step):
         part = batches[first : first + step]
-        yield pack_stored(part, shape._replace(batch=len(part)))
+        yield pack_stored(part, shape._replace(batch=len(part)), kind)
 
 
 def pieces_of(unit: int) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Shape, geometry
+from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Hosted, Lowering, Raw, Source
 from tflgpu_plugin.ops.table import MOVED, Op
@@ -25,7 +26,7 @@ from tflgpu_plugin.ops.views import Axis, View, aligned, merged, places, row_str
 MAX_AXES = 5
 MAX_INDEX = 1 << 24  # exact in float32
 
-BOTH = ("f32", "bool")
+ANY = ("f32", "bool", "i32")
 
 Views = Callable[[Graph, Node], Sequence[View]]
 Row = tuple[Axis, ...]  # an axis, once for each number that it advances
@@ -47,7 +48,7 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
         return [view.shape for view in views(graph, node)]
 
     refuse.__doc__ = needs
-    usual = {"types": BOTH, "kind": "movement", "keeps": "first", "errors": MOVED}
+    usual = {"types": ANY, "kind": "movement", "keeps": "first", "errors": MOVED}
     return Op(name, refuse, shapes, lower, "exact", views=views, **usual | traits)
 
 
@@ -98,7 +99,8 @@ def move(low: Lowering, node: Node, view: View) -> None:
             low.hosted[output] = Hosted(raw, strides)
     parameters = {
         "vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads,
-        "value": float(view.value), **reading.parameters(inside, stored),
+        "value": np.int32(view.value) if whole(low.graph.tensors[output]) else float(view.value),
+        **reading.parameters(inside, stored),
     }  # fmt: skip
     reads: dict[str, Source | Access] = {"x": Access(source, 4 if reading.form == "vectors" else 1)}
     if reading.lookups:

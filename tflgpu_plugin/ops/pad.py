@@ -72,7 +72,7 @@ OPS = (
         "pad",
         views,
         NEEDS,
-        types=("f32",),
+        types=("f32", "i32"),
         fuses=True,
         decompose=decompose,
         keeps="any",

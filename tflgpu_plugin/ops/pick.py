@@ -3,8 +3,8 @@ hosts' operators, and `pick(x, places[n, m]): axis, wraps`, which it becomes, as
 its indices are computed.
 
 Each row of `places` names a place on the m axes of x from `axis` on; the result has these axes
-replaced by one of n. With `wraps` negative places count from the end. Fractions are cut off, and
-what lies outside becomes the nearest place inside, where hosts answer with an error. The first
+replaced by one of n. With `wraps` negative places count from the end. What lies outside becomes
+the nearest place inside, where hosts answer with an error. The first
 `batch` axes of a gather_nd are the same of x, indices and result.
 """
 
@@ -20,7 +20,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering, Source
-from tflgpu_plugin.ops.movement import MAX_AXES, MAX_INDEX
+from tflgpu_plugin.ops.movement import ANY, MAX_AXES
 from tflgpu_plugin.ops.table import Op
 
 VECTOR_BYTES = 16
@@ -55,14 +55,14 @@ def batched(node: Node) -> int:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Indices that fit the input, below 2^24. One outside of it gives the nearest element."""
+    """Indices that fit the input. One outside of it gives the nearest element."""
     shape, indices = _pair(graph, node)
     try:
         (nd_shapes if node.op == "gather_nd" else shapes)(graph, node)
     except ValueError as error:
         return f"{node.op} cannot be planned: {error}."
-    if prod(shape) == 0 or max(shape, default=1) > MAX_INDEX:
-        return f"{node.op} takes from axes of 1 to {MAX_INDEX:,}, not from {list(shape)}."
+    if prod(shape) == 0:
+        return f"{node.op} takes from axes of at least 1, not from {list(shape)}."
     if node.op == "gather_nd" and not _inside(graph, node, shape[batched(node) :][: indices[-1]]):
         return f"{node.op} cannot be planned: an index is outside {list(shape)}."
     return refuse_indices(graph, node)
@@ -78,11 +78,11 @@ def _inside(graph: Graph, node: Node, extents: Shape) -> bool:
 
 
 def refuse_indices(graph: Graph, node: Node) -> str | None:
-    """The numbers of a run must be held as such."""
+    """They are int32 or int64."""
     indices = graph.tensors[node.inputs[1] or 0]
-    if indices.data is None and indices.dtype != "f32" and not quantization.real(indices):
-        return f"The indices {indices.name!r} hold {indices.dtype} values that others read, too."
-    return None
+    if quantization.whole(indices):
+        return None
+    return f"The indices {indices.name!r} hold {indices.dtype} values; use int32 or int64."
 
 
 def decompose_nd(steps: Decomposition, node: Node) -> bool:
@@ -156,7 +156,7 @@ def _parts(
 
 OPS = (
     Op("gather_nd", refuse, nd_shapes, lower_decomposed, "exact", decompose=decompose_nd,
-       types=("f32", "bool"), max_rank=MAX_AXES, kind="movement", keeps="first"),
-    Op("pick", refuse, shapes, lower, "exact", types=("f32", "bool"), max_rank=MAX_AXES,
+       types=ANY, max_rank=MAX_AXES, kind="movement", keeps="first"),
+    Op("pick", refuse, shapes, lower, "exact", types=ANY, max_rank=MAX_AXES,
        kind="movement", keeps="first"),
 )  # fmt: skip

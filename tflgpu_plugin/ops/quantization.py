@@ -5,7 +5,8 @@ puts values on the result's grid: round to nearest and saturate. Halves go away 
 tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the
 scale, as in the definition of QuantizeLinear; the result's quantization says which.
 
-`cast(x)` between floats, bool and whole numbers in integer types; fractions are cut off.
+`cast(x)` between floats, bool and whole numbers in integer types; fractions are cut off, and what
+int32 does not hold becomes the nearest that it does (hosts leave both open, and NaN).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
-from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.elementwise import lower_step
+from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op, same_shape
 
@@ -72,7 +73,7 @@ def lower_quantize(low: Lowering, node: Node) -> None:
 
 
 def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
-    """Between floats and whole numbers that float32 holds and that are not quantized; from bool."""
+    """Between floats, bool, and whole numbers that are not quantized."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     for tensor in (source, result):
         grid = tensor.quantization if quantization.real(tensor) else None
@@ -81,26 +82,35 @@ def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
                 f"Tensor {tensor.name!r} is quantized, and a cast takes its stored numbers; "
                 "only those of tensors that are not quantized are supported."
             )
-    whole = quantization.real(source), quantization.real(result)
-    if result.dtype in FLOATS or (source.dtype in (*FLOATS, "bool") and whole[1]) or all(whole):
-        return None
-    return f"Casting {source.dtype} to {result.dtype} is not supported."
+    stored = result.dtype in COUNTED
+    if stored and not (quantization.real(source) and quantization.real(result)):
+        return f"Casting {source.dtype} to {result.dtype} is not supported."
+    return None
 
 
 def decompose_cast(steps: Decomposition, node: Node) -> bool:
-    """Nothing moves but towards integers, where a truncation comes first."""
+    """Nothing moves between types that are one on the device."""
     x = node.operand()
     source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
-    if result.dtype in FLOATS and quantization.real(source):
-        steps.last("dequantize", x)
-    elif result.dtype in (*FLOATS, source.dtype) or source.dtype == "bool":
-        steps.last("reshape", x, None, shape=source.shape)
-    elif source.dtype in FLOATS:
-        size = steps.add("floor", steps.add("abs", x))
-        steps.last("quantize", steps.add("mul", steps.add("sign", x), size))
-    else:
+    if quantization.whole(source) != quantization.whole(result):
+        return False
+    if result.dtype == "bool" and source.dtype != "bool":
+        return False
+    if result.dtype in COUNTED:
         steps.last("quantize", steps.add("reshape", x, None, shape=source.shape))
+    elif result.dtype in FLOATS and quantization.real(source):
+        steps.last("dequantize", x)
+    else:
+        steps.last("reshape", x, None, shape=source.shape)
     return True
+
+
+def lower_cast(low: Lowering, node: Node) -> None:
+    """By the types of both on the device."""
+    source, result = low.graph.tensors[node.operand()], low.graph.tensors[node.outputs[0]]
+    zero = "vec4i()" if quantization.whole(source) else "vec4f()"
+    expression = "whole_part(v)" if quantization.whole(result) else "vec4f(v)"
+    lower_pair(low, node, f"truth(!(v == {zero}))" if result.dtype == "bool" else expression)
 
 
 def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
@@ -109,13 +119,14 @@ def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
 
 TYPES = ("f32", "i8", "u8")
 FLOATS = ("f32", "f16")
+COUNTED = ("i8", "u8", "i16", "u16")
 
 OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
        types=(*TYPES, "f16"), max_rank=8, kind="elementwise", follows="elementwise"),
     Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
        fuses=True, max_rank=8, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
-    Op("cast", refuse_cast, same_shape, lower_decomposed, "exact", types=("f32", "bool"),
+    Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32"),
        max_rank=8, kind="elementwise", follows="elementwise", decompose=decompose_cast),
     *quantized.ROWS,
 )  # fmt: skip

@@ -26,7 +26,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.ops.movement import BOTH, MAX_AXES, MAX_INDEX, moving
+from tflgpu_plugin.ops.movement import ANY, MAX_AXES, moving
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.views import View, axis_of, repeated, taken, transposed
 
@@ -172,8 +172,6 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     axes = max(len(shape), len(graph.shape(node.operand())))
     if axes > MAX_AXES:
         return f"{node.op} works on {axes} axes, and {MAX_AXES} are supported."
-    if node.op == "gather" and graph.shape(node.operand())[_axis(graph, node)] > MAX_INDEX:
-        return f"{node.op} takes indices below {MAX_INDEX:,}."
     if _is_computed(graph, node):
         return pick.refuse_indices(graph, node)
     return None
@@ -264,7 +262,7 @@ OPS = (
             SHAPES[name],
             lower_decomposed,
             "exact",
-            types=BOTH,
+            types=ANY,
             kind="movement",
             decompose=rule,
             keeps="first",

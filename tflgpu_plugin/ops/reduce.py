@@ -11,6 +11,7 @@ from math import inf, isqrt, prod
 from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
+from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
@@ -47,6 +48,15 @@ REDUCTIONS = {
     "reduce_log_sum": Reduction(ZERO, SUM, "log_exact(a)"),
 }
 MAXIMUM = Reduction(LOWEST, "max(a, v)")
+NONE = "vec4i()"
+WHOLE = {
+    "reduce_sum": Reduction(NONE, SUM),
+    "reduce_prod": Reduction("vec4i(1)", "a * v"),
+    "reduce_max": Reduction("vec4i(-2147483647 - 1)", "max(a, v)"),
+    "reduce_min": Reduction("vec4i(2147483647)", "min(a, v)"),
+    "reduce_l1": Reduction(NONE, SUM, each="abs(v)"),
+    "reduce_sum_square": Reduction(NONE, SUM, each="v * v"),
+}
 
 
 class _Run(NamedTuple):
@@ -97,7 +107,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch: over the image when just the middle axes go away, else element by element."""
-    reduction, source, output = REDUCTIONS[node.op], _input(node), node.outputs[0]
+    source, output = _input(node), node.outputs[0]
+    reduction = (WHOLE if whole(low.graph.tensors[source]) else REDUCTIONS)[node.op]
     shape, axes = low.graph.shape(source), reduced_axes(low.graph, node)
     x, out = geometry(shape), low.geometry(output)
     image = {k for k in range(1, len(shape) - 1) if shape[k] > 1} if planar(shape) else set()
@@ -226,7 +237,8 @@ def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
 
 
 def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
-    return Op(name, refuse, shapes, lower, accuracy, work=_work, kind="reduction", fuses=True,
+    types = ("f32", "i32") if name in WHOLE else ("f32",)
+    return Op(name, refuse, shapes, lower, accuracy, types, _work, kind="reduction", fuses=True,
               accumulates=True, follows="reduced", **traits)  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from tflgpu_plugin.ir.graph import Graph, Node, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.movement import MAX_INDEX, vector_strides, workgroups
+from tflgpu_plugin.ops.movement import ANY, vector_strides, workgroups
+from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
 
 
@@ -28,9 +29,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     told = graph.constant(node.inputs[1])
     if told is not None and not all(0 <= length <= shape[time] for length in told.reshape(-1)):
         return f"Lengths must be from 0 to {shape[time]}, not {told.reshape(-1).tolist()}."
-    if shape[time] > MAX_INDEX:
-        return f"Sequences of {shape[time]:,} steps are over the limit of {MAX_INDEX:,}."
-    return None
+    return refuse_indices(graph, node)
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -76,6 +75,6 @@ def _axes(node: Node, rank: int) -> tuple[int, int]:
 
 
 OPS = (
-    Op("reverse_sequence", refuse, same_shape, lower, "exact", types=("f32", "bool"), max_rank=8,
+    Op("reverse_sequence", refuse, shapes, lower, "exact", types=ANY, max_rank=8,
        kind="movement", fuses=True, decompose=decompose, keeps="first", errors=MOVED),
 )  # fmt: skip

@@ -93,6 +93,6 @@ def _input(node: Node) -> int:
 
 
 OPS = (
-    Op("cumsum", refuse, shapes, lower, "reduction", kind="reduction", max_rank=8,
-       decompose=decompose, accumulates=True, terms=_terms),
+    Op("cumsum", refuse, shapes, lower, "reduction", types=("f32", "i32"), kind="reduction",
+       max_rank=8, decompose=decompose, accumulates=True, terms=_terms),
 )  # fmt: skip

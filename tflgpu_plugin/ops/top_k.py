@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from math import inf, prod
 
+import numpy as np
+
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.quantization import INT32, whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
@@ -46,6 +49,10 @@ def lower(low: Lowering, node: Node) -> None:
     (rows, count), out = low.graph.shape(_input(node)), low.geometry(node.outputs[0])
     together = 8 if count < 256 else WORKGROUP
     largest = bool(node.attributes.get("largest", 1))
+    held = whole(low.graph.tensors[_input(node)])
+    worst: object = -inf if largest else inf
+    if held:
+        worst = np.int32(INT32.min if largest else INT32.max)
     low.dispatch(
         "top_k",
         node,
@@ -54,10 +61,9 @@ def lower(low: Lowering, node: Node) -> None:
         workgroups(rows * together),
         {
             "rows": rows, "count": count, "stride": low.geometry(_input(node)).quads * 4,
-            "quads": out.quads, "wanted": out.channels, "lanes": together,
-            "worst": -inf if largest else inf,
+            "quads": out.quads, "wanted": out.channels, "lanes": together, "worst": worst,
         },
-        {"better": ">" if largest else "<"},
+        {"better": ">" if largest else "<", "whole": held},
     )  # fmt: skip
 
 
@@ -89,6 +95,6 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 OPS = (
-    Op("top_k", refuse, shapes, lower, "exact", work=_work, kind="choice", max_rank=8,
-       decompose=decompose, errors=Errors(choice=1)),
+    Op("top_k", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work, kind="choice",
+       max_rank=8, decompose=decompose, errors=Errors(choice=1)),
 )  # fmt: skip

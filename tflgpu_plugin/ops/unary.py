@@ -4,14 +4,16 @@ copy. `gelu(x): approximate` is `gelu_tanh` where it is set."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import inf
 from typing import Any
 
+from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.elementwise import lower_step
+from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op
 
@@ -50,8 +52,12 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
-def lower(low: Lowering, node: Node) -> None:
-    lower_step(low, node, step(node.op, node.attributes))
+def lower(low: Lowering, node: Node, whole: str | None = None) -> None:
+    """`whole`: WGSL for whole numbers."""
+    if whole and quantization.whole(low.graph.tensors[node.outputs[0]]):
+        lower_pair(low, node, whole)
+    else:
+        lower_step(low, node, step(node.op, node.attributes))
 
 
 def decompose_gelu(steps: Decomposition, node: Node) -> bool:
@@ -71,33 +77,48 @@ def row(
     accuracy: str = "transcendental",
     types: tuple[str, ...] = ("f32",),
     errors: Errors = AS_THEY_ARE,
+    whole: str | None = None,
     **traits: Any,
 ) -> Op:
-    """An op from the fused step of its name."""
+    """An op from the fused step of its name; `whole` is its WGSL for vec4 `v` of whole numbers."""
     given = {"as_epilogue": as_epilogue, **traits}
-    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
-              kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
+    types = (*types, "i32") if whole else types
+    return Op(name, refuse, shapes, partial(lower, whole=whole), accuracy, types=types, fuses=True,
+              max_rank=8, kind="elementwise", errors=errors, follows="elementwise",
+              **given)  # fmt: skip
 
 
 def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> Op:
     """An activation that only cuts."""
     limits = (low, high)
-    return row(name, "exact", errors=errors, limits=limits, rounding=rounding.RATIO)
+    whole = f"clamp(v, {LIMITED[name]})"
+    return row(name, "exact", errors=errors, whole=whole, limits=limits, rounding=rounding.RATIO)
 
 
 FUNCTION = (
     *("sqrt", "rsqrt", "reciprocal", "erf", "softsign"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
 )
-LIMITS = ("relu", "relu_n1_to_1", "relu6")  # activations that hosts fuse into most ops
+# Activations that hosts fuse into most ops, and their limits of whole numbers.
+LIMITED = {
+    "relu": "vec4i(), vec4i(0x7fffffff)",
+    "relu_n1_to_1": "vec4i(-1), vec4i(1)",
+    "relu6": "vec4i(), vec4i(6)",
+}
+LIMITS = tuple(LIMITED)
 OPS = (
     limit("relu", 0.0, inf, GATE),
     limit("relu6", 0.0, 6.0, GATE),
     limit("relu_n1_to_1", -1.0, 1.0),
     row("thresholded_relu", "exact", errors=GATE),
-    *(row(name, "exact") for name in ("clip", "abs", "neg", "ceil", "floor", "round", "sign")),
+    *(row(name, "exact") for name in ("clip", "ceil", "floor", "round")),
+    row("abs", "exact", whole="abs(v)"),
+    row("neg", "exact", whole="-v"),
+    row("sign", "exact", whole="sign(v)"),
     row("leaky_relu", "elementwise", errors=GATE, quantize=quantized.leaky_relu),
-    *(row(name, "elementwise") for name in ("square", "cube", "shrink")),
+    row("square", "elementwise", whole="v * v"),
+    row("cube", "elementwise", whole="v * v * v"),
+    row("shrink", "elementwise"),
     *(row(name, "function") for name in FUNCTION),
     row("log", "function", errors=RELATIVE),
     row("tanh", "function", errors=BOUNDED),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
+from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.unary import LIMITS
@@ -15,12 +16,13 @@ ACTIVATIONS = (*LIMITS, "tanh")  # that hosts fuse
 
 
 def canonical(graph: Graph) -> Graph:
-    """Bias first, then the activation; ops that apply no epilogue keep both as they are."""
+    """Bias first, then the activation; ops that apply no epilogue, and those of whole numbers, keep
+    both as they are."""
     return graph.with_nodes([_rewrite(graph, node) for node in graph.nodes])
 
 
 def _rewrite(graph: Graph, node: Node) -> Node:
-    if not ops.rows()[node.op].fuses:
+    if not ops.rows()[node.op].fuses or whole(graph.tensors[node.outputs[0]]):
         return node
     epilogue = list(node.epilogue)
     inputs, attributes = node.inputs, dict(node.attributes)

@@ -21,6 +21,7 @@ from tflgpu_plugin.passes.fuse.patterns import recompose
 from tflgpu_plugin.passes.fuse.scales import fold_scales
 from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.layout.transposes import transposes
+from tflgpu_plugin.passes.quant.casts import drop_casts
 from tflgpu_plugin.passes.quant.dequantize import dequantize
 from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
@@ -31,6 +32,7 @@ from tflgpu_plugin.passes.trim import trim
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     trim,
     dequantize,
+    drop_casts,
     decompose,
     recompose,
     transposes,
@@ -47,8 +49,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
-    recompose, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, share_steps,
-    whole_weights,
+    drop_casts, recompose, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales,
+    share_steps, whole_weights,
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from tflgpu_plugin.frontend.rules import (
     folded_constants,
     host_nodes,
+    integer_products,
     pooling_indices,
     quantized_groups,
     states,
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     states.rule,
     host_nodes.rule,
     unwritten_constants.rule,
+    integer_products.rule,
     pooling_indices.rule,
     quantized_groups.rule,
     folded_constants.rule,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
+from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.passes.sources import merged
 
 MAX_PARAMETERS = 20  # of a uniform block's 64 words, of which the largest kernel needs 40
@@ -82,6 +83,8 @@ def _step(graph: Graph, producer: Node, node: Node) -> EpilogueOp | None:
     """The step that does what `node` does to the producer's output, or None when there is none."""
     made, result = producer.outputs[0], node.outputs[0]
     if graph.shape(made) != graph.shape(result) or made not in node.inputs[:2]:
+        return None
+    if whole(graph.tensors[made]) or whole(graph.tensors[result]):  # steps are of floats
         return None
     rule = ops.rows()[node.op].as_epilogue
     each = rule(graph, node, node.inputs.index(made)) if rule else None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import isclose, pi, sqrt
 
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.rewriter import Editor
 from tflgpu_plugin.passes.sources import merged
@@ -52,8 +53,9 @@ class _View:
 
     def plain(self, node: Node) -> bool:
         """Whether values are floats on no grid."""
-        tensors = [self.e.tensors[t] for t in (*node.reads, *node.outputs)]
-        return all(t.quantization is None for t in tensors) and node.refusal is None
+        if any(whole(self.e.tensors[t]) for t in node.outputs) or node.refusal is not None:
+            return False
+        return all(self.e.tensors[t].quantization is None for t in (*node.reads, *node.outputs))
 
     def number(self, tensor: int | None) -> float | None:
         """The value of a constant with one element."""

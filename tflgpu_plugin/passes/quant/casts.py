@@ -1,0 +1,24 @@
+"""Casts to whole numbers and back, of numbers that are whole already, such as sums of products of
+integers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.passes.rewriter import Editor
+
+
+def drop_casts(graph: Graph) -> Graph:
+    """A cast of a cast of such numbers reads them itself."""
+    made = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.op == "cast"}
+    if not made:
+        return graph
+    e = Editor(graph)
+    for number, node in enumerate(e.nodes):
+        source = made.get(node.inputs[0] or 0) if node.op == "cast" else None
+        if source is not None and quantization.real(graph.tensors[source]):
+            e.nodes[number] = replace(node, inputs=(source,))
+    e.drop_unused()
+    return e.finish()
