@@ -23,8 +23,8 @@ class Builder:
         self.tensors: dict[int, Tensor] = {}
         self.nodes: list[Node] = []
 
-    def tensor(self, shape: Shape, data: object = None) -> int:
-        self.tensors[len(self.tensors)] = Tensor(f"t{len(self.tensors)}", shape, data=data)  # type: ignore[arg-type]
+    def tensor(self, shape: Shape, data: object = None, dtype: str = "f32") -> int:
+        self.tensors[len(self.tensors)] = Tensor(f"t{len(self.tensors)}", shape, dtype, data)  # type: ignore[arg-type]
         return len(self.tensors) - 1
 
     def node(

@@ -192,8 +192,7 @@ def test_an_int32_bias_must_be_constant() -> None:
 @pytest.mark.parametrize(("dtype", "name"), [("f64", "float64"), ("string",) * 2])
 def test_types(dtype: str, name: str) -> None:
     assert ask(add(dtype=dtype)) == (
-        f"Tensor 'sum' holds {name} values; ADD is supported for float32 or int32 or "
-        "int64."
+        f"Tensor 'sum' holds {name} values; ADD is supported for float32 or int32 or int64."
     )
 
 

@@ -52,13 +52,13 @@ def convolution(kernel: int, groups: int = 1) -> Graph:
 def table() -> Graph:
     """An embedding: rows that a run tells, both ends and beyond among them."""
     b = Builder()
-    x, places = b.tensor((301, 37), data(301, 37)), b.tensor((9, 1))
+    x, places = b.tensor((301, 37), data(301, 37)), b.tensor((9, 1), dtype="i32")
     return b.graph((places,), (b.node("pick", (x, places), (9, 37), axis=0, wraps=True),))
 
 
 def inner_table() -> Graph:
     b = Builder()
-    x, places = b.tensor((11, 40, 37), data(11, 40, 37)), b.tensor((9, 1))
+    x, places = b.tensor((11, 40, 37), data(11, 40, 37)), b.tensor((9, 1), dtype="i32")
     return b.graph((places,), (b.node("pick", (x, places), (11, 9, 37), axis=1, wraps=True),))
 
 
@@ -95,7 +95,7 @@ def test_parts_give_the_answers_of_the_whole(name: str, limit: str) -> None:
     assert largest(plans[1]) <= low and parts(plans[1]) > parts(plans[0]) == 1
     (tensor,) = graph.inputs
     shape = graph.shape(tensor)
-    x = data(*shape) if name.count("table") == 0 else np.linspace(-12, 320, 9, dtype=np.float32)
+    x = data(*shape) if name.count("table") == 0 else np.linspace(-12, 320, 9, dtype=np.int32)
     whole, split = (
         Instance(Program(plan, device.handle, device.pipelines)).run([x.reshape(shape)])[0]
         for plan in plans

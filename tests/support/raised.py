@@ -46,8 +46,11 @@ def graph(case: AnyCase) -> Graph:
 
 
 def _changes(case: AnyCase, to: int) -> Iterator[tuple[str, AnyCase]]:
+    values = {value.dtype for value in case.inputs if value is not None and value.data is None}
     for k, value in enumerate(case.inputs):
-        for number, changed in _raised_constant(value, to) if value is not None else ():
+        if value is None or value.dtype in values:  # an operand like others, of whole numbers
+            continue
+        for number, changed in _raised_constant(value, to):
             inputs = (*case.inputs[:k], changed, *case.inputs[k + 1 :])
             yield f"input {k}[{number}]", replace(case, inputs=inputs)
     if isinstance(case, NodeCase):

@@ -31,7 +31,7 @@ CHECKED = 16  # where the bytes that the first checksum covers begin
 ALIGNMENT = 64
 BLOCK = 4096  # bytes that the checksum adds up
 UNIFORM_BLOCK = 256
-ROLES = ("weights", "uniforms", "pool", "input", "output", "state")
+ROLES = ("weights", "uniforms", "pool", "input", "output", "state", "check")
 
 
 class Damaged(ValueError):

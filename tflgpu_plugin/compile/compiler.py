@@ -18,7 +18,7 @@ from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
-from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering, Raw, Source
+from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, Source
 from tflgpu_plugin.passes import pipeline
 
 VECTOR = 16  # bytes of a vec4
@@ -191,6 +191,8 @@ class _Assembly:
             if raw not in self.raw:
                 size = self._tensor(raw.tensor).bytes
                 self.raw[raw] = self._buffer(raw.role, size)
+        if any(CHECK in launch.writes for launch in self.low.launches):
+            self.raw[CHECK] = self._buffer(CHECK.role, VECTOR)
 
     def _place_weights(self) -> None:
         """Constants one after another, in a new buffer where the binding limit would be passed."""

@@ -36,7 +36,8 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A device buffer. `role` is weights, uniforms, pool, input, output or state."""
+    """A device buffer. `role` is weights, uniforms, pool, input, output, state or check: a word
+    that is not 0 after a run that met a number beyond int32."""
 
     role: str
     bytes: int

@@ -1,6 +1,6 @@
 // y = f(a, b) or f(a, b, c) with broadcasting. variant operands: (name, value, mode) each, the mode being same (in
 // place) or quad (affine vec4, lane 0 spread where there is one channel); rank: how many axes places are counted over;
-// expression: f for vec4 v, e and w.
+// expression: f for vec4 v, e and w; checked: where of them a run fails.
 {% import "coordinates.wgsl" as at %}
 {% macro place(name) %}
 {% for k in range(rank) %}c{{ k }} * p.{{ name }}_k{{ k }}{{ " + " if not loop.last }}{% endfor %}
@@ -18,5 +18,8 @@
   let {{ value }} = select({{ value }}4, {{ value }}4.xxxx, p.{{ name }}_spread != 0u);
 {% endif %}
 {% endfor %}
+{% if checked %}
+  if (any({{ checked }})) { put_check(0u, 1u); }
+{% endif %}
   store_y(i, epilogue_y(q), {{ expression }});
 }

@@ -507,3 +507,5 @@ fn whole_part(v: vec4f) -> vec4i {
   let near = select(vec4i(cut(v, -2147483648.0, 2147483520.0)), vec4i(0x7fffffff), v >= vec4f(2147483648.0));
   return select(near, vec4i(-0x7fffffff - 1), is_nan(v));
 }
+// A result in int32 is not the one that floats come to: it was too large, and lost a multiple of 2^32.
+fn beyond_int32(near: vec4f, held: vec4i) -> vec4<bool> { return abs(near - vec4f(held)) > vec4f(2147483648.0); }

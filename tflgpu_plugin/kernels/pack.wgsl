@@ -49,6 +49,8 @@ fn real(bytes: vec4u) -> vec4f {
   let v = {{ "bits" if form == "i32" else "(vec4f(bits) - p.zero) * p.scale" }};
 {% elif form == "i64" %}
   let v = bitcast<vec4i>(vec4u(load_raw(2u * at.x), load_raw(2u * at.y), load_raw(2u * at.z), load_raw(2u * at.w)));
+  let high = vec4u(load_raw(2u * at.x + 1u), load_raw(2u * at.y + 1u), load_raw(2u * at.z + 1u), load_raw(2u * at.w + 1u));
+  if (any(bitcast<vec4i>(high) != v >> vec4u(31u))) { put_check(0u, 1u); }
 {% elif form == "wide" %}
   let low = vec4u(load_raw(2u * at.x), load_raw(2u * at.y), load_raw(2u * at.z), load_raw(2u * at.w));
   let high = vec4u(load_raw(2u * at.x + 1u), load_raw(2u * at.y + 1u), load_raw(2u * at.z + 1u), load_raw(2u * at.w + 1u));

@@ -16,6 +16,7 @@ from tflgpu_plugin.ops.elementwise import (
     broadcast_refusal,
     lower_pair,
     operands,
+    overflow,
     pair_epilogue,
 )
 from tflgpu_plugin.ops.lowering import Lowering
@@ -43,12 +44,14 @@ def row(
     accuracy: str = "elementwise",
     steps: tuple[str | None, str | None] = (None, None),
     whole: str | None = None,
+    checked: bool = False,
     **traits: Any,
 ) -> Op:
     """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name.
     `steps` are those when a produced value is the first operand, and when it is the second;
-    `whole` is the WGSL for whole numbers."""
-    lower = partial(_lower, expression=expression or EPILOGUE_OPS[name], whole=whole)
+    `whole` is the WGSL for whole numbers, which may pass int32 where it is `checked`."""
+    found = expression or EPILOGUE_OPS[name]
+    lower = partial(_lower, expression=found, whole=whole, checked=checked)
     fused = pair_epilogue(*steps) if any(steps) else None
     types = (*types, "i32") if whole else types
     return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
@@ -61,37 +64,50 @@ def relation(name: str, expression: str) -> Op:
     return row(name, function, ("f32", "bool"), "exact", whole=function)
 
 
-def _lower(low: Lowering, node: Node, expression: str, whole: str | None) -> None:
+def _lower(low: Lowering, node: Node, expression: str, whole: str | None, checked: bool) -> None:
     if whole and quantization.whole(low.graph.tensors[operands(node)[-1]]):
         limits = LIMITED.get(str(node.attributes.get("activation")))
-        lower_pair(low, node, f"clamp({whole}, {limits})" if limits else whole)
+        beyond = overflow(low, node, whole) if checked else ""
+        cut = f"clamp({whole}, {limits})" if limits else whole
+        lower_pair(low, node, cut, checked=beyond)
         return
     name = f"{node.op}_nan" if node.attributes.get("nan") else None
     lower_pair(low, node, EPILOGUE_OPS[name] if name else expression)
 
 
+def _lower_checked(low: Lowering, node: Node) -> None:
+    lower_pair(low, node, "v", checked="beyond_int32(e, v)")
+
+
 CHOICE = "select(w, e, v != vec4f(0.0))"
 OPS = (
     row(
-        "add", whole="v + e", steps=("add", "add"), rounding=rounding.SUM, quantize=quantized.total
+        "add",
+        whole="v + e",
+        checked=True,
+        steps=("add", "add"),
+        rounding=rounding.SUM,
+        quantize=quantized.total,
     ),
     row(
         "sub",
         whole="v - e",
+        checked=True,
         steps=("sub", "reverse_sub"),
         rounding=rounding.SUM,
         quantize=quantized.total,
     ),
-    row("mul", whole="v * e", steps=("mul", "mul"), rounding=rounding.PRODUCT),
+    row("mul", whole="v * e", checked=True, steps=("mul", "mul"), rounding=rounding.PRODUCT),
     row("maximum", whole="max(v, e)", steps=("maximum", "reverse_maximum"), keeps="any"),
     row("minimum", whole="min(v, e)", steps=("minimum", "reverse_minimum"), keeps="any"),
     # Whole quotients are cut towards zero.
-    row("div", whole="v / e", accuracy="function", steps=("div", "reverse_div")),
+    row("div", whole="v / e", checked=True, accuracy="function", steps=("div", "reverse_div")),
     row("pow", accuracy="transcendental", steps=("pow", "reverse_pow")),
     # Hosts square 8 bits in fixed point.
     row(
         "squared_difference",
         whole="(v - e) * (v - e)",
+        checked=True,
         accuracy="function",
         steps=("squared_difference",) * 2,
         quantize=quantized.squared_difference,
@@ -109,5 +125,16 @@ OPS = (
     relation("less_equal", "v <= e"),
     relation("greater", "v > e"),
     relation("greater_equal", "v >= e"),
+    # x, if the floats are as near as roundings let them be.
+    Op(
+        "checked",
+        refuse,
+        shapes,
+        _lower_checked,
+        "exact",
+        types=("f32", "i32"),
+        max_rank=8,
+        kind="elementwise",
+    ),
     row("where", CHOICE, types=("f32", "bool"), accuracy="exact", whole=CHOICE),
 )

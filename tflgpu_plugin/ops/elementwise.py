@@ -8,12 +8,13 @@ where the operand has one channel).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Misfit, Node, Shape, geometry
-from tflgpu_plugin.ops.lowering import Access, Lowering, spread
+from tflgpu_plugin.ops.lowering import CHECK, Access, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, storage_order, vector_strides, workgroups
 from tflgpu_plugin.ops.views import Axis, merged
 
@@ -48,10 +49,15 @@ def broadcast_refusal(graph: Graph, node: Node) -> str | None:
 
 
 def lower_pair(
-    low: Lowering, node: Node, expression: str, numbers: Mapping[str, object] | None = None
+    low: Lowering,
+    node: Node,
+    expression: str,
+    numbers: Mapping[str, object] | None = None,
+    checked: str = "",
 ) -> None:
     """Launch `expression` (WGSL for vec4 `v`, `e` and, with three inputs, `w`) over the inputs,
-    spread to the output. `numbers` are further parameters that it uses."""
+    spread to the output. `numbers` are further parameters that it uses; a run fails where `checked`
+    (a vec4 of bool) is true."""
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     reads: dict[str, Access] = {}
     modes: list[str] = []
@@ -69,16 +75,26 @@ def lower_pair(
         "operands": list(zip(NAMES, VALUES, modes, strict=False)),
         "rank": rank,
         "expression": expression,
+        "checked": checked,
     }
+    writes = {"y": Access(node.outputs[0])} | ({"check": Access(CHECK, 0)} if checked else {})
     low.dispatch(
         "binary",
         node,
         reads,
-        {"y": node.outputs[0]},
+        writes,
         workgroups(stored.vectors),
         parameters,
         variant,
     )
+
+
+def overflow(low: Lowering, node: Node, whole: str) -> str:
+    """Where this expression, of whole numbers, passes int32; "" where its host computes in that."""
+    if low.graph.tensors[node.outputs[0]].dtype != "i64":
+        return ""
+    near = re.sub(r"\b([ve])\b", r"vec4f(\1)", whole)
+    return f"beyond_int32({near}, {whole})"
 
 
 def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Geometry, Node, Tensor
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Lowering, Raw
+from tflgpu_plugin.ops.lowering import CHECK, WORKGROUP, Access, Hosted, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
 DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16")
@@ -101,7 +101,7 @@ def _to_storage(
         "pack",
         node,
         {"raw": Access(raw, views.raw)},
-        {"stored": stored},
+        {"stored": Access(stored)} | ({"check": Access(CHECK, 0)} if dtype == "i64" else {}),
         (-(-shape.vectors // WORKGROUP), 1, 1),
         {"vectors": shape.vectors, **_extents(shape), **(scaling or {})},
         {"form": dtype, "whole": views.whole},

@@ -47,13 +47,14 @@ class Constant:
 @dataclass(frozen=True)
 class Raw:
     """A buffer in the host's layout: role input, output or state, and the tensor it
-    carries.
+    carries. Or the one of `CHECK`.
     """
 
     role: str
     tensor: int
 
 
+CHECK = Raw("check", -1)  # a word that is not 0 after a run that met a number beyond int32
 Source = int | Constant | Raw
 
 
@@ -152,7 +153,8 @@ class Lowering:
         for launch in reversed(self.launches):
             written = [self.root(source) for source in launch.writes]
             needed = read.union(self.homes)
-            if all(isinstance(root, int) and root not in needed for root in written):
+            results = [root for root in written if root != CHECK]
+            if all(isinstance(root, int) and root not in needed for root in results):
                 continue
             read |= {self.root(source) for source in launch.reads}
             kept.append(launch)

@@ -5,8 +5,8 @@ puts values on the result's grid: round to nearest and saturate. Halves go away 
 tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the
 scale, as in the definition of QuantizeLinear; the result's quantization says which.
 
-`cast(x)` between floats, bool and whole numbers in integer types; fractions are cut off, and what
-int32 does not hold becomes the nearest that it does (hosts leave both open, and NaN).
+`cast(x)` between floats, bool and whole numbers in integer types; fractions are cut off. To int32
+what it does not hold becomes the nearest that it does (hosts leave that open, and NaN).
 """
 
 from __future__ import annotations
@@ -109,8 +109,13 @@ def lower_cast(low: Lowering, node: Node) -> None:
     """By the types of both on the device."""
     source, result = low.graph.tensors[node.operand()], low.graph.tensors[node.outputs[0]]
     zero = "vec4i()" if quantization.whole(source) else "vec4f()"
-    expression = "whole_part(v)" if quantization.whole(result) else "vec4f(v)"
-    lower_pair(low, node, f"truth(!(v == {zero}))" if result.dtype == "bool" else expression)
+    if result.dtype == "bool":
+        lower_pair(low, node, f"truth(!(v == {zero}))")
+    elif quantization.whole(result):
+        beyond = "!((v >= vec4f(-2147483648.0)) & (v < vec4f(2147483648.0)))"
+        lower_pair(low, node, "whole_part(v)", checked=beyond if result.dtype == "i64" else "")
+    else:
+        lower_pair(low, node, "vec4f(v)")
 
 
 def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:

@@ -7,6 +7,7 @@ tensorflow/lite/kernels/internal/reference/reduce.h.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isqrt, prod
 from typing import Any, NamedTuple
 
@@ -57,6 +58,8 @@ WHOLE = {
     "reduce_l1": Reduction(NONE, SUM, each="abs(v)"),
     "reduce_sum_square": Reduction(NONE, SUM, each="v * v"),
 }
+
+GROWING = {*WHOLE} - {"reduce_max", "reduce_min"}
 
 
 class _Run(NamedTuple):
@@ -236,9 +239,26 @@ def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def decompose_checked(steps: Decomposition, node: Node) -> bool:
+    """A sum of int64 beside the same one of floats, which tells whether int32 holds it."""
+    tensors, x = steps.editor.tensors, _input(node)
+    if tensors[node.outputs[0]].dtype != "i64" or node.attributes.get("unchecked"):
+        return False
+    floats = steps.editor.tensor(steps.shape(x), like=x)
+    tensors[floats] = replace(tensors[floats], dtype="f32", quantization=None)
+    steps.put(floats, "cast", x)
+    near = steps.add(node.op, floats, *node.inputs[1:], **node.attributes)
+    held = steps.add(node.op, x, *node.inputs[1:], **node.attributes, unchecked=True)
+    steps.last("checked", held, near)
+    return True
+
+
 def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
-    types = ("f32", "i32") if name in WHOLE else ("f32",)
-    return Op(name, refuse, shapes, lower, accuracy, types, _work, kind="reduction", fuses=True,
+    if name in WHOLE:
+        traits |= {"types": ("f32", "i32")}
+    if name in GROWING:
+        traits |= {"decompose": decompose_checked}
+    return Op(name, refuse, shapes, lower, accuracy, work=_work, kind="reduction", fuses=True,
               accumulates=True, follows="reduced", **traits)  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.movement import vector_strides, workgroups
-from tflgpu_plugin.ops.reduce import reduced_axes
+from tflgpu_plugin.ops.reduce import decompose_checked, reduced_axes
 from tflgpu_plugin.ops.table import Op
 
 MAX_LINE = MAX_LOOP_ROUNDS * WORKGROUP  # elements
@@ -61,6 +61,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 def decompose(steps: Decomposition, node: Node) -> bool:
     """The last axis of an image, and any of other ranks, is moved where lines are columns."""
+    if decompose_checked(steps, node):
+        return True
     shape, value = steps.shape(_input(node)), steps.data(node.inputs[1])
     assert value is not None
     axis = int(value.reshape(-1)[0]) % len(shape)

@@ -13,7 +13,7 @@ from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
+from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, overflow
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op
 
@@ -52,10 +52,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
-def lower(low: Lowering, node: Node, whole: str | None = None) -> None:
-    """`whole`: WGSL for whole numbers."""
+def lower(low: Lowering, node: Node, whole: str | None = None, checked: bool = False) -> None:
+    """`whole`: WGSL for whole numbers, which may pass int32 where it is `checked`."""
     if whole and quantization.whole(low.graph.tensors[node.outputs[0]]):
-        lower_pair(low, node, whole)
+        lower_pair(low, node, whole, checked=overflow(low, node, whole) if checked else "")
     else:
         lower_step(low, node, step(node.op, node.attributes))
 
@@ -78,14 +78,15 @@ def row(
     types: tuple[str, ...] = ("f32",),
     errors: Errors = AS_THEY_ARE,
     whole: str | None = None,
+    checked: bool = False,
     **traits: Any,
 ) -> Op:
     """An op from the fused step of its name; `whole` is its WGSL for vec4 `v` of whole numbers."""
     given = {"as_epilogue": as_epilogue, **traits}
     types = (*types, "i32") if whole else types
-    return Op(name, refuse, shapes, partial(lower, whole=whole), accuracy, types=types, fuses=True,
-              max_rank=8, kind="elementwise", errors=errors, follows="elementwise",
-              **given)  # fmt: skip
+    made = partial(lower, whole=whole, checked=checked)
+    return Op(name, refuse, shapes, made, accuracy, types=types, fuses=True, max_rank=8,
+              kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
 
 
 def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> Op:
@@ -112,12 +113,12 @@ OPS = (
     limit("relu_n1_to_1", -1.0, 1.0),
     row("thresholded_relu", "exact", errors=GATE),
     *(row(name, "exact") for name in ("clip", "ceil", "floor", "round")),
-    row("abs", "exact", whole="abs(v)"),
-    row("neg", "exact", whole="-v"),
+    row("abs", "exact", whole="abs(v)", checked=True),
+    row("neg", "exact", whole="-v", checked=True),
     row("sign", "exact", whole="sign(v)"),
     row("leaky_relu", "elementwise", errors=GATE, quantize=quantized.leaky_relu),
-    row("square", "elementwise", whole="v * v"),
-    row("cube", "elementwise", whole="v * v * v"),
+    row("square", "elementwise", whole="v * v", checked=True),
+    row("cube", "elementwise", whole="v * v * v", checked=True),
     row("shrink", "elementwise"),
     *(row(name, "function") for name in FUNCTION),
     row("log", "function", errors=RELATIVE),

@@ -28,6 +28,7 @@ USAGE = {
     "input": STORAGE | COPY_DST | HOST_WRITE,
     "output": STORAGE | COPY_SRC | HOST_READ,
     "state": STORAGE | COPY_SRC | COPY_DST | HOST_READ,
+    "check": STORAGE | COPY_SRC | COPY_DST,
 }
 NAN_WORD = 0x7FC0_0000
 
@@ -200,6 +201,9 @@ class Instance:
         keep = [ffi.new("tg_buffer *[]", bindings), dispatches]
         spec.version = native.lib.tg_abi_version()
         spec.uniforms = self.buffers[uniforms]
+        for index, buffer in enumerate(plan.buffers):
+            if buffer.role == "check":
+                spec.check = self.buffers[index]
         spec.dispatches, spec.dispatch_count = dispatches, len(plan.dispatches)
         spec.bindings, spec.binding_count = keep[0], len(bindings)
         for name, kind in (

@@ -1,5 +1,5 @@
-"""Integers in the TFLite frontend: operators over places that nodes before them find, exactly;
-integers of which nothing is known stay with the host."""
+"""Integers in the TFLite frontend: operators over places that nodes before them find, and over
+numbers of the user that float32 does not hold."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, same
 from tflgpu_plugin import report
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 
 HOSTS = hosts.installed()
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
@@ -68,17 +69,37 @@ def test_operators_over_places_run_exactly(host: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["NEG", "SUM", "REDUCE_MAX", "EQUAL"])
-def test_integers_of_the_user_stay_with_the_host(host: str, name: str) -> None:
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_integers_of_the_user_are_exact(host: str, name: str, dtype: str) -> None:
     model = Model()
-    x = model.input("x", (3, 5), "i32")
-    reads, dtype = [x], "i32"
+    x = model.input("x", (3, 5), dtype)
+    reads, result = [x], dtype
     if name == "EQUAL":
-        reads, dtype = [x, small(model, 4)], "bool"
+        reads, result = [x, model.constant(np.array([2**24 + 1], NUMPY_DTYPES[dtype]))], "bool"
     elif name != "NEG":
         reads = [x, small(model, 1)]
     table = "ReducerOptions" if name in ("SUM", "REDUCE_MAX") else None
     shape = (3,) if table else (3, 5)
-    model.output(model.op(name, reads, table, {}, shape=shape, dtype=dtype))
-    _, made = gpu(model.to_bytes(), host, "optimized")
+    model.output(model.op(name, reads, table, {}, shape=shape, dtype=result))
+    content = model.to_bytes()
+    interpreter, made = gpu(content, host, "optimized")
     (node,) = report(made).nodes
-    assert node.where == "cpu" and "below 2^24" in (node.reason or "")
+    assert node.where == "gpu"
+    values = 2**24 + np.arange(15).reshape(3, 5)
+    values[1] *= -1
+    fed = [[values.astype(NUMPY_DTYPES[dtype])]]
+    reference = hosts.interpreter(content, host, "optimized")
+    reference.allocate_tensors()
+    (got,), (wanted,) = (hosts.invoke(i, fed)[0] for i in (interpreter, reference))
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_integers_beyond_int32_end_the_run_with_a_sentence(host: str) -> None:
+    model = Model()
+    x = model.input("x", (2, 3), "i64")
+    model.output(model.op("NEG", [x], None, {}, shape=(2, 3), dtype="i64"))
+    interpreter, _ = gpu(model.to_bytes(), host, "optimized")
+    with pytest.raises(RuntimeError, match="beyond int32"):
+        hosts.invoke(interpreter, [[np.full((2, 3), 2**40)]])
+    (got,) = hosts.invoke(interpreter, [[np.full((2, 3), -7)]])[0]
+    np.testing.assert_array_equal(got, np.full((2, 3), 7))

@@ -222,6 +222,8 @@ typedef struct tgi_slot {
 /* What timestamps a run takes: before the first dispatch and after each, or before the first and twice after the last. */
 typedef enum tgi_timestamping { TGI_NO_TIMESTAMPS, TGI_EACH, TGI_ENDS } tgi_timestamping;
 
+enum { CHECK_BYTES = 16 };
+
 struct tg_replay {
   atomic_size_t refs;
   tg_device *device;
@@ -232,6 +234,7 @@ struct tg_replay {
   size_t buffer_count;
   tgi_slot *inputs, *outputs, *states;
   size_t input_count, output_count, state_count;
+  tg_buffer *check;                /* or NULL */
   tg_buffer *readback;             /* of what cannot be mapped itself; NULL when all can */
   tgi_mapping *mappings;           /* of the present run, room for all; under run_lock */
   pthread_mutex_t run_lock;        /* before the device's lock in order */

@@ -8,7 +8,7 @@
 
 tgi_wgpu_table tgi_wgpu;
 
-uint32_t tg_abi_version(void) { return 1; }
+uint32_t tg_abi_version(void) { return 2; }
 
 int64_t tg_next_number(void) {
   static atomic_llong last;

@@ -41,6 +41,7 @@ static int check_spec(const tg_device *device, const tg_replay_spec *spec, tg_er
     return tgi_fail(err, "The plan is written for version %u of the native library, which has version %u.", spec->version,
                     tg_abi_version());
   if (spec->uniforms && spec->uniforms->device != device) return tgi_fail(err, "The uniform buffer is of another device.");
+  if (spec->check && spec->check->device != device) return tgi_fail(err, "The buffer of the check is of another device.");
   for (size_t i = 0; i < spec->dispatch_count; i++)
     if (check_dispatch(device, spec, i, err)) return 1;
   return check_ports(device, "input", spec->inputs, spec->input_count, err) ||
@@ -80,6 +81,7 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   for (size_t i = 0; i < spec->binding_count; i++)
     if ((replay->buffers[i] = spec->bindings[i])) tgi_buffer_retain(spec->bindings[i]);
   if ((replay->buffers[spec->binding_count] = spec->uniforms)) tgi_buffer_retain(spec->uniforms);
+  if ((replay->check = spec->check)) tgi_buffer_retain(spec->check);
   for (size_t i = 0; i < spec->dispatch_count; i++)
     tgi_pipeline_retain(replay->pipelines[i] = spec->dispatches[i].pipeline);
   for (size_t i = 0; i < spec->state_count; i++)
@@ -150,7 +152,8 @@ static uint64_t staged_bytes(const tgi_slot *slots, size_t count) {
 
 static int make_readback(tg_replay *replay, tg_error *err) {
   uint64_t bytes =
-      staged_bytes(replay->outputs, replay->output_count) + staged_bytes(replay->states, replay->state_count);
+      staged_bytes(replay->outputs, replay->output_count) + staged_bytes(replay->states, replay->state_count) +
+      (replay->check ? CHECK_BYTES : 0);
   if (!bytes) return 0;
   replay->readback = tgi_buffer_create(replay->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
   return !replay->readback;
@@ -216,6 +219,7 @@ void tg_replay_release(tg_replay *replay) {
   release_slots(replay->inputs, replay->input_count);
   release_slots(replay->outputs, replay->output_count);
   release_slots(replay->states, replay->state_count);
+  tg_buffer_release(replay->check);
   tg_buffer_release(replay->readback);
   tg_buffer_release(replay->resolved);
   free(replay->mappings);

@@ -91,6 +91,9 @@ static void encode_outputs(run *r, WGPUCommandEncoder encoder) {
   }
   for (size_t i = 0; i < replay->state_count; i++)
     if (r->states[i].host) encode_readback(r, encoder, &replay->states[i]);
+  if (!replay->check) return;
+  copy(encoder, replay->check, 0, replay->readback, r->readback_bytes, CHECK_BYTES);
+  r->readback_bytes += CHECK_BYTES;
 }
 
 static void map_output(run *r, const tgi_slot *slot) {
@@ -106,6 +109,7 @@ static void list_mappings(run *r) {
     if (r->outputs[i].host) map_output(r, &replay->outputs[i]);
   for (size_t i = 0; i < replay->state_count; i++)
     if (r->states[i].host) map_output(r, &replay->states[i]);
+  if (replay->check) r->readback_bytes += CHECK_BYTES;
   if (r->readback_bytes) map_later(r, replay->readback, r->readback_bytes, WGPUMapMode_Read);
   for (size_t i = 0; i < replay->input_count && r->mapping_count; i++)
     if (can_map(&replay->inputs[i], WGPUMapMode_Write))
@@ -123,6 +127,15 @@ static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host
   return 0;
 }
 
+static int check(const run *r, const uint8_t *staged, tg_error *err) {
+  uint32_t beyond;
+  if (!staged) return tgi_unreadable(r->replay->device, err);
+  memcpy(&beyond, staged, sizeof beyond);
+  if (!beyond) return 0;
+  return tgi_fail(err, "An int64 number of this run is beyond int32, in which the GPU computes. Leave the nodes that read or "
+                       "make it to the CPU with the option exclude.");
+}
+
 static int take_outputs(run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   const uint8_t *staged = NULL;
@@ -137,6 +150,7 @@ static int take_outputs(run *r, tg_error *err) {
     memcpy(state->shadow, r->states[i].host, state->bytes);
     state->shadow_valid = true;
   }
+  if (replay->check && !failed) failed = check(r, staged, err);
   if (r->readback_bytes) tgi_unmap(replay->readback);
   return failed;
 }
@@ -154,6 +168,7 @@ static void keep_inputs(const run *r) {
 
 static void encode(run *r, WGPUCommandEncoder encoder) {
   encode_inputs(r, encoder);
+  if (r->replay->check) W(CommandEncoderClearBuffer)(encoder, r->replay->check->wgpu, 0, CHECK_BYTES);
   WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
   tgi_encode_steps(r->replay, pass, r->steps, r->timestamping);
   W(ComputePassEncoderEnd)(pass);

@@ -17,7 +17,7 @@ typedef struct tg_ort_partition tg_ort_partition;
 
 /* ---- library ------------------------------------------------------------------------------------------------ */
 
-uint32_t tg_abi_version(void);                       /* of this header: 1 */
+uint32_t tg_abi_version(void);                       /* of this header: 2 */
 
 /* 1, 2, ...: delegates and sessions have numbers that no other copy of the package in this process has given. */
 int64_t tg_next_number(void);
@@ -141,6 +141,7 @@ typedef struct tg_replay_spec {
   size_t output_count;
   const tg_state_spec *states;
   size_t state_count;
+  tg_buffer *check;                /* or NULL: its first word is cleared before a run, which fails when it is set after */
 } tg_replay_spec;
 
 /* Copies the spec, makes the bind groups, and takes its own references on all it names. */

@@ -1,0 +1,116 @@
+"""Integers before they are planned: what int32 does not hold, plain numbers of few bits, sums of
+products, casts there and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tflgpu_plugin.frontend import plain_numbers, support
+from tflgpu_plugin.frontend.rules import integer_products
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.ir.quantization import NUMBERS, whole
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.passes.quant.casts import drop_casts
+
+X, SUM, WHOLE, REAL, OTHER = range(5)
+
+
+@pytest.mark.parametrize(
+    ("data", "fits"),
+    [
+        ([2**31 - 1, -(2**31)], True),
+        ([2**31], False),
+        ([-(2**31) - 1], False),
+        ([], True),
+    ],
+)
+def test_constants_of_int64_are_within_int32(data: list[int], fits: bool) -> None:
+    value: Array = np.array(data, np.int64)
+    held = Tensor("held", value.shape, "i64", value)
+    tensors = {0: Tensor("x", value.shape, "i64"), 1: held, 2: Tensor("y", value.shape, "i64")}
+    node = Node(0, "add", (0, 1), (2,), {"activation": "none"})
+    reason = support.support(Graph(tensors, (node,), (0,), (2,)), node, Target())
+    if not fits:
+        assert reason == "The constant 'held' holds int64 numbers that int32 does not."
+    assert (support.out_of_range(held) is None) == fits
+
+
+def test_of_other_types_nothing_is_out_of_range() -> None:
+    assert support.out_of_range(Tensor("x", (1,), "f32", np.float32([3e9]))) is None
+    assert support.out_of_range(Tensor("x", (3,), "i64")) is None
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16"])
+def test_plain_numbers_of_few_bits_stand_for_themselves(dtype: str) -> None:
+    grid = Quantization((0.5,), (3,))
+    tensors = {
+        0: Tensor("read", (4,), dtype),
+        1: Tensor("quantized", (4,), dtype, quantization=grid),
+        2: Tensor("constant", (4,), dtype, np.zeros(4, np.int8)),
+        3: Tensor("not read", (4,), dtype),
+        4: Tensor("wide", (4,), "i32"),
+    }
+    plain_numbers.annotate([0, 1, 2, 4], tensors)
+    assert [tensors[k].quantization for k in range(5)] == [NUMBERS, grid, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "grid", "expected"),
+    [
+        ("i32", None, True),
+        ("i64", None, True),
+        ("i32", Quantization((0.5,), (0,)), True),  # hosts go by the numbers
+        ("i32", NUMBERS, False),
+        ("i8", None, False),
+        ("f32", None, False),
+    ],
+)
+def test_which_tensors_are_int32_on_the_device(
+    dtype: str, grid: Quantization | None, expected: bool
+) -> None:
+    assert whole(Tensor("x", (1,), dtype, quantization=grid)) == expected
+
+
+def products(bound: int, to: str = "f32", outputs: tuple[int, ...] = (REAL,)) -> Graph:
+    """Sums of products, as int32, that a cast reads."""
+    tensors = {
+        X: Tensor("x", (3,)),
+        SUM: Tensor("sum", (3,), "i32", quantization=NUMBERS),
+        WHOLE: Tensor("whole", (3,), "i32"),
+        REAL: Tensor("real", (3,), to),
+    }
+    nodes = (
+        Node(0, "quantize", (X,), (SUM,), {"bound": bound}),
+        Node(1, "cast", (SUM,), (WHOLE,)),
+        Node(2, "cast", (WHOLE,), (REAL,)),
+    )
+    return Graph(tensors, nodes, (X,), outputs)
+
+
+def test_sums_beyond_float32_are_for_casts_to_floats_only() -> None:
+    exact = 1 << 24
+    assert integer_products.rule(products(exact, outputs=(WHOLE, REAL)), {}) == {}
+    assert integer_products.rule(products(exact + 1), {}) == {}
+    seen = integer_products.rule(products(exact + 1, outputs=(WHOLE, REAL)), {})
+    assert list(seen) == [1] and "16,777,217" in seen[1]
+    assert list(integer_products.rule(products(exact + 1, "i64"), {})) == [1]
+    assert integer_products.rule(products(exact + 1, "i64"), {1: "already"}) == {}
+
+
+def test_casts_of_whole_numbers_and_back_go() -> None:
+    after = drop_casts(products(9))
+    assert [(n.op, n.inputs) for n in after.nodes] == [("quantize", (X,)), ("cast", (SUM,))]
+    assert {s for node in after.nodes for s in node.sources} | {0, 1, 2} == {0, 1, 2}
+    kept = drop_casts(products(9, outputs=(WHOLE, REAL)))
+    assert [(n.op, n.inputs) for n in kept.nodes][1:] == [("cast", (SUM,)), ("cast", (SUM,))]
+
+
+def test_casts_that_cut_stay() -> None:
+    """The first of two casts takes the fraction away."""
+    tensors = {
+        X: Tensor("x", (3,)), WHOLE: Tensor("whole", (3,), "i32"), REAL: Tensor("real", (3,))
+    }  # fmt: skip
+    nodes = (Node(0, "cast", (X,), (WHOLE,)), Node(1, "cast", (WHOLE,), (REAL,)))
+    graph = Graph(tensors, nodes, (X,), (REAL,))
+    assert drop_casts(graph).nodes == nodes
