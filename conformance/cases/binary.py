@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant, integers, seeded
+from conformance.cases import LEAST, MOST, Case, Input, constant, integers, seeded
 from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
@@ -252,6 +252,7 @@ def powers(name: str, low: float, high: float, exponent: Any) -> NodeCase:
     return NodeCase(name, "pow", (Input((2, 3, 5, 5), low=low, high=high), constant(exponent)))
 
 
+QUOTIENTS_OF = np.array([3, -3, 1000, -1, 123_456_789])
 CORNERS = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, np.inf, -np.inf, np.nan, 3.0, -3.0])
 NODES = [
     *(
@@ -293,4 +294,12 @@ NODES = [
     NodeCase("rank_6", "div", (Input((2, 1, 3, 1, 2, 5)), constant(3.0))),
     NodeCase("rank_6", "where", (Input((2, 1, 2, 1, 2, 1), "bool"), Input((2, 1, 2, 1, 2, 3)),
              Input(())), refused=True),
+    NodeCase("sums", "checked", (constant([[7, -(2**31)]], "i64"), constant([[7.0, -(2.0**31)]])),
+             output_type="i64"),
+    *(
+        NodeCase(f"whole_{dtype}", op, (Input((2, 3, 5, 5), dtype, low=LEAST, high=MOST),
+                 constant(QUOTIENTS_OF, dtype)), output_type=dtype)
+        for op in ("floor_div", "floor_mod", "fmod")
+        for dtype in ("i32", "i64")
+    ),
 ]  # fmt: skip

@@ -160,4 +160,10 @@ NODES = [
                constant((1,), "i32")), {"keep_dims": False}) for op in ENDS),
     NodeCase("infinite", "reduce_max", (constant(np.full((2, 3), -np.inf)), constant((1,), "i32")),
              {"keep_dims": True}),
+    *(
+        NodeCase(f"whole_{dtype}", op, (Input((3, 4, 5, 6), dtype, low=-999, high=999),
+                 constant((1, 2), "i32")), {"keep_dims": False}, output_type=dtype)
+        for op in ("reduce_l1", "reduce_sum_square", "reduce_sum", "reduce_max", "reduce_min")
+        for dtype in ("i32", "i64")
+    ),
 ]  # fmt: skip

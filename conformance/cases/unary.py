@@ -186,4 +186,8 @@ NODES = [
     NodeCase("positive_only", "is_infinite", (constant(np.array([np.inf, -np.inf, 1.0])),),
              {"negative": 0.0}, output_type="bool"),
     NodeCase("bool", "logical_not", (Input((2, 3, 5), "bool"),), output_type="bool"),
+    *(NodeCase(f"whole_{dtype}", op, (Input((2, 5, 7, 6), dtype, low=-1290, high=1290),),
+               output_type=dtype)
+      for op in ("abs", "neg", "sign", "square", "cube")
+      for dtype in ("i32", "i64")),
 ]  # fmt: skip
