@@ -294,8 +294,8 @@ NODES = [
     NodeCase("rank_6", "div", (Input((2, 1, 3, 1, 2, 5)), constant(3.0))),
     NodeCase("rank_6", "where", (Input((2, 1, 2, 1, 2, 1), "bool"), Input((2, 1, 2, 1, 2, 3)),
              Input(())), refused=True),
-    NodeCase("sums", "checked", (constant([[7, -(2**31)]], "i64"), constant([[7.0, -(2.0**31)]])),
-             output_type="i64"),
+    NodeCase("sums", "checked", (Input((2, 3), "i64", low=-7, high=-6), Input((2, 3), low=-7,
+             high=-7)), output_type="i64"),
     *(
         NodeCase(f"whole_{dtype}", op, (Input((2, 3, 5, 5), dtype, low=LEAST, high=MOST),
                  constant(QUOTIENTS_OF, dtype)), output_type=dtype)

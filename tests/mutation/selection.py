@@ -204,7 +204,7 @@ TESTS: dict[str, Sequence[str]] = {
     "recurrent": ("test_ort_recurrent",),
     "unary": ("test_cut_limits",),
     "ops": ("test_docs", *_TFLITE, *_ONNX),
-    "plain_numbers": ("test_integers", *_TFLITE, *_ONNX),
+    "plain_numbers": ("test_whole_numbers", *_TFLITE, *_ONNX),
     "fold": ("test_constant_operators", *_TFLITE, *_ONNX),
     "subgraph": _TFLITE,
     "symbolic_shapes": ("test_misfits", *_ONNX),

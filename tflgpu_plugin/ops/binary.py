@@ -135,6 +135,7 @@ OPS = (
         types=("f32", "i32"),
         max_rank=8,
         kind="elementwise",
+        follows="elementwise",
     ),
     row("where", CHOICE, types=("f32", "bool"), accuracy="exact", whole=CHOICE),
 )
