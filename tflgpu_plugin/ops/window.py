@@ -79,6 +79,8 @@ def spans(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) ->
     over the padded end if it begins before it.
     """
     padding, found = attributes["padding"], []
+    if len(shape) != len(kernel) + 2:
+        raise ValueError(f"a window of {len(kernel)} axes does not fit {list(shape)}")
     dilations = attributes.get("dilations", (1,) * len(kernel))
     axes = zip(shape[1:-1], kernel, attributes["strides"], dilations, strict=True)
     for k, axis in enumerate(axes):
