@@ -206,15 +206,10 @@ class Instance:
                 spec.check = self.buffers[index]
         spec.dispatches, spec.dispatch_count = dispatches, len(plan.dispatches)
         spec.bindings, spec.binding_count = keep[0], len(bindings)
-        for name, kind in (
-            ("inputs", "tg_port_spec"),
-            ("outputs", "tg_port_spec"),
-            ("states", "tg_state_spec"),
-        ):
+        for name in ("inputs", "outputs", "states"):
             ports = getattr(plan, name)
-            array = ffi.new(
-                f"{kind}[]", [(self.buffers[port.buffer], port.bytes) for port in ports]
-            )
+            given = [(self.buffers[port.buffer], port.bytes) for port in ports]
+            array = ffi.new("tg_port_spec[]", given)
             keep.append(array)
             setattr(spec, name, array)
             setattr(spec, f"{name[:-1]}_count", len(ports))

@@ -13,10 +13,7 @@ static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
 
 static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, bool mapped, tg_error *err) {
   tg_buffer *buffer = calloc(1, sizeof *buffer);
-  if (!buffer) {
-    tgi_fail(err, "Not enough memory for a buffer.");
-    return NULL;
-  }
+  if (!buffer) return tgi_none(err, "Not enough memory for a buffer.");
   WGPUBufferDescriptor descriptor = {
       .usage = usage, .size = tgi_round_up(bytes ? bytes : 4, 4), .mappedAtCreation = mapped};
   char what[64];

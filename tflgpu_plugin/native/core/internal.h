@@ -67,6 +67,7 @@ void tgi_register_exit(void);
 
 /* Write a sentence; returns 1, the status of failure. */
 int tgi_fail(tg_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define tgi_none(...) (tgi_fail(__VA_ARGS__), NULL)
 /* wgpu's message without its scaffolding ("Validation Error", "Caused by:"), on one line. */
 void tgi_readable(WGPUStringView message, char *text, size_t size);
 void tgi_log(const char *text, size_t length);
@@ -202,13 +203,22 @@ WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, t
 
 static inline uint64_t tgi_round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
-/* ---- replay.c, run.c, timestamps.c ----------------------------------------------------------------------------------- */
-
 typedef struct tgi_step {
   WGPUComputePipeline pipeline;
   WGPUBindGroup group;             /* NULL: zero workgroups, skipped */
   uint32_t x, y, z;
 } tgi_step;
+
+/* What timestamps a run takes: before the first dispatch and after each, or before the first and twice after the last. */
+typedef enum tgi_timestamping { TGI_NO_TIMESTAMPS, TGI_EACH, TGI_ENDS } tgi_timestamping;
+
+/* Encode steps as one pass. */
+void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t count, tgi_timestamping timestamping,
+                      WGPUQuerySet queries);
+/* With the lock held and a scope open: encode and submit steps, close the scope. */
+int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, size_t count, tgi_ticket *ticket, tg_error *err);
+
+/* ---- replay.c, run.c, timestamps.c ----------------------------------------------------------------------------------- */
 
 typedef struct tgi_slot {
   tg_buffer *buffer;
@@ -218,9 +228,6 @@ typedef struct tgi_slot {
   void *mapped;                    /* inputs: where the next run writes; under run_lock */
   bool written;                    /* this run has done so */
 } tgi_slot;
-
-/* What timestamps a run takes: before the first dispatch and after each, or before the first and twice after the last. */
-typedef enum tgi_timestamping { TGI_NO_TIMESTAMPS, TGI_EACH, TGI_ENDS } tgi_timestamping;
 
 enum { CHECK_BYTES = 16 };
 
@@ -232,7 +239,7 @@ struct tg_replay {
   tg_pipeline **pipelines;         /* one reference per step */
   tg_buffer **buffers;             /* one reference per binding, and the uniforms last */
   size_t buffer_count;
-  tgi_slot *inputs, *outputs, *states;
+  tgi_slot *inputs, *outputs, *states;             /* one array: outputs and states are read back alike */
   size_t input_count, output_count, state_count;
   tg_buffer *check;                /* or NULL */
   tg_buffer *readback;             /* of what cannot be mapped itself; NULL when all can */
@@ -251,8 +258,6 @@ typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, nanoseconds;
 } tgi_traffic;
 
-/* Encode the first count steps. */
-void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, tgi_timestamping timestamping);
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                    const tg_run_options *options, tgi_traffic *traffic, tg_error *err);
 uint64_t tgi_now(void);

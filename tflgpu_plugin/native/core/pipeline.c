@@ -72,28 +72,26 @@ static int check_arguments(const char *kinds, size_t constant_count, tg_error *e
 tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, const char *const *constant_names,
                                 const double *constant_values, size_t constant_count, tg_error *err) {
   WGPUConstantEntry constants[MAX_CONSTANTS] = {0};
-  if (check_arguments(kinds, constant_count, err) || tgi_enter(err)) return NULL;
+  if (check_arguments(kinds, constant_count, err)) return NULL;
   for (size_t i = 0; i < constant_count; i++)
     constants[i] = (WGPUConstantEntry){.key = view(constant_names[i]), .value = constant_values[i]};
   tg_pipeline *pipeline = calloc(1, sizeof *pipeline + strlen(kinds) + 1);
-  if (pipeline) {
-    pipeline->refs = 1;
-    pipeline->device = device;
-    pipeline->binding_count = strlen(kinds);
-    memcpy(pipeline->kinds, kinds, pipeline->binding_count);
-    tgi_device_retain(device);
+  if (!pipeline) return tgi_none(err, "Not enough memory for a pipeline.");
+  pipeline->refs = 1;
+  pipeline->device = device;
+  pipeline->binding_count = strlen(kinds);
+  memcpy(pipeline->kinds, kinds, pipeline->binding_count);
+  tgi_device_retain(device);
+  int failed = tgi_enter(err);
+  if (!failed) {
     pthread_mutex_lock(&device->lock);
-    int failed = fill_pipeline(pipeline, wgsl, constants, constant_count, err);
+    failed = fill_pipeline(pipeline, wgsl, constants, constant_count, err);
     pthread_mutex_unlock(&device->lock);
-    if (failed) {
-      tg_pipeline_release(pipeline);
-      pipeline = NULL;
-    }
-  } else {
-    tgi_fail(err, "Not enough memory for a pipeline.");
+    tgi_leave();
   }
-  tgi_leave();
-  return pipeline;
+  if (!failed) return pipeline;
+  tg_pipeline_release(pipeline);
+  return NULL;
 }
 
 void tgi_pipeline_retain(tg_pipeline *pipeline) { atomic_fetch_add(&pipeline->refs, 1); }
@@ -125,6 +123,32 @@ WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, t
   return W(DeviceCreateBindGroup)(pipeline->device->wgpu, &descriptor);
 }
 
+void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t count, tgi_timestamping timestamping,
+                      WGPUQuerySet queries) {
+  WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
+  WGPUComputePipeline current = NULL;
+  if (timestamping) W(ComputePassEncoderWriteTimestamp)(pass, queries, 0);
+  for (size_t i = 0; i < count; i++) {
+    const tgi_step *step = &steps[i];
+    if (step->group) {
+      if (step->pipeline != current) W(ComputePassEncoderSetPipeline)(pass, current = step->pipeline);
+      W(ComputePassEncoderSetBindGroup)(pass, 0, step->group, 0, NULL);
+      W(ComputePassEncoderDispatchWorkgroups)(pass, step->x, step->y, step->z);
+    }
+    if (timestamping == TGI_EACH) W(ComputePassEncoderWriteTimestamp)(pass, queries, (uint32_t)i + 1);
+  }
+  for (uint32_t i = 1; timestamping == TGI_ENDS && i < 3; i++) W(ComputePassEncoderWriteTimestamp)(pass, queries, i);
+  W(ComputePassEncoderEnd)(pass);
+  W(ComputePassEncoderRelease)(pass);
+}
+
+int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, size_t count, tgi_ticket *ticket,
+                     tg_error *err) {
+  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
+  tgi_encode_steps(encoder, steps, count, TGI_NO_TIMESTAMPS, NULL);
+  return tgi_submit(device, tgi_finish(device, encoder, mark, err), NULL, 0, ticket, err);
+}
+
 /* ---- warming up ----------------------------------------------------------------------------------------------------- */
 
 static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, tg_error *err) {
@@ -132,17 +156,9 @@ static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, tg_er
   tgi_ticket ticket;
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
-  WGPUBindGroup group = tgi_bind(pipeline, buffers, NULL, 0);
-  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
-  WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
-  W(ComputePassEncoderSetPipeline)(pass, pipeline->wgpu);
-  W(ComputePassEncoderSetBindGroup)(pass, 0, group, 0, NULL);
-  W(ComputePassEncoderDispatchWorkgroups)(pass, 1, 1, 1);
-  W(ComputePassEncoderEnd)(pass);
-  W(ComputePassEncoderRelease)(pass);
-  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
-  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err);
-  if (group) W(BindGroupRelease)(group);
+  tgi_step step = {pipeline->wgpu, tgi_bind(pipeline, buffers, NULL, 0), 1, 1, 1};
+  int failed = tgi_submit_steps(device, mark, &step, 1, &ticket, err);
+  if (step.group) W(BindGroupRelease)(step.group);
   pthread_mutex_unlock(&device->lock);
   if (!failed) tgi_wait(device, ticket.index);
   return failed;

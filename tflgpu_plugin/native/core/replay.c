@@ -46,36 +46,35 @@ static int check_spec(const tg_device *device, const tg_replay_spec *spec, tg_er
     if (check_dispatch(device, spec, i, err)) return 1;
   return check_ports(device, "input", spec->inputs, spec->input_count, err) ||
          check_ports(device, "output", spec->outputs, spec->output_count, err) ||
-         check_ports(device, "state", (const tg_port_spec *)spec->states, spec->state_count, err);
+         check_ports(device, "state", spec->states, spec->state_count, err);
 }
 
-/* A port and a state have the same members, so one copy serves both. */
-_Static_assert(sizeof(tg_port_spec) == sizeof(tg_state_spec), "ports and states differ");
-
-static tgi_slot *copy_slots(const tg_port_spec *ports, size_t count, bool shadows) {
-  tgi_slot *slots = calloc(count ? count : 1, sizeof *slots);
-  for (size_t i = 0; slots && i < count; i++) {
+static tgi_slot *copy_ports(tgi_slot *slots, const tg_port_spec *ports, size_t count) {
+  for (size_t i = 0; i < count; i++) {
     slots[i] = (tgi_slot){.buffer = ports[i].buffer, .bytes = ports[i].bytes};
-    if (shadows) slots[i].shadow = calloc(1, ports[i].bytes ? ports[i].bytes : 1);
     tgi_buffer_retain(slots[i].buffer);
   }
-  return slots;
+  return slots + count;
+}
+
+static bool copy_slots(tg_replay *replay, const tg_replay_spec *spec) {
+  size_t count = spec->input_count + spec->output_count + spec->state_count;
+  replay->mappings = calloc(count + 1, sizeof *replay->mappings);
+  replay->inputs = calloc(count + 1, sizeof *replay->inputs);
+  if (!replay->mappings || !replay->inputs) return false;
+  replay->outputs = copy_ports(replay->inputs, spec->inputs, replay->input_count = spec->input_count);
+  replay->states = copy_ports(replay->outputs, spec->outputs, replay->output_count = spec->output_count);
+  copy_ports(replay->states, spec->states, replay->state_count = spec->state_count);
+  for (size_t i = 0; i < spec->state_count; i++)
+    if (!(replay->states[i].shadow = calloc(1, spec->states[i].bytes + 1))) return false;
+  return true;
 }
 
 static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
-  replay->inputs = copy_slots(spec->inputs, spec->input_count, false);
-  replay->outputs = copy_slots(spec->outputs, spec->output_count, false);
-  replay->mappings = calloc(spec->input_count + spec->output_count + spec->state_count + 1, sizeof *replay->mappings);
-  replay->states = copy_slots((const tg_port_spec *)spec->states, spec->state_count, true);
   replay->steps = calloc(spec->dispatch_count + 1, sizeof *replay->steps);
   replay->pipelines = calloc(spec->dispatch_count + 1, sizeof *replay->pipelines);
   replay->buffers = calloc(spec->binding_count + 1, sizeof *replay->buffers);
-  if (replay->inputs) replay->input_count = spec->input_count;
-  if (replay->outputs) replay->output_count = spec->output_count;
-  if (replay->states) replay->state_count = spec->state_count;
-  if (!replay->inputs || !replay->outputs || !replay->states || !replay->steps || !replay->pipelines ||
-      !replay->buffers || !replay->mappings)
-    return false;
+  if (!copy_slots(replay, spec) || !replay->steps || !replay->pipelines || !replay->buffers) return false;
   replay->step_count = spec->dispatch_count;
   replay->buffer_count = spec->binding_count + 1;
   for (size_t i = 0; i < spec->binding_count; i++)
@@ -84,24 +83,7 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   if ((replay->check = spec->check)) tgi_buffer_retain(spec->check);
   for (size_t i = 0; i < spec->dispatch_count; i++)
     tgi_pipeline_retain(replay->pipelines[i] = spec->dispatches[i].pipeline);
-  for (size_t i = 0; i < spec->state_count; i++)
-    if (!replay->states[i].shadow) return false;
   return true;
-}
-
-void tgi_encode_steps(const tg_replay *replay, WGPUComputePassEncoder pass, size_t count, tgi_timestamping timestamping) {
-  WGPUComputePipeline current = NULL;
-  if (timestamping) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, 0);
-  for (size_t i = 0; i < count; i++) {
-    const tgi_step *step = &replay->steps[i];
-    if (step->group) {
-      if (step->pipeline != current) W(ComputePassEncoderSetPipeline)(pass, current = step->pipeline);
-      W(ComputePassEncoderSetBindGroup)(pass, 0, step->group, 0, NULL);
-      W(ComputePassEncoderDispatchWorkgroups)(pass, step->x, step->y, step->z);
-    }
-    if (timestamping == TGI_EACH) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, (uint32_t)i + 1);
-  }
-  for (uint32_t i = 1; timestamping == TGI_ENDS && i < 3; i++) W(ComputePassEncoderWriteTimestamp)(pass, replay->queries, i);
 }
 
 static void bind_steps(tg_replay *replay, const tg_replay_spec *spec) {
@@ -131,29 +113,16 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err
   pthread_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   bind_steps(replay, spec);
-  WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
-  WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
-  tgi_encode_steps(replay, pass, replay->step_count, TGI_NO_TIMESTAMPS);
-  W(ComputePassEncoderEnd)(pass);
-  W(ComputePassEncoderRelease)(pass);
-  WGPUCommandBuffer commands = tgi_finish(device, encoder, mark, err);
-  int failed = tgi_submit(device, commands, NULL, 0, &ticket, err);
+  int failed = tgi_submit_steps(device, mark, replay->steps, replay->step_count, &ticket, err);
   pthread_mutex_unlock(&device->lock);
   set_sizes(replay, spec);
   return failed;
 }
 
-static uint64_t staged_bytes(const tgi_slot *slots, size_t count) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < count; i++)
-    if (!(slots[i].buffer->usage & WGPUBufferUsage_MapRead)) bytes += tgi_round_up(slots[i].bytes, 16);
-  return bytes;
-}
-
 static int make_readback(tg_replay *replay, tg_error *err) {
-  uint64_t bytes =
-      staged_bytes(replay->outputs, replay->output_count) + staged_bytes(replay->states, replay->state_count) +
-      (replay->check ? CHECK_BYTES : 0);
+  uint64_t bytes = replay->check ? CHECK_BYTES : 0;
+  for (const tgi_slot *slot = replay->outputs; slot < replay->states + replay->state_count; slot++)
+    if (!(slot->buffer->usage & WGPUBufferUsage_MapRead)) bytes += tgi_round_up(slot->bytes, 16);
   if (!bytes) return 0;
   replay->readback = tgi_buffer_create(replay->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
   return !replay->readback;
@@ -165,35 +134,26 @@ static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, tg_error *
 }
 
 tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_error *err) {
-  if (check_spec(device, spec, err) || tgi_enter(err)) return NULL;
+  if (check_spec(device, spec, err)) return NULL;
   tg_replay *replay = calloc(1, sizeof *replay);
-  if (replay) {
-    replay->refs = 1;
-    replay->device = device;
-    tgi_device_retain(device);
-    pthread_mutex_init(&replay->run_lock, NULL);
-    if (fill_replay(replay, spec, err)) {
-      tg_replay_release(replay);
-      replay = NULL;
-    }
-  } else {
-    tgi_fail(err, "Not enough memory for a plan.");
+  if (!replay) return tgi_none(err, "Not enough memory for a plan.");
+  replay->refs = 1;
+  replay->device = device;
+  tgi_device_retain(device);
+  pthread_mutex_init(&replay->run_lock, NULL);
+  int failed = tgi_enter(err);
+  if (!failed) {
+    failed = fill_replay(replay, spec, err);
+    tgi_leave();
   }
-  tgi_leave();
-  return replay;
+  if (!failed) return replay;
+  tg_replay_release(replay);
+  return NULL;
 }
 
 /* ---- references --------------------------------------------------------------------------------------------------- */
 
 void tg_replay_retain(tg_replay *replay) { atomic_fetch_add(&replay->refs, 1); }
-
-static void release_slots(tgi_slot *slots, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    tg_buffer_release(slots[i].buffer);
-    free(slots[i].shadow);
-  }
-  free(slots);
-}
 
 /* wgpu-native never frees commands that were not submitted, nor what they use, so these run once more for nobody. The
  * replay is not in use, so its inputs are the only buffers that may be mapped. */
@@ -216,9 +176,11 @@ void tg_replay_release(tg_replay *replay) {
   }
   for (size_t i = 0; i < replay->step_count; i++) tg_pipeline_release(replay->pipelines[i]);
   for (size_t i = 0; i < replay->buffer_count; i++) tg_buffer_release(replay->buffers[i]);
-  release_slots(replay->inputs, replay->input_count);
-  release_slots(replay->outputs, replay->output_count);
-  release_slots(replay->states, replay->state_count);
+  for (const tgi_slot *slot = replay->inputs; slot < replay->states + replay->state_count; slot++) {
+    tg_buffer_release(slot->buffer);
+    free(slot->shadow);
+  }
+  free(replay->inputs);
   tg_buffer_release(replay->check);
   tg_buffer_release(replay->readback);
   tg_buffer_release(replay->resolved);

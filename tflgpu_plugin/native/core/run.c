@@ -23,6 +23,14 @@ uint64_t tgi_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* What is read back: an output or, behind them, a state. */
+static size_t result_count(const run *r) { return r->replay->output_count + r->replay->state_count; }
+
+static const tg_port *result(const run *r, size_t i) {
+  size_t outputs = r->replay->output_count;
+  return i < outputs ? &r->outputs[i] : &r->states[i - outputs];
+}
+
 /* ---- before and after the pass -------------------------------------------------------------------------------------- */
 
 /* Inputs that the last run left mapped. wgpu takes no buffer that is mapped, so all are unmapped. */
@@ -83,14 +91,12 @@ static void encode_readback(run *r, WGPUCommandEncoder encoder, const tgi_slot *
 static void encode_outputs(run *r, WGPUCommandEncoder encoder) {
   const tg_replay *replay = r->replay;
   r->readback_bytes = 0;
-  for (size_t i = 0; i < replay->output_count; i++) {
+  for (size_t i = 0; i < result_count(r); i++) {
     const tgi_slot *slot = &replay->outputs[i];
-    const tg_port *port = &r->outputs[i];
+    const tg_port *port = result(r, i);
     if (port->device) copy(encoder, slot->buffer, 0, port->device, port->offset, slot->bytes);
     if (port->host) encode_readback(r, encoder, slot);
   }
-  for (size_t i = 0; i < replay->state_count; i++)
-    if (r->states[i].host) encode_readback(r, encoder, &replay->states[i]);
   if (!replay->check) return;
   copy(encoder, replay->check, 0, replay->readback, r->readback_bytes, CHECK_BYTES);
   r->readback_bytes += CHECK_BYTES;
@@ -105,10 +111,8 @@ static void map_output(run *r, const tgi_slot *slot) {
 static void list_mappings(run *r) {
   const tg_replay *replay = r->replay;
   r->readback_bytes = 0;
-  for (size_t i = 0; i < replay->output_count; i++)
-    if (r->outputs[i].host) map_output(r, &replay->outputs[i]);
-  for (size_t i = 0; i < replay->state_count; i++)
-    if (r->states[i].host) map_output(r, &replay->states[i]);
+  for (size_t i = 0; i < result_count(r); i++)
+    if (result(r, i)->host) map_output(r, &replay->outputs[i]);
   if (replay->check) r->readback_bytes += CHECK_BYTES;
   if (r->readback_bytes) map_later(r, replay->readback, r->readback_bytes, WGPUMapMode_Read);
   for (size_t i = 0; i < replay->input_count && r->mapping_count; i++)
@@ -141,14 +145,14 @@ static int take_outputs(run *r, tg_error *err) {
   const uint8_t *staged = NULL;
   int failed = 0;
   if (r->readback_bytes) staged = tgi_mapped_range(replay->readback, WGPUMapMode_Read, r->readback_bytes);
-  for (size_t i = 0; i < replay->output_count; i++)
-    if (r->outputs[i].host) failed |= take(r, &replay->outputs[i], &staged, r->outputs[i].host, err);
-  for (size_t i = 0; i < replay->state_count; i++) {
-    tgi_slot *state = &replay->states[i];
-    if (!r->states[i].host) continue;
-    failed |= take(r, state, &staged, r->states[i].host, err);
-    memcpy(state->shadow, r->states[i].host, state->bytes);
-    state->shadow_valid = true;
+  for (size_t i = 0; i < result_count(r); i++) {
+    tgi_slot *slot = &replay->outputs[i];
+    void *host = result(r, i)->host;
+    if (!host) continue;
+    failed |= take(r, slot, &staged, host, err);
+    if (!slot->shadow) continue;
+    memcpy(slot->shadow, host, slot->bytes);
+    slot->shadow_valid = true;
   }
   if (replay->check && !failed) failed = check(r, staged, err);
   if (r->readback_bytes) tgi_unmap(replay->readback);
@@ -169,10 +173,7 @@ static void keep_inputs(const run *r) {
 static void encode(run *r, WGPUCommandEncoder encoder) {
   encode_inputs(r, encoder);
   if (r->replay->check) W(CommandEncoderClearBuffer)(encoder, r->replay->check->wgpu, 0, CHECK_BYTES);
-  WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
-  tgi_encode_steps(r->replay, pass, r->steps, r->timestamping);
-  W(ComputePassEncoderEnd)(pass);
-  W(ComputePassEncoderRelease)(pass);
+  tgi_encode_steps(encoder, r->replay->steps, r->steps, r->timestamping, r->replay->queries);
   encode_outputs(r, encoder);
 }
 
@@ -181,8 +182,7 @@ static bool is_plain(const run *r) {
   const tg_replay *replay = r->replay;
   bool plain = r->steps == replay->step_count;
   for (size_t i = 0; i < replay->input_count; i++) plain &= !r->inputs[i].device;
-  for (size_t i = 0; i < replay->output_count; i++) plain &= r->outputs[i].host && !r->outputs[i].device;
-  for (size_t i = 0; i < replay->state_count; i++) plain &= r->states[i].host != NULL;
+  for (size_t i = 0; i < result_count(r); i++) plain &= result(r, i)->host && !result(r, i)->device;
   return plain;
 }
 

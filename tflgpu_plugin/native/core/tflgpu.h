@@ -123,11 +123,6 @@ typedef struct tg_port_spec {
   uint64_t bytes;                  /* of the host tensor */
 } tg_port_spec;
 
-typedef struct tg_state_spec {
-  tg_buffer *buffer;               /* raw host layout; read by the first dispatches, written by the last ones */
-  uint64_t bytes;
-} tg_state_spec;
-
 typedef struct tg_replay_spec {
   uint32_t version;                /* tg_abi_version() */
   tg_buffer *uniforms;
@@ -139,7 +134,7 @@ typedef struct tg_replay_spec {
   size_t input_count;
   const tg_port_spec *outputs;
   size_t output_count;
-  const tg_state_spec *states;
+  const tg_port_spec *states;      /* read by the first dispatches, written by the last ones */
   size_t state_count;
   tg_buffer *check;                /* or NULL: its first word is cleared before a run, which fails when it is set after */
 } tg_replay_spec;

@@ -79,8 +79,7 @@ tg_ort_partition *tg_ort_partition_create(const tg_ort_partition_spec *spec, tg_
   tg_ort_partition *partition = calloc(1, sizeof *partition);
   if (partition && copy_spec(partition, spec)) return partition;
   if (partition) free_partition(partition);
-  tgi_fail(err, "Not enough memory for a partition.");
-  return NULL;
+  return tgi_none(err, "Not enough memory for a partition.");
 }
 
 void tgi_partition_retain(tg_ort_partition *partition) { atomic_fetch_add(&partition->base.refs, 1); }

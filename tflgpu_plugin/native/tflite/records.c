@@ -66,19 +66,17 @@ static void free_kernel(tg_kernel *kernel) {
 }
 
 tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error *err) {
-  tg_kernel *kernel = NULL;
-  if (!tg_tflite_delegate_number(delegate)) tgi_fail(err, "This is not a delegate of tflgpu.");
-  else if (!(kernel = calloc(1, sizeof *kernel)) || !copy_spec(kernel, spec))
-    tgi_fail(err, "Not enough memory for a kernel.");
-  else {
-    kernel->base.refs = 1;
-    kernel->base.number = spec->number;
-    kernel->delegate = delegate;
-    tgi_delegate_retain(kernel->delegate);
-    return kernel;
+  if (!tg_tflite_delegate_number(delegate)) return tgi_none(err, "This is not a delegate of tflgpu.");
+  tg_kernel *kernel = calloc(1, sizeof *kernel);
+  if (!kernel || !copy_spec(kernel, spec)) {
+    if (kernel) free_kernel(kernel);
+    return tgi_none(err, "Not enough memory for a kernel.");
   }
-  if (kernel) free_kernel(kernel);
-  return NULL;
+  kernel->base.refs = 1;
+  kernel->base.number = spec->number;
+  kernel->delegate = delegate;
+  tgi_delegate_retain(kernel->delegate);
+  return kernel;
 }
 
 void tgi_newest_drop(tg_kernel *kernel) {
