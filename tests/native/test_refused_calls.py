@@ -87,7 +87,7 @@ class Spec:
     states: tuple[tuple[Any, int], ...] = ()
     groups: tuple[int, int, int] = (1, 1, 1)
     first: int = 0
-    version: int = 1
+    version: int = 2
     kept: list[Any] = field(default_factory=list)
 
     def make(self) -> Any:
@@ -165,8 +165,8 @@ REFUSED: dict[str, tuple[str, Change]] = {
         lambda s: replace(s, bindings=(s.bindings[0], s.bindings[0], None)),
     ),
     "another version": (
-        "The plan is written for version 2 of the native library, which has version 1",
-        lambda s: replace(s, version=2),
+        "The plan is written for version 3 of the native library, which has version 2",
+        lambda s: replace(s, version=3),
     ),
     "uniforms of another device": (
         "The uniform buffer is of another device",
