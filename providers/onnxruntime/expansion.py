@@ -12,7 +12,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts, listed
+from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts, type_names
 from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import NUMBERS, STORED, real
@@ -249,7 +249,7 @@ class Expansion:
         elif tensor.data is None and not accepts(row.types, tensor.dtype):
             raise Unsupported(
                 f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values;"
-                f" {self.host.title} is supported for {listed(row.types)}."
+                f" {self.host.title} is supported for {' or '.join(type_names(row.types))}."
             )
 
     def _shapes(self, row: Op, node: Node) -> list[Shape]:

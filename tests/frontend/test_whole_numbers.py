@@ -36,6 +36,17 @@ def test_constants_of_int64_are_within_int32(data: list[int], fits: bool) -> Non
     assert (support.out_of_range(held) is None) == fits
 
 
+def test_documented_editions_have_no_integers() -> None:
+    tensors = {k: Tensor(f"t{k}", (2,), "i32") for k in range(3)}
+    node = Node(0, "add", (0, 1), (2,), {"activation": "none"}, host_op="ADD")
+    graph = Graph(tensors, (node,), (0, 1), (2,))
+    assert support.support(graph, node, Target()) is None
+    assert support.support(graph, node, Target(), "documented") == (
+        "Tensor 't2' holds int32 values, which ADD is not listed for in the current edition of "
+        "the GPU delegate documentation."
+    )
+
+
 def test_of_other_types_nothing_is_out_of_range() -> None:
     assert support.out_of_range(Tensor("x", (1,), "f32", np.float32([3e9]))) is None
     assert support.out_of_range(Tensor("x", (3,), "i64")) is None

@@ -11,7 +11,7 @@ from typing import Any
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
 from tflgpu_plugin.frontend.rules import RULES
-from tflgpu_plugin.frontend.support import QUIRKS, TYPE_NAMES
+from tflgpu_plugin.frontend.support import QUIRKS, type_names
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ir.target import Target
@@ -34,7 +34,7 @@ def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
                 "op": op.name,
                 "versions": list(row.versions),
                 "documented": _documented(row),
-                "types": [TYPE_NAMES.get(name, name) for name in op.types],
+                "types": type_names(row.types or op.types),
                 "needs": " ".join([_sentence(op.refuse), *map(_sentence, row.conditions)]),
             }
         )
@@ -52,7 +52,7 @@ def onnx_rows() -> list[dict[str, Any]]:
     for row in sorted(ONNX_OPS.values(), key=lambda row: row.name):
         op = ops.rows()[row.op]
         dtypes = (*onnx_types(row), *(COUNTS if row.indices else ()))
-        types = [TYPE_NAMES.get(name, name) for name in dict.fromkeys(dtypes)]
+        types = type_names(dtypes)
         rows.append(
             {
                 "operator": row.name,
@@ -139,6 +139,9 @@ documentation list: `capabilities=documented-2019` and `capabilities=documented`
 tensors are taken up to it, where float32 is among the types (option `enable_quantized_inference`).
 Ranks go up to 5. A node that is not claimed stays on the CPU, and a sentence says why
 (`tflgpu check MODEL.tflite`).
+
+int32 is exact over its whole range. int64 tensors are int32 on the GPU: a node with a constant
+beyond that stays on the CPU, and a run that reads or makes such a number fails with a sentence.
 
 Beside these rows, whatever follows from constants alone is worked out before a run, `DENSIFY` of
 sparse weights among it, and so is shape arithmetic. [Rules over a whole graph](#rules) hold for all

@@ -18,7 +18,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import ROLES, HostOp
-from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, quantized, real
+from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, quantized, real, whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import folded
@@ -85,6 +85,7 @@ def support(
         return f"{_name(node)} is not supported."
     return (
         _refuse_version(graph, node, edition)
+        or _refuse_integers(graph, node, edition)
         or _refuse_types(graph, node, op.types, quantized)
         or _refuse_grids(graph, node)
         or _refuse_bias(graph, node)
@@ -241,6 +242,15 @@ def _refuse_version(graph: Graph, node: Node, edition: str) -> str | None:
     return f"This is version {node.version} of {row.name}. {span} supported{where}."
 
 
+def _refuse_integers(graph: Graph, node: Node, edition: str) -> str | None:
+    """Neither edition of the documentation lists whole numbers."""
+    for tensor in _values(graph, node) if edition != "all" else ():
+        if whole(tensor):
+            held = f"Tensor {tensor.name!r} holds {TYPE_NAMES[tensor.dtype]} values"
+            return f"{held}, which {_name(node)} is not listed for{_listed(edition)}."
+    return None
+
+
 def _listed(edition: str) -> str:
     return f" in the {EDITIONS[edition]} edition of the GPU delegate documentation"
 
@@ -278,14 +288,14 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
             return f"{held}; quantized tensors must be int8 or uint8."
-        return f"{held}; {_name(node)} is supported for {listed(types)}."
+        return f"{held}; {_name(node)} is supported for {' or '.join(type_names(types))}."
     return None
 
 
-def listed(types: tuple[str, ...]) -> str:
-    """What an op of these types computes, for a sentence."""
-    shown = [*types, *(("i64",) if "i32" in types else ())]
-    return " or ".join(TYPE_NAMES.get(name, name) for name in shown)
+def type_names(types: Iterable[str]) -> list[str]:
+    """What an op of these types computes: int64, too, where it has int32."""
+    shown = [kind for name in types for kind in ((name, "i64") if name == "i32" else (name,))]
+    return [TYPE_NAMES.get(name, name) for name in dict.fromkeys(shown)]
 
 
 def out_of_range(tensor: Tensor) -> str | None:
