@@ -72,7 +72,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let stride = vec2u(p.stride_h, p.stride_w);
   let extent = (vec2u(p.out_h, p.out_w) - phase + stride - 1u) / stride;
   let places = extent.x * extent.y;
-  let shifted = phase + vec2u(p.top, p.left);
+  let shifted = phase + vec2u(p.before_h, p.before_w);
   let first_tap = shifted % stride;
   let start = vec2i(shifted / stride);
   let tap_count = (max(vec2u(p.kernel_h, p.kernel_w), first_tap) - first_tap + stride - 1u) / stride;
@@ -84,8 +84,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let place = divided(item, p.row_items);
   let row = place.x;
   let column = min(place.y * {{ pixels }}u, p.out_w - {{ pixels }}u);
-  let top = i32(row * p.stride_h) - p.top;
-  let left = i32(column * p.stride_w) - p.left;
+  let top = i32(row * p.stride_h) - p.before_h;
+  let left = i32(column * p.stride_w) - p.before_w;
 {% else %}
   let places = p.places;
 {% endif %}
@@ -99,12 +99,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let x{{ j }} = m{{ j }} * p.x_place * {{ views }}u;
   let y{{ j }} = m{{ j }} * p.y_place;
 {% elif taps == "window" %}
-  let at{{ j }} = vec2i(divided(m{{ j }}, p.out_w) * vec2u(p.stride_h, p.stride_w)) - vec2i(p.top, p.left);
+  let at{{ j }} = vec2i(divided(m{{ j }}, p.out_w) * vec2u(p.stride_h, p.stride_w)) - vec2i(p.before_h, p.before_w);
   let y{{ j }} = m{{ j }};
 {% elif taps == "volume" %}
   let row{{ j }} = m{{ j }} / p.out_w;
   let at{{ j }} = vec3i(vec3u(row{{ j }} / p.out_h * p.stride_d, row{{ j }} % p.out_h * p.stride_h,
-    m{{ j }} % p.out_w * p.stride_w)) - vec3i(p.front, p.top, p.left);
+    m{{ j }} % p.out_w * p.stride_w)) - vec3i(p.before_d, p.before_h, p.before_w);
   let y{{ j }} = m{{ j }};
 {% else %}
   let in{{ j }} = divided(m{{ j }}, row);

@@ -6,7 +6,7 @@
 // thread; "multiplied" is "taps" where output channel o reads input channel o / multiplier.
 // `shared`: weights are loaded once per group of 8 invocations (not with "taps").
 {% set columns = (pixels - 1) * stride + width %}
-{% if form in ("rows", "rows2") %}
+{% set walking = ("rows", "rows2", "span") %}
 {% macro load_row(name) %}
       let ok_{{ name }} = u32({{ name }}) < extent_in.x;  // a negative place wraps to a large one
       let at_{{ name }} = x_base + select(0u, u32({{ name }}), ok_{{ name }}) * extent_in.y;
@@ -19,20 +19,38 @@ fma({{ name }}_{{ stride * j }}, w{{ 3 * r }}, fma({{ name }}_{{ stride * j + 1 
 {%- endmacro %}
 @compute @workgroup_size({{ lanes }})
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
-{%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
+{%- if shared and form in walking %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
   let wi = group_id(wid);
   let quad = wi.y;
   let batch = min(wi.z, p.batch - 1u);
+{% if form in walking %}
+  let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   // Uniforms are read before the loop, offsets by a use that is always zero: drivers then keep them in registers.
-  let rows = p.rows;
   let extent_in = vec2u(p.in_h, p.in_w);
   let extent_out = vec2u(p.out_h, p.out_w);
   let dilation = vec2u(p.dilation_h, p.dilation_w);
-  let top = p.top;
-  let zero = select(0u, p.off_x ^ p.off_y, rows == 0xffffffffu);
-  let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
+  let kernel_h = p.kernel_h;
+  let top = p.before_h;
+  let zero = select(0u, p.off_x ^ {{ "p.off_w" if form == "span" else "p.off_y" }}, kernel_h == 0xffffffffu);
 {% if shared %}
   let base = sid - sid % 8u;
+{% endif %}
+  // Columns (and rows) of one thread lie `dilation` apart, so that they share their taps.
+  let place = divided(item, p.column_groups);
+  let c = divided(place.y, dilation.y);
+  let out_x = c.y + c.x * ({{ pixels }}u * dilation.y);
+{% for t in range(columns) %}
+  let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * dilation.y) - p.before_w;
+  let ok{{ t }} = u32(c{{ t }}) < extent_in.y;
+  let x{{ t }} = select(0u, u32(c{{ t }}), ok{{ t }});
+{% endfor %}
+  let x_base = (batch * p.quads + quad) * extent_in.x * extent_in.y + zero;
+{% endif %}
+{% if form in ("rows", "rows2") %}
+  let y_base = (batch * p.quads + quad) * extent_out.x * extent_out.y + out_x;
+  let epilogue = epilogue_y(quad);
+  let rows = p.rows;
+{% if shared %}
   let first8 = load_w(quad * 9u + lid % 8u);
 {% for t in range(8) %}
   let w{{ t }} = subgroupShuffle(first8, base + {{ t }}u);
@@ -43,20 +61,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let w{{ t }} = load_w(quad * 9u + {{ t }}u);
 {% endfor %}
 {% endif %}
-  // Columns and rows of one thread lie `dilation` apart, so that they share their taps.
-  let place = divided(item, p.column_groups);
-  let c = divided(place.y, dilation.y);
   let r = divided(place.x, dilation.x);
-  let out_x = c.y + c.x * ({{ pixels }}u * dilation.y);
   let out_y = r.y + r.x * (rows * dilation.x);
-{% for t in range(columns) %}
-  let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * dilation.y) - p.left;
-  let ok{{ t }} = u32(c{{ t }}) < extent_in.y;
-  let x{{ t }} = select(0u, u32(c{{ t }}), ok{{ t }});
-{% endfor %}
-  let epilogue = epilogue_y(quad);
-  let x_base = (batch * p.quads + quad) * extent_in.x * extent_in.y + zero;
-  let y_base = (batch * p.quads + quad) * extent_out.x * extent_out.y + out_x;
 {% for j in range(pixels) %}
   var a{{ j }} = vec4f(0.0);
 {% if form == "rows" %}
@@ -94,35 +100,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
     }
   }
-}
 {% elif form == "span" %}
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
-{%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
-  let wi = group_id(wid);
-  let quad = wi.y;
-  let batch = min(wi.z, p.batch - 1u);
-  let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
 {% if shared %}
-  let base = sid - sid % 8u;
   let tap = min(lid % 8u, {{ width - 1 }}u);
 {% endif %}
-  // Columns of one thread lie `dilation` apart (1 with a stride), so that they share their taps.
-  let extent_in = vec2u(p.in_h, p.in_w);
-  let kernel_h = p.kernel_h;
-  let dilation = vec2u(p.dilation_h, p.dilation_w);
-  let zero = select(0u, p.off_x ^ p.off_w, kernel_h == 0xffffffffu);  // keeps both offsets in registers
-  let place = divided(item, p.column_groups);
-  let c = divided(place.y, dilation.y);
   let oy = place.x;
-  let out_x = c.y + c.x * ({{ pixels }}u * dilation.y);
-  let first = i32(oy * p.stride_h) - p.top;
-{% for t in range(columns) %}
-  let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * dilation.y) - p.left;
-  let ok{{ t }} = u32(c{{ t }}) < extent_in.y;
-  let x{{ t }} = select(0u, u32(c{{ t }}), ok{{ t }});
-{% endfor %}
-  let x_base = (batch * p.quads + quad) * extent_in.x * extent_in.y + zero;
+  let first = i32(oy * p.stride_h) - top;
 {% for j in range(pixels) %}
   var s{{ j }} = vec4f(0.0);
 {% endfor %}
@@ -144,24 +127,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% endfor %}
   }
+  let y_base = (batch * p.quads + quad) * extent_out.x * extent_out.y + out_x;
   let epilogue = epilogue_y(quad);
-  let y_base = ((batch * p.quads + quad) * p.out_h + oy) * p.out_w + out_x;
 {% for j in range(pixels) %}
-  if (out_x + {{ j }}u * dilation.y < p.out_w) {
-    store_y(y_base + {{ j }}u * dilation.y, epilogue, s{{ j }});
+  if (out_x + {{ j }}u * dilation.y < extent_out.y) {
+    store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, epilogue, s{{ j }});
   }
 {% endfor %}
-}
 {% else %}
-@compute @workgroup_size({{ lanes }})
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
-  let wi = group_id(wid);
-  let quad = wi.y;
-  let batch = min(wi.z, p.batch - 1u);
   let first = wi.x * {{ lanes * pixels }}u + lid;
 {% for j in range(pixels) %}
   let m{{ j }} = min(first + {{ lanes * j }}u, p.places - 1u);
-  let at{{ j }} = vec2i(divided(m{{ j }}, p.out_w) * vec2u(p.stride_h, p.stride_w)) - vec2i(p.top, p.left);
+  let at{{ j }} = vec2i(divided(m{{ j }}, p.out_w) * vec2u(p.stride_h, p.stride_w)) - vec2i(p.before_h, p.before_w);
   var c{{ j }} = vec4f(0.0);
 {% endfor %}
 {% if form == "multiplied" %}
@@ -193,5 +170,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(pixels) %}
   store_y(y_base + m{{ j }}, epilogue, c{{ j }});
 {% endfor %}
-}
 {% endif %}
+}

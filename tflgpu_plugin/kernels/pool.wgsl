@@ -4,20 +4,20 @@
 {% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
   let plane = part.x;
-  let in_row = divided(part.y, p.out_width);
-  let place = vec3i(vec3u(divided(in_row.x, p.out_height), in_row.y));
-  let corner = place * vec3i(p.stride_d, p.stride_h, p.stride_w) - vec3i(p.front, p.top, p.left);
-  let window = vec3i(p.window_d, p.window_h, p.window_w);
-  let dilation = vec3i(p.dilation_d, p.dilation_h, p.dilation_w);
-  let extent = vec3i(p.depth, p.height, p.width);
+  let in_row = divided(part.y, p.out_w);
+  let place = vec3u(divided(in_row.x, p.out_h), in_row.y);
+  let corner = vec3i(place * vec3u(p.stride_d, p.stride_h, p.stride_w)) - vec3i(p.before_d, p.before_h, p.before_w);
+  let window = vec3i(vec3u(p.kernel_d, p.kernel_h, p.kernel_w));
+  let dilation = vec3i(vec3u(p.dilation_d, p.dilation_h, p.dilation_w));
+  let extent = vec3i(vec3u(p.in_d, p.in_h, p.in_w));
   let begin = steps(dilation - 1 - corner, dilation);
   let end = min(window, steps(extent - corner + dilation - 1, dilation));
-  let image = i32(plane) * p.depth * p.height * p.width;
+  let image = i32(plane) * extent.x * extent.y * extent.z;
   var a = {{ start }};
   for (var z = begin.x; z < end.x; z++) {
-    let slice = image + (corner.x + z * dilation.x) * p.height * p.width;
+    let slice = image + (corner.x + z * dilation.x) * extent.y * extent.z;
     for (var y = begin.y; y < end.y; y++) {
-      let first = slice + (corner.y + y * dilation.y) * p.width + corner.z;
+      let first = slice + (corner.y + y * dilation.y) * extent.z + corner.z;
       var line = {{ start }};
       for (var x = begin.z; x < end.z; x++) { line = combined(line, each(load_x(u32(first + x * dilation.z)))); }
       a = combined(a, line);
@@ -25,7 +25,7 @@
   }
 {% if average %}
 {% if counted %}
-  let padded = extent + vec3i(p.back, p.bottom, p.right);
+  let padded = extent + vec3i(vec3u(p.after_d, p.after_h, p.after_w));
   let taps = min(window, steps(padded - corner + dilation - 1, dilation));
 {% else %}
   let taps = end - begin;

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-import numpy as np
-
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rounding, winograd
+from tflgpu_plugin.ops import rounding, window, winograd
 from tflgpu_plugin.ops.blocks import (
     Blocks,
     convolve,
@@ -24,7 +22,7 @@ from tflgpu_plugin.ops.fully_connected import multiply_rows
 from tflgpu_plugin.ops.lowering import Lowering, Source
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import ROW, choose_tile, row_threads
-from tflgpu_plugin.ops.window import Span, refuse_window
+from tflgpu_plugin.ops.window import Span
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal:
@@ -39,7 +37,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return f"Weights for {weights[-1]} channels do not fit an input of {list(x)}."
     if refusal := refuse_groups(x, weights) or refuse_epilogue(graph, node, weights[0]):
         return refusal
-    return refuse_window(x, weights[1:-1], node.attributes)
+    return window.refuse_window(x, weights[1:-1], node.attributes)
 
 
 def _lower(low: Lowering, node: Node) -> None:
@@ -72,16 +70,7 @@ def _lower(low: Lowering, node: Node) -> None:
         parameters = {
             "tap_vectors": blocks.tap_vectors,
             "out_w": columns.places,
-            "in_h": x[1],
-            "in_w": x[2],
-            "kernel_h": filters[1],
-            "kernel_w": filters[2],
-            "stride_h": rows.stride,
-            "stride_w": columns.stride,
-            "dilation_h": rows.dilation,
-            "dilation_w": columns.dilation,
-            "top": np.int32(rows.before),
-            "left": np.int32(columns.before),
+            **window.parameters((rows, columns)),
         }
     threads = None
     if width:

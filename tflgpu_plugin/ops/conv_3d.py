@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from tflgpu_plugin.ir.graph import Node
-from tflgpu_plugin.ops import rounding
+from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, shapes, windows, work
 from tflgpu_plugin.ops.conv import refuse
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -19,7 +17,6 @@ from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 
-LETTERS = "dhw"
 FIRST = (4, 0, 1, 2, 3)  # brings filters that are last to the front
 
 
@@ -49,13 +46,8 @@ def _lower(low: Lowering, node: Node) -> None:
         "tap_vectors": order.tap_vectors,
         "out_h": axes[1].places,
         "out_w": axes[2].places,
-        "front": np.int32(axes[0].before),
-        "top": np.int32(axes[1].before),
-        "left": np.int32(axes[2].before),
+        **window.parameters(axes),
     }
-    for letter, s in zip(LETTERS, axes, strict=True):
-        parameters |= {f"in_{letter}": s.extent, f"kernel_{letter}": s.kernel}
-        parameters |= {f"stride_{letter}": s.stride, f"dilation_{letter}": s.dilation}
     convolve(
         low,
         node,

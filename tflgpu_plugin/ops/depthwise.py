@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-import numpy as np
-
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rounding
+from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
-from tflgpu_plugin.ops.window import Span, refuse_window
+from tflgpu_plugin.ops.window import Span
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
@@ -30,7 +28,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
         return f"{weights[3]} filters are not {multiplier} for each of {x[3]} input channels."
     if refusal := refuse_epilogue(graph, node, weights[3]):
         return refusal
-    return refuse_window(x, weights[1:3], node.attributes)
+    return window.refuse_window(x, weights[1:3], node.attributes)
 
 
 def _lower(low: Lowering, node: Node) -> None:
@@ -42,13 +40,8 @@ def _lower(low: Lowering, node: Node) -> None:
     parameters: dict[str, object] = {
         "batch": x[0],
         "quads": -(-weights[3] // 4),
-        "in_h": x[1],
-        "in_w": x[2],
         "out_w": columns.places,
-        "dilation_h": rows.dilation,
-        "dilation_w": columns.dilation,
-        "top": np.int32(rows.before),
-        "left": np.int32(columns.before),
+        **window.parameters((rows, columns)),
     }
     if form in ("rows", "rows2", "span"):
         column_groups = _groups(columns, pixels)
@@ -59,9 +52,6 @@ def _lower(low: Lowering, node: Node) -> None:
     else:
         items = -(-rows.places * columns.places // pixels)
         parameters |= {"places": rows.places * columns.places}
-        parameters |= {"kernel_w": columns.kernel, "stride_w": columns.stride}
-    if form not in ("rows", "rows2"):
-        parameters |= {"kernel_h": rows.kernel, "stride_h": rows.stride}
     if form == "multiplied":
         multiplier = weights[3] // x[3]
         parameters |= {"multiplier": multiplier, "channels": x[3], "x_quads": -(-x[3] // 4)}

@@ -16,12 +16,12 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rounding
+from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.reduce import MAXIMUM, REDUCTIONS, SUM, ZERO, Reduction, lower_spatial
 from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding
 from tflgpu_plugin.ops.unary import LIMITS
-from tflgpu_plugin.ops.window import Span, refuse_window, spans
+from tflgpu_plugin.ops.window import Span
 
 NORM = Reduction(
     ZERO, SUM, "pow_exact(a, vec4f(1.0 / p.order))", "pow_exact(abs(v), vec4f(p.order))"
@@ -31,16 +31,16 @@ ONE = Span(1, 1, 1, 1, 0, 1)  # an axis that is not there
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """3 to 5 dimensions; every window meets at least one element of the image."""
-    shape, window = graph.shape(node.operand()), node.attributes["window"]
-    if len(shape) not in (3, 4, 5) or len(window) != len(shape) - 2:
-        return f"Pooling with a window of {list(window)} does not fit rank {len(shape)}."
+    shape, kernel = graph.shape(node.operand()), node.attributes["window"]
+    if len(shape) not in (3, 4, 5) or len(kernel) != len(shape) - 2:
+        return f"Pooling with a window of {list(kernel)} does not fit rank {len(shape)}."
     if prod(shape) == 0:
         return f"An input of {list(shape)} has no elements."
     if node.attributes.get("activation", "none") not in ("none", *LIMITS):  # hosts ignore others
         return f"Pooling takes no {node.attributes['activation']} activation."
     if node.attributes.get("counted") and node.attributes["padding"] == "same":
         return "Padding that counts must be given in numbers."
-    if refusal := refuse_window(shape, window, node.attributes):
+    if refusal := window.refuse_window(shape, kernel, node.attributes):
         return refusal
     found = _spans(graph, node)
     if not all(map(_meets, found)):
@@ -63,23 +63,17 @@ def lower(low: Lowering, node: Node) -> None:
     if _whole(node, found):
         lower_spatial(low, node, REDUCTIONS["mean"] if average else MAXIMUM)
         return
-    depth, rows, columns = [ONE] * (3 - len(found)) + found
-    out = low.geometry(node.outputs[0])
-    after = [ONE.before] * (3 - len(found)) + [_after(node, k) for k in range(len(found))]
+    axes, out = [ONE] * (3 - len(found)) + found, low.geometry(node.outputs[0])
+    after = [0] * (3 - len(found)) + [_after(node, k) for k in range(len(found))]
     parameters: dict[str, object] = {
         "vectors": out.vectors,
         "quads": out.quads,
         "spatial": out.spatial,
-        "out_width": columns.places,
-        "out_height": rows.places,
+        "out_h": axes[1].places,
+        "out_w": axes[2].places,
+        **window.parameters(axes),
+        **{f"after_{letter}": last for letter, last in zip("dhw", after, strict=True)},
     }
-    axes = (("d", depth), ("h", rows), ("w", columns))
-    names = (("depth", "front", "back"), ("height", "top", "bottom"), ("width", "left", "right"))
-    for (letter, s), (extent, before, end), last in zip(axes, names, after, strict=True):
-        parameters |= {extent: np.int32(s.extent), before: np.int32(s.before), end: np.int32(last)}
-        parameters |= {f"stride_{letter}": np.int32(s.stride)}
-        parameters |= {f"window_{letter}": np.int32(s.kernel)}
-        parameters |= {f"dilation_{letter}": np.int32(s.dilation)}
     reduction = _reduction(node)
     if "p.order" in reduction.each:
         parameters["order"] = float(node.attributes["p"])
@@ -103,7 +97,7 @@ def _reduction(node: Node) -> Reduction:
 
 
 def _spans(graph: Graph, node: Node) -> list[Span]:
-    return spans(graph.shape(node.operand()), node.attributes["window"], node.attributes)
+    return window.spans(graph.shape(node.operand()), node.attributes["window"], node.attributes)
 
 
 def _after(node: Node, axis: int) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tflgpu_plugin.ir.graph import Geometry, Shape
 from tflgpu_plugin.ir.target import Target
 
@@ -96,6 +98,17 @@ def _rounded_up(s: Span, after: int) -> int:
     """Places with ceil_mode: the last one begins inside the image or the padding before it."""
     places = -(-(s.extent + s.before + after - s.reach) // s.stride) + 1
     return places - ((places - 1) * s.stride >= s.extent + s.before)
+
+
+def parameters(axes: Sequence[Span]) -> dict[str, object]:
+    """What kernels are told of a window along up to three axes, of which they have the letters d, h
+    and w, the last one w."""
+    found: dict[str, object] = {}
+    for letter, s in zip("dhw"[-len(axes) :], axes, strict=True):
+        found |= {f"in_{letter}": s.extent, f"kernel_{letter}": s.kernel}
+        found |= {f"stride_{letter}": s.stride, f"dilation_{letter}": s.dilation}
+        found |= {f"before_{letter}": np.int32(s.before)}
+    return found
 
 
 def refuse_window(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) -> str | None:
