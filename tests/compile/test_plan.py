@@ -1,0 +1,99 @@
+"""Plans as data: what a weight packs to, and when two plans are the same. No device is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tflgpu_plugin.ir.digests import of_array
+from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir.plan import Buffer, Pipeline, Plan, Weight
+
+DATA = np.arange(6, dtype=np.float64).reshape(2, 3)
+
+
+def weight(data: Any, size: int, half: bool = False) -> Weight:
+    return Weight((3, "rows"), 0, 0, size, lambda: data, half=half)
+
+
+@pytest.mark.parametrize(
+    ("given", "bytes_wanted"),
+    [
+        (weight(DATA, 24), DATA.astype(np.float32).tobytes()),
+        (weight(DATA, 12, half=True), DATA.astype(np.float16).tobytes()),
+        (weight(DATA.astype(np.uint8), 6), bytes(range(6))),
+        (weight([DATA[:1], DATA[1:]], 24), DATA.astype(np.float32).tobytes()),
+        (weight([DATA[:, 0], np.uint8([7, 8])], 10), np.float32([0, 3]).tobytes() + b"\7\10"),
+        (weight(DATA.T, 24), DATA.T.astype(np.float32).tobytes()),
+    ],
+)  # fmt: skip
+def test_what_a_weight_packs_to(given: Weight, bytes_wanted: bytes) -> None:
+    image = given.image()
+    assert image.dtype == np.uint8 and image.tobytes() == bytes_wanted
+
+
+@pytest.mark.parametrize("size", [20, 28])
+def test_a_weight_of_another_size_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=rf"constant .* packs to 24 bytes, not {size}"):
+        weight(DATA, size).image()
+
+
+def test_no_more_than_there_is_room_for_is_given() -> None:
+    def parts() -> Iterator[Array]:
+        for k in range(4):
+            yield np.full(4, k, np.uint8)
+
+    found = Weight((0,), 0, 0, 8, parts).pieces()
+    assert [list(next(found)) for _ in range(2)] == [[0] * 4, [1] * 4]
+    with pytest.raises(ValueError, match="packs to 12 bytes, not 8"):
+        next(found)
+
+
+def plan(**fields: Any) -> Plan:
+    empty = Plan((), (Buffer("pool", 8),), (), b"", (), (), (), ())
+    return replace(empty, **fields)
+
+
+def test_equal_plans_are_those_of_equal_parts_and_values() -> None:
+    one = Weight((5, "rows"), 0, 0, 24, data=DATA)
+    known = replace(one, data=None, digest=of_array(DATA))
+    other = replace(one, data=DATA + 1)
+    base = plan(weights=(one,))
+    assert base.fingerprint() == plan(weights=(known,)).fingerprint() is not None
+    assert base.structure == plan(weights=(other,)).structure
+    assert base.fingerprint() != plan(weights=(other,)).fingerprint()
+    assert plan(weights=(one, replace(known, digest=None))).fingerprint() is None
+    changes = ({"uniforms": b"1"}, {"buffers": (Buffer("pool", 16),)},
+               {"pipelines": (Pipeline("a", "b", "u"),)})  # fmt: skip
+    prints = {plan(**change).fingerprint() for change in changes}
+    assert len(prints) == 3 and plan().fingerprint() not in prints
+
+
+def test_packings_know_tensors_by_their_values() -> None:
+    first = Weight((5, "rows"), 0, 16, 24, data=DATA)
+    moved = replace(first, key=(6, "rows"))
+    named = replace(first, key=("table", 1))
+    assert plan(weights=(first,)).packings() == plan(weights=(moved,)).packings()
+    assert plan(weights=(first,)).packings() == [(("rows",), of_array(DATA), 16, 24)]
+    assert plan(weights=(named,)).packings() == [(("table", 1), of_array(DATA), 16, 24)]
+    assert plan(weights=(replace(first, data=None),)).packings() is None
+
+
+def test_sizes_are_those_of_the_buffers() -> None:
+    buffers = tuple(Buffer(*each) for each in (("pool", 8), ("weights", 32), ("pool", 4)))
+    assert plan(buffers=buffers, tensor_bytes=99, least_bytes=7).sizes() == {
+        "weight_bytes": 32, "pool_bytes": 12, "tensor_bytes": 99, "least_bytes": 7,
+    }  # fmt: skip
+
+
+def test_equal_code_has_an_equal_name() -> None:
+    one = Pipeline("conv", "text", "urw", (("n", 1.0),))
+    names = {one.name, replace(one, kinds="uww").name, replace(one, wgsl="").name,
+             replace(one, constants=()).name}  # fmt: skip
+    assert len(names) == 4 and one.name == replace(one).name
+    label, _, digest = one.name.rpartition("-")
+    assert label == "conv" and len(digest) == 8
