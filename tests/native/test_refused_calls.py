@@ -101,8 +101,8 @@ class Spec:
         spec.dispatches, spec.dispatch_count = launch, 1
         spec.bindings, spec.binding_count = bindings, len(self.bindings)
         self.kept.extend((launch, bindings))
-        for name, kind in (("inputs", "port"), ("outputs", "port"), ("states", "state")):
-            given = ffi.new(f"tg_{kind}_spec[]", [tuple(port) for port in getattr(self, name)])
+        for name in ("inputs", "outputs", "states"):
+            given = ffi.new("tg_port_spec[]", [tuple(port) for port in getattr(self, name)])
             setattr(spec, name, given)
             setattr(spec, name[:-1] + "_count", len(getattr(self, name)))
             self.kept.append(given)
