@@ -68,7 +68,7 @@ MEANS = [
     mean("batch_drop", (3, 4, 5, 6), (0,)),
     mean("batch_and_image", (3, 4, 5, 6), (0, 1, 2)),
     mean("batch_and_channels", (3, 4, 5, 6), (0, 3)),
-    mean("batch_and_columns", (4, 3, 2, 5), (0, 2)),
+    mean("batch_and_columns_of_2", (4, 3, 2, 5), (0, 2)),
     mean("rank_5_every_other_alike", (4, 3, 6, 2, 4), (0, 2, 4)),
     mean("rows_and_channels_keep", (3, 4, 5, 6), (1, 3), True),
     mean("batch_and_columns", (3, 4, 5, 6), (0, 2)),

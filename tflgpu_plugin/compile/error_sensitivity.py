@@ -123,9 +123,11 @@ class _Walk:
         self.give(each.tensor, sensitivity)
         data = self.graph.constant(each.tensor)
         factors = np.ravel(np.asarray(each.parameters if data is None else data, np.float64))
-        if each.op not in ("mul", "div") or len(factors) == 0:
+        row = ops.row(each.op)
+        kind = row.affine if row else ""
+        if kind not in ("factor", "divisor") or len(factors) == 0:
             return sensitivity
-        squares = factors**2 if each.op == "mul" else 1.0 / np.maximum(factors**2, TINY)
+        squares = factors**2 if kind == "factor" else 1.0 / np.maximum(factors**2, TINY)
         return sensitivity * (squares if len(squares) == len(sensitivity) else squares.mean())
 
     def _product(self, node: Node, weights: Array, sensitivity: Sensitivity) -> None:

@@ -119,7 +119,8 @@ class Op:
     permuted (see `passes.layout.propagate`); empty: it does not. `keeps` says whose elements the
     results are, unless they are zero: those of the "first" input or of "any"; empty: they are
     computed. `same_quantization`: hosts compute on the stored numbers, so inputs and results must
-    mean the same by them (as `keeps` says, too). `rounding`, see there. `quantize(graph, node,
+    mean the same by them (as `keeps` says, too). `rounding`, see there. `affine`: what the
+    second operand is of the first: a term, subtrahend, factor or divisor. `quantize(graph, node,
     grid)` is the node that computes a result of this grid from stored numbers as hosts do (None:
     there is none for this node); rows of ops that are made in no other way say what they stand for.
     `views`, of an op that only moves elements of one input: its results as views of that (see
@@ -150,6 +151,7 @@ class Op:
     keeps: str = ""
     same_quantization: bool = False
     rounding: Rounding | None = None
+    affine: str = ""
     quantize: Callable[[Graph, Node, Grid], Node | None] | None = None
     stands_for: tuple[str, ...] = ()
     views: Callable[[Graph, Node], Sequence[View]] | None = None

@@ -14,7 +14,6 @@ from tflgpu_plugin.ops.lowering import spread
 from tflgpu_plugin.passes.rewriter import Editor
 
 MAX_SCALED = 1 << 26  # elements of weights that are multiplied here
-STEPS = ("add", "sub", "mul", "div")
 
 
 def fold_scales(graph: Graph) -> Graph:
@@ -51,10 +50,11 @@ def _affine(e: Editor, node: Node, axis: int) -> _Affine | None:
         value = _value(e, node, each, channels)
         if value is None:
             break
-        if each.op in ("add", "sub"):
-            offset = offset + (value if each.op == "add" else -value)
+        kind = _affine_kind(each)
+        if kind in ("term", "subtrahend"):
+            offset = offset + (value if kind == "term" else -value)
         else:
-            factor = value if each.op == "mul" else 1 / value
+            factor = value if kind == "factor" else 1 / value
             scale, offset = scale * factor, offset * factor
         steps += 1
     if not np.isfinite(scale).all() or not np.isfinite(offset).all() or not scale.all():
@@ -62,9 +62,14 @@ def _affine(e: Editor, node: Node, axis: int) -> _Affine | None:
     return _Affine(scale, offset, steps) if steps > 1 or (scale != 1).any() else None
 
 
+def _affine_kind(each: EpilogueOp) -> str:
+    row = ops.row(each.op)
+    return row.affine if row else ""
+
+
 def _value(e: Editor, node: Node, each: EpilogueOp, channels: int) -> Array | None:
     """The constant operand of a step, one value per channel in float64."""
-    if each.op not in STEPS:
+    if not _affine_kind(each):
         return None
     if each.tensor is None:
         given: Array | None = np.array(each.parameters)
@@ -74,7 +79,7 @@ def _value(e: Editor, node: Node, each: EpilogueOp, channels: int) -> Array | No
         given = e.data(each.tensor) if fits else None
     if given is None or given.size not in (1, channels) or given.dtype.kind != "f":
         return None
-    if each.op == "div" and not given.all():
+    if _affine_kind(each) == "divisor" and not given.all():
         return None
     return np.broadcast_to(given.reshape(-1).astype(np.float64), (channels,))
 

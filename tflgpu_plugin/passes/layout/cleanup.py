@@ -63,24 +63,26 @@ def _join(e: Editor) -> bool:
     """A transpose of a transpose, and a reshape of a reshape, read the first one's input."""
     producers, changed = e.producers(), False
     for k, node in enumerate(e.nodes):
-        for op in ("transpose", "reshape"):
-            source = node.inputs[0] if node.inputs else None
-            before = producers.get(source) if source is not None else None
-            if before is None or not (is_plain(node, op) and is_plain(before, op)):
-                continue
-            if op == "transpose":
-                first, second = before.attributes["perm"], node.attributes["perm"]
-                perm = tuple(first[axis] for axis in second)
-                if not _movable(e, before, perm):
-                    continue
-                attributes = {"perm": perm}
-            else:
-                attributes = {"shape": e.shape(node.outputs[0])}
-            inputs = (before.inputs[0],) if op == "transpose" else (before.inputs[0], None)
-            e.nodes[k] = replace(node, inputs=inputs, attributes=attributes)
-            producers[node.outputs[0]] = e.nodes[k]
+        source = node.inputs[0] if node.inputs else None
+        before = producers.get(source) if source is not None else None
+        joined = None if before is None else _joined(e, before, node)
+        if joined is not None:
+            e.nodes[k] = producers[node.outputs[0]] = joined
             changed = True
     return changed
+
+
+def _joined(e: Editor, before: Node, node: Node) -> Node | None:
+    """One node for two of a kind."""
+    if is_plain(before, "reshape") and is_plain(node, "reshape"):
+        attributes = {"shape": e.shape(node.outputs[0])}
+        return replace(node, inputs=(before.inputs[0], None), attributes=attributes)
+    if not (is_plain(before, "transpose") and is_plain(node, "transpose")):
+        return None
+    perm = tuple(before.attributes["perm"][axis] for axis in node.attributes["perm"])
+    if not _movable(e, before, perm):
+        return None
+    return replace(node, inputs=before.inputs[:1], attributes={"perm": perm})
 
 
 def _movable(e: Editor, node: Node, perm: Perm) -> bool:

@@ -27,10 +27,14 @@ def fuse_qdq(graph: Graph) -> Graph:
 def _stands_between(graph: Graph, node: Node) -> bool:
     """A quantize of float32 values, or a dequantize, of an even grid."""
     first = node.inputs[0] if node.inputs else None
-    if first is None or node.epilogue or node.op not in ("quantize", "dequantize"):
+    if first is None or node.epilogue:
         return False
-    kinds = graph.tensors[first], graph.tensors[node.outputs[0]]
-    stored, values = kinds if node.op == "dequantize" else kinds[::-1]
+    if node.op == "dequantize":
+        stored, values = graph.tensors[first], graph.tensors[node.outputs[0]]
+    elif node.op == "quantize":
+        values, stored = graph.tensors[first], graph.tensors[node.outputs[0]]
+    else:
+        return False
     return values.dtype == "f32" and quantization.real(stored) and quantization.even(stored)
 
 
