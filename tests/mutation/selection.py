@@ -116,6 +116,7 @@ _NATIVE = (
     "test_threads",
     "test_onnxruntime",
     "test_variables",
+    "test_out_of_memory",
     "test_sanitized",
 )
 _NATIVE_TFLITE = (
@@ -124,6 +125,7 @@ _NATIVE_TFLITE = (
     "test_variables",
     "test_delegate",
     "test_line",
+    "test_out_of_memory",
     "test_sanitized",
     "test_lifetimes",
 )
@@ -132,6 +134,7 @@ _NATIVE_ORT = (
     "test_compiled_models",
     "test_ort_models",
     "test_ort_lifetimes",
+    "test_out_of_memory",
     "test_sanitized",
 )
 _CACHE = (

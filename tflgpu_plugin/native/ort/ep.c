@@ -159,7 +159,7 @@ int tg_ort_claim(void *host, const void *graph, void *support, tg_ort_partition 
                  tg_error *err) {
   if (!is_ours(host)) return tgi_fail(err, "This is not a session of tflgpu.");
   tgi_ep *ep = host;
-  nodes all;
+  nodes all = {0};
   int failed = remember(ep, partitions, count, err) || read_nodes(ep->factory->api, graph, &all, err);
   for (size_t i = 0; !failed && i < count; i++) failed = fuse(ep, &all, support, partitions[i], err);
   free_nodes(&all);

@@ -1,0 +1,193 @@
+"""The native code where memory runs out: one allocation after another fails, and each time what was
+asked for is refused with a sentence or done without it, nothing is left half made, and the next
+call is as good as ever. In a process of its own, with a library built for that.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutation import sandbox
+from tflgpu_plugin import native
+
+pytestmark = pytest.mark.adapter
+
+HEADER = """
+#include <stdlib.h>
+#include <string.h>
+void *tg_test_malloc(size_t size);
+void *tg_test_calloc(size_t count, size_t size);
+void *tg_test_realloc(void *old, size_t size);
+char *tg_test_strdup(const char *text);
+#define malloc tg_test_malloc
+#define calloc tg_test_calloc
+#define realloc tg_test_realloc
+#undef strdup
+#define strdup tg_test_strdup
+"""
+SOURCE = """
+#include <stdlib.h>
+#include <string.h>
+static _Atomic int left = -1;
+__attribute__((visibility("default"))) void tg_test_fail_at(int number) { left = number; }
+__attribute__((visibility("default"))) int tg_test_left(void) { return left; }
+static int fails(void) { return left >= 0 && left-- == 0; }
+void *tg_test_malloc(size_t size) { return fails() ? NULL : malloc(size); }
+void *tg_test_calloc(size_t count, size_t size) { return fails() ? NULL : calloc(count, size); }
+void *tg_test_realloc(void *old, size_t size) { return fails() ? NULL : realloc(old, size); }
+char *tg_test_strdup(const char *text) { return fails() ? NULL : strdup(text); }
+"""
+PRELUDE = """
+import ctypes, gc
+import numpy as np
+from tests.native import test_refused_calls as calls
+from tflgpu_plugin import native
+from tflgpu_plugin.native import library_path
+from tflgpu_plugin.runtime import adapter
+library = ctypes.CDLL(str(library_path()))
+
+def each_allocation(work, host=()):
+    \"\"\"Fail the first, the second and so on in what `work` does, until it comes to its end.\"\"\"
+    work()
+    for number in range(1000):
+        library.tg_test_fail_at(number)
+        try:
+            work()
+        except (native.NativeError, adapter.NoAdapter, *host) as error:
+            assert library.tg_test_left() == -1, error
+            assert "emory" in str(error) or host, error
+        finally:
+            left = library.tg_test_left()
+            library.tg_test_fail_at(-1)
+            gc.collect()
+        if left >= 0:
+            break
+    work()
+    print(number, "allocations")
+    assert number > 1
+
+opened = adapter.open_device(adapter.select(None))
+"""
+REPLAY = """
+spec = calls.spec.__wrapped__()
+x = np.arange(16, dtype=np.float32)
+
+def work():
+    state = calls.buffer(spec.device)
+    made = calls.replace(spec, pipeline=calls.pipeline(spec.device))
+    replay = made.make()
+    calls.run(replay, x)
+    calls.replace(made, states=((state, 64),)).make()
+    assert set(calls.read(spec, spec.bindings[1]).view(np.float32)) == set(2 * x)
+    native.call(native.lib.tg_buffer_fill, state, 7)
+
+each_allocation(work)
+"""
+DEVICE = """
+def work():
+    handle = adapter._create(opened.info, sorted(opened.target.features))
+    calls.buffer(handle)
+
+each_allocation(work)
+"""
+PARTITION = """
+spec = calls.spec.__wrapped__()
+
+def work():
+    ffi = native.ffi
+    texts = [ffi.new("char[]", text) for text in (b"x", b"y", b"z")]
+    names = ffi.new("char *[]", texts)
+    data = ffi.new("void *[]", [texts[0]])
+    given = ffi.new("tg_ort_partition_spec *")
+    nodes, sizes = ffi.new("uint64_t[]", [9, 4]), ffi.new("uint64_t[]", [2])
+    given.nodes, given.node_count = nodes, 2
+    given.inputs, given.input_count, given.port_count = names, 1, 1
+    given.outputs, given.output_count = names + 1, 1
+    given.guards, given.guard_data, given.guard_bytes, given.guard_count = names + 2, data, sizes, 1
+    given.context, given.context_bytes, given.refusal = texts[1], 2, texts[2]
+    made = native.call(native.lib.tg_ort_partition_create, given)
+    made = ffi.gc(made, native.lib.tg_ort_partition_release)
+    for extent in range(10):
+        calls.add(made, [1, extent], [1, 16], spec.make() if extent == 4 else None)
+
+each_allocation(work)
+"""
+# A host may do without the GPU, but never with other results.
+TFLITE = """
+from conformance import host as hosts
+from tests.support import interpreters, small_models
+
+model, host = small_models.two_islands(), hosts.installed()[0]
+
+def work():
+    interpreter, made = interpreters.gpu(model, host)
+    for seed in range(2):
+        interpreters.same(interpreter, model, host, seed)
+
+each_allocation(work, (RuntimeError, ValueError))
+"""
+ONNXRUNTIME = """
+from tests.support import onnx_models as m
+
+data, feeds = m.add_relu(), {"x": m.values(2, 3, 5)}
+theirs = m.cpu(data)
+
+def work():
+    ours = m.session(data)
+    for _ in range(2):
+        m.compare(ours, theirs, feeds)
+
+each_allocation(work, (Exception,))
+"""
+
+
+def failing(folder: Path) -> Path:
+    """The folder of a copy of the package that is imported here, whose library can run out of
+    memory."""
+    objects, header = folder / "objects", folder / "failing.h"
+    objects.mkdir()
+    header.write_text(HEADER)
+    sources = [p for p in Path(native.__file__).parent.glob("*/*.c") if "_check" not in p.stem]
+    for source in sources:
+        made = sandbox.made_of(objects, source)
+        sandbox.compile_one(source, made, ("-include", str(header)))
+    own = folder / "failing.c"
+    own.write_text(SOURCE)
+    sandbox.compile_one(own, objects / "failing.o")
+    sandbox.build(folder / "tree", None, objects)
+    library = folder / "tree" / sandbox.PACKAGE / "native" / sandbox.LIBRARY
+    library.unlink()
+    sandbox.link(sorted(objects.glob("*.o")), library)
+    return folder / "tree"
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if sys.platform != "linux" or not shutil.which("cc"):
+        pytest.skip("needs a C compiler (cc) on Linux")
+    return failing(tmp_path_factory.mktemp("failing"))
+
+
+CODES = {
+    "plan": REPLAY, "device": DEVICE, "partition": PARTITION, "tflite": TFLITE,
+    "onnxruntime": ONNXRUNTIME,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_each_allocation_that_fails_is_a_sentence(tree: Path, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + CODES[name]],
+        env=os.environ | {"PYTHONPATH": str(tree)},
+        cwd=sandbox.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
