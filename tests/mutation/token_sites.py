@@ -1,8 +1,8 @@
 """Where a WGSL template or a C file can be changed, by its tokens.
 
-Of C, what only changes speed or memory stays: calls of free(), a leak; numbers whose growth makes
-an allocation larger; and the 1 of `return 1;`, which says that something failed, as any number but
-0 does.
+Of C, what only changes memory stays: calls that give something back, a leak; numbers whose growth
+makes an allocation larger; and the 1 of `return 1;`, which says that something failed, as any
+number but 0 does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ SWAPS = {
 BINARY = {True: {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "&": "|", "|": "&"},
           False: {"+": "-", "-": "+", "/": "*", "%": "/", "|": "&"}}  # fmt: skip
 CALL = re.compile(
-    r"^[ \t]+(?!free\b|return\b|if\b|for\b|while\b|switch\b|else\b)[\w.>-]+\([^;{}]*\);", re.M
+    r"^[ \t]+(?!free\b|W\(\w+(?:Release|FreeMembers)\)|api->release_"
+    r"|(?:return|if|for|while|switch|else)\b)[\w.>-]+\([^;{}]*\);",
+    re.M,
 )
 
 

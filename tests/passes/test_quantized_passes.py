@@ -147,6 +147,65 @@ def test_plain_numbers_have_a_scale_of_one() -> None:
         quantization.parameters(stored(Quantization((1.0, 2.0), (0, 0))))
 
 
+def scaled(scale: float, zero: int = 3, dtype: str = "u8") -> Tensor:
+    return stored(Quantization((scale,), (zero,)), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        (scaled(0.5), scaled(0.5), True), (scaled(0.5), scaled(0.5, 4), False),
+        (scaled(1.0), scaled(1.0001), True), (scaled(1.0), scaled(1.000101), False),
+        (scaled(1.0001), scaled(1.0), True), (scaled(1.000101), scaled(1.0), False),
+        (scaled(1000.0), scaled(1000.09), True), (scaled(1e-3), scaled(1.001e-3), False),
+        (scaled(0.5), scaled(0.5, dtype="i8"), False),
+        (scaled(0.5), scaled(0.5, dtype="f32"), True),
+        (scaled(0.5, dtype="f32"), scaled(0.5), True), (scaled(0.5), stored(None), False),
+        (stored(None), scaled(0.5), False), (stored(None), stored(None), False),
+        (scaled(0.5), stored(Quantization((0.5, 0.5), (3, 3))), False),
+        (stored(Quantization((0.5, 0.5), (3, 3))), scaled(0.5), False),
+    ],
+)  # fmt: skip
+def test_grids_are_alike_when_equal_numbers_stand_for_equal_values(
+    a: Tensor, b: Tensor, same: bool
+) -> None:
+    assert quantization.alike(a, b) == same
+
+
+@pytest.mark.parametrize(
+    ("tensor", "real"),
+    [
+        (scaled(1.0), True), (stored(None), False), (scaled(1.0, dtype="i32"), False),
+        (stored(EVEN, dtype="i32"), True), (stored(EVEN, dtype="i16"), True),
+        (stored(EVEN, dtype="f32"), False), (stored(None, dtype="i32"), False),
+    ],
+)  # fmt: skip
+def test_integers_on_a_grid_stand_for_real_numbers(tensor: Tensor, real: bool) -> None:
+    assert quantization.real(tensor) == real
+
+
+def test_the_nearest_step_of_a_limit() -> None:
+    inf = float("inf")
+    pairs = (
+        (2.5, 3.0),
+        (-2.5, -3.0),
+        (2.4, 2.0),
+        (-2.4, -2.0),
+        (0.0, 0.0),
+        (inf, inf),
+        (-inf, -inf),
+    )
+    for steps, wanted in pairs:
+        assert quantization.nearest(steps * 0.5, 0.5) == wanted
+
+
+def test_factors_in_fixed_point_are_those_of_the_reference_kernels() -> None:
+    factors = np.array([0.75, 1.0, 3.0, 1 - 2.0**-40, 0.5 * 2.0**-31, 0.5 * 2.0**-32])
+    fractions, shifts = quantization.fixed_point(factors)
+    assert list(fractions) == [3 << 29, 1 << 30, 3 << 29, 1 << 30, 1 << 30, 0]
+    assert list(shifts) == [0, 1, 2, 1, -31, 0]
+
+
 STORED = np.arange(-6, 6).reshape(3, 4)
 
 
