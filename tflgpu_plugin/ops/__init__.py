@@ -21,7 +21,6 @@ FAMILIES = (
     "unpool",
     "binary",
     "unary",
-    "prelu",
     "softmax",
     "reduce",
     "scan",

@@ -27,26 +27,21 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         (axis,) = reduced_axes(graph, node) or (0,)
     except ValueError as error:
         return str(error)
-    shape = graph.shape(_input(node))
+    shape = graph.shape(node.operand())
     if not shape or not 0 < shape[axis] < MAX_COUNT or prod(shape) == 0:
         return f"{node.op} takes from axes of 1 to {MAX_COUNT:,}, not from {list(shape)}."
     return None
 
 
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
 def lower(low: Lowering, node: Node) -> None:
     """One launch, four results per thread."""
     (axis,) = reduced_axes(low.graph, node)
-    shape = low.graph.shape(_input(node))
+    shape = low.graph.shape(node.operand())
     out, data = low.geometry(node.outputs[0]), geometry(shape)
     low.dispatch(
         "arg",
         node,
-        {"x": Access(low.stored(_input(node)), 1)},
+        {"x": Access(low.stored(node.operand()), 1)},
         {"out": node.outputs[0]},
         (-(-out.vectors // WORKGROUP), 1, 1),
         {
@@ -60,7 +55,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _work(graph: Graph, node: Node) -> int:
-    return prod(graph.shape(_input(node)))
+    return prod(graph.shape(node.operand()))
 
 
 OPS = tuple(

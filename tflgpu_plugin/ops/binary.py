@@ -3,6 +3,7 @@ more row in `OPS`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from tflgpu_plugin.ops.elementwise import (
     pair_epilogue,
 )
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import GATE, Op
 from tflgpu_plugin.ops.unary import LIMITED, LIMITS
 
 
@@ -56,6 +57,17 @@ def row(
     types = (*types, "i32") if whole else types
     return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
               kind="elementwise", follows="elementwise", as_epilogue=fused, **traits)  # fmt: skip
+
+
+def refuse_prelu(graph: Graph, node: Node, target: Target) -> str | None:
+    """Alpha broadcasts to the shape of x."""
+    x, alpha = (graph.shape(node.operand(k)) for k in range(2))
+    if (refusal := refuse(graph, node, target)) or shapes(graph, node) == [x]:
+        return refusal
+    return (
+        f"prelu has alpha of shape {list(alpha)}, which does not broadcast to {list(x)}; "
+        "give alpha the shape of x or of its last axes."
+    )
 
 
 def relation(name: str, expression: str) -> Op:
@@ -127,6 +139,11 @@ OPS = (
         accuracy="function",
         steps=("squared_difference",) * 2,
         quantize=quantized.squared_difference,
+    ),
+    # x where x >= 0, else x * alpha; alpha broadcasts to x.
+    replace(
+        row("prelu", steps=("prelu", None), errors=GATE, quantize=quantized.prelu),
+        refuse=refuse_prelu,
     ),
     row("floor_div", "floor_quotient(v, e)", whole="whole_floor_quotient(v, e)"),
     row("floor_mod", "floor_remainder(v, e)", whole="v - e * whole_floor_quotient(v, e)"),

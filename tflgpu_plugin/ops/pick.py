@@ -27,9 +27,7 @@ VECTOR_BYTES = 16
 
 
 def _pair(graph: Graph, node: Node) -> tuple[Shape, Shape]:
-    x, places = node.inputs
-    assert x is not None and places is not None
-    return graph.shape(x), graph.shape(places)
+    return graph.shape(node.operand()), graph.shape(node.operand(1))
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -87,8 +85,7 @@ def refuse_indices(graph: Graph, node: Node) -> str | None:
 
 def decompose_nd(steps: Decomposition, node: Node) -> bool:
     """In one list of places, and back."""
-    x, indices = node.inputs
-    assert x is not None and indices is not None
+    x, indices = node.operand(), node.operand(1)
     *outer, last = steps.shape(indices)
     places, batch = rows(steps, indices, last), batched(node)
     if batch:  # one more place: the number of the batch
@@ -114,8 +111,7 @@ def rows(steps: Decomposition, indices: int, count: int) -> int:
 def lower(low: Lowering, node: Node) -> None:
     """One launch, four lanes of the result per thread; one per part of a constant that is over the
     binding limit, which writes what it finds in this part."""
-    x, places = node.inputs
-    assert x is not None and places is not None
+    x, places = node.operand(), node.operand(1)
     (shape, (count, width)), axis = _pair(low.graph, node), int(node.attributes["axis"])
     out, data, listed = low.geometry(node.outputs[0]), geometry(shape), geometry((count, width))
     inner = prod(shape[axis + width :])

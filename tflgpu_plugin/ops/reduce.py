@@ -8,6 +8,7 @@ tensorflow/lite/kernels/internal/reference/reduce.h.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 from math import inf, isqrt, prod
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.table import AVERAGED, Op
+from tflgpu_plugin.ops.views import Axis, merged, row_strides
 
 SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
 MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well
@@ -73,7 +75,7 @@ class _Run(NamedTuple):
 
 def reduced_axes(graph: Graph, node: Node) -> set[int]:
     """The axes to reduce, from 0. Raises ValueError with a sentence when one is out of range."""
-    rank, value = len(graph.shape(_input(node))), graph.constant(node.inputs[1])
+    rank, value = len(graph.shape(node.operand())), graph.constant(node.inputs[1])
     assert value is not None
     if rank == 0:  # the host takes any axes of a scalar, and reduces nothing
         return set()
@@ -87,7 +89,7 @@ def reduced_axes(graph: Graph, node: Node) -> set[int]:
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     """Output shape: reduced axes become 1 (keep_dims) or go away."""
     axes, keep = reduced_axes(graph, node), node.attributes["keep_dims"]
-    extents = enumerate(graph.shape(_input(node)))
+    extents = enumerate(graph.shape(node.operand()))
     return [tuple(1 if k in axes else n for k, n in extents if keep or k not in axes)]
 
 
@@ -95,7 +97,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Constant axes; kept and reduced axes may alternate three times."""
     if graph.constant(node.inputs[1]) is None:
         return "The axes of a reduction must be constant."
-    shape = graph.shape(_input(node))
+    shape = graph.shape(node.operand())
     try:
         axes = reduced_axes(graph, node)
     except ValueError as error:
@@ -110,7 +112,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch: over the image when just the middle axes go away, else element by element."""
-    source, output = _input(node), node.outputs[0]
+    source, output = node.operand(), node.outputs[0]
     reduction = (WHOLE if whole(low.graph.tensors[source]) else REDUCTIONS)[node.op]
     shape, axes = low.graph.shape(source), reduced_axes(low.graph, node)
     x, out = geometry(shape), low.geometry(output)
@@ -124,12 +126,12 @@ def lower(low: Lowering, node: Node) -> None:
 def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
     """Reduce all of [spatial] of the first input: [batch][quads][spatial] -> [batch][quads],
     epilogue applied."""
-    x, out = low.geometry(_input(node)), low.geometry(node.outputs[0])
+    x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
     assert (x.batch, x.quads, 1) == (out.batch, out.quads, out.spatial)
     low.dispatch(
         "reduce",
         node,
-        {"x": _input(node)},
+        {"x": node.operand()},
         {"out": node.outputs[0]},
         _grid(low.target, out.vectors, x.spatial),
         {**_common(low.target, out.vectors, x.spatial), "quads": out.quads, "spatial": 1},
@@ -138,7 +140,7 @@ def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
 
 
 def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run]) -> None:
-    x, out = low.geometry(_input(node)), low.geometry(node.outputs[0])
+    x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
     kept = _three([run for run in runs if not run.reduced])
     gone = _three([run for run in runs if run.reduced])
     count = prod(run.extent for run in gone)
@@ -157,7 +159,7 @@ def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run
     low.dispatch(
         "reduce",
         node,
-        {"x": Access(_input(node), 1)},
+        {"x": Access(node.operand(), 1)},
         {"out": node.outputs[0]},
         _grid(low.target, out.vectors, count),
         parameters,
@@ -199,34 +201,24 @@ def _common(target: Target, vectors: int, count: int) -> dict[str, object]:
 
 def _runs(shape: Shape, axes: set[int]) -> list[_Run]:
     """The shape as runs, outermost first; axes of extent 1 do not matter."""
-    runs: list[_Run] = []
-    stride = 1
-    for axis in reversed(range(len(shape))):
-        if shape[axis] > 1 and runs and runs[0].reduced == (axis in axes):
-            runs[0] = runs[0]._replace(extent=runs[0].extent * shape[axis])
-        elif shape[axis] > 1:
-            runs.insert(0, _Run(axis in axes, shape[axis], stride))
-        stride *= shape[axis]
-    return runs
+    numbered = enumerate(zip(shape, row_strides(shape), strict=True))
+    rows = [(k in axes, (Axis(*axis),)) for k, axis in numbered if axis[0] > 1]
+    groups = groupby(rows, key=lambda row: row[0])
+    together = [(gone, merged([row for _, row in group])) for gone, group in groups]
+    return [_Run(gone, axis.extent, axis.stride) for gone, found in together for (axis,) in found]
 
 
 def _three(runs: list[_Run]) -> list[_Run]:
     return [_Run(False, 1, 0)] * (3 - len(runs)) + runs
 
 
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
 def _work(graph: Graph, node: Node) -> int:
-    return prod(graph.shape(_input(node)))
+    return prod(graph.shape(node.operand()))
 
 
 def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
     """max + log(sum(exp(x - max))), the maximum being cut to finite values."""
-    x, axes = node.inputs[:2]
-    assert x is not None
+    x, axes = node.operand(), node.operand(1)
     top = steps.add("reduce_max", x, axes, keep_dims=True)
     top = steps.add("clip", top, low=-MAX_FLOAT32, high=MAX_FLOAT32)
     powers = steps.add("exp", steps.add("sub", x, top))
@@ -241,7 +233,7 @@ def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
 
 def decompose_checked(steps: Decomposition, node: Node) -> bool:
     """A sum of int64 beside the same one of floats, which tells whether int32 holds it."""
-    tensors, x = steps.editor.tensors, _input(node)
+    tensors, x = steps.editor.tensors, node.operand()
     if tensors[node.outputs[0]].dtype != "i64" or node.attributes.get("unchecked"):
         return False
     floats = steps.editor.tensor(steps.shape(x), like=x)

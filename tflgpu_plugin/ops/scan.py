@@ -6,20 +6,20 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.ir.graph import Graph, Node, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.movement import vector_strides, workgroups
 from tflgpu_plugin.ops.reduce import decompose_checked, reduced_axes
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import Op, same_shape
 
 MAX_LINE = MAX_LOOP_ROUNDS * WORKGROUP  # elements
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """One constant axis."""
-    axes, shape = graph.constant(node.inputs[1]), graph.shape(_input(node))
+    axes, shape = graph.constant(node.inputs[1]), graph.shape(node.operand())
     if axes is None or axes.size != 1:
         return f"{node.op} needs one constant axis."
     try:
@@ -31,20 +31,15 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """The input's shape."""
-    return [graph.shape(_input(node))]
-
-
 def lower(low: Lowering, node: Node) -> None:
     """One launch; a line is a column of vec4 along any axis but the last."""
     (axis,) = reduced_axes(low.graph, node)
-    shape, x = low.graph.shape(_input(node)), low.geometry(_input(node))
+    shape, x = low.graph.shape(node.operand()), low.geometry(node.operand())
     lines, together = x.vectors // shape[axis], _lanes(shape[axis])
     low.dispatch(
         "scan",
         node,
-        {"x": _input(node)},
+        {"x": node.operand()},
         {"out": node.outputs[0]},
         workgroups(lines * together),
         {
@@ -63,13 +58,13 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     """The last axis of an image, and any of other ranks, is moved where lines are columns."""
     if decompose_checked(steps, node):
         return True
-    shape, value = steps.shape(_input(node)), steps.data(node.inputs[1])
+    shape, value = steps.shape(node.operand()), steps.data(node.inputs[1])
     assert value is not None
     axis = int(value.reshape(-1)[0]) % len(shape)
     if planar(shape) and axis < len(shape) - 1:
         return False
     outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
-    x = steps.add("reshape", _input(node), None, shape=(outer, shape[axis], inner))
+    x = steps.add("reshape", node.operand(), None, shape=(outer, shape[axis], inner))
     if inner == 1:
         x = steps.add("transpose", x, perm=(1, 2, 0))
     made = steps.add("cumsum", x, steps.indices([0 if inner == 1 else 1]), **node.attributes)
@@ -81,7 +76,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 def _terms(graph: Graph, node: Node) -> int:
     (axis,) = reduced_axes(graph, node) or (0,)
-    return graph.shape(_input(node))[axis]
+    return graph.shape(node.operand())[axis]
 
 
 def _lanes(count: int) -> int:
@@ -89,12 +84,7 @@ def _lanes(count: int) -> int:
     return 1 if count < 16 else 8 if count < 256 else WORKGROUP
 
 
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
 OPS = (
-    Op("cumsum", refuse, shapes, lower, "reduction", types=("f32", "i32"), kind="reduction",
+    Op("cumsum", refuse, same_shape, lower, "reduction", types=("f32", "i32"), kind="reduction",
        max_rank=8, decompose=decompose, accumulates=True, terms=_terms),
 )  # fmt: skip

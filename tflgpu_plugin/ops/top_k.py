@@ -21,7 +21,7 @@ MAX_ROW = MAX_LOOP_ROUNDS * WORKGROUP  # elements
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """A constant number of elements, as many as there are at most."""
-    shape, k = graph.shape(_input(node)), graph.constant(node.inputs[1])
+    shape, k = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if not shape or prod(shape) == 0:
         return f"An input of {list(shape)} has no elements to choose from."
     axis = int(node.attributes.get("axis", -1))
@@ -38,7 +38,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     """Twice the input's shape, with k elements along the axis."""
-    shape, k = list(graph.shape(_input(node))), graph.constant(node.inputs[1])
+    shape, k = list(graph.shape(node.operand())), graph.constant(node.inputs[1])
     assert k is not None
     shape[int(node.attributes.get("axis", -1))] = int(k.reshape(-1)[0])
     return [tuple(shape)] * 2
@@ -46,21 +46,21 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch, of [rows, elements]."""
-    (rows, count), out = low.graph.shape(_input(node)), low.geometry(node.outputs[0])
+    (rows, count), out = low.graph.shape(node.operand()), low.geometry(node.outputs[0])
     together = 8 if count < 256 else WORKGROUP
     largest = bool(node.attributes.get("largest", 1))
-    held = whole(low.graph.tensors[_input(node)])
+    held = whole(low.graph.tensors[node.operand()])
     worst: object = -inf if largest else inf
     if held:
         worst = np.int32(INT32.min if largest else INT32.max)
     low.dispatch(
         "top_k",
         node,
-        {"x": Access(low.stored(_input(node)), 1)},
+        {"x": Access(low.stored(node.operand()), 1)},
         {"out": node.outputs[0], "places": node.outputs[1]},
         workgroups(rows * together),
         {
-            "rows": rows, "count": count, "stride": low.geometry(_input(node)).quads * 4,
+            "rows": rows, "count": count, "stride": low.geometry(node.operand()).quads * 4,
             "quads": out.quads, "wanted": out.channels, "lanes": together, "worst": worst,
         },
         {"better": ">" if largest else "<", "whole": held},
@@ -69,12 +69,12 @@ def lower(low: Lowering, node: Node) -> None:
 
 def decompose(steps: Decomposition, node: Node) -> bool:
     """Rows along the last axis, whatever the rank is."""
-    shape = steps.shape(_input(node))
+    shape = steps.shape(node.operand())
     axis = int(node.attributes.get("axis", -1)) % len(shape)
     if len(shape) == 2 and axis == 1:
         return False
     perm = (*(k for k in range(len(shape)) if k != axis), axis)
-    moved = steps.add("transpose", _input(node), perm=perm)
+    moved = steps.add("transpose", node.operand(), perm=perm)
     x = steps.reshape(moved, (prod(shape) // shape[axis], shape[axis]))
     largest = node.attributes.get("largest", 1)
     found = steps.many("top_k", x, node.inputs[1], outputs=(), largest=largest)
@@ -85,13 +85,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def _input(node: Node) -> int:
-    assert node.inputs[0] is not None
-    return node.inputs[0]
-
-
 def _work(graph: Graph, node: Node) -> int:
-    return prod(graph.shape(_input(node))) * shapes(graph, node)[0][-1]
+    return prod(graph.shape(node.operand())) * shapes(graph, node)[0][-1]
 
 
 OPS = (

@@ -9,13 +9,13 @@ from math import inf
 from typing import Any
 
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, overflow
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op
+from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op, same_shape
 
 # Attributes that are numbers of a step, in its order, with their defaults. A limit that is None is
 # open.
@@ -40,11 +40,6 @@ def step(op: str, attributes: Mapping[str, Any]) -> EpilogueOp:
         for name, default in PARAMETERS.get(op, ())
     ]
     return EpilogueOp(op, None, tuple(values))
-
-
-def shapes(graph: Graph, node: Node) -> list[Shape]:
-    assert node.inputs[0] is not None
-    return [graph.shape(node.inputs[0])]
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -85,7 +80,7 @@ def row(
     given = {"as_epilogue": as_epilogue, **traits}
     types = (*types, "i32") if whole else types
     made = partial(lower, whole=whole, checked=checked)
-    return Op(name, refuse, shapes, made, accuracy, types=types, fuses=True, max_rank=8,
+    return Op(name, refuse, same_shape, made, accuracy, types=types, fuses=True, max_rank=8,
               kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
 
 
