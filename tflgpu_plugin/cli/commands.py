@@ -26,6 +26,9 @@ existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 _runs = click.option(
     "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
 )
+_adapter = click.option(
+    "--adapter", help="A part of an adapter's name, or its index in `tflgpu info`."
+)
 # What is printed is text, never markup: names and advice hold brackets and colons.
 _LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 console = Console(soft_wrap=True, **_LITERAL)
@@ -98,20 +101,7 @@ def ops(markdown: bool, adapter: str | None, as_json: bool) -> None:
     rows = tables.op_rows(target)
     if markdown or as_json:
         return click.echo(tables.ops_markdown(), nl=False) if markdown else _print_json(rows)
-    editions = [
-        [tables.span(row["documented"].get(name)) for name in tables.EDITIONS] for row in rows
-    ]
-    cells = [
-        [
-            row["operator"],
-            tables.span(row["versions"]),
-            *spans,
-            ", ".join(row["types"]),
-            row["needs"],
-        ]
-        for row, spans in zip(rows, editions, strict=True)
-    ]
-    _table(["operator", "versions", *tables.EDITIONS, "types", "what a node needs"], cells)
+    _table(tables.OP_HEAD, tables.op_cells(rows))
     if target is not None:
         _show_quirks(target, rows)
 
@@ -144,7 +134,7 @@ def options(markdown: bool, as_json: bool) -> None:
     if markdown or as_json:
         return click.echo(tables.options_markdown(), nl=False) if markdown else _print_json(rows)
     names = ("option", "values", "meaning")
-    return _table(names, [[str(row[name]) for name in names] for row in rows])
+    return _table(names, [[row[name] for name in names] for row in rows])
 
 
 @main.command()
@@ -165,7 +155,7 @@ def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) ->
 @main.command()
 @click.argument("model", type=existing)
 @click.option("--node", help="Only this node: its number, its name or an operator.")
-@click.option("--adapter", help="A part of an adapter's name, or its index in `tflgpu info`.")
+@_adapter
 @_prepared
 @as_json
 def kernels(
@@ -184,7 +174,7 @@ def kernels(
     if node is not None:
         found = _or_sentence(lambda: found.of_node(node))
     if as_json:
-        return _print_json(found.as_json())
+        return _print_json(asdict(found))
     for line in found.lines():
         click.echo(line)
 
@@ -200,7 +190,7 @@ def bench(model: Path, given: Sequence[str], host: str | None, runs: int, as_jso
 
     found = _or_sentence(lambda: measure.bench(model, _pairs(given), host, runs))
     if as_json:
-        return _print_json(found.as_json())
+        return _print_json(asdict(found))
     console.print(f"{found.model} in {found.host}, {found.adapter}")
     head = ["engine", "first result ms", "median ms", "best ms"]
     _table(head, [[t.engine, f"{t.first_ms:.0f}", f"{t.median_ms:.2f}", f"{t.best_ms:.2f}"]
@@ -244,7 +234,7 @@ def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_j
 @click.option(
     "--host", help="tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
 )
-@click.option("--adapter", help="A part of an adapter's name, or its index in `tflgpu info`.")
+@_adapter
 @click.option(
     "--mean", default=127.5, help="Float models get (pixel - mean) / std.", show_default=True
 )

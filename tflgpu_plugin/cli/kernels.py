@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tflgpu_plugin import engine
 from tflgpu_plugin.cli import check, measure
@@ -90,9 +89,6 @@ class Kernels:
         kernels = {name: kernel for name, kernel in self.kernels.items() if name in used}
         return replace(self, islands=tuple(i for i in islands if i.launches), kernels=kernels)
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def lines(self) -> Iterator[str]:
         """For a reader: the launches, then the kernels that they name."""
         yield f"{self.model} in {self.host}, {self.adapter}"
@@ -114,23 +110,17 @@ def planned(path: Path, options: Mapping[str, str], host: str | None = None) -> 
     kernels: dict[str, Kernel] = {}
     with engine.watch() as built:
         found = check.check(path, options, host)
-        numbers = {one.key: one.number for one in found.report.islands}
-        live = [pair for pair in built if pair[0].number in numbers]
         islands = tuple(
-            Partition(numbers[island.number], tuple(_launches(island, instance, kernels)))
-            for island, instance in sorted(live, key=lambda pair: numbers[pair[0].number])
+            Partition(number, tuple(_launches(island, instance, kernels)))
+            for number, island, instance in measure.placed(built, found.report)
         )
-    if not islands:
-        raise RuntimeError(measure.NOTHING)
     return Kernels(found.model, found.host, info.name, islands, kernels)
 
 
 def _launches(island: Island, instance: Instance, kernels: dict[str, Kernel]) -> Iterator[Launch]:
     plan = instance.plan
-    operators, names = {}, {}
-    for node in island.graph.nodes:
-        for source in node.sources or (node.id,):
-            operators[source], names[source] = f"{node.host_op or node.op} {source}", node.name
+    operators, nodes = measure.operators(island), island.graph.nodes
+    names = {source: n.name for n in nodes for source in (n.sources or (n.id,))}
     for made in plan.dispatches:
         pipeline = plan.pipelines[made.pipeline]
         kernels[pipeline.name] = Kernel(pipeline.wgsl, dict(pipeline.constants))

@@ -19,6 +19,7 @@ from tflgpu_plugin.frontend import reports
 from tflgpu_plugin.harness import hosts, subjects
 from tflgpu_plugin.runtime import adapter, profile
 
+Built = list[tuple[Island, Instance]]  # partitions, in the order in which they were made
 NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
 
 
@@ -42,9 +43,6 @@ class Bench:
     islands: int
     timings: tuple[Timing, ...]
     difference: float
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -94,15 +92,15 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
     with engine.watch() as built:
         for _, way in ways:
             begin = time.perf_counter()
-            ready.append(subject.start(way).run)
-            results.append(ready[-1]())
+            ready.append(subject.start(way))
+            results.append(ready[-1].run())
             firsts.append(_since(begin))
-        islands = len(_live(built))
+        islands = len(placed(_run(built), ready[-1].report()))
     times: list[list[float]] = [[] for _ in ways]
     for _ in range(runs):
-        for taken, run in zip(times, ready, strict=True):
+        for taken, running in zip(times, ready, strict=True):
             begin = time.perf_counter()
-            run()
+            running.run()
             taken.append(_since(begin))
     timings = [
         Timing(name, first, median(taken), min(taken))
@@ -120,23 +118,16 @@ def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int
     with engine.watch() as built:
         running = subject.start(options)
         running.run()
-        found = reports.newest()
-        numbers = {one.key: one.number for one in (found.islands if found else ())}
-        live = sorted(_live(built), key=lambda pair: numbers[pair[0].number])
         launches = [
             launch
-            for island, instance in live
-            for launch in _launches(numbers[island.number], island, instance, runs)
+            for number, island, instance in placed(_run(built), running.report())
+            for launch in _launches(number, island, instance, runs)
         ]
     return Profile(path.name, subject.host, info.name, tuple(launches))
 
 
 def _launches(number: int, island: Island, instance: Instance, runs: int) -> list[Launch]:
-    names = {
-        source: f"{node.host_op or node.op} {source}"
-        for node in island.graph.nodes
-        for source in (node.sources or (node.id,))
-    }
+    names = operators(island)
     times = profile.launch_times(instance, runs)
     return [
         Launch(number, made.label, taken, tuple(names.get(n, str(n)) for n in made.nodes))
@@ -144,12 +135,29 @@ def _launches(number: int, island: Island, instance: Instance, runs: int) -> lis
     ]
 
 
-def _live(built: list[tuple[Island, Instance]]) -> list[tuple[Island, Instance]]:
-    """Those that have run. Raises RuntimeError when there is none."""
-    found = [pair for pair in built if pair[1].counters().runs]
+def operators(island: Island) -> dict[int, str]:
+    """The host's nodes by their numbers, as operator and number."""
+    return {
+        source: f"{node.host_op or node.op} {source}"
+        for node in island.graph.nodes
+        for source in (node.sources or (node.id,))
+    }
+
+
+def placed(built: Built, report: reports.Report) -> list[tuple[int, Island, Instance]]:
+    """Those that a report tells of, by their numbers there. Raises RuntimeError where there is
+    none.
+    """
+    numbers = {one.key: one.number for one in report.islands}
+    found = [(numbers[one.number], one, made) for one, made in built if one.number in numbers]
     if not found:
         raise RuntimeError(NOTHING)
-    return found
+    return sorted(found, key=lambda each: each[0])
+
+
+def _run(built: Built) -> Built:
+    """Those that have run."""
+    return [pair for pair in built if pair[1].counters().runs]
 
 
 def _opened(options: Mapping[str, str]) -> adapter.AdapterInfo:
