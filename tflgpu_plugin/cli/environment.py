@@ -19,96 +19,80 @@ class Variable:
     meaning: str
 
 
-USE, SEARCH, TESTS = "plugin", "plugin, to search for a defect", "tests and tools"
+# By who reads them: what each may be, and what it means.
+_READ_BY = {
+    "plugin": {
+        "TFLGPU_LOG": (
+            "debug, info, warning (the default), error, off",
+            "Messages of this level and above are told, through the logger `tflgpu_plugin`.",
+        ),
+        "TFLGPU_NO_CACHE": (
+            "1",
+            "Nothing is kept in the user's cache folder: no generated kernels, measured settings "
+            "or digests. `serialization_dir` is another matter.",
+        ),
+        "TFLGPU_ALLOW_SOFTWARE": (
+            "1",
+            "ONNX Runtime is told that a software adapter is a GPU, so that its automatic "
+            "policies may choose it.",
+        ),
+        "TFLGPU_NO_WARM_UP": (
+            "1",
+            "Drivers finish compiling kernels at the first inference, not while a model is "
+            "prepared.",
+        ),
+    },
+    "plugin, to search for a defect": {
+        "TFLGPU_DEBUG": (
+            "1, 2",
+            "A defect of the plugin is raised with its traceback where it would become a refusal "
+            "or be left out; 2 also tells which nodes there are before and after each pass.",
+        ),
+        "TFLGPU_NO_MAPPING": (
+            "1",
+            "Inputs and outputs are copied through staging buffers also where memory is shared, "
+            "as on a discrete GPU.",
+        ),
+        "TFLGPU_NO_SUBGROUPS": (
+            "1",
+            "Plans are made as for an adapter without subgroup shuffles.",
+        ),
+        "TFLGPU_FILL_NAN": (
+            "1",
+            "Memory for intermediate tensors is filled with NaN before the first run, so that "
+            "what reads an element that nothing wrote is seen.",
+        ),
+    },
+    "tests and tools": {
+        "TFLGPU_MODELS": (
+            "a folder",
+            "The real models that are compared; else `../shared/models`.",
+        ),
+        "TFLGPU_DRIVERS": (
+            "a folder",
+            "Where `tools/drivers.py` unpacks drivers; else a folder in the user's cache.",
+        ),
+        "TFLGPU_DRIVER_PACKAGE": (
+            "a text",
+            "The package that the driver came from, for the head of a conformance report.",
+        ),
+        "TFLGPU_TF2ONNX": (
+            "a folder",
+            "The environment with tf2onnx that converts models; else a folder in the user's cache.",
+        ),
+        "TFLGPU_TEST_CACHE": (
+            "a folder",
+            "Where results of reference kernels are kept; else a folder in the user's cache.",
+        ),
+        "TFLGPU_TEST_SITE": (
+            "a folder",
+            "Where an environment with another onnxruntime finds everything else.",
+        ),
+    },
+}
 
-VARIABLES = (
-    Variable(
-        "TFLGPU_LOG",
-        "debug, info, warning (the default), error, off",
-        USE,
-        "Messages of this level and above are told, through the logger `tflgpu_plugin`.",
-    ),
-    Variable(
-        "TFLGPU_NO_CACHE",
-        "1",
-        USE,
-        "Nothing is kept in the user's cache folder: no generated kernels, measured settings or "
-        "digests. `serialization_dir` is another matter.",
-    ),
-    Variable(
-        "TFLGPU_ALLOW_SOFTWARE",
-        "1",
-        USE,
-        "ONNX Runtime is told that a software adapter is a GPU, so that its automatic policies may "
-        "choose it.",
-    ),
-    Variable(
-        "TFLGPU_NO_WARM_UP",
-        "1",
-        USE,
-        "Drivers finish compiling kernels at the first inference, not while a model is prepared.",
-    ),
-    Variable(
-        "TFLGPU_DEBUG",
-        "1, 2",
-        SEARCH,
-        "A defect of the plugin is raised with its traceback where it would become a refusal or be "
-        "left out; 2 also tells which nodes there are before and after each pass.",
-    ),
-    Variable(
-        "TFLGPU_NO_MAPPING",
-        "1",
-        SEARCH,
-        "Inputs and outputs are copied through staging buffers also where memory is shared, as on "
-        "a discrete GPU.",
-    ),
-    Variable(
-        "TFLGPU_NO_SUBGROUPS",
-        "1",
-        SEARCH,
-        "Plans are made as for an adapter without subgroup shuffles.",
-    ),
-    Variable(
-        "TFLGPU_FILL_NAN",
-        "1",
-        SEARCH,
-        "Memory for intermediate tensors is filled with NaN before the first run, so that what "
-        "reads an element that nothing wrote is seen.",
-    ),
-    Variable(
-        "TFLGPU_MODELS",
-        "a folder",
-        TESTS,
-        "The real models that are compared; else `../shared/models`.",
-    ),
-    Variable(
-        "TFLGPU_DRIVERS",
-        "a folder",
-        TESTS,
-        "Where `tools/drivers.py` unpacks drivers; else a folder in the user's cache.",
-    ),
-    Variable(
-        "TFLGPU_DRIVER_PACKAGE",
-        "a text",
-        TESTS,
-        "The package that the driver came from, for the head of a conformance report.",
-    ),
-    Variable(
-        "TFLGPU_TF2ONNX",
-        "a folder",
-        TESTS,
-        "The environment with tf2onnx that converts models; else a folder in the user's cache.",
-    ),
-    Variable(
-        "TFLGPU_TEST_CACHE",
-        "a folder",
-        TESTS,
-        "Where results of reference kernels are kept; else a folder in the user's cache.",
-    ),
-    Variable(
-        "TFLGPU_TEST_SITE",
-        "a folder",
-        TESTS,
-        "Where an environment with another onnxruntime finds everything else.",
-    ),
+VARIABLES = tuple(
+    Variable(name, values, reader, meaning)
+    for reader, variables in _READ_BY.items()
+    for name, (values, meaning) in variables.items()
 )

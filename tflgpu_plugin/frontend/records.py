@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from tflgpu_plugin.engine import Instance, Island
 
 
+COUNTED = ("runs", "failures", "uploaded_bytes", "downloaded_bytes", "device_inputs")
+
+
 @dataclass(repr=False)
 class PlacedIsland:
     """A partition and the native object that runs it (it begins with a tg_partition); both go when
@@ -41,18 +44,15 @@ class PlacedIsland:
     handle: Any
     nodes: tuple[int, ...] = field(init=False)
     number: int = field(init=False)
-    sizes: dict[str, int] = field(init=False)
-    dispatches: int = field(init=False)
-    kernels: tuple[str, ...] = field(init=False)
+    planned: dict[str, Any] = field(init=False)  # what reports tell of its plan
     final: Any = field(default=None, init=False)  # the state when the native object was let go
 
     def __post_init__(self) -> None:
         assert self.island is not None
         plan = self.island.instance.plan
         self.number = self.island.number
-        self.sizes = plan.sizes()
-        self.dispatches = len(plan.dispatches)
-        self.kernels = tuple(pipeline.name for pipeline in plan.pipelines)
+        kernels = tuple(pipeline.name for pipeline in plan.pipelines)
+        self.planned = {"dispatches": len(plan.dispatches), "kernels": kernels, **plan.sizes()}
 
     def counted(self, handle: Any) -> Any:
         """The counters of the native object (tg_partition_state)."""
@@ -120,21 +120,16 @@ class PlacedIsland:
         """Its counters, as this partition of a report and a part of the host's graph of this
         number."""
         state = self.state()
+        counted: dict[str, Any] = {name: int(getattr(state, name)) for name in COUNTED}
         return IslandReport(
             number=place,
             key=self.number,
             nodes=self.nodes,
-            live=bool(state.live),
-            runs=int(state.runs),
-            failures=int(state.failures),
-            uploaded_bytes=int(state.uploaded_bytes),
-            downloaded_bytes=int(state.downloaded_bytes),
-            device_inputs=int(state.device_inputs),
-            milliseconds=state.last_nanoseconds / 1e6,
-            **self.sizes,
             graph=graph,
-            kernels=self.kernels,
-            dispatches=self.dispatches,
+            live=bool(state.live),
+            milliseconds=state.last_nanoseconds / 1e6,
+            **self.planned,
+            **counted,
         )
 
 

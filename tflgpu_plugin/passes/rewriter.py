@@ -80,14 +80,10 @@ class Editor:
         )
 
     def producers(self) -> dict[int, Node]:
-        return {t: node for node in self.nodes for t in node.outputs}
+        return self.graph.with_nodes(self.nodes).producers()
 
     def readers(self) -> dict[int, list[Node]]:
-        found: dict[int, list[Node]] = {}
-        for node in self.nodes:
-            for tensor in node.reads:
-                found.setdefault(tensor, []).append(node)
-        return found
+        return self.graph.with_nodes(self.nodes).consumers()
 
     def rename(self, names: Mapping[int, int]) -> None:
         """Let every reader of a key read its value instead."""
