@@ -49,7 +49,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "coordinates": ("binary", "concat", "transpose"),
     "each_vector": ("binary", "pool"),
     "math": ("unary", "binary", "quantized"),
-    "common": ("softmax", "fully_connected"),
+    "common": ("softmax", "fully_connected", "conv"),
     "pool_places": ("unpool",),
     "lowering": ("binary", "fully_connected", "softmax"),
     "graph": ("transpose", "binary"),
@@ -309,6 +309,7 @@ def steps(file: str) -> list[Step]:
     else:
         usual = _OPS if room == "ops" else ()
         tests = TESTS.get(key if key != "quantized" else "stored_numbers", usual)
+        tests = ("test_op_refusals", *tests) if room == "ops" else tests
     tests = tuple(dict.fromkeys((*_importing(file), *tests)))
     found = [Step("cases", family) for family in mine]
     if path.suffix == ".wgsl":
