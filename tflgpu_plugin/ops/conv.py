@@ -40,44 +40,41 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal:
     return window.refuse_window(x, weights[1:-1], node.attributes)
 
 
-def _lower(low: Lowering, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
+    """The form that suits: a matrix product, Winograd's, 1x1, along rows, or any window. Volumes
+    have no other form for windows than the last."""
     x, filters = operands(low.graph, node)
-    rows, columns = windows(low.graph, node)
-    groups = x[3] // filters[3]
-    taps = filters[1] * filters[2]
-    single = x[1] == x[2] == rows.places == columns.places == 1
-    if taps == 1 and groups == 1 and single and rows.before == columns.before == 0:
+    axes = windows(low.graph, node)
+    groups, taps, flat = x[-1] // filters[-1], prod(filters[1:-1]), len(axes) == 2
+    extent_in, extent_out = prod(x[1:-1]), prod(s.places for s in axes)
+    point = taps == 1 and not any(s.before for s in axes)
+    if point and groups == extent_in == extent_out == 1:
         multiply_rows(low, node, rows=x[0], places=1)
         return
-    if winograd.pays(low, node, x, filters, rows, columns):
-        winograd.lower(low, node, x, filters, rows, columns)
+    if flat and winograd.pays(low, node, x, filters, *axes):
+        winograd.lower(low, node, x, filters, *axes)
         return
     quads = -(-(filters[0] // groups) // 4)
-    extent_in, extent_out = x[1] * x[2], rows.places * columns.places
-    few = _few_channels(low, node, x, filters)
-    point = taps == 1 and rows.stride == columns.stride == 1 and extent_in == extent_out
-    point = point and rows.before == columns.before == 0 and not few
-    width = 0 if point else _row_width(low.target, columns, quads, few is not None)
+    few = _few_channels(low, node, x, filters) if flat else None
+    point = point and extent_in == extent_out and all(s.stride == 1 for s in axes) and not few
+    columns, walks = axes[-1], flat and not point
+    width = _row_width(low.target, columns, quads, few is not None) if walks else 0
     tile = choose_tile(low.target, quads, extent_out, width)
     if width and tile.weights == "memory":  # which holds weights of one tap
         tile = replace(tile, weights="global")
     if few:
         # A pipeline of its own, mostly for one node: with fewer places it compiles sooner.
         tile = replace(tile, step=1, pixels=tile.pixels if width else min(tile.pixels, 4))
-    blocks = Blocks(filters[0], taps, filters[3], groups, tile.quads)
+    blocks = Blocks(filters[0], taps, filters[-1], groups, tile.quads)
     parameters: dict[str, object] = {"x_place": 1, "y_place": 1, "w_batch": 0}
     if not point:
-        parameters = {
-            "tap_vectors": blocks.tap_vectors,
-            "out_w": columns.places,
-            **window.parameters((rows, columns)),
-        }
+        parameters = {"tap_vectors": blocks.tap_vectors, **window.parameters(axes)}
     threads = None
     if width:
         phases = min(columns.stride, filters[2])
         parameters |= {"phases": phases, "lines": filters[1] * phases}
         threads = row_threads(extent_out, tile.pixels, width)
-        parameters |= {"items": threads, "row_items": threads // rows.places}
+        parameters |= {"items": threads, "row_items": threads // axes[0].places}
     x_quad = extent_in
     if few:
         _, (batch, row, place, x_quad) = few
@@ -88,7 +85,7 @@ def _lower(low: Lowering, node: Node) -> None:
         blocks,
         tile,
         kernel="conv",
-        taps="point" if point else "rows" if width else "window",
+        taps="point" if point else "rows" if width else "window" if flat else "volume",
         threads=threads,
         places=extent_out,
         planes=x[0],
@@ -129,6 +126,6 @@ def _few_channels(
 
 
 OPS = (
-    Op("conv_2d", refuse, shapes, _lower, "accumulate", work=work, kind="product", fuses=True,
+    Op("conv_2d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
        weights=Weights(), padding=True, accumulates=False, rounding=rounding.PRODUCT),
 )  # fmt: skip

@@ -40,7 +40,6 @@ def _lower(low: Lowering, node: Node) -> None:
     parameters: dict[str, object] = {
         "batch": x[0],
         "quads": -(-weights[3] // 4),
-        "out_w": columns.places,
         **window.parameters((rows, columns)),
     }
     if form in ("rows", "rows2", "span"):

@@ -69,8 +69,6 @@ def lower(low: Lowering, node: Node) -> None:
         "vectors": out.vectors,
         "quads": out.quads,
         "spatial": out.spatial,
-        "out_h": axes[1].places,
-        "out_w": axes[2].places,
         **window.parameters(axes),
         **{f"after_{letter}": last for letter, last in zip("dhw", after, strict=True)},
     }

@@ -104,10 +104,12 @@ def parameters(axes: Sequence[Span]) -> dict[str, object]:
     """What kernels are told of a window along up to three axes, of which they have the letters d, h
     and w, the last one w."""
     found: dict[str, object] = {}
-    for letter, s in zip("dhw"[-len(axes) :], axes, strict=True):
+    for k, (letter, s) in enumerate(zip("dhw"[-len(axes) :], axes, strict=True)):
         found |= {f"in_{letter}": s.extent, f"kernel_{letter}": s.kernel}
         found |= {f"stride_{letter}": s.stride, f"dilation_{letter}": s.dilation}
         found |= {f"before_{letter}": np.int32(s.before)}
+        if k:  # the first one is not needed to take the number of a place apart
+            found |= {f"out_{letter}": s.places}
     return found
 
 
