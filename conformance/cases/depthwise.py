@@ -47,6 +47,7 @@ MAPS = (
     (1, 14, 14, 8),
     (1, 2, 31, 17),
     (1, 75, 3, 4),
+    (5, 2, 4, 3),  # more images than rows
 )
 ROWS = [
     depthwise(f"3x3 stride {s}, {x[3]} channels of {x[1]} x {x[2]}", x, (3, 3), stride=(s, s))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,19 @@ def test_the_version_and_the_code_make_the_fingerprint_of_the_plugin(
     assert version == "999.0" and before.endswith(f"-{digest}")
     monkeypatch.setattr(fingerprint, "_CODE", fingerprint._CODE[:1])
     assert not fingerprint._of_code().endswith(digest)
+
+
+def test_files_of_other_names_are_other_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = set()
+    for name, text in (("a.py", "1"), ("b.py", "1"), ("a.py", "2")):
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        (folder / name).write_text(text)
+        monkeypatch.setattr(fingerprint, "_code", lambda folder=folder: list(os.scandir(folder)))
+        found.add(fingerprint._of_code())
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize("part", ["adapter", "driver", "target"])
@@ -270,6 +285,7 @@ def test_a_fingerprint_sees_the_values_of_attributes() -> None:
         return dense().with_nodes([Node(0, "f", (0, 1, 2), (3,), {"a": value})])
 
     values = [1, 1.0, True, "1", (1,), np.array([1]), np.array([2]), np.float32(1), None]
+    values += [Two("a", "b"), AlsoTwo("a", "b"), Two("b", "a"), {"a": "b"}, {"b": "a"}, ("a", "b")]
     assert len({fingerprint.content(with_attribute(value)) for value in values}) == len(values)
     with pytest.raises(TypeError):
         fingerprint.structure(with_attribute(object()))
@@ -289,6 +305,12 @@ def test_known_digests_are_those_of_the_arrays() -> None:
 
 @dataclass(frozen=True)
 class Two:
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class AlsoTwo:
     a: str
     b: str
 

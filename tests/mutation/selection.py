@@ -120,8 +120,9 @@ _NATIVE = (
     "test_sanitized",
 )
 _NATIVE_TFLITE = (
-    "test_exit",
     "test_native",
+    "test_fake_host",
+    "test_exit",
     "test_variables",
     "test_delegate",
     "test_line",
