@@ -130,7 +130,8 @@ def delegate_works() -> bool:
 def direct(
     case: Case, plans: Mapping[str, Target] | None = None, wanted: str | None = None
 ) -> Result:
-    """Run a case as a one-node graph on the device and compare its first run.
+    """Run a case as a one-node graph on the device and compare its first run, and where it keeps
+    states its second one.
 
     `plans` are targets to plan for, by name (default: the device's own); every distinct plan runs.
     `wanted` chooses the adapter.
@@ -141,7 +142,7 @@ def direct(
         sentence = support.support(graph, graph.nodes[0], device.target)
         missing = "not refused, but the case says it must be"
         return Result(case, sentence is not None, sentence or missing, sentence=sentence or "")
-    feeds = host.case_feeds(case, 1)
+    feeds = host.case_feeds(case, 2 if graph.states else 1)
     model = models.build(case)
     expected = host.cached_on_cpu(model, feeds, *host.oracle(model))
     allowed = bounds(case, feeds)
@@ -154,7 +155,7 @@ def direct(
         seen.add(key)
         states = [np.zeros(graph.shape(before), np.float32) for before, _ in graph.states]
         island = Instance(Program(plan, device.handle, device.pipelines))
-        got = [island.run(feeds[0], states)]
+        got = [island.run(feed, states) for feed in feeds]
         result = judge(case, feeds, expected, got, allowed=allowed)
         if not result.passed or result.share >= worst.share:
             worst = replace(result, text=f"{name} {result.text}".strip())

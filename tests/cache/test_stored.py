@@ -286,6 +286,7 @@ def test_a_fingerprint_sees_the_values_of_attributes() -> None:
 
     values = [1, 1.0, True, "1", (1,), np.array([1]), np.array([2]), np.float32(1), None]
     values += [Two("a", "b"), AlsoTwo("a", "b"), Two("b", "a"), {"a": "b"}, {"b": "a"}, ("a", "b")]
+    values += [{"a": {}, "b": 1}, {"a": {"b": 1}}, (1, (2,)), ((1,), 2)]
     assert len({fingerprint.content(with_attribute(value)) for value in values}) == len(values)
     with pytest.raises(TypeError):
         fingerprint.structure(with_attribute(object()))
