@@ -291,6 +291,24 @@ def test_quirks(quirk: Quirk, name: str, driver: str, shape: Shape, refused: boo
     assert ask(add(shape=shape), target) == (quirk.reason if refused else None)
 
 
+@pytest.mark.parametrize(
+    ("driver", "wrong"),
+    [("1.9", False), ("2", True), ("Mesa 2.0 (LLVM 1.1)", True), ("3.4", True), ("3.4.1", False),
+     ("10", False), ("", False)],
+)  # fmt: skip
+def test_a_quirk_is_of_all_drivers_from_the_first_to_the_last(driver: str, wrong: bool) -> None:
+    graph = add()
+    node = graph.nodes[0]
+    target = Target(name="An Adapter", driver=driver)
+    row = Quirk("adapter", "add", "It goes wrong.", first="2", last="3.4")
+    assert row.applies(graph, node, target) == wrong
+    assert Quirk("adapter", "add", "").applies(graph, node, target)
+    assert not Quirk("other", "add", "").applies(graph, node, target)
+    assert not Quirk("adapter", "sub", "").applies(graph, node, target)
+    never = Quirk("adapter", "add", "", condition=lambda graph, node: False)
+    assert not never.applies(graph, node, target)
+
+
 def test_no_quirk_is_known_yet() -> None:
     assert QUIRKS == []
 
