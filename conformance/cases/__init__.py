@@ -109,7 +109,7 @@ def _whole(value: Input | None, dtype: str, low: int, high: int) -> Input | None
         return value
     if value.data is None:
         return replace(value, dtype=dtype, low=low, high=high)
-    numbers = np.random.default_rng(value.data.size).integers(1, min(high, 1000), value.shape)
+    numbers = np.random.default_rng(value.data.size).integers(1, min(high, 1 << 26), value.shape)
     return constant(numbers * np.where(numbers % 2, 1, -1), dtype)
 
 

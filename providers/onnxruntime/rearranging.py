@@ -9,6 +9,7 @@ import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend.fold import bounded
+from tflgpu_plugin.ir.quantization import COUNTS
 
 from .expansion import Expansion, Impossible, Unfit
 
@@ -168,7 +169,10 @@ def pad(e: Expansion) -> int:
         shape = e.shape(x)
         ranges = [slice(max(0, -b), n - max(0, -a)) for (b, a), n in zip(table, shape, strict=True)]
         x, table = cut(e, x, ranges), np.maximum(table, 0)
-    return e.add("pad", x, e.index(table), e.const(value), mode=mode)
+    filling = e.const(value)
+    if e.tensors.table[x].dtype in COUNTS:
+        filling = e.x(2) if e.has(2) else e.const(0, np.int32)
+    return e.add("pad", x, e.index(table), filling, mode=mode)
 
 
 def tile(e: Expansion) -> int:

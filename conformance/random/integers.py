@@ -1,0 +1,328 @@
+"""Seeded ONNX graphs of whole numbers: int32, int64, bools that they are compared to, and floats
+that they are cast to. numpy tells the values while a graph is made, so that none leaves int32,
+where hosts leave open what happens (int32) or we end the run (int64).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from conformance.host import Array
+
+OPSET = 18
+INT32 = np.iinfo(np.int32)
+MAX_ELEMENTS = 4000
+KINDS = {
+    np.dtype(np.int32): TensorProto.INT32,
+    np.dtype(np.int64): TensorProto.INT64,
+    np.dtype(np.bool_): TensorProto.BOOL,
+    np.dtype(np.float32): TensorProto.FLOAT,
+}
+
+
+class Unfit(Exception):
+    """What was drawn has no answer, or one that is too large."""
+
+
+@dataclass
+class Made:
+    """A model, the values to feed it, and those that its outputs must have."""
+
+    content: bytes
+    feeds: list[Array]
+    expected: list[Array]
+    foreign: tuple[str, ...]
+
+
+@dataclass
+class Drawing:
+    """A graph under construction: names of values, and what they are for the values fed."""
+
+    chance: random.Random
+    numbers: np.random.Generator
+    values: dict[str, Array] = field(default_factory=dict)
+    nodes: list[Any] = field(default_factory=list)
+    held: list[Any] = field(default_factory=list)
+    count: int = 0
+
+    def name(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}_{self.count}"
+
+    def const(self, data: Any, dtype: Any) -> str:
+        name = self.name("c")
+        self.held.append(numpy_helper.from_array(np.asarray(data, dtype), name))
+        return name
+
+    def pick(self, *kinds: str) -> str:
+        """A value of one of these types, mostly a late one."""
+        found = [n for n, v in self.values.items() if v.dtype.name in kinds]
+        if not found:
+            raise Unfit
+        return self.chance.choice(found[-4:] if self.chance.random() < 0.7 else found)
+
+    def whole(self) -> str:
+        return self.pick("int32", "int64")
+
+    def like(self, name: str) -> str:
+        """A value that goes with this one: of its type, in a shape that broadcasts; or a new
+        constant."""
+        given = self.values[name]
+        found = [n for n, v in self.values.items() if v.dtype == given.dtype and _fits(v, given)]
+        if len(found) > 1 and self.chance.random() < 0.6:
+            return self.chance.choice(found)
+        shape = given.shape[self.chance.randint(0, given.ndim) :]
+        shape = tuple(self.chance.choice((1, extent)) for extent in shape)
+        data = self.numbers.integers(1, self.chance.choice((3, 1000, 2**30)), shape)
+        data = data * self.numbers.choice((-1, 1), shape)
+        name = self.const(data, given.dtype)
+        self.values[name] = data.astype(given.dtype)
+        return name
+
+    def add(self, op: str, reads: Sequence[str], *results: Any, **attributes: Any) -> None:
+        """A node, and what it gives. Raises Unfit."""
+        found = [np.asarray(result) for result in results]
+        for value in found:
+            large = value.size and value.dtype.kind in "if" and np.abs(value.astype(float)).max()
+            if value.size > MAX_ELEMENTS or value.ndim > 5 or not value.size or large > INT32.max:
+                raise Unfit
+        names = [self.name(op.lower()) for _ in found]
+        names = [f"{name}_{k}" for k, name in enumerate(names)]
+        self.nodes.append(helper.make_node(op, list(reads), names, name=names[0], **attributes))
+        self.values |= dict(zip(names, found, strict=True))
+
+
+def _fits(value: Array, other: Array) -> bool:
+    try:
+        return np.broadcast_shapes(value.shape, other.shape) == other.shape
+    except ValueError:
+        return False
+
+
+# ---- operators -----------------------------------------------------------------------------------
+
+ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
+    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Max": np.maximum, "Min": np.minimum,
+}  # fmt: skip
+RELATIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "Equal": np.equal, "Less": np.less, "LessOrEqual": np.less_equal, "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+}  # fmt: skip
+LOGIC: dict[str, Callable[[Array, Array], Array]] = {
+    "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor,
+}  # fmt: skip
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceProd": np.prod,
+}  # fmt: skip
+
+
+def _wide(data: Array) -> Array:
+    return data.astype(np.int64) if data.dtype.kind == "i" else data
+
+
+def arithmetic(d: Drawing) -> None:
+    a = d.whole()
+    b, op = d.like(a), d.chance.choice([*ARITHMETIC])
+    x, y = _wide(d.values[a]), _wide(d.values[b])
+    result = ARITHMETIC[op](x, y)
+    if np.abs(result.astype(float)).max(initial=0) > INT32.max:
+        raise Unfit
+    d.add(op, (a, b), result.astype(d.values[a].dtype))
+
+
+def quotient(d: Drawing) -> None:
+    a = d.whole()
+    held = d.values[a]
+    data = d.numbers.integers(1, d.chance.choice((4, 5000)), held.shape[-1:] or (1,))
+    data = data * d.numbers.choice((-1, 1), data.shape)
+    b, x, y = d.const(data, held.dtype), _wide(held), data
+    op = d.chance.choice(("Div", "Mod", "fmod"))
+    if op == "Div":
+        d.add("Div", (a, b), ((x - np.fmod(x, y)) // y).astype(held.dtype))
+        return
+    result = np.fmod(x, y) if op == "fmod" else np.mod(x, y)
+    d.add("Mod", (a, b), result.astype(held.dtype), fmod=int(op == "fmod"))
+
+
+def unary(d: Drawing) -> None:
+    a, op = d.whole(), d.chance.choice(("Neg", "Abs", "Sign", "Relu", "Clip"))
+    x = d.values[a]
+    if op == "Clip":
+        low, high = sorted(int(n) for n in d.numbers.integers(-(2**25), 2**25, 2))
+        reads = (a, d.const(low, x.dtype), d.const(high, x.dtype))
+        d.add("Clip", reads, np.clip(x, low, high).astype(x.dtype))
+        return
+    if op == "Relu" and x.dtype != np.int32:
+        raise Unfit
+    found = {"Neg": -x, "Abs": np.abs(x), "Sign": np.sign(x), "Relu": np.maximum(x, 0)}
+    d.add(op, (a,), found[op].astype(x.dtype))
+
+
+def relation(d: Drawing) -> None:
+    a = d.whole()
+    b, op = d.like(a), d.chance.choice([*RELATIONS])
+    d.add(op, (a, b), RELATIONS[op](d.values[a], d.values[b]))
+
+
+def logic(d: Drawing) -> None:
+    a = d.pick("bool")
+    op = d.chance.choice(("Not", *LOGIC))
+    if op == "Not":
+        d.add(op, (a,), ~d.values[a])
+        return
+    found = [n for n, v in d.values.items() if v.dtype == bool and _fits(v, d.values[a])]
+    b = d.chance.choice(found)
+    d.add(op, (a, b), LOGIC[op](d.values[a], d.values[b]))
+
+
+def where(d: Drawing) -> None:
+    a = d.whole()
+    found = [n for n, v in d.values.items() if v.dtype == bool and _fits(v, d.values[a])]
+    if not found:
+        raise Unfit
+    c, b = d.chance.choice(found), d.like(a)
+    first, second = (a, b) if d.chance.random() < 0.5 else (b, a)
+    d.add("Where", (c, first, second), np.where(d.values[c], d.values[first], d.values[second]))
+
+
+def cast(d: Drawing) -> None:
+    a = d.pick("int32", "int64", "bool", "float32")
+    kind = d.chance.choice([k for k in KINDS if k != d.values[a].dtype])
+    x = d.values[a]
+    if x.dtype == np.float32 and kind.kind == "i" and np.abs(x).max(initial=0) > 2.0**31 - 256:
+        raise Unfit
+    d.add("Cast", (a,), x.astype(kind), to=KINDS[kind])
+
+
+def reduction(d: Drawing) -> None:
+    a, op = d.whole(), d.chance.choice([*REDUCTIONS])
+    x = d.values[a]
+    if not x.ndim:
+        raise Unfit
+    axes = tuple(sorted(d.chance.sample(range(x.ndim), d.chance.randint(1, x.ndim))))
+    keep = d.chance.random() < 0.5
+    result = REDUCTIONS[op](x.astype(object), axis=axes, keepdims=keep)
+    if max(map(abs, np.asarray(result, object).ravel())) > INT32.max:
+        raise Unfit
+    made = np.asarray(result, object).astype(x.dtype)
+    d.add(op, (a, d.const(axes, np.int64)), made, keepdims=int(keep))
+
+
+def running(d: Drawing) -> None:
+    a = d.whole()
+    x = d.values[a]
+    if not x.ndim:
+        raise Unfit
+    axis = d.chance.randrange(x.ndim)
+    result = np.cumsum(_wide(x), axis=axis)
+    if np.abs(result.astype(float)).max(initial=0) > INT32.max:
+        raise Unfit
+    d.add("CumSum", (a, d.const(axis, np.int64)), result.astype(x.dtype))
+
+
+def best(d: Drawing) -> None:
+    a = d.pick("int32", "float32")
+    x = d.values[a]
+    if not x.ndim:
+        raise Unfit
+    axis, op = d.chance.randrange(x.ndim), d.chance.choice(("ArgMax", "ArgMin"))
+    found = {"ArgMax": np.argmax, "ArgMin": np.argmin}[op](x, axis=axis, keepdims=True)
+    d.add(op, (a,), found.astype(np.int64), axis=axis)
+
+
+def taken(d: Drawing) -> None:
+    """Gather by indices that a run tells."""
+    a, i = d.pick("int32", "int64", "float32", "bool"), d.pick("int64", "int32")
+    x, places = d.values[a], d.values[i]
+    if not x.ndim or places.ndim + x.ndim > 5:
+        raise Unfit
+    axis = d.chance.randrange(x.ndim)
+    extent = x.shape[axis]
+    d.add("Mod", (i, d.const(extent, places.dtype)), np.mod(places, extent).astype(places.dtype))
+    inside = list(d.values)[-1]
+    d.add("Gather", (a, inside), np.take(x, d.values[inside], axis=axis), axis=axis)
+
+
+def moved(d: Drawing) -> None:
+    a = d.pick("int32", "int64", "bool")
+    x = d.values[a]
+    op = d.chance.choice(("Transpose", "Reshape", "Slice", "Pad", "Tile", "Concat", "Unsqueeze"))
+    if not x.ndim:
+        raise Unfit
+    if op == "Transpose":
+        perm = d.chance.sample(range(x.ndim), x.ndim)
+        d.add(op, (a,), x.transpose(perm), perm=perm)
+    elif op == "Reshape":
+        shape = (-1,) if d.chance.random() < 0.5 else (*x.shape[1:], x.shape[0])
+        d.add(op, (a, d.const(shape, np.int64)), x.reshape(shape))
+    elif op == "Slice":
+        axis = d.chance.randrange(x.ndim)
+        step = d.chance.choice((1, 1, 2, -1))
+        cut = [slice(None)] * x.ndim
+        cut[axis] = slice(None, None, step)
+        ends = (0, 2**31 - 1) if step > 0 else (-1, -(2**31))
+        reads = (a, *(d.const([n], np.int64) for n in (*ends, axis, step)))
+        d.add(op, reads, x[tuple(cut)])
+    elif op == "Pad":
+        if x.dtype == bool:
+            raise Unfit
+        sides = d.numbers.integers(0, 3, (2, x.ndim))
+        value = int(d.numbers.integers(-(2**30), 2**30))
+        reads = (a, d.const(sides.reshape(-1), np.int64), d.const(value, x.dtype))
+        d.add(op, reads, np.pad(x, sides.T, constant_values=value))
+    elif op == "Tile":
+        repeats = [d.chance.choice((1, 1, 2, 3)) for _ in x.shape]
+        d.add(op, (a, d.const(repeats, np.int64)), np.tile(x, repeats))
+    elif op == "Unsqueeze":
+        axis = d.chance.randint(0, x.ndim)
+        d.add(op, (a, d.const([axis], np.int64)), np.expand_dims(x, axis))
+    else:
+        found = [n for n, v in d.values.items() if v.dtype == x.dtype and v.shape == x.shape]
+        axis = d.chance.randrange(x.ndim)
+        parts = [a, *(d.chance.choice(found) for _ in range(d.chance.randint(1, 2)))]
+        d.add(op, parts, np.concatenate([d.values[p] for p in parts], axis), axis=axis)
+
+
+DRAWS = (arithmetic, arithmetic, quotient, unary, relation, logic, where, cast, cast, reduction,
+         running, best, taken, moved, moved)  # fmt: skip
+
+
+def build(seed: int) -> Made:
+    """A graph of this seed; every fourth leaves some nodes to the CPU."""
+    d = Drawing(random.Random(seed), np.random.default_rng(seed))
+    for k in range(d.chance.choice((1, 2))):
+        shape = tuple(d.chance.choice((1, 2, 3, 4, 5, 8, 9)) for _ in range(d.chance.randint(1, 4)))
+        low, high = d.chance.choice(((-5, 6), (-3000, 3000), (-(2**31), 2**31)))
+        kind = d.chance.choice(("int32", "int64"))
+        d.values[f"x{k}"] = d.numbers.integers(low, high, shape).astype(kind)
+    inputs = [*d.values]
+    wanted = d.chance.choice((2, 4, 8, 14))
+    while len(d.nodes) < wanted:
+        kept = len(d.nodes), len(d.held), dict(d.values)
+        try:
+            d.chance.choice(DRAWS)(d)
+        except Unfit:
+            del d.nodes[kept[0] :], d.held[kept[1] :]
+            d.values = kept[2]
+    read = {name for node in d.nodes for name in node.input}
+    made = [name for node in d.nodes for name in node.output]
+    outputs = [n for n in made if n not in read or d.chance.random() < 0.15]
+    names = [node.name for node in d.nodes]
+    foreign = d.chance.sample(names, max(1, len(names) // 4)) if seed % 4 == 0 else []
+
+    def info(name: str) -> Any:
+        value = d.values[name]
+        return helper.make_tensor_value_info(name, KINDS[value.dtype], value.shape)
+
+    held = [h for h in d.held if h.name in read]
+    fed = [name for name in inputs if name in read]
+    graph = helper.make_graph(d.nodes, "whole", [*map(info, fed)], [*map(info, outputs)], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
+    feeds, expected = ([d.values[name] for name in names] for names in (fed, outputs))
+    return Made(model.SerializeToString(), feeds, expected, tuple(foreign))
