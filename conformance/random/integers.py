@@ -18,7 +18,7 @@ from conformance.host import Array
 OPSET = 18
 INT32 = np.iinfo(np.int32)
 MAX_ELEMENTS = 4000
-KINDS = {
+KINDS: dict[np.dtype[Any], int] = {
     np.dtype(np.int32): TensorProto.INT32,
     np.dtype(np.int64): TensorProto.INT64,
     np.dtype(np.bool_): TensorProto.BOOL,
