@@ -8,7 +8,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, geometry
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.reduce import reduced_axes
 from tflgpu_plugin.ops.reduce import shapes as reduced
 from tflgpu_plugin.ops.table import Op
@@ -38,14 +38,11 @@ def lower(low: Lowering, node: Node) -> None:
     (axis,) = reduced_axes(low.graph, node)
     shape = low.graph.shape(node.operand())
     out, data = low.geometry(node.outputs[0]), geometry(shape)
-    low.dispatch(
+    low.each_vector(
         "arg",
         node,
         {"x": Access(low.stored(node.operand()), 1)},
-        {"out": node.outputs[0]},
-        (-(-out.vectors // WORKGROUP), 1, 1),
         {
-            "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
             "channels": out.channels, "in_quads": data.quads, "in_spatial": data.spatial,
             "in_channels": data.channels, "count": shape[axis], "inner": prod(shape[axis + 1 :]),
         },

@@ -99,15 +99,8 @@ def overflow(low: Lowering, node: Node, whole: str) -> str:
 
 def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:
     """Launch a fused step over a copy of the first input."""
-    stored = low.geometry(node.outputs[0])
-    low.dispatch(
-        "unary",
-        replace(node, epilogue=(step, *node.epilogue)),
-        {"x": low.stored(node.operand())},
-        {"y": node.outputs[0]},
-        workgroups(stored.vectors),
-        {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads},
-    )
+    stepped = replace(node, epilogue=(step, *node.epilogue))
+    low.each_vector("unary", stepped, {"x": low.stored(node.operand())}, writes=("y",))
 
 
 def pair_epilogue(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
@@ -284,6 +285,32 @@ class Lowering:
         settings = (dict(parameters or {}), dict(variant or {}), tuple((constants or {}).items()))
         self.launches.append(
             Launch(kernel, node, tuple(operands), epilogue, *settings, workgroups, copies, takes)
+        )
+
+    def each_vector(
+        self,
+        kernel: str,
+        node: Node,
+        reads: Mapping[str, Source | Access],
+        parameters: Mapping[str, object] | None = None,
+        variant: Mapping[str, object] | None = None,
+        writes: Sequence[str] = ("out",),
+        **more: Any,
+    ) -> None:
+        """Record a launch of one thread per vec4 of the node's first output (each_vector.wgsl),
+        which knows by the parameters vectors, spatial and quads how that lies. `writes` names the
+        node's outputs in the kernel; all else is as in `dispatch`."""
+        out = self.geometry(node.outputs[0])
+        extents = {"vectors": out.vectors, "spatial": out.spatial, "quads": out.quads}
+        self.dispatch(
+            kernel,
+            node,
+            reads,
+            dict(zip(writes, node.outputs, strict=False)),
+            (-(-out.vectors // WORKGROUP), 1, 1),
+            {**extents, **(parameters or {})},
+            variant,
+            **more,
         )
 
     def _fuse(

@@ -10,7 +10,6 @@ from math import prod
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
-from tflgpu_plugin.ops.movement import workgroups
 from tflgpu_plugin.ops.table import Op, same_shape
 
 
@@ -27,18 +26,13 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    stored, size = low.geometry(node.outputs[0]), int(node.attributes["size"])
-    low.dispatch(
+    size = int(node.attributes["size"])
+    low.each_vector(
         "lrn",
         node,
         {"x": Access(low.stored(node.operand()), 1)},
-        {"y": node.outputs[0]},
-        workgroups(stored.vectors),
         {
-            "vectors": stored.vectors,
-            "spatial": stored.spatial,
-            "quads": stored.quads,
-            "channels": stored.channels,
+            "channels": low.geometry(node.outputs[0]).channels,
             "before": (size - 1) // 2,
             "after": size // 2,
             "scale": float(node.attributes.get("alpha", 1e-4)) / size,
@@ -46,6 +40,7 @@ def lower(low: Lowering, node: Node) -> None:
             "bias": float(node.attributes.get("bias", 1.0)),
             "four": 4,
         },
+        writes=("y",),
     )
 
 

@@ -97,29 +97,24 @@ def move(low: Lowering, node: Node, view: View) -> None:
         reading = read(view, inside, stored)
         if not node.epilogue and (strides := _strides(view)):
             low.hosted[output] = Hosted(raw, strides)
-    parameters = {
-        "vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads,
-        "value": np.int32(view.value) if whole(low.graph.tensors[output]) else float(view.value),
-        **reading.parameters(inside, stored),
-    }  # fmt: skip
+    value = np.int32(view.value) if whole(low.graph.tensors[output]) else float(view.value)
     reads: dict[str, Source | Access] = {"x": Access(source, 4 if reading.form == "vectors" else 1)}
     if reading.lookups:
         reads["table"] = Access(_table(list(reading.lookups.values())), 1)
     # Lanes past the channels must hold zero in a part of the input, too.
     zeros = stored.channels % 4 == 0 or reading.channel + stored.channels == inside.channels
-    low.dispatch(
+    low.each_vector(
         "gather",
         node,
         reads,
-        {"y": output},
-        workgroups(stored.vectors),
-        parameters,
+        {"value": value, **reading.parameters(inside, stored)},
         {
             "form": reading.form,
             "rank": len(reading.rows),
             "lane": reading.lane,
             "lookups": tuple(reading.lookups),
         },
+        writes=("y",),
         takes=None if node.epilogue or not zeros else reading.block,
     )
 

@@ -19,7 +19,7 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering, Source
+from tflgpu_plugin.ops.lowering import Access, Lowering, Source
 from tflgpu_plugin.ops.movement import ANY, MAX_AXES
 from tflgpu_plugin.ops.table import Op
 
@@ -116,7 +116,6 @@ def lower(low: Lowering, node: Node) -> None:
     out, data, listed = low.geometry(node.outputs[0]), geometry(shape), geometry((count, width))
     inner = prod(shape[axis + width :])
     parameters: dict[str, object] = {
-        "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
         "channels": out.channels, "in_quads": data.quads, "in_spatial": data.spatial,
         "in_channels": data.channels, "row_quads": listed.quads, "row_spatial": listed.spatial,
         "width": width, "count": count, "inner": inner, "outer": prod(shape[axis:]),
@@ -124,12 +123,10 @@ def lower(low: Lowering, node: Node) -> None:
     for k in range(width):
         parameters |= {f"extent{k}": shape[axis + k], f"stride{k}": prod(shape[axis + k + 1 :])}
     for part, limits in _parts(low, x, shape, axis + width):
-        low.dispatch(
+        low.each_vector(
             "pick",
             node,
             {"x": Access(part, 1), "places": Access(low.stored(places), 1)},
-            {"out": node.outputs[0]},
-            (-(-out.vectors // WORKGROUP), 1, 1),
             parameters | limits,
             {"axes": width, "wraps": bool(node.attributes.get("wraps")), "parts": bool(limits)},
             fused=False,

@@ -17,7 +17,7 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding, window
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
 from tflgpu_plugin.ops.reduce import MAXIMUM, REDUCTIONS, SUM, ZERO, Reduction, lower_spatial
 from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding
 from tflgpu_plugin.ops.unary import LIMITS
@@ -63,24 +63,19 @@ def lower(low: Lowering, node: Node) -> None:
     if _whole(node, found):
         lower_spatial(low, node, REDUCTIONS["mean"] if average else MAXIMUM)
         return
-    axes, out = [ONE] * (3 - len(found)) + found, low.geometry(node.outputs[0])
+    axes = [ONE] * (3 - len(found)) + found
     after = [0] * (3 - len(found)) + [_after(node, k) for k in range(len(found))]
     parameters: dict[str, object] = {
-        "vectors": out.vectors,
-        "quads": out.quads,
-        "spatial": out.spatial,
         **window.parameters(axes),
         **{f"after_{letter}": last for letter, last in zip("dhw", after, strict=True)},
     }
     reduction = _reduction(node)
     if "p.order" in reduction.each:
         parameters["order"] = float(node.attributes["p"])
-    low.dispatch(
+    low.each_vector(
         "pool",
         node,
         {"x": node.operand()},
-        {"out": node.outputs[0]},
-        (-(-out.vectors // WORKGROUP), 1, 1),
         parameters,
         {"average": average, "counted": average and counted, **reduction._asdict()},
     )

@@ -139,23 +139,18 @@ def _pairs(table: Array) -> Array:
 
 def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
     """The launch that sums any number of taps: (input index, weight) of each, axis by axis."""
-    out, extents = low.geometry(node.outputs[0]), low.graph.shape(node.operand())[1:-1]
+    extents = low.graph.shape(node.operand())[1:-1]
     one: Array = np.array([[[0, 1]]], np.float32)
     depth, rows, columns = (*[one] * (3 - len(tables)), *tables)
     whole = np.concatenate([t.reshape(-1, 2) for t in (depth, rows, columns)])
     padded = np.pad(whole, ((0, len(whole) % 2), (0, 0)))
     full = (1,) * (3 - len(extents)) + extents
     table = _table(low, node, padded)
-    low.dispatch(
+    low.each_vector(
         "resample",
         node,
         {"x": node.operand(), "places": Access(table, 2)},
-        {"out": node.outputs[0]},
-        (-(-out.vectors // WORKGROUP), 1, 1),
         {
-            "vectors": out.vectors,
-            "quads": out.quads,
-            "spatial": out.spatial,
             "out_width": len(columns),
             "out_height": len(rows),
             "depth": full[0],

@@ -10,7 +10,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.movement import ANY, vector_strides, workgroups
+from tflgpu_plugin.ops.movement import ANY, vector_strides
 from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
 
@@ -34,20 +34,17 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch."""
-    shape, out = low.graph.shape(node.operand()), low.geometry(node.outputs[0])
+    shape = low.graph.shape(node.operand())
     batch, time = _axes(node, len(shape))
     strides = vector_strides(shape)
-    low.dispatch(
+    low.each_vector(
         "reverse_sequence",
         node,
         {
             "x": low.stored(node.operand()),
             "lengths": Access(low.stored(node.operand(1)), 1),
         },
-        {"out": node.outputs[0]},
-        workgroups(out.vectors),
         {
-            "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
             "step": strides[time], "steps": shape[time],
             "apart": strides[batch], "sequences": shape[batch],
         },

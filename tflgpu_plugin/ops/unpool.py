@@ -13,7 +13,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
 from tflgpu_plugin.ops.table import MOVED, Errors, Op
 from tflgpu_plugin.ops.window import Span, spans
 
@@ -76,35 +76,28 @@ def _first(graph: Graph, node: Node) -> Shape:
 def lower(low: Lowering, node: Node) -> None:
     """One launch for values and places."""
     rows, columns = _spans(_first(low.graph, node), node)
-    out = low.geometry(node.outputs[0])
-    low.dispatch(
+    low.each_vector(
         "pool_places",
         node,
         {"x": low.stored(node.operand())},
-        {"out": node.outputs[0], "places": node.outputs[1]},
-        (-(-out.vectors // WORKGROUP), 1, 1),
         {
-            "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
             "out_width": columns.places, "height": rows.extent, "width": columns.extent,
             "window_h": rows.kernel, "window_w": columns.kernel,
         },
+        writes=("out", "places"),
     )  # fmt: skip
 
 
 def lower_back(low: Lowering, node: Node) -> None:
     """One launch, four elements of the result per thread."""
-    out, (_, _, width, _) = low.geometry(node.outputs[0]), _first(low.graph, node)
+    _, height, width, _ = _first(low.graph, node)
     window_h, window_w = node.attributes["window"]
-    low.dispatch(
+    low.each_vector(
         "unpool",
         node,
         {"x": low.stored(node.operand()), "places": low.stored(node.operand(1))},
-        {"out": node.outputs[0]},
-        (-(-out.vectors // WORKGROUP), 1, 1),
         {
-            "vectors": out.vectors, "quads": out.quads, "spatial": out.spatial,
-            "out_width": width * window_w, "in_width": width,
-            "in_spatial": out.spatial // (window_h * window_w),
+            "out_width": width * window_w, "in_width": width, "in_spatial": height * width,
             "window_h": window_h, "window_w": window_w,
         },
     )  # fmt: skip
