@@ -103,8 +103,8 @@ EPILOGUE_OPS: dict[str, str] = {
     "softsign": "v / (1.0 + abs(v))",
     "mish": "mish_exact(v)",
     "shrink": "select(select(vec4f(0.0), v - $1, v > vec4f($0)), v + $1, v < vec4f(-$0))",
-    "is_nan": "truth(is_nan(v))",
-    "is_infinite": "truth(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
+    "is_nan": "bool_as_f32(is_nan(v))",
+    "is_infinite": "bool_as_f32(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
     "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
     "fake_quant": "on_grid(v, vec4f($3), $0, $1, $2, $4)",
     "fake_quant_even": "cut(round(v / $0), $1, $2) * $0",

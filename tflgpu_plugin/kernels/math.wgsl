@@ -487,7 +487,7 @@ fn mish_exact(v: vec4f) -> vec4f {
   return select(small, v, v > vec4f(20.0));
 }
 // 1.0 where true, as bool tensors are stored.
-fn truth(v: vec4<bool>) -> vec4f { return select(vec4f(0.0), vec4f(1.0), v); }
+fn bool_as_f32(v: vec4<bool>) -> vec4f { return select(vec4f(0.0), vec4f(1.0), v); }
 // floor(v / e) of the exact quotient: a rounded quotient may reach the next whole number.
 fn floor_quotient(v: vec4f, e: vec4f) -> vec4f {
   return round((v - floor_remainder(v, e)) / e);

@@ -72,7 +72,7 @@ def refuse_prelu(graph: Graph, node: Node, target: Target) -> str | None:
 
 def relation(name: str, expression: str) -> Op:
     """An op whose result is a bool, from its WGSL for vec4 `v` and `e`."""
-    function = f"truth({expression})"
+    function = f"bool_as_f32({expression})"
     return row(name, function, ("f32", "bool"), "exact", whole=function)
 
 

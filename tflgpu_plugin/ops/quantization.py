@@ -110,7 +110,7 @@ def lower_cast(low: Lowering, node: Node) -> None:
     source, result = low.graph.tensors[node.operand()], low.graph.tensors[node.outputs[0]]
     zero = "vec4i()" if quantization.whole(source) else "vec4f()"
     if result.dtype == "bool":
-        lower_pair(low, node, f"truth(!(v == {zero}))")
+        lower_pair(low, node, f"bool_as_f32(!(v == {zero}))")
     elif quantization.whole(result):
         beyond = "!((v >= vec4f(-2147483648.0)) & (v < vec4f(2147483648.0)))"
         lower_pair(low, node, "whole_part(v)", checked=beyond if result.dtype == "i64" else "")
