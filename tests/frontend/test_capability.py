@@ -13,6 +13,7 @@ from tflgpu_plugin.providers.tflite import ops
 
 from tflgpu_plugin.frontend.support import QUIRKS, Quirk, by_row, support
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.target import Target
 
 TARGET = Target()
@@ -105,6 +106,52 @@ def test_each_of_any_number_of_results_has_the_type_of_the_input() -> None:
     assert by_row(right, right.nodes[0]) is None
     reason = by_row(wrong, wrong.nodes[0])
     assert reason is not None and reason.startswith("Tensor 'part 4' holds i8 values")
+
+
+def padded(shape: Shape = (2, 2), dtype: str = "i32", **more: Any) -> tuple[Graph, Node]:
+    """A graph of one PAD of x [3, 4]."""
+    data = np.zeros(shape, np.int32)
+    tensors = {0: Tensor("x", (3, 4)), 1: Tensor("n", shape, dtype, data), 2: Tensor("y", (3, 4))}
+    node = Node(0, "pad", (0, 1), (2,), {}, "y", "PAD", 1, replace(ops.HOST_OPS["PAD"], **more))
+    return Graph(tensors, (node,), (0,), (2,)), node
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (3, 2), (2, 1), (4,), (2, 2, 1)])
+def test_hosts_look_at_the_shapes_of_what_tells_shapes(shape: Shape) -> None:
+    assert by_row(*padded()) is None
+    assert by_row(*padded(shape)) == (
+        f"Input 1, 'n', has the shape {list(shape)}, which is not one that PAD takes."
+    )
+
+
+def test_a_row_has_conditions_of_its_own() -> None:
+    """The first that is not met, after all that is said of its tensors."""
+    one, two = (needs("", f"{what} {{1.name}}.", lambda *_: False) for what in ("Not", "Never"))
+    assert by_row(*padded(conditions=(one, two))) == "Not y."
+    assert by_row(*padded((1, 2), conditions=(one,))) != "Not y."
+    assert by_row(*padded(conditions=(needs("", "No.", lambda *_: True), two))) == "Never y."
+    wrong = by_row(*padded(types=("f32",)))
+    assert wrong == "Tensor 'n' holds int32 values; PAD is supported for float32."
+
+
+@pytest.mark.parametrize(
+    ("variable", "there", "reason"),
+    [
+        (True, True, None), (False, True, "The state 'c' is not a variable of the model."),
+        (True, False, "It has no state."),
+    ],
+)  # fmt: skip
+def test_what_is_kept_between_runs_is_a_variable(
+    variable: bool, there: bool, reason: str | None
+) -> None:
+    tensors = {k: Tensor(name, (1, 4)) for k, name in enumerate(("x", "h", "w", "b", "c"))}
+    for k in (1, 4):
+        tensors[k] = replace(tensors[k], variable=variable or k == 1)
+    tensors |= {k: Tensor("result", (1, 4)) for k in range(5, 9)}
+    inputs = (0, 1, 2, 3, 4 if there else None)
+    node = Node(0, "lstm_basic", inputs, (5, 6, 7, 8), {}, "y", "LSTM", 1, ops.HOST_OPS["LSTM"])
+    found = by_row(Graph(tensors, (node,), (0,), (5,)), node)
+    assert found == reason
 
 
 GRID = Quantization((0.5,), (3,))
