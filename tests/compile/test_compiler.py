@@ -166,3 +166,95 @@ def test_other_shapes_are_worked_out_anew() -> None:
         x = b.tensor((1, 4))
         y = b.node("reshape", (x,), (2, 2), shape=(2, 2))
         Subgraph(b.graph((x,), (y,))).reshaped([(1, 5)])
+
+
+# ---- what lies where -----------------------------------------------------------------------------
+
+
+def chain(*sizes: int, limit: int = 1 << 20) -> Plan:
+    """sin(sin(x) + c0) + c1 ..., each constant of as many vec4, x of the largest."""
+    b = Builder()
+    most = max(sizes)
+    x = b.tensor((1, most, 1, 4))
+    y = x
+    for k, size in enumerate(sizes):
+        shape = (1, most, 1, 4) if size == most else (1, 1, 1, 4)
+        data = np.full(shape, k + 1, np.float32)
+        y = b.node("sin", (y,), (1, most, 1, 4))
+        y = b.node("add", (y, b.tensor(shape, data)), (1, most, 1, 4), activation="none")
+    return compiler.compile(b.graph((x,), (y,)), Target(max_binding_bytes=limit))
+
+
+@pytest.mark.parametrize(
+    ("limit", "buffers", "places"),
+    [
+        (1 << 20, [656], [(0, 0), (0, 320), (0, 336)]),
+        (656, [656], [(0, 0), (0, 320), (0, 336)]),
+        (655, [336, 320], [(0, 0), (0, 320), (1, 0)]),
+        (336, [336, 320], [(0, 0), (0, 320), (1, 0)]),
+        (335, [320, 16, 320], [(0, 0), (1, 0), (2, 0)]),
+        (320, [320, 16, 320], [(0, 0), (1, 0), (2, 0)]),
+    ],
+)
+def test_constants_lie_one_after_another_up_to_the_binding_limit(
+    limit: int, buffers: list[int], places: list[tuple[int, int]]
+) -> None:
+    plan = chain(20, 1, 20, limit=limit)
+    numbers = [k for k, buffer in enumerate(plan.buffers) if buffer.role == "weights"]
+    assert [plan.buffers[k].bytes for k in numbers] == buffers
+    weights = sorted(plan.weights, key=lambda weight: float(weight.image().view("f4")[0]))
+    assert [(numbers.index(w.buffer), w.offset) for w in weights] == places
+    assert [w.bytes for w in weights] == [320, 16, 320]
+
+
+def test_uniform_blocks_are_those_of_the_launches_in_order() -> None:
+    plan = chain(20, 1, 20)
+    count = len(plan.dispatches)
+    assert [d.uniform_offset for d in plan.dispatches] == [256 * k for k in range(count)]
+    (uniforms,) = (buffer for buffer in plan.buffers if buffer.role == "uniforms")
+    assert len(plan.uniforms) == uniforms.bytes == 256 * count
+
+
+def test_ports_have_buffers_of_their_own_also_where_nothing_reads_them() -> None:
+    b = Builder()
+    x, unread = b.tensor((1, 3, 1, 5)), b.tensor((7,), dtype="bool")
+    before = b.tensor((1, 2))
+    y = b.node("sin", (x,), (1, 3, 1, 5))
+    after = b.node("sin", (before,), (1, 2))
+    graph = Graph(b.tensors, tuple(b.nodes), (x, unread), (y,), ((before, after),))
+    plan = compiler.compile(graph, TARGET)
+    ports = [*plan.inputs, *plan.outputs, *plan.states]
+    assert [(p.tensor, p.bytes) for p in ports] == [(x, 60), (unread, 7), (y, 60), (before, 8)]
+    held = [plan.buffers[p.buffer] for p in ports]
+    roles = [(buffer.role, buffer.bytes) for buffer in held]
+    assert roles == [("input", 64), ("input", 16), ("output", 64), ("state", 16)]
+    assert len({p.buffer for p in ports}) == 4
+    assert plan.tensor_bytes == sum(b.bytes for b in plan.buffers if b.role == "pool") == 0 or (
+        plan.least_bytes <= plan.bytes_of("pool") <= plan.tensor_bytes
+    )
+
+
+def test_what_is_read_before_it_is_written_is_refused() -> None:
+    b = Builder()
+    x = b.tensor((1, 5, 1, 8))
+    y = b.node("softmax", (x,), (1, 5, 1, 8), beta=1.0)
+    z = b.node("softmax", (y,), (1, 5, 1, 8), beta=1.0)
+    graph = b.graph((x,), (z,))
+    low = compiler.lower(graph, TARGET)
+    low.launches = [launch for launch in low.launches if y not in launch.writes]
+    with pytest.raises(ValueError, match="of node 1 reads a tensor before it is written"):
+        compiler._Assembly(graph, graph, low).plan()
+
+
+@pytest.mark.parametrize(
+    ("groups", "limit", "found"),
+    [
+        ((5, 5, 5), 5, (0, (5, 5, 5))), ((6, 1, 1), 5, (3, (3, 2, 1))),
+        ((1, 6, 2), 5, (4, (4, 3, 1))), ((1, 1, 6), 5, (3, (3, 2, 1))),
+        ((25, 1, 1), 5, (5, (5, 5, 1))),
+    ],
+)  # fmt: skip
+def test_folded_grids(
+    groups: tuple[int, int, int], limit: int, found: tuple[int, tuple[int, int, int]]
+) -> None:
+    assert compiler._fold(groups, limit) == found
