@@ -214,8 +214,9 @@ def render(
     main = body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
     common = body("common", (("folded", "folded" in parameters),))
     preamble = _preamble(operands, parameters)
-    own = "\n".join([*_types(operands, main), *_stores(operands, epilogue), main])
-    return "\n".join([preamble, common, *_called(preamble + own), own])
+    own = "\n".join([*_types(operands, main), *_stores(operands, epilogue)])
+    functions = _called(_calls(preamble + own) | _calls_of_body(main))
+    return "\n".join([preamble, common, *functions, own, main])
 
 
 def without_unpack(wgsl: str) -> str:
@@ -250,10 +251,10 @@ def _library() -> dict[str, str]:
     return {name: _COMMENT.sub("", text[start:end]) for (start, name), end in whole}
 
 
-def _called(text: str) -> list[str]:
-    """The functions of the library that the text calls, and those that they call."""
+def _called(names: Iterable[str]) -> list[str]:
+    """These functions of the library, and those that they call."""
     library = _library()
-    found, waiting = set[str](), [*_calls(text)]
+    found, waiting = set[str](), [*names]
     while waiting:
         name = waiting.pop()
         if name not in found:
@@ -263,7 +264,11 @@ def _called(text: str) -> list[str]:
 
 
 def _calls(text: str) -> set[str]:
+    """The functions of the library that a text calls."""
     return _library().keys() & set(_CALL.findall(text))
+
+
+_calls_of_body = cache(_calls)  # many launches share a body
 
 
 @cache
