@@ -150,13 +150,12 @@ def _place_again(
 
 def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
     """The host's own grouping of these nodes, in execution order."""
-    groups = native.ffi.new("int32_t[]", len(ids))
-    nodes = native.ffi.new("int32_t[]", list(ids))
-    native.call(native.lib.tg_tflite_preview, context, nodes, len(ids), groups)
-    found: dict[int, list[int]] = {}
-    for node, group in zip(ids, groups, strict=True):
-        found.setdefault(group, []).append(node)
-    return list(found.values())
+    found = reader.partitions(native.ffi, context, ids)
+    group = {node: k for k, (nodes, _) in enumerate(found) for node in nodes}
+    grouped: dict[int | None, list[int]] = {}
+    for node in ids:
+        grouped.setdefault(group.get(node), []).append(node)
+    return list(grouped.values())
 
 
 def _place(pointer: Any, island: Island, stays: AbstractSet[int]) -> records.Placed:

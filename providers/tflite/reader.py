@@ -126,6 +126,14 @@ def ints(ffi: Any, values: Sequence[int]) -> Any:
     return made
 
 
+def partitions(ffi: Any, context: Any, nodes: Sequence[int]) -> list[tuple[Shape, Shape]]:
+    """How the host would group these nodes: the nodes of each group, and its outputs."""
+    found, count = ffi.new("tgl_partition **"), ffi.new("int32_t *")
+    if context.preview_partitions(context, ints(ffi, sorted(nodes)), found, count):
+        raise HostError("The host did not tell how it would group its nodes.")
+    return [(listed(each.nodes), listed(each.outputs)) for each in found[0][0 : count[0]]]
+
+
 def execution_plan(ffi: Any, context: Any) -> tuple[int, ...]:
     plan = ffi.new("tgl_ints **")
     if context.get_execution_plan(context, plan):
@@ -164,12 +172,9 @@ def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bo
     outputs, but a preview of taking every node does; a host that does not fuse previews them one
     by one, with all that others read.
     """
-    partitions, count = ffi.new("tgl_partition **"), ffi.new("int32_t *")
-    nodes = ints(ffi, plan)
-    if context.preview_partitions(context, nodes, partitions, count):
-        raise HostError("The host did not tell the outputs of its graph.")
-    found = (t for k in range(count[0]) for t in listed(partitions[0][k].outputs))
-    return list(dict.fromkeys(found)), count[0] == 1 or len(plan) < 2
+    found = partitions(ffi, context, plan)
+    outputs = dict.fromkeys(t for _, made in found for t in made)
+    return list(outputs), len(found) == 1 or len(plan) < 2
 
 
 def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]) -> HostNode:

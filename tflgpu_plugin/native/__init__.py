@@ -98,21 +98,15 @@ def __getattr__(name: str) -> Any:
 def call(function: Any, *args: Any) -> Any:
     """Call a function that ends in a tg_error; raise NativeError with its sentence.
 
-    A function that returns a pointer fails with NULL, a status with anything but 0, a count with
-    less than 0.
+    A function that returns a pointer fails with NULL, a status with anything but 0.
     """
     ffi = declarations()
     err = ffi.new("tg_error *")
     result = function(*args, err)
-    failed = result == ffi.NULL if isinstance(result, ffi.CData) else _is_failure(function, result)
-    if failed:
+    if result == ffi.NULL if isinstance(result, ffi.CData) else result != 0:
         reason = ffi.string(err.text).decode(errors="replace")
         raise NativeError(reason or "The native library gave no reason.")
     return result
-
-
-def _is_failure(function: Any, result: int) -> bool:
-    return result < 0 if function == load().tg_tflite_preview else result != 0
 
 
 def open_wgpu() -> None:

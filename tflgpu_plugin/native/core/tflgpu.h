@@ -227,10 +227,6 @@ tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error
 void tg_kernel_retain(tg_kernel *kernel);
 void tg_kernel_release(tg_kernel *kernel);
 
-/* Ask the host how it would group these nodes. groups: node_count entries, the group of each node, written. Returns the
- * number of groups, below 0 on failure. Only inside the prepare callback. */
-int tg_tflite_preview(void *context, const int32_t *nodes, size_t node_count, int32_t *groups, tg_error *err);
-
 /* Hand the nodes of all these kernels to the host (ReplaceNodeSubsetsWithDelegateKernels). Only inside prepare. */
 int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, size_t kernel_count, tg_error *err);
 

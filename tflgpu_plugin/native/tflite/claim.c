@@ -1,4 +1,4 @@
-/* Which nodes a delegate takes: preview and claim. */
+/* Which nodes a delegate takes. */
 #include "tflite/internal.h"
 
 /* A claim is open while the host calls init for its kernels; it lives on the stack of tg_tflite_claim. */
@@ -93,27 +93,4 @@ int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, si
   free(taken);
   free(nodes);
   return failed;
-}
-
-static void write_group(const tgl_ints *members, const int32_t *nodes, size_t node_count, int32_t group, int32_t *groups) {
-  for (int32_t k = 0; k < members->size; k++)
-    for (size_t i = 0; i < node_count; i++)
-      if (nodes[i] == members->data[k]) groups[i] = group;
-}
-
-int tg_tflite_preview(void *opaque, const int32_t *nodes, size_t node_count, int32_t *groups, tg_error *err) {
-  tgl_context *context = opaque;
-  tgl_partition *partitions = NULL;
-  int32_t count = 0;
-  tgl_ints *list = sorted(nodes, node_count);
-  int32_t status = TGL_ERROR;
-  if (list && context->preview_partitions) status = context->preview_partitions(context, list, &partitions, &count);
-  free(list);
-  if (status != TGL_OK) {
-    tgi_fail(err, "tflgpu: the host does not tell how it would group the nodes (status %d).", status);
-    return -1;
-  }
-  for (size_t i = 0; i < node_count; i++) groups[i] = -1;
-  for (int32_t group = 0; group < count; group++) write_group(partitions[group].nodes, nodes, node_count, group, groups);
-  return count;
 }
