@@ -220,6 +220,7 @@ def weights(data: Any, scale: tuple[float, ...] = (0.5,), axis: int = 0) -> Tens
         (weights(np.float32(STORED * [[0.5], [1], [2]]), (0.5, 1.0, 2.0)), STORED),
         (weights(np.float32(STORED * 0.5 + 0.004)), STORED),  # less than a hundredth of a step
         (weights(np.float32(STORED * 0.5 - 0.006)), None),
+        (weights(np.float32(STORED * 0.5 + 0.005025)), None),
         (weights(np.float32(STORED * [0.5, 1, 2, 4]), (0.5, 1.0, 2.0, 4.0), 1), None),
         (weights(np.float32(STORED * 0.5), (0.5, 0.5)), None),
         (weights(np.float64(STORED * 0.5)), None),
@@ -236,3 +237,30 @@ def test_weights_on_a_grid_are_whole_numbers(given: Tensor, wanted: Array | None
     else:
         assert found is not None and found.dtype == np.int16
         np.testing.assert_array_equal(found, wanted)
+
+
+def steps(*ops: str, start: int = 5) -> tuple[EpilogueOp, ...]:
+    """Fused steps, each with a tensor of its own."""
+    return tuple(EpilogueOp(op, k) for k, op in enumerate(ops, start))
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "epilogue", "may"),
+    [
+        ("fully_connected", (0, 1, None), (), True),
+        ("conv_2d", (0, 1), steps("add"), True),
+        ("fully_connected", (0, 1), steps("add", "mul", "add"), True),
+        ("fully_connected", (0, 1), steps("add", "mul", "add", "mul"), False),
+        ("fully_connected", (0, 1), (*steps("add", "mul", "add"), EpilogueOp("relu")), True),
+        ("fully_connected", (0, 1), steps("requantize"), False),  # whole numbers already
+        ("fully_connected", (0, 1), steps("rescale", "add"), False),
+        ("fully_connected", (0, None), (), False),
+        ("fully_connected", (0,), (), False),
+        ("depthwise_conv_2d", (0, 1), (), False),  # its outputs come last
+        ("add", (0, 1), (), False),
+    ],
+)
+def test_layers_whose_weights_may_be_whole(
+    op: str, inputs: tuple[int | None, ...], epilogue: tuple[EpilogueOp, ...], may: bool
+) -> None:
+    assert whole_weights._may_have(Node(0, op, inputs, (2,), epilogue=epilogue)) == may
