@@ -226,6 +226,8 @@ def weights(data: Any, scale: tuple[float, ...] = (0.5,), axis: int = 0) -> Tens
         (weights(np.float64(STORED * 0.5)), None),
         (weights(np.float32(STORED * 0.5 * 42)), STORED * 42),
         (weights(np.float32(STORED * 0.5 * 43)), None),  # 258
+        (weights(np.float32([[127.5, -127.5]])), np.array([[255, -255]])),
+        (weights(np.float32([[127.5, -128.0]])), None),
         (Tensor("", (3, 4), data=np.float32(STORED)), None),
         (Tensor("", (3, 4), quantization=GRID), None),
     ],
@@ -264,3 +266,20 @@ def test_layers_whose_weights_may_be_whole(
     op: str, inputs: tuple[int | None, ...], epilogue: tuple[EpilogueOp, ...], may: bool
 ) -> None:
     assert whole_weights._may_have(Node(0, op, inputs, (2,), epilogue=epilogue)) == may
+
+
+def test_scales_are_a_step_of_the_layer_that_reads_whole_weights() -> None:
+    for scale in ((0.5,), (0.5, 1.0, 2.0)):
+        given = weights(np.float32(STORED * np.reshape(scale, (-1, 1))), scale)
+        tensors = {0: Tensor("", (1, 4)), 1: given, 2: Tensor("", (1, 3))}
+        node = Node(0, "fully_connected", (0, 1, None), (2,), epilogue=(EpilogueOp("relu"),))
+        found = whole_weights.whole_weights(Graph(tensors, (node,), (0,), (2,)))
+        (layer,) = found.nodes
+        assert layer.inputs[0] == 0 and layer.inputs[1] != 1
+        np.testing.assert_array_equal(found.constant(layer.inputs[1]), STORED)
+        first, last = layer.epilogue
+        assert (first.op, last.op) == ("mul", "relu")
+        if len(scale) == 1:
+            assert first == EpilogueOp("mul", None, (0.5,))
+        else:
+            np.testing.assert_array_equal(found.constant(first.tensor), scale)
