@@ -62,7 +62,7 @@ class Decomposition:
         made = self.editor.tensor((), like=first)
         if not ops.rows()[op].keeps:
             self._real(made)
-        self._put(op, inputs, made, attributes)
+        self.put(made, op, *inputs, **attributes)
         return made
 
     def _real(self, tensor: int) -> None:
@@ -74,11 +74,13 @@ class Decomposition:
 
     def last(self, op: str, *inputs: int | None, **attributes: Any) -> None:
         """The node whose result is that of the whole."""
-        self._put(op, inputs, self.node.outputs[0], attributes)
+        self.put(self.node.outputs[0], op, *inputs, **attributes)
 
     def put(self, made: int, op: str, *inputs: int | None, **attributes: Any) -> None:
         """The node that makes this tensor, for example one of the results of the whole."""
-        self._put(op, inputs, made, attributes)
+        self.nodes.append(self.editor.node(op, inputs, (made,), [self.node], **attributes))
+        (shape,) = ops.rows()[op].shapes(self.graph, self.nodes[-1])
+        self.editor.reshaped(made, tuple(shape))
 
     def many(
         self, op: str, *inputs: int | None, outputs: Iterable[int | None], **attributes: Any
@@ -100,14 +102,6 @@ class Decomposition:
 
     def reshape(self, tensor: int, shape: Iterable[int]) -> int:
         return self.add("reshape", tensor, None, shape=tuple(shape))
-
-    def _put(
-        self, op: str, inputs: Iterable[int | None], made: int, attributes: dict[str, Any]
-    ) -> None:
-        node = self.editor.node(op, inputs, (made,), [self.node], **attributes)
-        self.nodes.append(node)
-        (shape,) = ops.rows()[op].shapes(self.graph, node)
-        self.editor.reshaped(made, tuple(shape))
 
 
 def lower_decomposed(low: Lowering, node: Node) -> None:
