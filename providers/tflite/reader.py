@@ -119,17 +119,12 @@ def had(context: Any, delegate: Any) -> bool:
     return any(tensor.delegate == delegate for tensor in tensors)
 
 
-def ints(ffi: Any, values: Sequence[int]) -> Any:
-    """A tgl_ints of these values, owned by Python."""
-    made = ffi.new("tgl_ints *", {"data": list(values)})
-    made.size = len(values)
-    return made
-
-
 def partitions(ffi: Any, context: Any, nodes: Sequence[int]) -> list[tuple[Shape, Shape]]:
     """How the host would group these nodes: the nodes of each group, and its outputs."""
     found, count = ffi.new("tgl_partition **"), ffi.new("int32_t *")
-    if context.preview_partitions(context, ints(ffi, sorted(nodes)), found, count):
+    wanted = ffi.new("tgl_ints *", {"data": sorted(nodes)})
+    wanted.size = len(nodes)
+    if context.preview_partitions(context, wanted, found, count):
         raise HostError("The host did not tell how it would group its nodes.")
     return [(listed(each.nodes), listed(each.outputs)) for each in found[0][0 : count[0]]]
 

@@ -89,20 +89,21 @@ static void free_ports(ports *p, const tg_kernel *kernel) {
   free(p->inputs);
 }
 
+static const char *name_of(const tgl_tensor *tensor) { return tensor->name ? tensor->name : ""; }
+
 static int wrong_bytes(const tgl_tensor *tensor, uint64_t bytes, tg_error *err) {
-  return tgi_fail(err, "Tensor \"%s\" has %zu bytes, but its plan expects %llu.", tensor->name ? tensor->name : "",
-                  tensor->bytes, (unsigned long long)bytes);
+  return tgi_fail(err, "Tensor \"%s\" has %zu bytes, but its plan expects %llu.", name_of(tensor), tensor->bytes,
+                  (unsigned long long)bytes);
 }
 
 static int no_memory(const char *what, const tgl_tensor *tensor, tg_error *err) {
-  return tgi_fail(err, "%s tensor \"%s\" has no memory.", what, tensor->name ? tensor->name : "");
+  return tgi_fail(err, "%s tensor \"%s\" has no memory.", what, name_of(tensor));
 }
 
 static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, tg_error *err) {
   char text[128];
   tgi_shape_text(shape, text, sizeof text);
-  return tgi_fail(err, "Output tensor \"%s\" has another shape in the host than in its plan, %s.",
-                  tensor->name ? tensor->name : "", text);
+  return tgi_fail(err, "Output tensor \"%s\" has another shape in the host than in its plan, %s.", name_of(tensor), text);
 }
 
 /* Take an input from the partition that made it. Its bytes on the device are valid also when the host has copied them for
@@ -114,9 +115,7 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tg_replay *
   if (tensor->delegate == &kernel->delegate->host)
     producer = tgi_handle_find(tensor->delegate, tensor->handle, &index, &maker);
   if (!producer && !tensor->is_stale) return 0;
-  if (!producer)
-    return tgi_fail(err, "Input tensor \"%s\" is stale: its bytes are no longer on the GPU.",
-                    tensor->name ? tensor->name : "");
+  if (!producer) return tgi_fail(err, "Input tensor \"%s\" is stale: its bytes are no longer on the GPU.", name_of(tensor));
   tg_kernel_release(maker);
   p->producers[i] = producer;
   if (producer->outputs[index].bytes != tensor->bytes) return wrong_bytes(tensor, producer->outputs[index].bytes, err);
