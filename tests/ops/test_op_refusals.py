@@ -237,6 +237,14 @@ CASES: list[tuple[str | None, str | None]] = [
     (said("reshape", (4, 5), expand=-3), None),
     (said("reshape", (4, 5), expand=3), "there is no axis 3 to add"),
     (said("reshape", (4, 5), expand=-4), "there is no axis -4 to add"),
+    # unpooling
+    (said("max_unpool", IMAGE, IMAGE, window=(2, 2)), None),
+    (said("max_unpool", (4, 6, 8), (4, 6, 8), window=(2, 2)), "needs an image of 4 dimensions"),
+    (said("max_unpool", (4, 0, 8, 3), (4, 0, 8, 3), window=(2, 2)), "needs an image of 4"),
+    (said("max_unpool", IMAGE, (4, 6, 8, 2), window=(2, 2)), "do not agree"),
+    (said("max_unpool", IMAGE, IMAGE, window=(0, 2)), "is not of 1 to 65,535 elements"),
+    (said("max_unpool", IMAGE, IMAGE, window=(1, 65_535)), None),
+    (said("max_unpool", IMAGE, IMAGE, window=(2, 32_768)), "is not of 1 to 65,535 elements"),
     # pooling, resizing
     (said("average_pool_2d", IMAGE, **POOL), None),
     (said("average_pool_2d", (4, 6, 3), **{**POOL, "window": (2,), "strides": (2,)}), None),
