@@ -223,7 +223,7 @@ WHOLE_SPREADS = {
 }
 QUOTIENTS = [
     pair(op, name, *shapes, fixed="second")
-    for op in ("DIV", "FLOOR_DIV")
+    for op in ("DIV", "FLOOR_DIV", "FLOOR_MOD")
     for name, shapes in SPREADS.items()
 ]
 CASES += [
@@ -258,7 +258,9 @@ CASES += [
     *integers(CASES, {"ADD": BOTH, "SUB": BOTH}, WHOLE_SPREADS, -(2**30), 2**30),
     *integers(CASES, {"MUL": BOTH, "SQUARED_DIFFERENCE": "i32"}, WHOLE_SPREADS, -20_000, 20_000),
     *integers(CASES, {"MAXIMUM": BOTH, "MINIMUM": BOTH, "SELECT_V2": BOTH}, WHOLE_SPREADS),
-    *integers(QUOTIENTS, {"DIV": "i32", "FLOOR_DIV": "i32"}),
+    *[case for case in QUOTIENTS if case.op == "FLOOR_MOD"],
+    pair("FLOOR_DIV", "floats", (1, 5, 7, 5), (5,), refused=True),
+    *integers(QUOTIENTS, {"DIV": "i32", "FLOOR_DIV": "i32", "FLOOR_MOD": BOTH}),
     *integers(CASES, dict.fromkeys(COMPARED, BOTH), WHOLE_SPREADS, -3, 3),
     *[compared_large(op, dtype) for op in COMPARED for dtype in BOTH.split()],
 ]

@@ -192,7 +192,9 @@ def _rows() -> tuple[HostOp, ...]:
         _row("EQUAL", "equal", 5, None, TWO, gives="bool", **ours, types=ANY),
         _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis", **ours),
         _row("FLOOR", "floor", 1, **ours, types=FLOATS),
-        _row("FLOOR_DIV", "floor_div", 2, None, TWO, **ours, types=NUMBERS),
+        # Of floats hosts take the floor of a rounded quotient, which no two drivers round alike.
+        _row("FLOOR_DIV", "floor_div", 2, None, TWO, **ours, types=WHOLE),
+        _row("FLOOR_MOD", "floor_mod", 2, None, TWO, **ours, types=NUMBERS),
         _row("GELU", "gelu", 2, params.gelu, **ours),
         _row("GREATER", "greater", 2, None, TWO, gives="bool", **ours, types=ANY),
         _row("GREATER_EQUAL", "greater_equal", 3, None, TWO, gives="bool", **ours, types=ANY),
@@ -266,7 +268,7 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("SCATTER_ND", "index value shape")
     | _cpu("UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD", "value index count")
     | _cpu("UNSORTED_SEGMENT_SUM", "value index count")
-    | _cpu("ADD_N ATAN2 BITWISE_XOR FLOOR_MOD ZEROS_LIKE", "value*", spreads=True)
+    | _cpu("ADD_N ATAN2 BITWISE_XOR ZEROS_LIKE", "value*", spreads=True)
 )
 # Nodes whose output shapes nothing outside them tells.
 OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE", "WHILE")
