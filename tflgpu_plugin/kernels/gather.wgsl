@@ -8,7 +8,7 @@
 {% for k in axes %}(c{{ k }} - p.low{{ k }} < p.span{{ k }}){{ "" if loop.last else " && " }}{% else %}true{% endfor %}
 {% endmacro %}
 {% macro coordinate(k) %}
-{{ "i32(load_table(p.table%d + c%d))" % (k, k) if k in lookups else "i32(c%d)" % k }}
+{{ "load_table(p.table%d + c%d)" % (k, k) if k in lookups else "i32(c%d)" % k }}
 {% endmacro %}
 {% macro source() %}
 p.base{% for k in range(rank) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}

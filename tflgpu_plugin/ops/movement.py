@@ -24,7 +24,6 @@ from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.views import Axis, View, aligned, merged, places, row_strides
 
 MAX_AXES = 5
-MAX_INDEX = 1 << 24  # exact in float32
 
 ANY = ("f32", "bool", "i32")
 
@@ -59,8 +58,6 @@ def refusal(name: str, views: Sequence[View]) -> str | None:
             return (
                 f"{name} moves {len(view.simple().axes)} groups of axes; {MAX_AXES} are supported."
             )
-        if any(axis.lookup is not None and axis.lookup.max() >= MAX_INDEX for axis in view.axes):
-            return f"{name} takes indices below {MAX_INDEX:,}."
     return None
 
 
@@ -285,11 +282,11 @@ def _strides(view: View) -> tuple[int, ...] | None:
 
 
 def _table(lookups: Sequence[Array]) -> Constant:
-    """Indices as float32 (exact below 2**24), one list after the other."""
-    entries = np.concatenate(lookups).astype(np.float32)
+    """Indices as int32, one list after the other."""
+    entries = np.concatenate(lookups).astype(np.int32)
     key = ("lookup", entries.tobytes())
     padded = np.pad(entries, (0, -entries.size % 4))
-    return Constant(key, padded.size // 4, lambda: padded, padded)
+    return Constant(key, padded.size // 4, lambda: padded.view(np.uint8), padded, whole=True)
 
 
 def vector_strides(shape: Shape) -> tuple[int, ...]:

@@ -27,10 +27,10 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import interpolation, rounding
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering
-from tflgpu_plugin.ops.movement import MAX_INDEX
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.window import quads_per_thread
 
+MAX_EXTENT = 1 << 24  # exact in float32
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners"),
@@ -61,8 +61,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         given = node.attributes.get(what, default)
         if given not in known:
             return f"Resizing with {what} {given} is not supported; use one of {', '.join(known)}."
-    if max(shape) > MAX_INDEX:
-        return f"Resizing takes extents up to {MAX_INDEX:,}."
+    if max(shape) > MAX_EXTENT:
+        return f"Resizing takes extents up to {MAX_EXTENT:,}."
     return None
 
 
