@@ -11,7 +11,7 @@ import pytest
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import arg, movement, rows, scan, softmax, top_k
+from tflgpu_plugin.ops import arg, resize, rows, scan, softmax, top_k
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS
 
 
@@ -47,7 +47,7 @@ def said(op: str, *inputs: Any, results: int = 1, **attributes: Any) -> str | No
 
 IMAGE: Shape = (4, 6, 8, 3)
 MANY, LINE, ROW = arg.MAX_COUNT, scan.MAX_LINE, top_k.MAX_ROW
-CHANNELS, INDEX, ROUNDS = softmax.MAX_CHANNELS, movement.MAX_INDEX, MAX_LOOP_ROUNDS
+CHANNELS, INDEX, ROUNDS = softmax.MAX_CHANNELS, resize.MAX_EXTENT, MAX_LOOP_ROUNDS
 POOL: dict[str, Any] = {"window": (2, 2), "strides": (2, 2), "padding": "valid"}
 HALVES = {"align_corners": True, "half_pixel_centers": True}
 
