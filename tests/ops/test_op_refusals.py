@@ -63,6 +63,8 @@ CASES: list[tuple[str | None, str | None]] = [
     (said("gather", (2, 2, 2, 2, 2), [[0, 1]], axis=0), "works on 6 axes"),
     (said("gather", (2, 2, 2, 2, 2, 2), 0, axis=0), "works on 6 axes"),
     (said("gather", IMAGE, RUN, axis=0), None),
+    (said("gather", IMAGE, Told("f32", 3), axis=0), "hold f32 values; use int32 or int64"),
+    (said("gather_nd", IMAGE, Told("f32", 3, 1)), "hold f32 values; use int32 or int64"),
     (said("space_to_batch", IMAGE, [2, 4], [[0, 0], [0, 0]]), None),
     (said("space_to_batch", IMAGE, [2, 3], [[0, 0], [1, 0]]), None),
     (said("space_to_batch", IMAGE, [2, 3], [[0, 0], [0, 0]]), "blocks of .2, 3. do not fit"),
