@@ -305,32 +305,3 @@ def test_a_partition_reads_what_another_has_left_on_the_device(made: Make, spec:
     running.free(0)
     y.is_stale = True
     assert "is stale" in running.invoke(1)
-
-
-# ---- how a host would group nodes ----------------------------------------------------------------
-
-
-def test_a_preview_tells_the_group_of_each_node(made: Make, spec: Spec) -> None:
-    running, ffi = made(spec), native.ffi
-    groups = [(4, 8), (6,)]
-    parts = ffi.new("tgl_partition[2]")
-    for part, members in zip(parts, groups, strict=True):
-        part.nodes = running.keep(ints(members))
-    asked: list[list[int]] = []
-
-    @ffi.callback("int32_t(tgl_context *, tgl_ints *, tgl_partition **, int32_t *)")
-    def preview(_: Any, nodes: Any, found: Any, count: Any) -> int:
-        asked.append(list(nodes.data[0 : nodes.size]))
-        found[0], count[0] = parts, 2
-        return running.status
-
-    nodes, found = ffi.new("int32_t[]", [8, 6, 5, 4]), ffi.new("int32_t[]", [9] * 4)
-    call = native.lib.tg_tflite_preview, running.context, nodes, 4, found
-    with pytest.raises(native.NativeError, match=r"how it would group the nodes \(status 1\)"):
-        native.call(*call)
-    running.context.preview_partitions = preview
-    assert native.call(*call) == 2
-    assert asked == [[4, 5, 6, 8]] and list(found) == [0, 1, -1, 0]
-    running.status = 6
-    with pytest.raises(native.NativeError, match=r"\(status 6\)"):
-        native.call(*call)
