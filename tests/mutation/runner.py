@@ -203,7 +203,8 @@ def _verdict(status: int, log: str) -> tuple[str, str]:
 
 
 def _reason(log: str) -> str:
-    lines = [line for line in log.splitlines() if line.startswith(("FAILED", "ERROR ", "-- "))]
+    wanted = ("FAILED", "ERROR "), ("-- ",)
+    lines = [line for start in wanted for line in log.splitlines() if line.startswith(start)]
     return lines[0][:200] if lines else ""
 
 

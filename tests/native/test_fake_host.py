@@ -4,6 +4,7 @@ in orders and with tensors that no real one gives.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -262,6 +263,8 @@ def test_a_kernel_that_goes_takes_its_handles_with_it(made: Make, spec: Spec) ->
     old = running.tensors[Y].handle
     running.free()
     assert running.tensors[Y].handle == NO_HANDLE and not running.tensors[Y].is_stale
+    running.kernels.clear()
+    gc.collect()  # nobody has it any more
     assert "no longer on the GPU" in running.fetch(Y, old)
     assert not other.fetch(Y)
     other.tensors[Y].handle = 1 << 20  # the host has put something else there
