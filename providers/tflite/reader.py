@@ -124,7 +124,8 @@ def partitions(ffi: Any, context: Any, nodes: Sequence[int]) -> list[tuple[Shape
     found, count = ffi.new("tgl_partition **"), ffi.new("int32_t *")
     wanted = ffi.new("tgl_ints *", {"data": sorted(nodes)})
     wanted.size = len(nodes)
-    if context.preview_partitions(context, wanted, found, count):
+    preview = context.preview_partitions
+    if not preview or preview(context, wanted, found, count):
         raise HostError("The host did not tell how it would group its nodes.")
     return [(listed(each.nodes), listed(each.outputs)) for each in found[0][0 : count[0]]]
 

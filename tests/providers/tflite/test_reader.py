@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import codes, ops, tensors
+from tflgpu_plugin.providers.tflite import delegate as delegates
 from tflgpu_plugin.providers.tflite.host_node import HostNode
 
 from tflgpu_plugin import native
-from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.errors import HostError, Unsupported
 from tflgpu_plugin.frontend import support
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 from tflgpu_plugin.ir.target import Target
@@ -268,3 +269,29 @@ def test_operator_codes_agree_with_the_schema() -> None:
     known = {v: k for k, v in vars(schema().BuiltinOperator).items() if isinstance(v, int)}
     assert list(codes._NAMES) == [known[k] for k in range(len(codes._NAMES))]
     assert codes.name(32, "Thing") == "CUSTOM Thing" and codes.name(999) == "op code #999"
+
+
+def test_the_host_groups_nodes() -> None:
+    """In execution order; those that it leaves out are one group."""
+    ffi, status = native.ffi, [1]
+    groups = [(4, 8), (6,)]
+    lists = [ffi.new("tgl_ints *", {"size": len(each), "data": each}) for each in groups]
+    parts = ffi.new("tgl_partition[2]")
+    for part, members in zip(parts, lists, strict=True):
+        part.nodes = part.outputs = members
+    asked: list[list[int]] = []
+
+    @ffi.callback("int32_t(tgl_context *, tgl_ints *, tgl_partition **, int32_t *)")  # type: ignore[untyped-decorator, unused-ignore]
+    def preview(_: Any, nodes: Any, found: Any, count: Any) -> int:
+        asked.append(list(nodes.data[0 : nodes.size]))
+        found[0], count[0] = parts, 2
+        return status[0]
+
+    context = ffi.new("tgl_context *")
+    for made in (ffi.NULL, preview):
+        context.preview_partitions = made
+        with pytest.raises(HostError, match="how it would group its nodes"):
+            delegates._preview(context, [8, 6, 5, 4])
+    status[0] = 0
+    assert delegates._preview(context, [8, 6, 5, 4]) == [[8, 4], [6], [5]]
+    assert asked == [[4, 5, 6, 8]] * 2
