@@ -158,9 +158,11 @@ CHANGES = (
 
 @cache
 def _cases() -> list[Case]:
-    """Those whose operator every host has."""
-    found = [case for cases in all_cases().values() for case in cases]
-    return [case for case in found if not case.op.startswith("CUSTOM") and not case.refused]
+    """Those whose operator every host has. Twins over integers are left out: other types come by
+    chance, and on some of them host kernels write past the end and die later, in any process."""
+    found = [case for cases in all_cases().values() for case in cases if not case.refused]
+    found = [case for case in found if not case.name.endswith(("_i32", "_i64"))]
+    return [case for case in found if not case.op.startswith("CUSTOM")]
 
 
 def model(seed: int) -> tuple[str, bytes]:

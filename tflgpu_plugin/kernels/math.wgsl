@@ -54,24 +54,6 @@ fn halves(v: vec4f) -> vec2u {
 }
 // float16 of v as hosts have it: like halves, but what is too large is infinite.
 fn float16(v: vec4f) -> vec2u { return halves(select(v, v * 0x1p+127f, abs(v) >= vec4f(65520.0))); }
-// int64 in two words as the nearest float: of its size, 32 bits from the first one that is set, the
-// last of them standing for all that are left out. And back, of a whole number.
-fn of_wide(low: vec4u, high: vec4u) -> vec4f {
-  let negative = high >= vec4u(0x80000000u);
-  let lower = select(low, ~low + 1u, negative);
-  let upper = select(high, ~high + select(vec4u(0u), vec4u(1u), low == vec4u(0u)), negative);
-  let n = min(countLeadingZeros(upper), vec4u(31u));
-  let first = (upper << n) | select(vec4u(0u), lower >> (32u - max(n, vec4u(1u))), n > vec4u(0u));
-  let rest = select(vec4u(0u), vec4u(1u), (lower << n) != vec4u(0u));
-  let large = vec4f(first | rest) * power_of_two(vec4f(32u - n));
-  let size = select(large, vec4f(lower), upper == vec4u(0u));
-  return select(size, -size, negative);
-}
-fn wide(v: f32) -> vec2u {
-  let high = floor(abs(v) * 0x1p-32f);
-  let size = vec2u(u32(abs(v) - high * 0x1p+32f), u32(high));
-  return select(size, vec2u(~size.x + 1u, ~size.y + select(0u, 1u, size.x == 0u)), v < 0.0);
-}
 // The range [low, high]; NaN stays NaN.
 fn cut(v: vec4f, low: f32, high: f32) -> vec4f {
   let w = select(v, vec4f(high), v > vec4f(high));

@@ -1,8 +1,7 @@
 // Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
 // are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
 // word), i8 and u8 (four per word, real value scale * (stored - zero)), i16 (two per word, likewise),
-// number (int32, likewise), wide (int64, likewise, in two words), f16 (two per word), i32, i64 (whole numbers, of which
-// the device holds the lower word).
+// f16 (two per word), i32, i64 (whole numbers, of which the device holds the lower word).
 {% set signed = "vec4u" if form == "u16" else "vec4i" %}
 {% if form in ("i8", "u8") %}
 fn real(bytes: vec4u) -> vec4f {
@@ -44,17 +43,12 @@ fn real(bytes: vec4u) -> vec4f {
 {% elif form == "f16" %}
   let words = vec4u(load_raw(at.x / 2u), load_raw(at.y / 2u), load_raw(at.z / 2u), load_raw(at.w / 2u));
   let v = vec4f(of_half(words.x, at.x), of_half(words.y, at.y), of_half(words.z, at.z), of_half(words.w, at.w));
-{% elif form in ("i32", "number") %}
-  let bits = bitcast<vec4i>(vec4u(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w)));
-  let v = {{ "bits" if form == "i32" else "(vec4f(bits) - p.zero) * p.scale" }};
+{% elif form == "i32" %}
+  let v = bitcast<vec4i>(vec4u(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w)));
 {% elif form == "i64" %}
   let v = bitcast<vec4i>(vec4u(load_raw(2u * at.x), load_raw(2u * at.y), load_raw(2u * at.z), load_raw(2u * at.w)));
   let high = vec4u(load_raw(2u * at.x + 1u), load_raw(2u * at.y + 1u), load_raw(2u * at.z + 1u), load_raw(2u * at.w + 1u));
   if (any(bitcast<vec4i>(high) != v >> vec4u(31u))) { put_check(0u, 1u); }
-{% elif form == "wide" %}
-  let low = vec4u(load_raw(2u * at.x), load_raw(2u * at.y), load_raw(2u * at.z), load_raw(2u * at.w));
-  let high = vec4u(load_raw(2u * at.x + 1u), load_raw(2u * at.y + 1u), load_raw(2u * at.z + 1u), load_raw(2u * at.w + 1u));
-  let v = (of_wide(low, high) - p.zero) * p.scale;
 {% else %}
   let word = at / 4u;
   let words = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));

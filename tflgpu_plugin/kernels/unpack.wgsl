@@ -1,7 +1,7 @@
 // Device storage to the host's layout (row-major): one thread per four neighbouring elements of the
 // host's buffer. `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four
 // bytes per word), i8 and u8 (four per word, to the nearest step of the grid, saturating), i16 (two per
-// word, likewise), number (int32, likewise), wide (int64, likewise), f16 (two per word), i32, i64 (whole numbers). `planar`: the host's
+// word, likewise), f16 (two per word), i32, i64 (whole numbers). `planar`: the host's
 // buffer has channels before space, `aligned`: in planes of whole fours.
 {% if not whole %}
 // Lane of element e in device storage, counted in scalars; elements past the end repeat the last
@@ -57,20 +57,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let words = float16(v);
   put_raw(2u * t, words.x);
   put_raw(2u * t + 1u, words.y);
-{% elif form == "wide" %}
-  let number = cut(nearest_away(v / p.scale) + p.zero, p.least, p.most);
-  for (var k = 0u; k < 4u && 4u * t + k < p.elements; k++) {
-    let words = wide(number[k]);
-    put_raw(2u * (4u * t + k), words.x);
-    put_raw(2u * (4u * t + k) + 1u, words.y);
-  }
 {% elif form == "i64" %}
   for (var k = 0u; k < 4u && 4u * t + k < p.elements; k++) {
     put_raw(2u * (4u * t + k), bitcast<u32>(v[k]));
     put_raw(2u * (4u * t + k) + 1u, bitcast<u32>(v[k] >> 31u));
   }
 {% else %}
-  let number = bitcast<vec4u>({{ "v" if form == "i32" else "vec4i(cut(nearest_away(v / p.scale) + p.zero, p.least, p.most))" }});
+  let number = bitcast<vec4u>(v);
 {% for k in range(4) %}
   put_raw(4u * t + {{ k }}u, number[{{ k }}]);
 {% endfor %}

@@ -8,9 +8,8 @@ movements of inputs do. A transpose to channels first on the way out is part of 
 float32 and int32 travel as they are, float16 as such (two in a word, too large values as
 infinities), bool as one byte per element (four in a word) and as 0.0 or 1.0 on the device, int8 and
 uint8 as a byte and, on the device, as the real value that they stand for (without quantization
-parameters: the number itself). So do int32 tensors with quantization parameters (form "number"),
-int16 ones, two in a word, and int64 ones, in two words (form "wide"). Other int64 tensors are int32
-on the device. Raw buffers are padded to a multiple of 16 bytes, so the last incomplete vec4 or word
+parameters: the number itself), int16 ones two in a word. int64 tensors, of two words, are int32 on
+the device. Raw buffers are padded to a multiple of 16 bytes, so the last incomplete vec4 or word
 may be accessed whole.
 """
 
@@ -29,8 +28,7 @@ from tflgpu_plugin.ops.views import row_strides
 
 DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16")
 SHORT = ("f16", "bool", "i8", "u8", "i16", "u16")  # several in a word
-NUMBERED = {"i32": "number", "i64": "wide"}  # forms of those that are numbers on the device
-WORDS = ("i32", "i64", *NUMBERED.values())  # of one or two words
+WORDS = ("i32", "i64")  # of one or two words
 SAME = ("f32", "i32")  # element by element the same on both sides
 
 
@@ -140,13 +138,12 @@ def _from_storage(
 
 def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     dtype = low.graph.tensors[tensor].dtype
-    real = quantization.real(low.graph.tensors[tensor])
-    if dtype not in DTYPES:
+    if dtype not in DTYPES or (dtype in WORDS and quantization.real(low.graph.tensors[tensor])):
         accepted = ", ".join(DTYPES)
         raise Unsupported(
             f"A {dtype} tensor cannot be an input or output; use one of {accepted}.", node.id
         )
-    return NUMBERED.get(dtype, dtype) if real else dtype
+    return dtype
 
 
 def _scaling(tensor: Tensor) -> dict[str, object]:
