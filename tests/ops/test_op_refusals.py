@@ -263,7 +263,7 @@ CASES: list[tuple[partial[str | None], str | None]] = [
     (asks("average_pool_2d", IMAGE, **POOL, activation="tanh"), "takes no tanh activation"),
     (asks("average_pool_2d", IMAGE, **{**POOL, "padding": "same"}, counted=True), "in numbers"),
     (
-        said("average_pool_2d", IMAGE, **{**POOL, "padding": (2, 0, 0, 0)}),
+        asks("average_pool_2d", IMAGE, **{**POOL, "padding": (2, 0, 0, 0)}),
         "lies in the padding",
     ),
     (asks("average_pool_2d", IMAGE, **{**POOL, "padding": (1, 0, 0, 0)}), None),
