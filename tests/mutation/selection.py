@@ -157,6 +157,7 @@ TESTS: dict[str, Sequence[str]] = {
         "test_ort_integers",
     ),
     "pack": (
+        "test_ort_integers",
         "test_io_layout",
         "test_ort_integers",
         "test_half",
@@ -209,6 +210,10 @@ TESTS: dict[str, Sequence[str]] = {
     "recurrent": ("test_ort_recurrent",),
     "unary": ("test_cut_limits",),
     "ops": ("test_docs", *_TFLITE, *_ONNX),
+    "elementwise": ("test_ort_integers",),
+    "binary": ("test_ort_integers",),
+    "reduce": ("test_ort_integers",),
+    "scan": ("test_ort_integers",),
     "plain_numbers": ("test_whole_numbers", *_TFLITE, *_ONNX),
     "fold": ("test_constant_operators", *_TFLITE, *_ONNX),
     "subgraph": _TFLITE,
@@ -228,6 +233,8 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "device": (*_NATIVE, "test_survival"),
+    "run": ("test_tflite_integers", *_NATIVE),
+    "replay": ("test_tflite_integers", *_NATIVE),
     "context": ("test_compiled_models",),  # of a provider
 }
 ROOMS = {
