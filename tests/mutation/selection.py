@@ -157,8 +157,8 @@ TESTS: dict[str, Sequence[str]] = {
         "test_ort_integers",
     ),
     "pack": (
-        "test_ort_integers",
         "test_io_layout",
+        "test_ort_integers",
         "test_ort_integers",
         "test_half",
         "test_quantization",
