@@ -159,7 +159,6 @@ TESTS: dict[str, Sequence[str]] = {
     "pack": (
         "test_io_layout",
         "test_ort_integers",
-        "test_ort_integers",
         "test_half",
         "test_quantization",
     ),
