@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.graph import Shape
 
 from . import matrices
-from .expansion import Expansion
+from .expansion import Expansion, needs
 from .rearranging import cut
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -18,14 +18,11 @@ def attention(e: Expansion) -> int:
     """Attention: softmax(scale * Q K' + mask) V of each head, where Q, K and V are parts of
     x W + b; without a past."""
     x, heads = e.x(0), e.integer("num_heads", 1)
-    batch, length, _ = _cube(e, x)
+    batch, length, _ = e.shape(x)
     made = matrices.matmul(e.seen(x, e.x(1)))
     if e.has(2):
         made = e.add("add", made, e.x(2))
-    width = e.shape(made)[-1]
-    sizes = e.integers("qkv_hidden_sizes") or (width // 3,) * 3
-    if len(sizes) != 3 or sum(sizes) != width or any(n < 1 or n % heads for n in sizes):
-        raise Unsupported(f"{width} values do not divide into queries, keys and values of heads.")
+    sizes = _widths(e)
     parts, start = [], 0
     for size in sizes:
         part = cut(e, made, [slice(0, batch), slice(0, length), slice(start, start + size)])
@@ -35,7 +32,7 @@ def attention(e: Expansion) -> int:
     scores = e.add("matmul", parts[0], parts[1], transpose_a=False, transpose_b=True)
     scale = e.number("scale", 0.0) or (sizes[0] // heads) ** -0.5
     scores = e.add("mul", scores, e.const(scale))
-    for more in (_mask(e, batch, length), e.x(BIAS) if e.has(BIAS) else None):
+    for more in (_mask(e), e.x(BIAS) if e.has(BIAS) else None):
         scores = scores if more is None else e.add("add", scores, more)
     if e.integer("unidirectional"):
         after = np.triu(np.full((length, length), LOWEST, np.float32), 1)
@@ -45,24 +42,26 @@ def attention(e: Expansion) -> int:
     return e.reshape(e.transpose(mixed, (0, 2, 1, 3)), (batch, length, sizes[2]))
 
 
-def _cube(e: Expansion, x: int) -> tuple[int, ...]:
-    if e.rank(x) != 3:
-        raise Unsupported(f"{e.host.title} takes an input of rank 3, not {e.rank(x)}.")
-    return e.shape(x)
+def _widths(e: Expansion) -> tuple[int, ...]:
+    """How many values of a place are queries, keys and values."""
+    return e.integers("qkv_hidden_sizes") or (e.shape(e.x(1))[-1] // 3,) * 3
 
 
-def _mask(e: Expansion, batch: int, length: int) -> int | None:
+def _masks(e: Expansion) -> dict[Shape, Shape]:
+    """Shapes that a mask may have, with those in which it spreads over the scores."""
+    batch, length, _ = e.shape(e.x(0))
+    return {
+        (batch, length): (batch, 1, 1, length),
+        (batch, length, length): (batch, 1, length, length),
+    }
+
+
+def _mask(e: Expansion) -> int | None:
     """What is added to the scores: 0 where the mask is positive."""
     if not e.has(MASK):
         return None
-    shape = e.shape(e.x(MASK))
-    spread = {
-        (batch, length): (batch, 1, 1, length),
-        (batch, length, length): (batch, 1, *shape[1:]),
-    }
-    if shape not in spread:
-        raise Unsupported(f"A mask of shape {list(shape)} is not supported in Attention.")
-    given = e.reshape(e.add("cast", e.x(MASK), dtype="f32"), spread[shape])
+    spread = _masks(e)[e.shape(e.x(MASK))]
+    given = e.reshape(e.add("cast", e.x(MASK), dtype="f32"), spread)
     seen = e.add("greater", given, e.const(0.0), dtype="bool")
     hidden = e.const(e.number("mask_filter_value", -10000.0))
     return e.add("where", seen, e.const(0.0), hidden, dtype="f32")
@@ -82,3 +81,35 @@ def embedding(e: Expansion) -> list[int | None]:
     epsilon = e.number("epsilon", 1e-12)
     y = e.add("layer_normalization", total, e.x(5), e.x(6), axis=2, epsilon=epsilon)
     return [y, None, total]
+
+
+# ---- what they need ------------------------------------------------------------------------------
+
+ATTENTION = (
+    needs(
+        "No past.",
+        lambda e: not (e.has(PAST) or e.wants(1) or any(e.has(k) for k in range(6, len(e.inputs)))),
+    ),
+    needs("No rotary positions.", lambda e: not e.integer("do_rotary")),
+    needs(
+        "An input of rank 3 and a matrix of weights.",
+        lambda e: e.rank(e.x(0)) == 3 and e.rank(e.x(1)) == 2,
+    ),
+    needs(
+        "Queries, keys and values that divide into the heads.",
+        lambda e: (
+            e.integer("num_heads", 1) > 0
+            and len(_widths(e)) == 3
+            and sum(_widths(e)) == e.shape(e.x(1))[1]
+            and all(n > 0 and n % e.integer("num_heads", 1) == 0 for n in _widths(e))
+        ),
+    ),
+    needs(
+        "A mask of shape [batch, length] or [batch, length, length].",
+        lambda e: not e.has(MASK) or e.shape(e.x(MASK)) in _masks(e),
+    ),
+)
+EMBEDDING = (
+    needs("A mask that nothing reads.", lambda e: not e.wants(1)),
+    needs("Embeddings of segments where there are segments.", lambda e: not e.has(1) or e.has(4)),
+)

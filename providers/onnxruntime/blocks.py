@@ -4,38 +4,36 @@ that are stored so (MatMulNBits of com.microsoft).
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir.host_op import Unfit
 
 from . import matrices
-from .expansion import Expansion
+from .expansion import Expansion, needs
 from .host import nibbles
 
 
+def counts(axis: int, block: int, shape: Shape) -> Shape:
+    """Blocks along every axis."""
+    return (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
+
+
 def repeated(values: Array, axis: int, block: int, shape: Shape) -> Array:
-    """One value per block as one per element. Raises Unsupported when they do not fit."""
-    blocks = (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
-    if values.shape != blocks:
-        raise Unsupported(
-            f"Scales and zero points of shape {list(values.shape)} are not those of blocks of "
-            f"{block} along axis {axis} of {list(shape)}."
-        )
+    """One value per block as one per element."""
     return np.repeat(values, block, axis).take(range(shape[axis]), axis)
 
 
 def spread(e: Expansion, values: int, axis: int, block: int, shape: Shape) -> int:
-    """The same of a float32 tensor, which only a run may tell; then all blocks must be full."""
+    """The same of a float32 tensor, which only a run may tell; then all blocks are full."""
     if e.constant(values) is not None:
         return e.derived(
             values, "blocks", axis, block, shape,
             make=lambda data: repeated(data, axis, block, shape),
         )  # fmt: skip
-    count, rest = divmod(shape[axis], block)
     given = e.shape(values)
-    if rest or given != (*shape[:axis], count, *shape[axis + 1 :]):
-        raise Unsupported(f"{e.host.title} needs constant scales where a block is not full.")
     parted = e.reshape(values, (*given[: axis + 1], 1, *given[axis + 1 :]))
     wide = e.add("expand", parted, e.index((*given[: axis + 1], block, *given[axis + 1 :])))
     return e.reshape(wide, shape)
@@ -49,8 +47,6 @@ def matmul_n_bits(e: Expansion) -> int:
     packed, scales = e.value(1), e.value(2)
     zeros = _zeros(e.optional(3), bits, (outputs, count))
     numbers = nibbles(packed) if bits == 4 else packed
-    if numbers.size != outputs * count * block or scales.size != outputs * count:
-        raise Unsupported("The weights of MatMulNBits have shapes that do not fit.")
 
     def wide(data: Array) -> Array:
         whole = numbers.reshape(outputs, count, block).astype(np.float32) - zeros[..., None]
@@ -69,3 +65,58 @@ def _zeros(given: Array | None, bits: int, shape: tuple[int, int]) -> Array:
     if given.dtype == np.uint8 and bits == 4:
         given = nibbles(given.reshape(shape[0], -1))[:, : shape[1]]
     return given.reshape(shape).astype(np.float32)
+
+
+# ---- what they need ------------------------------------------------------------------------------
+
+
+def along(e: Expansion) -> str | None:
+    """One scale, as many as elements along the axis, or with block_size one for each block; blocks
+    are full unless scales and zero points are constant."""
+    block, shape = e.integer("block_size"), e.shape()
+    count = prod(e.shape(e.x(1)))
+    if not block and count == 1:
+        return None
+    if block < 0 or not shape:
+        return f"{count} scales for blocks of {block} do not fit an input of rank {len(shape)}."
+    axis = e.axis(e.integer("axis", 1), len(shape))
+    if not block:
+        fits = count == shape[axis]
+        said = f"{count} scales do not go along axis {axis} of {list(shape)}."
+        return None if fits else Unfit(said)
+    given = [e.x(k) for k in (1, 2) if e.has(k)]
+    if any(e.shape(t) != counts(axis, block, shape) for t in given):
+        return (
+            f"Scales and zero points of shape {list(e.shape(given[0]))} are not those of blocks of "
+            f"{block} along axis {axis} of {list(shape)}."
+        )
+    if shape[axis] % block and any(e.constant(t) is None for t in given):
+        return f"{e.host.title} needs constant scales where a block is not full."
+    return None
+
+
+def _fit(e: Expansion) -> bool:
+    bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
+    count = -(-e.integer("K") // block)
+    packed, scales, zeros = e.value(1), e.value(2), e.optional(3)
+    halved = zeros is not None and zeros.dtype == np.uint8 and bits == 4
+    wanted = outputs * (-(-count // 2) if halved else count)
+    return (
+        packed.size * 8 == outputs * count * block * bits
+        and scales.size == outputs * count
+        and (zeros is None or zeros.size == wanted)
+    )
+
+
+N_BITS = (
+    needs(
+        "Weights of 4 or 8 bits as the model has them.",
+        lambda e: (
+            e.integer("bits", 4) in (4, 8)
+            and e.integer("block_size") > 0
+            and not e.integer("weight_prepacked")
+        ),
+    ),
+    needs("No g_idx (an order of the groups).", lambda e: not e.has(4)),
+    needs("Weights, scales and zero points of shapes that fit.", _fit),
+)

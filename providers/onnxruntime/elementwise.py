@@ -97,15 +97,12 @@ def softmax(op: str, **attributes: Any) -> Row:
     return row
 
 
-def reduction(op: str, axes_are_input_since: int = 18) -> Row:
+def reduction(op: str) -> Row:
     """A reduction over some axes, or over all."""
 
     def row(e: Expansion) -> int:
-        x, given = e.x(), e.integers("axes")
+        x, given = e.x(), e.listed("axes", 1)
         rank = e.rank(x)
-        if e.version >= axes_are_input_since:
-            value = e.optional(1)
-            given = None if value is None else tuple(int(axis) for axis in value.reshape(-1))
         if not given and e.integer("noop_with_empty_axes"):  # what is done to each element is
             alone = e.reshape(x, (prod(e.shape(x)), 1))
             return e.reshape(e.add(op, alone, e.index([1]), keep_dims=True), e.shape(x))
@@ -119,7 +116,7 @@ def pool_all(op: str) -> Row:
     """A reduction over all spatial axes, which stay as extents of 1."""
 
     def row(e: Expansion) -> int:
-        return e.add(op, e.x(), e.index(range(2, e.rank(e.x()))), keep_dims=True)
+        return e.add(op, e.x(), e.index(range(2, e.rank())), keep_dims=True)
 
     return row
 
@@ -138,7 +135,7 @@ def argument(op: str) -> Row:
     """ArgMax and ArgMin: places as int64."""
 
     def place(e: Expansion) -> int:
-        axis = e.axis(e.integer("axis"), e.rank(e.x()))
+        axis = e.axis(e.integer("axis"), e.rank())
         return e.add(
             op, e.x(), e.index([axis]), keep_dims=bool(e.integer("keepdims", 1)),
             last=bool(e.integer("select_last_index")), dtype="i64",
@@ -151,7 +148,7 @@ def along(op: str, *flags: str) -> Row:
     """Along the axis that a constant names; attributes that are yes or no are the op's own."""
 
     def row(e: Expansion) -> int:
-        axis = e.axis(int(e.value(1).reshape(-1)[0]), e.rank(e.x()))
+        axis = e.axis(int(e.value(1).reshape(-1)[0]), e.rank())
         given: dict[str, Any] = {flag: bool(e.integer(flag)) for flag in flags}
         return e.add(op, e.x(), e.index([axis]), **given)
 
@@ -191,7 +188,7 @@ def power(e: Expansion) -> int:
     if exponent is None:
         return e.add("pow", e.x(0), e.x(1))
     value = float(exponent.reshape(-1)[0]) if exponent.size == 1 else None
-    if value in _POWERS and exponent.ndim <= e.rank(e.x()):
+    if value in _POWERS and exponent.ndim <= e.rank():
         op = _POWERS[value]
         return e.add(op, e.x()) if op else e.x()
     return e.add("pow", e.x(0), e.const(exponent))

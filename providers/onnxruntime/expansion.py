@@ -14,7 +14,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts, type_names
 from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Quantization, Shape, Tensor
-from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir.host_op import Condition, HostOp, Impossible, Unfit
 from tflgpu_plugin.ir.quantization import NUMBERS, STORED, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -25,14 +25,6 @@ from .snapshot import HostNode
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
 BETWEEN = ("quantize", "dequantize")
 NUMPY_NAMES = {"float32": "f32", "int32": "i32", "bool": "bool"}
-
-
-class Unfit(Unsupported):
-    """Such a node that may make sense with inputs of other shapes."""
-
-
-class Impossible(Unfit):
-    """A node whose inputs have shapes that no host takes."""
 
 
 @dataclass
@@ -64,7 +56,8 @@ class Tensors:
 
 @dataclass
 class Expansion:
-    """One ONNX node and its row of the table. `inputs` are tensor ids (None: absent). Rows call
+    """One ONNX node and its row of the table. `inputs` are tensor ids (None: absent), `given` those
+    of the host's where `inputs` are others. Rows call
     `add` and return the ids of the node's outputs; every shape is worked out on the way. `scaled`:
     extents are rounded products, which onnxruntime's shape inference rounds otherwise than its
     kernel does (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in float64).
@@ -74,6 +67,7 @@ class Expansion:
     row: HostOp
     tensors: Tensors
     inputs: Sequence[int | None]
+    given: Sequence[int | None] = ()
     nodes: list[Node] = field(default_factory=list)
     scaled: bool = False
 
@@ -84,23 +78,22 @@ class Expansion:
         return position < len(self.inputs) and self.inputs[position] is not None
 
     def x(self, position: int = 0) -> int:
-        """An input that must be there."""
-        if not self.has(position):
-            raise Unsupported(f"Input {position} of {self.host.title} is absent.")
+        """An input that is there."""
         found = self.inputs[position]
         assert found is not None
         return found
 
-    def shape(self, tensor: int) -> Shape:
-        """The shape of a tensor, which must be known."""
-        found = self.tensors.table[tensor]
-        if min(found.shape, default=0) < 0:
-            raise Unsupported(
-                f"Tensor {found.name!r} has a shape that is only known when the model runs."
-            )
-        return found.shape
+    def of(self, role: str) -> Shape:
+        """The shape of the first input of this role, among those that the host gives."""
+        found = (self.given or self.inputs)[self.row.taken.index(role)]
+        assert found is not None
+        return self.shape(found)
 
-    def rank(self, tensor: int) -> int:
+    def shape(self, tensor: int | None = None) -> Shape:
+        """Of a tensor, or of the first input."""
+        return self.tensors.table[self.x() if tensor is None else tensor].shape
+
+    def rank(self, tensor: int | None = None) -> int:
         return len(self.shape(tensor))
 
     def constant(self, tensor: int) -> Array | None:
@@ -108,11 +101,10 @@ class Expansion:
         return self.tensors.table[tensor].data
 
     def value(self, position: int) -> Array:
-        """The value of an input that must be known before the model runs: one that the row's
-        `constants` name."""
-        what, found = self.row.constants[position], self.constant(self.x(position))
-        if found is None:
-            raise Unsupported(f"The {what} of {self.host.title} must be a constant of the model.")
+        """The value of an input that is known before the model runs: one that the row's `constants`
+        name."""
+        found = self.constant(self.x(position))
+        assert found is not None
         return found
 
     def optional(self, position: int) -> Array | None:
@@ -128,6 +120,11 @@ class Expansion:
     def integers(self, name: str) -> tuple[int, ...] | None:
         found = self.host.attributes.get(name)
         return None if found is None else tuple(int(n) for n in found)
+
+    def listed(self, name: str, position: int) -> tuple[int, ...] | None:
+        """Whole numbers that are a constant input, or an attribute of older definitions."""
+        given = self.optional(position)
+        return self.integers(name) if given is None else tuple(int(n) for n in given.reshape(-1))
 
     def text(self, name: str, default: str) -> str:
         found = self.host.attributes.get(name)
@@ -149,7 +146,7 @@ class Expansion:
 
     def seen(self, *inputs: int | None) -> Expansion:
         """The node as another row sees it: with these inputs."""
-        return replace(self, inputs=inputs)
+        return replace(self, inputs=inputs, given=self.given or self.inputs)
 
     # ---- writing ------------------------------------------------------------------------------
 
@@ -216,12 +213,9 @@ class Expansion:
         """A node; the ids of its outputs, all of this type or each of its own, are returned. Raises
         Unsupported when it cannot be.
         """
-        row = ops.rows().get(op)
-        if row is None:
-            raise Unsupported(f"{self.host.title} is not supported.")
+        row = ops.rows()[op]
         for tensor in inputs:
             if tensor is not None:
-                self.shape(tensor)
                 self._check_type(row, tensor)
         node = Node(-1, op, inputs, (), attributes)
         shapes = self._shapes(row, node)
@@ -259,9 +253,11 @@ class Expansion:
             # Of what is not the node's own it may be a limit of ours, and the host runs it.
             own = {*node.inputs} <= {*self.inputs}
             kind = Impossible if isinstance(error, Misfit) and own else Unfit
-            raise kind(self._reason(row, node) or f"{self.host.title}: {error}.") from error
+            reason = self._reason(row, node) or f"{self.host.title}: {error}."
+            raise Unsupported(kind(reason)) from error
         if any(min(shape, default=0) < 0 for shape in shapes):
-            raise Unfit(f"The input of {self.host.title} is smaller than what it looks for.")
+            reason = f"The input of {self.host.title} is smaller than what it looks for."
+            raise Unsupported(Unfit(reason))
         return shapes
 
     def _reason(self, row: Op, node: Node) -> str | None:
@@ -295,3 +291,24 @@ class Expansion:
     def reshape(self, tensor: int, shape: Sequence[int]) -> int:
         """The same elements under another shape (-1 allowed)."""
         return self.add("reshape", tensor, shape=tuple(int(n) for n in shape))
+
+
+def dtype(e: Expansion, position: int = 0) -> str:
+    """The type of an input."""
+    return e.tensors.table[e.x(position)].dtype
+
+
+def needs(
+    page: str, met: Callable[[Expansion], bool], sentence: str = "", kind: type[str] = str
+) -> Condition:
+    """A condition: `page` says what a node needs, and so does the sentence for the user of one that
+    lacks it, unless that is given; {0} in it is the operator.
+    """
+    lack = "{0} with " + page[3:-1] + " is not supported."
+    plain = lack if page.startswith("No ") else "{0} needs " + page[0].lower() + page[1:]
+
+    def condition(e: Expansion) -> str | None:
+        return None if met(e) else kind((sentence or plain).format(e.host.title))
+
+    condition.__doc__ = page
+    return condition

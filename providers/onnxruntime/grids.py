@@ -14,9 +14,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Quantization, Tensor
+from tflgpu_plugin.ir.graph import Array, Quantization, Shape, Tensor
 from tflgpu_plugin.ir.quantization import COUNTS, EVEN, NUMBERS
 
 from . import blocks
@@ -86,7 +85,8 @@ def dequantized(
     counted = e.tensors.table[tensor].dtype in COUNTED
     single = counted and known is not None and len(known.scale) == 1
     if known is not None and e.constant(tensor) is not None and e.rank(scale) < 2:
-        return real_constant(e, tensor, known)
+        if _fits(known, e.shape(tensor)):
+            return real_constant(e, tensor, known)
     if single:
         assert known is not None
         held = e.hold(tensor, known)
@@ -102,7 +102,6 @@ def real_constant(e: Expansion, tensor: int, known: Quantization) -> int:
     """The values of a constant on a known grid."""
     data = e.constant(tensor)
     assert data is not None
-    _check_count(known, data.shape)
     key = ("dequantized", tensor, known)
     name = e.tensors.table[tensor].name
     values = e.tensors.constant(key, name, lambda: quantization.dequantize(data, known))
@@ -110,10 +109,9 @@ def real_constant(e: Expansion, tensor: int, known: Quantization) -> int:
     return values
 
 
-def _check_count(known: Quantization, shape: Sequence[int]) -> None:
-    count = len(known.scale)
-    if count > 1 and (known.axis >= len(shape) or shape[known.axis] != count):
-        raise Unsupported(f"{count} scales do not go along axis {known.axis} of {list(shape)}.")
+def _fits(known: Quantization, shape: Shape) -> bool:
+    """One scale, or one for each element along the axis."""
+    return len(known.scale) == 1 or shape[known.axis : known.axis + 1] == (len(known.scale),)
 
 
 def stored(
@@ -137,10 +135,8 @@ def stored(
 
 def _in_blocks(e: Expansion, zero: int | None) -> tuple[int, int | None]:
     """Scale and zero point (both float32) as one per element of the input."""
-    block, shape = e.integer("block_size"), e.shape(e.x())
+    block, shape = e.integer("block_size"), e.shape()
     axis = e.axis(e.integer("axis", 1), len(shape))
-    if not shape or block < 1:
-        raise Unsupported(f"Blocks of {block} are not supported.")
     scale = blocks.spread(e, e.x(1), axis, block, shape)
     return scale, zero if zero is None else blocks.spread(e, numbers(e, zero), axis, block, shape)
 
@@ -173,7 +169,7 @@ def known_values(
 ) -> Tensor | None:
     """The result of a DequantizeLinear of constants, which keeps its quantization unless that is of
     blocks; None when it is not known."""
-    data, scale, zero = (*inputs, None)[:3]
+    data, scale, zero = (*inputs, None, None)[:3]
     if data is None or scale is None or data.data is None or scale.dtype != "f32":
         return None
     zeros = np.zeros(1, np.int32) if zero is None else zero.data
@@ -181,9 +177,7 @@ def known_values(
     if block:
         return _known_blocks(data.data, scale.data, zeros, axis, block, name)
     found = grid(scale.data, zeros, axis)
-    if found is None or len(scale.shape) > 1:
-        return None
-    if len(found.scale) > 1 and data.data.shape[axis : axis + 1] != (len(found.scale),):
+    if found is None or len(scale.shape) > 1 or not _fits(found, data.data.shape):
         return None
     values = quantization.dequantize(data.data, found)
     return Tensor(name, values.shape, "f32", values, found)
@@ -192,7 +186,10 @@ def known_values(
 def _known_blocks(
     data: Array, scale: Array | None, zeros: Array | None, axis: int, block: int, name: str
 ) -> Tensor | None:
-    if scale is None or zeros is None or not 0 <= axis < data.ndim:
+    if scale is None or zeros is None or not 0 <= axis < data.ndim or block < 1:
+        return None
+    wanted = blocks.counts(axis, block, data.shape)
+    if scale.shape != wanted or (zeros.ndim == data.ndim and zeros.shape != wanted):
         return None
     shift = zeros if zeros.ndim < data.ndim else blocks.repeated(zeros, axis, block, data.shape)
     whole = data.astype(np.int64) - shift

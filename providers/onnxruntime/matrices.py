@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array
 
-from .expansion import Expansion, Impossible
+from .expansion import Expansion
 
 
 def gemm(e: Expansion) -> int:
     """Y = alpha * A' * B' + beta * C (Gemm-13)."""
     a, b = e.x(0), e.x(1)
-    if e.rank(a) != 2 or e.rank(b) != 2:
-        raise Unsupported("Gemm takes matrices.")
     alpha, beta = e.number("alpha", 1.0), e.number("beta", 1.0)
     if e.integer("transA"):
         a = e.transpose(a, (1, 0))
@@ -64,7 +61,8 @@ def matmul(e: Expansion) -> int:
     a, b = e.x(0), e.x(1)
     weights = e.tensors.table[b]
     if weights.quantization is not None and weights.data is not None and e.rank(b) == 2:
-        return _dense(e, a, b)
+        if e.shape(a)[-1:] == e.shape(b)[:1]:
+            return _dense(e, a, b)
     if e.rank(a) >= 2 and e.rank(b) >= 2:
         return e.add("matmul", a, b, transpose_a=False, transpose_b=False)
     return _vector_product(e, a, b)
@@ -73,8 +71,6 @@ def matmul(e: Expansion) -> int:
 def _dense(e: Expansion, a: int, b: int) -> int:
     """Over weights in 8 bits a product is a layer, whose sums are whole numbers."""
     shape = e.shape(a)
-    if not shape or shape[-1] != e.shape(b)[0]:
-        raise Impossible(f"Matrices {list(shape)} and {list(e.shape(b))} cannot be multiplied.")
     rows = e.reshape(a, (-1, shape[-1]))
     y = e.add(
         "fully_connected", rows, e.transpose(b, (1, 0)), None, keep_num_dims=False,
@@ -148,8 +144,6 @@ def group_norm(e: Expansion) -> int:
     """Groups of channels by themselves; scale and bias are per group before opset 21."""
     x, groups = e.x(), e.integer("num_groups", 1)
     shape = e.shape(x)
-    if groups < 1 or shape[1] % groups:
-        raise Unsupported(f"{shape[1]} channels do not divide into {groups} groups.")
     rows = e.reshape(x, (shape[0], groups, -1))
     y = e.add("layer_normalization", rows, None, None, axis=2, epsilon=e.number("epsilon", 1e-5))
     if e.version < 21:

@@ -33,7 +33,7 @@ Row = Callable[[Any], Any]
 
 def _row(
     host_op: str, op: str, versions: tuple[int, int], build: Row, takes: str = "value",
-    *conditions: Condition, gives: str = "", types: str = "", listed: tuple[str, ...] = (),
+    *asked: Condition, gives: str = "", types: str = "", listed: tuple[str, ...] = (),
     bounds: str = "",
 ) -> HostOp:  # fmt: skip
     """A row; `gives` names the outputs that are supported where not all are, and `listed` the
@@ -42,7 +42,7 @@ def _row(
     outputs = tuple(gives.split()) or None
     return HostOp(
         host_op, op, versions, documented, build, operands(takes), outputs=outputs,
-        types=tuple(types.split()), conditions=conditions, bounds=bounds,
+        types=tuple(types.split()), conditions=asked, bounds=bounds,
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ TWO, MANY, LAYER = "value value", "value*", "value weights bias?"
 AXES, SPLIT = "value axes!?", "value split!?"
 NORMED = "value scale bias"
 QUANTIZED = "value scale zero_point?"
-RESULT = "scale zero_point?"
+RESULT = "scale zero_point"
 CELL = "value weights! recurrent_weights! biases!? lengths!? state?"
 EDGES = "value starts!? ends!? axes!? steps!?"
 
@@ -81,7 +81,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Atanh", "atanh", (9, 22), ew.unary("atanh")),
     _row(
         "AveragePool", "average_pool_2d", (7, 22), windows.average_pool, "value",
-        conditions.PLAIN_WINDOWS, listed=BOTH,
+        *windows.POOL, listed=BOTH,
     ),
     _row(
         "BatchNormalization", "mul", (7, 15), matrices.batch_norm, f"{NORMED} mean variance",
@@ -96,11 +96,14 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Celu", "celu", (12, 12), ew.unary("celu", alpha=("alpha", 1.0))),
     _row("Clip", "clip", (6, 13), ew.clip, "value low? high?", listed=BOTH),
     _row("Concat", "concat", (4, 13), rearranging.concat, MANY, listed=BOTH),
-    _row("Conv", "conv_2d", (1, 22), windows.conv, LAYER, listed=BOTH),
-    _row("ConvTranspose", "transpose_conv", (1, 22), windows.conv_transpose, LAYER, listed=BOTH),
+    _row("Conv", "conv_2d", (1, 22), windows.conv, LAYER, *windows.CONV, listed=BOTH),
+    _row(
+        "ConvTranspose", "transpose_conv", (1, 22), windows.conv_transpose, LAYER,
+        *windows.CONV_TRANSPOSE, listed=BOTH,
+    ),
     _row(
         "ConvInteger", "conv_2d", (10, 10), quantized.conv_integer,
-        "value weights zero_point? zero_point?", types=f"{WHOLE} i32",
+        "value weights zero_point? zero_point?", *windows.CONV, types=f"{WHOLE} i32",
     ),
     _row("Cos", "cos", (7, 22), ew.unary("cos")),
     _row("Cosh", "cosh", (9, 22), ew.unary("cosh")),
@@ -109,11 +112,11 @@ _ROWS: tuple[HostOp, ...] = (
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
     _row(
         "DequantizeLinear", "dequantize", (10, 25), grids.dequantize_linear, QUANTIZED,
-        conditions.DEQUANTIZED, types=WIDE, listed=BOTH, bounds="opens",
+        conditions.DEQUANTIZED, blocks.along, types=WIDE, listed=BOTH, bounds="opens",
     ),
     _row("Div", "div", (7, 14), ew.binary("div"), TWO),
     _row(
-        "Dropout", "reshape", (7, 22), rearranging.same, "value ratio!? training_mode!?",
+        "Dropout", "reshape", (7, 22), rearranging.same, "value ratio? training_mode!?",
         conditions.NOTHING_DROPPED,
         gives="value", listed=BOTH,
     ),
@@ -125,19 +128,25 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Expand", "expand", (8, 13), rearranging.expand, "value shape!"),
     _row("Flatten", "reshape", (1, 25), rearranging.flatten, listed=BOTH),
     _row("Floor", "floor", (6, 13), ew.unary("floor")),
-    _row("GRU", "gru", (7, 22), recurrent.gru, CELL, *conditions.GRU),
+    _row("GRU", "gru", (7, 22), recurrent.gru, CELL, *recurrent.GRU),
     _row("Gather", "gather", (1, 13), rearranging.gather, "value index"),
     _row("GatherND", "gather_nd", (11, 13), rearranging.gather_nd, "value index"),
     _row("Gelu", "gelu", (20, 20), ew.gelu),
-    _row("Gemm", "fully_connected", (7, 13), matrices.gemm, LAYER, listed=BOTH),
-    _row("GlobalAveragePool", "mean", (1, 22), ew.pool_all("mean"), "value", conditions.SPATIAL),
+    _row(
+        "Gemm", "fully_connected", (7, 13), matrices.gemm, LAYER, conditions.MATRICES,
+        listed=BOTH,
+    ),
+    _row("GlobalAveragePool", "mean", (1, 22), ew.pool_all("mean"), "value", windows.SPATIAL),
     _row(
         "GlobalMaxPool", "reduce_max", (1, 22), ew.pool_all("reduce_max"), "value",
-        conditions.SPATIAL,
+        windows.SPATIAL,
     ),
     _row("Greater", "greater", (7, 13), ew.relation("greater"), TWO),
     _row("GreaterOrEqual", "greater_equal", (12, 16), ew.relation("greater_equal"), TWO),
-    _row("GroupNormalization", "layer_normalization", (18, 21), matrices.group_norm, NORMED),
+    _row(
+        "GroupNormalization", "layer_normalization", (18, 21), matrices.group_norm, NORMED,
+        conditions.GROUPS,
+    ),
     _row(
         "HardSigmoid", "hard_sigmoid", (6, 22),
         ew.unary("hard_sigmoid", alpha=("alpha", 0.2), beta=("beta", 0.5)),
@@ -152,7 +161,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("IsNaN", "is_nan", (9, 20), ew.relation("is_nan")),
     _row("LRN", "lrn", (1, 13), windows.lrn),
     _row(
-        "LSTM", "lstm", (7, 22), recurrent.lstm, f"{CELL} state? peepholes!?", *conditions.LSTM,
+        "LSTM", "lstm", (7, 22), recurrent.lstm, f"{CELL} state? peepholes!?", *recurrent.LSTM,
         listed=CURRENT,
     ),
     _row("LayerNormalization", "layer_normalization", (1, 17), matrices.layer_norm, f"{NORMED}?"),
@@ -161,7 +170,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("LessOrEqual", "less_equal", (12, 16), ew.relation("less_equal"), TWO),
     _row("Log", "log", (6, 13), ew.unary("log")),
     _row("LogSoftmax", "log_softmax", (1, 13), ew.softmax("log_softmax")),
-    _row("LpPool", "lp_pool", (2, 22), windows.lp_pool, "value", conditions.PLAIN_WINDOWS),
+    _row("LpPool", "lp_pool", (2, 22), windows.lp_pool, "value", *windows.POOL),
     _row("MatMul", "matmul", (1, 13), matrices.matmul, TWO),
     _row(
         "MatMulInteger", "matmul", (10, 10), quantized.matmul_integer,
@@ -169,7 +178,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row("Max", "maximum", (8, 13), ew.variadic("maximum", nan=True), MANY, listed=CURRENT),
     _row(
-        "MaxPool", "max_pool_2d", (1, 22), windows.max_pool, "value", conditions.PLAIN_WINDOWS,
+        "MaxPool", "max_pool_2d", (1, 22), windows.max_pool, "value", *windows.POOL,
         gives="value", listed=BOTH,
     ),
     _row("Mean", "add", (8, 13), ew.average, MANY),
@@ -184,12 +193,12 @@ _ROWS: tuple[HostOp, ...] = (
     _row("PRelu", "prelu", (7, 16), ew.prelu, "value slope", listed=BOTH),
     _row(
         "Pad", "pad", (2, 25), quantized.pad, "value pads!? padding_value!? axes!?",
-        conditions.PADDED, listed=BOTH,
+        rearranging.PADS, rearranging.STORED, listed=BOTH,
     ),
     _row("Pow", "pow", (7, 15), ew.power, TWO),
     _row(
         "QLinearConv", "conv_2d", (10, 10), quantized.conv,
-        f"{QUANTIZED} weights {RESULT} {RESULT} bias?", types=SUMS,
+        f"{QUANTIZED} weights {RESULT} {RESULT} bias?", *windows.CONV, types=SUMS,
     ),
     _row(
         "QLinearMatMul", "matmul", (10, 21), quantized.matmul, f"{QUANTIZED} {QUANTIZED} {RESULT}",
@@ -197,10 +206,10 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row(
         "QuantizeLinear", "quantize", (10, 25), grids.quantize_linear, QUANTIZED,
-        conditions.QUANTIZED, types=WIDE, listed=BOTH, bounds="closes",
+        conditions.QUANTIZED, blocks.along, types=WIDE, listed=BOTH, bounds="closes",
     ),
     _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm, "value scale"),
-    _row("RNN", "rnn", (7, 22), recurrent.rnn, CELL, *conditions.RNN),
+    _row("RNN", "rnn", (7, 22), recurrent.rnn, CELL, *recurrent.RNN),
     _row("Reciprocal", "reciprocal", (6, 13), ew.unary("reciprocal")),
     _row("ReduceL1", "reduce_l1", (1, 18), ew.reduction("reduce_l1"), AXES),
     _row("ReduceL2", "reduce_l2", (1, 18), ew.reduction("reduce_l2"), AXES),
@@ -212,13 +221,16 @@ _ROWS: tuple[HostOp, ...] = (
     _row("ReduceMean", "mean", (1, 18), ew.reduction("mean"), AXES),
     _row("ReduceMin", "reduce_min", (1, 20), ew.reduction("reduce_min"), AXES),
     _row("ReduceProd", "reduce_prod", (1, 18), ew.reduction("reduce_prod"), AXES),
-    _row("ReduceSum", "reduce_sum", (1, 13), ew.reduction("reduce_sum", 13), AXES),
+    _row("ReduceSum", "reduce_sum", (1, 13), ew.reduction("reduce_sum"), AXES),
     _row("ReduceSumSquare", "reduce_sum_square", (1, 18), ew.reduction("reduce_sum_square"), AXES),
     _row("Relu", "relu", (6, 14), ew.unary("relu"), listed=BOTH),
-    _row("Reshape", "reshape", (5, 25), rearranging.reshape, "value shape!", listed=BOTH),
+    _row(
+        "Reshape", "reshape", (5, 25), rearranging.reshape, "value shape!", rearranging.KEPT,
+        listed=BOTH,
+    ),
     _row(
         "Resize", "resize", (10, 19), quantized.resize, "value roi_or_scales!? scales!? sizes!?",
-        *conditions.RESIZE,        listed=BOTH,
+        *resizing.RESIZE, listed=BOTH,
     ),
     _row("ReverseSequence", "reverse_sequence", (10, 10),
          rearranging.indexed("reverse_sequence", batch_axis=1, time_axis=0), "value index"),
@@ -236,14 +248,20 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row("Sin", "sin", (7, 22), ew.unary("sin")),
     _row("Sinh", "sinh", (9, 22), ew.unary("sinh")),
-    _row("Slice", "strided_slice", (1, 13), rearranging.slices, EDGES, listed=BOTH),
+    _row(
+        "Slice", "strided_slice", (1, 13), rearranging.slices, EDGES, rearranging.EDGES,
+        listed=BOTH,
+    ),
     _row("Softmax", "softmax", (1, 13), ew.softmax("softmax", beta=1.0), listed=BOTH),
     _row("Softplus", "softplus", (1, 22), ew.unary("softplus")),
     _row("Softsign", "softsign", (1, 22), ew.unary("softsign")),
     _row("SpaceToDepth", "space_to_depth", (1, 13), rearranging.blocks("space_to_depth")),
-    _row("Split", "strided_slice", (2, 18), rearranging.split, SPLIT),
+    _row(
+        "Split", "strided_slice", (2, 18), rearranging.split, SPLIT, rearranging.AXIS,
+        rearranging.divided,
+    ),
     _row("Sqrt", "sqrt", (6, 13), ew.unary("sqrt")),
-    _row("Squeeze", "reshape", (1, 25), rearranging.squeeze, AXES),
+    _row("Squeeze", "reshape", (1, 25), rearranging.squeeze, AXES, rearranging.single),
     _row("Sub", "sub", (7, 14), ew.binary("sub"), TWO, listed=BOTH),
     _row("Sum", "add", (8, 13), ew.variadic("add"), MANY, listed=BOTH),
     _row("Swish", "swish", (24, 24), ew.unary("swish", alpha=("alpha", 1.0))),
@@ -255,15 +273,18 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row("Tile", "tile", (6, 13), rearranging.tile, "value repeats!"),
     _row("TopK", "top_k", (10, 24), ew.top_k, "value count!", types=f"f32 f16 {COUNTS}"),
-    _row("Transpose", "transpose", (1, 25), rearranging.transpose),
-    _row("Unsqueeze", "reshape", (1, 25), rearranging.unsqueeze, AXES),
-    _row("Upsample", "resize", (7, 10), resizing.upsample, "value scales!?", listed=BOTH),
+    _row("Transpose", "transpose", (1, 25), rearranging.transpose, "value", rearranging.ORDERED),
+    _row("Unsqueeze", "reshape", (1, 25), rearranging.unsqueeze, AXES, rearranging.NAMED),
+    _row(
+        "Upsample", "resize", (7, 10), resizing.upsample, "value scales!?", *resizing.UPSAMPLE,
+        listed=BOTH,
+    ),
     _row("Where", "where", (9, 16), ew.where, "condition value value"),
     _row("Xor", "logical_xor", (7, 7), ew.binary("logical_xor"), TWO),
 )  # fmt: skip
 
 CONTRIB = "com.microsoft"
-PAIR, ONE = f"{QUANTIZED} {QUANTIZED} {RESULT}", f"{QUANTIZED} {RESULT}"
+PAIR, ONE = f"{QUANTIZED} {QUANTIZED} {QUANTIZED[6:]}", f"{QUANTIZED} {QUANTIZED[6:]}"
 
 
 def _contrib(name: str, op: str, build: Row, takes: str, *asked: Condition, **more: Any) -> HostOp:
@@ -274,12 +295,12 @@ def _contrib(name: str, op: str, build: Row, takes: str, *asked: Condition, **mo
 _CONTRIB_ROWS: tuple[HostOp, ...] = (
     _contrib(
         "Attention", "softmax", attention.attention,
-        "value weights bias? mask? past? bias? past*?", *conditions.ATTENTION,
+        "value weights bias? mask? past? bias? past*?", *attention.ATTENTION,
     ),
     _contrib("BiasGelu", "gelu", fused.gelu("gelu"), "value bias"),
     _contrib(
         "DequantizeLinear", "dequantize", grids.dequantize_linear, QUANTIZED,
-        conditions.DEQUANTIZED, types=WIDE, bounds="opens",
+        conditions.DEQUANTIZED, blocks.along, types=WIDE, bounds="opens",
     ),
     _contrib(
         "DynamicQuantizeMatMul", "matmul", quantized.dynamic_matmul,
@@ -287,11 +308,17 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "EmbedLayerNormalization", "layer_normalization", attention.embedding,
-        "index index? value value value? scale bias mask? index?", conditions.UNMASKED,
+        "index index? value value value? scale bias mask? index?", *attention.EMBEDDING,
     ),
     _contrib("FastGelu", "gelu_tanh", fused.gelu("gelu_tanh"), "value bias?"),
-    _contrib("FusedConv", "conv_2d", fused.conv, f"{LAYER} value?", conditions.activation),
-    _contrib("FusedGemm", "fully_connected", fused.gemm, LAYER, conditions.activation),
+    _contrib(
+        "FusedConv", "conv_2d", fused.conv, f"{LAYER} value?", *windows.CONV,
+        conditions.activation,
+    ),
+    _contrib(
+        "FusedGemm", "fully_connected", fused.gemm, LAYER, conditions.MATRICES,
+        conditions.activation,
+    ),
     _contrib("FusedMatMul", "matmul", fused.matmul, TWO),
     _contrib("Gelu", "gelu", fused.gelu("gelu", biased=False), "value"),
     _contrib(
@@ -300,22 +327,23 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "MatMulNBits", "matmul", blocks.matmul_n_bits,
-        "value weights! scales! zero_points!? index? bias?", *conditions.N_BITS,
+        "value weights! scales! zero_points!? index? bias?", *blocks.N_BITS,
         types="f32 f16 u8",
     ),
     _contrib(
         "QGemm", "fully_connected", quantized.gemm,
-        f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?", types=SUMS,
+        f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?", conditions.MATRICES,
+        conditions.WHOLE_GRID, types=SUMS,
     ),
     _contrib("QLinearAdd", "add", quantized.pointwise(ew.binary("add"), 2), PAIR, types=GRIDS),
     _contrib(
         "QLinearAveragePool", "average_pool_2d", quantized.pointwise(windows.average_pool), ONE,
-        conditions.CHANNELS_FIRST, conditions.PLAIN_WINDOWS, types=GRIDS,
+        conditions.CHANNELS_FIRST, *windows.POOL, types=GRIDS,
     ),
     _contrib("QLinearConcat", "concat", quantized.concat, f"{RESULT} value*", types=GRIDS),
     _contrib(
         "QLinearGlobalAveragePool", "mean", quantized.pointwise(ew.pool_all("mean")), ONE,
-        conditions.CHANNELS_FIRST, conditions.SPATIAL, types=GRIDS,
+        conditions.CHANNELS_FIRST, windows.SPATIAL, types=GRIDS,
     ),
     _contrib(
         "QLinearLeakyRelu", "leaky_relu",
@@ -331,6 +359,7 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "QuantizeLinear", "quantize", grids.quantize_linear, QUANTIZED, conditions.QUANTIZED,
+        blocks.along,
         types=WIDE, bounds="closes",
     ),
     _contrib("QuickGelu", "swish", fused.quick_gelu, "value"),
@@ -340,7 +369,7 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "SkipSimplifiedLayerNormalization", "reduce_mean_square", fused.skip_rms_norm,
-        "value value scale bias?",
+        "value value scale bias?", conditions.UNREAD_MEAN,
     ),
     _contrib("TransposeMatMul", "matmul", fused.matmul, TWO),
 )  # fmt: skip

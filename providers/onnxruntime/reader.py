@@ -17,9 +17,11 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import fold, plain_numbers, support
 from tflgpu_plugin.frontend.symbolic_shapes import value
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.host_op import Impossible, Unfit
 
 from . import folding, grids, ops
-from .expansion import Expansion, Impossible, Tensors, Unfit
+from .conditions import EVERY
+from .expansion import Expansion, Tensors
 from .snapshot import Extent, HostNode, Snapshot, Value
 
 LAYOUT = ("transpose", "reshape")  # with other nodes beside them they only change a layout
@@ -95,9 +97,9 @@ class _Reader:
                 raise Unsupported(f"The result of {host.title} cannot be worked out beforehand.")
             self._expand(host, inputs)
         except Unsupported as reason:
-            if isinstance(reason, Unfit):
+            if isinstance(reason.sentence, Unfit):
                 self.unfit.add(host.id)
-            if isinstance(reason, Impossible):
+            if isinstance(reason.sentence, Impossible):
                 self.impossible.add(host.id)
             self._refuse(host, inputs, str(reason))
 
@@ -159,19 +161,9 @@ class _Reader:
         row = ops.HOST_OPS.get(host.title)
         if row is None:
             raise Unsupported(f"{host.title} is not in the table of this plugin.")
-        if not row.versions[0] <= host.version <= row.versions[1]:
-            raise Unsupported(
-                f"This is {host.title} of opset {host.version}; "
-                f"opsets {row.versions[0]} to {row.versions[1]} are supported."
-            )
-        if host.implicit:
-            raise Unsupported(f"{host.title} with a body is not supported.")
-        if row.outputs and any(host.outputs[len(row.outputs) :]):
-            raise Unsupported(f"{host.title} is supported with {len(row.outputs)} output at most.")
-        row.arranged(inputs)
         assert row.attributes is not None
         expansion = Expansion(host, row, self.tensors, inputs)
-        if reason := support.unmet(row, expansion):
+        if reason := support.unmet((*EVERY, *row.conditions), expansion):
             raise Unsupported(reason)
         made: Any = row.attributes(expansion)
         outputs = _fresh(expansion, made if isinstance(made, list) else [made])

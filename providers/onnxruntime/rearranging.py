@@ -3,62 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend.fold import bounded
+from tflgpu_plugin.ir.host_op import Impossible, Unfit
 from tflgpu_plugin.ir.quantization import COUNTS
 
-from .expansion import Expansion, Impossible, Unfit
+from .expansion import COUNTED, Expansion, dtype, needs
 
 
 def same(e: Expansion) -> int:
     """The input under another name."""
-    return e.reshape(e.x(), e.shape(e.x()))
+    return e.reshape(e.x(), e.shape())
 
 
 def reshape(e: Expansion) -> int:
     """0 keeps an extent unless allowzero is set."""
-    shape, wanted = e.shape(e.x()), [int(n) for n in e.value(1).reshape(-1)]
+    shape, wanted = e.shape(), [int(n) for n in e.value(1).reshape(-1)]
     if not e.integer("allowzero"):
-        if any(n == 0 and k >= len(shape) for k, n in enumerate(wanted)):
-            raise Impossible(f"Shape {wanted} keeps an extent that {list(shape)} does not have.")
         wanted = [shape[k] if n == 0 else n for k, n in enumerate(wanted)]
     return e.reshape(e.x(), wanted)
 
 
 def flatten(e: Expansion) -> int:
-    shape = e.shape(e.x())
+    shape = e.shape()
     axis = e.integer("axis", 1)
     axis += len(shape) if axis < 0 else 0
     rows = int(np.prod(shape[:axis], dtype=np.int64))
     return e.reshape(e.x(), (rows, int(np.prod(shape[axis:], dtype=np.int64))))
 
 
-def _axes(e: Expansion, since: int) -> tuple[int, ...] | None:
-    """Axes as the second input from opset `since` on, before that as an attribute."""
-    if e.version < since:
-        return e.integers("axes")
-    given = e.optional(1)
-    return None if given is None else tuple(int(axis) for axis in given.reshape(-1))
+def _squeezed(e: Expansion) -> set[int]:
+    """The axes that go."""
+    shape, axes = e.shape(), e.listed("axes", 1)
+    if axes is None:
+        axes = tuple(k for k, extent in enumerate(shape) if extent == 1)
+    return {e.axis(axis, len(shape)) for axis in axes}
 
 
 def squeeze(e: Expansion) -> int:
-    shape, axes = e.shape(e.x()), _axes(e, 13)
-    if axes is None:
-        axes = tuple(k for k, extent in enumerate(shape) if extent == 1)
-    gone = {e.axis(axis, len(shape)) for axis in axes}
-    if any(shape[axis] != 1 for axis in gone):
-        raise Impossible(f"Axes {sorted(gone)} of shape {list(shape)} are not all of extent 1.")
-    return e.reshape(e.x(), [n for k, n in enumerate(shape) if k not in gone])
+    gone = _squeezed(e)
+    return e.reshape(e.x(), [n for k, n in enumerate(e.shape()) if k not in gone])
 
 
 def unsqueeze(e: Expansion) -> int:
-    shape, axes = e.shape(e.x()), _axes(e, 13)
-    if axes is None:
-        raise Unsupported("axes is missing.")
+    shape, axes = e.shape(), e.listed("axes", 1)
+    assert axes is not None
     rank = len(shape) + len(axes)
     new = {e.axis(axis, rank) for axis in axes}
     old = iter(shape)
@@ -66,11 +58,12 @@ def unsqueeze(e: Expansion) -> int:
 
 
 def transpose(e: Expansion) -> int:
-    rank = e.rank(e.x())
-    perm = e.integers("perm") or tuple(range(rank))[::-1]
-    if sorted(perm) != list(range(rank)):
-        raise Unsupported(f"perm {list(perm)} does not order {rank} axes.")
-    return e.add("transpose", e.x(), perm=perm)
+    return e.add("transpose", e.x(), perm=_order(e))
+
+
+def _order(e: Expansion) -> tuple[int, ...]:
+    """Of the axes of a Transpose."""
+    return e.integers("perm") or tuple(range(e.rank()))[::-1]
 
 
 def concat(e: Expansion) -> int:
@@ -93,42 +86,49 @@ def cut(e: Expansion, x: int, ranges: Sequence[slice]) -> int:
     return e.add("strided_slice", x, *map(e.index, (begin, end, step)), end_mask=mask)
 
 
+def _edges(e: Expansion) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
+    """Starts, ends, axes and steps of a Slice."""
+    starts, ends = (e.listed(name, 1 + k) or () for k, name in enumerate(("starts", "ends")))
+    axes, steps = e.listed("axes", 3), e.listed("steps", 4)
+    axes = tuple(range(len(starts))) if axes is None else axes
+    return starts, ends, axes, (1,) * len(starts) if steps is None else steps
+
+
 def slices(e: Expansion) -> int:
-    """Slice, with starts and the like as attributes (before opset 10) or constant inputs."""
     x = e.x()
     rank = e.rank(x)
-    if e.version < 10:
-        starts, ends = e.integers("starts") or (), e.integers("ends") or ()
-        axes, steps = e.integers("axes"), None
-    else:
-        starts, ends = (_ints(e, position) or () for position in (1, 2))
-        axes, steps = _ints(e, 3), _ints(e, 4)
-    axes = tuple(range(len(starts))) if axes is None else axes
-    steps = (1,) * len(starts) if steps is None else steps
-    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        raise Unsupported("starts, ends, axes and steps must have one length, and no step is 0.")
     ranges = [slice(None)] * rank
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for start, end, axis, step in zip(*_edges(e), strict=True):
         at = e.axis(axis, rank)
         ranges[at] = bounded(start, end, step, e.shape(x)[at])
     return cut(e, x, ranges)
 
 
-def _ints(e: Expansion, position: int) -> tuple[int, ...] | None:
-    found = e.optional(position)
-    return None if found is None else tuple(int(n) for n in found.reshape(-1))
+class Parts(NamedTuple):
+    """What Split makes of an axis; `equal` where the node does not give their sizes."""
+
+    axis: int
+    sizes: tuple[int, ...]
+    equal: bool
+
+
+def _parts(e: Expansion) -> Parts:
+    """From opset 18 on the last of equal parts may be smaller."""
+    shape, count = e.shape(), len(e.host.outputs)
+    axis = e.axis(e.integer("axis"), len(shape))
+    sizes = e.listed("split", 1)
+    if sizes is not None:
+        return Parts(axis, sizes, False)
+    part = -(-shape[axis] // count) if e.version >= 18 else shape[axis] // count
+    last = shape[axis] - (count - 1) * part if e.version >= 18 else part
+    return Parts(axis, (*(part,) * (count - 1), last), True)
 
 
 def split(e: Expansion) -> list[int]:
     """Parts of given or of equal extents, each a slice."""
-    x, count = e.x(), len(e.host.outputs)
+    x = e.x()
     shape = e.shape(x)
-    axis = e.axis(e.integer("axis"), len(shape))
-    sizes = e.integers("split") if e.version < 13 else _ints(e, 1)
-    if sizes is None:
-        sizes = _equal_parts(e, shape[axis], count)
-    if len(sizes) != count or sum(sizes) != shape[axis] or min(sizes) < 0:
-        raise Impossible(f"Parts of {list(sizes)} do not make up an extent of {shape[axis]}.")
+    axis, sizes, _ = _parts(e)
     found, start = [], 0
     for size in sizes:
         ranges = [slice(None)] * len(shape)
@@ -138,13 +138,10 @@ def split(e: Expansion) -> list[int]:
     return found
 
 
-def _equal_parts(e: Expansion, extent: int, count: int) -> tuple[int, ...]:
-    """From opset 18 on the last part may be smaller, but not empty."""
-    part = -(-extent // count)
-    sizes = tuple(max(0, min(part, extent - k * part)) for k in range(count))
-    if (sizes[-1] < 1) if e.version >= 18 else (sizes[-1] != part):
-        raise Unfit(f"An extent of {extent} cannot be split into {count} equal parts.")
-    return sizes
+def _padded(e: Expansion) -> tuple[Sequence[int], Sequence[int]]:
+    """The axes that are padded, and what is added before each and then behind each."""
+    axes = e.listed("axes", 3)
+    return range(e.rank()) if axes is None else axes, e.listed("pads", 1) or ()
 
 
 def pad(e: Expansion) -> int:
@@ -152,16 +149,9 @@ def pad(e: Expansion) -> int:
     mode = e.text("mode", "constant")
     x = e.x()
     rank = e.rank(x)
-    if e.version < 11:
-        amounts, value = e.integers("pads") or (), e.number("value", 0.0)
-    else:
-        amounts = _ints(e, 1) or ()
-        given = e.optional(2)
-        value = 0.0 if given is None or not given.size else float(given.reshape(-1)[0])
-    axes = _ints(e, 3) if e.version >= 18 else None
-    axes = tuple(range(rank)) if axes is None else axes
-    if len(amounts) != 2 * len(axes):
-        raise Unsupported(f"pads must be {2 * len(axes)} numbers.")
+    given = e.optional(2) if e.version >= 11 else np.asarray(e.number("value", 0.0))
+    value = 0.0 if given is None or not given.size else float(given.reshape(-1)[0])
+    axes, amounts = _padded(e)
     table = np.zeros((rank, 2), np.int64)
     for k, axis in enumerate(axes):
         table[e.axis(axis, rank)] = amounts[k], amounts[k + len(axes)]
@@ -187,7 +177,7 @@ def expand(e: Expansion) -> int:
 
 def gather(e: Expansion) -> int:
     """Indices along one axis, those below 0 counted from its end."""
-    axis = e.axis(e.integer("axis"), e.rank(e.x()))
+    axis = e.axis(e.integer("axis"), e.rank())
     return e.add("gather", e.x(), _places(e), axis=axis, wraps=True)
 
 
@@ -231,3 +221,57 @@ def crop(e: Expansion) -> int:
     height, width = scale or (shape[2] - top - bottom, shape[3] - left - right)
     ranges = [slice(None), slice(None), slice(top, top + height), slice(left, left + width)]
     return cut(e, x, ranges)
+
+
+# ---- what they need ------------------------------------------------------------------------------
+
+
+def _named(e: Expansion) -> bool:
+    axes = e.listed("axes", 1)
+    return axes is not None and len({n % (e.rank() + len(axes)) for n in axes}) == len(axes)
+
+
+NAMED = needs("Axes, each named once.", _named)
+KEPT = needs(
+    "No 0 in the shape for an axis that the input lacks.",
+    lambda e: bool(e.integer("allowzero")) or 0 not in e.value(1).reshape(-1)[e.rank() :],
+    kind=Impossible,
+)
+ORDERED = needs("A perm that orders all axes.", lambda e: sorted(_order(e)) == [*range(e.rank())])
+EDGES = needs(
+    "Starts, ends, axes and steps of one length, and no step of 0.",
+    lambda e: len({*map(len, _edges(e))}) == 1 and 0 not in _edges(e)[3],
+)
+PADS = needs(
+    "Two pads for each axis that is padded.",
+    lambda e: len(_padded(e)[1]) == 2 * len(_padded(e)[0]),
+)
+STORED = needs(
+    "A constant padding value for stored numbers.",
+    lambda e: (
+        dtype(e) not in COUNTED
+        or (e.version >= 11 and (not e.has(2) or e.constant(e.x(2)) is not None))
+    ),
+)
+AXIS = needs("An input of rank 1 at least.", lambda e: e.rank() >= 1)
+
+
+def single(e: Expansion) -> str | None:
+    """Axes of extent 1."""
+    shape, gone = e.shape(), _squeezed(e)
+    if all(shape[axis] == 1 for axis in gone):
+        return None
+    return Impossible(f"Axes {sorted(gone)} of shape {list(shape)} are not all of extent 1.")
+
+
+def divided(e: Expansion) -> str | None:
+    """Parts that make up the axis, or that it divides into equally; from opset 18 on the last of
+    these may be smaller, but not empty."""
+    axis, sizes, equal = _parts(e)
+    extent, count = e.shape()[axis], len(e.host.outputs)
+    least = 1 if equal and e.version >= 18 else 0
+    if len(sizes) == count and sum(sizes) == extent and min(sizes) >= least:
+        return None
+    if equal:
+        return Unfit(f"An extent of {extent} cannot be split into {count} equal parts.")
+    return Impossible(f"Parts of {list(sizes)} do not make up an extent of {extent}.")

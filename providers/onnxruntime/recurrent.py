@@ -8,29 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir.host_op import Condition
 
-from .expansion import Expansion
+from .expansion import Expansion, needs
 from .rearranging import cut
 
 W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 PEEPHOLES = [0, 2, 1]  # those of input, output and forget gate as input, forget, output
 NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
-LSTM, GRU, RNN = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh"), ("tanh",)  # activations
 
 Layer = Callable[[Expansion, int, int, bool], list[int]]
 
 
 def lstm(e: Expansion) -> list[int]:
     """Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
-    _check(e, 4)
 
     def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
         peephole = None
         if e.has(PEEPHOLE):
-            e.value(PEEPHOLE)
             peephole = e.derived(
                 e.x(PEEPHOLE), "peephole", d, make=lambda p: p[d].reshape(3, -1)[PEEPHOLES]
             )
@@ -44,7 +41,6 @@ def lstm(e: Expansion) -> list[int]:
 
 def gru(e: Expansion) -> list[int]:
     """Y and Y_h. Blocks of W, R and B: update, reset and new content."""
-    _check(e, 3)
     linear = bool(e.integer("linear_before_reset"))
 
     def biases(b: Array) -> Array:
@@ -67,8 +63,7 @@ def gru(e: Expansion) -> list[int]:
 
 def rnn(e: Expansion) -> list[int]:
     """Y and Y_h."""
-    _check(e, 1)
-    names = [NAMES[name] for name in activations(e, RNN)]
+    names = [NAMES[name] for name in _activations(e, ("tanh",))]
 
     def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
         return e.add_many(
@@ -79,33 +74,23 @@ def rnn(e: Expansion) -> list[int]:
     return _layers(e, 1, _both_biases, layer)
 
 
-def _check(e: Expansion, gates: int) -> None:
-    """Raise Unsupported for weights that do not fit."""
-    count, units = len(DIRECTIONS[direction(e)]), e.shape(e.x(R))[-1]
-    for value in (e.value(W), e.value(R)):
-        if value.ndim != 3 or value.shape[:2] != (count, gates * units):
-            raise Unsupported(f"The weights of {e.host.title} have shapes that do not fit.")
-    if e.has(B) and e.value(B).shape != (count, 2 * gates * units):
-        raise Unsupported(f"The biases of {e.host.title} have a shape that does not fit.")
-
-
-def direction(e: Expansion) -> str:
+def _direction(e: Expansion) -> str:
     return e.text("direction", "forward")
 
 
-def activations(e: Expansion, default: Sequence[str]) -> list[str]:
+def _activations(e: Expansion, default: Sequence[str]) -> list[str]:
     """Those of each direction, in lower case."""
     given = e.host.attributes.get("activations") or ()
     names = [bytes(name).decode(errors="replace").lower() for name in given]
-    return names or [*default] * len(DIRECTIONS[direction(e)])
+    return names or [*default] * len(DIRECTIONS[_direction(e)])
 
 
-def time_axis(e: Expansion) -> int:
+def _time_axis(e: Expansion) -> int:
     return 1 if e.integer("layout") else 0
 
 
 def _order(e: Expansion, reverse: bool) -> dict[str, Any]:
-    return {"time_axis": time_axis(e), "reverse": reverse, "gate_clip": e.number("clip", 0.0)}
+    return {"time_axis": _time_axis(e), "reverse": reverse, "gate_clip": e.number("clip", 0.0)}
 
 
 def _both_biases(b: Array) -> Array:
@@ -119,11 +104,11 @@ def _part(e: Expansion, position: int, d: int) -> int:
 
 def _state(e: Expansion, position: int, d: int) -> int:
     """What a direction starts from, [B, D]; zeros when it is absent."""
-    x, units = e.shape(e.x()), e.shape(e.x(R))[-1]
-    shape = (x[1 - time_axis(e)], units)
+    x, units = e.shape(), e.shape(e.x(R))[-1]
+    shape = (x[1 - _time_axis(e)], units)
     if not e.has(position):
         return e.const(np.zeros(shape, np.float32))
-    axis = 1 if time_axis(e) else 0
+    axis = 1 if _time_axis(e) else 0
     ranges = [slice(None)] * 3
     ranges[axis] = slice(d, d + 1)
     state = e.x(position)
@@ -135,7 +120,7 @@ def _state(e: Expansion, position: int, d: int) -> int:
 def _layers(e: Expansion, gates: int, biases: Callable[[Array], Array], layer: Layer) -> list[int]:
     """Every direction by itself; their results lie side by side on an axis of their own."""
     found = []
-    for d, reverse in enumerate(DIRECTIONS[direction(e)]):
+    for d, reverse in enumerate(DIRECTIONS[_direction(e)]):
         bias = None
         if e.has(B):
             bias = e.derived(e.x(B), "biases", gates, e.integer("linear_before_reset"), d,
@@ -144,7 +129,7 @@ def _layers(e: Expansion, gates: int, biases: Callable[[Array], Array], layer: L
             "fully_connected", e.x(), _part(e, W, d), bias, keep_num_dims=True, activation="none"
         )
         found.append(layer(e, d, z, reverse))
-    late = time_axis(e)
+    late = _time_axis(e)
     places = [2 if late else 1] + [1 if late else 0] * (len(found[0]) - 1)
     return [_side_by_side(e, [each[k] for each in found], place) for k, place in enumerate(places)]
 
@@ -157,3 +142,56 @@ def _side_by_side(e: Expansion, parts: list[int], axis: int) -> int:
     shape = list(e.shape(parts[0]))
     parts = [e.reshape(part, [*shape[:axis], 1, *shape[axis:]]) for part in parts]
     return parts[0] if len(parts) == 1 else e.add("concat", *parts, axis=axis, activation="none")
+
+
+# ---- what they need ------------------------------------------------------------------------------
+
+_CELL = (
+    needs("An input of rank 3.", lambda e: e.rank() == 3),
+    needs("A direction of the standard.", lambda e: _direction(e) in DIRECTIONS),
+    needs(
+        "Sequences of one length.",
+        lambda e: not e.has(LENGTHS) or not np.any(e.value(LENGTHS) != e.shape()[_time_axis(e)]),
+    ),
+    needs(
+        "No parameters of activations.",
+        lambda e: (
+            not any(e.host.attributes.get(f"activation_{name}") for name in ("alpha", "beta"))
+        ),
+    ),
+)
+
+
+def _fitting(gates: int) -> Condition:
+    def fit(e: Expansion) -> bool:
+        given, steps = e.shape(e.x(W)), e.shape(e.x(R))
+        start = (len(DIRECTIONS[_direction(e)]), gates * steps[-1] if steps else 0)
+        biases = e.shape(e.x(B)) if e.has(B) else (start[0], 2 * start[1])
+        peepholes = e.shape(e.x(PEEPHOLE)) if e.has(PEEPHOLE) else (start[0], 3 * steps[-1])
+        fits = len(given) == len(steps) == 3 and given[:2] == steps[:2] == start
+        return fits and (biases, peepholes) == ((start[0], 2 * start[1]), (start[0], 3 * steps[-1]))
+
+    return needs("Weights and biases of shapes that fit.", fit)
+
+
+def _activated(*default: str, others: bool = False) -> Condition:
+    def condition(e: Expansion) -> str | None:
+        names = _activations(e, default)
+        fit = set(names) <= NAMES.keys()
+        if fit and (others or names == [*default] * (len(names) // len(default))):
+            return None
+        return f"{e.host.title} with the activations {', '.join(names)} is not supported."
+
+    known = "tanh, sigmoid or relu" if others else ", ".join(default)
+    condition.__doc__ = f"The activations {known}."
+    return condition
+
+
+LSTM = (
+    *_CELL,
+    _fitting(4),
+    _activated("sigmoid", "tanh", "tanh"),
+    needs("No coupled gates (input_forget).", lambda e: not e.integer("input_forget")),
+)
+GRU = (*_CELL, _fitting(3), _activated("sigmoid", "tanh"))
+RNN = (*_CELL, _fitting(1), _activated("tanh", others=True))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.graph import Array
 
-from .expansion import Expansion
+from .expansion import COUNTED, Expansion, dtype, needs
+
+WHOLE = (0.0, 1.0)  # the region that is all of an axis
+CROPPED = "tf_crop_and_resize"
 
 
 def either(e: Expansion) -> int:
@@ -20,15 +23,9 @@ def either(e: Expansion) -> int:
 def resize(e: Expansion) -> int:
     """From opset 11 on: sizes or scales, every coordinate mode; a region only where the mode has
     one."""
-    x = e.x()
-    rank = e.rank(x)
-    axes = [e.axis(axis, rank) for axis in e.integers("axes") or range(rank)]
-    scales, sizes = _extents(e, axes)
-    mode = e.text("coordinate_transformation_mode", "half_pixel")
+    e.scaled = not _sizes(e)
     return _resize(
-        e, scales, sizes,
-        roi=_region(e, axes) if mode == "tf_crop_and_resize" else None,
-        mode=e.text("mode", "nearest"), coordinates=mode,
+        e, mode=e.text("mode", "nearest"), coordinates=_coordinates(e),
         nearest=e.text("nearest_mode", "round_prefer_floor"),
         cubic_a=e.number("cubic_coeff_a", -0.75),
         exclude_outside=bool(e.integer("exclude_outside")),
@@ -39,108 +36,164 @@ def resize(e: Expansion) -> int:
 def upsample(e: Expansion) -> int:
     """Upsample, and Resize of opset 10: scales alone; the nearest place is that below, and above
     where the extent shrinks (onnxruntime's upsamplebase.h, ResizeNearestMode::SIMPLE)."""
-    shape = e.shape(e.x())
-    attribute = e.host.attributes.get("scales")
-    given = e.value(1).reshape(-1) if attribute is None else attribute
-    scales = [float(scale) for scale in given]
     e.scaled = True
-    if len(scales) != len(shape) or min(scales, default=0) <= 0:
-        raise Unsupported(f"{e.host.title} needs a positive scale for each of {len(shape)} axes.")
     mode = e.text("mode", "nearest")
-    if mode == "nearest" and min(scales) < 1 < max(scales):
-        raise Unsupported(f"{e.host.title} that grows one axis and shrinks another is unsupported.")
     return _resize(
-        e, scales, [_scaled(n, s) for n, s in zip(shape, scales, strict=True)], roi=None,
-        mode="cubic" if mode == "cubic" else "nearest" if mode == "nearest" else "linear",
-        coordinates="asymmetric", nearest="ceil" if min(scales) < 1 else "floor",
+        e, mode=mode if mode in ("cubic", "nearest") else "linear", coordinates="asymmetric",
+        nearest="ceil" if min(_scales(e)) < 1 else "floor",
         cubic_a=-0.75, exclude_outside=False, extrapolation=0.0,
     )  # fmt: skip
 
 
-def _extents(e: Expansion, axes: Sequence[int]) -> tuple[list[float], list[int]]:
-    """Scale and output extent of every axis."""
-    shape = e.shape(e.x())
-    scales, sizes = [1.0] * len(shape), list(shape)
-    given = e.optional(2)
-    wanted = e.optional(3)
-    if wanted is not None and wanted.size:
-        _check_count(axes, wanted.size)
-        ratios = [int(n) / shape[axis] for axis, n in zip(axes, wanted.reshape(-1), strict=True)]
+def _coordinates(e: Expansion) -> str:
+    return e.text("coordinate_transformation_mode", "half_pixel")
+
+
+def _axes(e: Expansion) -> list[int]:
+    """The axes that scales, sizes and a region are for."""
+    named = e.integers("axes") if e.version >= 11 else None
+    return [e.axis(axis, e.rank()) for axis in named or range(e.rank())]
+
+
+def _scales(e: Expansion) -> list[float]:
+    given = e.optional(2 if e.version >= 11 else 1)
+    held = e.host.attributes.get("scales", ()) if given is None else given.reshape(-1)
+    return [float(scale) for scale in held]
+
+
+def _sizes(e: Expansion) -> Sequence[int]:
+    return e.listed("sizes", 3) or ()
+
+
+def _region(e: Expansion) -> Array | None:
+    """The region that the mode reads."""
+    return e.optional(1) if _coordinates(e) == CROPPED else None
+
+
+class Change(NamedTuple):
+    """For every axis: its scale, its extent in the result, and the (start, end) that is seen."""
+
+    scales: list[float]
+    sizes: list[int]
+    regions: list[tuple[float, float]]
+
+
+def _change(e: Expansion) -> Change:
+    """What becomes of the axes of the input."""
+    shape, axes, scales, sizes = e.shape(), _axes(e), _scales(e), _sizes(e)
+    if sizes:
+        scales = [n / shape[axis] for axis, n in zip(axes, sizes, strict=True)]
         policy = e.text("keep_aspect_ratio_policy", "stretch")
-        kept = {"not_larger": min, "not_smaller": max}.get(policy)
-        for axis, ratio, size in zip(axes, ratios, wanted.reshape(-1), strict=True):
-            scales[axis] = kept(ratios) if kept else ratio
-            sizes[axis] = int(np.floor(scales[axis] * shape[axis] + 0.5)) if kept else int(size)
-    elif given is not None and given.size:
-        _check_count(axes, given.size)
-        e.scaled = True
-        for axis, scale in zip(axes, given.reshape(-1), strict=True):
-            scales[axis] = float(scale)
-            sizes[axis] = _scaled(shape[axis], scale)
-    else:
-        raise Unsupported("Resize has neither scales nor sizes.")
-    return scales, sizes
-
-
-def _scaled(extent: int, scale: float) -> int:
-    """As the host's kernel counts, in float32."""
-    return int(np.float32(extent) * np.float32(scale))
-
-
-def _check_count(axes: Sequence[int], count: int) -> None:
-    if len(axes) != count:
-        raise Unsupported(f"{count} scales or sizes do not fit {len(axes)} axes.")
-
-
-def _region(e: Expansion, axes: Sequence[int]) -> list[tuple[float, float]]:
-    """(start, end) of every axis."""
-    found = [(0.0, 1.0)] * e.rank(e.x())
-    roi = e.value(1).reshape(-1)
-    if roi.size != 2 * len(axes):
-        raise Unsupported(f"A region of {roi.size} numbers does not fit {len(axes)} axes.")
+        if kept := {"not_larger": min, "not_smaller": max}.get(policy):
+            scales = [kept(scales)] * len(axes)
+            sizes = [int(np.floor(scales[0] * shape[axis] + 0.5)) for axis in axes]
+    else:  # as the host's kernel counts, in float32
+        pairs = zip(axes, scales, strict=True)
+        sizes = [int(np.float32(shape[axis]) * np.float32(scale)) for axis, scale in pairs]
+    made = Change([1.0] * len(shape), list(shape), [WHOLE] * len(shape))
+    region = _region(e)
     for k, axis in enumerate(axes):
-        found[axis] = (float(roi[k]), float(roi[k + len(axes)]))
-    return found
+        made.scales[axis], made.sizes[axis] = scales[k], sizes[k]
+        if region is not None:
+            made.regions[axis] = float(region.flat[k]), float(region.flat[k + len(axes)])
+    return made
 
 
-def _resize(
-    e: Expansion,
-    scales: Sequence[float],
-    sizes: Sequence[int],
-    roi: Sequence[tuple[float, float]] | None,
-    **how: Any,
-) -> int:
+def _changed(e: Expansion) -> set[int]:
+    """The axes that do not stay as they are; none where all keep their extents: whatever the scales
+    are, onnxruntime copies."""
+    shape, made = e.shape(), _change(e)
+    axes = enumerate(zip(shape, *made, strict=True))
+    stays = tuple(made.sizes) == shape
+    return set() if stays else {k for k, (n, *told) in axes if told != [1, n, WHOLE]}
+
+
+def _resize(e: Expansion, **how: Any) -> int:
     """Through the op, whose axes are [batch, spatial..., channels]."""
-    x = e.x()
-    shape = e.shape(x)
-    rank = len(shape)
-    regions = roi or [(0.0, 1.0)] * rank
-    changed = {
-        axis
-        for axis in range(rank)
-        if scales[axis] != 1 or sizes[axis] != shape[axis] or regions[axis] != (0.0, 1.0)
-    }
-    same = tuple(sizes) == shape
-    if any(
-        (same or scales[axis] == 1) and regions[axis] != (0.0, 1.0) for axis in range(rank)
-    ):  # onnxruntime takes such an axis whole in some of its kernels, and the standard cuts it
-        raise Unsupported("A region of an axis that is not resized is read in several ways.")
-    if same:  # whatever the scales are, onnxruntime copies
-        return e.reshape(x, shape)
+    x, made, changed, rank = e.x(), _change(e), _changed(e), e.rank()
+    if not changed:
+        return e.reshape(x, made.sizes)
+    last = rank > 2 and min(changed) > 1  # of [batch, channels, spatial...]
     if rank == 2:
-        x, spatial, order = e.reshape(x, (1, *shape, 1)), [0, 1], None
-    elif how["mode"] == "cubic" and not changed <= {2, 3}:
-        raise Unsupported("Resizing other axes than height and width is not supported as cubic.")
-    elif changed <= set(range(2, rank)) and rank >= 3:
-        x, spatial, order = e.channels_last(x), list(range(2, rank)), "first"
-    elif changed <= set(range(1, rank - 1)):
-        spatial, order = list(range(1, rank - 1)), None
+        x, spatial = e.reshape(x, (1, *e.shape(), 1)), [0, 1]
     else:
-        raise Unsupported("Resizing the batch or the channels is not supported.")
-    attributes: dict[str, Any] = dict(how, scales=tuple(scales[axis] for axis in spatial))
-    if roi:
-        attributes["roi"] = tuple(bound for axis in spatial for bound in regions[axis])
-    y = e.add("resize", x, e.index([sizes[axis] for axis in spatial]), **attributes)
+        x, spatial = (e.channels_last(x) if last else x), [k + last for k in range(1, rank - 1)]
+    attributes: dict[str, Any] = dict(how, scales=tuple(made.scales[axis] for axis in spatial))
+    if _region(e) is not None:
+        attributes["roi"] = tuple(bound for axis in spatial for bound in made.regions[axis])
+    y = e.add("resize", x, e.index([made.sizes[axis] for axis in spatial]), **attributes)
     if rank == 2:
-        return e.reshape(y, sizes)
-    return e.channels_first(y) if order else y
+        return e.reshape(y, made.sizes)
+    return e.channels_first(y) if last else y
+
+
+# ---- what they need ------------------------------------------------------------------------------
+
+
+def _cropped(e: Expansion) -> bool:
+    given = _region(e)
+    return _coordinates(e) != CROPPED or (given is not None and given.size == 2 * len(_axes(e)))
+
+
+def _seen_whole(e: Expansion) -> bool:
+    """onnxruntime takes an axis that keeps its extent whole in some of its kernels, and the
+    standard cuts it."""
+    made, same = _change(e), not _changed(e)
+    pairs = zip(made.scales, made.regions, strict=True)
+    return not any((same or scale == 1) and seen != WHOLE for scale, seen in pairs)
+
+
+def _nearest(e: Expansion) -> bool:
+    return e.text("mode", "nearest") == "nearest"
+
+
+UPSAMPLE = (
+    needs(
+        "A size or a positive scale for each axis.",
+        lambda e: len(_sizes(e) or _scales(e)) == len(_axes(e)) and min(_scales(e), default=1) > 0,
+    ),
+    needs(
+        "Axes that all grow or all shrink, before opset 11 with the mode nearest.",
+        lambda e: e.version >= 11 or not _nearest(e) or not min(_scales(e)) < 1 < max(_scales(e)),
+    ),
+    needs("A region of each axis where the mode reads one.", _cropped),
+    needs(
+        "No sizes of an empty input.",
+        lambda e: not _sizes(e) or 0 not in [e.shape()[axis] for axis in _axes(e)],
+    ),
+    needs(
+        "No region of an axis that is not resized.",
+        _seen_whole,
+        "A region of an axis that is not resized is read in several ways.",
+    ),
+    needs(
+        "Height and width alone with the mode cubic.",
+        lambda e: e.text("mode", "nearest") != "cubic" or e.rank() == 2 or _changed(e) <= {2, 3},
+    ),
+    needs(
+        "A batch and channels (first or last) that stay.",
+        lambda e: (
+            e.rank() == 2
+            or any(_changed(e) <= {*range(first, e.rank() + first - 2)} for first in (1, 2))
+        ),
+    ),
+)
+RESIZE = (
+    # Where nothing shrinks, too, axes and borders have other rules.
+    needs("No antialiasing.", lambda e: not e.integer("antialias")),
+    needs(
+        "The mode nearest for the coordinates tf_half_pixel_for_nn.",
+        lambda e: _coordinates(e) != "tf_half_pixel_for_nn" or _nearest(e),
+    ),
+    needs(
+        "No negative axes with an aspect ratio.",
+        lambda e: (
+            e.text("keep_aspect_ratio_policy", "stretch") == "stretch"
+            or not e.has(3)
+            or min(e.integers("axes") or (0,)) >= 0
+        ),
+        "Negative axes with an aspect ratio are read in several ways.",
+    ),
+    needs("The mode nearest for stored numbers.", lambda e: dtype(e) not in COUNTED or _nearest(e)),
+    *UPSAMPLE,
+)

@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir.host_op import Condition, Impossible, Unfit
 
-from .expansion import Expansion, Impossible, Unfit
+from .expansion import Expansion, needs
 
 
 class Window(NamedTuple):
-    """A window over the spatial axes: extents, strides, dilations, and (before, after) of each."""
+    """A window over the spatial axes: their extents, its own, strides, dilations, and (before,
+    after) of each."""
 
+    spatial: Shape
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-    pads: tuple[tuple[int, int], ...]
+    pads: tuple[tuple[int, int], ...] = ()
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -29,61 +31,40 @@ class Window(NamedTuple):
         pairs = zip(self.kernel, self.dilations, strict=True)
         return tuple((extent - 1) * step + 1 for extent, step in pairs)
 
+    @property
+    def slack(self) -> list[tuple[int, int]]:
+        """Of each axis: places, padding included, less what one window takes; and the stride."""
+        spans = zip(self.spatial, self.pads, self.reach, self.strides, strict=True)
+        return [(extent + sum(pads) - reach, stride) for extent, pads, reach, stride in spans]
 
-def _window(e: Expansion, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
-    """The node's window over an input of these spatial extents."""
+
+def _kernel(e: Expansion) -> tuple[int, ...]:
+    return e.of("weights")[2:] if "weights" in e.row.taken else e.integers("kernel_shape") or ()
+
+
+def _window(e: Expansion) -> Window:
+    """The node's window over its input."""
+    spatial = e.of("value")[2:]
     ones = (1,) * len(spatial)
     strides, dilations = e.integers("strides") or ones, e.integers("dilations") or ones
-    for what, numbers in {
-        "kernel_shape": kernel,
-        "strides": strides,
-        "dilations": dilations,
-    }.items():
-        if len(numbers) != len(spatial) or min(numbers) < 1:
-            raise Unsupported(f"{what} must be {len(spatial)} numbers of at least 1.")
-    window = Window(tuple(kernel), strides, dilations, ())
-    return window._replace(pads=_pads(e, spatial, window))
+    bare = Window(spatial, _kernel(e), strides, dilations)
+    return bare._replace(pads=_pads(e, bare))
 
 
-def _pads(e: Expansion, spatial: Sequence[int], window: Window) -> tuple[tuple[int, int], ...]:
-    auto, count = e.text("auto_pad", "NOTSET"), len(spatial)
+def _pads(e: Expansion, window: Window) -> tuple[tuple[int, int], ...]:
+    auto, count = e.text("auto_pad", "NOTSET"), len(window.spatial)
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [
-            max((-(-extent // stride) - 1) * stride + reach - extent, 0)
-            for extent, stride, reach in zip(spatial, window.strides, window.reach, strict=True)
-        ]
-        return tuple(_halves(total, auto == "SAME_UPPER") for total in totals)
+        return tuple(_halves(max(-left, 0), auto == "SAME_UPPER") for left in _left(window))
     if auto == "VALID":
         return ((0, 0),) * count
     given = e.integers("pads") or (0,) * (2 * count)
-    if len(given) != 2 * count or min(given) < 0:
-        raise Unsupported(f"pads must be {2 * count} numbers of at least 0.")
     return tuple(zip(given[:count], given[count:], strict=True))
 
 
-def _refuse_gaps(e: Expansion, window: Window, most: int) -> None:
-    """Refuse an auto_pad whose last window would end more than `most` places before the input does:
-    hosts take the negative padding for a shift, or fail."""
-    if not e.text("auto_pad", "NOTSET").startswith("SAME"):
-        return
-    spans = zip(e.shape(e.x())[2:], window.strides, window.reach, strict=True)
-    if any(n - (-(-n // stride) - 1) * stride - reach > most for n, stride, reach in spans):
-        raise Unsupported("auto_pad of strides wider than the window is read in several ways.")
-
-
-def _slack(spatial: Sequence[int], window: Window) -> list[int]:
-    """Places of each axis, padding included, less what one window takes."""
-    spans = zip(spatial, window.pads, window.reach, strict=True)
-    return [extent + sum(pads) - reach for extent, pads, reach in spans]
-
-
-def _unfit(e: Expansion, spatial: Sequence[int], window: Window) -> str:
-    """The sentence, after the host's own words, for a window that is larger than its input."""
-    padded = [extent + sum(pads) for extent, pads in zip(spatial, window.pads, strict=True)]
-    return (
-        f"The window of {e.host.title}, {list(window.reach)}, does not fit into its padded input, "
-        f"{padded}."
-    )
+def _left(window: Window) -> list[int]:
+    """Places of each axis behind the last window where one starts for every stride."""
+    spans = zip(window.spatial, window.strides, window.reach, strict=True)
+    return [extent - (-(-extent // stride) - 1) * stride - reach for extent, stride, reach in spans]
 
 
 def _halves(total: int, upper: bool) -> tuple[int, int]:
@@ -95,8 +76,6 @@ def _halves(total: int, upper: bool) -> tuple[int, int]:
 def _image(e: Expansion, x: int) -> int:
     """[N, C, H, W] or [N, C, W] as [N, H, W, C]."""
     shape = e.shape(x)
-    if len(shape) not in (3, 4):
-        raise Unsupported(f"{e.host.title} is not supported for an input of rank {len(shape)}.")
     last = e.channels_last(x)
     return last if len(shape) == 4 else e.reshape(last, (shape[0], 1, shape[2], shape[1]))
 
@@ -123,8 +102,6 @@ def _weights(e: Expansion, order: tuple[int, ...], rank: int) -> int:
     """Input 1 with its axes [_, _, KH, KW] in another order; one spatial axis becomes two."""
     weights = e.x(1)
     shape = e.shape(weights)
-    if len(shape) != rank:
-        raise Unsupported(f"Weights of shape {list(shape)} do not fit an input of rank {rank}.")
     if rank == 3:
         image = (*shape[:2], 1, shape[2])
         if e.constant(weights) is None:
@@ -143,18 +120,7 @@ def conv(e: Expansion) -> int:
     """Convolution; one channel per group runs as a depthwise convolution."""
     x = e.x()
     shape, filters = e.shape(x), e.shape(e.x(1))
-    if len(filters) != len(shape) or len(shape) < 3:
-        raise Unsupported(f"Weights of shape {list(filters)} do not fit {list(shape)}.")
-    window = _window(e, shape[2:], filters[2:])
-    if min(_slack(shape[2:], window)) < 0:  # for the host an error, not an empty result
-        wanted = ",".join(map(str, shape[2:]))
-        raise Impossible(f"Invalid input shape: {{{wanted}}}. {_unfit(e, shape[2:], window)}")
-    _refuse_gaps(e, window, 1)  # half of one place is none
-    groups = e.integer("group", 1)
-    if groups < 1 or shape[1] != groups * filters[1] or filters[0] % groups:
-        raise Unsupported(
-            f"{shape[1]} channels and filters of {list(filters)} do not make {groups} groups."
-        )
+    window = _window(e)
     if len(shape) == 5:
         return _conv_3d(e, window)
     settings: dict[str, Any] = {
@@ -164,9 +130,9 @@ def conv(e: Expansion) -> int:
         "activation": "none",
     }
     image = _image(e, x)
-    if groups == shape[1] > 1:
+    if shape[1] > 1 == filters[1]:
         weights = _weights(e, (1, 2, 3, 0), len(shape))
-        settings["multiplier"] = filters[0] // groups
+        settings["multiplier"] = filters[0] // shape[1]
         y = e.add("depthwise_conv_2d", image, weights, _bias(e), **settings)
     else:
         y = e.add("conv_2d", image, _weights(e, (0, 2, 3, 1), len(shape)), _bias(e), **settings)
@@ -193,16 +159,8 @@ def conv_transpose(e: Expansion) -> int:
     shape, filters = e.shape(x), e.shape(e.x(1))
     image = _image(e, x)
     groups = e.integer("group", 1)
-    if len(filters) != len(shape) or groups < 1 or shape[1] % groups or filters[0] != shape[1]:
-        raise Unsupported(
-            f"{shape[1]} channels and weights of {list(filters)} do not make {groups} groups."
-        )
-    window = _window(e, shape[2:], filters[2:])
-    extents, pads = _cut(e, shape[2:], window, _full(e, shape[2:], window))
-    if min(extents) < 1:
-        raise Unsupported(
-            "The padding of this transposed convolution leaves nothing of its result."
-        )
+    window = _window(e)
+    extents, pads = _cut(e, window)
     size = e.index([shape[0], *_pair(extents), filters[1] * groups])
     y = e.add(
         "transpose_conv", image, _grouped_weights(e, groups, len(shape)), _bias(e), size,
@@ -229,18 +187,13 @@ def _grouped_weights(e: Expansion, groups: int, rank: int) -> int:
     return e.derived(e.x(1), "groups", groups, make=regroup)
 
 
-def _full(e: Expansion, spatial: Sequence[int], window: Window) -> list[int]:
-    """Extents before anything is cut, output_padding included."""
+def _cut(e: Expansion, window: Window) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
+    """The extents of a transposed convolution's result, and what is cut from the full one, with
+    output_padding, at the (start, end) of each axis."""
+    spatial = window.spatial
     added = e.integers("output_padding") or (0,) * len(spatial)
     sizes = zip(spatial, window.strides, window.reach, added, strict=True)
-    return [(extent - 1) * stride + reach + more for extent, stride, reach, more in sizes]
-
-
-def _cut(
-    e: Expansion, spatial: Sequence[int], window: Window, full: Sequence[int]
-) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
-    """The extents of the result, and what is cut from the full one at the (start, end) of each
-    axis."""
+    full = [(extent - 1) * stride + reach + more for extent, stride, reach, more in sizes]
     auto, wanted = e.text("auto_pad", "NOTSET"), e.integers("output_shape")
     if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
         same = zip(spatial, window.strides, full, strict=True)
@@ -254,28 +207,11 @@ def _cut(
 
 def _pool(e: Expansion, op: str, **attributes: Any) -> int:
     """Any number of spatial axes."""
-    x, kernel = e.x(), e.integers("kernel_shape")
-    if kernel is None:
-        raise Unsupported("kernel_shape is missing.")
-    spatial = e.shape(x)[2:]
-    window, ceil = _window(e, spatial, kernel), bool(e.integer("ceil_mode"))
-    if 0 in e.shape(x)[1:]:
-        raise Unsupported(f"Only the batch of the input of {e.host.title} may be empty.")
-    slack = list(zip(_slack(spatial, window), window.strides, strict=True))
-    if any(left <= -2 * stride for left, stride in slack):
-        wrong = "Calculated output dimension is negative."
-        raise Impossible(f"{wrong} {_unfit(e, spatial, window)}")
-    if not ceil and any(left < 0 and left % stride for left, stride in slack):
-        raise Unfit(  # the host rounds towards zero, and takes the part that is there
-            f"A window of {e.host.title} that is larger than its padded input is read in several "
-            "ways."
-        )
-    if e.text("auto_pad", "NOTSET").startswith("SAME"):
-        _refuse_gaps(e, window, 0)
+    window = _window(e)
     y = e.add(
-        op, e.channels_last(x), window=window.kernel, strides=window.strides,
+        op, e.channels_last(e.x()), window=window.kernel, strides=window.strides,
         dilations=window.dilations, padding=_flat(window.pads),
-        ceil_mode=ceil, activation="none", **attributes,
+        ceil_mode=bool(e.integer("ceil_mode")), activation="none", **attributes,
     )  # fmt: skip
     return e.channels_first(y)
 
@@ -302,3 +238,114 @@ def lrn(e: Expansion) -> int:
         beta=e.number("beta", 0.75), bias=e.number("bias", 1.0),
     )  # fmt: skip
     return e.channels_first(y)
+
+
+# ---- what they need ------------------------------------------------------------------------------
+
+
+def _same(e: Expansion) -> bool:
+    return e.text("auto_pad", "NOTSET").startswith("SAME")
+
+
+def _sized(e: Expansion) -> str | None:
+    """Strides and dilations of at least 1 and pads of at least 0 for each spatial axis."""
+    count = len(e.of("value")) - 2
+    lists = {name: (count, 1) for name in ("kernel_shape", "strides", "dilations")}
+    lists |= {"output_padding": (count, 0), "output_shape": (count, 0)}
+    for name, (wanted, least) in (lists | {"pads": (2 * count, 0)}).items():
+        given = _kernel(e) if name == "kernel_shape" else e.integers(name)
+        if given and name == "output_shape":  # with batch and channels or without
+            given = given[-wanted:]
+        ignored = name == "pads" and e.text("auto_pad", "NOTSET") != "NOTSET"
+        fits = len(given or ()) == wanted and min(given or (0,)) >= least
+        if not fits and not ignored and (given or name == "kernel_shape"):
+            return f"{name} must be {wanted} numbers of at least {least}."
+    return None
+
+
+def _within(e: Expansion) -> str | None:
+    """A window that fits into the padded input."""
+    window = _window(e)  # for the host an error, not an empty result
+    fits = all(left >= 0 for left, _ in window.slack)
+    extents = ",".join(map(str, window.spatial))
+    return None if fits else _too_large(e, f"Invalid input shape: {{{extents}}}.")
+
+
+def _met(e: Expansion) -> str | None:
+    """Windows that meet the padded input."""
+    fits = all(left > -2 * stride for left, stride in _window(e).slack)
+    return None if fits else _too_large(e, "Calculated output dimension is negative.")
+
+
+def _too_large(e: Expansion, words: str) -> str:
+    """The host's own words for a window that is larger than its input, and ours."""
+    window = _window(e)
+    padded = [n + sum(pads) for n, pads in zip(window.spatial, window.pads, strict=True)]
+    return Impossible(
+        f"{words} The window of {e.host.title}, {list(window.reach)}, does not fit into its padded "
+        f"input, {padded}."
+    )
+
+
+def _grouped(e: Expansion) -> str | None:
+    """Channels and weights that make the groups."""
+    channels, weights = e.of("value")[1], e.of("weights")
+    groups = e.integer("group", 1)
+    transposed = e.row.op == "transpose_conv"
+    parted, taken = (channels, weights[0]) if transposed else (weights[0], weights[1] * groups)
+    if groups > 0 and parted % groups == 0 and taken == channels:
+        return None
+    return f"{channels} channels and weights of {list(weights)} do not make {groups} groups."
+
+
+def _certain(e: Expansion) -> bool:
+    """The host rounds towards zero, and takes the part of a window that is there."""
+    slack = _window(e).slack
+    return bool(e.integer("ceil_mode")) or all(n >= 0 or n % stride == 0 for n, stride in slack)
+
+
+def _weighted(most: int) -> Condition:
+    return needs(
+        f"An input of rank 3 to {most}, and weights of that rank.",
+        lambda e: 3 <= len(e.of("value")) == len(e.of("weights")) <= most,
+    )
+
+
+def _gapless(most: int) -> Condition:
+    """The last window ends at most so many places before the input does: hosts take a negative
+    padding for a shift, or fail."""
+    return needs(
+        "No auto_pad of strides wider than the window.",
+        lambda e: not _same(e) or max(_left(_window(e))) <= most,
+        "auto_pad of strides wider than the window is read in several ways.",
+    )
+
+
+SPATIAL = needs("An input of rank 3 at least.", lambda e: e.rank() >= 3)
+CONV = (_weighted(5), _sized, _within, _gapless(1), _grouped)  # half of one place is none
+CONV_TRANSPOSE = (
+    _weighted(4),
+    _grouped,
+    _sized,
+    needs(
+        "Padding that leaves something of the result.", lambda e: min(_cut(e, _window(e))[0]) > 0
+    ),
+)
+POOL = (
+    SPATIAL,
+    needs(
+        "No auto_pad of a dilated window.",
+        lambda e: not _same(e) or max(e.integers("dilations") or (1,)) == 1,
+        "auto_pad of a dilated window is read in several ways; give pads.",
+    ),
+    _sized,
+    needs("An input of which only the batch may be empty.", lambda e: 0 not in e.shape()[1:]),
+    _met,
+    needs(
+        "No part of a window that is larger than the padded input.",
+        _certain,
+        "A window of {0} that is larger than its padded input is read in several ways.",
+        Unfit,
+    ),
+    _gapless(0),
+)

@@ -13,7 +13,6 @@ from tflgpu_plugin.providers.tflite import ops
 
 from tflgpu_plugin.frontend.support import QUIRKS, Quirk, by_row, support
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Shape, Tensor
-from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.target import Target
 
 TARGET = Target()
@@ -126,10 +125,10 @@ def test_hosts_look_at_the_shapes_of_what_tells_shapes(shape: Shape) -> None:
 
 def test_a_row_has_conditions_of_its_own() -> None:
     """The first that is not met, after all that is said of its tensors."""
-    one, two = (needs("", f"{what} {{1.name}}.", lambda *_: False) for what in ("Not", "Never"))
+    one, two = (lambda _, node, what=what: f"{what} {node.name}." for what in ("Not", "Never"))
     assert by_row(*padded(conditions=(one, two))) == "Not y."
     assert by_row(*padded((1, 2), conditions=(one,))) != "Not y."
-    assert by_row(*padded(conditions=(needs("", "No.", lambda *_: True), two))) == "Never y."
+    assert by_row(*padded(conditions=(lambda *_: None, two))) == "Never y."
     wrong = by_row(*padded(types=("f32",)))
     assert wrong == "Tensor 'n' holds int32 values; PAD is supported for float32."
 

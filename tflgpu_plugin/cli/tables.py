@@ -15,6 +15,7 @@ from tflgpu_plugin.frontend.support import QUIRKS, type_names
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.providers.onnxruntime.conditions import EVERY
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
@@ -130,7 +131,6 @@ def ops_markdown() -> str:
         ]
         for row in onnx_rows()
     ]
-    rules = "\n".join(f"{k}. {_sentence(rule)}" for k, rule in enumerate(RULES, 1))
     onnx_head = ["operator", "versions", "documented", "becomes", "types", "limits"]
     return f"""# Operators
 
@@ -163,7 +163,10 @@ them for each node.
 **types** are those of all that a node reads and writes, scales and biases among them.
 **limits** are those of the operator itself: inputs whose values must be known before a run (as
 initializers, or worked out from shapes), how many outputs may be used where not all may, and what
-else a node needs.
+else a node needs. Every node needs these, axes among those of its input, and shapes and types that
+its op takes:
+
+{_listed(EVERY)}
 
 {_markdown(onnx_head, onnx_cells)}
 
@@ -172,7 +175,7 @@ else a node needs.
 What keeps a node on the CPU because of others, of nodes that could run by themselves, in this
 order:
 
-{rules}
+{_listed(RULES)}
 """
 
 
@@ -206,6 +209,10 @@ Read when a program first needs them. The last are for those who work on the plu
 
 {_markdown(["variable", "values", "read by", "meaning"], variables)}
 """
+
+
+def _listed(functions: Iterable[Any]) -> str:
+    return "\n".join(f"{k}. {_sentence(one)}" for k, one in enumerate(functions, 1))
 
 
 def _limits(row: dict[str, Any]) -> str:

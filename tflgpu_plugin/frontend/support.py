@@ -17,7 +17,7 @@ from typing import Any
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
-from tflgpu_plugin.ir.host_op import ROLES, HostOp
+from tflgpu_plugin.ir.host_op import ROLES, Condition, HostOp
 from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, quantized, real, whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -107,15 +107,15 @@ def by_row(graph: Graph, node: Node) -> str | None:
         or _refuse_mixed_types(graph, node, row)
         or _refuse_operand_shapes(graph, node, row)
         or _refuse_state(graph, node)
-        or unmet(row, graph, node)
+        or unmet(row.conditions, graph, node)
     )
 
 
-def unmet(row: HostOp, *seen: Any) -> str | None:
-    """The sentence of the first condition of a row that a node does not meet; `seen` is what the
-    conditions look at.
+def unmet(conditions: Iterable[Condition], *seen: Any) -> str | None:
+    """The sentence of the first condition that a node does not meet; `seen` is what the conditions
+    look at.
     """
-    return next(filter(None, (condition(*seen) for condition in row.conditions)), None)
+    return next(filter(None, (condition(*seen) for condition in conditions)), None)
 
 
 def _refuse_row_types(graph: Graph, node: Node, row: HostOp) -> str | None:

@@ -42,16 +42,12 @@ ROLES: Mapping[str, Role] = (
 )
 
 
-def needs(page: str, sentence: str, met: Callable[..., bool]) -> Condition:
-    """A condition. `page` says what a node needs, `sentence` why one that lacks it cannot run; {0}
-    in it is the first thing that conditions look at.
-    """
+class Unfit(str):
+    """A sentence about a node that may make sense with inputs of other shapes."""
 
-    def condition(*seen: Any) -> str | None:
-        return None if met(*seen) else sentence.format(*seen)
 
-    condition.__doc__ = page
-    return condition
+class Impossible(Unfit):
+    """A sentence about a node whose inputs have shapes that no host takes."""
 
 
 class Operand(NamedTuple):

@@ -134,7 +134,7 @@ def test_a_length_that_only_a_run_tells(op: str) -> None:
     [
         (layer("LSTM", input_forget=1), "input_forget"),
         (layer("RNN", activations=["Softsign"]), "softsign"),
-        (layer("RNN", activations=["Affine"], activation_alpha=[0.5]), "Parameters"),
+        (layer("RNN", activations=["Affine"], activation_alpha=[0.5]), "parameters"),
         (layer("GRU", activations=["Sigmoid", "Relu"]), "activations"),
         (
             layer(
@@ -142,7 +142,7 @@ def test_a_length_that_only_a_run_tells(op: str) -> None:
                 ("sequence_lens",),
                 constants={"sequence_lens": np.array([5, 3], np.int32)},
             ),
-            "different lengths",
+            "one length",
         ),
     ],
 )  # fmt: skip

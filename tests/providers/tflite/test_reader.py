@@ -148,7 +148,7 @@ def refused(node: HostNode, op: bool = True) -> str:
     except Unsupported as reason:
         return str(reason)
     graph = Graph(node.tensors, (asked,), (0, 1), (2,))
-    said = support.unmet(row, graph, asked)
+    said = support.unmet(row.conditions, graph, asked)
     return said or (support.support(graph, asked, Target()) if op else "") or ""
 
 
