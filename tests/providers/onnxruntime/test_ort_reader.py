@@ -92,6 +92,8 @@ F = np.float32
              pads=(1, 1, 1, 1), output_padding=(1, 1)), (1, 2, 8, 10)),
         (one("ConvTranspose", (1, 3, 4, 5), np.ones((3, 2, 4, 4), F), strides=(2, 2),
              output_shape=(9, 11)), (1, 2, 9, 11)),
+        (one("ConvTranspose", (1, 3, 4, 5), np.ones((3, 2, 4, 4), F), strides=(2, 2),
+             output_shape=(1, 2, 9, 11)), (1, 2, 9, 11)),
         (one("MaxPool", (1, 3, 8, 8), kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1),
          (1, 3, 4, 4)),
         (one("AveragePool", (1, 3, 8, 8), kernel_shape=(3, 3), pads=(1, 1, 1, 1),
@@ -165,6 +167,30 @@ def test_nodes_are_read_with_their_shapes(reading: Reading, expected: tuple[int,
     ],
 )
 def test_what_cannot_be_read_gets_a_sentence(reading: Reading, sentence: str) -> None:
+    (reason,) = reading.refused.values()
+    assert sentence in reason
+
+
+@pytest.mark.parametrize(
+    ("reading", "sentence"),
+    [
+        (one("Split", (), version=13), "an input of rank 1 at least"),
+        (one("Unsqueeze", (2, 3), [1, -3]), "each named once"),
+        (one("Unsqueeze", (2, 3), version=11), "each named once"),
+        (one("ConvTranspose", (1, 3, 4, 5), np.ones((3, 2, 3, 3), F), output_padding=(1,)),
+         "output_padding must be 2 numbers of at least 0"),
+        (one("ConvTranspose", (1, 3, 4, 5), np.ones((3, 2, 3, 3), F), output_shape=(9,)),
+         "output_shape must be 2 numbers of at least 0"),
+        (one("LSTM", (4, 1, 3), np.ones((1, 8, 3), F), np.ones((1, 8, 2), F), None, None, None,
+             None, np.ones((1, 5), F)), "shapes that fit"),
+        (one("Resize", (1, 1, 0, 2), None, None, [1, 1, 2, 2]), "sizes of an empty input"),
+        (one("DequantizeLinear", (2, 3)), "Input 1 of DequantizeLinear is absent"),
+        (one("DequantizeLinear", (2, 1, 3), np.ones(3, F)), "3 scales do not go along axis 1"),
+        (one("Resize", (1, 1, 2, 2), None, np.array([1, 1, 0, 2], F)), "a positive scale"),
+    ],
+)  # fmt: skip
+def test_a_malformed_node_does_not_stop_the_reading(reading: Reading, sentence: str) -> None:
+    """Each is refused by itself, with what it lacks."""
     (reason,) = reading.refused.values()
     assert sentence in reason
 
