@@ -39,7 +39,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "interpolation": ("resize",),
     "resample": ("resize",),
     "movement": MOVED,
-    "views": MOVED,
+    "views": (*MOVED, "split"),
     "elementwise": ("unary", "binary"),
     "decompose": ("normalization", "rearrange", "split"),
     "conv_weights": DENSE,
