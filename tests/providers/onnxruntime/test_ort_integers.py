@@ -203,6 +203,15 @@ def test_limits_of_whole_numbers() -> None:
     check(nodes, {"x": x}, ["y", "z", "r", "s", "t", "i"], constants | {"k": np.array([3])})
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("value", [None, 2**24 + 1, -(2**30) - 1])
+def test_padding_is_a_whole_number(kind: type, value: int | None) -> None:
+    constants: dict[str, Array] = {"pads": np.array([1, 0, 0, 2])}
+    constants |= {} if value is None else {"value": np.array(value, kind)}
+    x = np.arange(6).reshape(2, 3).astype(kind) - 3
+    check([node("Pad", ["x", *constants], ["y"])], {"x": x}, ["y"], constants)
+
+
 def test_constants_beyond_int32_stay_with_the_host() -> None:
     data = build([node("Add", ["a", "c"], ["y"])], {"a": np.array([1, 2])}, ["y"],
                  {"c": np.array([2**40])})  # fmt: skip
