@@ -41,7 +41,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "movement": MOVED,
     "views": (*MOVED, "split"),
     "elementwise": ("unary", "binary"),
-    "decompose": ("normalization", "rearrange", "split"),
+    "decompose": ("normalization", "rearrange", "split", "top_k"),
     "conv_weights": DENSE,
     "winograd_input": ("conv",),
     "winograd_output": ("conv",),
@@ -106,7 +106,7 @@ _ONNX = (
     "test_constant_chains",
     "test_random_onnx",
 )
-_OPS = ("test_passes", "test_merge", "test_compiler")
+_OPS = ("test_op_names", "test_passes", "test_merge", "test_compiler")
 _NATIVE = (
     "test_native",
     "test_refused_calls",

@@ -17,7 +17,7 @@ def drop_casts(graph: Graph) -> Graph:
         return graph
     e = Editor(graph)
     for number, node in enumerate(e.nodes):
-        source = made.get(node.inputs[0] or 0) if node.op == "cast" else None
+        source = made.get(node.operand()) if node.op == "cast" else None
         if source is not None and quantization.real(graph.tensors[source]):
             e.nodes[number] = replace(node, inputs=(source,))
     e.drop_unused()
