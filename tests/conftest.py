@@ -44,4 +44,6 @@ def missing_adapter() -> str | None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("adapter") and (reason := missing_adapter()):
+        if os.environ.get("TFLGPU_TEST_ADAPTER"):
+            pytest.fail(f"no adapter: {reason}")
         pytest.skip(f"no adapter: {reason}")

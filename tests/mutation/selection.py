@@ -41,7 +41,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "movement": MOVED,
     "views": (*MOVED, "split"),
     "elementwise": ("unary", "binary"),
-    "decompose": ("normalization", "rearrange", "split", "top_k"),
+    "decompose": ("normalization", "rearrange", "split", "top_k", "lstm"),
     "conv_weights": DENSE,
     "winograd_input": ("conv",),
     "winograd_output": ("conv",),

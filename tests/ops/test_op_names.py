@@ -10,6 +10,7 @@ import pytest
 import tflgpu_plugin.providers.onnxruntime.ops
 import tflgpu_plugin.providers.tflite.ops
 
+from conformance.node_cases import family_nodes
 from tflgpu_plugin import ops
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,3 +66,11 @@ def test_no_module_lists_names_of_ops(module: str) -> None:
 
 def test_few_modules_are_allowed_to() -> None:
     assert len(ALLOWED) <= 5 and all(any(lists(module)) for module in ALLOWED)
+
+
+def test_a_choice_is_one_of_the_outputs() -> None:
+    chosen = {name: row for name, row in ops.rows().items() if row.errors.choice is not None}
+    assert chosen
+    for name, row in chosen.items():
+        cases = [c for c in family_nodes(row.family) if c.op == name and not c.refused]
+        assert cases and all(0 <= (row.errors.choice or 0) < case.outputs for case in cases)

@@ -80,6 +80,10 @@ _READ_BY = {
             "a folder",
             "The environment with tf2onnx that converts models; else a folder in the user's cache.",
         ),
+        "TFLGPU_TEST_ADAPTER": (
+            "1",
+            "Tests that need an adapter fail without one; else they are skipped.",
+        ),
         "TFLGPU_TEST_CACHE": (
             "a folder",
             "Where results of reference kernels are kept; else a folder in the user's cache.",

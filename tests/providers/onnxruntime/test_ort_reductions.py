@@ -36,3 +36,18 @@ def test_axes(noop: int, keep: int) -> None:
     for name, got, expected in zip(names, ours.run(names, {"x": x}), wanted, strict=True):
         assert got.shape == expected.shape, name
         np.testing.assert_allclose(got, expected, rtol=2e-6, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13, 17])
+@pytest.mark.parametrize("axis", [None, 0, 1, 3, -1])
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+def test_softmax_goes_by_its_definition(opset: int, axis: int | None, op: str) -> None:
+    """Before opset 13 over all axes from the one named (1) on, since then over this one (-1)."""
+    given = {} if axis is None else {"axis": axis}
+    shape = (2, 3, 4, 5)
+    made = model([node(op, ["x"], ["y"], **given)], {"x": shape}, {"y": shape}, opset=opset)
+    ours = session(made)
+    tflgpu_plugin.assert_used(ours)
+    x = np.random.default_rng(3).uniform(-3, 3, shape).astype(np.float32)
+    (got,), (expected,) = ours.run(None, {"x": x}), cpu(made).run(None, {"x": x})
+    np.testing.assert_allclose(got, expected, rtol=4e-6, atol=1e-6)
