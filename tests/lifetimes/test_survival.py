@@ -197,7 +197,7 @@ else: raise SystemExit(tflgpu_plugin.__file__)
 """)
 
 
-@pytest.mark.parametrize("megabytes", [5, 50, 200])
+@pytest.mark.parametrize("megabytes", [5, 20, 200])
 def test_little_address_space_is_a_sentence(megabytes: int) -> None:
     """Far too little for the driver; between that and enough it may die of what it does not get."""
     run_python(f"""
