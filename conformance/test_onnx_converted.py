@@ -52,6 +52,10 @@ def _family(family: str) -> dict[str, bytes | str]:
         return {_name(c): str(error) for c in cases}
 
 
+# Operators that become formulas whose roundings are those of their terms, not of the result.
+ROUNDED = {"FLOOR_MOD": "x - floor(x / y) * y"}
+
+
 @pytest.mark.parametrize(("family", "case"), CASES)
 def test_converted(family: str, case: Case, book: Book, pytestconfig: pytest.Config) -> None:
     model = _family(family)[_name(case)]
@@ -97,6 +101,8 @@ def close(
 def _unfaithful(case: Case, feeds: Sequence[host.Feed], outputs: Sequence[Outputs]) -> str:
     """A sentence when the converted model has another result shape than the case, or means another
     thing: tf2onnx leaves out a RELU_N1_TO_1, a softmax's beta, some biases."""
+    if case.output_type == "f32" and (formula := ROUNDED.get(case.op)):
+        return f"tf2onnx gives another model: {formula}"
     content = models.build(case)
     wanted = host.cached_on_cpu(content, host.case_feeds(case), *host.oracle(content))[0]
     found = [list(a.shape) for a in outputs[0]]
