@@ -99,7 +99,7 @@ def integers(
             given = tuple(_whole(value, dtype, low, high) for value in case.inputs)
             results = tuple(dtype if kind == "f32" else kind for kind in case.types)
             found.append(replace(case, name=f"{case.name}_{dtype}", inputs=given,
-                                 output_types=results))  # fmt: skip
+                                 output_type=results[0], output_types=results))  # fmt: skip
     return found
 
 
