@@ -9,7 +9,7 @@ from math import prod
 from tflgpu_plugin.ir.graph import Graph, Node, geometry
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
-from tflgpu_plugin.ops.reduce import reduced_axes
+from tflgpu_plugin.ops.reduce import reduced_axes, refuse_axis
 from tflgpu_plugin.ops.reduce import shapes as reduced
 from tflgpu_plugin.ops.table import Op
 
@@ -20,17 +20,7 @@ BETTER = {("arg_max", False): ">", ("arg_max", True): ">=",
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """One constant axis of less than 2^28 places."""
-    axes = graph.constant(node.inputs[1])
-    if axes is None or axes.size != 1:
-        return f"{node.op} needs one constant axis."
-    try:
-        (axis,) = reduced_axes(graph, node) or (0,)
-    except ValueError as error:
-        return str(error)
-    shape = graph.shape(node.operand())
-    if not shape or not 0 < shape[axis] < MAX_COUNT or prod(shape) == 0:
-        return f"{node.op} takes from axes of 1 to {MAX_COUNT:,}, not from {list(shape)}."
-    return None
+    return refuse_axis(graph, node, MAX_COUNT - 1)
 
 
 def lower(low: Lowering, node: Node) -> None:

@@ -93,23 +93,20 @@ def _lower_checked(low: Lowering, node: Node) -> None:
 
 CHOICE = "select(w, e, v != vec4f(0.0))"
 OPS = (
-    row(
-        "add",
-        whole="v + e",
-        checked=True,
-        affine="term",
-        steps=("add", "add"),
-        rounding=rounding.SUM,
-        quantize=quantized.total,
-    ),
-    row(
-        "sub",
-        whole="v - e",
-        checked=True,
-        affine="subtrahend",
-        steps=("sub", "reverse_sub"),
-        rounding=rounding.SUM,
-        quantize=quantized.total,
+    *(
+        row(
+            name,
+            whole=whole,
+            checked=True,
+            affine=kind,
+            steps=(name, other),
+            rounding=rounding.SUM,
+            quantize=quantized.total,
+        )
+        for name, whole, kind, other in (
+            ("add", "v + e", "term", "add"),
+            ("sub", "v - e", "subtrahend", "reverse_sub"),
+        )
     ),
     row(
         "mul",

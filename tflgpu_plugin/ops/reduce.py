@@ -86,6 +86,20 @@ def reduced_axes(graph: Graph, node: Node) -> set[int]:
     return {axis % rank for axis in axes}
 
 
+def refuse_axis(graph: Graph, node: Node, most: int) -> str | None:
+    """The sentence for an op along one constant axis, of so many elements at most."""
+    axes, shape = graph.constant(node.inputs[1]), graph.shape(node.operand())
+    if axes is None or axes.size != 1:
+        return f"{node.op} needs one constant axis."
+    try:
+        (axis,) = reduced_axes(graph, node) or (0,)
+    except ValueError as error:
+        return str(error)
+    if not shape or prod(shape) == 0 or shape[axis] > most:
+        return f"{node.op} takes from axes of 1 to {most:,}, not from {list(shape)}."
+    return None
+
+
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     """Output shape: reduced axes become 1 (keep_dims) or go away."""
     axes, keep = reduced_axes(graph, node), node.attributes["keep_dims"]

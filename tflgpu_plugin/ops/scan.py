@@ -11,7 +11,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
 from tflgpu_plugin.ops.movement import vector_strides, workgroups
-from tflgpu_plugin.ops.reduce import decompose_checked, reduced_axes
+from tflgpu_plugin.ops.reduce import decompose_checked, reduced_axes, refuse_axis
 from tflgpu_plugin.ops.table import Op, same_shape
 
 MAX_LINE = MAX_LOOP_ROUNDS * WORKGROUP  # elements
@@ -19,16 +19,7 @@ MAX_LINE = MAX_LOOP_ROUNDS * WORKGROUP  # elements
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """One constant axis."""
-    axes, shape = graph.constant(node.inputs[1]), graph.shape(node.operand())
-    if axes is None or axes.size != 1:
-        return f"{node.op} needs one constant axis."
-    try:
-        (axis,) = reduced_axes(graph, node) or (0,)
-    except ValueError as error:
-        return str(error)
-    if not shape or prod(shape) == 0 or shape[axis] > MAX_LINE:
-        return f"{node.op} takes from axes of 1 to {MAX_LINE:,}, not from {list(shape)}."
-    return None
+    return refuse_axis(graph, node, MAX_LINE)
 
 
 def lower(low: Lowering, node: Node) -> None:

@@ -6,19 +6,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.passes.rewriter import Editor
 
 
 def drop_casts(graph: Graph) -> Graph:
     """A cast of a cast of such numbers reads them itself."""
     made = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.op == "cast"}
-    if not made:
-        return graph
-    e = Editor(graph)
-    for number, node in enumerate(e.nodes):
+    found: dict[int, Node] = {}
+    for number, node in enumerate(graph.nodes) if made else ():
         source = made.get(node.operand()) if node.op == "cast" else None
         if source is not None and quantization.real(graph.tensors[source]):
-            e.nodes[number] = replace(node, inputs=(source,))
+            found[number] = replace(node, inputs=(source,))
+    if not found:
+        return graph
+    e = Editor(graph)
+    e.nodes = [found.get(number, node) for number, node in enumerate(e.nodes)]
     e.drop_unused()
     return e.finish()
