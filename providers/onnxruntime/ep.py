@@ -132,7 +132,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
         if node.id not in inside and node.id not in reasons:
             reasons[node.id] = ARITHMETIC if node.id in reading.arithmetic else SPLIT
             if node.op == "DequantizeLinear":
-                reasons[node.id] = quantized_groups.TORN
+                reasons[node.id] = quantized_groups.INCOMPLETE
     level.decide({node: reason for node, reason in reasons.items() if node not in inside})
 
 

@@ -1,4 +1,4 @@
-"""Quantized ONNX graphs without onnxruntime: grids, what becomes of groups, and which are torn."""
+"""Quantized ONNX graphs without onnxruntime: grids, what becomes of groups, incomplete ones too."""
 
 from __future__ import annotations
 
@@ -153,8 +153,9 @@ def taken(made: Snapshot) -> tuple[list[set[int]], set[int]]:
     judged = {n.id: support(graph, n, Target()) for n in graph.nodes}
     refused = rules.closed(graph, {n: reason for n, reason in judged.items() if reason})
     groups = grouping.group([n.id for n in graph.nodes if n.id not in refused])
-    torn = {n.sources[0] for n in graph.nodes if refused.get(n.id) == quantized_groups.TORN}
-    return [set(grouping.members[frozenset(g)]) for g in groups], torn
+    reason = quantized_groups.INCOMPLETE
+    incomplete = {n.sources[0] for n in graph.nodes if refused.get(n.id) == reason}
+    return [set(grouping.members[frozenset(g)]) for g in groups], incomplete
 
 
 def test_a_group_goes_as_a_whole_or_not_at_all() -> None:
@@ -183,8 +184,8 @@ def test_what_is_dequantized_stays_with_its_reader() -> None:
         ("QuantizeLinear", ("g", "t", "y"), "r"),
     ]
     made = snapshot(nodes, {"k": "u8", "r": "u8"}, ["r"])
-    groups, torn = taken(made)
-    assert groups == [{0, 2}, {3, 4, 5}] and not torn
+    groups, incomplete = taken(made)
+    assert groups == [{0, 2}, {3, 4, 5}] and not incomplete
 
 
 @pytest.mark.parametrize(("version", "fits"), [(2, False), (11, True), (13, True)])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tflgpu_plugin.ir.graph import Graph
 
-TORN = "It belongs to a quantized group of which another node stays on the CPU."
+INCOMPLETE = "It belongs to a quantized group of which another node stays on the CPU."
 
 
 @dataclass
@@ -44,7 +44,7 @@ def rule(graph: Graph, refused: Mapping[int, str]) -> dict[int, str]:
     def grouped(host: _HostNode) -> bool:
         return not opened.isdisjoint(host.reads)
 
-    def torn(host: _HostNode) -> bool:
+    def incomplete(host: _HostNode) -> bool:
         behind = [reader for t in host.writes for reader in readers.get(t, ())]
         before = [writers[t] for t in host.reads if t in writers]
         if host.bounds == "opens":
@@ -57,9 +57,9 @@ def rule(graph: Graph, refused: Mapping[int, str]) -> dict[int, str]:
         ends += [one for one in before if one.bounds == "opens"]
         return not all(map(here, ends))
 
-    while more := {node for host in hosts if here(host) and torn(host) for node in host.nodes}:
+    while more := {n for h in hosts if here(h) and incomplete(h) for n in h.nodes}:
         away |= more
-    return dict.fromkeys(away - set(refused), TORN)
+    return dict.fromkeys(away - set(refused), INCOMPLETE)
 
 
 def _hosts(graph: Graph) -> list[_HostNode]:

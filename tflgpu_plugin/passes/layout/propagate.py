@@ -170,7 +170,7 @@ def _reshape(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
     """How `other`, a reshape of `shape`, is held when `shape` is held by `perm`: blocks of axes of
-    equal size move as wholes. None when a block would be torn. Axes of extent 1 come first."""
+    equal size move as wholes. None when a block would be split. Axes of extent 1 come first."""
     strides = row_strides(other)
     result = [axis for axis, extent in enumerate(other) if extent == 1]
     for run in transposed(shape, perm).simple().axes:
