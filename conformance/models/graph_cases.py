@@ -87,7 +87,7 @@ class Maker(Model):
         """An operator whose output shape the host tells at once, for the next to use."""
         result = self.op(op, reads, table, options or {}, name=name)
         outputs, self.outputs = self.outputs, [result]
-        self.settle()
+        self.infer_shapes()
         self.outputs = outputs
         return result
 

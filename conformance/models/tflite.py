@@ -217,7 +217,7 @@ class Model:
         model.subgraphs, model.buffers = [graph], buffers
         return model
 
-    def settle(self, host: str | None = None) -> None:
+    def infer_shapes(self, host: str | None = None) -> None:
         """Replace the shapes of computed tensors by those the host's CPU kernels find.
 
         Raises ValueError with the host's words when it refuses the model.
@@ -266,7 +266,7 @@ def build(case: Case, shapes: Sequence[Shape] | None = None, version: int | None
     """
     model = single(case, shapes)
     if shapes is None:
-        model.settle()
+        model.infer_shapes()
     if version is not None:
         model.operators[0].version = version
     return model.to_bytes()

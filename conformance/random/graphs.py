@@ -70,7 +70,7 @@ class Maker:
         result = self.model.op(op, inputs, table, options, version=version)
         self.model.outputs = [result]
         try:
-            self.model.settle()
+            self.model.infer_shapes()
         except ValueError:
             self.model.operators.pop()
             return None

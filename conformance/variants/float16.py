@@ -54,5 +54,5 @@ def build(case: Case) -> bytes:
                        shape=value.shape, name=f"wide_{position}")  # fmt: skip
         reads[position] = wide
     made.operators.append(replace(operator, inputs=reads))
-    made.settle()
+    made.infer_shapes()
     return made.to_bytes()

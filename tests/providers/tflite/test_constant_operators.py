@@ -168,7 +168,7 @@ def build(case: Case) -> tuple[Model, list[int]]:
 def test_as_the_host_computes(case: Case, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, outputs = build(case)
     told = hosts.oracle(model.to_bytes(), host)
-    model.settle(host)
+    model.infer_shapes(host)
     seen: list[Graph] = []
     claim = engine.claim
 

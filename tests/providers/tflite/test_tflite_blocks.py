@@ -28,7 +28,7 @@ class Block:
     def op(self, op: str, *reads: int, table: str = "", version: int = 1, **options: Any) -> int:
         made = self.model.op(op, reads, table or None, options, version=version)
         self.model.outputs = [made]
-        self.model.settle()
+        self.model.infer_shapes()
         return made
 
     def const(self, values: Any, dtype: str = "f32") -> int:

@@ -268,7 +268,7 @@ void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
 }
 
 /* All or nothing: unmap what was mapped when one was not. */
-static int settle(tgi_mapped *mapped, tg_error *err) {
+static int finish_mapping(tgi_mapped *mapped, tg_error *err) {
   bool failed = atomic_load(&mapped->told);
   for (size_t i = 0; i < mapped->count; i++) {
     if (atomic_load(&mapped->each[i].status) != (int)WGPUMapAsyncStatus_Success)
@@ -289,7 +289,7 @@ int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err) {
     W(DevicePoll)(device->wgpu, false, NULL);
     nanosleep(&step, NULL);
   }
-  int failed = settle(mapped, err);
+  int failed = finish_mapping(mapped, err);
   free(mapped);
   return failed;
 }
