@@ -1,4 +1,4 @@
-"""float16 models, operator by operator, in both hosts: constants in 16 bits behind a DEQUANTIZE
+"""float16 models, operator by operator, in both hosts: constants in 16 bits after a DEQUANTIZE
 through the delegate, and ONNX models of float16 tensors.
 
 A row of the ONNX table that takes float32 is held to float16, too.

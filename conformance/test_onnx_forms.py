@@ -29,7 +29,7 @@ CONTRIB = "com.microsoft"
 @dataclass(frozen=True)
 class Form:
     """One node; `shapes` are those of its float inputs, fed with values from `low` to 1,
-    `constants` the inputs behind them (None: absent), `outputs` its results ("": not asked for).
+    `constants` the inputs after them (None: absent), `outputs` its results ("": not asked for).
     """
 
     op: str
@@ -46,9 +46,9 @@ class Form:
         from onnx import TensorProto, helper, numpy_helper
 
         given = [f"x{k}" for k in range(len(self.shapes))]
-        behind = ["" if c is None else f"c{k}" for k, c in enumerate(self.constants)]
+        names = ["" if c is None else f"c{k}" for k, c in enumerate(self.constants)]
         node = helper.make_node(
-            self.op, [*given, *behind], self.outputs, domain=self.domain, **self.attributes
+            self.op, [*given, *names], self.outputs, domain=self.domain, **self.attributes
         )
         inputs = []
         for name, shape in zip(given, self.shapes, strict=True):
@@ -57,7 +57,7 @@ class Form:
         made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
                 for name in self.outputs if name]  # fmt: skip
         held = [numpy_helper.from_array(np.asarray(c), n)
-                for n, c in zip(behind, self.constants, strict=True) if c is not None]  # fmt: skip
+                for n, c in zip(names, self.constants, strict=True) if c is not None]  # fmt: skip
         graph = helper.make_graph([node], "form", inputs, made, held)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(CONTRIB, 1)]
         proto = helper.make_model(graph, opset_imports=opsets, ir_version=9)
@@ -210,7 +210,7 @@ LEFT = {
         {"mode": "linear", "coordinate_transformation_mode": "tf_half_pixel_for_nn"}, 11,
     ),
     "cubic rows and channels": _resized([1, 1.1, 1.5, 1], mode="cubic"),
-    "an aspect ratio from behind": Form(
+    "an aspect ratio from the end": Form(
         "Resize", [(1, 3, 4, 7)], [None, None, np.array([15])],
         {"axes": [-1], "keep_aspect_ratio_policy": "not_smaller"},
     ),

@@ -166,7 +166,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _strings(text: str) -> Iterator[str]:
-    """The values of strings with commas between them, and perhaps one behind them."""
+    """The values of strings with commas between them, and perhaps one after them."""
     at = 0
     while at < len(text):
         found = _ITEM.match(text, at)

@@ -18,7 +18,7 @@ GIVEN = " given"  # ends the name of a quantized tensor that is an input
 
 @dataclass(frozen=True)
 class Layers:
-    """`shown` is the model with its quantized tensors (`names`) behind its outputs, `cut` makes
+    """`shown` is the model with its quantized tensors (`names`) as further outputs, `cut` makes
     them from one another: it has each as an output, and as an input for those who read it."""
 
     names: tuple[str, ...]

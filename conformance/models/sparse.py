@@ -44,7 +44,7 @@ def encode(
     """
     sizes = dict(sorted((blocks or {}).items()))
     order = [*(order or range(data.ndim)), *range(data.ndim, data.ndim + len(sizes))]
-    split: list[int] = []  # axes of the outer extents, the inner ones behind all
+    split: list[int] = []  # axes of the outer extents, the inner ones after all
     shape: list[int] = []
     for axis, extent in enumerate(data.shape):
         split.append(len(shape))

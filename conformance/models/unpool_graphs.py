@@ -17,7 +17,7 @@ def unpooled(
     padding: str = "VALID",
     readers: int = 1,
 ) -> Callable[[], Model]:
-    """With steps in between and behind; several unpoolings may read the places."""
+    """With steps in between and after; several unpoolings may read the places."""
     names = ("strideH", "strideW", "filterHeight", "filterWidth")
     given = dict(zip(names, window * 2, strict=True))
     over = padding == "SAME"

@@ -83,7 +83,7 @@ def _slices_joined(m: Maker) -> None:
 
 
 def _quarters_joined(m: Maker) -> None:
-    """Every other row and column, behind each other."""
+    """Every other row and column, one after the other."""
     x = m.pick(4)
     places = [(row, column) for row in (0, 1) for column in (0, 1)]
     ends, axes, steps = m.ints(WHOLE, WHOLE), m.ints(2, 3), m.ints(2, 2)

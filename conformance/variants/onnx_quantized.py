@@ -102,7 +102,7 @@ def _two(op: str, first: Sequence[int], second: Sequence[int], **attributes: Any
 def _after(
     op: str, shape: Sequence[int], output: Sequence[int], *constants: Array, **attributes: Any
 ) -> Network:
-    """Behind a sum: the quantizer leaves these operators alone unless their input is quantized."""
+    """After a sum: the quantizer leaves these operators alone unless their input is quantized."""
     plain = _one(op, shape, output, *constants, **attributes)
 
     def nodes() -> list[Any]:

@@ -73,7 +73,7 @@ def matmul(e: Expansion) -> int:
 
 
 def _batch_last(e: Expansion, x: int, moved: bool) -> int:
-    """The first axis goes behind all but the last one."""
+    """The first axis goes after all but the last one."""
     rank = e.rank(x)
     return e.transpose(x, (*range(1, rank - 1), 0, rank - 1)) if moved and rank > 2 else x
 

@@ -70,7 +70,7 @@ def _along(e: Expansion, scale: int, axis: int | None, rank: int) -> int:
 
 
 def real(e: Expansion, place: int, axis: int | None = None) -> int:
-    """float32 values of the input at `place`; its scale and zero point are the two behind it."""
+    """float32 values of the input at `place`; its scale and zero point are the two after it."""
     zero = e.x(place + 2) if e.has(place + 2) else None
     return dequantized(e, e.x(place), e.x(place + 1), zero, axis)
 

@@ -182,7 +182,7 @@ class _Reader:
     def _check(self, expansion: Expansion, named: list[tuple[str, int]]) -> None:
         """The host's own shapes, where it knows them, must be those that were worked out; but for
         what its inference rounds otherwise than its kernels do, and what follows from that."""
-        behind = not self.misled.isdisjoint(expansion.host.reads)
+        follows = not self.misled.isdisjoint(expansion.host.reads)
         for name, tensor in named:
             told, found = self.snapshot.values[name].shape, self.tensors.table[tensor].shape
             if told is None:
@@ -190,7 +190,7 @@ class _Reader:
             fits = len(told) == len(found) and all(map(self._agree, told, found))
             if not fits:
                 self.contradictions += 1
-                if behind or (expansion.scaled and _one_off(told, found)):
+                if follows or (expansion.scaled and _one_off(told, found)):
                     self.misled.add(name)
                     continue
                 raise Unsupported(

@@ -139,7 +139,7 @@ def split(e: Expansion) -> list[int]:
 
 
 def _padded(e: Expansion) -> tuple[Sequence[int], Sequence[int]]:
-    """The axes that are padded, and what is added before each and then behind each."""
+    """The axes that are padded, and what is added before each and then after each."""
     axes = e.listed("axes", 3)
     return range(e.rank()) if axes is None else axes, e.listed("pads", 1) or ()
 
@@ -182,7 +182,7 @@ def gather(e: Expansion) -> int:
 
 
 def gather_nd(e: Expansion) -> int:
-    """Indices along the first axes, or those behind the batch."""
+    """Indices along the first axes, or those after the batch."""
     return e.add("gather_nd", e.x(), _places(e), batch=e.integer("batch_dims"), wraps=True)
 
 

@@ -62,7 +62,7 @@ def _pads(e: Expansion, window: Window) -> tuple[tuple[int, int], ...]:
 
 
 def _left(window: Window) -> list[int]:
-    """Places of each axis behind the last window where one starts for every stride."""
+    """Places of each axis after the last window where one starts for every stride."""
     spans = zip(window.spatial, window.strides, window.reach, strict=True)
     return [extent - (-(-extent // stride) - 1) * stride - reach for extent, stride, reach in spans]
 

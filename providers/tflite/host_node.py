@@ -45,7 +45,7 @@ class HostNode:
         return unpack(layout, bytes(given))
 
     def options(self, struct: str, sizes: tuple[int, ...]) -> Any:
-        """The parameters of a custom operator as a struct of tflite/abi.h, zeros behind their end.
+        """The parameters of a custom operator as a struct of tflite/abi.h, zeros after their end.
         Raises Unsupported when they are not of one of these sizes.
         """
         if len(self.custom) not in sizes:

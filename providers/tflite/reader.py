@@ -54,7 +54,7 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     answers with an error.
 
     With `shapes_of` inputs of the graph as if they had these shapes: what the host tells of others
-    behind them is not gone by.
+    after them is not gone by.
 
     Constants are views on the host's memory. What follows from them and from shapes, as far as it
     can be worked out, are constants that constant-folded nodes write. Tensors whose shape is only

@@ -1,7 +1,7 @@
 """Which shapes of a TFLite graph are known before it runs.
 
-The host leaves a shape open when the value of a computed tensor decides it, and then all behind
-it. Where that value is shape arithmetic (see `folding`), it and the shapes behind it are worked out
+The host leaves a shape open when the value of a computed tensor decides it, and then all after
+it. Where that value is shape arithmetic (see `folding`), it and the shapes after it are worked out
 here; what is still open may even be empty, so nodes that touch it stay with the host.
 """
 
@@ -26,7 +26,7 @@ from .host_node import HostNode
 from .tensors import SPARSE, Sparse
 
 # What it reads has the shape that the model file says, or, where that has no extents, may get any
-# in a run; the host prepares the nodes behind it anew then.
+# in a run; the host prepares the nodes after it anew then.
 _STATED = "READ_VARIABLE"
 
 

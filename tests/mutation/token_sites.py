@@ -41,7 +41,7 @@ CALL = re.compile(
 )
 
 
-# A number of C that is no mutant where it stands: behind "return", or added up in an allocation.
+# A number of C that is no mutant where it stands: after "return", or added up in an allocation.
 HARMLESS = re.compile(r"\breturn $|\b[cm]alloc\((?:[^;\n]*[+:?,] )?\(*$")
 
 

@@ -1,4 +1,4 @@
-"""Lanes behind the last channel are zero in memory, whoever wrote the tensor: a product with zero
+"""Lanes after the last channel are zero in memory, whoever wrote the tensor: a product with zero
 weights must not make NaN of what lay there before."""
 
 from __future__ import annotations

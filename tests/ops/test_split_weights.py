@@ -70,13 +70,13 @@ def test_convolutions(depth: int, groups: int, filters: int, fixed: bool) -> Non
     np.testing.assert_allclose(got, wanted + bias, atol=2e-5)
 
 
-@pytest.mark.parametrize("behind", [(8,), (3, 8), (2, 3, 5)])
-def test_tables(behind: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("inner", [(8,), (3, 8), (2, 3, 5)])
+def test_tables(inner: tuple[int, ...]) -> None:
     b = Builder()
-    table, places = random(90, *behind), np.int32([0, 89, 3, 44, 45, 17, 88])
+    table, places = random(90, *inner), np.int32([0, 89, 3, 44, 45, 17, 88])
     given = b.tensor(places.shape, dtype="i32")
     inputs = (b.tensor(table.shape, table), given)
-    y = b.node("gather", inputs, (len(places), *behind), axis=0)
+    y = b.node("gather", inputs, (len(places), *inner), axis=0)
     got = run_split(b, {given: places}, y, "pick")
     np.testing.assert_array_equal(got, table[places])
 

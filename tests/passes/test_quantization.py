@@ -65,7 +65,7 @@ def test_fixed_point() -> None:
 
 
 def half_weights(result: Mapping[str, Any] | None = None) -> Graph:
-    """float16 weights behind a dequantize node, and a layer over them."""
+    """float16 weights after a dequantize node, and a layer over them."""
     tensors = {
         0: Tensor("x", (1, 4)),
         1: Tensor("half", (3, 4), "f16", HALF),
@@ -247,7 +247,7 @@ def test_half_weights_that_the_cpu_reads_too(host: str) -> None:
 
 
 def test_weights_of_float_layers_become_whole() -> None:
-    """Float input, 8-bit weights: the scale is a step behind the sum, in front of the bias."""
+    """Float input, 8-bit weights: the scale is a step after the sum, in front of the bias."""
     stored = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
     for scales in ((0.5,), (0.5, 0.25, 0.125)):
         base = layer_of(stored)

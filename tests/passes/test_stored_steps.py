@@ -95,7 +95,7 @@ def test_every_number_is_that_of_the_reference_kernels(op: str, dtype: str, name
 @pytest.mark.parametrize(("factor", "known"), [(0.4, True), (0.75, True), (1.5, False)])
 def test_a_difference_whose_square_would_be_enlarged_is_left(factor: float, known: bool) -> None:
     """The host's kernel shifts to the right only."""
-    scales = [np.float32(1.0), np.float32(0.5)]  # over 2, with 7 bits behind the point, squared
+    scales = [np.float32(1.0), np.float32(0.5)]  # over 2, with 7 bits after the point, squared
     grid = Grid(4 / (quantized.DIFFERENCE_UNIT * factor), -128.0, 127.0)
     found = quantized._squared_difference(Node(0, "squared_difference", (0, 1), (2,)), scales, grid)
     assert (found is not None) == known

@@ -156,7 +156,7 @@ def gru_body(layer: _Layer, seed: int = 1) -> Model:
 
 def recurrent(kind: str, steps: int = 6, features: int = 5, units: int = 7,
               every: bool = False) -> bytes:  # fmt: skip
-    """A recurrent layer ("lstm" or "gru") and a dense one behind it."""
+    """A recurrent layer ("lstm" or "gru") and a dense one after it."""
     layer = _Layer(steps, features, units, every)
     states = 2 if kind == "lstm" else 1
     body = (lstm_body if kind == "lstm" else gru_body)(layer)

@@ -117,7 +117,7 @@ class _Walk:
         return shape[-1] if planar(shape) else max(1, prod(shape))
 
     def _before(self, each: EpilogueOp, sensitivity: Sensitivity) -> Sensitivity:
-        """The sensitivity in front of a fused step. Its operand has that behind it."""
+        """The sensitivity in front of a fused step. Its operand has that after it."""
         gated = each.op == "clip" and each.parameters[:1] == (0.0,)
         sensitivity = sensitivity * (GATE.passes if gated else _errors(each.op).passes)
         self.give(each.tensor, sensitivity)

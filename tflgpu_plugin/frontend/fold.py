@@ -271,15 +271,15 @@ def _scatter_nd(data: Array, indices: Array, updates: Array) -> Array:
 
 
 def _pads(rank: int, widths: Any, value: Any = None, axes: Any = None) -> Sequence[tuple[int, int]]:
-    """(before, behind) of every axis; `widths` has these pairs, or all before and then all
-    behind."""
+    """(before, after) of every axis; `widths` has these pairs, or all before and then all
+    after."""
     listed = np.asarray(widths, np.int64)
     pairs = listed if listed.ndim == 2 else listed.reshape(2, -1).T
     found = [(0, 0)] * rank
-    for axis, (before, behind) in zip(
+    for axis, (before, after) in zip(
         range(rank) if axes is None else ints(axes), pairs, strict=True
     ):
-        found[axis] = int(before), int(behind)
+        found[axis] = int(before), int(after)
     return found
 
 

@@ -1,5 +1,5 @@
 """What is kept of a claimed subgraph so that it can be planned for other shapes: its graph, and the
-shape arithmetic behind its constants, which is worked out anew and never kept.
+shape arithmetic that makes its constants, which is worked out anew and never kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 
 @dataclass(frozen=True)
 class Subgraph:
-    """`nodes` are those of `graph` and the constant-folded ones behind its constants, in execution
+    """`nodes` are those of `graph` and the folded producers of its constants, in execution
     order (empty: it holds no such constant), over `tensors` besides those of the graph.
     `shape_only` are tensors from outside whose shapes are read, but no value."""
 

@@ -159,8 +159,8 @@ class Solver(Generic[Read]):
     def _mended(self, guess: Guess[Read], misfit: Misfit) -> Guess[Read] | None:
         """A better guess where this node is none. Changes are tried up to the node first."""
         place = next(k for k, node in enumerate(self.graph.nodes) if node.id == misfit.host)
-        behind, there = self._behind(place), self.guess(guess.symbols, place + 1)
-        free = [name for name in reversed([*guess.symbols]) if name in behind]
+        needed, there = self._open_extents(place), self.guess(guess.symbols, place + 1)
+        free = [name for name in reversed([*guess.symbols]) if name in needed]
         for symbols in islice(_changes(guess.symbols, free, misfit.numbers), TRIALS):
             if self.tired:
                 return None
@@ -179,7 +179,7 @@ class Solver(Generic[Read]):
             defect(error, "Reading")
             return None
 
-    def _behind(self, place: int) -> set[int | str]:
+    def _open_extents(self, place: int) -> set[int | str]:
         """The open extents of the graph's inputs that a node's own inputs are made of."""
         wanted = set(self.graph.nodes[place].reads)
         for node in reversed(self.graph.nodes[:place]):

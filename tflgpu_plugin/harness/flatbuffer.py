@@ -130,9 +130,7 @@ def _place_vector(out: bytearray, length: int, data: bytes, alignment: int) -> i
 def _place_table(out: bytearray, table: Table, later: list[tuple[int, Any]]) -> int:
     slots = max(table, default=-1) + 1
     vtable_bytes = 4 + 2 * slots
-    out += bytes(
-        -(len(out) + vtable_bytes) % 4
-    )  # the table starts aligned, right behind its vtable
+    out += bytes(-(len(out) + vtable_bytes) % 4)  # the table starts aligned, right after its vtable
     vtable = len(out)
     start = vtable + vtable_bytes
     places, body = [0] * slots, bytearray(4)

@@ -66,7 +66,7 @@ class Operand(NamedTuple):
 
 
 def operands(text: str) -> tuple[Operand, ...]:
-    """Operands from words of ROLES in the host's order, each with marks behind it: `?` for an
+    """Operands from words of ROLES in the host's order, each with marks after it: `?` for an
     optional one, `*` for a repeated one, `!` for one that must be constant.
     """
     found = []

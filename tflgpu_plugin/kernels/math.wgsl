@@ -72,7 +72,7 @@ fn on_grid(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32)
   let n = nearest_away((fine + 0.25 * sign(fine)) / parts) - zero;
   return cut(n, least, most) * scale;
 }
-// Whole numbers of both grids over a common scale with 20 bits behind the point, and their sum in that of the result, as
+// Whole numbers of both grids over a common scale with 20 bits after the point, and their sum in that of the result, as
 // `AddElementwise` of tensorflow/lite/kernels/internal/reference/integer_ops/add.h. Each vec4: scale of the grid, factor
 // (high and low part), shift to the right.
 fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
@@ -80,7 +80,7 @@ fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, m
           + fixed_point(vec4i(nearest_away(e / b.x)) << vec4u(20u), b);
   return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
 }
-// The square of the difference of both, over a common scale with 7 bits behind the point: tensorflow/lite/kernels/
+// The square of the difference of both, over a common scale with 7 bits after the point: tensorflow/lite/kernels/
 // squared_difference.cc.
 fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
   let d = fixed_point(vec4i(nearest_away(v / a.x)) << vec4u(7u), a)
@@ -313,7 +313,7 @@ fn remainder_of(v: vec4f, e: vec4f) -> vec4f {
   let r = select(select(size, -size, bitcast<vec4u>(v) >= vec4u(0x80000000u)), v, x < y);
   return select(r, not_a_number(v), is_nan(v) | is_nan(e) | is_infinite(v) | e == vec4f(0.0));
 }
-// Words of 2 / pi behind the point, the first being 0; and 32 of its bits from a place on.
+// Words of 2 / pi after the point, the first being 0; and 32 of its bits from a place on.
 fn inverse_word(i: vec4u) -> vec4u {
   var w = select(vec4u(0xfe5163abu), vec4u(0x3c439041u), i < vec4u(7u));
   w = select(w, vec4u(0xdb629599u), i < vec4u(6u));

@@ -1,5 +1,5 @@
 // Elements at places that a list tells: one thread per storage vec4 of the result. Row j of `places` holds the
-// coordinates on {{ axes }} axes of x, whose neighbours are `stride` elements apart; `inner` elements lie behind them,
+// coordinates on {{ axes }} axes of x, whose neighbours are `stride` elements apart; `inner` elements lie after them,
 // and `outer` between repetitions of what lies before them. `wraps`: negative places count from the end. `parts`: x holds
 // the elements from `first` to `last` of the whole; others are left to other launches.
 fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {

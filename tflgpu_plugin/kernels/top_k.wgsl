@@ -1,5 +1,5 @@
 // The first elements of each row in order: `p.lanes` threads share a row of p.count elements and pick one after the other,
-// each the best of those behind the one before; of equal ones the first comes first, NaN like the worst. `better`: > or <.
+// each the best of those after the one before; of equal ones the first comes first, NaN like the worst. `better`: > or <.
 struct Found { key: scalar_x, place: u32 }
 var<workgroup> keys: array<scalar_x, 64>;
 var<workgroup> places: array<u32, 64>;

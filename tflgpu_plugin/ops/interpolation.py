@@ -43,7 +43,7 @@ def _pair(lower: Array, upper: Array, fraction: Array) -> Array:
 
 
 def bilinear_int8(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """The same for int8 tensors, where the host has ten bits behind the point
+    """The same for int8 tensors, where the host has ten bits after the point
     (`ComputeInterpolationValuesInteger`): far from the origin its places drift.
     """
     one = 1 << 10

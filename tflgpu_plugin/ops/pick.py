@@ -134,12 +134,12 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _parts(
-    low: Lowering, x: int, shape: Shape, behind: int
+    low: Lowering, x: int, shape: Shape, inner: int
 ) -> Iterator[tuple[Source, dict[str, object]]]:
     """x, or its parts with the limits of their elements: rows of the first axis, so that the four
     lanes of a thread lie in one part, unless the last axis is among those that are picked from."""
     whole = geometry(shape).vectors * VECTOR_BYTES <= low.target.storage_bytes
-    if whole or behind >= len(shape) or not planar(shape):
+    if whole or inner >= len(shape) or not planar(shape):
         yield low.stored(x), {}
         return
     row = prod(shape[1:])

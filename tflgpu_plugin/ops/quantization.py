@@ -23,7 +23,7 @@ from tflgpu_plugin.ops.table import Op, same_shape
 
 def step(graph: Graph, node: Node) -> EpilogueOp:
     """The fused step that does what a quantize node does; attribute `parameters` holds its numbers
-    once other steps may have been fused behind it (then the output is another tensor).
+    once other steps may have been fused after it (then the output is another tensor).
     """
     if "parameters" in node.attributes:
         numbers = node.attributes["parameters"]

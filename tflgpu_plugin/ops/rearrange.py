@@ -124,7 +124,7 @@ def batch_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 class _Batches(NamedTuple):
-    """Blocks and margins (before, after) of the axes behind the batch, and the result's shape."""
+    """Blocks and margins (before, after) of the axes after the batch, and the result's shape."""
 
     blocks: tuple[int, ...]
     margins: tuple[tuple[int, int], ...]
@@ -188,7 +188,7 @@ def _axes(shape: Shape, target: Sequence[int]) -> int:
 
 def decompose_tile(steps: Decomposition, node: Node) -> bool:
     """One axis after the other where all at once are too many for one movement; an axis between all
-    before it and all behind it where even that is too much."""
+    before it and all after it where even that is too much."""
     x, target = node.operand(), list(steps.shape(node.outputs[0]))
     if _axes(steps.shape(x), target) <= MAX_AXES:
         return False

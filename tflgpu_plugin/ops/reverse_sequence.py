@@ -1,5 +1,5 @@
 """`reverse_sequence(x, lengths [sequences]): batch_axis, time_axis`: of each sequence the first
-steps, as many as its length says, in reverse; those behind stay where they are.
+steps, as many as its length says, in reverse; those after stay where they are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transposed convolution: x [B, H, W, C], weights [O, KH, KW, C / groups] -> a given output shape,
 or, without that operand, what padding leaves of the full result: all of it with "valid", and with
-"same" less what is over a stride behind the last multiple of it that a tap of the image reaches.
+"same" less what is over a stride after the last multiple of it that a tap of the image reaches.
 
 Gathered: an output place is reached by every stride-th tap, so places of one phase of the strides
 form an ordinary convolution of stride 1. Padding is that of a convolution from the output back to

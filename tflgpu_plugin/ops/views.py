@@ -1,7 +1,7 @@
 """Views: which element of an input each element of a result is, or that it is padding.
 
 All ops that only move data say so by a `View`; views of views are composed here, and axes that lie
-behind each other become one here. `movement` reads through a view, on the device.
+in a row become one here. `movement` reads through a view, on the device.
 """
 
 from __future__ import annotations

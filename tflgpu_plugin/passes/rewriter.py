@@ -91,7 +91,7 @@ class Editor:
             self.nodes = [renamed(node, names) for node in self.nodes]
 
     def drop_unused(self) -> None:
-        """Remove nodes whose results nothing reads; the host's nodes behind them go to a
+        """Remove nodes whose results nothing reads; the host's nodes they stand for go to a
         neighbour."""
         read = set(self.needed)
         kept: list[Node] = []
@@ -107,8 +107,8 @@ class Editor:
             self.credit(gone)
 
     def credit(self, gone: Iterable[Node]) -> None:
-        """Keep the host's nodes behind removed ones: with the producer of an input, else with any
-        neighbour."""
+        """Keep the host's nodes that removed ones stand for: with the producer of an input, else
+        with any neighbour."""
         place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
         reader = {t: k for k, node in enumerate(self.nodes) for t in node.reads}
         added: dict[int, list[Node]] = {}

@@ -88,7 +88,7 @@ def shared(
         else:
             made()
     finally:
-        compiling.wait()  # nothing goes on behind who has an error
+        compiling.wait()  # nothing goes on after an error
         hashing.wait()
     return program
 

@@ -338,7 +338,7 @@ def test_other_pads_are_no_shape_arithmetic() -> None:
 def is_convex(taken: Snapshot, group: frozenset[int]) -> bool:
     """No path leaves the group and comes back."""
     writer = {name: node.id for node in taken.nodes for name in node.writes}
-    tainted: set[int] = set()  # outside, and behind the group
+    tainted: set[int] = set()  # outside, and after the group
     for node in taken.nodes:
         before = {writer[name] for name in node.reads if name in writer}
         if node.id in group:

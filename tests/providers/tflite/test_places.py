@@ -132,7 +132,7 @@ def test_the_built_in_operator_gives_the_same(case: Case, name: str) -> None:
 @adapter
 @pytest.mark.parametrize("name", HOSTS)
 def test_another_size_of_the_input(name: str) -> None:
-    """In one interpreter: no host can tell the shapes behind these operators."""
+    """In one interpreter: no host can tell the shapes after these operators."""
     content = unpool_graphs.unpooled()().to_bytes()
     delegate = host.load_delegate(name, {"force": True})
     gpu = host.interpreter(content, name, "default", experimental_delegates=[delegate])

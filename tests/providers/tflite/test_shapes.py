@@ -51,7 +51,7 @@ def chain(op: str, value: Array | None) -> Walk:
         ("op code #180", True, True),
     ],
 )
-def test_what_is_behind_a_computed_shape(op: str, constant: bool, unknown: bool) -> None:
+def test_what_is_after_a_computed_shape(op: str, constant: bool, unknown: bool) -> None:
     walk = chain(op, np.array([3, 2], np.int32) if constant else None)
     tensors = walk.tensors
     assert [tensors[t].shape for t in (2, 3)] == [(-1, -1) if unknown else (3, 2)] * 2
@@ -103,7 +103,7 @@ def test_values_are_those_that_the_host_computes(
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("kernels", ["reference", "default"])
 @pytest.mark.parametrize("name", shape_models.RESIZED)
-def test_shapes_behind_arithmetic_are_known(host: str, kernels: str, name: str) -> None:
+def test_shapes_after_arithmetic_are_known(host: str, kernels: str, name: str) -> None:
     """All nodes that have kernels run on the GPU, for the first and for other input shapes."""
     model = shape_models.RESIZED[name]()
     interpreter, made = gpu(model, host, kernels)
@@ -175,7 +175,7 @@ def test_editions_of_the_documentation_list_no_shape_arithmetic() -> None:
 def test_shapes_without_a_plan_are_told_all_the_same(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nodes behind can be prepared, and the run says why it fails."""
+    """The nodes after can be prepared, and the run says why it fails."""
     model = shape_models.RESIZED["around the CPU"]()
     interpreter, _ = gpu(model, host)
     shape = [2, 8, 6, 3]

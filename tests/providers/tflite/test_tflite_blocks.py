@@ -68,7 +68,7 @@ class Block:
 
 
 def transformer() -> bytes:
-    """Attention and a dense pair around GELU, each behind a normalization and with a sum around."""
+    """Attention and a dense pair around GELU, each after a normalization and with a sum around."""
     b = Block()
     x = b.model.input("x", (1, LENGTH, WIDTH))
     y = b.normalized(x)

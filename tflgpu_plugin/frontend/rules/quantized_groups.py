@@ -45,15 +45,15 @@ def rule(graph: Graph, refused: Mapping[int, str]) -> dict[int, str]:
         return not opened.isdisjoint(host.reads)
 
     def incomplete(host: _HostNode) -> bool:
-        behind = [reader for t in host.writes for reader in readers.get(t, ())]
+        after = [reader for t in host.writes for reader in readers.get(t, ())]
         before = [writers[t] for t in host.reads if t in writers]
         if host.bounds == "opens":
-            return host.writes.isdisjoint(graph.outputs) and not all(map(here, behind))
+            return host.writes.isdisjoint(graph.outputs) and not all(map(here, after))
         if host.bounds == "closes":
             return any(grouped(maker) and not here(maker) for maker in before)
         if not grouped(host):
             return False
-        ends = [one for one in behind if one.bounds == "closes"]
+        ends = [one for one in after if one.bounds == "closes"]
         ends += [one for one in before if one.bounds == "opens"]
         return not all(map(here, ends))
 

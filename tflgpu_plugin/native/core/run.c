@@ -23,7 +23,7 @@ uint64_t tgi_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* What is read back: an output or, behind them, a state. */
+/* What is read back: an output or, after them, a state. */
 static size_t result_count(const run *r) { return r->replay->output_count + r->replay->state_count; }
 
 static const tg_port *result(const run *r, size_t i) {

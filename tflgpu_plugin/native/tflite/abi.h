@@ -104,7 +104,7 @@ struct tgl_registration {
   uint64_t unused_in_place;
 };
 
-/* A registration is handed over by value; zeros behind it leave room for members that a later host may have added. */
+/* A registration is handed over by value; zeros after it leave room for members that a later host may have added. */
 typedef struct tgl_padded_registration {
   tgl_registration known;
   uint8_t zeros[64];

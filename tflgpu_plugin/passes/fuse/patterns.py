@@ -90,10 +90,10 @@ class _View:
                 yield from self.factors(operand)
 
     def replaced(
-        self, node: Node, op: str, x: int, behind: list[Node], **attributes: object
+        self, node: Node, op: str, x: int, merging: list[Node], **attributes: object
     ) -> Node:
-        """`op` of x in place of the node. Nodes behind it that nothing else reads go later."""
-        made = replace(node, op=op, inputs=(x,), attributes=attributes, **merged(node, *behind))
+        """`op` of x in place of the node. Of those `merging` with it the unread ones go later."""
+        made = replace(node, op=op, inputs=(x,), attributes=attributes, **merged(node, *merging))
         self.producer[node.outputs[0]] = made
         return made
 

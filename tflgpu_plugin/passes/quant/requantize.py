@@ -82,7 +82,7 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
 
 
 def each(step: str, rows: int, scale: float, grid: Grid, channels: int) -> EpilogueOp:
-    """The step behind the sums; `scale` is that of the layer's input, `rows` the tensor of
+    """The step after the sums; `scale` is that of the layer's input, `rows` the tensor of
     `Whole.rows`.
     """
     return EpilogueOp(step, rows, (scale, *grid, float(-(-channels // 4))))

@@ -1,4 +1,4 @@
-"""Weights that a model stores in 8 bits become whole numbers again, and their scale a step behind
+"""Weights that a model stores in 8 bits become whole numbers again, and their scale a step after
 the sum: then they lie in memory as bytes (see `precision.whole`), a quarter of float32.
 """
 
