@@ -1,8 +1,9 @@
 """Deliberately wrong kernels: proof that the suite can fail, family by family.
 
 `python -m conformance.sabotage [FAMILY...]` prints how many cases of each family catch each defect;
-`test_suite.py` asks that at least one does. A defect changes the WGSL of every kernel but those at
-the border, as it is rendered, or the grid of its dispatches; nothing outside the process sees it.
+`test_suite.py` asks that at least one does. A defect changes the WGSL of every kernel but those
+of the I/O layout conversion, as it is rendered, or the size of its dispatches; nothing outside the
+process sees it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import FAMILIES
 from tflgpu_plugin.runtime import adapter
 
-BORDER = ("pack", "unpack")
+IO_LAYOUT = ("pack", "unpack")
 
 Edit = Callable[[str], str]
 
@@ -94,7 +95,7 @@ def injected(defect: Defect) -> Iterator[list[str]]:
 
     def wrong_render(kernel: str, *rest: Any) -> str:
         right = render(kernel, *rest)
-        if kernel in BORDER or defect.edit is None:
+        if kernel in IO_LAYOUT or defect.edit is None:
             return right
         wrong = defect.edit(right)
         if wrong != right:

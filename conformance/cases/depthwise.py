@@ -1,4 +1,4 @@
-"""DEPTHWISE_CONV_2D: the 3x3 forms with their borders, other windows, dilation, multipliers."""
+"""DEPTHWISE_CONV_2D: the 3x3 forms with their padding, other windows, dilation, multipliers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ROWS = [
     for x in MAPS
     for s in (1, 2)
 ]
-BORDERS = [
+PADDED = [
     depthwise("3x3 valid", (1, 9, 8, 4), (3, 3), "VALID"),
     depthwise("3x3 valid, exact", (2, 3, 3, 5), (3, 3), "VALID"),
     depthwise("3x3 stride 2 valid", (1, 9, 8, 4), (3, 3), "VALID", stride=(2, 2)),
@@ -102,7 +102,7 @@ ACTIVATIONS = [
     for a, s in (("RELU", 1), ("RELU6", 1), ("RELU6", 2), ("RELU_N1_TO_1", 2))
 ]
 REFUSED = [depthwise("fused tanh", (1, 4, 4, 4), (3, 3), activation="TANH", refused=True)]
-CASES = ROWS + BORDERS + DILATED + WINDOWS + MULTIPLIED + ACTIVATIONS + REFUSED
+CASES = ROWS + PADDED + DILATED + WINDOWS + MULTIPLIED + ACTIVATIONS + REFUSED
 
 
 def node(name: str, shape: tuple[int, ...], kernel: tuple[int, int], strides: tuple[int, int],

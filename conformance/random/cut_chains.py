@@ -31,7 +31,7 @@ def worst(model: Model, feeds: list[Feed], name: str, options: Mapping[str, Any]
     )  # fmt: skip
     made.allocate_tensors()
     ours = host.placement(delegate).gpu_nodes
-    inputs, outputs = _border(model, ours)
+    inputs, outputs = _ports(model, ours)
     outputs = [t for t in outputs if not _overwritten(made, t, len(model.tensors))]
     if not outputs:
         return 0.0
@@ -59,7 +59,7 @@ def _overwritten(made: Any, tensor: int, count: int) -> bool:
     return place(tensor) in {place(t) for t in range(count) if t != tensor}
 
 
-def _border(model: Model, ours: frozenset[int]) -> tuple[list[int], list[int]]:
+def _ports(model: Model, ours: frozenset[int]) -> tuple[list[int], list[int]]:
     """Computed tensors that these nodes read, and of theirs those that others read."""
     inside = [op for k, op in enumerate(model.operators) if k in ours]
     outside = [op for k, op in enumerate(model.operators) if k not in ours]

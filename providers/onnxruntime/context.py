@@ -60,7 +60,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Border:
+class Interface:
     """How a fused node and a plan fit together, by the names of values: `ports` are the plan's
     inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
     they were planned for; `guards` are defaults that were planned as constants. With `part` other
@@ -76,20 +76,20 @@ class Border:
     arithmetic: frozenset[int] = frozenset()
 
 
-def write(island: Island, border: Border, export: Export, model: str) -> Context:
+def write(island: Island, interface: Interface, export: Export, model: str) -> Context:
     """The content for this partition's node; writes its file, named by its content, where there
     shall be one. `model` is the path of the original model. Raises OSError.
     """
-    snapshot, arrays = (None, None) if border.part is None else parts.pack(border.part)
+    snapshot, arrays = (None, None) if interface.part is None else parts.pack(interface.part)
     extra = {
-        "ports": border.ports,
-        "inputs": border.inputs,
-        "outputs": border.outputs,
-        "shapes": codec.encode(border.shapes),
-        "guards": {name: digests.of_array(data).hex() for name, data in border.guards.items()},
+        "ports": interface.ports,
+        "inputs": interface.inputs,
+        "outputs": interface.outputs,
+        "shapes": codec.encode(interface.shapes),
+        "guards": {name: digests.of_array(data).hex() for name, data in interface.guards.items()},
         "half": island.half,
         "part": snapshot,
-        "arithmetic": sorted(border.arithmetic),
+        "arithmetic": sorted(interface.arithmetic),
     }
     data = providers.packed(island, extra, arrays or {})
     target = export.target(model)
@@ -112,21 +112,21 @@ def is_ours(node: HostNode) -> bool:
     return (node.domain, node.op) == (DOMAIN, OP) and node.attributes.get("source") == SOURCE
 
 
-def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Island, Border]:
+def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Island, Interface]:
     """Build what a node carries. Raises BuildError with a sentence, also for whatever is wrong with
     its bytes."""
     try:
         found = providers.unpacked(_bytes(node, taken.path), adapter)
-        border = _border(found, taken)
-        _check(found, border, node, taken)
+        interface = _interface(found, taken)
+        _check(found, interface, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildError(
             (node.id,), f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
         ) from error
-    return providers.revived((node.id,), found, adapter, found.extra["half"] is True), border
+    return providers.revived((node.id,), found, adapter, found.extra["half"] is True), interface
 
 
-def _border(found: plan_file.Stored, taken: Snapshot) -> Border:
+def _interface(found: plan_file.Stored, taken: Snapshot) -> Interface:
     extra = found.extra
     ports, inputs, outputs = (
         codec.decode(tuple[str, ...], extra[name]) for name in ("ports", "inputs", "outputs")
@@ -135,7 +135,7 @@ def _border(found: plan_file.Stored, taken: Snapshot) -> Border:
     part = None if extra["part"] is None else parts.unpack(extra["part"], found.arrays)
     arithmetic = frozenset(codec.decode(tuple[int, ...], extra["arithmetic"]))
     guards = _guards(extra["guards"], taken)
-    return Border(ports, inputs, outputs, shapes, guards, part, arithmetic)
+    return Interface(ports, inputs, outputs, shapes, guards, part, arithmetic)
 
 
 def _bytes(node: HostNode, model: str) -> bytes:
@@ -166,23 +166,24 @@ def _guards(told: Mapping[str, str], taken: Snapshot) -> dict[str, Array]:
     return found
 
 
-def _check(found: plan_file.Stored, border: Border, node: HostNode, taken: Snapshot) -> None:
+def _check(found: plan_file.Stored, interface: Interface, node: HostNode, taken: Snapshot) -> None:
     """The node's values must be those of the plan: their data goes there and comes from there."""
-    plan, inputs = found.plan, border.inputs
+    plan, inputs = found.plan, interface.inputs
     if not found.weights or plan.states or not set(inputs) <= set(node.reads):
         raise ValueError("its content is not that of such a node")
-    if set(border.outputs) != set(node.writes):
+    if set(interface.outputs) != set(node.writes):
         raise ValueError("its outputs are not those it was made with")
     planned = tuple(port.shape for port in plan.inputs)
-    if inputs[: len(planned)] != border.ports or border.shapes[: len(planned)] != planned:
+    if inputs[: len(planned)] != interface.ports or interface.shapes[: len(planned)] != planned:
         raise ValueError("its inputs are not those it was made with")
-    if len(border.shapes) != len(inputs) or (border.part and {*inputs} - {*border.part.values}):
+    part = interface.part
+    if len(interface.shapes) != len(inputs) or (part and {*inputs} - {*part.values}):
         raise ValueError("its inputs are not those it was made with")
-    known = border.part.values if border.part else {}
-    for name in (*inputs, *border.outputs) if known else ():
+    known = part.values if part else {}
+    for name in (*inputs, *interface.outputs) if known else ():
         if taken.values[name].dtype != known[name].dtype:
             raise ValueError(f"its value {name!r} is of another type than it was made for")
-    for names, places in ((border.ports, plan.inputs), (border.outputs, plan.outputs)):
+    for names, places in ((interface.ports, plan.inputs), (interface.outputs, plan.outputs)):
         for name, port in zip(names, places, strict=True):
             if taken.values[name].dtype != port.dtype:
                 raise ValueError(f"its value {name!r} is not of type {port.dtype}")

@@ -144,12 +144,12 @@ def _restore(level: records.Level, taken: Snapshot, session: records.Session) ->
         if not context.is_ours(node):
             continue
         try:
-            island, border = context.read(node, taken, session.adapter)
+            island, interface = context.read(node, taken, session.adapter)
         except BuildError as error:
-            nothing = context.Border((), (), (), (), {})
+            nothing = context.Interface((), (), (), (), {})
             broken[node.id] = _create(0, [node.id], nothing, refusal=error.sentence)
             continue
-        level.placed.append(_bordered(island, (node.id,), border))
+        level.placed.append(_with_interface(island, (node.id,), interface))
     return broken
 
 
@@ -190,23 +190,23 @@ def _placed(
     part = taken.part(hosts, outputs) if dynamic else None
     shapes = tuple(_shape(reading, name) for name in inputs)
     arithmetic = reading.arithmetic & hosts if dynamic else frozenset[int]()
-    border = context.Border(ports, inputs, outputs, shapes, guards, part, arithmetic)
-    made = context.write(island, border, export, taken.path) if export else None
-    return _bordered(island, tuple(sorted(hosts)), border, made)
+    interface = context.Interface(ports, inputs, outputs, shapes, guards, part, arithmetic)
+    made = context.write(island, interface, export, taken.path) if export else None
+    return _with_interface(island, tuple(sorted(hosts)), interface, made)
 
 
-def _bordered(
+def _with_interface(
     island: Island,
     nodes: tuple[int, ...],
-    border: context.Border,
+    interface: context.Interface,
     made: context.Context | None = None,
 ) -> records.Placed:
     """The native object of a partition that is built."""
-    handle = _create(island.number, nodes, border, made)
-    names = border.ports, border.inputs, border.outputs
-    placed = records.Placed(island, handle, nodes, *names, border.part, border.arithmetic)
-    placed.add(handle, border.shapes, island.instance.output_shapes, island.instance)
-    if border.part is None:  # the native object holds all that a run needs
+    handle = _create(island.number, nodes, interface, made)
+    names = interface.ports, interface.inputs, interface.outputs
+    placed = records.Placed(island, handle, nodes, *names, interface.part, interface.arithmetic)
+    placed.add(handle, interface.shapes, island.instance.output_shapes, island.instance)
+    if interface.part is None:  # the native object holds all that a run needs
         placed.island = None
     return placed
 
@@ -221,7 +221,7 @@ def _shape(reading: Reading, name: str) -> Shape:
 def _create(
     number: int,
     nodes: Sequence[int],
-    border: context.Border,
+    interface: context.Interface,
     made: context.Context | None = None,
     refusal: str | None = None,
 ) -> Any:
@@ -237,11 +237,11 @@ def _create(
 
     spec = ffi.new("tg_ort_partition_spec *")
     spec.number, spec.nodes, spec.node_count = number, array("uint64_t", list(nodes)), len(nodes)
-    spec.inputs, spec.input_count = texts(border.inputs), len(border.inputs)
-    spec.port_count = len(border.ports)
-    spec.outputs, spec.output_count = texts(border.outputs), len(border.outputs)
-    held = [np.ascontiguousarray(data) for data in border.guards.values()]
-    spec.guards, spec.guard_count = texts(border.guards), len(held)
+    spec.inputs, spec.input_count = texts(interface.inputs), len(interface.inputs)
+    spec.port_count = len(interface.ports)
+    spec.outputs, spec.output_count = texts(interface.outputs), len(interface.outputs)
+    held = [np.ascontiguousarray(data) for data in interface.guards.values()]
+    spec.guards, spec.guard_count = texts(interface.guards), len(held)
     spec.guard_data = array("void *", [ffi.cast("void *", data.ctypes.data) for data in held])
     spec.guard_bytes = array("uint64_t", [data.nbytes for data in held])
     if made:

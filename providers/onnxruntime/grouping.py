@@ -93,7 +93,7 @@ class Grouping:
 
     def _late(self, groups: Sequence[set[int]]) -> list[set[int]]:
         """Groups in execution order: a node that opens a quantized group goes to the only one that
-        reads it, so that what crosses a partition's border is in 8 bits."""
+        reads it, so that partitions read and write 8 bits."""
         places = {number: k for k, group in enumerate(groups) for number in group}
         found = [set(group) for group in groups]
         for node in self.snapshot.nodes:

@@ -179,7 +179,7 @@ UPSAMPLE = (
     ),
 )
 RESIZE = (
-    # Where nothing shrinks, too, axes and borders have other rules.
+    # Where nothing shrinks, too, axes and edges have other rules.
     needs("No antialiasing.", lambda e: not e.integer("antialias")),
     needs(
         "The mode nearest for the coordinates tf_half_pixel_for_nn.",

@@ -1,4 +1,4 @@
-"""Plans as data: borders, aliases, fused steps, folded grids, and refusals. No adapter."""
+"""Plans as data: I/O, aliases, fused steps, folded grids, and refusals. No adapter."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_weights_and_values_take_half_of_the_bytes() -> None:
     assert [weight.half for weight in half.weights] == [
         weight.bytes > bias for weight in full.weights
     ]
-    assert half.bytes_of("pool") < 0.7 * full.bytes_of("pool")  # the border is float32
+    assert half.bytes_of("pool") < 0.7 * full.bytes_of("pool")  # inputs and outputs are float32
     for weight in half.weights:
         assert weight.image().nbytes == weight.bytes
 
@@ -239,7 +239,7 @@ def test_rounding_is_that_of_numpy(unpacks: bool) -> None:
 
 
 @pytest.mark.adapter
-def test_float16_at_the_border_is_that_of_the_host() -> None:
+def test_float16_inputs_and_outputs_are_those_of_the_host() -> None:
     """Too large numbers are infinite there, as in a cast; a float16 input is what it is."""
     given = numbers()
     with np.errstate(over="ignore", invalid="ignore"):

@@ -196,7 +196,7 @@ GRIDS = {
 @pytest.mark.adapter
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bool", "i32", "i64", *GRIDS])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_type_crosses_the_border(dtype: str, shape: Shape) -> None:
+def test_every_type_comes_in_and_goes_out(dtype: str, shape: Shape) -> None:
     """As it is, and as storage that a kernel has made."""
     grid, chance = GRIDS.get(dtype), np.random.default_rng(len(shape))
     kind, count = np.dtype(NUMPY_DTYPES[dtype]), int(np.prod(shape))

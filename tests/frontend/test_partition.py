@@ -118,17 +118,17 @@ def in_the_middle(nodes: int, size: int, repeated: bool = False) -> str | None:
     return partition.loss(graph, partition.extract(graph, set(range(102, nodes + 102))), repeated)
 
 
-# On the nominal GPU a run takes 0.2 ms and 5e9 bytes of the border a second; it does 5e11
+# On the nominal GPU a run takes 0.2 ms and 5e9 bytes of inputs and outputs a second; it does 5e11
 # multiply-adds a second, the CPU 2e10. So n nodes over s numbers pay when
 # n s (1 / 2e10 - 1 / 5e11) > 2e-4 + 8 s / 5e9.
 @pytest.mark.parametrize(("size", "nodes"), [(20_000, 241), (5_434_600, 34), (2_000, 2116)])
-def test_a_partition_pays_when_the_cpu_would_take_longer_than_border_and_launch(
+def test_a_partition_pays_when_the_cpu_would_take_longer_than_io_and_launch(
     size: int, nodes: int
 ) -> None:
     assert in_the_middle(nodes + 1, size) is None
     assert in_the_middle(nodes, size) == (
         f"This partition of {nodes} nodes would only split the graph: with its present shapes "
-        f"{8 * size:,} bytes cross its border for {nodes * size:,} multiply-adds. The option "
+        f"{8 * size:,} bytes go in and out for {nodes * size:,} multiply-adds. The option "
         "force=1 takes it all the same."
     )
     assert in_the_middle(nodes + 1, size, repeated=True) is None

@@ -28,7 +28,8 @@ ROWS = ops.rows()
 # Families whose kernel file has another name, and why.
 KERNELS_OF: dict[str, set[str]] = {}
 
-# Kernel files that families do not launch by themselves: the border, and templates for import.
+# Kernel files that families do not launch by themselves: the I/O layout conversion, and templates
+# for import.
 SUPPORT_KERNELS = {"common", "math", "pack", "unpack"}
 
 

@@ -61,12 +61,12 @@ def pictures() -> bytes:
 
 
 def mirrored() -> bytes:
-    """A picture of any size with a mirrored border; one pixel has none."""
+    """A picture of any size with mirrored edges; one pixel has none."""
     model = Model()
     x = model.input("picture", (1, 1, 1, 4), signature=(1, -1, -1, 4))
-    border = model.constant(np.array([(0, 0), (2, 2), (2, 2), (0, 0)], np.int32))
-    y = model.op("MIRROR_PAD", [x, border], "MirrorPadOptions", {"mode": "REFLECT"},
-                 shape=(1, 1, 1, 4), name="border")  # fmt: skip
+    padding = model.constant(np.array([(0, 0), (2, 2), (2, 2), (0, 0)], np.int32))
+    y = model.op("MIRROR_PAD", [x, padding], "MirrorPadOptions", {"mode": "REFLECT"},
+                 shape=(1, 1, 1, 4), name="padding")  # fmt: skip
     model.output(model.op("RELU", [y], shape=(1, 1, 1, 4), name="relu"))
     return model.to_bytes()
 

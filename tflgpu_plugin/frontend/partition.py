@@ -1,8 +1,8 @@
 """Groups the supported nodes of a graph into convex partitions, and says which partitions are not
-worth their border.
+worth their inputs and outputs.
 
 A partition is convex when no path leaves it and comes back, so that it can run as one step. The
-decision whether a partition pays is structural: it compares border bytes with arithmetic on a
+decision whether a partition pays is structural: it compares their bytes with arithmetic on a
 nominal GPU and never looks at this adapter.
 """
 
@@ -19,7 +19,7 @@ from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph
 # (2024).
 GPU_WORK_PER_SECOND = 5e11
 CPU_WORK_PER_SECOND = 2e10
-BORDER_BYTES_PER_SECOND = 5e9
+IO_BYTES_PER_SECOND = 5e9
 SECONDS_PER_RUN = 2e-4
 VIEW = "reshape"  # the op that computes and moves nothing
 
@@ -107,11 +107,9 @@ def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
     idle = all(node.op == VIEW for node in island.nodes) and (fed or read)
     if not (repeated or idle or (fed and read)):
         return None
-    border = sum(island.tensors[t].bytes for t in (*island.inputs, *island.outputs))
+    io_bytes = sum(island.tensors[t].bytes for t in (*island.inputs, *island.outputs))
     multiply_adds = 0 if idle else work(island)
-    on_gpu = (
-        SECONDS_PER_RUN + border / BORDER_BYTES_PER_SECOND + multiply_adds / GPU_WORK_PER_SECOND
-    )
+    on_gpu = SECONDS_PER_RUN + io_bytes / IO_BYTES_PER_SECOND + multiply_adds / GPU_WORK_PER_SECOND
     on_cpu = multiply_adds / CPU_WORK_PER_SECOND
     if on_cpu > on_gpu:
         return None
@@ -121,6 +119,6 @@ def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
     )
     return (
         f"This partition of {count} node{'s' if count > 1 else ''} {wrong}: with its present "
-        f"shapes {border:,} bytes cross its border for {multiply_adds:,} multiply-adds. "
+        f"shapes {io_bytes:,} bytes go in and out for {multiply_adds:,} multiply-adds. "
         "The option force=1 takes it all the same."
     )

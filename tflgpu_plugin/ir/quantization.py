@@ -1,8 +1,8 @@
-"""Affine quantization: the numbers that border, passes and ops need.
+"""Affine quantization: the numbers that I/O layout conversion, passes and ops need.
 
 On the device a quantized tensor holds the real values of its grid, scale * n with n = stored - zero
-point, as float32; 8-bit integers exist only at the border. Plain ones of 8 and 16 bits have the
-grid `NUMBERS`; plain int32 and int64 tensors (`whole`) hold int32 on the device.
+point, as float32; 8-bit integers exist only in inputs and outputs. Plain ones of 8 and 16 bits have
+the grid `NUMBERS`; plain int32 and int64 tensors (`whole`) hold int32 on the device.
 """
 
 from __future__ import annotations

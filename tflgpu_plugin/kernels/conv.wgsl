@@ -7,7 +7,7 @@
 // one phase of the strides). `strided`: x is single floats with any distances between rows, places and channels (an
 // input of few channels, maybe in the host's buffer); `step` is 1 then.
 // Weights: [block][tap][channel][quad] of vec4 over output lanes, so an iteration reads {{ step * quads }} neighbours.
-// Places past the end repeat the last one and write the same value again, so there is no divergence at the border.
+// Places past the end repeat the last one and write the same value again, so there is no divergence at the edge.
 {% set views = 1 if strided else 4 // step %}
 {% set kind = {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
 {% set weights = step * quads %}

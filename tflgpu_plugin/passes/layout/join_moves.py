@@ -71,7 +71,7 @@ def _joined(graph: Graph, view: View, reader: Node) -> View | None:
 
 def _launches(graph: Graph, first: Node, last: Node, view: View | None = None) -> int:
     """Of the view of the first node's input that is the last one's result (default: the node's
-    own): none where it is the input as it lies, or the border turns it."""
+    own): none where it is the input as it lies, or the I/O conversion turns it."""
     view = view or movement.view_of(graph, last)
     assert view is not None
     output = last.outputs[0]

@@ -1,7 +1,7 @@
 """Fewer transposes: tensors between two layouts are held in the one that needs less moving.
 
 Around every transpose a region of tensors grows through ops that do not care about the order of
-axes; it is held in the other layout when fewer bytes then move at its border. What
+axes; it is held in the other layout when fewer bytes then move at its edge. What
 is left over is composed, deduplicated, and dropped where nothing changes place.
 """
 
@@ -73,7 +73,7 @@ def _improve(e: Editor) -> bool:
 
 
 def _near(region: _Region, producers: dict[int, Node], readers: dict[int, list[Node]]) -> set[int]:
-    """Tensors of a region, and those on the other side of transposes at its border."""
+    """Tensors of a region, and those on the other side of transposes at its edge."""
     found = set(region.held)
     for tensor in region.held:
         turns = [n for n in readers.get(tensor, ()) if n.op == "transpose"]
@@ -129,7 +129,7 @@ def _price(shape: Shape, perm: Perm) -> float:
 def _gain(
     e: Editor, region: _Region, producers: dict[int, Node], readers: dict[int, list[Node]]
 ) -> float:
-    """Bytes saved by holding the region: transposes at its border before and after."""
+    """Bytes saved by holding the region: transposes at its edge before and after."""
     saved = 0.0
     made: set[tuple[int, Perm]] = set()  # transposes after, each needed once
     gone: set[int] = set()

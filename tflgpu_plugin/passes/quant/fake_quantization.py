@@ -27,7 +27,7 @@ EVERYTHING = (-inf, inf)
 def fake_quantize(graph: Graph) -> Graph:
     """After `canonical`: a simulator follows bias and activation. Results that are on their grid
     already get none, and neither do those that only leave the partition through an op that cannot
-    take one: the border rounds, too.
+    take one: the I/O conversion rounds, too.
     """
     return _Simulation(graph).run()
 
@@ -145,7 +145,7 @@ def _raw(tensor: Tensor) -> Tensor:
 
 def _on_grid(graph: Graph, node: Node, tensor: int) -> bool:
     result = graph.tensors[tensor]
-    if not quantization.real(result) or result.dtype in COUNTS:  # the border rounds whole numbers
+    if not quantization.real(result) or result.dtype in COUNTS:  # a whole output is rounded
         return True
     if not ops.rows()[node.op].keeps or node.epilogue:
         return False
