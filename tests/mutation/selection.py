@@ -318,7 +318,7 @@ def steps(file: str) -> list[Step]:
     else:
         usual = _OPS if room == "ops" else ()
         tests = TESTS.get(key if key != "quantized" else "stored_numbers", usual)
-        tests = ("test_op_refusals", *tests) if room == "ops" else tests
+        tests = ("test_op_refusals", "test_layer_refusals", *tests) if room == "ops" else tests
     tests = tuple(dict.fromkeys((*_importing(file), *tests)))
     found = [Step("cases", family) for family in mine]
     if path.suffix == ".wgsl":

@@ -4,6 +4,7 @@ needed."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -26,12 +27,16 @@ class Told:
 RUN = Told("i32", 1)
 
 
-def said(op: str, *inputs: Any, results: int = 1, **attributes: Any) -> str | None:
-    """The sentence against one node. A tuple is the shape of float values that a run tells, a list
-    or a number a constant, None an input that is not there."""
+def graph_of(
+    op: str, *inputs: Any, results: int | Sequence[Tensor] = 1, **attributes: Any
+) -> Graph:
+    """A graph of one node. A tuple is the shape of float values that a run tells, a list or a
+    number a constant, None an input that is not there; tensors are taken as they are."""
     tensors: dict[int, Tensor] = {}
     for k, given in enumerate(inputs):
-        if isinstance(given, Told):
+        if isinstance(given, Tensor):
+            tensors[k] = given
+        elif isinstance(given, Told):
             tensors[k] = Tensor("n", given.shape, given.dtype)
         elif isinstance(given, tuple):
             tensors[k] = Tensor("x", given)
@@ -39,10 +44,16 @@ def said(op: str, *inputs: Any, results: int = 1, **attributes: Any) -> str | No
             data = np.array(given, np.float32 if isinstance(given, float) else np.int32)
             dtype = "f32" if isinstance(given, float) else "i32"
             tensors[k] = Tensor("n", data.shape, dtype, data)
-    made = tuple(range(90, 90 + results))
-    tensors |= {t: Tensor("y", ()) for t in made}
+    given = [Tensor("y", ())] * results if isinstance(results, int) else results
+    made = tuple(range(90, 90 + len(given)))
+    tensors |= dict(zip(made, given, strict=True))
     reads = tuple(None if given is None else k for k, given in enumerate(inputs))
-    graph = Graph(tensors, (Node(0, op, reads, made, attributes),), (0,), made)
+    return Graph(tensors, (Node(0, op, reads, made, attributes),), (0,), made)
+
+
+def said(op: str, *inputs: Any, **more: Any) -> str | None:
+    """The sentence against the node of `graph_of`."""
+    graph = graph_of(op, *inputs, **more)
     return rows()[op].refuse(graph, graph.nodes[0], Target())
 
 

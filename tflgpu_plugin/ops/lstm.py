@@ -166,7 +166,7 @@ def refuse_full(graph: Graph, node: Node, target: Target) -> str | None:
 
 def _refuse_quantized(graph: Graph, node: Node) -> str | None:
     """In 8 bits: the plain layer, output and state quantized as hosts do it."""
-    x, output, state = (graph.tensors[node.inputs[k] or 0] for k in (0, OUTPUT, STATE))
+    x, output, state = (graph.tensors[node.operand(k)] for k in (0, OUTPUT, STATE))
     if not quantization.quantized(x):
         mixed = any(t.dtype != "f32" for t in (output, state))
         return "An LSTM over float32 values needs a state of float32 values." if mixed else None
@@ -251,7 +251,7 @@ def _gates(steps: Decomposition, node: Node, start: int, order: str) -> Array:
 
 
 def _gate(steps: Decomposition, node: Node, position: int) -> Array:
-    tensor = steps.editor.tensors[node.inputs[position] or 0]
+    tensor = steps.editor.tensors[node.operand(position)]
     assert tensor.data is not None
     if tensor.dtype == "i32" and tensor.quantization is not None:  # biases of quantized layers
         return quantization.dequantize(tensor.data, tensor.quantization)
@@ -260,7 +260,7 @@ def _gate(steps: Decomposition, node: Node, position: int) -> Array:
 
 def _grids(steps: Decomposition, node: Node) -> tuple[quantization.Grid, ...]:
     """Those of output and state, when the model holds them in 8 and 16 bits."""
-    held = [steps.editor.tensors[node.inputs[k] or 0] for k in (OUTPUT, STATE)]
+    held = [steps.editor.tensors[node.operand(k)] for k in (OUTPUT, STATE)]
     if any(tensor.quantization is None for tensor in held):
         return ()
     return tuple(quantization.grid(tensor) for tensor in held)

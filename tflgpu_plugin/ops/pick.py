@@ -77,7 +77,7 @@ def _inside(graph: Graph, node: Node, extents: Shape) -> bool:
 
 def refuse_indices(graph: Graph, node: Node) -> str | None:
     """They are int32 or int64."""
-    indices = graph.tensors[node.inputs[1] or 0]
+    indices = graph.tensors[node.operand(1)]
     if quantization.whole(indices):
         return None
     return f"The indices {indices.name!r} hold {indices.dtype} values; use int32 or int64."
