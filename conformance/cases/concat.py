@@ -1,4 +1,4 @@
-"""CONCATENATION: each axis of each rank, channel offsets on and off the quad boundaries, many
+"""CONCATENATION: each axis of each rank, channel offsets on and off the slice boundaries, many
 inputs, constants."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PAD, PADV2: each axis alone, whole and broken channel quads, values, ranks 1 to 5."""
+"""PAD, PADV2: each axis alone, whole and broken channel slices, values, ranks 1 to 5."""
 
 from __future__ import annotations
 

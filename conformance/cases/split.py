@@ -1,4 +1,4 @@
-"""SPLIT and SPLIT_V: every axis, parts that are whole channel quads and parts that are not, one
+"""SPLIT and SPLIT_V: every axis, parts that are whole channel slices and parts that are not, one
 part; equal and uneven extents, and one that is the rest."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""STRIDED_SLICE and SLICE: each mask, negative indices and strides, whole and broken channel quads,
-ranks 1 to 5."""
+"""STRIDED_SLICE and SLICE: each mask, negative indices and strides, whole and broken channel
+slices, ranks 1 to 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transpose: every order of small ranks, channels that enter and leave the quads, groups of axes
+"""Transpose: every order of small ranks, channels that enter and leave the slices, groups of axes
 at high rank, and storage that stays as it is."""
 
 from __future__ import annotations

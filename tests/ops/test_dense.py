@@ -56,8 +56,8 @@ def test_weights_are_transformed_in_block_order() -> None:
 @pytest.mark.parametrize(
     ("extent", "channels", "filters", "most"),
     [
-        (24, 64, 64, 36 * 16 * 64 * 16),  # of weights: planes, quads of 4 channels, vec4
-        (80, 64, 64, 36 * 16 * 400 * 16),  # of transformed input: planes, patches, quads
+        (24, 64, 64, 36 * 16 * 64 * 16),  # of weights: planes, slices of 4 channels, vec4
+        (80, 64, 64, 36 * 16 * 400 * 16),  # of transformed input: planes, patches, slices
         (80, 64, 100, 36 * 16 * 400 * 25),  # of products
     ],
 )
@@ -83,16 +83,16 @@ def test_transformed_products_stay_below_the_binding_limit(
 @pytest.mark.parametrize("size", [0, 32])
 def test_every_vendor_has_tiles_that_the_kernel_can_make(vendor: str, size: int) -> None:
     target = Target(vendor=vendor, subgroup_size=size)
-    for quads, places in ((1, 1), (2, 49), (8, 3136), (64, 12544), (300, 100_000)):
-        tile = choose_tile(target, quads, places)
-        assert tile.quads * tile.step % 8 == 0 and tile.lanes % 8 == 0
+    for slices, places in ((1, 1), (2, 49), (8, 3136), (64, 12544), (300, 100_000)):
+        tile = choose_tile(target, slices, places)
+        assert tile.slices * tile.step % 8 == 0 and tile.lanes % 8 == 0
         assert tile.shared <= target.shuffles
 
 
 @pytest.mark.parametrize(
     ("driver", "step"), [("Mesa 22.3.6 (LLVM 15.0.6)", 4), ("Mesa 25.0.7", 2), ("", 2)]
 )
-def test_only_old_lavapipe_takes_whole_quads_in_large_tiles(driver: str, step: int) -> None:
+def test_only_old_lavapipe_takes_whole_slices_in_large_tiles(driver: str, step: int) -> None:
     target = Target(vendor="software", software=True, subgroup_size=8, driver=driver)
     assert point_tile(target, choose_tile(target, 64, 12544)).step == step
 
@@ -100,7 +100,7 @@ def test_only_old_lavapipe_takes_whole_quads_in_large_tiles(driver: str, step: i
 def test_settings_can_be_forced() -> None:
     forced = replace(TARGET, tuning={"tile": "3x4", "weights": "memory"})
     tile = choose_tile(forced, 16, 1000)
-    assert (tile.pixels, tile.quads, tile.weights) == (3, 4, "memory")
+    assert (tile.pixels, tile.slices, tile.weights) == (3, 4, "memory")
 
 
 def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:
@@ -113,12 +113,12 @@ def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:
     return [dispatch.label for dispatch in plan.dispatches], plan.bytes_of("pool")
 
 
-def test_whole_quads_are_written_into_place() -> None:
+def test_whole_slices_are_written_into_place() -> None:
     labels, _ = _joined(8, 5)
     assert labels == ["pack", "conv", "conv", "unpack"]
 
 
-def test_broken_quads_and_batches_are_copied() -> None:
+def test_broken_slices_and_batches_are_copied() -> None:
     assert _joined(5, 8)[0].count("concat") == 2
     assert _joined(8, 8, batch=2)[0].count("concat") == 2
 

@@ -26,14 +26,14 @@ def joined(*shapes: tuple[int, ...], axis: int) -> tuple[list[tuple[int, ...]], 
 
 
 CASES = {
-    "channels, broken quads": joined((2, 3, 4, 3), (2, 3, 4, 2), axis=3),
-    "channels, whole quads first": joined((1, 3, 4, 4), (1, 3, 4, 1), axis=3),
-    "channels, whole quads last": joined((2, 3, 4, 2), (2, 3, 4, 4), axis=3),
+    "channels, broken slices": joined((2, 3, 4, 3), (2, 3, 4, 2), axis=3),
+    "channels, whole slices first": joined((1, 3, 4, 4), (1, 3, 4, 1), axis=3),
+    "channels, whole slices last": joined((2, 3, 4, 2), (2, 3, 4, 4), axis=3),
     "channels, three parts": joined((3, 2, 2, 1), (3, 2, 2, 1), (3, 2, 2, 3), axis=3),
-    "channels, a last part over a quad": joined((2, 2, 3, 3), (2, 2, 3, 6), axis=3),
-    "rows of broken quads": joined((2, 1, 4, 5), (2, 2, 4, 5), axis=1),
-    "columns of broken quads": joined((1, 2, 4, 3), (1, 2, 1, 3), axis=2),
-    "batches of broken quads": joined((1, 2, 4, 7), (2, 2, 4, 7), axis=0),
+    "channels, a last part over a slice": joined((2, 2, 3, 3), (2, 2, 3, 6), axis=3),
+    "rows of broken slices": joined((2, 1, 4, 5), (2, 2, 4, 5), axis=1),
+    "columns of broken slices": joined((1, 2, 4, 3), (1, 2, 1, 3), axis=2),
+    "batches of broken slices": joined((1, 2, 4, 7), (2, 2, 4, 7), axis=0),
 }
 
 

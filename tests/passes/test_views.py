@@ -195,16 +195,16 @@ def made(reading: movement.Reading, x: Array, shape: Shape, value: float) -> Arr
     for place in range(4 * target.vectors):
         i, lane = divmod(place, 4)
         if reading.form == "elements":
-            q, s = i // target.spatial % target.quads, i % target.spatial
-            b = i // (target.spatial * target.quads)
+            q, s = i // target.spatial % target.slices, i % target.spatial
+            b = i // (target.spatial * target.slices)
             i = (b * target.spatial + s) * target.channels + 4 * q + lane
             if 4 * q + lane >= target.channels:
                 continue
-        in_quads = [
+        in_slices = [
             -(-e // 4) if reading.form == "lanes" and k == reading.lane else e
             for k, e in enumerate(extents)
         ]
-        at = [int(c) for c in np.unravel_index(i, in_quads)]
+        at = [int(c) for c in np.unravel_index(i, in_slices)]
         if reading.form == "lanes":
             at[reading.lane] = 4 * at[reading.lane] + lane
         if not all(r[0].low <= c < r[0].stop for r, c in zip(reading.rows, at, strict=True)):

@@ -2,7 +2,7 @@
 at once (concatenation into place), and one that is a slice of another is read there.
 
 Works on recorded launches, so it holds for every op that copies whole tensors. In the storage of
-`graph.geometry` channels joined, or split, at whole quads are such slices.
+`graph.geometry` channels joined, or split, at multiples of four are such slices.
 """
 
 from __future__ import annotations

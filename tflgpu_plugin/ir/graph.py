@@ -123,8 +123,8 @@ class Node:
 
 
 class Geometry(NamedTuple):
-    """Device storage of a tensor: `[batch][quads][spatial]` of vec4, the lanes being four
-    neighbouring channels.
+    """Device storage of a tensor: `[batch][slices][spatial]` of vec4, the lanes being the four
+    neighbouring channels of a slice (C4, as TFLite's GPU delegate calls it).
 
     PHWC4 for rank 2 to 5 (channels = last extent, batch = first, spatial = product of the rest);
     row-major for other ranks, which is the same thing with batch = spatial = 1 and every element a
@@ -132,13 +132,13 @@ class Geometry(NamedTuple):
     """
 
     batch: int
-    quads: int
+    slices: int
     spatial: int
     channels: int
 
     @property
     def vectors(self) -> int:
-        return self.batch * self.quads * self.spatial
+        return self.batch * self.slices * self.spatial
 
 
 def planar(shape: Shape) -> bool:

@@ -11,7 +11,7 @@ view, counted in views; vec4i, vec2i, i32 of one that holds whole numbers
 * `put_<name>(i, v)`    write element i of an operand with another view than vec4 (no fused steps,
 no mask)
 * `epilogue_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel
-quad q: call it once per quad
+slice q: call it once per slice
 * `store_<name>(i, epilogue, v)` apply the fused steps, zero the pad lanes, write vec4 i
 * `group_id(wid)`       the workgroup's place in the logical grid (grids over the device's limit
 come folded)
@@ -169,7 +169,7 @@ class Operand:
 @dataclass(frozen=True)
 class FusedEpilogueOp:
     """An `EpilogueOp` as the preamble needs it: `operand` names a vec4 operand, `spread` says how
-    it is indexed ("same": like the output, "channel": by quad, "scalar": lane 0 of vector 0).
+    it is indexed ("same": like the output, "channel": by slice, "scalar": lane 0 of vector 0).
     `fields` are the dispatch's parameters that hold the step's own (for a step of two operands
     without an operand: the second one)."""
 
@@ -336,11 +336,11 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp]) -> str:
                 if each.spread == "channel"
                 else f"vec4f(load_{each.operand}(0u).x)"
             )
-        if each.spread == "rows":  # of a matrix [rows, channels]; the last parameter counts quads
+        if each.spread == "rows":  # of a matrix [rows, channels]; the last parameter counts slices
             count = ROWS[each.op]
             fields[-1] = ", ".join(f"e{k}_{row}: vec4f" for row in range(count))
-            quads = f"u32(p.{each.fields[-1]})"
-            loads[-1] = ", ".join(f"load_{each.operand}(q + {r}u * {quads})" for r in range(count))
+            slices = f"u32(p.{each.fields[-1]})"
+            loads[-1] = ", ".join(f"load_{each.operand}(q + {r}u * {slices})" for r in range(count))
             rows = ", ".join(f"epilogue.e{k}_{row}" for row in range(count))
             steps.append(f"  v = {expression(each.op, each.fields).replace('$e', rows)};")
         elif pairwise(each.op):

@@ -1,12 +1,12 @@
 // The place of the extreme element along an axis: one thread per storage vec4 of the result. The axis has `count`
 // places, `inner` elements apart; `better` (>, >=, <, <=) says when a later element takes over.
 fn element(e: vec4u) -> vector_x {
-  let at = stored_at(e, p.in_channels, p.in_spatial, p.in_quads);
+  let at = stored_at(e, p.in_channels, p.in_spatial, p.in_slices);
   return vector_x(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
 }
 
 {% include "each_vector.wgsl" %}
-  let o = elements_of(i, p.channels, p.spatial, p.quads);
+  let o = elements_of(i, p.channels, p.spatial, p.slices);
   let start = (o / p.inner) * (p.count * p.inner) + o % p.inner;
   var best = element(start);
   var found = vec4i();
@@ -19,5 +19,5 @@ fn element(e: vec4u) -> vector_x {
       found = select(found, vec4i(i32(r)), taken);
     }
   }
-  store_out(i, epilogue_out((i / p.spatial) % p.quads), found);
+  store_out(i, epilogue_out((i / p.spatial) % p.slices), found);
 }

@@ -1,12 +1,12 @@
 // y = f(a, b) or f(a, b, c) with broadcasting. variant operands: (name, value, mode) each, the mode being same (in
-// place) or quad (affine vec4, lane 0 spread where there is one channel); rank: how many axes places are counted over;
+// place) or slice (affine vec4, lane 0 spread where there is one channel); rank: how many axes places are counted over;
 // expression: f for vec4 v, e and w; checked: where of them a run fails.
 {% import "coordinates.wgsl" as at %}
 {% macro place(name) %}
 {% for k in range(rank) %}c{{ k }} * p.{{ name }}_k{{ k }}{{ " + " if not loop.last }}{% endfor %}
 {% endmacro %}
 {% include "each_vector.wgsl" %}
-  let q = divided(i, p.spatial).x % p.quads;
+  let q = divided(i, p.spatial).x % p.slices;
 {% if rank %}
 {{ at.split("i", rank) }}
 {% endif %}

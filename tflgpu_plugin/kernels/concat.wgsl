@@ -8,7 +8,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   if (i >= p.vectors) { return; }
 {{ at.split("i", rank) }}
   let o = p.base{% for k in range(rank) %} + c{{ k }} * p.k{{ k }}{% endfor %};
-  store_y(o, epilogue_y((o / p.spatial) % p.quads), load_x(i));
+  store_y(o, epilogue_y((o / p.spatial) % p.slices), load_x(i));
 {% else %}
   if (i >= p.elements) { return; }
   let s = i % p.spatial;

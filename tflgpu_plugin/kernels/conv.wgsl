@@ -1,16 +1,16 @@
-// Convolution, pixels x quads per thread: each invocation makes {{ pixels }} output places of {{ quads }} channel quads.
+// Convolution, pixels x slices per thread: each invocation makes {{ pixels }} output places of {{ slices }} channel slices.
 //
-// Variant: pixels, quads; `step` input channels per iteration of the inner loop (1, 2 or 4; x is viewed as so many
+// Variant: pixels, slices; `step` input channels per iteration of the inner loop (1, 2 or 4; x is viewed as so many
 // lanes); `shared`: groups of 8 invocations load the weights of an iteration once and pass them on by shuffle;
 // `memory`: the workgroup loads those of `stage` iterations into its memory;
 // `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (places of
 // one phase of the strides). `strided`: x is single floats with any distances between rows, places and channels (an
 // input of few channels, maybe in the host's buffer); `step` is 1 then.
-// Weights: [block][tap][channel][quad] of vec4 over output lanes, so an iteration reads {{ step * quads }} neighbours.
+// Weights: [block][tap][channel][slice] of vec4 over output lanes, so an iteration reads {{ step * slices }} neighbours.
 // Places past the end repeat the last one and write the same value again, so there is no divergence at the edge.
 {% set views = 1 if strided else 4 // step %}
 {% set kind = {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
-{% set weights = step * quads %}
+{% set weights = step * slices %}
 {% macro load_weights() %}
 {# Of one iteration, from `w_at` on; or, with `memory`, of iteration `k`. #}
 {% if shared %}
@@ -30,16 +30,16 @@
 {% endmacro %}
 {% macro products() %}
 {# A sum takes all terms of an iteration at once, since it is not in a register for long. #}
-{% for q in range(quads) %}
+{% for q in range(slices) %}
 {% if shared %}
 {% for i in range(step) %}
-{% set n = i * quads + q %}
+{% set n = i * slices + q %}
       let b{{ n }} = subgroupShuffle(w{{ n // 8 }}, base + {{ n % 8 }}u);
 {% endfor %}
 {% endif %}
 {% for j in range(pixels) %}
 {% for i in range(step) %}
-      c{{ j }}_{{ q }} = fma(vec4f(a{{ j }}{{ "" if step == 1 else "." ~ "xyzw"[i] }}), b{{ i * quads + q }}, c{{ j }}_{{ q }});
+      c{{ j }}_{{ q }} = fma(vec4f(a{{ j }}{{ "" if step == 1 else "." ~ "xyzw"[i] }}), b{{ i * slices + q }}, c{{ j }}_{{ q }});
 {% endfor %}
 {% endfor %}
 {% endfor %}
@@ -61,9 +61,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let block = p.first_block + wi.y;
   let part = divided(block, p.group_blocks);
   let group = part.x;
-  let quad = part.y * {{ quads }}u;
-  let count = min(p.tile_quads, p.group_quads - quad);
-  let out_quad = group * p.group_quads + quad;
+  let slice = part.y * {{ slices }}u;
+  let count = min(p.tile_slices, p.group_slices - slice);
+  let out_slice = group * p.group_slices + slice;
   let plane = min(wi.z, p.planes - 1u);
 {% if taps == "transposed" %}
   // One phase of the strides: output place (i, j) * stride + phase, which the taps `first_tap + stride * t` reach.
@@ -112,13 +112,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let y{{ j }} = (in{{ j }}.x * stride.x + phase.x) * p.out_w + in{{ j }}.y * stride.y + phase.y;
 {% endif %}
 {% endif %}
-{% for q in range(quads) %}
+{% for q in range(slices) %}
   var c{{ j }}_{{ q }} = vec4f(0.0);
 {% endfor %}
 {% endfor %}
   // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
   let steps = p.steps;
-  let x_quad = p.x_quad * {{ views }}u;
+  let x_slice = p.x_slice * {{ views }}u;
   let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
   let x_base = (batch * p.x_batch + group * p.group_x) * {{ views }}u + zero;
   let w_base = wi.y * p.block_vectors{% if taps == "point" %} + batch * p.w_batch{% endif %}{% if shared %} + {{ "lane" if weights >= 8 else "min(lane, %du)" % (weights - 1) }}{% endif %};
@@ -142,9 +142,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let w_row = w_base + (tap_row * p.kernel_w + phase) * p.tap_vectors;
     for (var k = 0u; k < steps; k++) {
 {% if views > 1 %}
-      let x_at = x_row + k / {{ views }}u * x_quad + k % {{ views }}u;
+      let x_at = x_row + k / {{ views }}u * x_slice + k % {{ views }}u;
 {% else %}
-      let x_at = x_row + k * x_quad;
+      let x_at = x_row + k * x_slice;
 {% endif %}
 {% for j in range(pixels) %}
       var a{{ j }} = {{ kind }}(0.0);
@@ -220,9 +220,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       w_at += {{ weights }}u;
 {% endif %}
 {% if views > 1 %}
-      let x_at = x_base + k / {{ views }}u * x_quad + k % {{ views }}u;
+      let x_at = x_base + k / {{ views }}u * x_slice + k % {{ views }}u;
 {% else %}
-      let x_at = x_base + k * x_quad;
+      let x_at = x_base + k * x_slice;
 {% endif %}
 {% for j in range(pixels) %}
 {% if taps == "point" %}
@@ -241,12 +241,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
 {% endif %}
 {% if lanes == 8 and pixels > 2 %}
-  // The accumulators move down one quad per iteration and one place per turn of the inner loop, so that there is one
+  // The accumulators move down one slice per iteration and one place per turn of the inner loop, so that there is one
   // store instruction: many of them take software drivers (which have groups of 8) long to compile.
   let tile_places = p.tile_places;
   for (var q = 0u; q < count; q++) {
-    let epilogue = epilogue_y(out_quad + q);
-    let y_at = batch * p.y_batch + (out_quad + q) * p.y_quad;
+    let epilogue = epilogue_y(out_slice + q);
+    let y_at = batch * p.y_batch + (out_slice + q) * p.y_slice;
 {% for j in range(pixels) %}
     var v{{ j }} = c{{ j }}_0;
     var z{{ j }} = y{{ j }};
@@ -259,15 +259,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
     }
 {% else %}
-  // The accumulators move down one quad per iteration, so that each place has one store instruction.
+  // The accumulators move down one slice per iteration, so that each place has one store instruction.
   for (var q = 0u; q < count; q++) {
-    let epilogue = epilogue_y(out_quad + q);
-    let y_at = batch * p.y_batch + (out_quad + q) * p.y_quad;
+    let epilogue = epilogue_y(out_slice + q);
+    let y_at = batch * p.y_batch + (out_slice + q) * p.y_slice;
 {% for j in range(pixels) %}
     store_y(y_at + y{{ j }}, epilogue, c{{ j }}_0);
 {% endfor %}
 {% endif %}
-{% for q in range(quads - 1) %}
+{% for q in range(slices - 1) %}
 {% for j in range(pixels) %}
     c{{ j }}_{{ q }} = c{{ j }}_{{ q + 1 }};
 {% endfor %}

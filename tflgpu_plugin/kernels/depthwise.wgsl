@@ -1,4 +1,4 @@
-// Depthwise convolution. Weights lie as [quad][tap] of vec4 over output channels; lanes are neighbouring places.
+// Depthwise convolution. Weights lie as [slice][tap] of vec4 over output channels; lanes are neighbouring places.
 //
 // Variant `form`: "rows" (3x3, stride 1, any dilation) and "rows2" (3x3, stride 2) walk down `pixels` columns and keep
 // partial sums of the open output rows, so that each input row is read once per thread; "span" makes `pixels` places of
@@ -21,7 +21,7 @@ fma({{ name }}_{{ stride * j }}, w{{ 3 * r }}, fma({{ name }}_{{ stride * j + 1 
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
 {%- if shared and form in walking %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
   let wi = group_id(wid);
-  let quad = wi.y;
+  let slice = wi.y;
   let batch = min(wi.z, p.batch - 1u);
 {% if form in walking %}
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
@@ -44,21 +44,21 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let ok{{ t }} = u32(c{{ t }}) < extent_in.y;
   let x{{ t }} = select(0u, u32(c{{ t }}), ok{{ t }});
 {% endfor %}
-  let x_base = (batch * p.quads + quad) * extent_in.x * extent_in.y + zero;
+  let x_base = (batch * p.slices + slice) * extent_in.x * extent_in.y + zero;
 {% endif %}
 {% if form in ("rows", "rows2") %}
-  let y_base = (batch * p.quads + quad) * extent_out.x * extent_out.y + out_x;
-  let epilogue = epilogue_y(quad);
+  let y_base = (batch * p.slices + slice) * extent_out.x * extent_out.y + out_x;
+  let epilogue = epilogue_y(slice);
   let rows = p.rows;
 {% if shared %}
-  let first8 = load_w(quad * 9u + lid % 8u);
+  let first8 = load_w(slice * 9u + lid % 8u);
 {% for t in range(8) %}
   let w{{ t }} = subgroupShuffle(first8, base + {{ t }}u);
 {% endfor %}
-  let w8 = load_w(quad * 9u + 8u);
+  let w8 = load_w(slice * 9u + 8u);
 {% else %}
 {% for t in range(9) %}
-  let w{{ t }} = load_w(quad * 9u + {{ t }}u);
+  let w{{ t }} = load_w(slice * 9u + {{ t }}u);
 {% endfor %}
 {% endif %}
   let r = divided(place.x, dilation.x);
@@ -113,7 +113,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let iy = u32(first + i32(ky * dilation.x));  // a negative place wraps to a large one
     let ok = iy < extent_in.x;
     let at = x_base + select(0u, iy, ok) * extent_in.y;
-    let w_at = (quad * kernel_h + ky) * {{ width }}u;
+    let w_at = (slice * kernel_h + ky) * {{ width }}u;
 {% if shared %}
     let taps = load_w(w_at + tap);
 {% endif %}
@@ -127,8 +127,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
 {% endfor %}
   }
-  let y_base = (batch * p.quads + quad) * extent_out.x * extent_out.y + out_x;
-  let epilogue = epilogue_y(quad);
+  let y_base = (batch * p.slices + slice) * extent_out.x * extent_out.y + out_x;
+  let epilogue = epilogue_y(slice);
 {% for j in range(pixels) %}
   if (out_x + {{ j }}u * dilation.y < extent_out.y) {
     store_y(y_base + oy * extent_out.y + {{ j }}u * dilation.y, epilogue, s{{ j }});
@@ -142,14 +142,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   var c{{ j }} = vec4f(0.0);
 {% endfor %}
 {% if form == "multiplied" %}
-  let channel = min((quad * 4u + vec4u(0u, 1u, 2u, 3u)) / p.multiplier, vec4u(p.channels - 1u));
-  let x_base = ((batch * p.x_quads + channel / 4u) * p.in_h * p.in_w) * 4u + channel % 4u;
+  let channel = min((slice * 4u + vec4u(0u, 1u, 2u, 3u)) / p.multiplier, vec4u(p.channels - 1u));
+  let x_base = ((batch * p.x_slices + channel / 4u) * p.in_h * p.in_w) * 4u + channel % 4u;
 {% else %}
-  let x_base = (batch * p.quads + quad) * p.in_h * p.in_w;
+  let x_base = (batch * p.slices + slice) * p.in_h * p.in_w;
 {% endif %}
   for (var ky = 0u; ky < p.kernel_h; ky++) {
     for (var kx = 0u; kx < p.kernel_w; kx++) {
-      let w = load_w((quad * p.kernel_h + ky) * p.kernel_w + kx);
+      let w = load_w((slice * p.kernel_h + ky) * p.kernel_w + kx);
       let offset = vec2i(vec2u(ky * p.dilation_h, kx * p.dilation_w));
 {% for j in range(pixels) %}
       let s{{ j }} = vec2u(at{{ j }} + offset);
@@ -165,8 +165,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
     }
   }
-  let epilogue = epilogue_y(quad);
-  let y_base = (batch * p.quads + quad) * p.places;
+  let epilogue = epilogue_y(slice);
+  let y_base = (batch * p.slices + slice) * p.places;
 {% for j in range(pixels) %}
   store_y(y_base + m{{ j }}, epilogue, c{{ j }});
 {% endfor %}

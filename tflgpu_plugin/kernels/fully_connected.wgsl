@@ -1,14 +1,14 @@
-// Fully connected: output row n, one quad of channels at a time. Weights lie row-major, [output][input quad] of vec4.
+// Fully connected: output row n, one slice of channels at a time. Weights lie row-major, [output][input slice] of vec4.
 //
-// Variant: `shared`: the 8 invocations of a group split the inputs of a quad of outputs and add up by shuffle;
-// otherwise each invocation makes a quad of its own. `flat`: the inputs of a row cross the rows of x's storage, so they are read
+// Variant: `shared`: the 8 invocations of a group split the inputs of a slice of outputs and add up by shuffle;
+// otherwise each invocation makes a slice of its own. `flat`: the inputs of a row cross the rows of x's storage, so they are read
 // one by one. The loop over inputs is nested, because some drivers cut a loop after 65,535 iterations.
 {% if flat %}
-fn input(n: u32, quad: u32) -> vec4f {
-  let ok = lanes_below(quad, p.inputs);
+fn input(n: u32, slice: u32) -> vec4f {
+  let ok = lanes_below(slice, p.inputs);
   let first = n * p.inputs;
-  let e = first + min(vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u), vec4u(p.inputs - 1u));
-  let at = stored_at(e, p.x_channels, p.x_places, p.x_quads);
+  let e = first + min(vec4u(4u * slice) + vec4u(0u, 1u, 2u, 3u), vec4u(p.inputs - 1u));
+  let at = stored_at(e, p.x_channels, p.x_places, p.x_slices);
   return select(vec4f(0.0), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), ok);
 }
 {% endif %}
@@ -18,24 +18,24 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let n = wi.y;
 {% if shared %}
   let lane = lid % 8u;
-  let quad = wi.x * {{ lanes // 8 }}u + lid / 8u;
+  let slice = wi.x * {{ lanes // 8 }}u + lid / 8u;
 {% else %}
-  let quad = wi.x * {{ lanes }}u + lid;
+  let slice = wi.x * {{ lanes }}u + lid;
 {% endif %}
 {% for r in range(4) %}
-  let row{{ r }} = min(quad * 4u + {{ r }}u, p.outputs - 1u) * p.input_quads;
+  let row{{ r }} = min(slice * 4u + {{ r }}u, p.outputs - 1u) * p.input_slices;
   var sum{{ r }} = vec4f(0.0);
 {% endfor %}
   // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
-  let input_quads = p.input_quads;
-  let zero = select(0u, p.off_x ^ p.off_w, input_quads == 0xffffffffu);
+  let input_slices = p.input_slices;
+  let zero = select(0u, p.off_x ^ p.off_w, input_slices == 0xffffffffu);
 {% if not flat %}
   let x_places = p.x_places;
-  let x_base = n / x_places * input_quads * x_places + n % x_places + zero;
+  let x_base = n / x_places * input_slices * x_places + n % x_places + zero;
 {% endif %}
 {% set x = "input(n, at)" if flat else "load_x(x_base + at * x_places)" %}
-  for (var start = zero; start < input_quads; start += p.chunk) {
-    let end = min(start + p.chunk, input_quads);
+  for (var start = zero; start < input_slices; start += p.chunk) {
+    let end = min(start + p.chunk, input_slices);
 {% if shared %}
     for (var k = start; k < end; k += 8u) {
       let at = min(k + lane, end - 1u);
@@ -55,10 +55,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for mask in (1, 2, 4) %}
   value += subgroupShuffleXor(value, {{ mask }}u);
 {% endfor %}
-  if (lane == 0u && quad < p.quads) {
+  if (lane == 0u && slice < p.slices) {
 {% else %}
-  if (quad < p.quads) {
+  if (slice < p.slices) {
 {% endif %}
-    store_y((n / p.y_places * p.y_quads + p.first_quad + quad) * p.y_places + n % p.y_places, epilogue_y(p.first_quad + quad), value);
+    store_y((n / p.y_places * p.y_slices + p.first_slice + slice) * p.y_places + n % p.y_places, epilogue_y(p.first_slice + slice), value);
   }
 }

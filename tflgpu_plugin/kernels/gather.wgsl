@@ -1,5 +1,5 @@
 // Every output element picks input element base + sum of coordinate * stride, or the pad value outside the ranges.
-// variant form: vectors (whole vec4 in storage order: batch, quad, space), lanes (the output in storage order, four
+// variant form: vectors (whole vec4 in storage order: batch, slice, space), lanes (the output in storage order, four
 // floats per thread, the input's channel kept apart because four neighbours share a vec4), elements (row-major floats).
 // variant rank: how many coordinates there are. variant lane: the one that runs over channels in form lanes.
 // variant lookups: the coordinates that are first mapped by lists in a table.
@@ -15,7 +15,7 @@ p.base{% for k in range(rank) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}
 {% endmacro %}
 {% set others = range(rank) | reject("equalto", lane) | list %}
 {% include "each_vector.wgsl" %}
-  let q = divided(i, p.spatial).x % p.quads;
+  let q = divided(i, p.spatial).x % p.slices;
   var v = vector_y(p.value);
 {% if form == "vectors" %}
 {{ at.split("i", rank) }}
@@ -39,10 +39,10 @@ p.base{% for k in range(rank) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}
 {% endfor %}
   }
 {% else %}
-  let b = i / (p.spatial * p.quads);
+  let b = i / (p.spatial * p.slices);
 {{ at.split("(b * p.spatial + i % p.spatial) * p.channels + 4u * q", rank) }}
 {% for lane in range(4) %}
-  if ({{ inside(range(rank)) }}) { v[{{ lane }}] = load_x(stored_at(vec4u(u32({{ source() }})), p.in_channels, p.in_spatial, p.in_quads).x); }
+  if ({{ inside(range(rank)) }}) { v[{{ lane }}] = load_x(stored_at(vec4u(u32({{ source() }})), p.in_channels, p.in_spatial, p.in_slices).x); }
 {% if lane < 3 %}
 {{ at.advance(rank) }}
 {% endif %}

@@ -1,7 +1,7 @@
 // Local response normalization: x / (k + scale * sum of squares of neighbouring channels)^beta; x is viewed as floats.
 {% include "each_vector.wgsl" %}
-  let q = (i / p.spatial) % p.quads;
-  let first = (i / (p.spatial * p.quads) * p.quads * p.spatial + i % p.spatial) * 4u;
+  let q = (i / p.spatial) % p.slices;
+  let first = (i / (p.spatial * p.slices) * p.slices * p.spatial + i % p.spatial) * 4u;
   var sum = vec4f(0.0);
   var v = vec4f(0.0);
   for (var lane = 0u; lane < p.four; lane++) {

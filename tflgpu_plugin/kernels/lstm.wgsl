@@ -10,15 +10,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let b = i / p.units;
   let gate = thread / 16u;
   let lane = thread % 16u;
-  let depth = p.in_quads + p.units;
+  let depth = p.in_slices + p.units;
   let row = (unit * 4u + gate) * depth * 4u;
   var a = vec4f(0.0);
   for (var k = lane; k < depth; k += 16u) {
     var v: vec4f;
-    if (k < p.in_quads) {
-      v = load_x(b * p.in_quads + k);
+    if (k < p.in_slices) {
+      v = load_x(b * p.in_slices + k);
     } else {
-      v = load_h(b * p.units + k - p.in_quads);
+      v = load_h(b * p.units + k - p.in_slices);
     }
     let w = row + 4u * k;
     a += v.x * load_weights(w) + v.y * load_weights(w + 1u)

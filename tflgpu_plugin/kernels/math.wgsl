@@ -10,17 +10,17 @@ fn divided(a: u32, b: u32) -> vec2u {
   let whole = second + select(0u, 1u, left >= i32(b)) - select(0u, 1u, left < 0);
   return vec2u(whole, a - whole * b);
 }
-// Where row-major elements e of a tensor lie in device storage of [batch][quads][spatial] vec4, counted in scalars; and the
+// Where row-major elements e of a tensor lie in device storage of [batch][slices][spatial] vec4, counted in scalars; and the
 // elements in the lanes of its vec4 i, of which those past the last channel repeat it.
-fn stored_at(e: vec4u, channels: u32, spatial: u32, quads: u32) -> vec4u {
+fn stored_at(e: vec4u, channels: u32, spatial: u32, slices: u32) -> vec4u {
   let c = e % channels;
   let row = e / channels;
-  return 4u * (((row / spatial) * quads + c / 4u) * spatial + row % spatial) + c % 4u;
+  return 4u * (((row / spatial) * slices + c / 4u) * spatial + row % spatial) + c % 4u;
 }
-fn elements_of(i: u32, channels: u32, spatial: u32, quads: u32) -> vec4u {
-  let q = (i / spatial) % quads;
+fn elements_of(i: u32, channels: u32, spatial: u32, slices: u32) -> vec4u {
+  let q = (i / spatial) % slices;
   let c = min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(channels - 1u));
-  return ((i / (spatial * quads)) * spatial + i % spatial) * channels + c;
+  return ((i / (spatial * slices)) * spatial + i % spatial) * channels + c;
 }
 // Two words of float16, and one of the two in a word: lane `i`, counted from any even number.
 fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }

@@ -1,32 +1,32 @@
-// Matrix product: one thread makes 4 rows of one quad of columns. Operands lie by channel planes, their last axis in the
-// quads; the steps between rows, quads and batches are parameters (0 where an operand is broadcast).
+// Matrix product: one thread makes 4 rows of one slice of columns. Operands lie by channel planes, their last axis in the
+// slices; the steps between rows, slices and batches are parameters (0 where an operand is broadcast).
 // variant transposed: b is [columns, depth]. The loop is nested, because some drivers cut one after 65,535 rounds.
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
   let wi = group_id(wid);
   let block = wi.x * 64u + lid;
   let row = 4u * (block % p.row_blocks);
-  let quad = block / p.row_blocks;
-  if (quad >= p.quads) { return; }
+  let slice = block / p.row_blocks;
+  if (slice >= p.slices) { return; }
   let outer = vec3u(wi.y / (p.d1 * p.d2), wi.y / p.d2 % p.d1, wi.y % p.d2);
-  let y_base = outer.x * p.y_b0 + outer.y * p.y_b1 + outer.z * p.y_b2 + quad * p.y_quad;
+  let y_base = outer.x * p.y_b0 + outer.y * p.y_b1 + outer.z * p.y_b2 + slice * p.y_slice;
   let a_base = outer.x * p.a_b0 + outer.y * p.a_b1 + outer.z * p.a_b2;
   let b_base = outer.x * p.b_b0 + outer.y * p.b_b1 + outer.z * p.b_b2
-    + {{ "4u * quad * p.b_row" if transposed else "quad * p.b_quad" }};
+    + {{ "4u * slice * p.b_row" if transposed else "slice * p.b_slice" }};
 {% for r in range(4) %}
   let a{{ r }} = a_base + min(row + {{ r }}u, p.rows - 1u) * p.a_row;
   var sum{{ r }} = vec4f(0.0);
 {% if transposed %}
-  let b{{ r }} = b_base + min({{ r }}u, p.columns - 1u - 4u * quad) * p.b_row;
+  let b{{ r }} = b_base + min({{ r }}u, p.columns - 1u - 4u * slice) * p.b_row;
 {% endif %}
 {% endfor %}
-  let depth_quads = p.depth_quads;
-  for (var start = 0u; start < depth_quads; start += p.chunk) {
-    let end = min(start + p.chunk, depth_quads);
+  let depth_slices = p.depth_slices;
+  for (var start = 0u; start < depth_slices; start += p.chunk) {
+    let end = min(start + p.chunk, depth_slices);
     for (var k = start; k < end; k++) {
-      let at = k * p.a_quad;
+      let at = k * p.a_slice;
 {% if transposed %}
-      let inner = k * p.b_quad;
+      let inner = k * p.b_slice;
 {% for c in range(4) %}
       let w{{ c }} = load_b(b{{ c }} + inner);
 {% endfor %}
@@ -48,7 +48,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
     }
   }
-  let epilogue = epilogue_y(quad);
+  let epilogue = epilogue_y(slice);
 {% for r in range(4) %}
   if (row + {{ r }}u < p.rows) { store_y(y_base + (row + {{ r }}u) * p.y_row, epilogue, sum{{ r }}); }
 {% endfor %}

@@ -14,12 +14,12 @@ fn real(bytes: vec4u) -> vec4f {
 {% endif %}
 {% include "each_vector.wgsl" %}
   let place = divided(i, p.spatial);
-  let plane = divided(place.x, p.quads);
+  let plane = divided(place.x, p.slices);
   let s = place.y;
   let q = plane.y;
   let b = plane.x;
 {% if whole %}
-  let at = (b * p.spatial + s) * p.quads + q;
+  let at = (b * p.spatial + s) * p.slices + q;
 {% if form == "f32" %}
   let v = load_raw(at);
 {% elif form in ("i16", "u16") %}

@@ -3,7 +3,7 @@
 // and `outer` between repetitions of what lies before them. `wraps`: negative places count from the end. `parts`: x holds
 // the elements from `first` to `last` of the whole; others are left to other launches.
 fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
-  let at = stored_at(row * p.width + k, p.width, p.row_spatial, p.row_quads);
+  let at = stored_at(row * p.width + k, p.width, p.row_spatial, p.row_slices);
   let v = vec4i(load_places(at.x), load_places(at.y), load_places(at.z), load_places(at.w));
 {% if wraps %}
   return vec4u(clamp(select(v, v + i32(extent), v < vec4i()), vec4i(), vec4i(i32(extent) - 1)));
@@ -13,7 +13,7 @@ fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
 }
 
 {% include "each_vector.wgsl" %}
-  let o = elements_of(i, p.channels, p.spatial, p.quads);
+  let o = elements_of(i, p.channels, p.spatial, p.slices);
   let row = (o / p.inner) % p.count;
   var e = (o / (p.inner * p.count)) * p.outer + o % p.inner;
 {% for k in range(axes) %}
@@ -23,7 +23,7 @@ fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   if (e.x < p.first || e.x >= p.last) { return; }
   e -= p.first;
 {% endif %}
-  let at = stored_at(e, p.in_channels, p.in_spatial, p.in_quads);
+  let at = stored_at(e, p.in_channels, p.in_spatial, p.in_slices);
   let v = vector_out(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
-  store_out(i, epilogue_out((i / p.spatial) % p.quads), v);
+  store_out(i, epilogue_out((i / p.spatial) % p.slices), v);
 }

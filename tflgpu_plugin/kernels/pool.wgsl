@@ -32,7 +32,7 @@
 {% endif %}
   a = a / f32(taps.x * taps.y * taps.z);
 {% endif %}
-  store_out(i, epilogue_out(divided(plane, p.quads).y), {{ finish }});
+  store_out(i, epilogue_out(divided(plane, p.slices).y), {{ finish }});
 }
 fn combined(a: vec4f, v: vec4f) -> vec4f { return {{ combine }}; }
 fn each(v: vec4f) -> vec4f { return {{ each }}; }

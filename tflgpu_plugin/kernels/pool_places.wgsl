@@ -17,7 +17,7 @@
       found = select(found, vec4f(f32(y * p.window_w + x)), taken);
     }
   }
-  let q = divided(part.x, p.quads).y;
+  let q = divided(part.x, p.slices).y;
   store_out(i, epilogue_out(q), best);
   store_places(i, epilogue_places(q), found);
 }

@@ -3,17 +3,17 @@
 // thread makes some rows of recurrent weights times state; then threads join the gates of four units.
 // `z` holds the input's part of all gates, biases included.
 const THREADS = 128u;
-var<workgroup> hidden: array<vec4f, {{ quads }}>;
-var<workgroup> gates: array<f32, {{ 4 * gates * quads }}>;
+var<workgroup> hidden: array<vec4f, {{ slices }}>;
+var<workgroup> gates: array<f32, {{ 4 * gates * slices }}>;
 {% if cell != "rnn" %}
-var<workgroup> between: array<vec4f, {{ quads }}>;  // LSTM: state of the cell; GRU: reset hidden state
+var<workgroup> between: array<vec4f, {{ slices }}>;  // LSTM: state of the cell; GRU: reset hidden state
 {% endif %}
 {% if projection %}
-var<workgroup> unprojected: array<vec4f, {{ quads }}>;
+var<workgroup> unprojected: array<vec4f, {{ slices }}>;
 {% endif %}
 
 fn entered(b: u32, t: u32, row: u32) -> f32 {
-  return load_z((b * p.z_batch + t * p.z_step + (row / 4u) * p.z_quad) * 4u + row % 4u);
+  return load_z((b * p.z_batch + t * p.z_step + (row / 4u) * p.z_slice) * 4u + row % 4u);
 }
 fn gate(number: u32, q: u32) -> vec4f {
   let at = number * p.units + 4u * q;
@@ -58,7 +58,7 @@ fn normalize(thread: u32, first: u32, count: u32) {
 {% if peephole %}
     if (number != p.cell) {
       let hole = select(0u, 1u, number == p.forget) + select(0u, 2u, number == p.leave);
-      gates[base + u] += load_extra(hole * p.unit_quads + u / 4u)[u % 4u] * between[u / 4u][u % 4u];
+      gates[base + u] += load_extra(hole * p.unit_slices + u / 4u)[u % 4u] * between[u / 4u][u % 4u];
     }
 {% endif %}
     own += gates[base + u];
@@ -71,7 +71,7 @@ fn normalize(thread: u32, first: u32, count: u32) {
   }
   let spread = sqrt(summed(thread, own) / f32(p.units) + 1e-8);
   for (var u = thread % TEAM; u < units; u += TEAM) {
-    let at = number * p.unit_quads + u / 4u;
+    let at = number * p.unit_slices + u / 4u;
     let scale = load_extra(p.norm_at + at)[u % 4u];
     gates[base + u] = (gates[base + u] - mean) / spread * scale + load_extra(p.norm_bias_at + at)[u % 4u];
   }
@@ -82,7 +82,7 @@ fn normalize(thread: u32, first: u32, count: u32) {
 fn leaving(q: u32, state: vec4f) -> vec4f {
   var to_leave = gate(p.leave, q);
 {% if peephole and not normalized %}
-  to_leave += load_extra(2u * p.unit_quads + q) * state;
+  to_leave += load_extra(2u * p.unit_slices + q) * state;
 {% endif %}
   return in_hidden(part(logistic(entering(to_leave))) * part(tanh_exact(state)));
 }
@@ -93,7 +93,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let b = group_id(wid).x;
   for (var q = thread; q < p.depth; q += THREADS) { hidden[q] = load_h0(b * p.depth + q); }
 {% if cell == "lstm" %}
-  for (var q = thread; q < p.unit_quads; q += THREADS) { between[q] = load_c0(b * p.unit_quads + q); }
+  for (var q = thread; q < p.unit_slices; q += THREADS) { between[q] = load_c0(b * p.unit_slices + q); }
 {% endif %}
   workgroupBarrier();
   for (var step = 0u; step < p.steps; step++) {
@@ -130,12 +130,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if normalized %}
     normalize(thread, 0u, {{ gates - 1 }}u);
 {% endif %}
-    for (var q = thread; q < p.unit_quads; q += THREADS) {
+    for (var q = thread; q < p.unit_slices; q += THREADS) {
 {% if cell == "lstm" %}
       let before = between[q];
       var to_forget = gate(p.forget, q);
 {% if peephole and not normalized %}
-      to_forget += load_extra(p.unit_quads + q) * before;
+      to_forget += load_extra(p.unit_slices + q) * before;
 {% endif %}
       let kept = part(logistic(entering(to_forget)));
 {% if coupled %}
@@ -154,7 +154,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     }
     workgroupBarrier();
     normalize(thread, p.leave, 1u);
-    for (var q = thread; q < p.unit_quads; q += THREADS) {
+    for (var q = thread; q < p.unit_slices; q += THREADS) {
       let state = between[q];
 {% endif %}
       let result = leaving(q, state);
@@ -171,7 +171,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if projection %}
     for (var row = thread; row < p.outputs; row += THREADS) {
       var a = load_extra(p.bias_at + row / 4u)[row % 4u];
-      for (var k = 0u; k < p.unit_quads; k++) {
+      for (var k = 0u; k < p.unit_slices; k++) {
         a += dot(load_extra(p.projection_at + k * p.outputs + row), unprojected[k]);
       }
       gates[row] = a;
@@ -185,11 +185,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     workgroupBarrier();
 {% endif %}
     for (var q = thread; q < p.depth; q += THREADS) {
-      store_y(b * p.y_batch + t * p.y_step + q * p.y_quad, epilogue_y(q), hidden[q]);
+      store_y(b * p.y_batch + t * p.y_step + q * p.y_slice, epilogue_y(q), hidden[q]);
     }
   }
   for (var q = thread; q < p.depth; q += THREADS) { store_h(b * p.depth + q, epilogue_h(q), hidden[q]); }
 {% if cell == "lstm" %}
-  for (var q = thread; q < p.unit_quads; q += THREADS) { store_c(b * p.unit_quads + q, epilogue_c(q), between[q]); }
+  for (var q = thread; q < p.unit_slices; q += THREADS) { store_c(b * p.unit_slices + q, epilogue_c(q), between[q]); }
 {% endif %}
 }

@@ -1,7 +1,7 @@
 // Reduction: `p.lanes` threads (a power of two up to 64) share one output vec4, each taking every
 // lanes-th element in blocks of `p.block`, so that sums stay balanced and no loop is long; then a
 // tree, in workgroup memory or (`shared`, up to 8 threads) by shuffle, which software drivers compile sooner. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a) come
-// from the table. `spatial`: all of [spatial] is reduced and the output is [batch][quads]; otherwise any set
+// from the table. `spatial`: all of [spatial] is reduced and the output is [batch][slices]; otherwise any set
 // of axes, by flat row-major element indices.
 {% if not shared %}
 var<workgroup> partial: array<vector_out, 64>;
@@ -16,7 +16,7 @@ fn element(start: u32, r: u32) -> vector_out { return load_x(start + r); }
 {% else %}
 // The first input element of each lane of output vec4 i; kept axes are collapsed into three groups.
 fn origin(i: u32) -> vec4u {
-  let o = elements_of(i, p.channels, p.spatial, p.quads);
+  let o = elements_of(i, p.channels, p.spatial, p.slices);
   return (o / (p.kept_1 * p.kept_2)) * p.kept_stride_0
     + ((o / p.kept_2) % p.kept_1) * p.kept_stride_1
     + (o % p.kept_2) * p.kept_stride_2;
@@ -25,7 +25,7 @@ fn element(start: vec4u, r: u32) -> vector_out {
   let moved = (r / (p.gone_1 * p.gone_2)) * p.gone_stride_0
     + ((r / p.gone_2) % p.gone_1) * p.gone_stride_1
     + (r % p.gone_2) * p.gone_stride_2;
-  let at = stored_at(start + moved, p.in_channels, p.in_spatial, p.in_quads);
+  let at = stored_at(start + moved, p.in_channels, p.in_spatial, p.in_slices);
   return vector_out(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
 }
 {% endif %}
@@ -55,6 +55,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   if (lane == 0u && i < p.vectors) {
     a = partial[thread];
 {% endif %}
-    store_out(i, epilogue_out((i / p.spatial) % p.quads), {{ finish }});
+    store_out(i, epilogue_out((i / p.spatial) % p.slices), {{ finish }});
   }
 }

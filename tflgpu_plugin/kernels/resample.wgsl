@@ -27,5 +27,5 @@
       v += sum * (z.y * y.y);
     }
   }
-  store_out(i, epilogue_out(plane % p.quads), select(vec4f(p.outside), v, inside));
+  store_out(i, epilogue_out(plane % p.slices), select(vec4f(p.outside), v, inside));
 }

@@ -1,4 +1,4 @@
-// Bilinear resize: one thread per output place, over `chunk` channel quads, so that what a place
+// Bilinear resize: one thread per output place, over `chunk` channel slices, so that what a place
 // needs is worked out once. `places` holds (lower, upper, fraction) per output row, then per column.
 // Stored numbers of 8 bits are taken between as TFLite's reference kernels do: int8 in whole numbers,
 // uint8 in float32 and cut off after a half was added.
@@ -7,8 +7,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let wi = group_id(wid);
   let s = wi.x * 64u + lane;
   if (s >= p.spatial) { return; }
-  let first = min(wi.y * p.chunk, p.quads);
-  let last = min(first + p.chunk, p.quads);
+  let first = min(wi.y * p.chunk, p.slices);
+  let last = min(first + p.chunk, p.slices);
   let place = divided(s, p.out_width);
   let y = load_places(place.x);
   let x = load_places(p.out_height + place.y);
@@ -18,7 +18,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let right = u32(x.y);
   let image = p.height * p.width;
   for (var q = first; q < last; q++) {
-    let plane = min(wi.z, p.batch - 1u) * p.quads + q;
+    let plane = min(wi.z, p.batch - 1u) * p.slices + q;
     let at = plane * image;
 {% if whole %}
     let a = nearest_away(load_x(at + upper + left) / p.scale) + p.zero;

@@ -4,5 +4,5 @@
   let t = i / p.step % p.steps;
   let length = u32(clamp(load_lengths(i / p.apart % p.sequences), 0, i32(p.steps)));
   let source = select(t, length - 1u - t, t < length);
-  store_out(i, epilogue_out((i / p.spatial) % p.quads), load_x(i - t * p.step + source * p.step));
+  store_out(i, epilogue_out((i / p.spatial) % p.slices), load_x(i - t * p.step + source * p.step));
 }

@@ -45,7 +45,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     value[n % 4u] = load_x(start + before.place);
     place[n % 4u] = i32(before.place);
     if (lane == 0u && row < p.rows && (n % 4u == 3u || n + 1u == p.wanted)) {
-      let at = row * p.quads + n / 4u;
+      let at = row * p.slices + n / 4u;
       store_out(at, epilogue_out(0u), value);
       store_places(at, epilogue_places(0u), place);
       value = vector_x();

@@ -21,7 +21,7 @@ fn place(element: u32) -> u32 {
   let s = image.y;
   let b = image.x;
 {% endif %}
-  return 4u * ((b * p.quads + c / 4u) * p.spatial + s) + c % 4u;
+  return 4u * ((b * p.slices + c / 4u) * p.spatial + s) + c % 4u;
 }
 {% endif %}
 @compute @workgroup_size(64)
@@ -29,9 +29,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let t = group_id(wid).x * 64u + lane;
   if (4u * t >= p.elements) { return; }
 {% if whole %}
-  let row = divided(t, p.quads);
+  let row = divided(t, p.slices);
   let image = divided(row.x, p.spatial);
-  let v = load_stored((image.x * p.quads + row.y) * p.spatial + image.y);
+  let v = load_stored((image.x * p.slices + row.y) * p.spatial + image.y);
 {% else %}
 {% if aligned %}
   let at = place(4u * t) + vec4u(0u, 4u, 8u, 12u);

@@ -6,5 +6,5 @@
   let column = divided(at.y, p.window_w);
   let source = part.x * p.in_spatial + row.x * p.in_width + column.x;
   let here = trunc(load_places(source)) == vec4f(f32(row.y * p.window_w + column.y));
-  store_out(i, epilogue_out(divided(part.x, p.quads).y), select(vec4f(0.0), load_x(source), here));
+  store_out(i, epilogue_out(divided(part.x, p.slices).y), select(vec4f(0.0), load_x(source), here));
 }

@@ -1,7 +1,7 @@
 // Winograd F(4x4, 3x3), first steps: B^T applied to six neighbours along one axis of the input, in blocks that lie 4 apart.
 //
-// One invocation makes the six results of one block and channel quad. Rows first, then columns of what that gave: B^T d B
-// of each 6 x 6 patch d, as 36 planes [row][column] of [quad][patch]. There is no loop: in one, drivers of software
+// One invocation makes the six results of one block and channel slice. Rows first, then columns of what that gave: B^T d B
+// of each 6 x 6 patch d, as 36 planes [row][column] of [slice][patch]. There is no loop: in one, drivers of software
 // adapters take much longer for each load, each store, and each value that is kept.
 {% set root = "1.41421356" %}
 @compute @workgroup_size({{ lanes }})
@@ -11,7 +11,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let image = wi.y;
   let outer = wi.z;
   let place = divided(item, p.across);
-  let map = divided(image, p.quads);
+  let map = divided(image, p.slices);
   let start = i32(place.x * p.line_blocks + place.y * p.column_blocks) - p.before;
   let x_base = outer * p.x_outer + image * p.x_image + place.x * p.x_line + place.y * p.x_column;
 {% for t in range(6) %}
@@ -25,7 +25,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let near = fma(vec4f(-0.5), d2, d4);
   let far = {{ root }} * fma(vec4f(-0.5), d1, d3);
   let epilogue = epilogue_y(map.y);
-  let y_base = outer * p.y_outer + map.x * p.y_map + map.y * p.y_quad + item;
+  let y_base = outer * p.y_outer + map.x * p.y_map + map.y * p.y_slice + item;
   store_y(y_base, epilogue, fma(vec4f(-2.5), d2, d0 + d4));
   store_y(y_base + p.y_step, epilogue, even + odd);
   store_y(y_base + 2u * p.y_step, epilogue, even - odd);

@@ -1,6 +1,6 @@
 // Winograd F(4x4, 3x3), last steps: A^T applied to six planes gives 4 places along one axis of each patch.
 //
-// One invocation makes the 4 results of one patch and channel quad; columns of the 6 x 6 products m first, then the rows
+// One invocation makes the 4 results of one patch and channel slice; columns of the 6 x 6 products m first, then the rows
 // of what that gave: A^T m A. Places past the end of a row repeat the last one and write the same value again. No loop:
 // see winograd_input.wgsl.
 {% set root = "1.41421356" %}
@@ -12,8 +12,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let place = divided(item, p.across);
   let line = place.x;
   let column = place.y;
-  let map = divided(image, p.quads);
-  let x_base = map.x * p.x_map + map.y * p.x_quad + line % 4u * p.x_outer + line / 4u * p.across + column;
+  let map = divided(image, p.slices);
+  let x_base = map.x * p.x_map + map.y * p.x_slice + line % 4u * p.x_outer + line / 4u * p.across + column;
 {% for t in range(6) %}
   let m{{ t }} = load_x(x_base + {{ t }}u * p.x_step);
 {% endfor %}

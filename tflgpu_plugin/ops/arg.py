@@ -33,7 +33,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"x": Access(low.stored(node.operand()), 1)},
         {
-            "channels": out.channels, "in_quads": data.quads, "in_spatial": data.spatial,
+            "channels": out.channels, "in_slices": data.slices, "in_spatial": data.spatial,
             "in_channels": data.channels, "count": shape[axis], "inner": prod(shape[axis + 1 :]),
         },
         {"better": BETTER[node.op, bool(node.attributes.get("last"))]},

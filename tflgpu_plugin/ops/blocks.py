@@ -80,10 +80,11 @@ def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Weights [outputs, taps, depth] in the order [block][tap][channel][quad] of vec4 over outputs.
+    """Weights [outputs, taps, depth] in the order [block][tap][channel][slice] of vec4 over
+    outputs.
 
     `depth` counts input channels of one group. `merged` neighbouring groups form one dense group,
-    zeros between them, so that every dense group starts at a whole quad on both sides (an infinite
+    zeros between them, so that every dense group starts at a whole slice on both sides (an infinite
     input then spoils the merged groups too).
     """
 
@@ -91,7 +92,7 @@ class Blocks:
     taps: int
     depth: int
     groups: int
-    quads: int
+    slices: int
 
     @property
     def merged(self) -> int:
@@ -112,20 +113,20 @@ class Blocks:
 
     @property
     def channels(self) -> int:
-        """Input channels of one dense group, in whole quads."""
+        """Input channels of one dense group, in whole slices."""
         return -(-self.depth * self.merged // 4) * 4
 
     @property
-    def group_quads(self) -> int:
+    def group_slices(self) -> int:
         return -(-self.filters // 4)
 
     @property
     def group_blocks(self) -> int:
-        return -(-self.group_quads // self.quads)
+        return -(-self.group_slices // self.slices)
 
     @property
     def tap_vectors(self) -> int:
-        return self.channels * self.quads
+        return self.channels * self.slices
 
     @property
     def block_vectors(self) -> int:
@@ -138,7 +139,7 @@ class Blocks:
 
 def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
     """Blocks `first` to `last` of `data` [outputs, ..., depth], float32."""
-    depth, merged, rows = blocks.depth, blocks.merged, blocks.quads * 4
+    depth, merged, rows = blocks.depth, blocks.merged, blocks.slices * 4
     source = data.reshape(blocks.dense_groups, blocks.filters, blocks.taps, depth)
     dense = np.zeros(((last - first) * rows, blocks.taps, blocks.channels), np.float32)
     each = blocks.filters // merged
@@ -149,7 +150,7 @@ def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
             if part.start < part.stop:
                 place = slice(part.start + origin, part.stop + origin)
                 put(dense[place, :, k * depth : (k + 1) * depth], source[group, part])
-    split = dense.reshape(last - first, blocks.quads, 4, blocks.taps, blocks.channels)
+    split = dense.reshape(last - first, blocks.slices, 4, blocks.taps, blocks.channels)
     return np.ascontiguousarray(split.transpose(0, 3, 4, 1, 2))
 
 
@@ -159,7 +160,7 @@ def weight_parts(low: Lowering, node: Node, blocks: Blocks) -> Iterator[tuple[in
     fitting = low.target.storage_bytes // block_bytes
     if fitting == 0:
         raise Unsupported(
-            f"The weights of {blocks.quads * 4} output channels take {block_bytes:,} bytes, over "
+            f"The weights of {blocks.slices * 4} output channels take {block_bytes:,} bytes, over "
             f"this adapter's binding limit of {low.target.storage_bytes:,}.",
             node.id,
         )
@@ -204,7 +205,7 @@ def _packed_on_device(
         workgroups=(-(-vectors // 64), 1, 1),
         parameters={
             "vectors": vectors,
-            "quads": blocks.quads,
+            "slices": blocks.slices,
             "channels": blocks.channels,
             "taps": blocks.taps,
             "first_block": first,
@@ -212,7 +213,7 @@ def _packed_on_device(
             "filters": blocks.filters // blocks.merged,
             "merged": blocks.merged,
             "depth": blocks.depth,
-            "depth_quads": -(-blocks.depth // 4),
+            "depth_slices": -(-blocks.depth // 4),
             "four": 4,
         },
         fused=False,
@@ -230,7 +231,7 @@ def convolve(
     taps: str,
     places: int,
     planes: int,
-    x_quad: int,
+    x_slice: int,
     parameters: Mapping[str, object],
     source: Source | None = None,
     strided: bool = False,
@@ -240,12 +241,12 @@ def convolve(
 ) -> None:
     """Launch `kernel` once per part of the weights: `places` output places in each of `planes`.
 
-    `x_quad` is the distance of channel quads of x in vec4; those of planes follow from it, and
+    `x_slice` is the distance of channel slices of x in vec4; those of planes follow from it, and
     those in the result from `places`, where `parameters` does not tell others. It adds those of the
     `taps` variant. `source`, `packed` and `target` stand for the node's own input,
     weights and output; no epilogue is applied to another target. `threads` make the places of one
     plane; if not given, as many as are needed. If `strided`, all distances in x are
-    in elements, and `x_quad` is that of channels.
+    in elements, and `x_slice` is that of channels.
     """
     threads = -(-places // tile.pixels) if threads is None else threads
     if taps == "point":
@@ -266,24 +267,24 @@ def convolve(
             parameters={
                 "first_block": first,
                 "group_blocks": blocks.group_blocks,
-                "group_quads": blocks.group_quads,
-                "group_x": blocks.channels // 4 * x_quad,
-                "x_quad": x_quad,
-                "tile_quads": tile.quads,
+                "group_slices": blocks.group_slices,
+                "group_x": blocks.channels // 4 * x_slice,
+                "x_slice": x_slice,
+                "tile_slices": tile.slices,
                 "tile_places": tile.pixels,
                 "block_vectors": blocks.block_vectors,
                 "steps": steps,
                 "planes": planes,
                 "places": places,
-                "x_batch": -(-blocks.depth * blocks.groups // 4) * x_quad,
+                "x_batch": -(-blocks.depth * blocks.groups // 4) * x_slice,
                 "y_batch": -(-blocks.outputs // 4) * places,
-                "y_quad": places,
+                "y_slice": places,
                 **({"stage": STAGE} if tile.weights == "memory" else {}),
                 **parameters,
             },
             variant={
                 "pixels": tile.pixels,
-                "quads": tile.quads,
+                "slices": tile.slices,
                 "step": tile.step,
                 "lanes": tile.lanes,
                 "shared": tile.shared,

@@ -80,7 +80,7 @@ def _vectors(low: Lowering, node: Node, tensor: int, place: Reading) -> None:
     stored = low.geometry(node.outputs[0])
     vectors = low.geometry(tensor).vectors
     parameters: dict[str, object] = {"vectors": vectors, "base": place.base}
-    parameters |= {"spatial": stored.spatial, "quads": stored.quads}
+    parameters |= {"spatial": stored.spatial, "slices": stored.slices}
     for k, (axis,) in enumerate(place.rows):
         parameters |= {f"d{k}": axis.extent, f"k{k}": axis.stride}
     low.dispatch(
@@ -103,8 +103,8 @@ def _floats(low: Lowering, node: Node, axis: int, part: Part, last: bool) -> Non
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     if planar(shape):
         outer, spatial, run, offset = stored.batch, stored.spatial, part.extent, part.offset
-        row = 4 * low.geometry(part.tensor).quads * spatial
-        target_row, tail, tail_from = 4 * stored.quads * spatial, -stored.channels % 4, 0
+        row = 4 * low.geometry(part.tensor).slices * spatial
+        target_row, tail, tail_from = 4 * stored.slices * spatial, -stored.channels % 4, 0
     else:
         outer, spatial, inner = prod(shape[:axis]), 1, prod(shape[axis + 1 :])
         run = row = part.extent * inner

@@ -54,18 +54,18 @@ def lower(low: Lowering, node: Node) -> None:
     if flat and winograd.pays(low, node, x, filters, *axes):
         winograd.lower(low, node, x, filters, *axes)
         return
-    quads = -(-(filters[0] // groups) // 4)
+    slices = -(-(filters[0] // groups) // 4)
     few = _few_channels(low, node, x, filters) if flat else None
     point = point and extent_in == extent_out and all(s.stride == 1 for s in axes) and not few
     columns, walks = axes[-1], flat and not point
-    width = _row_width(low.target, columns, quads, few is not None) if walks else 0
-    tile = choose_tile(low.target, quads, extent_out, width)
+    width = _row_width(low.target, columns, slices, few is not None) if walks else 0
+    tile = choose_tile(low.target, slices, extent_out, width)
     if width and tile.weights == "memory":  # which holds weights of one tap
         tile = replace(tile, weights="global")
     if few:
         # A pipeline of its own, mostly for one node: with fewer places it compiles sooner.
         tile = replace(tile, step=1, pixels=tile.pixels if width else min(tile.pixels, 4))
-    blocks = Blocks(filters[0], taps, filters[-1], groups, tile.quads)
+    blocks = Blocks(filters[0], taps, filters[-1], groups, tile.slices)
     parameters: dict[str, object] = {"x_place": 1, "y_place": 1, "w_batch": 0}
     if not point:
         parameters = {"tap_vectors": blocks.tap_vectors, **window.parameters(axes)}
@@ -75,9 +75,9 @@ def lower(low: Lowering, node: Node) -> None:
         parameters |= {"phases": phases, "lines": filters[1] * phases}
         threads = row_threads(extent_out, tile.pixels, width)
         parameters |= {"items": threads, "row_items": threads // axes[0].places}
-    x_quad = extent_in
+    x_slice = extent_in
     if few:
-        _, (batch, row, place, x_quad) = few
+        _, (batch, row, place, x_slice) = few
         parameters |= {"x_batch": batch, "x_row": row, "x_place": place}
     convolve(
         low,
@@ -89,21 +89,21 @@ def lower(low: Lowering, node: Node) -> None:
         threads=threads,
         places=extent_out,
         planes=x[0],
-        x_quad=x_quad,
+        x_slice=x_slice,
         parameters=parameters,
         source=few[0] if few else None,
         strided=few is not None,
     )
 
 
-def _row_width(target: Target, columns: Span, quads: int, few: bool) -> int:
+def _row_width(target: Target, columns: Span, slices: int, few: bool) -> int:
     """The extent of a row where a thread's places shall be neighbours in one (see conv.wgsl), so
     that taps of a row share what they load; else 0. On software adapters it pays where a load
     serves few products, in rows that take them all, and more than two taps share it."""
     wanted = target.tuning.get("rows")
     if columns.dilation > 1 or wanted == "never":
         return 0
-    pays = target.software and (few or quads <= 4) and columns.places >= ROW
+    pays = target.software and (few or slices <= 4) and columns.places >= ROW
     pays = pays and columns.kernel > 2 * columns.stride
     return columns.places if pays or wanted == "always" else 0
 

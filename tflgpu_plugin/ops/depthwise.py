@@ -39,7 +39,7 @@ def _lower(low: Lowering, node: Node) -> None:
         form, pixels = "multiplied", 2
     parameters: dict[str, object] = {
         "batch": x[0],
-        "quads": -(-weights[3] // 4),
+        "slices": -(-weights[3] // 4),
         **window.parameters((rows, columns)),
     }
     if form in ("rows", "rows2", "span"):
@@ -53,7 +53,7 @@ def _lower(low: Lowering, node: Node) -> None:
         parameters |= {"places": rows.places * columns.places}
     if form == "multiplied":
         multiplier = weights[3] // x[3]
-        parameters |= {"multiplier": multiplier, "channels": x[3], "x_quads": -(-x[3] // 4)}
+        parameters |= {"multiplier": multiplier, "channels": x[3], "x_slices": -(-x[3] // 4)}
     _dispatch(low, node, form, pixels, columns, items, parameters)
 
 
@@ -109,7 +109,7 @@ def _dispatch(
     items: int,
     parameters: dict[str, object],
 ) -> None:
-    batch, quads, _, _ = low.geometry(node.outputs[0])
+    batch, slices, _, _ = low.geometry(node.outputs[0])
     lanes = _lanes(low.target)
     low.dispatch(
         "depthwise",
@@ -119,7 +119,7 @@ def _dispatch(
             "w": low.stored(node.operand(1)),
         },
         writes={"y": node.outputs[0]},
-        workgroups=(-(-items // lanes), quads, batch),
+        workgroups=(-(-items // lanes), slices, batch),
         parameters=parameters,
         variant={
             "form": form,

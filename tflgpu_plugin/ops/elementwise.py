@@ -2,7 +2,7 @@
 operands.
 
 The expression is written for one vec4 of each operand; `kernels/binary.wgsl` fetches them. Two ways
-to fetch one: in place (same storage as the output), or by quads (an affine place, lane 0 spread
+to fetch one: in place (same storage as the output), or by slices (an affine place, lane 0 spread
 where the operand has one channel).
 """
 
@@ -64,12 +64,12 @@ def lower_pair(
     spread: dict[str, Shape] = {}
     for name, tensor in zip(NAMES, operands(node), strict=False):
         operand = low.graph.shape(tensor)
-        modes.append("same" if _in_place(operand, shape) else "quad")
+        modes.append("same" if _in_place(operand, shape) else "slice")
         reads[name] = Access(low.stored(tensor))
-        if modes[-1] == "quad":
+        if modes[-1] == "slice":
             spread[name] = operand
-    rank, parameters = _quad_places(shape, spread) if spread else (0, {})
-    parameters |= {"vectors": stored.vectors, "spatial": stored.spatial, "quads": stored.quads}
+    rank, parameters = _slice_places(shape, spread) if spread else (0, {})
+    parameters |= {"vectors": stored.vectors, "spatial": stored.spatial, "slices": stored.slices}
     parameters |= numbers or {}
     variant = {
         "operands": list(zip(NAMES, VALUES, modes, strict=False)),
@@ -151,14 +151,14 @@ def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:
     ]
 
 
-def _quad_places(shape: Shape, spread: Mapping[str, Shape]) -> tuple[int, dict[str, object]]:
+def _slice_places(shape: Shape, spread: Mapping[str, Shape]) -> tuple[int, dict[str, object]]:
     """How many axes the kernel walks, and its parameters: extents, and steps of each operand."""
     if len(shape) > MAX_AXES:  # row-major: only a single value is spread
         one_place: dict[str, object] = {f"{name}_k0": 0 for name in spread}
         return 1, one_place | {"d0": 1} | {f"{name}_spread": 1 for name in spread}
     order = storage_order(len(shape))
-    quads = -(-shape[-1] // 4) if shape else 1
-    extents = [quads if k == len(shape) - 1 else shape[k] for k in order]
+    slices = -(-shape[-1] // 4) if shape else 1
+    extents = [slices if k == len(shape) - 1 else shape[k] for k in order]
     own = [_steps(operand, shape, vector_strides(operand)) for operand in spread.values()]
     rows = [
         tuple(Axis(extent, steps[k]) for steps in own)

@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 
-CHUNK = 1 << 15  # input quads per inner loop; a multiple of the 8 lanes that split them
+CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
 MANY_ROWS = 8  # from here on rows are treated as the places of a 1x1 convolution
 
 
@@ -64,30 +64,30 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
         return
     parameters: dict[str, object] = {
         "inputs": inputs,
-        "input_quads": -(-inputs // 4),
+        "input_slices": -(-inputs // 4),
         "chunk": CHUNK,
         "x_places": x.spatial,
-        "x_quads": x.quads,
+        "x_slices": x.slices,
         "x_channels": x.channels,
         "y_places": places,
-        "y_quads": -(-outputs // 4),
+        "y_slices": -(-outputs // 4),
     }
     shared = low.target.shuffles
     lanes = 8 if low.target.software else 64
-    each = lanes // 8 if shared else lanes  # output quads of a workgroup
+    each = lanes // 8 if shared else lanes  # output slices of a workgroup
     for first, last, part in low.stored_parts(weights, (outputs, inputs), 8):
-        quads = -(-(last - first) // 4)
+        slices = -(-(last - first) // 4)
         low.dispatch(
             "fully_connected",
             node,
             reads={"x": Access(source, view=1 if flat else 4), "w": part},
             writes={"y": node.outputs[0]},
-            workgroups=(-(-quads // each), rows, 1),
+            workgroups=(-(-slices // each), rows, 1),
             parameters={
                 **parameters,
                 "outputs": last - first,
-                "quads": quads,
-                "first_quad": first // 4,
+                "slices": slices,
+                "first_slice": first // 4,
             },
             variant={"shared": shared, "flat": flat, "lanes": lanes},
         )
@@ -96,23 +96,23 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
 def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: int) -> None:
     """The same as a 1x1 convolution whose places are the rows of each plane of x's storage."""
     _, shape = operands(low.graph, node)
-    quads = -(-shape[0] // 4)
+    slices = -(-shape[0] // 4)
     planes, plane_rows = (1, rows) if x.spatial == 1 else (x.batch, x.spatial)
-    tile = choose_tile(low.target, quads, plane_rows)
+    tile = choose_tile(low.target, slices, plane_rows)
     convolve(
         low,
         node,
-        Blocks(shape[0], 1, shape[-1], 1, tile.quads),
+        Blocks(shape[0], 1, shape[-1], 1, tile.slices),
         tile,
         kernel="conv",
         taps="point",
         places=plane_rows,
         planes=planes,
-        x_quad=x.spatial,
+        x_slice=x.spatial,
         parameters={
-            "y_quad": places,
-            "x_place": x.quads if x.spatial == 1 else 1,
-            "y_place": quads if places == 1 else 1,
+            "y_slice": places,
+            "x_place": x.slices if x.spatial == 1 else 1,
+            "y_place": slices if places == 1 else 1,
             "w_batch": 0,
         },
     )

@@ -1,7 +1,7 @@
 """I/O layout conversion: between a host's row-major buffers and device storage, one launch each
 way at most.
 
-A tensor whose storage is the host's order (a vector, a matrix of whole quads) lies in the host's
+A tensor whose storage is the host's order (a vector, a matrix of whole slices) lies in the host's
 buffer itself; a kernel that can read any strides may read it there (`Lowering.hosted`), as
 movements of inputs do. A transpose to channels first on the way out is part of its launch.
 
@@ -44,7 +44,7 @@ def in_host_order(shape: Geometry) -> bool:
     """Whether storage is row-major, but for padding after the last element."""
     if shape.batch * shape.spatial == 1:
         return True
-    return shape.channels % 4 == 0 and (shape.spatial == 1 or shape.quads == 1)
+    return shape.channels % 4 == 0 and (shape.spatial == 1 or shape.slices == 1)
 
 
 def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
@@ -162,4 +162,4 @@ def _views(dtype: str, shape: Geometry, planar: bool = False) -> _Views:
 
 
 def _extents(shape: Geometry) -> dict[str, object]:
-    return {"quads": shape.quads, "spatial": shape.spatial, "channels": shape.channels}
+    return {"slices": shape.slices, "spatial": shape.spatial, "channels": shape.channels}

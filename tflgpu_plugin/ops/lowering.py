@@ -298,10 +298,10 @@ class Lowering:
         **more: Any,
     ) -> None:
         """Record a launch of one thread per vec4 of the node's first output (each_vector.wgsl),
-        which knows by the parameters vectors, spatial and quads how that lies. `writes` names the
+        which knows by the parameters vectors, spatial and slices how that lies. `writes` names the
         node's outputs in the kernel; all else is as in `dispatch`."""
         out = self.geometry(node.outputs[0])
-        extents = {"vectors": out.vectors, "spatial": out.spatial, "quads": out.quads}
+        extents = {"vectors": out.vectors, "spatial": out.spatial, "slices": out.slices}
         self.dispatch(
             kernel,
             node,
@@ -347,12 +347,12 @@ def spread(graph: Graph, operand: int, output: int) -> str | None:
 
 
 def pack_stored(data: Array, shape: Geometry, kind: str = "float32") -> Array:
-    """A row-major array in device storage: [batch][quads][spatial][4], pad lanes zero."""
+    """A row-major array in device storage: [batch][slices][spatial][4], pad lanes zero."""
     import numpy as np
 
-    flat = np.zeros((shape.batch, shape.spatial, shape.quads * 4), kind)
+    flat = np.zeros((shape.batch, shape.spatial, shape.slices * 4), kind)
     put(flat[:, :, : shape.channels], data.reshape(shape.batch, shape.spatial, shape.channels))
-    packed = flat.reshape(shape.batch, shape.spatial, shape.quads, 4).transpose(0, 2, 1, 3)
+    packed = flat.reshape(shape.batch, shape.spatial, shape.slices, 4).transpose(0, 2, 1, 3)
     return np.ascontiguousarray(packed)
 
 

@@ -27,7 +27,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.recurrent import in_quads
+from tflgpu_plugin.ops.recurrent import in_slices
 from tflgpu_plugin.ops.table import Op
 
 GATES = 4
@@ -84,7 +84,7 @@ def lower(low: Lowering, node: Node) -> None:
     x, h, weights, bias, c = (node.operand(k) for k in range(5))
     inputs, units = low.graph.shape(x)[1], low.graph.shape(h)[1]
     data, cell = low.geometry(x), low.geometry(h)
-    depth = data.quads + cell.quads
+    depth = data.slices + cell.slices
 
     def pack(value: Array) -> Array:
         return pack_weights(value, inputs, units)
@@ -100,27 +100,27 @@ def lower(low: Lowering, node: Node) -> None:
                 weights,
                 "lstm",
                 inputs,
-                vectors=cell.quads * GATES * depth * 4,
+                vectors=cell.slices * GATES * depth * 4,
                 pack=pack,
                 half=True,
             ),
             "bias": low.constant(
-                bias, "lstm", vectors=cell.quads * GATES, pack=lambda value: pack_bias(value, units)
+                bias, "lstm", vectors=cell.slices * GATES, pack=lambda v: pack_bias(v, units)
             ),
         },
         {"activation": node.outputs[0], "state": node.outputs[1]},
-        (cell.batch * cell.quads, 1, 1),
-        {"units": cell.quads, "in_quads": data.quads, "gate_threads": 16},
+        (cell.batch * cell.slices, 1, 1),
+        {"units": cell.slices, "in_slices": data.slices, "gate_threads": 16},
         fused=False,
     )
 
 
 def pack_weights(weights: Array, inputs: int, units: int) -> Array:
-    """[4D, I+D] as [unit quad][gate][input quad, then activation quad][input lane][unit lane], pads
-    zero."""
+    """[4D, I+D] as [unit slice][gate][input slice, then activation slice][input lane][unit lane],
+    pads zero."""
     gates = weights.reshape(GATES, units, inputs + units)
     padded = [
-        in_quads(in_quads(part, 2), 1) for part in (gates[:, :, :inputs], gates[:, :, inputs:])
+        in_slices(in_slices(part, 2), 1) for part in (gates[:, :, :inputs], gates[:, :, inputs:])
     ]
     joined = np.concatenate(padded, axis=2)
     split = joined.reshape(GATES, joined.shape[1] // 4, 4, joined.shape[2] // 4, 4)
@@ -128,8 +128,8 @@ def pack_weights(weights: Array, inputs: int, units: int) -> Array:
 
 
 def pack_bias(bias: Array, units: int) -> Array:
-    """[4D] as [unit quad][gate][unit lane], pads zero."""
-    padded = in_quads(bias.reshape(GATES, units), 1)
+    """[4D] as [unit slice][gate][unit lane], pads zero."""
+    padded = in_slices(bias.reshape(GATES, units), 1)
     return np.ascontiguousarray(padded.reshape(GATES, -1, 4).transpose(1, 0, 2), np.float32)
 
 

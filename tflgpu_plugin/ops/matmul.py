@@ -82,15 +82,15 @@ def lower(low: Lowering, node: Node) -> None:
     left, right = _matrices(low.graph, node)
     output = low.graph.shape(node.outputs[0])
     transposed = bool(node.attributes.get("transpose_b"))
-    blocks, quads = -(-left[-2] // ROWS), -(-right[-1] // 4)
+    blocks, slices = -(-left[-2] // ROWS), -(-right[-1] // 4)
     outer = (1, 1, 1, *output[:-2])[-3:]
     parameters: dict[str, object] = {
         "rows": left[-2],
         "row_blocks": blocks,
         "columns": right[-1],
-        "quads": quads,
+        "slices": slices,
         "depth": left[-1],
-        "depth_quads": -(-left[-1] // 4),
+        "depth_slices": -(-left[-1] // 4),
         "chunk": CHUNK,
         "d1": outer[1],
         "d2": outer[2],
@@ -102,17 +102,17 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"a": Access(low.stored(a)), "b": Access(low.stored(b))},
         {"y": node.outputs[0]},
-        (-(-blocks * quads // WORKGROUP), prod(outer), 1),
+        (-(-blocks * slices // WORKGROUP), prod(outer), 1),
         parameters,
         {"transposed": transposed},
     )
 
 
 def _distances(name: str, shape: Shape) -> dict[str, object]:
-    """Vec4 between neighbours: rows, quads, and three outer axes (0 where there is one)."""
+    """Vec4 between neighbours: rows, slices, and three outer axes (0 where there is one)."""
     strides = vector_strides(shape)
     outer = [0 if e == 1 else s for e, s in zip(shape[:-2], strides[:-2], strict=True)]
-    found: dict[str, object] = {f"{name}_row": strides[-2], f"{name}_quad": strides[-1]}
+    found: dict[str, object] = {f"{name}_row": strides[-2], f"{name}_slice": strides[-1]}
     return found | {f"{name}_b{k}": step for k, step in enumerate(([0] * 3 + outer)[-3:])}
 
 

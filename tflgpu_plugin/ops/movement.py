@@ -158,11 +158,11 @@ class Reading:
             found |= {"channel": np.int32(self.channel), "in_plane": np.int32(4 * inside.spatial)}
         if self.form == "elements":
             found |= {"channels": stored.channels, "in_channels": inside.channels}
-            found |= {"in_quads": inside.quads, "in_spatial": inside.spatial}
+            found |= {"in_slices": inside.slices, "in_spatial": inside.spatial}
         start = 0
         for k, (axis, *channel) in enumerate(self.rows):
-            in_quads = self.form == "lanes" and k == self.lane
-            found |= {f"d{k}": -(-axis.extent // 4) if in_quads else axis.extent}
+            in_slices = self.form == "lanes" and k == self.lane
+            found |= {f"d{k}": -(-axis.extent // 4) if in_slices else axis.extent}
             found |= {f"low{k}": axis.low, f"span{k}": max(axis.stop - axis.low, 0)}
             found |= {f"k{k}": np.int32(axis.stride)}
             found |= {f"c{k}": np.int32(each.stride) for each in channel}
@@ -194,14 +194,14 @@ def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading
         return None
     batch, place, channel = found.starts
     plane = inside.spatial
-    base = batch * inside.quads * plane + place
+    base = batch * inside.slices * plane + place
     batches, space, lane = (
         [_row(axis, found.steps[found.axes.index(axis)], inside) for axis in group]
         for group in groups
     )
-    if _whole_quads(batches + space, lane, channel, view.value, inside.channels):
-        quads = [*batches, *lane[:-1], *map(_in_quads, lane[-1:]), *space]
-        whole = [(at.by(at.stride + c.stride // 4 * plane),) for at, c in quads]
+    if _whole_slices(batches + space, lane, channel, view.value, inside.channels):
+        slices = [*batches, *lane[:-1], *map(_in_slices, lane[-1:]), *space]
+        whole = [(at.by(at.stride + c.stride // 4 * plane),) for at, c in slices]
         return Reading("vectors", merged(whole) or ONE, base + channel // 4 * plane, channel)
     if len(lane) > 1:
         return None
@@ -214,18 +214,18 @@ def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading
 def _row(axis: Axis, steps: Sequence[int], inside: Geometry) -> Row:
     """An axis in vec4 of the input between batches and places, and in channels."""
     batches, places, channels = steps
-    distance = batches * inside.quads * inside.spatial + places
+    distance = batches * inside.slices * inside.spatial + places
     return axis.by(distance), axis.by(channels)
 
 
-def _in_quads(row: Row) -> Row:
+def _in_slices(row: Row) -> Row:
     """The axis along the channels, four at a time."""
     at, c = row
     extent, low, stop = (-(-n // 4) for n in (c.extent, c.low, c.stop))
     return Axis(extent, at.stride, low, stop), Axis(extent, 4 * c.stride, low, stop)
 
 
-def _whole_quads(
+def _whole_slices(
     others: Sequence[Row], lane: Sequence[Row], start: int, value: float, channels: int
 ) -> bool:
     """Whether every vec4 of the output is one vec4 of the input, or all padding."""
@@ -237,7 +237,7 @@ def _whole_quads(
     at, c = lane[-1]
     if at.stride or c.stride != 1 or c.lookup is not None or c.low % 4:
         return False
-    # Lanes past the input's channels hold zero, so padding may begin within a quad when its value
+    # Lanes past the input's channels hold zero, so padding may begin within a slice when its value
     # is zero, too.
     at_end = value == 0.0 and start + c.stop == channels and not any(c.stride for _, c in others)
     if len(lane) > 1 and any(n % 4 for n in (c.extent, c.stop)):
@@ -291,15 +291,15 @@ def _table(lookups: Sequence[Array]) -> Constant:
 
 def vector_strides(shape: Shape) -> tuple[int, ...]:
     """Vec4 between neighbours on each axis in device storage, ranks 0 to 5; on the last axis,
-    between quads."""
+    between slices."""
     if len(shape) < 2:
         return (1,) * len(shape)
     stored = geometry(shape)
     spatial = tuple(prod(shape[axis + 1 : -1]) for axis in range(1, len(shape) - 1))
-    return (stored.quads * stored.spatial, *spatial, stored.spatial)
+    return (stored.slices * stored.spatial, *spatial, stored.spatial)
 
 
 def storage_order(rank: int) -> tuple[int, ...]:
     """Logical axes of a tensor of rank 0 to 5, slowest in device storage first: batch, channel
-    quads, space."""
+    slices, space."""
     return tuple(range(rank)) if rank < 2 else (0, rank - 1, *range(1, rank - 1))

@@ -116,8 +116,8 @@ def lower(low: Lowering, node: Node) -> None:
     out, data, listed = low.geometry(node.outputs[0]), geometry(shape), geometry((count, width))
     inner = prod(shape[axis + width :])
     parameters: dict[str, object] = {
-        "channels": out.channels, "in_quads": data.quads, "in_spatial": data.spatial,
-        "in_channels": data.channels, "row_quads": listed.quads, "row_spatial": listed.spatial,
+        "channels": out.channels, "in_slices": data.slices, "in_spatial": data.spatial,
+        "in_channels": data.channels, "row_slices": listed.slices, "row_spatial": listed.spatial,
         "width": width, "count": count, "inner": inner, "outer": prod(shape[axis:]),
     }  # fmt: skip
     for k in range(width):

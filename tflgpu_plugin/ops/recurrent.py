@@ -102,13 +102,13 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch, a workgroup per batch row."""
     steps, batch, units, outputs = _extents(low.graph, node)
     gates = gate_count(node)
-    rows, depth, quads = gates * units, -(-outputs // 4), -(-units // 4)
+    rows, depth, slices = gates * units, -(-outputs // 4), -(-units // 4)
     linear = bool(node.attributes.get("linear"))
     parameters: dict[str, object] = {
         "steps": steps,
         "reverse": int(bool(node.attributes.get("reverse"))),
         "units": units,
-        "unit_quads": quads,
+        "unit_slices": slices,
         "depth": depth,
         "rows": rows,
         "straight": 2 * units if node.op == "gru" else rows,
@@ -119,7 +119,7 @@ def lower(low: Lowering, node: Node) -> None:
     variant: dict[str, object] = {
         "cell": node.op,
         "gates": gates,
-        "quads": MAX_UNITS // 4,
+        "slices": MAX_UNITS // 4,
         "linear": linear,
         "activation": kernels.EPILOGUE_OPS[node.attributes.get("activation", "tanh")],
         "peephole": False,
@@ -162,7 +162,7 @@ def _lstm(
     """What only an LSTM has: the order of its gates, peepholes, a projection."""
     _, _, units, outputs = _extents(low.graph, node)
     order = node.attributes.get("gates", "ifco")
-    quads, depth = -(-units // 4), -(-outputs // 4)
+    slices, depth = -(-units // 4), -(-outputs // 4)
     parameters |= {
         "forget": order.index("f"),
         "cell": order.index("c"),
@@ -181,18 +181,18 @@ def _lstm(
     for name, grid in zip(("hidden", "state"), node.attributes.get("grids") or (), strict=False):
         keys = (f"{name}_scale", f"{name}_least", f"{name}_most")
         parameters |= dict(zip(keys, map(float, grid), strict=True))
-    vectors = 3 * quads
+    vectors = 3 * slices
     if projection is not None:
         parameters |= {
             "projection_at": vectors,
-            "bias_at": vectors + quads * outputs,
+            "bias_at": vectors + slices * outputs,
             "outputs": outputs,
             "projection_clip": _limit(node, "projection_clip"),
         }
-        vectors += quads * outputs + depth
+        vectors += slices * outputs + depth
     if norm is not None:
-        parameters |= {"norm_at": vectors, "norm_bias_at": vectors + len(order) * quads}
-        vectors += 2 * len(order) * quads
+        parameters |= {"norm_at": vectors, "norm_bias_at": vectors + len(order) * slices}
+        vectors += 2 * len(order) * slices
     first = next((tensor for tensor in (peephole, projection, norm) if tensor is not None), None)
     if first is not None:
         reads["extra"] = Constant(
@@ -211,7 +211,7 @@ def _gru_bias(low: Lowering, node: Node, units: int) -> Source:
             ("recurrent zeros", vectors), vectors, lambda: np.zeros(4 * vectors, np.float32)
         )
     return low.constant(
-        bias, "recurrent bias", vectors=vectors, pack=lambda data: in_quads(data, 0)
+        bias, "recurrent bias", vectors=vectors, pack=lambda data: in_slices(data, 0)
     )
 
 
@@ -219,18 +219,18 @@ def _limit(node: Node, name: str) -> float:
     return float(node.attributes.get(name) or inf)
 
 
-def _places(name: str, node: Node, steps: int, batch: int, quads: int) -> dict[str, object]:
-    """Vec4 between neighbours of a sequence in storage [first axis][quad][second axis]."""
-    if node.attributes.get("time_axis", 0):  # [batch][quad][step]
-        near = {"batch": quads * steps, "step": 1, "quad": steps}
+def _places(name: str, node: Node, steps: int, batch: int, slices: int) -> dict[str, object]:
+    """Vec4 between neighbours of a sequence in storage [first axis][slice][second axis]."""
+    if node.attributes.get("time_axis", 0):  # [batch][slice][step]
+        near = {"batch": slices * steps, "step": 1, "slice": steps}
     else:
-        near = {"batch": 1, "step": quads * batch, "quad": batch}
+        near = {"batch": 1, "step": slices * batch, "slice": batch}
     return {f"{name}_{key}": value for key, value in near.items()}
 
 
 def pack_rows(weights: Array) -> Array:
-    """[rows, inputs] as [input quad][row][input lane], pads zero."""
-    padded = in_quads(weights, 1)
+    """[rows, inputs] as [input slice][row][input lane], pads zero."""
+    padded = in_slices(weights, 1)
     return np.ascontiguousarray(padded.reshape(len(padded), -1, 4).transpose(1, 0, 2), np.float32)
 
 
@@ -245,16 +245,16 @@ def pack_extra(
     """Three peepholes, then the projection as `pack_rows` has it and its bias, then the scales and
     the biases of the gates; pads zero."""
     peepholes = np.zeros((3, units), np.float32) if peephole is None else peephole
-    parts = [in_quads(peepholes, 1).reshape(-1)]
+    parts = [in_slices(peepholes, 1).reshape(-1)]
     if projection is not None:
         zeros = np.zeros(outputs, np.float32)
-        parts += [pack_rows(projection).reshape(-1), in_quads(zeros if bias is None else bias, 0)]
+        parts += [pack_rows(projection).reshape(-1), in_slices(zeros if bias is None else bias, 0)]
     if norm is not None:
-        parts.append(in_quads(norm.reshape(-1, units), 1).reshape(-1))
+        parts.append(in_slices(norm.reshape(-1, units), 1).reshape(-1))
     return np.asarray(np.concatenate(parts), np.float32)
 
 
-def in_quads(array: Array, axis: int) -> Array:
+def in_slices(array: Array, axis: int) -> Array:
     """Zeros up to a multiple of 4 along `axis`."""
     widths = [(0, -array.shape[axis] % 4 if k == axis else 0) for k in range(array.ndim)]
     return np.asarray(np.pad(array, widths))

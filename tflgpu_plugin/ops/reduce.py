@@ -131,24 +131,24 @@ def lower(low: Lowering, node: Node) -> None:
     shape, axes = low.graph.shape(source), reduced_axes(low.graph, node)
     x, out = geometry(shape), low.geometry(output)
     image = {k for k in range(1, len(shape) - 1) if shape[k] > 1} if planar(shape) else set()
-    if {k for k in axes if shape[k] > 1} == image and (x.batch, x.quads) == (out.batch, out.quads):
+    if {k for k in axes if shape[k] > 1} == image and x[:2] == out[:2]:  # batch and slices
         lower_spatial(low, node, reduction)
     else:
         _lower_axes(low, node, reduction, _runs(shape, axes))
 
 
 def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
-    """Reduce all of [spatial] of the first input: [batch][quads][spatial] -> [batch][quads],
+    """Reduce all of [spatial] of the first input: [batch][slices][spatial] -> [batch][slices],
     epilogue applied."""
     x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
-    assert (x.batch, x.quads, 1) == (out.batch, out.quads, out.spatial)
+    assert (x.batch, x.slices, 1) == (out.batch, out.slices, out.spatial)
     low.dispatch(
         "reduce",
         node,
         {"x": node.operand()},
         {"out": node.outputs[0]},
         _grid(low.target, out.vectors, x.spatial),
-        {**_common(low.target, out.vectors, x.spatial), "quads": out.quads, "spatial": 1},
+        {**_common(low.target, out.vectors, x.spatial), "slices": out.slices, "spatial": 1},
         {"spatial": True, "shared": exchanges(low.target, x.spatial), **reduction._asdict()},
     )
 
@@ -160,10 +160,10 @@ def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run
     count = prod(run.extent for run in gone)
     parameters: dict[str, object] = {
         **_common(low.target, out.vectors, count),
-        "quads": out.quads,
+        "slices": out.slices,
         "spatial": out.spatial,
         "channels": out.channels,
-        "in_quads": x.quads,
+        "in_slices": x.slices,
         "in_spatial": x.spatial,
         "in_channels": x.channels,
     }

@@ -28,7 +28,7 @@ from tflgpu_plugin.ops import interpolation, rounding
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
-from tflgpu_plugin.ops.window import quads_per_thread
+from tflgpu_plugin.ops.window import slices_per_thread
 
 MAX_EXTENT = 1 << 24  # exact in float32
 MODES = ("nearest", "linear", "cubic")
@@ -108,16 +108,16 @@ def _between(
     _, height, width, _ = low.graph.shape(node.operand())
     _, out_height, out_width, _ = low.graph.shape(node.outputs[0])
     out = low.geometry(node.outputs[0])
-    chunk = quads_per_thread(low.target, out)
+    chunk = slices_per_thread(low.target, out)
     low.dispatch(
         "resize",
         node,
         {"x": node.operand(), "places": table},
         {"out": node.outputs[0]},
-        (-(-out.spatial // WORKGROUP), -(-out.quads // chunk), out.batch),
+        (-(-out.spatial // WORKGROUP), -(-out.slices // chunk), out.batch),
         {
             "batch": out.batch,
-            "quads": out.quads,
+            "slices": out.slices,
             "chunk": chunk,
             "spatial": out.spatial,
             "height": height,

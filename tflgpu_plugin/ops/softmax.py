@@ -34,7 +34,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 def lower(low: Lowering, node: Node) -> None:
     """One launch over rows of [batch, spatial]."""
     x = low.geometry(node.operand())
-    rows, together = x.batch * x.spatial, lanes(low.target, x.quads)
+    rows, together = x.batch * x.spatial, lanes(low.target, x.slices)
     low.dispatch(
         "softmax",
         node,
@@ -44,12 +44,12 @@ def lower(low: Lowering, node: Node) -> None:
         {
             "rows": rows,
             "spatial": x.spatial,
-            "quads": x.quads,
+            "slices": x.slices,
             "channels": x.channels,
             "lanes": together,
             "beta": float(node.attributes["beta"]),
         },
-        {"shared": exchanges(low.target, x.quads)},
+        {"shared": exchanges(low.target, x.slices)},
     )
 
 

@@ -1,8 +1,8 @@
 """How much of a dense product one invocation makes, and where it gets its weights: starting points
 by vendor, as data.
 
-GPUs: what TFLite's GPU delegate chooses (tasks/conv_generic.cc), with its blocks of x, y and quads
-as places and quads, and its workgroups; not measured here. Software: measured on lavapipe.
+GPUs: what TFLite's GPU delegate chooses (tasks/conv_generic.cc), with its blocks of x, y and slices
+as places and slices, and its workgroups; not measured here. Software: measured on lavapipe.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ MANY_PLACES, FEW_PLACES = 7, 2  # per thread on software adapters: maps of any s
 ROW = 8  # of neighbours in a row, whose windows share what they load
 FEW_PAY = 1.3  # a pipeline more must save this much
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
-WHOLE_QUADS = ("Mesa 22.",)  # drivers on which 1x1 convolutions pay to take a whole quad anyway
+WHOLE_SLICES = ("Mesa 22.",)  # drivers on which 1x1 convolutions pay to take a whole slice anyway
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One thread makes `pixels` places of `quads` channel quads, `step` input channels at a time.
+    """One thread makes `pixels` places of `slices` channel slices, `step` input channels at a time.
 
     `lanes` is the workgroup's size. `weights` come from "global" memory, by "shuffle" among groups
     of 8 lanes, or through workgroup "memory" that all lanes fill.
     """
 
     pixels: int
-    quads: int
+    slices: int
     step: int
     lanes: int
     weights: str
@@ -42,7 +42,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Start:
-    """A vendor's row: (places, quads) from the most work per thread to the least, the workgroup's
+    """A vendor's row: (places, slices) from the most work per thread to the least, the workgroup's
     size, and where weights come from. Shuffles are used only where they passed the self-test."""
 
     sizes: tuple[tuple[int, int], ...]
@@ -62,15 +62,15 @@ STARTS: dict[str, Start] = {
 }
 
 
-def choose_tile(target: Target, quads: int, places: int, width: int = 0) -> Tile:
-    """The tile for an output of `places` with `quads` channel quads; few tiles, so few pipelines.
+def choose_tile(target: Target, slices: int, places: int, width: int = 0) -> Tile:
+    """The tile for an output of `places` with `slices` channel slices; few tiles, so few pipelines.
     With a `width`, a thread's places are neighbours in a row of that many.
 
     Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
     Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU.
-    `target.tuning` may force "tile" (PLACESxQUADS) and "weights".
+    `target.tuning` may force "tile" (PIXELSxSLICES) and "weights".
     """
-    least = 8 if quads > 4 else 4 if quads > 2 else 2
+    least = 8 if slices > 4 else 4 if slices > 2 else 2
     forced = target.tuning.get("tile")
     if forced:
         pixels, per_thread = (int(part) for part in forced.split("x"))
@@ -81,7 +81,7 @@ def choose_tile(target: Target, quads: int, places: int, width: int = 0) -> Tile
         return _software(target, least, places, width)
     start = STARTS.get(target.vendor, STARTS["unknown"])
     fitting = [(p, q) for p, q in start.sizes if q <= least]
-    busy = [(p, q) for p, q in fitting if places * quads >= BUSY_THREADS * p * q]
+    busy = [(p, q) for p, q in fitting if places * slices >= BUSY_THREADS * p * q]
     pixels, per_thread = busy[0] if busy else fitting[-1]
     return _tile(pixels, per_thread, start.lanes, _weights(target, start.weights))
 
@@ -97,12 +97,12 @@ def _software(target: Target, least: int, places: int, width: int) -> Tile:
     return _tile(most, least, SHUFFLE_GROUP, weights)
 
 
-def _tile(pixels: int, quads: int, lanes: int, weights: str) -> Tile:
-    """Input channels per iteration are such that 8 lanes load whole weights: quads * step in
-    eights. On software adapters, which have groups of 8, all of a quad if that compiles in time.
+def _tile(pixels: int, slices: int, lanes: int, weights: str) -> Tile:
+    """Input channels per iteration are such that 8 lanes load whole weights: slices * step in
+    eights. On software adapters, which have groups of 8, all of a slice if that compiles in time.
     """
-    whole = quads == 2 or (lanes == SHUFFLE_GROUP and 4 * pixels * quads <= PRODUCTS)
-    return Tile(pixels, quads, 4 if whole else 2, lanes, weights)
+    whole = slices == 2 or (lanes == SHUFFLE_GROUP and 4 * pixels * slices <= PRODUCTS)
+    return Tile(pixels, slices, 4 if whole else 2, lanes, weights)
 
 
 def point_tile(target: Target, tile: Tile) -> Tile:
@@ -112,7 +112,7 @@ def point_tile(target: Target, tile: Tile) -> Tile:
     masked, loaded and stored. MobileNet gains 8 % by that; on Mesa 25 it would take 1.5 times as
     long, on SwiftShader a little longer.
     """
-    if tile.shared and tile.lanes == SHUFFLE_GROUP and target.driver.startswith(WHOLE_QUADS):
+    if tile.shared and tile.lanes == SHUFFLE_GROUP and target.driver.startswith(WHOLE_SLICES):
         return replace(tile, step=4)
     return tile
 

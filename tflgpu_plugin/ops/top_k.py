@@ -60,8 +60,8 @@ def lower(low: Lowering, node: Node) -> None:
         {"out": node.outputs[0], "places": node.outputs[1]},
         workgroups(rows * together),
         {
-            "rows": rows, "count": count, "stride": low.geometry(node.operand()).quads * 4,
-            "quads": out.quads, "wanted": out.channels, "lanes": together, "worst": worst,
+            "rows": rows, "count": count, "stride": low.geometry(node.operand()).slices * 4,
+            "slices": out.slices, "wanted": out.channels, "lanes": together, "worst": worst,
         },
         {"better": ">" if largest else "<", "whole": held},
     )  # fmt: skip

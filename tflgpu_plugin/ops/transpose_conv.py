@@ -121,7 +121,7 @@ def _lower(low: Lowering, node: Node) -> None:
     stride_h, stride_w = node.attributes["strides"]
     groups = x[3] // filters[3]
     tile = choose_tile(low.target, -(-(filters[0] // groups) // 4), y[1] * y[2])
-    blocks = Blocks(filters[0], filters[1] * filters[2], filters[3], groups, tile.quads)
+    blocks = Blocks(filters[0], filters[1] * filters[2], filters[3], groups, tile.slices)
     phases = min(stride_h, y[1]), min(stride_w, y[2])
     planes = x[0] * phases[0] * phases[1]
     convolve(
@@ -133,7 +133,7 @@ def _lower(low: Lowering, node: Node) -> None:
         taps="transposed",
         places=-(-y[1] // stride_h) * -(-y[2] // stride_w),
         planes=planes,
-        x_quad=x[1] * x[2],
+        x_slice=x[1] * x[2],
         parameters={
             "phases": phases[0] * phases[1],
             "phases_w": phases[1],
@@ -149,7 +149,7 @@ def _lower(low: Lowering, node: Node) -> None:
             "in_h": x[1],
             "in_w": x[2],
             "y_batch": -(-y[3] // 4) * y[1] * y[2],
-            "y_quad": y[1] * y[2],
+            "y_slice": y[1] * y[2],
         },
     )
 

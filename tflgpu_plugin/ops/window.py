@@ -123,8 +123,8 @@ def refuse_window(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, 
     return None
 
 
-def quads_per_thread(target: Target, stored: Geometry) -> int:
-    """Channel quads that a thread of one place goes through: index arithmetic is done once, but a
+def slices_per_thread(target: Target, stored: Geometry) -> int:
+    """Channel slices that a thread of one place goes through: index arithmetic is done once, but a
     GPU wants many threads."""
     few = 8 if target.software else max(1, stored.vectors // BUSY_THREADS)
-    return min(few, 8, stored.quads)
+    return min(few, 8, stored.slices)

@@ -26,8 +26,8 @@ SIDE = 4  # places of one patch along an axis
 SIX = 6
 PLANES = SIX * SIX
 DEEP = 32  # input channels; with fewer terms the rounding of the transforms would show
-EPILOGUE = 4  # what a thread does once, as so many input quads
-INPUT, OUTPUT = 55, 43  # the transforms of 8 patches of one quad
+EPILOGUE = 4  # what a thread does once, as so many input slices
+INPUT, OUTPUT = 55, 43  # the transforms of 8 patches of one slice
 MIN_WINOGRAD_GAIN = 1.3  # three pipelines more must save this much
 LANES = 16  # of the transforms on software adapters, where a workgroup takes long to start
 
@@ -62,51 +62,51 @@ def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, column
     if low.graph.constant(weights) is None:
         return False
     count = x[0] * prod(patches(rows, columns))
-    quads = -(-x[3] // 4), -(-filters[0] // 4)
+    slices = -(-x[3] // 4), -(-filters[0] // 4)
     if (
-        max(_bytes(count, quads, choose_tile(low.target, quads[1], count)))
+        max(_bytes(count, slices, choose_tile(low.target, slices[1], count)))
         > low.target.storage_bytes
     ):
         return False
     if forced := low.target.tuning.get("winograd"):
         return forced == "always"
-    return _faster(low.target, count, (x[0], rows.places * columns.places), quads)
+    return _faster(low.target, count, (x[0], rows.places * columns.places), slices)
 
 
-def _faster(target: Target, count: int, maps: tuple[int, int], quads: tuple[int, int]) -> bool:
-    """For `count` patches, `maps` (how many, places of each) and quads of input and output.
+def _faster(target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]) -> bool:
+    """For `count` patches, `maps` (how many, places of each) and slices of input and output.
 
     GPUs: the rule of TFLite's GPU delegate. Software adapters: work of 8 lanes as measured on
-    lavapipe, in units of one place and input quad for all the quads that one thread makes.
+    lavapipe, in units of one place and input slice for all the slices that one thread makes.
     """
-    depth, outputs = quads
+    depth, outputs = slices
     if not target.software:
-        return count >= 32 and min(quads) >= 16
+        return count >= 32 and min(slices) >= 16
     direct, tile = _products(target, maps[1], outputs)
     products, small = _products(target, count, outputs)
-    share = tile.quads / 8  # a thread that makes fewer quads has less to do per place
+    share = tile.slices / 8  # a thread that makes fewer slices has less to do per place
     plain = maps[0] * direct * (9 * depth + EPILOGUE) * share
-    ours = PLANES * products * (depth + EPILOGUE) * small.quads / 8
+    ours = PLANES * products * (depth + EPILOGUE) * small.slices / 8
     ours += -(-count // 8) * (INPUT * depth + OUTPUT * outputs)
     return ours * MIN_WINOGRAD_GAIN < plain
 
 
 def _products(target: Target, places: int, outputs: int) -> tuple[int, Tile]:
     tile = choose_tile(target, outputs, places)
-    return rounds(places, tile.pixels) * -(-outputs // tile.quads), tile
+    return rounds(places, tile.pixels) * -(-outputs // tile.slices), tile
 
 
-def _bytes(count: int, quads: tuple[int, int], tile: Tile) -> tuple[int, int, int]:
+def _bytes(count: int, slices: tuple[int, int], tile: Tile) -> tuple[int, int, int]:
     """Of transformed input, products and weights."""
-    blocks = -(-quads[1] // tile.quads)
-    vectors = quads[0] * count, quads[1] * count, blocks * tile.quads * quads[0] * 4
+    blocks = -(-slices[1] // tile.slices)
+    vectors = slices[0] * count, slices[1] * count, blocks * tile.slices * slices[0] * 4
     inputs, products, weights = (PLANES * n * VECTOR_BYTES for n in vectors)
     return inputs, products, weights
 
 
 def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> None:
     """Five launches: rows, columns, products, columns, rows. The tensors between them lie as
-    [column][map][quad][row, patch], [plane][quad][patch] twice, and [row][column][quad][patch].
+    [column][map][slice][row, patch], [plane][slice][patch] twice, and [row][column][slice][patch].
     """
     high, wide = patches(rows, columns)
     count = x[0] * high * wide
@@ -131,30 +131,30 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
     made: dict[str, object] = {
         "y_outer": 0,
         "y_map": depth * line,
-        "y_quad": line,
+        "y_slice": line,
         "y_step": maps * line,
     }
     parameters: dict[str, object]
-    parameters = {"across": wide, "quads": depth, "extent": x[2], **places, **strides, **made}
+    parameters = {"across": wide, "slices": depth, "extent": x[2], **places, **strides, **made}
     _transform(low, node, "winograd_input", (node.operand(), half), (line, maps, 1), parameters)
     places = {"line_blocks": SIDE, "column_blocks": 0, "before": np.int32(rows.before)}
     strides = {"x_outer": maps * line, "x_image": line, "x_line": 0, "x_column": 1, "x_step": wide}
-    made = {"y_outer": plane, "y_map": high * wide, "y_quad": count, "y_step": SIX * plane}
-    parameters = {"across": wide, "quads": depth, "extent": x[1], **places, **strides, **made}
+    made = {"y_outer": plane, "y_map": high * wide, "y_slice": count, "y_step": SIX * plane}
+    parameters = {"across": wide, "slices": depth, "extent": x[1], **places, **strides, **made}
     _transform(
         low, node, "winograd_input", (half, transformed), (high * wide, maps, SIX), parameters
     )
     _multiply(low, node, (transformed, products), filters, count)
     plane = outputs * count
     across = SIX * plane
-    strides = {"x_map": 0, "x_quad": 0, "x_outer": 0, "x_step": across}
+    strides = {"x_map": 0, "x_slice": 0, "x_outer": 0, "x_step": across}
     made = {"y_image": 0, "y_line": 0, "y_column": 1, "y_step": across}
-    parameters = {"across": across, "quads": 1, "extent": SIDE, "block": 0, **strides, **made}
+    parameters = {"across": across, "slices": 1, "extent": SIDE, "block": 0, **strides, **made}
     _transform(low, node, "winograd_output", (products, summed), (across, 1, 1), parameters)
-    strides = {"x_map": high * wide, "x_quad": count, "x_outer": across, "x_step": plane}
+    strides = {"x_map": high * wide, "x_slice": count, "x_outer": across, "x_step": plane}
     extent = columns.places
     made = {"y_image": rows.places * extent, "y_line": extent, "y_column": SIDE, "y_step": 1}
-    parameters = {"across": wide, "quads": outputs, "extent": extent, "block": SIDE}
+    parameters = {"across": wide, "slices": outputs, "extent": extent, "block": SIDE}
     items = rows.places * wide, x[0] * outputs, 1
     _transform(
         low,
@@ -194,7 +194,7 @@ def _multiply(
 ) -> None:
     """The 36 products, as the batch of one 1x1 convolution."""
     tile = choose_tile(low.target, -(-filters[0] // 4), count)
-    blocks = Blocks(filters[0], 1, filters[3], 1, tile.quads)
+    blocks = Blocks(filters[0], 1, filters[3], 1, tile.slices)
     convolve(
         low,
         node,
@@ -204,7 +204,7 @@ def _multiply(
         taps="point",
         places=count,
         planes=PLANES,
-        x_quad=count,
+        x_slice=count,
         parameters={
             "x_place": 1,
             "y_place": 1,
@@ -217,7 +217,7 @@ def _multiply(
 
 
 def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:
-    """[plane][block][channel][quad] of vec4 over outputs."""
+    """[plane][block][channel][slice] of vec4 over outputs."""
     vectors = PLANES * blocks.count * blocks.block_vectors
     return low.constant(
         node.operand(1),
@@ -229,7 +229,7 @@ def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:
 
 
 def transform(data: Array, blocks: Blocks) -> Iterator[Array]:
-    """G w G^T of weights [O, 3, 3, I], as [36, block, channel, quad, 4] float32, some of the 36
+    """G w G^T of weights [O, 3, 3, I], as [36, block, channel, slice, 4] float32, some of the 36
     planes at a time.
 
     One product with the Kronecker square of G, some outputs at a time to keep float64 copies small.
@@ -237,12 +237,12 @@ def transform(data: Array, blocks: Blocks) -> Iterator[Array]:
     outputs, depth = data.shape[0], data.shape[3]
     taps, both = data.reshape(outputs, 9, depth), np.kron(G, G)
     step = pieces_of(outputs * depth * 4)
-    slices = pieces_of(9 * depth * 8)
+    pieces = pieces_of(9 * depth * 8)
     for start in range(0, PLANES, step):
         rows = both[start : start + step]
         planes = np.empty((len(rows), outputs, depth), np.float32)
-        for first in range(0, outputs, slices):
-            part = taps[first : first + slices].astype(np.float64)
-            planes[:, first : first + slices] = (rows @ part).swapaxes(0, 1)
+        for first in range(0, outputs, pieces):
+            part = taps[first : first + pieces].astype(np.float64)
+            planes[:, first : first + pieces] = (rows @ part).swapaxes(0, 1)
         for plane in planes:
             yield pack(plane, blocks, 0, blocks.count)
