@@ -144,6 +144,12 @@ def powered(
     return Case(name, "POW", 1, (Input(first, low=low, high=4), other), "PowOptions")
 
 
+def powered_whole(name: str, base: Shape, exponent: Shape, low: int, high: int, most: int) -> Case:
+    """Powers of integers that stay in int32."""
+    given = Input(base, "i32", low=low, high=high), Input(exponent, "i32", low=0, high=most + 1)
+    return Case(name, "POW", 1, given, "PowOptions", output_type="i32")
+
+
 COMPARED = ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
 
 
@@ -157,6 +163,12 @@ def compared_large(op: str, dtype: str) -> Case:
     """Numbers that float32 does not tell apart."""
     given = [Input(shape, dtype, low=2**24, high=2**24 + 4) for shape in ((9, 1), (9,))]
     return Case(f"large_{dtype}", op, 1, tuple(given), output_type="bool")
+
+
+def shifted(name: str, first: Shape, second: Shape) -> Case:
+    """By amounts inside int32 and outside."""
+    given = (Input(first, "i32", low=LEAST, high=MOST), Input(second, "i32", low=-5, high=40))
+    return Case(name, "RIGHT_SHIFT", 1, given, output_type="i32")
 
 
 def whole(shape: Shape) -> Input:
@@ -261,6 +273,11 @@ CASES += [
     *[case for case in QUOTIENTS if case.op == "FLOOR_MOD"],
     pair("FLOOR_DIV", "floats", (1, 5, 7, 5), (5,), refused=True),
     *integers(QUOTIENTS, {"DIV": "i32", "FLOOR_DIV": "i32", "FLOOR_MOD": BOTH}),
+    *[powered_whole(f"{name}_i32", *SPREADS[name], -6, 7, 11) for name in [*SPREADS][2:]],
+    powered_whole("cubes_i32", (3, 500), (500,), -1290, 1291, 3),
+    powered_whole("ones_i32", (3, 7, 5), (7, 1), -1, 2, MOST - 1),
+    *integers(spreads("BITWISE_XOR", SPREADS), {"BITWISE_XOR": "i32"}),
+    *[shifted(name, *SPREADS[name]) for name in SPREADS if name in WHOLE_SPREADS],
     *integers(CASES, dict.fromkeys(COMPARED, BOTH), WHOLE_SPREADS, -3, 3),
     *[compared_large(op, dtype) for op in COMPARED for dtype in BOTH.split()],
 ]
@@ -335,7 +352,7 @@ NODES = [
     *(
         NodeCase(f"whole_{dtype}", op, (Input((2, 3, 5, 5), dtype, low=LEAST, high=MOST),
                  constant(QUOTIENTS_OF, dtype)), output_type=dtype)
-        for op in ("floor_div", "floor_mod", "fmod")
+        for op in ("floor_div", "floor_mod", "fmod", "bitwise_and", "bitwise_or", "bitwise_xor")
         for dtype in ("i32", "i64")
     ),
 ]  # fmt: skip

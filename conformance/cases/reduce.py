@@ -120,6 +120,11 @@ CASES = [
 ]  # fmt: skip
 BOTH = "i32 i64"
 CASES += [
+    *integers(CASES, {"MEAN": BOTH}, {*FEW, "rank_2_last_long", "sum_over_65504_channels"}),
+    *(
+        replace(case, refused=True)
+        for case in integers(CASES, {"MEAN": BOTH}, {"image_positive_70000"})
+    ),
     *integers(CASES, {"SUM": BOTH}, low=-(2**17), high=2**17),
     *integers(CASES, {"REDUCE_MAX": BOTH, "REDUCE_MIN": BOTH}),
     *integers(CASES, {"REDUCE_PROD": BOTH}, low=-1, high=3),
@@ -163,7 +168,7 @@ NODES = [
     *(
         NodeCase(f"whole_{dtype}", op, (Input((3, 4, 5, 6), dtype, low=-999, high=999),
                  constant((1, 2), "i32")), {"keep_dims": False}, output_type=dtype)
-        for op in ("reduce_l1", "reduce_sum_square", "reduce_sum", "reduce_max", "reduce_min")
+        for op in ("mean", "reduce_l1", "reduce_sum_square", "reduce_sum", *ENDS)
         for dtype in ("i32", "i64")
     ),
 ]  # fmt: skip

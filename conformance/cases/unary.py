@@ -122,7 +122,7 @@ CASES = [
     *[Case(name, "LOGICAL_NOT", 1, (Input(shape, "bool"),), output_type="bool")
       for name, shape in SHAPES.items()],
 ]  # fmt: skip
-CASES += integers(CASES, {"NEG": "i32 i64", "ABS": "i32"}, [*SHAPES])
+CASES += integers(CASES, {"NEG": "i32 i64", "ABS": "i32", "SIGN": "i32"}, [*SHAPES])
 
 
 def node(op: str, name: str, least: float, most: float, shape: tuple[int, ...] = (2, 5, 7, 6),
@@ -188,6 +188,6 @@ NODES = [
     NodeCase("bool", "logical_not", (Input((2, 3, 5), "bool"),), output_type="bool"),
     *(NodeCase(f"whole_{dtype}", op, (Input((2, 5, 7, 6), dtype, low=-1290, high=1290),),
                output_type=dtype)
-      for op in ("abs", "neg", "sign", "square", "cube")
+      for op in ("abs", "neg", "sign", "square", "cube", "bitwise_not")
       for dtype in ("i32", "i64")),
 ]  # fmt: skip

@@ -114,10 +114,14 @@ RELATIONS: dict[str, Callable[[Array, Array], Array]] = {
     "Equal": np.equal, "Less": np.less, "LessOrEqual": np.less_equal, "Greater": np.greater,
     "GreaterOrEqual": np.greater_equal,
 }  # fmt: skip
+BITS: dict[str, Callable[[Array, Array], Array]] = {
+    "BitwiseAnd": np.bitwise_and, "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor,
+}  # fmt: skip
 LOGIC: dict[str, Callable[[Array, Array], Array]] = {
     "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor,
 }  # fmt: skip
 REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "ReduceMean": lambda x, **w: np.trunc(np.asarray(np.mean(x, **w), np.float64)),
     "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceProd": np.prod,
 }  # fmt: skip
 
@@ -128,9 +132,9 @@ def _wide(data: Array) -> Array:
 
 def arithmetic(d: Drawing) -> None:
     a = d.whole()
-    b, op = d.like(a), d.chance.choice([*ARITHMETIC])
+    b, op = d.like(a), d.chance.choice([*ARITHMETIC, *BITS])
     x, y = _wide(d.values[a]), _wide(d.values[b])
-    result = ARITHMETIC[op](x, y)
+    result = (ARITHMETIC | BITS)[op](x, y)
     if np.abs(result.astype(float)).max(initial=0) > INT32.max:
         raise Unfit
     d.add(op, (a, b), result.astype(d.values[a].dtype))
@@ -150,8 +154,19 @@ def quotient(d: Drawing) -> None:
     d.add("Mod", (a, b), result.astype(held.dtype), fmod=int(op == "fmod"))
 
 
+def power(d: Drawing) -> None:
+    a = d.whole()
+    x = _wide(d.values[a])
+    exponents = d.numbers.integers(0, d.chance.choice((2, 4, 12)), x.shape[-1:] or (1,))
+    result = x.astype(object) ** exponents
+    if max(map(abs, result.ravel())) > INT32.max:
+        raise Unfit
+    kind = d.chance.choice((np.int32, np.int64))
+    d.add("Pow", (a, d.const(exponents, kind)), result.astype(d.values[a].dtype))
+
+
 def unary(d: Drawing) -> None:
-    a, op = d.whole(), d.chance.choice(("Neg", "Abs", "Sign", "Relu", "Clip"))
+    a, op = d.whole(), d.chance.choice(("Neg", "Abs", "Sign", "Relu", "Clip", "BitwiseNot"))
     x = d.values[a]
     if op == "Clip":
         low, high = sorted(int(n) for n in d.numbers.integers(-(2**25), 2**25, 2))
@@ -160,7 +175,8 @@ def unary(d: Drawing) -> None:
         return
     if op == "Relu" and x.dtype != np.int32:
         raise Unfit
-    found = {"Neg": -x, "Abs": np.abs(x), "Sign": np.sign(x), "Relu": np.maximum(x, 0)}
+    found = {"Neg": -x, "Abs": np.abs(x), "Sign": np.sign(x), "Relu": np.maximum(x, 0),
+             "BitwiseNot": ~x}  # fmt: skip
     d.add(op, (a,), found[op].astype(x.dtype))
 
 
@@ -289,8 +305,8 @@ def moved(d: Drawing) -> None:
         d.add(op, parts, np.concatenate([d.values[p] for p in parts], axis), axis=axis)
 
 
-DRAWS = (arithmetic, arithmetic, quotient, unary, relation, logic, where, cast, cast, reduction,
-         running, best, taken, moved, moved)  # fmt: skip
+DRAWS = (arithmetic, arithmetic, quotient, power, unary, relation, logic, where, cast, cast,
+         reduction, running, best, taken, moved, moved)  # fmt: skip
 
 
 def build(seed: int) -> Made:

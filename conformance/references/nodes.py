@@ -84,6 +84,7 @@ UNARY: dict[str, Callable[..., Any]] = {
     "softplus": _softplus, "softsign": lambda x: x / (1 + np.abs(x)),
     "mish": lambda x: x * np.tanh(_softplus(x)), "shrink": _shrink,
     "is_nan": np.isnan, "is_infinite": _infinite, "logical_not": np.logical_not,
+    "bitwise_not": np.invert,
 }  # fmt: skip
 
 
@@ -104,6 +105,7 @@ def _log_sum_exp(x: Array, **where: Any) -> Array:
 
 BINARY: dict[str, Callable[..., Any]] = {
     "div": np.divide, "pow": _pow, "squared_difference": lambda a, b: (a - b) ** 2,
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "floor_div": np.floor_divide, "floor_mod": np.mod, "fmod": np.fmod,
     "checked": lambda x, near: x,
     "logical_or": np.logical_or, "logical_xor": np.logical_xor, "equal": np.equal,
@@ -162,7 +164,7 @@ def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "mean": np.mean,
+    "mean": lambda x, **w: np.trunc(np.mean(x, **w)) if x.dtype.kind == "i" else np.mean(x, **w),
     "reduce_sum": np.sum, "reduce_prod": np.prod, "reduce_max": np.max, "reduce_min": np.min,
     "reduce_l1": lambda x, **w: np.sum(np.abs(x), **w),
     "reduce_l2": lambda x, **w: np.sqrt(np.sum(x * x, **w)),

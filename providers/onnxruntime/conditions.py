@@ -3,6 +3,8 @@ families stands beside what they become. Conditions look at a node as the host g
 
 from __future__ import annotations
 
+import numpy as np
+
 from tflgpu_plugin.ir.host_op import Condition
 from tflgpu_plugin.ir.quantization import COUNTS
 
@@ -64,6 +66,16 @@ REMAINDER = needs(
     "The attribute fmod, or integers of 32 and 64 bits.",
     lambda e: bool(e.integer("fmod")) or dtype(e) in COUNTS,
 )
+
+
+def _exponents(e: Expansion) -> bool:
+    value = e.constant(e.x(1))
+    if dtype(e) not in COUNTS or (value is None and dtype(e, 1) in COUNTS):
+        return True
+    return value is not None and bool(np.all((np.trunc(value) == value) & (abs(value) < 2**31)))
+
+
+EXPONENTS = needs("Whole exponents of integers.", _exponents)
 
 
 def castable(e: Expansion) -> str | None:

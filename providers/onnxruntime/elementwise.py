@@ -10,7 +10,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.quantization import COUNTS
 
-from .expansion import Expansion
+from .expansion import Expansion, dtype
 from .host import DTYPES
 
 Row = Callable[[Expansion], int]
@@ -184,14 +184,15 @@ _POWERS = {1.0: None, 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal
 
 def power(e: Expansion) -> int:
     """Pow; usual constant exponents are ops of their own, as in onnxruntime's kernels."""
-    exponent = e.constant(e.x(1))
+    exponent, base = e.constant(e.x(1)), dtype(e)
     if exponent is None:
-        return e.add("pow", e.x(0), e.x(1))
+        mixed = base not in COUNTS and dtype(e, 1) in COUNTS
+        return e.add("pow", e.x(0), e.add("cast", e.x(1), dtype=base) if mixed else e.x(1))
     value = float(exponent.reshape(-1)[0]) if exponent.size == 1 else None
     if value in _POWERS and exponent.ndim <= e.rank():
         op = _POWERS[value]
         return e.add(op, e.x()) if op else e.x()
-    return e.add("pow", e.x(0), e.const(exponent))
+    return e.add("pow", e.x(0), e.const(exponent, np.int32 if base in COUNTS else None))
 
 
 def where(e: Expansion) -> int:

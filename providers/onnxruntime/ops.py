@@ -88,6 +88,12 @@ _ROWS: tuple[HostOp, ...] = (
         conditions.INFERENCE,
         gives="value", listed=BOTH,
     ),
+    *(
+        _row(f"Bitwise{name.capitalize()}", f"bitwise_{name}", (18, 18),
+             ew.binary(f"bitwise_{name}"), TWO)
+        for name in ("and", "or", "xor")
+    ),
+    _row("BitwiseNot", "bitwise_not", (18, 18), ew.unary("bitwise_not")),
     _row(
         "Cast", "cast", (6, 25), quantized.cast, "value", conditions.castable,
         types=f"f32 f16 bool {COUNTS}",
@@ -195,7 +201,7 @@ _ROWS: tuple[HostOp, ...] = (
         "Pad", "pad", (2, 25), quantized.pad, "value pads!? padding_value!? axes!?",
         rearranging.PADS, rearranging.STORED, listed=BOTH,
     ),
-    _row("Pow", "pow", (7, 15), ew.power, TWO),
+    _row("Pow", "pow", (7, 15), ew.power, TWO, conditions.EXPONENTS),
     _row(
         "QLinearConv", "conv_2d", (10, 10), quantized.conv,
         f"{QUANTIZED} weights {RESULT} {RESULT} bias?", *windows.CONV, types=SUMS,

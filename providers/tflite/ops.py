@@ -186,6 +186,7 @@ def _rows() -> tuple[HostOp, ...]:
             conditions.symmetric_hybrid, **ours,
         ),
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **ours),
+        _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO, **ours),
         _row("CEIL", "ceil", 1, **ours, types=FLOATS),
         _row("CONV_3D", "conv_3d", 1, params.conv_3d, LAYER, activation, **ours, types=FLOATS),
         _row("COS", "cos", 2, **ours, types=FLOATS),
@@ -205,7 +206,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("LOG_SOFTMAX", "log_softmax", 2, **ours),
         _row("NEG", "neg", 1, **ours, types=NUMBERS),
         _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", **ours, types=ANY),
-        _row("POW", "pow", 1, None, TWO, **ours, types=FLOATS),
+        _row("POW", "pow", 1, None, TWO, **ours, types=(*FLOATS, "i32")),
         _row("REDUCE_MAX", "reduce_max", 3, params.reduction, "value axes", **ours),
         _row("REDUCE_MIN", "reduce_min", 3, params.reduction, "value axes", **ours),
         _row(
@@ -215,9 +216,10 @@ def _rows() -> tuple[HostOp, ...]:
             "REVERSE_SEQUENCE", "reverse_sequence", 1,
             params.plain("ii", "time_axis", "batch_axis"), "value index", **ours,
         ),
+        _row("RIGHT_SHIFT", "right_shift", 1, None, TWO, **ours),
         _row("ROUND", "round", 1, **ours, types=FLOATS),
         _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
-        _row("SIGN", "sign", 2, **ours, types=FLOATS),
+        _row("SIGN", "sign", 2, **ours, types=(*FLOATS, "i32")),
         _row("SIN", "sin", 2, **ours, types=FLOATS),
         _row("SLICE", "slice", 7, None, "value start length", **ours),
         _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **ours),
@@ -268,7 +270,7 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("SCATTER_ND", "index value shape")
     | _cpu("UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD", "value index count")
     | _cpu("UNSORTED_SEGMENT_SUM", "value index count")
-    | _cpu("ADD_N ATAN2 BITWISE_XOR ZEROS_LIKE", "value*", spreads=True)
+    | _cpu("ADD_N ATAN2 ZEROS_LIKE", "value*", spreads=True)
 )
 # Nodes whose output shapes nothing outside them tells.
 OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE", "WHILE")

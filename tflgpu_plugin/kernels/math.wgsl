@@ -484,6 +484,27 @@ fn whole_floor_quotient(v: vec4i, e: vec4i) -> vec4i {
   let left = v % e;
   return v / e - select(vec4i(), vec4i(1), (left != vec4i()) & ((left < vec4i()) != (e < vec4i())));
 }
+// Powers, modulo 2^32; those of negative exponents without the fraction.
+fn whole_power(v: vec4i, e: vec4i) -> vec4i {
+  var found = vec4i(1);
+  var square = v;
+  for (var left = select(max(e, vec4i()), e & vec4i(1), abs(v) == vec4i(1)); any(left > vec4i()); left >>= vec4u(1u)) {
+    found *= select(vec4i(1), square, (left & vec4i(1)) == vec4i(1));
+    square *= square;
+  }
+  return select(found, vec4i(), (e < vec4i()) & (abs(v) != vec4i(1)));
+}
+// The same in floats that stay finite: what is too large stays so.
+fn near_power(v: vec4f, e: vec4i) -> vec4f {
+  var found = select(vec4f(1.0), vec4f(1e18), (v == vec4f(0.0)) & (e < vec4i()));
+  var square = v;
+  for (var left = max(e, vec4i()); any(left > vec4i()); left >>= vec4u(1u)) {
+    found *= select(vec4f(1.0), square, (left & vec4i(1)) == vec4i(1));
+    found = clamp(found, vec4f(-1e18), vec4f(1e18));
+    square = min(square * square, vec4f(1e18));
+  }
+  return found;
+}
 // Without the fraction; what int32 does not hold becomes the nearest that it does, NaN the least, as on most CPUs.
 fn whole_part(v: vec4f) -> vec4i {
   let near = select(vec4i(cut(v, -2147483648.0, 2147483520.0)), vec4i(0x7fffffff), v >= vec4f(2147483648.0));

@@ -46,13 +46,15 @@ def row(
     steps: tuple[str | None, str | None] = (None, None),
     whole: str | None = None,
     checked: bool = False,
+    beyond: str = "",
     **traits: Any,
 ) -> Op:
     """An op from its WGSL for vec4 `v` and `e`, the operands; default: the step of that name.
     `steps` are those when a produced value is the first operand, and when it is the second;
-    `whole` is the WGSL for whole numbers, which may pass int32 where it is `checked`."""
-    found = expression or EPILOGUE_OPS[name]
-    lower = partial(_lower, expression=found, whole=whole, checked=checked)
+    `whole` is the WGSL for whole numbers, which may pass int32 where it is `checked`, or where
+    `beyond` tells, also of int32."""
+    found = expression or EPILOGUE_OPS.get(name, "")
+    lower = partial(_lower, expression=found, whole=whole, checked=checked, beyond=beyond)
     fused = pair_epilogue(*steps) if any(steps) else None
     types = (*types, "i32") if whole else types
     return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
@@ -76,10 +78,12 @@ def relation(name: str, expression: str) -> Op:
     return row(name, function, ("f32", "bool"), "exact", whole=function)
 
 
-def _lower(low: Lowering, node: Node, expression: str, whole: str | None, checked: bool) -> None:
+def _lower(
+    low: Lowering, node: Node, expression: str, whole: str | None, checked: bool, beyond: str
+) -> None:
     if whole and quantization.whole(low.graph.tensors[operands(node)[-1]]):
         limits = LIMITED.get(str(node.attributes.get("activation")))
-        beyond = overflow(low, node, whole) if checked else ""
+        beyond = overflow(low, node, whole) if checked else beyond
         cut = f"clamp({whole}, {limits})" if limits else whole
         lower_pair(low, node, cut, checked=beyond)
         return
@@ -127,7 +131,14 @@ OPS = (
         accuracy="function",
         steps=("div", "reverse_div"),
     ),
-    row("pow", accuracy="transcendental", steps=("pow", "reverse_pow")),
+    # Hosts go through float64: what that makes of too large a power depends on the CPU.
+    row(
+        "pow",
+        whole="whole_power(v, e)",
+        beyond="beyond_int32(near_power(vec4f(v), e), whole_power(v, e))",
+        accuracy="transcendental",
+        steps=("pow", "reverse_pow"),
+    ),
     # Hosts square 8 bits in fixed point.
     row(
         "squared_difference",
@@ -149,6 +160,16 @@ OPS = (
     row("logical_and", "v * e", types=("bool",), accuracy="exact"),
     row("logical_or", "max(v, e)", types=("bool",), accuracy="exact"),
     row("logical_xor", "abs(v - e)", types=("bool",), accuracy="exact"),
+    # Of whole numbers alone.
+    *(
+        row(name, types=(), accuracy="exact", whole=whole)
+        for name, whole in (
+            ("bitwise_and", "v & e"),
+            ("bitwise_or", "v | e"),
+            ("bitwise_xor", "v ^ e"),
+            ("right_shift", "v >> vec4u(clamp(e, vec4i(), vec4i(31)))"),
+        )
+    ),
     relation("equal", "v == e"),
     relation("not_equal", "!(v == e)"),  # NaN differs from all, which WGSL does not promise of !=
     relation("less", "v < e"),

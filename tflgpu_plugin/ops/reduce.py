@@ -22,6 +22,7 @@ from tflgpu_plugin.ops.views import Axis, merged, row_strides
 
 SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
 MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well
+MAX_MEANT = 46_341  # integers: what is left of so many divisions by this number adds up in int32
 MAX_FLOAT32 = 3.4028234663852886e38
 ZERO, SUM = "vec4f(0.0)", "a + v"
 INFINITE = "vec4f(p.infinity)"
@@ -84,6 +85,11 @@ def reduced_axes(graph: Graph, node: Node) -> set[int]:
         if not -rank <= axis < rank:
             raise ValueError(f"Axis {axis} is out of range for an input of rank {rank}.")
     return {axis % rank for axis in axes}
+
+
+def _count(graph: Graph, node: Node) -> int:
+    """How many elements make a result."""
+    return prod(graph.shape(node.operand())[axis] for axis in reduced_axes(graph, node))
 
 
 def refuse_axis(graph: Graph, node: Node, most: int) -> str | None:
@@ -259,6 +265,31 @@ def decompose_checked(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def refuse_mean(graph: Graph, node: Node, target: Target) -> str | None:
+    """Constant axes; kept and reduced axes may alternate three times; 46,341 integers at most."""
+    refusal = refuse(graph, node, target)
+    if refusal or not whole(graph.tensors[node.operand()]) or _count(graph, node) <= MAX_MEANT:
+        return refusal
+    return f"A mean of {_count(graph, node):,} integers; up to {MAX_MEANT:,} are supported."
+
+
+def decompose_mean(steps: Decomposition, node: Node) -> bool:
+    """Of integers, cut towards zero: what divides and what is left of each are summed by
+    themselves, so that nothing passes int32."""
+    x, axes = node.operand(), node.operand(1)
+    if not whole(steps.editor.tensors[x]):
+        return False
+    zero, count = (steps.editor.constant(n, like=x) for n in (0, _count(steps.graph, node)))
+    quotient, left = (
+        steps.add("reduce_sum", steps.add(op, x, count), axes, **node.attributes, unchecked=True)
+        for op in ("div", "fmod")
+    )
+    low = steps.add("add", quotient, steps.add("floor_div", left, count))
+    more = steps.add("floor_div", steps.add("neg", left), count)
+    steps.last("maximum", low, steps.add("minimum", steps.add("sub", quotient, more), zero))
+    return True
+
+
 def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in WHOLE:
         traits |= {"types": ("f32", "i32")}
@@ -270,7 +301,9 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
 
 OPS = (
     # Of n values, whose errors are of either sign. A sum is n times the mean, and n times as large.
-    *(_row(name, errors=AVERAGED) for name in ("mean", "reduce_sum")),
+    replace(_row("mean", errors=AVERAGED, decompose=decompose_mean),
+            refuse=refuse_mean, types=("f32", "i32")),
+    _row("reduce_sum", errors=AVERAGED),
     *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),
     *(_row(name) for name in ("reduce_prod", "reduce_l1", "reduce_l2", "reduce_log_sum")),

@@ -128,4 +128,5 @@ OPS = (
     row("is_nan", "exact", ("f32", "bool"), as_epilogue=None),
     row("is_infinite", "exact", ("f32", "bool"), as_epilogue=None),
     row("logical_not", "exact", ("bool",)),
+    row("bitwise_not", "exact", (), whole="~v", as_epilogue=None),
 )
