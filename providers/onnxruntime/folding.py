@@ -4,16 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin.frontend import fold
+from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.ir.graph import Array, Shape
 
 from .host import DTYPES
+from .ops import HOST_OPS
 from .snapshot import DEFAULT_DOMAINS, HostNode
 
 LARGEST_IN_A_RUN = 1 << 24  # of what was shape arithmetic for the shapes of the first plan
@@ -22,27 +24,29 @@ PLAIN = {"mode": b"constant", "reduction": b"none", "exclusive": 0, "reverse": 0
 
 
 @dataclass(frozen=True)
-class Row(fold.Row):
-    """Of nodes from opset `since` on. `names` are attributes that are arguments (ours by theirs),
-    `fixed` are arguments where a node has no such attribute.
+class Row:
+    """The meaning of nodes from opset `since` on, and its operands. `names` are attributes that are
+    arguments (ours by theirs), `fixed` are arguments where a node has no such attribute.
     """
 
-    names: dict[str, str]
-    fixed: dict[str, Any]
+    meaning: str
+    operands: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     since: int = 1
 
     def step(self, node: HostNode) -> fold.Step:
         given = {ours: node.attributes[n] for n, ours in self.names.items() if n in node.attributes}
         if "dtype" in given:
             given["dtype"] = DTYPES.get(int(given["dtype"]))
-        return fold.Step(self.meaning, self.operands, self.fixed | given)
+        return fold.Step(self.meaning, self.operands, {**self.fixed, **given})
 
 
 def evaluate(
     node: HostNode,
     inputs: Sequence[Array | None],
     shapes: Sequence[Shape | None],
-    largest: int = fold.MAX_SHAPE_ELEMENTS,
+    largest: int = MAX_SHAPE_ELEMENTS,
 ) -> list[Array] | None:
     """The node's outputs when they follow from known inputs (None: not known) and input shapes;
     None when they do not, when one has more than `largest` elements, or when the node is no shape
@@ -71,64 +75,40 @@ def _row(meaning: str, operands: str = "", *names: str, since: int = 1, **fixed:
     return Row(meaning, tuple(operands.split()), {p[-1]: p[0] for p in pairs}, fixed, since)
 
 
-def _reduction(meaning: str) -> Row:
-    options = ("axes", "keep_dims:keepdims", "noop_without_axes:noop_with_empty_axes")
-    return _row(meaning, "data axes", *options)
+def _as_op(names: str, *how: Any, **fixed: Any) -> dict[str, Row]:
+    """Operators that mean what the op of their row does."""
+    return {name: _row(HOST_OPS[name].op, *how, **fixed) for name in names.split()}
 
 
 TABLE: dict[str, Row] = {
-    "Abs": _row("abs"),
-    "Add": _row("add"),
-    "And": _row("logical_and"),
+    **_as_op("Abs Add And Ceil Div Equal Floor Greater GreaterOrEqual Less LessOrEqual Max Min"),
+    **_as_op("Mul Neg Not Or Pow Round Sign Sqrt Sub Sum Where Xor"),
+    **_as_op(
+        "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum", "data axes",
+        "axes", "keep_dims:keepdims", "noop_without_axes:noop_with_empty_axes", noop_without_axes=0,
+    ),
     "Cast": _row("cast", "data", "dtype:to"),
-    "Ceil": _row("ceil"),
     "Clip": _row("clip", "data low high", since=11),  # before that of floats, with attributes
     "Concat": _row("concat", "", "axis"),
     "ConstantOfShape": _row("fill", "shape", "value"),
     "CumSum": _row("cumsum", "data axis"),
-    "Div": _row("div"),
-    "Equal": _row("equal"),
     "Expand": _row("expand", "data shape"),
     "Flatten": _row("flatten", "data", "axis"),
-    "Floor": _row("floor"),
     "Gather": _row("gather", "data indices", "axis", from_end=True),
-    "GatherND": _row("gather_nd", "data indices", "batch_dims"),
-    "Greater": _row("greater"),
-    "GreaterOrEqual": _row("greater_equal"),
+    "GatherND": _row("gather_nd", "data indices", "batch_dims", from_end=True),
     "Identity": _row("identity"),
-    "Less": _row("less"),
-    "LessOrEqual": _row("less_equal"),
-    "Max": _row("maximum"),
-    "Min": _row("minimum"),
-    "Mod": _row("mod", "a b", "fmod"),
-    "Mul": _row("mul"),
-    "Neg": _row("neg"),
+    "Mod": _row("floor_mod", "a b", "fmod"),
     "NonZero": _row("nonzero"),
-    "Not": _row("logical_not"),
-    "Or": _row("logical_or"),
     "Pad": _row("pad", "data widths value axes", "widths:pads", "value"),
-    "Pow": _row("pow"),
     "Range": _row("range", "start limit delta"),
-    "ReduceMax": _reduction("reduce_max"),
-    "ReduceMean": _reduction("reduce_mean"),
-    "ReduceMin": _reduction("reduce_min"),
-    "ReduceProd": _reduction("reduce_prod"),
-    "ReduceSum": _reduction("reduce_sum"),
-    "Reshape": _row("reshape", "data shape", "allow_zero:allowzero", allow_zero=0),
-    "Round": _row("round"),
+    "Reshape": _row("reshape_or_keep", "data shape", "allow_zero:allowzero", allow_zero=0),
     "ScatterND": _row("scatter_nd", "data indices updates"),
     "Shape": _row("shape", "shape", "start", "end"),
-    "Sign": _row("sign"),
     "Size": _row("size", "shape"),
     "Slice": _row("cut", "data starts ends axes steps", "starts", "ends", "axes", "steps"),
-    "Split": _row("split", "data sizes", "axis", "sizes:split", "count:num_outputs"),
-    "Sqrt": _row("sqrt"),
+    "Split": _row("split_by", "data sizes", "axis", "sizes:split", "count:num_outputs"),
     "Squeeze": _row("squeeze", "data axes", "axes"),
-    "Sub": _row("sub"),
-    "Sum": _row("add"),
     "Tile": _row("tile", "data times"),
     "Transpose": _row("transpose", "data", "perm"),
     "Unsqueeze": _row("expand_dims", "data axes", "axes"),
-    "Where": _row("where"),
-    "Xor": _row("logical_xor"),
-}
+}  # fmt: skip

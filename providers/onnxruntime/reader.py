@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import fold, plain_numbers, support
+from tflgpu_plugin.frontend import meanings, plain_numbers, support
 from tflgpu_plugin.frontend.symbolic_shapes import value
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
@@ -134,7 +134,7 @@ class _Reader:
             return self._dequantize(host, inputs)
         if self.planned is not None and host.id not in self.planned:
             return False
-        largest = fold.MAX_SHAPE_ELEMENTS if self.planned is None else folding.LARGEST_IN_A_RUN
+        largest = meanings.MAX_SHAPE_ELEMENTS if self.planned is None else folding.LARGEST_IN_A_RUN
         known = [None if t is None else table[t].data for t in inputs]
         shapes = [None if t is None or -1 in table[t].shape else table[t].shape for t in inputs]
         results = folding.evaluate(host, known, shapes, largest)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.frontend.fold import bounded
+from tflgpu_plugin.frontend.meanings import bounded
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
 from tflgpu_plugin.ir.quantization import COUNTS
 

@@ -1,6 +1,6 @@
-"""What operators of TFLite mean to the folder, and which of their results to trust: small values
-that follow from shapes (SHAPE -> STRIDED_SLICE -> MUL -> PACK), and whatever follows from constants
-alone, such as weights that a model keeps sparse, in 16 bits, transposed or in pieces.
+"""Which results of the folder are those of TFLite's operators: small values that follow from shapes
+(SHAPE -> STRIDED_SLICE -> MUL -> PACK), and whatever follows from constants alone, such as weights
+that a model keeps sparse, in 16 bits, transposed or in pieces.
 
 Elements that only change place keep their stored numbers, whatever these stand for. What is
 computed is computed as the host does, where the same numbers come out everywhere: whole numbers
@@ -9,18 +9,16 @@ that fit, and steps of float32 that round once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin import ops as internal
 from tflgpu_plugin.frontend import fold
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Tensor
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Quantization, Tensor
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
-from . import params
+from . import ops
 from .host_node import HostNode
 from .tensors import narrowed
 
@@ -28,37 +26,29 @@ MAX_FOLDED_ELEMENTS = 1 << 22  # of a result; beyond that, ...
 TIMES = 16  # ... as many per element of the inputs
 RANDOM = {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"}  # of constants, yet none
 INTEGERS = ("i8", "u8", "i16")
-RESCALED = ("concat", "pad")  # hosts rescale what these bring together
-NO_ACTIVATION = 0
 
 
-@dataclass(frozen=True)
-class Row(fold.Row):
-    """`read` has the arguments that are parameters of the node. `whole`: what comes of floats
-    depends on the order in which a host takes them."""
-
-    read: Callable[[HostNode], dict[str, Any]]
-    whole: bool
-
-
-def step(node: HostNode, inputs: Sequence[Tensor]) -> fold.Step | None:
-    """What the node means; None when that is not known, or not for inputs of these types."""
-    row = TABLE.get(node.host_op)
-    if row is None or (row.whole and any(t.dtype[0] == "f" for t in inputs)):
+def step(host: HostNode, node: Node, inputs: Sequence[Tensor]) -> fold.Step | None:
+    """What a node does to inputs in the order of its op; None when that is not known, or not for
+    inputs of these types."""
+    outputs = [host.tensors[t] for t in host.outputs]
+    found = None
+    if node.row is not None:
+        found = fold.of_op(node.op, node.attributes, outputs)
+    elif row := ops.CPU_OPS.get(host.host_op):
+        found = fold.of_op(row.op, {}, outputs)
+    if found is None or (found.rounded and any(t.dtype[0] == "f" for t in inputs)):
         return None
-    try:
-        return fold.Step(row.meaning, row.operands, row.read(node))
-    except Unsupported:
-        return None
+    return found
 
 
 def constants(
-    node: HostNode, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    host: HostNode, node: Node, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor] | None:
     """The outputs with their values, from inputs that are all constants; None when they do not
     follow here, or have other shapes or types than the model says.
     """
-    found = _results(node, inputs, outputs)
+    found = _results(host, node, inputs, outputs)
     if found is None or len(found) != len(outputs):
         return None
     pairs = zip(found, outputs, strict=True)
@@ -67,12 +57,13 @@ def constants(
 
 
 def _results(
-    node: HostNode, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    host: HostNode, node: Node, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Array] | None:
-    if node.host_op in GRIDS:
-        found = GRIDS[node.host_op](inputs[0], outputs[0])
-        return None if found is None else [found]
-    meant = step(node, inputs)
+    if node.op == "quantize":
+        return _listed(quantized(inputs[0], outputs[0]))
+    if node.op == "dequantize":
+        return _listed(dequantized(inputs[0]))
+    meant = step(host, node, inputs)
     if meant is None or meant.of_shapes or not _stored_alike(meant, [*inputs, *outputs]):
         return None
     values = [t.data for t in inputs if t.data is not None]
@@ -84,12 +75,17 @@ def _results(
     return fold.evaluate(meant, values, limit)
 
 
+def _listed(result: Array | None) -> list[Array] | None:
+    return None if result is None else [result]
+
+
 def _stored_alike(meant: fold.Step, tensors: Sequence[Tensor]) -> bool:
-    """Stored numbers stand for the same, where hosts would not just copy them."""
-    grids = {t.quantization for t in tensors if t.dtype in INTEGERS}
-    if meant.meaning not in RESCALED:
+    """Stored numbers stand for the same, where hosts rescale what they bring together."""
+    row = internal.rows().get(meant.meaning)
+    if row is None or row.keeps != "any":
         return True
-    return grids <= {None} or (len(grids) < 2 and meant.meaning != "pad")
+    grids = {t.quantization for t in tensors if t.dtype in INTEGERS}
+    return grids <= {None} or (len(grids) < 2 and row.views is None)  # or the zero point is added
 
 
 def _agreed(value: Array) -> bool:
@@ -113,7 +109,7 @@ def _held(array: Array, tensor: Tensor) -> Tensor | None:
 # ---- quantized numbers ---------------------------------------------------------------------------
 
 
-def _quantized(source: Tensor, result: Tensor) -> Array | None:
+def quantized(source: Tensor, result: Tensor) -> Array | None:
     """float32 in steps: halves go away from zero."""
     if source.dtype != "f32" or result.dtype not in INTEGERS or result.quantization is None:
         return None
@@ -140,109 +136,3 @@ def _along(numbers: Array, grid: Quantization, rank: int) -> Array:
     shape = [1] * rank
     shape[grid.axis] = numbers.size
     return numbers.reshape(shape)
-
-
-GRIDS: dict[str, Callable[[Tensor, Tensor], Array | None]] = {
-    "DEQUANTIZE": lambda source, result: dequantized(source),
-    "QUANTIZE": _quantized,
-}
-
-
-# ---- the table -----------------------------------------------------------------------------------
-
-
-def _row(
-    meaning: str,
-    operands: str = "",
-    struct: str = "",
-    *names: str,
-    read: Callable[[HostNode], dict[str, Any]] | None = None,
-    whole: bool = False,
-    **fixed: Any,
-) -> Row:
-    """`names` are members of the node's `struct`, which has no fused activation."""
-
-    def arguments(node: HostNode) -> dict[str, Any]:
-        if not struct:
-            return fixed
-        if getattr(node.params(struct), "activation", NO_ACTIVATION) != NO_ACTIVATION:
-            raise Unsupported("What is worked out here has no activation.")
-        return fixed | params.members(struct, *names)(node)
-
-    return Row(meaning, tuple(operands.split()), read or arguments, whole)
-
-
-def _reshaped(node: HostNode) -> dict[str, Any]:
-    """Hosts go by the parameters where the shape is no vector."""
-    if node.has_input(1, 1):
-        return {}
-    given = node.params("tgl_reshape_params")
-    return {"shape": [int(given.shape[k]) for k in range(max(0, given.count))]}
-
-
-def _squeezed(node: HostNode) -> dict[str, Any]:
-    given = node.params("tgl_squeeze_params")
-    return {"axes": tuple(int(given.dims[k]) for k in range(given.count)) or None}
-
-
-def _reduction(meaning: str) -> Row:
-    struct = ("tgl_reduce_params", "keep_dims")
-    return _row(meaning, "data axes", *struct, whole=True, noop_without_axes=True)
-
-
-TABLE: dict[str, Row] = {
-    "ABS": _row("abs"),
-    "ADD": _row("add", "", "tgl_add_params"),
-    "BROADCAST_TO": _row("expand", "data shape"),
-    "CAST": _row("cast", "data", read=lambda node: {"dtype": node.result()}),
-    "CEIL": _row("ceil"),
-    "CONCATENATION": _row("concat", "", "tgl_concatenation_params", "axis"),
-    "DENSIFY": _row("identity"),  # sparse constants are read as dense ones
-    "DIV": _row("div", "", "tgl_mul_params"),
-    "EQUAL": _row("equal"),
-    "EXPAND_DIMS": _row("expand_dims", "data axes"),
-    "FILL": _row("fill", "shape value"),
-    "FLOOR": _row("floor"),
-    "FLOOR_DIV": _row("floor_div", whole=True),
-    "FLOOR_MOD": _row("mod", whole=True),
-    "GATHER": _row("gather", "data indices", "tgl_gather_params", "axis", "batch_dims"),
-    "GREATER": _row("greater"),
-    "GREATER_EQUAL": _row("greater_equal"),
-    "LESS": _row("less"),
-    "LESS_EQUAL": _row("less_equal"),
-    "LOGICAL_AND": _row("logical_and"),
-    "LOGICAL_NOT": _row("logical_not"),
-    "LOGICAL_OR": _row("logical_or"),
-    "MAXIMUM": _row("maximum"),
-    "MINIMUM": _row("minimum"),
-    "MUL": _row("mul", "", "tgl_mul_params"),
-    "NEG": _row("neg"),
-    "NOT_EQUAL": _row("not_equal"),
-    "PACK": _row("stack", "", "tgl_pack_params", "axis"),
-    "PAD": _row("pad", "data widths"),
-    "RANGE": _row("range", "start limit delta", whole=True),
-    "RANK": _row("rank", "shape"),
-    "REDUCE_MAX": _reduction("reduce_max"),
-    "REDUCE_MIN": _reduction("reduce_min"),
-    "REDUCE_PROD": _reduction("reduce_prod"),
-    "RESHAPE": _row("reshape", "data shape", read=_reshaped),
-    "REVERSE_V2": _row("reverse", "data axes"),
-    "ROUND": _row("round"),
-    "SELECT_V2": _row("where"),
-    "SHAPE": _row("shape", "shape"),
-    "SLICE": _row("slice", "data begin size"),
-    "SPLIT": _row("split", "axis data", "tgl_split_params", "count"),
-    "SPLIT_V": _row("split", "data sizes axis"),
-    "SQRT": _row("sqrt"),
-    "SQUARE": _row("square"),
-    "SQUEEZE": _row("squeeze", "data", read=_squeezed),
-    "STRIDED_SLICE": _row(
-        "strided_slice", "data begin end strides", "tgl_strided_slice_params", *params.MASKS
-    ),
-    "SUB": _row("sub", "", "tgl_add_params"),
-    "SUM": _reduction("reduce_sum"),
-    "TILE": _row("tile", "data times"),
-    "TRANSPOSE": _row("transpose", "data perm"),
-    "UNPACK": _row("unstack", "data", "tgl_pack_params", "axis"),
-}
-SEEDS = {name for name, row in TABLE.items() if row.meaning in fold.SHAPED}

@@ -250,10 +250,10 @@ def _rows() -> tuple[HostOp, ...]:
 HOST_OPS: dict[str, HostOp] = table(_rows(), internal.rows())
 
 
-def _cpu(names: str, takes: str, spreads: bool = False) -> dict[str, HostOp]:
-    """Operators of the CPU that take such operands."""
+def _cpu(names: str, takes: str, spreads: bool = False, means: str = "") -> dict[str, HostOp]:
+    """Operators of the CPU that take such operands, and their meaning (`frontend.meanings`)."""
     return {
-        name: HostOp(name, "", (1, 1), operands=operands(takes), spreads=spreads)
+        name: HostOp(name, means, (1, 1), operands=operands(takes), spreads=spreads)
         for name in names.split()
     }
 
@@ -261,12 +261,17 @@ def _cpu(names: str, takes: str, spreads: bool = False) -> dict[str, HostOp]:
 # Operators that stay on the CPU: what decides the shapes of their results, where values do.
 CPU_OPS: dict[str, HostOp] = (
     _cpu("BROADCAST_ARGS", "shape shape")
-    | _cpu("BROADCAST_TO REDUCE_ALL REDUCE_ANY RFFT2D SPARSE_TO_DENSE", "value shape")
-    | _cpu("SEGMENT_SUM", "value shape")
-    | _cpu("CONV_3D_TRANSPOSE FILL RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
+    | _cpu("BROADCAST_TO", "value shape", means="expand")
+    | _cpu("REDUCE_ALL REDUCE_ANY RFFT2D SEGMENT_SUM SPARSE_TO_DENSE", "value shape")
+    | _cpu("FILL", "shape", means="fill")
+    | _cpu("CONV_3D_TRANSPOSE RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
     | _cpu("MULTINOMIAL ONE_HOT", "value count")
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
-    | _cpu("RANGE", "starts ends steps")
+    | _cpu("RANGE", "starts ends steps", means="range")
+    | _cpu("DENSIFY", "value", means="identity")  # sparse constants are read as dense ones
+    | _cpu("RANK", "value", means="rank")
+    | _cpu("REVERSE_V2", "value index", means="reverse")
+    | _cpu("SHAPE", "value", means="shape")
     | _cpu("SCATTER_ND", "index value shape")
     | _cpu("UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD", "value index count")
     | _cpu("UNSORTED_SEGMENT_SUM", "value index count")

@@ -111,13 +111,12 @@ class Walk:
 
     def _value(self, host: HostNode, node: Node) -> Node | None:
         """The constant-folded node when its results are shape arithmetic, from shapes on."""
-        inputs, view = _present(host.inputs), self.view
-        begins = host.host_op in folding.SEEDS or self.known.keys() & set(inputs)
-        if not begins or self._doubtful.intersection(inputs) or len(inputs) < len(host.inputs):
+        inputs, view = _present(node.inputs), self.view
+        if self._doubtful.intersection(inputs) or len(inputs) < len(node.inputs):
             return None
         tensors = [view[t] for t in inputs]
-        step = folding.step(host, tensors)
-        if step is None:
+        step = folding.step(host, node, tensors)
+        if step is None or not (step.of_shapes or self.known.keys() & set(inputs)):
             return None
         found = fold.known(step, tensors, [self.tensors[t] for t in host.outputs])
         return None if found is None else self._known(host, node, found, {fold.STEP: step})
@@ -132,8 +131,7 @@ class Walk:
         for index, tensor in zip(host.outputs, found, strict=True):
             self.known[index] = tensor
             self.tensors[index] = replace(self.tensors[index], shape=tensor.shape)
-        inputs = _present(host.inputs)
-        return replace(node, op=FOLDED, inputs=inputs, attributes=given, row=None, refusal=None)
+        return replace(node, op=FOLDED, attributes=given, row=None, refusal=None)
 
     def _is_fixed(self, host: HostNode, node: Node) -> bool:
         """The node reads what follows from constants alone, and nothing else decides its result."""
@@ -151,13 +149,13 @@ class Walk:
         if node.op == "dequantize" and node.refusal is None:
             self._later[host.outputs[0]] = node
             return None
-        inputs = _present(host.inputs)
+        inputs = _present(node.inputs)
         if host.host_op == SPARSE and not self.sparse.keys() & set(inputs):
             raise Unsupported("Its input is not sparse.")
         values = [self._value_of(t, host.host_op) for t in inputs]
-        if len(inputs) < len(host.inputs) or any(value.data is None for value in values):
+        if len(inputs) < len(node.inputs) or any(value.data is None for value in values):
             return None
-        found = folding.constants(host, values, [self.tensors[t] for t in host.outputs])
+        found = folding.constants(host, node, values, [self.tensors[t] for t in host.outputs])
         return None if found is None else self._known(host, node, found, {})
 
     def _value_of(self, index: int, reader: str) -> Tensor:

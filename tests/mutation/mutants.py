@@ -21,6 +21,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "passes": ("tflgpu_plugin/passes/**/*.py", "tflgpu_plugin/ir/quantization.py"),
     "readers": (
         "tflgpu_plugin/frontend/fold.py",
+        "tflgpu_plugin/frontend/meanings.py",
         "tflgpu_plugin/frontend/plain_numbers.py",
         "tflgpu_plugin/frontend/rules/*.py",
         "tflgpu_plugin/ir/host_op.py",

@@ -26,8 +26,7 @@ TABLES = (
 )
 ALLOWED = {
     "tflgpu_plugin/kernels/__init__.py": "the table of epilogue steps, most of which are ops, too",
-    "tflgpu_plugin/frontend/fold.py": "the table of what operators mean in numpy",
-    "providers/tflite/folding.py": "which of these meanings an operator of TFLite has, and where",
+    "tflgpu_plugin/frontend/meanings.py": "the table of what operators mean in numpy",
     "tflgpu_plugin/harness/flatbuffer.py": "writes the demo's network, whose operators it lists",
 }
 

@@ -1,5 +1,4 @@
-"""Constant folding for every host: what operators mean in numpy, in one table, and the folder that
-works them out on known values.
+"""Constant folding for every host: works out what operators mean (see `meanings`) on known values.
 
 A frontend says of each of its operators which meaning it has, what its operands are to that, and
 how its parameters become arguments: a `Step`. What of that to trust (which types, how many
@@ -8,54 +7,60 @@ elements) is the folder's caller to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import FOLDED, NUMPY_DTYPES, Array, Graph, Node, Tensor
-from tflgpu_plugin.ops import strided_slice
+from tflgpu_plugin import ops
+from tflgpu_plugin.frontend import meanings
+from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS, MEANINGS
+from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Tensor
 
 STEP = "step"  # attribute of a constant-folded node whose results follow from shapes: its Step
-MAX_SHAPE_ELEMENTS = 4096  # elements; what is larger is no shape arithmetic
-TO_THE_END = (2**31 - 1, 2**63 - 1)  # as an end: all that is left
-WRAPS = 2.0**62  # sums and products below it are those of whole numbers
 HELD = {"i32": "int32", "i64": "int32", "f32": "float32", "bool": "bool"}  # of shape arithmetic
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
+IDLE = ("activation", "none")  # an attribute that says nothing
 
 
 @dataclass(frozen=True)
 class Step:
-    """An operator on known values: its meaning, the names of its operands in order (none: all are
-    values alike) and its other arguments. Of those in SHAPED the operands are shapes.
+    """An operator on known values: its meaning, the names of its operands in order (none: as they
+    come) and its other arguments. Of those in SHAPED the operands are shapes. With `results` the
+    meaning is that of an op with views, which has so many.
     """
 
     meaning: str
     operands: tuple[str, ...] = ()
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    results: int = 0
 
     @property
     def of_shapes(self) -> bool:
-        return self.meaning in SHAPED
+        return self.meaning in meanings.SHAPED
 
     @property
     def moves(self) -> bool:
         """Its results are elements of its operands, whatever they stand for."""
-        return self.meaning in MOVEMENT
+        return self.results > 0 or self.meaning in meanings.MOVEMENT
+
+    @property
+    def rounded(self) -> bool:
+        """What comes of floats depends on the host."""
+        return self.meaning in meanings.ROUNDED
 
 
-@dataclass(frozen=True)
-class Row:
-    """A host operator's meaning and operands, as in `Step`. Raises KeyError for no such meaning."""
-
-    meaning: str
-    operands: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        MEANINGS[self.meaning]
+def of_op(op: str, attributes: Mapping[str, Any], outputs: Sequence[Tensor]) -> Step | None:
+    """What an op of ours does, of operands in its own order; None where that is not known."""
+    arguments = dict(item for item in attributes.items() if item != IDLE)
+    if op == "cast":
+        arguments["dtype"] = outputs[0].dtype
+    if op in MEANINGS:
+        return Step(op, (), arguments)
+    row = ops.rows().get(op)
+    return Step(op, (), arguments, len(outputs)) if row and row.views else None
 
 
 def step_of(node: Node) -> Step | None:
@@ -89,12 +94,27 @@ def _results(step: Step, values: Sequence[Array | None], limit: int) -> Sequence
         listed = [value for value in values if value is not None]
     if not (named or listed) or any(v.size > limit for v in (*named.values(), *listed)):
         raise ValueError("operands that are not known, or too large")
+    if step.results:
+        return _views(step, listed, limit)
     named |= step.arguments
-    count = SIZES.get(step.meaning) or (_alike if step.meaning in ELEMENTWISE else None)
+    count = meanings.size(step.meaning)
     if count and count(*listed, **named) > limit:
         raise ValueError("too many elements")
     found = MEANINGS[step.meaning](*listed, **named)
     return found if isinstance(found, list) else [found]
+
+
+def _views(step: Step, values: Sequence[Array], limit: int) -> Sequence[Array]:
+    """Of an op that moves elements of its first operand."""
+    tensors = {k: Tensor("", value.shape, data=value) for k, value in enumerate(values)}
+    made = range(len(values), len(values) + step.results)
+    node = Node(0, step.meaning, (*tensors,), (*made,), step.arguments)
+    row = ops.rows()[step.meaning]
+    assert row.views is not None
+    found = row.views(Graph(tensors, (), (), ()), node)
+    if any(prod(view.shape) > limit for view in found):
+        raise ValueError("too many elements")
+    return [view.of(values[0]) for view in found]
 
 
 def known(
@@ -133,313 +153,3 @@ def _held(array: Array, tensor: Tensor) -> Tensor | None:
         return None
     dtype = "i32" if kind == "int32" else tensor.dtype
     return replace(tensor, shape=data.shape, dtype=dtype, data=data)
-
-
-# ---- how many elements a result has, where that may be more than its operands have ---------------
-
-
-def _alike(*values: Array, **named: Any) -> float:
-    every = (*values, *(value for value in named.values() if isinstance(value, np.ndarray)))
-    most = prod(value.size for value in every)  # told soon, and nearly always few
-    if most > MAX_SHAPE_ELEMENTS:
-        most = prod(np.broadcast_shapes(*(value.shape for value in every)))
-    return float(most)
-
-
-def _range_size(start: Array, limit: Array, delta: Array) -> float:
-    return (float(limit.reshape(())) - float(start.reshape(()))) / float(delta.reshape(()))
-
-
-SIZES: dict[str, Callable[..., float]] = {
-    "expand": lambda data, shape: float(prod(np.broadcast_shapes(data.shape, ints(shape)))),
-    "fill": lambda shape, value=None: float(prod(ints(shape))),
-    "gather": lambda data, indices, axis=0, **more: float(
-        data.size // max(data.shape[axis], 1) * indices.size
-    ),
-    "pad": lambda data, **more: float(
-        prod(n + a + b for n, (a, b) in zip(data.shape, _pads(data.ndim, **more), strict=True))
-    ),
-    "range": _range_size,
-    "tile": lambda data, times: float(data.size * prod(ints(times))),
-}
-
-
-# ---- elements that change places -----------------------------------------------------------------
-
-
-def ints(values: Any) -> tuple[int, ...]:
-    return tuple(int(value) for value in np.asarray(values).reshape(-1))
-
-
-def _one(value: Any) -> int:
-    return ints(value)[0]
-
-
-def _reshape(data: Array, shape: Any, allow_zero: bool = True) -> Array:
-    """Unless `allow_zero`, an extent of 0 is that of the input."""
-    wanted = enumerate(ints(shape))
-    return data.reshape([n if n or allow_zero else data.shape[k] for k, n in wanted])
-
-
-def _flatten(data: Array, axis: int = 1) -> Array:
-    return data.reshape(prod(data.shape[: axis if axis >= 0 else axis + data.ndim]), -1)
-
-
-def _squeeze(data: Array, axes: Any = None) -> Array:
-    return np.squeeze(data, None if axes is None else ints(axes))
-
-
-def _split(data: Array, axis: Any = 0, sizes: Any = None, count: Any = None) -> list[Array]:
-    """In parts of these sizes, one of which may be -1, or in so many alike, the last the rest."""
-    at = _one(axis)
-    extent = data.shape[at]
-    parts = [-(-extent // count)] * count if sizes is None else list(ints(sizes))
-    if parts.count(-1) == 1:
-        parts[parts.index(-1)] = extent - sum(parts) - 1
-    if sizes is None:
-        parts[-1] = extent - sum(parts[:-1])
-    if min(parts, default=0) < 0 or sum(parts) != extent:
-        raise ValueError("such parts are none of the whole")
-    return list(np.split(data, np.cumsum(parts)[:-1], axis=at))
-
-
-def _strided_slice(data: Array, begin: Array, end: Array, strides: Array, **masks: int) -> Array:
-    bounds = (begin, end, strides)
-    tensors = {0: Tensor("", data.shape)}
-    tensors |= {k: Tensor("", b.shape, "i32", b) for k, b in enumerate(bounds, 1)}
-    node = Node(0, "strided_slice", (0, 1, 2, 3), (), masks)
-    (view,) = strided_slice.views(Graph(tensors, (), (), ()), node)
-    return view.of(data)
-
-
-def _slice(data: Array, begin: Array, size: Array) -> Array:
-    index = []
-    for start, count, extent in zip(begin, size, data.shape, strict=True):
-        stop = extent if count == -1 else start + count
-        if not 0 <= start <= stop <= extent:
-            raise ValueError("the slice leaves its tensor")
-        index.append(slice(start, stop))
-    return data[tuple(index)]
-
-
-def _cut(data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
-    """Bounds of some axes, as `bounded` takes them."""
-    first, last = ints(starts), ints(ends)
-    places = range(len(first)) if axes is None else ints(axes)
-    strides = [1] * len(first) if steps is None else ints(steps)
-    index = [slice(None)] * data.ndim
-    for start, end, axis, step in zip(first, last, places, strides, strict=True):
-        index[axis] = bounded(start, end, step, data.shape[axis])
-    return data[tuple(index)]
-
-
-def bounded(start: int, end: int, step: int, extent: int) -> slice:
-    """Python's slice for one axis of ONNX's Slice: bounds count from the end where they are
-    negative, and are then clamped, with a negative step to elements that are there (Slice-13;
-    Python would begin before the first one). The largest numbers stand for all that is left,
-    backwards, too, as in onnxruntime's kernel."""
-    if step < 0 and end in TO_THE_END:
-        end = -extent - 1
-    start += extent if start < 0 else 0
-    end += extent if end < 0 else 0
-    if step > 0:
-        return slice(min(max(start, 0), extent), min(max(end, 0), extent), step)
-    start, end = min(max(start, 0), extent - 1), min(max(end, -1), extent - 1)
-    return slice(start, None if end < 0 else end, step)
-
-
-def _gather(
-    data: Array, indices: Array, axis: int = 0, batch_dims: int = 0, from_end: bool = False
-) -> Array:
-    """`from_end`: negative indices count from there."""
-    if batch_dims or (not from_end and np.any(indices < 0)):
-        raise ValueError("such a gather is not worked out")
-    return np.take(data, indices.astype(np.int64), axis=axis)
-
-
-def _gather_nd(data: Array, indices: Array, batch_dims: int = 0) -> Array:
-    if batch_dims:
-        raise ValueError("such a gather is not worked out")
-    return np.asarray(data[tuple(np.moveaxis(indices, -1, 0))])
-
-
-def _scatter_nd(data: Array, indices: Array, updates: Array) -> Array:
-    """What an assignment to a part of a tensor becomes."""
-    found = data.copy()
-    found[tuple(np.moveaxis(indices, -1, 0))] = updates
-    return found
-
-
-def _pads(rank: int, widths: Any, value: Any = None, axes: Any = None) -> Sequence[tuple[int, int]]:
-    """(before, after) of every axis; `widths` has these pairs, or all before and then all
-    after."""
-    listed = np.asarray(widths, np.int64)
-    pairs = listed if listed.ndim == 2 else listed.reshape(2, -1).T
-    found = [(0, 0)] * rank
-    for axis, (before, after) in zip(
-        range(rank) if axes is None else ints(axes), pairs, strict=True
-    ):
-        found[axis] = int(before), int(after)
-    return found
-
-
-def _pad(data: Array, widths: Any, value: Any = 0, axes: Any = None) -> Array:
-    pairs = _pads(data.ndim, widths, None, axes)
-    if min(map(min, pairs), default=0) < 0:
-        raise ValueError("a padding takes nothing away")
-    return np.pad(data, pairs, constant_values=np.asarray(value).reshape(-1)[0])
-
-
-def _tile(data: Array, times: Array) -> Array:
-    if len(ints(times)) != data.ndim or min(ints(times), default=0) < 0:
-        raise ValueError("nothing repeats less than never")
-    return np.tile(data, ints(times))
-
-
-def _expand(data: Array, shape: Array) -> Array:
-    return np.broadcast_to(data, np.broadcast_shapes(data.shape, ints(shape)))
-
-
-MOVEMENT: dict[str, Callable[..., Array | list[Array]]] = {
-    "concat": lambda *values, axis: np.concatenate(values, axis=axis),
-    "cut": _cut,
-    "expand": _expand,
-    "expand_dims": lambda data, axes: np.expand_dims(data, ints(axes)),
-    "flatten": _flatten,
-    "gather": _gather,
-    "gather_nd": _gather_nd,
-    "identity": np.asarray,
-    "pad": _pad,
-    "reshape": _reshape,
-    "reverse": lambda data, axes: np.flip(data, ints(axes)),
-    "scatter_nd": _scatter_nd,
-    "slice": _slice,
-    "split": _split,
-    "squeeze": _squeeze,
-    "stack": lambda *values, axis: np.stack(values, axis=axis),
-    "strided_slice": _strided_slice,
-    "tile": _tile,
-    "transpose": lambda data, perm=None: np.transpose(data, None if perm is None else ints(perm)),
-    "unstack": lambda data, axis: list(np.moveaxis(data, axis, 0)),
-}
-
-
-# ---- elements of their own -----------------------------------------------------------------------
-
-
-def _divisor(b: Array) -> Array:
-    if b.dtype.kind != "f" and np.any(b == 0):
-        raise ValueError("hosts do not divide by 0")
-    return b
-
-
-def _div(a: Array, b: Array) -> Array:
-    """Whole numbers are divided towards zero, as hosts do."""
-    if a.dtype.kind == "f":
-        return np.asarray(a / b)
-    found = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(_divisor(b)))
-    return np.asarray(found, a.dtype)
-
-
-def _mod(a: Array, b: Array, fmod: bool = False) -> Array:
-    """With the sign of the divisor, or with `fmod` that of the dividend."""
-    return np.asarray((np.fmod if fmod else np.mod)(a, _divisor(b)))
-
-
-def _all(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    """Of any number of operands."""
-    return lambda *values: reduce(function, values)
-
-
-ELEMENTWISE: dict[str, Callable[..., Array]] = {
-    "abs": np.abs,
-    "add": _all(np.add),
-    "ceil": np.ceil,
-    "div": _div,
-    "equal": np.equal,
-    "floor": np.floor,
-    "floor_div": lambda a, b: a // _divisor(b),
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "logical_and": np.logical_and,
-    "logical_not": np.logical_not,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-    "maximum": _all(np.maximum),
-    "minimum": _all(np.minimum),
-    "mod": _mod,
-    "mul": np.multiply,
-    "neg": np.negative,
-    "not_equal": np.not_equal,
-    "pow": lambda a, b: np.power(a, b).astype(a.dtype),
-    "round": np.rint,
-    "sign": np.sign,
-    "sqrt": np.sqrt,
-    "square": np.square,
-    "sub": np.subtract,
-    "where": np.where,
-}
-
-
-def _cast(data: Array, dtype: str) -> Array:
-    kind = np.dtype(NUMPY_DTYPES[dtype])
-    if kind.kind in "iu" and data.dtype.kind == "f":
-        limits, whole = np.iinfo(kind), np.trunc(data.astype(np.float64))
-        if not np.all((whole >= limits.min) & (whole <= limits.max)):
-            raise ValueError("numbers that the type cannot hold become any")
-    return np.asarray(data != 0) if kind.kind == "b" else data.astype(kind)
-
-
-def _clip(data: Array, low: Array | None = None, high: Array | None = None) -> Array:
-    found = data if low is None else np.maximum(data, low)
-    return found if high is None else np.minimum(found, high)
-
-
-def _fill(shape: Array, value: Array | None = None) -> Array:
-    filling = np.zeros(1, np.float32) if value is None else value
-    return np.full(ints(shape), filling.reshape(-1)[0], filling.dtype)
-
-
-def _range(start: Array, limit: Array, delta: Array) -> Array:
-    values = (value.reshape(())[()] for value in (start, limit, delta))
-    return np.arange(*values, dtype=start.dtype)
-
-
-def _reduced(function: Callable[..., Any], grows: bool = False) -> Callable[..., Array]:
-    """`grows`: what 64 bits cannot hold is an error, not another number."""
-
-    def run(
-        data: Array, axes: Any = None, keep_dims: bool = True, noop_without_axes: bool = False
-    ) -> Array:
-        places = () if axes is None else ints(axes)
-        if not places and noop_without_axes:
-            return data
-        options: Any = {"axis": places or None, "keepdims": bool(keep_dims)}
-        found = np.asarray(function(data, **options)).astype(data.dtype)
-        if grows and np.any(np.abs(function(data.astype(np.float64), **options)) > WRAPS):
-            raise OverflowError
-        return found
-
-    return run
-
-
-SHAPED: dict[str, Callable[..., Array]] = {
-    "rank": lambda shape: np.array(shape.size),
-    "shape": lambda shape, start=0, end=None: shape[start:end],
-    "size": lambda shape: np.array(prod(ints(shape))),
-}
-MEANINGS: dict[str, Callable[..., Any]] = MOVEMENT | ELEMENTWISE | SHAPED | {
-    "cast": _cast,
-    "clip": _clip,
-    "cumsum": lambda data, axis: np.cumsum(data, axis=_one(axis), dtype=data.dtype),
-    "fill": _fill,
-    "nonzero": lambda data: np.array(np.nonzero(np.atleast_1d(data)), np.int64),
-    "range": _range,
-    "reduce_max": _reduced(np.max),
-    "reduce_mean": _reduced(np.mean),
-    "reduce_min": _reduced(np.min),
-    "reduce_prod": _reduced(np.prod, grows=True),
-    "reduce_sum": _reduced(np.sum, grows=True),
-}  # fmt: skip

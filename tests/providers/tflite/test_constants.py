@@ -295,7 +295,7 @@ def test_constants_are_quantized_by_the_scales_of_an_axis() -> None:
         shape[axis] = len(scales)
         grid = Quantization(scales, zeros, axis)
         made = Tensor("y", (2, 3), "i8", quantization=grid)
-        found = folding.GRIDS["QUANTIZE"](Tensor("x", (2, 3), "f32", values), made)
+        found = folding.quantized(Tensor("x", (2, 3), "f32", values), made)
         steps = values / np.float32(scales).reshape(shape)
         wanted = np.copysign(np.floor(np.abs(steps) + 0.5), steps) + np.reshape(zeros, shape)
         np.testing.assert_array_equal(found, wanted)
