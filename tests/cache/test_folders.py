@@ -19,6 +19,16 @@ def test_a_folder_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert folders.cache("some") == tmp_path / "tflgpu-plugin" / "some"
 
 
+def test_the_users_cache_is_made_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no" / "such"))
+    folder = folders.cache("some")
+    assert folder == tmp_path / "no" / "such" / "tflgpu-plugin" / "some"
+    assert folder.is_dir() and folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_none_where_others_can_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

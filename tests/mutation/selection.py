@@ -203,7 +203,7 @@ TESTS: dict[str, Sequence[str]] = {
     "propagate": ("test_transposes", *_PASSES),
     "blocks": ("test_split_weights",),
     "conv_weights": ("test_split_weights",),
-    "fully_connected": ("test_split_weights",),
+    "fully_connected": ("test_split_weights", "test_nan"),
     "concat": ("test_pad_lanes",),
     "pick": ("test_split_weights",),
     "recurrent": ("test_ort_recurrent",),
@@ -236,6 +236,8 @@ TESTS: dict[str, Sequence[str]] = {
     "run": ("test_tflite_integers", *_NATIVE),
     "replay": ("test_tflite_integers", *_NATIVE),
     "context": ("test_compiled_models",),  # of a provider
+    "parts": ("test_compiled_models", *_ONNX),
+    "matrices": ("test_ort_gemm", *_ONNX),
 }
 ROOMS = {
     "passes": _PASSES,
@@ -318,11 +320,15 @@ def steps(file: str) -> list[Step]:
     else:
         usual = _OPS if room == "ops" else ()
         tests = TESTS.get(key if key != "quantized" else "stored_numbers", usual)
-        tests = ("test_op_refusals", "test_layer_refusals", *tests) if room == "ops" else tests
+        refusals = ("test_op_refusals", "test_layer_refusals", "test_rounding")
+        tests = (*refusals, *tests) if room == "ops" else tests
     tests = tuple(dict.fromkeys((*_importing(file), *tests)))
     found = [Step("cases", family) for family in mine]
     if path.suffix == ".wgsl":
         tests = ("test_kernel_bounds", *tests)
+    if room == "ops" and "test_launch_costs" in files():
+        cost = f"{files()['test_launch_costs']}::test_there_are_not_many_more_threads_than_elements"
+        found += [Step("pytest", f"{cost}[{family}]") for family in mine]
     return found + [Step("pytest", files()[test]) for test in tests if test in files()]
 
 

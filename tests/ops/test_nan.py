@@ -1,8 +1,9 @@
 """NaN goes through comparisons as on the CPU: ONNX keeps that of any operand, TFLite that of the
-second one. Alone, and as a step of the layer before."""
+second one. Alone, and as a step of the layer before. An infinite weight spoils its own row only."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ import pytest
 
 from conformance import host as hosts
 from conformance.models.tflite import Model
+from tests.compile.test_compiler import Builder
 from tests.support import onnx_models as onnx
+from tests.support.harness import device_of
 from tests.support.interpreters import gpu
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.runtime.program import Instance, Program
 
 pytestmark = [pytest.mark.adapter, pytest.mark.usefixtures("resolver")]
 
@@ -53,3 +58,23 @@ def test_tflite(op: str, swapped: bool, host: str) -> None:
 
     interpreter, _ = gpu(content, host)
     np.testing.assert_array_equal(run(interpreter), run(hosts.interpreter(content, host)))
+
+
+@pytest.mark.parametrize("depth", [32, 33, 36, 41])
+@pytest.mark.parametrize("row", [1, 4])
+def test_an_infinite_weight(depth: int, row: int) -> None:
+    """Threads that share a row and find none of it left read nothing of the next one."""
+    random = np.random.default_rng(depth)
+    values, weights = (random.uniform(0.5, 1, (n, depth)).astype(np.float32) for n in (2, 8))
+    weights[row, 0] = np.inf
+    b, device = Builder(), device_of()
+    x = b.tensor(values.shape)
+    y = b.node(
+        "fully_connected", (x, b.tensor(weights.shape, weights), None), (2, 8),
+        keep_num_dims=False, activation="none",
+    )  # fmt: skip
+    graph = b.graph((x,), (y,))
+    for target in (device.target, replace(device.target, vendor="unknown", software=False)):
+        program = Program(compiler.compile(graph, target), device.handle, device.pipelines)
+        (found,) = Instance(program).run([values], [])
+        np.testing.assert_allclose(found, values @ weights.T, rtol=1e-5)

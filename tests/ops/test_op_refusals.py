@@ -301,3 +301,51 @@ CASES: list[tuple[partial[str | None], str | None]] = [
 def test_what_does_not_fit(said: partial[str | None], sentence: str | None) -> None:
     found = said()
     assert found is None if sentence is None else re.search(sentence, found or "")
+
+
+# Of lstm_full: where parts begin, and which of the four gates is which.
+INPUTS, RECURRENTS, PEEPHOLES, BIASES, NORMS = 1, 5, 9, 12, 20
+DEPTH, UNITS = 3, 2
+
+
+def gates(first: int, *shape: int, count: int = 4) -> dict[int, Any]:
+    return {first + k: np.zeros(shape).tolist() for k in range(count)}
+
+
+def full(*absent: int, **attributes: Any) -> str | None:
+    """The sentence against a full LSTM that lacks these inputs."""
+    given: dict[int, Any] = {0: (1, DEPTH), 18: (1, UNITS), 19: (1, UNITS)}
+    given |= gates(INPUTS, UNITS, DEPTH) | gates(RECURRENTS, UNITS, UNITS)
+    given |= gates(PEEPHOLES, UNITS, count=3)
+    given |= gates(BIASES, UNITS) | gates(NORMS, UNITS)
+    inputs = [None if k in absent else given.get(k) for k in range(24)]
+    return said("lstm_full", *inputs, results=3, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("absent", "sentence"),
+    [
+        ((), None),
+        ((INPUTS, RECURRENTS, PEEPHOLES, BIASES, NORMS), None),
+        ((PEEPHOLES, PEEPHOLES + 1, PEEPHOLES + 2), None),
+        ((*range(NORMS, NORMS + 4),), None),
+        ((INPUTS,), "bias of its input gate together"),
+        ((RECURRENTS,), "bias of its input gate together"),
+        ((BIASES,), "bias of its input gate together"),
+        ((PEEPHOLES + 1,), "peepholes of all its gates together"),
+        ((PEEPHOLES + 2,), "peepholes of all its gates together"),
+        ((NORMS,), "normalization of all its gates together"),
+        ((NORMS + 3,), "normalization of all its gates together"),
+        *(((k,), "all gates but the input gate") for k in (2, 3, 4, 6, 7, 8, 13, 14, 15, 18, 19)),
+    ],
+)
+def test_the_parts_of_a_full_lstm_belong_together(
+    absent: tuple[int, ...], sentence: str | None
+) -> None:
+    found = full(*absent)
+    assert found is None if sentence is None else sentence in (found or ""), found
+
+
+def test_a_full_lstm_has_tanh() -> None:
+    assert "needs the tanh activation" in (full(activation="relu") or "")
+    assert full(activation="tanh") is None

@@ -101,6 +101,17 @@ def test_an_op_without_an_epilogue_keeps_its_activation() -> None:
     assert node.attributes["activation"] == "relu" and not node.epilogue
 
 
+@pytest.mark.parametrize("op", ["reduce_sum", "reduce_max", "mean", "average_pool_2d", "matmul"])
+def test_an_activation_joins_what_adds_up(op: str) -> None:
+    b = Build()
+    inputs = {"matmul": [b.input(), b.input()], "average_pool_2d": [b.input()]}.get(
+        op, [b.input(), b.constant(np.array([3], np.int32))]
+    )
+    y = b.op("relu", b.op(op, *inputs))
+    (node,) = after(fuse_epilogue, b.graph(y)).nodes
+    assert node.op == op and node.epilogue == (EpilogueOp("relu"),)
+
+
 def pad_and_conv(
     paddings: Sequence[Sequence[int]],
     padding: Any = "valid",

@@ -12,6 +12,7 @@ import pytest
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.passes.quant import requantize, whole_weights
+from tflgpu_plugin.passes.quant.dequantize import dequantize
 from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
 
@@ -283,3 +284,22 @@ def test_scales_are_a_step_of_the_layer_that_reads_whole_weights() -> None:
             assert first == EpilogueOp("mul", None, (0.5,))
         else:
             np.testing.assert_array_equal(found.constant(first.tensor), scale)
+
+
+def test_operands_after_a_bias_in_int32_stay() -> None:
+    """Its values are multiples of the product of the scales of input and weights."""
+    size = np.array(SHAPE, np.int32)
+    tensors = {
+        0: stored(GRID, dtype="i8"),
+        1: weights(np.ones((8, 1, 1, 8), np.int8)),
+        2: Tensor("", (8,), "i32", np.arange(8, dtype=np.int32)),
+        3: Tensor("", (4,), "i32", size),
+        4: stored(GRID, dtype="i8"),
+    }
+    node = Node(0, "transpose_conv", (0, 1, 2, 3), (4,), {"padding": "same"})
+    made = dequantize(Graph(tensors, (node,), (0,), (4,)))
+    (found,) = made.nodes
+    bias = made.constant(found.inputs[2])
+    assert bias is not None
+    np.testing.assert_array_equal(bias, np.arange(8) * 0.5 * 0.5)
+    assert found.inputs[:2] == (0, 1) and found.inputs[3:] == (3,)

@@ -105,6 +105,32 @@ def test_exponents_near_whole_ones_are_powers(exponent: float) -> None:
     assert [node.op for node in recompose(n.graph(y)).nodes] == ["pow"]
 
 
+@pytest.mark.parametrize(
+    ("exponent", "op"),
+    [(2, "square"), (3, "cube"), (0.5, "sqrt"), (-0.5, "rsqrt"), (-1, "reciprocal")],
+)
+def test_powers_that_have_an_op(exponent: float, op: str) -> None:
+    n = Net()
+    y = n.same("pow", n.input(MAP), number(n, exponent))
+    assert [node.op for node in recompose(n.graph(y)).nodes] == [op]
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "whole"), [("x", "x", True), ("z", "x", False), ("x", "z", False)]
+)
+def test_a_cube_by_products_is_of_one_tensor(second: str, third: str, whole: bool) -> None:
+    """x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * second ** 2 * third)))."""
+    n = Net()
+    t = {"x": n.input(MAP), "z": n.input(MAP)}
+    cube = n.same("mul", n.same("square", t[second]), t[third])
+    total = n.same("add", t["x"], n.same("mul", cube, number(n, 0.044715)))
+    inner = n.same("tanh", n.same("mul", total, number(n, sqrt(2 / pi))))
+    plus = n.same("add", inner, number(n, 1))
+    y = n.same("mul", n.same("mul", t["x"], plus), number(n, 0.5))
+    found = [node.op for node in recompose(n.graph(y)).nodes]
+    assert (found == ["gelu_tanh"]) == whole, found
+
+
 def test_a_gate_that_something_else_reads_stays() -> None:
     n = Net()
     x = n.input(MAP)
@@ -152,6 +178,16 @@ def test_a_batch_normalization_disappears(op: str) -> None:
     np.testing.assert_array_equal(offset, SCALE + 3)
     first = weights[0, 0, 0] if op == "depthwise_conv_2d" else weights[:, 0, 0, 0]
     np.testing.assert_array_equal(first, SCALE)
+
+
+def test_a_quotient_and_a_difference_disappear_as_well() -> None:
+    graph = folded(("div", SCALE), ("sub", OFFSET))
+    (node,) = graph.nodes
+    assert [each.op for each in node.epilogue] == ["add"]
+    offset, weights = graph.constant(node.epilogue[0].tensor), graph.constant(node.inputs[1])
+    assert offset is not None and weights is not None
+    np.testing.assert_allclose(weights[:, 0, 0, 0], 1 / SCALE, rtol=1e-6)
+    np.testing.assert_allclose(offset.reshape(-1), 1 / SCALE - 3, rtol=1e-6)
 
 
 def test_one_offset_stays_as_it_is() -> None:

@@ -1,5 +1,5 @@
-"""Gemm: y = alpha A' B' + beta C, for every way in which its factors meet constants and values of a
-run, against float64."""
+"""MatMul of vectors, and Gemm: y = alpha A' B' + beta C, for every way in which its factors meet
+constants and values of a run, against float64."""
 
 from __future__ import annotations
 
@@ -46,3 +46,23 @@ def test_factors(constant: tuple[str, ...]) -> None:
     tflgpu_plugin.assert_used(made)
     for name, got in zip(wanted, made.run(list(wanted), fed), strict=True):
         np.testing.assert_allclose(got, wanted[name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((5,), (5, 6)), ((3, 5), (5,)), ((5,), (5,)), ((2, 3, 5), (5,)), ((5,), (2, 5, 6)), (A, B)],
+)
+def test_vectors_are_rows_on_the_left_and_columns_on_the_right(
+    left: tuple[int, ...], right: tuple[int, ...], constant: bool
+) -> None:
+    values = {"a": random(left, 1), "b": random(right, 2)}
+    wanted = np.matmul(values["a"].astype(np.float64), values["b"])
+    fixed = {"b": values.pop("b")} if constant else {}
+    shapes = {name: value.shape for name, value in values.items()}
+    nodes = [node("MatMul", ["a", "b"], ["y"])]
+    made = session(model(nodes, shapes, {"y": wanted.shape}, fixed))
+    tflgpu_plugin.assert_used(made)
+    (got,) = made.run(None, values)
+    assert got.shape == wanted.shape
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
