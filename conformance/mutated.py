@@ -86,13 +86,13 @@ def _other_type(model: Any, chance: random.Random) -> None:
     graph.tensors[chance.choice(present)].type = chance.choice(TYPES)
 
 
-def _other_grid(model: Any, chance: random.Random) -> None:
+def _other_quantization(model: Any, chance: random.Random) -> None:
     tensor = chance.choice(model.subgraphs[0].tensors)
-    grid = tensor.quantization = models.schema().QuantizationParametersT()
+    made = tensor.quantization = models.schema().QuantizationParametersT()
     count = chance.choice((1, 1, 2, 3, 8))
-    grid.scale = np.full(count, chance.choice((0.1, 0.0, -0.1, np.nan, np.inf)), np.float32)
-    grid.zeroPoint = np.full(count, chance.choice((0, 0, 3, -129, 256, 10**10)), np.int64)
-    grid.quantizedDimension = chance.choice((0, 0, 1, 3, -1))
+    made.scale = np.full(count, chance.choice((0.1, 0.0, -0.1, np.nan, np.inf)), np.float32)
+    made.zeroPoint = np.full(count, chance.choice((0, 0, 3, -129, 256, 10**10)), np.int64)
+    made.quantizedDimension = chance.choice((0, 0, 1, 3, -1))
 
 
 def _other_inputs(model: Any, chance: random.Random) -> None:
@@ -151,7 +151,7 @@ class _Nothing:
 
 
 CHANGES = (
-    _other_shape, _other_shape, _same_elements, _same_elements, _other_type, _other_grid,
+    _other_shape, _other_shape, _same_elements, _same_elements, _other_type, _other_quantization,
     _other_inputs, _other_outputs, _other_option, _other_option, _other_number, _less_data,
 )  # fmt: skip
 

@@ -71,7 +71,7 @@ def _neighbour(wgsl: str) -> str:
 
 @dataclass(frozen=True)
 class Defect:
-    """A way to be wrong: an edit of WGSL, or grids that are one workgroup short."""
+    """A way to be wrong: an edit of WGSL, or dispatches that are one workgroup short."""
 
     name: str
     edit: Edit | None = None

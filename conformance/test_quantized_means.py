@@ -1,4 +1,4 @@
-"""MEAN in 8 bits gives the very numbers of the reference kernels: over every set of axes, on grids
+"""MEAN in 8 bits gives the very numbers of the reference kernels: over every set of axes, on scales
 that are finer, coarser and the same."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RUNS = 3
 
 
 def cases() -> Iterator[Case]:
-    """Scales and zero points by chance, each shape on grids of every ratio."""
+    """Scales and zero points by chance, each shape on scales of every ratio."""
     for k, (shape, axes) in enumerate(SHAPES):
         for j, ratio in enumerate(RATIOS):
             dtype, keep = ("i8", "u8")[(j + k) % 2], bool((j + k) // 2 % 2)

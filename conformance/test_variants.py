@@ -1,5 +1,5 @@
 """Every case on the plans that other adapters would get: without shuffles, tiles of hardware GPUs,
-folded grids.
+folded dispatches.
 
 One adapter sees one choice of kernels only. Shuffles are in aligned groups of 8 lanes and so are
 right for every subgroup size that is a multiple of 8; where this adapter has none, only plain plans
@@ -31,7 +31,7 @@ SAMPLED = (
     "with weights in memory",
 )
 CODES, MOST = 8, 1 << 18  # kernels of a family in the sample, elements of a case
-FEW_GROUPS = 7  # of a grid's dimension, so that small cases fold their grids as huge ones do
+FEW_GROUPS = 7  # of a dimension, so that small cases fold their dispatches as huge ones do
 
 
 def _targets(wanted: str | None) -> dict[str, Target]:
@@ -45,7 +45,7 @@ def _targets(wanted: str | None) -> dict[str, Target]:
         "without shuffles": plain,
         "as on hardware without shuffles": replace(hardware, subgroup_size=0),
         "as on a software adapter without shuffles": replace(software, subgroup_size=0),
-        "with folded grids": replace(own, max_groups=FEW_GROUPS),
+        "with folded dispatches": replace(own, max_groups=FEW_GROUPS),
         "with weights in memory": replace(own, tuning={"weights": "memory"}),
         "as on NVIDIA": replace(hardware, vendor="nvidia"),
         "as on Apple": replace(hardware, vendor="apple"),

@@ -31,7 +31,7 @@ FLOAT_PART = 1e-5  # float results in quantized models, of the largest magnitude
 MOVED, NUDGE = 4.0, 1e-6
 BOX = 1e-3  # corners of a detector's boxes, of the picture
 
-# Results in int8 and uint8 by the rule of the op's row (`Op.in_8_bits`): how many steps of the grid
+# Results in int8 and uint8 by the rule of the op's row (`Op.in_8_bits`): how many levels
 # a value may be off, and how large a share of them.
 IN_8_BITS = {"exact": (0, 0.0), "step": (1, 1e-4), "steps": (3, 0.25)}
 

@@ -33,7 +33,7 @@ Judge = Callable[[list[Array]], bool]  # whether it takes these outputs
 
 
 class Question(NamedTuple):
-    """The right outputs of a case, and who judges others. `steps`: how many steps of the grid the
+    """The right outputs of a case, and who judges others. `steps`: how many levels the
     row of an 8-bit op allows."""
 
     case: str

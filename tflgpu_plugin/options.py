@@ -216,7 +216,7 @@ TABLE: tuple[Option, ...] = (
            _flags, documented=True, effective=False),
     Option("enable_quantized_inference", "True or 1, False or 0",
            "Take quantized models (on unless flag 1 is cleared, which this overrides): computed as "
-           "float32 on the grids of the model's tensors.",
+           "float32 with the quantization of the model's tensors.",
            _boolean, documented=True),
     Option("max_delegated_partitions", "a whole number (0 and below mean 1)",
            "Delegate only the largest N partitions. Unset means all of them, and 1 with the "

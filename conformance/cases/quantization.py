@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 LIMITS = {"i8": (-128, 127), "u8": (0, 255)}
 
 
-def grid(scale: float, zero: int) -> Quantization:
+def scaled(scale: float, zero: int) -> Quantization:
     """A tensor quantized as a whole; the scale is that of a float32."""
     return Quantization((float(np.float32(scale)),), (zero,))
 
@@ -22,7 +22,7 @@ def grid(scale: float, zero: int) -> Quantization:
 def stored(shape: Shape, dtype: str, scale: float, zero: int) -> Input:
     """A fed 8-bit tensor with all values."""
     low, high = LIMITS[dtype]
-    return Input(shape, dtype, low=low, high=high + 1, quantization=grid(scale, zero))
+    return Input(shape, dtype, low=low, high=high + 1, quantization=scaled(scale, zero))
 
 
 def dequantize(name: str, shape: Shape, dtype: str, scale: float = 0.037, zero: int = -7) -> Case:
@@ -33,13 +33,13 @@ def dequantize(name: str, shape: Shape, dtype: str, scale: float = 0.037, zero: 
 def quantize(name: str, shape: Shape, dtype: str, scale: float, zero: int, **ends: float) -> Case:
     given = Input(shape, low=ends.get("low", -3.0), high=ends.get("high", 3.0))
     return Case(
-        name, "QUANTIZE", 1, (given,), output_type=dtype, output_quantization=grid(scale, zero)
+        name, "QUANTIZE", 1, (given,), output_type=dtype, output_quantization=scaled(scale, zero)
     )
 
 
 def again(name: str, source: Input, dtype: str, scale: float, zero: int) -> Case:
     return Case(
-        name, "QUANTIZE", 1, (source,), output_type=dtype, output_quantization=grid(scale, zero)
+        name, "QUANTIZE", 1, (source,), output_type=dtype, output_quantization=scaled(scale, zero)
     )
 
 
@@ -76,7 +76,7 @@ CASES = [
     # A cast takes the numbers as they are stored.
     cast("from_quantized", stored((3, 5), "u8", 0.1, 128), "f32", refused=True),
     cast("to_quantized", Input((3, 5), high=100.0), "i8", refused=True,
-         output_quantization=grid(0.5, 3)),
+         output_quantization=scaled(0.5, 3)),
     cast("to_bool", Input((3, 7), step=0.5), "bool"),
     *(dequantize(f"int8_rank_{len(s)}_{s[-1]}", s, "i8") for s in SHAPES),
     *(dequantize(f"uint8_rank_{len(s)}_{s[-1]}", s, "u8", 0.5, 255) for s in SHAPES),
@@ -94,8 +94,8 @@ CASES = [
     again("to_coarser", stored((1, 5, 5, 3), "i8", 0.1, 3), "i8", 0.37, -9),
     again("to_finer", stored((1, 5, 5, 3), "u8", 0.1, 3), "u8", 0.037, 90),
     Case("int16", "QUANTIZE", 2, (Input((1, 5, 5, 3)),), output_type="i16",
-         output_quantization=grid(1e-3, 0), refused=True),
+         output_quantization=scaled(1e-3, 0), refused=True),
     Case("int16", "DEQUANTIZE", 3,
-         (Input((1, 5, 5, 3), "i16", low=-999, high=999, quantization=grid(1e-3, 0)),),
+         (Input((1, 5, 5, 3), "i16", low=-999, high=999, quantization=scaled(1e-3, 0)),),
          refused=True),
 ]  # fmt: skip

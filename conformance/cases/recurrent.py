@@ -77,7 +77,7 @@ NODES = [
     layer("cell_clip", "lstm", 4, 2, 6, cell_clip=0.25),
     layer("gate_clip", "lstm", 4, 2, 6, gate_clip=0.5),
     layer("saturated", "lstm", 4, 2, 6, scale=30.0),
-    *(layer(f"on_grids_{n}", "lstm", 2, 2, n, grids=((2**-7, -128, 127), (2**-12, -32768, 32767)))
+    *(layer(f"on_grids_{n}", "lstm", 2, 2, n, levels=((2**-7, -128, 127), (2**-12, -32768, 32767)))
       for n in (4, 7)),
     *(layer(f"normalized_{n}", "lstm", 3, 2, n, (None, None, None, norm(n))) for n in (3, 4, 17)),
     layer("normalized_coupled", "lstm", 3, 2, 6, (None, None, None, norm(6, 3)), gates="fco"),

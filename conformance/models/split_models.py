@@ -153,12 +153,12 @@ def _float_copy(schema: Any, model: Any, tensor: Any) -> Any:
     stored = np.frombuffer(bytes(bytearray(model.buffers[tensor.buffer].data)), np.int8)
     given = tensor.quantization
     zero = given.zeroPoint if given.zeroPoint is not None else [0]
-    grid = Quantization(
+    scaled = Quantization(
         tuple(float(s) for s in given.scale),
         tuple(int(zero[min(k, len(zero) - 1)]) for k in range(len(given.scale))),
         int(given.quantizedDimension),
     )
-    values = dequantize(stored.reshape(tuple(tensor.shape)), grid)
+    values = dequantize(stored.reshape(tuple(tensor.shape)), scaled)
     buffer = schema.BufferT()
     buffer.data = np.frombuffer(values.tobytes(), np.uint8)
     copy = schema.TensorT()

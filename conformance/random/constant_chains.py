@@ -16,7 +16,7 @@ from conformance.models.tflite import Model
 from tflgpu_plugin.ir.graph import Quantization
 
 CONV = {"padding": "SAME", "strideW": 1, "strideH": 1, "dilationWFactor": 1, "dilationHFactor": 1}
-GRID = Quantization((0.0137,), (3,))  # no tie of what is fed falls between two of its steps
+QUANTIZATION = Quantization((0.0137,), (3,))  # no tie of what is fed falls between two of its steps
 MOST_STEPS = 5
 ADD = ("AddOptions", {"fusedActivationFunction": "NONE"})
 MUL = ("MulOptions", {"fusedActivationFunction": "NONE"})
@@ -55,7 +55,7 @@ class Builder:
             op, [chain.tensor, *more], *options, shape=shape, dtype=kind, version=version
         )
         if kind == "i8":
-            self.model.tensors[made].quantization = GRID
+            self.model.tensors[made].quantization = QUANTIZATION
         return Chain(made, shape, kind)
 
     # ---- where chains begin ----------------------------------------------------------------------
@@ -71,7 +71,7 @@ class Builder:
         if kind == "i32" or self.random.random() < 0.5:
             made = self.model.constant(data)
             if kind == "i8":
-                self.model.tensors[made].quantization = GRID
+                self.model.tensors[made].quantization = QUANTIZATION
             return Chain(made, shape, kind)
         data = (data * (self.random.random(shape) < 0.4)).astype(data.dtype)
         order = [int(k) for k in self.random.permutation(len(shape))]
@@ -79,7 +79,7 @@ class Builder:
         blocks = {len(shape) - 1: 2} if shape[-1] % 2 == 0 and self.random.random() < 0.3 else {}
         made = self.model.sparse(data, sparse.encode(data, order, blocks, csr))
         if kind == "i8":
-            self.model.tensors[made].quantization = GRID
+            self.model.tensors[made].quantization = QUANTIZATION
         options = ("DensifyOptions", dict[str, Any]())
         return self.op(Chain(made, shape, kind), "DENSIFY", shape, options=options)
 

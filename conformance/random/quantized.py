@@ -1,5 +1,6 @@
-"""Random graphs as full-integer models, as a converter would write them: grids from the values of
-the float32 graph, weights per channel, and a QUANTIZE wherever an operator needs another grid.
+"""Random graphs as full-integer models, as a converter would write them: quantization from the
+values of the float32 graph, weights per channel, and a QUANTIZE wherever an operator needs another
+quantization.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from conformance.variants.quantized import (  # fmt: skip
     FIXED,
     VERSIONS,
     bias_of,
-    grid_of,
-    same_grid,
+    quantization_of,
+    same_quantization,
     stored,
     weights_of,
 )
@@ -44,24 +45,24 @@ class _Writer:
     model: Model = field(default_factory=Model)
     made: dict[int, int] = field(default_factory=dict)
 
-    def grid(self, *tensors: int) -> Quantization:
-        """One grid for the values of these tensors."""
+    def quantization(self, *tensors: int) -> Quantization:
+        """One quantization for the values of these tensors."""
         low = min(float(self.values[t].min(initial=0.0)) for t in tensors)
         high = max(float(self.values[t].max(initial=0.0)) for t in tensors)
-        return grid_of(low, high, DTYPE)
+        return quantization_of(low, high, DTYPE)
 
     def of(self, tensor: int) -> Quantization:
         found = self.model.tensors[tensor].quantization
         assert found is not None
         return found
 
-    def constant(self, tensor: int, grid: Quantization) -> int:
-        """A float constant on a grid; others as they are."""
+    def constant(self, tensor: int, quantization: Quantization) -> int:
+        """A float constant quantized; others as they are."""
         given = self.source.tensors[tensor]
         assert given.data is not None
         if given.dtype != "f32":
             return self.model.constant(given.data)
-        value = stored(Input(given.shape, "f32", given.data), grid, DTYPE)
+        value = stored(Input(given.shape, "f32", given.data), quantization, DTYPE)
         return self.held(value)
 
     def held(self, value: Input) -> int:
@@ -70,24 +71,24 @@ class _Writer:
         self.model.tensors[index].quantization = value.quantization
         return index
 
-    def onto(self, tensor: int, grid: Quantization) -> int:
-        """A computed tensor on this grid, by a QUANTIZE where it has another."""
+    def onto(self, tensor: int, quantization: Quantization) -> int:
+        """A computed tensor quantized so, by a QUANTIZE where it has another."""
         index = self.made[tensor]
-        if self.of(index) == grid:
+        if self.of(index) == quantization:
             return index
         shape = self.source.tensors[tensor].shape
-        return self.result("QUANTIZE", [index], None, {}, [(shape, grid)], 2)[0]
+        return self.result("QUANTIZE", [index], None, {}, [(shape, quantization)], 2)[0]
 
     def result(
         self, op: str, reads: list[int], table: str | None, options: Any,
         outputs: list[tuple[tuple[int, ...], Quantization]], version: int,
     ) -> list[int]:  # fmt: skip
-        """An operator with int8 outputs of these shapes and grids."""
+        """An operator with int8 outputs of these shapes and quantizations."""
         shapes = [shape for shape, _ in outputs]
         found = self.model.multi_op(op, reads, table, options, shapes=shapes,
                                     dtypes=[DTYPE] * len(shapes), version=version)  # fmt: skip
-        for index, (_, grid) in zip(found, outputs, strict=True):
-            self.model.tensors[index].quantization = grid
+        for index, (_, quantization) in zip(found, outputs, strict=True):
+            self.model.tensors[index].quantization = quantization
         return found
 
     def operator(self, operator: Any) -> None:
@@ -95,25 +96,25 @@ class _Writer:
         op, tensors = operator.op, self.source.tensors
         floats = [t for t in operator.inputs if tensors[t].dtype == "f32"]
         computed = [t for t in floats if tensors[t].data is None]
-        grid = self.grid(*operator.outputs)
-        if same_grid(op):
+        quantization = self.quantization(*operator.outputs)
+        if same_quantization(op):
             alike = [self.of(self.made[t]) for t in computed]
             several = len(floats) > 1
-            grid = self.grid(*floats, *operator.outputs) if several else alike[0]
+            quantization = self.quantization(*floats, *operator.outputs) if several else alike[0]
         elif op in FIXED:
             scale, zero = FIXED[op][DTYPE]
-            grid = Quantization((scale,), (zero,))
-        reads = [self.read(operator, k, t, grid) for k, t in enumerate(operator.inputs)]
-        outputs = [(tensors[t].shape, grid) for t in operator.outputs]
+            quantization = Quantization((scale,), (zero,))
+        reads = [self.read(operator, k, t, quantization) for k, t in enumerate(operator.inputs)]
+        outputs = [(tensors[t].shape, quantization) for t in operator.outputs]
         version = max(operator.version, VERSIONS.get(op, 2))
         found = self.result(op, reads, operator.options_type, operator.options, outputs, version)
         self.made.update(zip(operator.outputs, found, strict=True))
 
-    def read(self, operator: Any, position: int, tensor: int, grid: Quantization) -> int:
-        """The 8-bit form of an operator's input; `grid` is that of its output."""
+    def read(self, operator: Any, position: int, tensor: int, quantization: Quantization) -> int:
+        """The 8-bit form of an operator's input; `quantization` is that of its output."""
         op, given = operator.op, self.source.tensors[tensor]
         if given.data is None:
-            return self.onto(tensor, grid) if same_grid(op) else self.made[tensor]
+            return self.onto(tensor, quantization) if same_quantization(op) else self.made[tensor]
         value = Input(given.shape, given.dtype, given.data)
         if op in AXES and position == 1:
             return self.held(weights_of(value, DTYPE, AXES[op]))
@@ -123,14 +124,14 @@ class _Writer:
             scaled = weights_of(Input(weights.shape, "f32", weights.data), DTYPE, AXES[op])
             first = Input((), DTYPE, quantization=self.of(self.made[x]))
             return self.held(bias_of(value, first, scaled))
-        own = grid if same_grid(op) else grid_of(float(given.data.min()), float(given.data.max()),
-                                              DTYPE)  # fmt: skip
+        low, high = float(given.data.min()), float(given.data.max())
+        own = quantization if same_quantization(op) else quantization_of(low, high, DTYPE)
         return self.constant(tensor, own)
 
 
 def build(seed: int) -> tuple[Model, list[Array]] | None:
     """A model and its int8 inputs; None when the graph has operators without int8 kernels,
-    or values that no grid holds."""
+    or values that 8 bits do not hold."""
     source, feeds = random_graphs.build(seed)
     if any(_left_out(source, o) for o in source.operators):
         return None
@@ -140,11 +141,11 @@ def build(seed: int) -> tuple[Model, list[Array]] | None:
     writer = _Writer(source, values)
     fed = []
     for index, value in zip(source.inputs, feeds[0], strict=True):
-        grid = writer.grid(index)
+        quantization = writer.quantization(index)
         made = writer.model.input(source.tensors[index].name, value.shape, DTYPE)
-        writer.model.tensors[made].quantization = grid
+        writer.model.tensors[made].quantization = quantization
         writer.made[index] = made
-        given = stored(Input(value.shape, "f32", value), grid, DTYPE)
+        given = stored(Input(value.shape, "f32", value), quantization, DTYPE)
         assert given.data is not None
         fed.append(given.data)
     for operator in source.operators:

@@ -147,7 +147,7 @@ class DynamicQuantizeLinear(OpRun):
 
 
 def _ranged(x: Array) -> tuple[Array, np.float32, np.uint8]:
-    """x on the uint8 grid of its own range, its scale and its zero point."""
+    """x on the uint8 levels of its own range, its scale and its zero point."""
     narrow = x.astype(np.float32)
     high, low = narrow.max(initial=np.float32(0)), narrow.min(initial=np.float32(0))
     scale = np.float32((high - low) / np.float32(255)) if high > low else np.float32(1)

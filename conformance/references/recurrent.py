@@ -35,10 +35,10 @@ def _whole(results: dict[int, Array], time_axis: int) -> Array:
     return np.moveaxis(np.stack([results[t] for t in sorted(results)]), 0, time_axis)
 
 
-def _on(v: Array, grid: tuple[float, float, float]) -> Array:
-    """The nearest point of a grid (scale, least, most), halves away from zero."""
-    steps = np.copysign(np.floor(np.abs(v / grid[0]) + 0.5), v)
-    return np.clip(steps, *grid[1:]) * grid[0]
+def _on(v: Array, levels: tuple[float, float, float]) -> Array:
+    """The nearest of the levels (scale, least, most), halves away from zero."""
+    steps = np.copysign(np.floor(np.abs(v / levels[0]) + 0.5), v)
+    return np.clip(steps, *levels[1:]) * levels[0]
 
 
 def _normal(v: Array) -> Array:
@@ -52,9 +52,9 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
          gates: str = "ifco",
          time_axis: int = 0, reverse: bool = False, cell_clip: float = 0.0,
          projection_clip: float = 0.0, gate_clip: float = 0.0,
-         grids: tuple[tuple[float, float, float], ...] = ()) -> tuple[Array, ...]:  # fmt: skip
+         levels: tuple[tuple[float, float, float], ...] = ()) -> tuple[Array, ...]:  # fmt: skip
     def fixed(v: Array, scale: float) -> Array:
-        return _on(v, (scale, -32768, 32767)) if grids else v
+        return _on(v, (scale, -32768, 32767)) if levels else v
 
     def function(which: Any, v: Array, gate: str) -> Array:
         if norm is not None:
@@ -62,7 +62,7 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
             v = _normal(v) * scale + start
         return fixed(which(fixed(v, 2**-12)), 2**-15)
 
-    step = grids[1][0] if grids else 0.0
+    step = levels[1][0] if levels else 0.0
     moved, order = _steps(z, time_axis, reverse)
     holes = np.zeros((3, c.shape[1])) if peephole is None else peephole
     results: dict[int, Array] = {}
@@ -76,7 +76,7 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
         new = fixed(enter * function(np.tanh, part["c"], "c"), step)
         c = _cut(fixed(rounded(fixed(forget * c, step)) + rounded(new), step), cell_clip)
         h = function(_logistic, part["o"] + holes[2] * c, "o") * fixed(np.tanh(c), 2**-15)
-        h = _on(h, grids[0]) if grids else h
+        h = _on(h, levels[0]) if levels else h
         if projection is not None:
             h = _cut(h @ projection.T + (0 if bias is None else bias), projection_clip)
         results[t] = h

@@ -74,7 +74,7 @@ def _node(
         yield last
         return
     inputs = [*given[0].input, *given[1].input, *last.input[1:3]]
-    inputs += [node.input[0] for node in given[2:]]  # a bias on the grid of the sums
+    inputs += [node.input[0] for node in given[2:]]  # a bias on the scale of the sums
     result = last.output[0] + " before Relu" if positive else last.output[0]
     kind, domain = WHOLE[product.op_type]
     whole = onnx.helper.make_node(kind, inputs, [result], domain=domain)

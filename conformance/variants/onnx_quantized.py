@@ -1,6 +1,6 @@
 """Small float ONNX models, quantized by onnxruntime's own quantizer in both of its formats (groups
 of QuantizeLinear and DequantizeLinear, and QLinear operators), and how far two answers are apart in
-steps of the output's grid.
+levels of the output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = (
     ("u8", "u8", False), ("u8", "i8", True), ("i8", "i8", True), ("i8", "i8", False),
     ("u16", "u8", False), ("i16", "i8", False),
 )  # fmt: skip
-SAMPLES = 4  # runs that choose the grids
+SAMPLES = 4  # runs that choose the scales
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,8 @@ def quantize(network: Network, form: str, kind: tuple[str, str, bool]) -> bytes:
 def quantized(
     model: Any, feeds: Iterable[Mapping[str, Array]], form: str, kind: tuple[str, str, bool]
 ) -> bytes:
-    """A model (its path, or an onnx.ModelProto) on grids that hold its values for these inputs."""
+    """A model (its path, or an onnx.ModelProto) with scales that hold its values for these
+    inputs."""
     from onnxruntime import quantization as host
 
     types = {
@@ -272,7 +273,7 @@ def _contributed(
 
 
 def steps(model: bytes) -> list[float]:
-    """For each output the step of its grid: the scale of the node that makes it."""
+    """For each output its step: the scale of the node that makes it."""
     import onnx
     from onnx import numpy_helper
 

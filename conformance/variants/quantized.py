@@ -1,8 +1,8 @@
 """8-bit twins of the float32 cases: the same operator and shapes over int8 (weights per channel) or
-uint8 (as a whole) tensors, with the grids that a converter would choose.
+uint8 (as a whole) tensors, with the scales that a converter would choose.
 
 Judged by the rule of the op's row: the very numbers of the reference kernels unless it says how
-many steps of the output's grid they may be off.
+many levels of the output they may be off.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LEFT_OUT = {
     "CAST",
     "SQRT",
 }
-MIN_VALUE, MAX_VALUE = 1e-6, 1e4  # of the values of a sensible grid
+MIN_VALUE, MAX_VALUE = 1e-6, 1e4  # of the values of sensible scales
 
 
 def twins() -> Iterator[tuple[str, Case]]:
@@ -93,7 +93,7 @@ def _plain(case: Case) -> bool:
 
 def quantize(case: Case) -> Case:
     """The twin itself; its dtype is the first part of its name. Raises ValueError when the host
-    finds no results to choose a grid from."""
+    finds no results to choose a scale from."""
     dtype = case.name[:2]
     inputs = list(case.inputs)
     biased = BIASES.get(case.op)
@@ -102,7 +102,11 @@ def quantize(case: Case) -> Case:
     for k, value in enumerate(inputs):
         if value is None or value.dtype != "f32" or k in (biased, weights):
             continue
-        own = first if same_grid(case.op) and first is not None else grid_of(*_range(value), dtype)
+        own = (
+            first
+            if same_quantization(case.op) and first is not None
+            else quantization_of(*_range(value), dtype)
+        )
         first = first or own
         inputs[k] = stored(value, own, dtype)
     if weights is not None:
@@ -127,22 +131,22 @@ def _range(value: Input) -> tuple[float, float]:
     return float(value.data.min()), float(value.data.max())
 
 
-def grid_of(low: float, high: float, dtype: str) -> Quantization:
-    """The asymmetric grid of a range, zero among its values."""
+def quantization_of(low: float, high: float, dtype: str) -> Quantization:
+    """The asymmetric quantization of a range, zero among its values."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / 255 or 1.0))
     least = -128 if dtype == "i8" else 0
     return Quantization((scale,), (int(np.clip(round(least - low / scale), least, least + 255)),))
 
 
-def stored(value: Input, grid: Quantization, dtype: str) -> Input:
-    """A float32 input on a grid; without data, one that is fed any of its values."""
+def stored(value: Input, quantization: Quantization, dtype: str) -> Input:
+    """A float32 input quantized; without data, one that is fed any of its values."""
     least = -128 if dtype == "i8" else 0
     if value.data is None:
-        return replace(value, dtype=dtype, low=least, high=least + 256, quantization=grid)
-    steps = np.round(value.data / grid.scale[0]) + grid.zero_point[0]
+        return replace(value, dtype=dtype, low=least, high=least + 256, quantization=quantization)
+    steps = np.round(value.data / quantization.scale[0]) + quantization.zero_point[0]
     data = np.clip(steps, least, least + 255).astype("int8" if dtype == "i8" else "uint8")
-    return replace(value, dtype=dtype, data=data, quantization=grid)
+    return replace(value, dtype=dtype, data=data, quantization=quantization)
 
 
 def weights_of(value: Input, dtype: str, axis: int | None) -> Input:
@@ -150,30 +154,30 @@ def weights_of(value: Input, dtype: str, axis: int | None) -> Input:
     if value.data is None:
         largest = max(-value.low, value.high)
         symmetric = Quantization((float(np.float32(largest / 127)),), (0,))
-        grid = symmetric if dtype == "i8" else grid_of(value.low, value.high, dtype)
-        return stored(value, grid, dtype)
+        quantization = symmetric if dtype == "i8" else quantization_of(value.low, value.high, dtype)
+        return stored(value, quantization, dtype)
     if dtype == "u8":
-        return stored(value, grid_of(*_range(value), dtype), dtype)
+        return stored(value, quantization_of(*_range(value), dtype), dtype)
     others = tuple(k for k in range(value.data.ndim) if axis is not None and k != axis)
     largest = np.abs(value.data).max(axis=others if axis is not None else None, keepdims=True)
     scale = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)
     data = np.clip(np.round(value.data / scale), -127, 127).astype(np.int8)
     scales = tuple(float(s) for s in scale.reshape(-1))
-    grid = Quantization(scales, (0,) * len(scales), axis or 0)
-    return replace(value, dtype="i8", data=data, quantization=grid)
+    quantization = Quantization(scales, (0,) * len(scales), axis or 0)
+    return replace(value, dtype="i8", data=data, quantization=quantization)
 
 
 def bias_of(value: Input, x: Input, weights: Input) -> Input:
-    """An int32 bias on the grid of the sums of these (quantized) inputs and weights."""
+    """An int32 bias on the scale of the sums of these (quantized) inputs and weights."""
     assert x.quantization is not None and weights.quantization is not None
     scales = np.array(weights.quantization.scale) * x.quantization.scale[0]
-    grid = Quantization(tuple(float(s) for s in scales), (0,) * len(scales))
+    quantization = Quantization(tuple(float(s) for s in scales), (0,) * len(scales))
     data = None if value.data is None else np.round(value.data / scales).astype(np.int32)
-    return replace(value, dtype="i32", data=data, quantization=grid, low=-999, high=999)
+    return replace(value, dtype="i32", data=data, quantization=quantization, low=-999, high=999)
 
 
 def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
-    if same_grid(case.op) and first is not None:
+    if same_quantization(case.op) and first is not None:
         return first
     if case.op in FIXED:
         scale, zero = FIXED[case.op][dtype]
@@ -183,12 +187,12 @@ def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
     (results,) = host.cached_on_cpu(model, feeds, *host.oracle(model))
     largest = np.abs(results[0]).max(initial=0.0)
     if not MIN_VALUE < largest < MAX_VALUE:
-        raise ValueError("no results that a grid could hold")
-    return grid_of(float(results[0].min()), float(results[0].max()), dtype)
+        raise ValueError("no results that 8 bits could hold")
+    return quantization_of(float(results[0].min()), float(results[0].max()), dtype)
 
 
-def same_grid(host_op: str) -> bool:
-    """The operator works on stored numbers: one grid for inputs and outputs."""
+def same_quantization(host_op: str) -> bool:
+    """The operator works on stored numbers: one quantization for inputs and outputs."""
     row = ops.rows()[HOST_OPS[host_op].op]
     return bool(row.keeps or row.same_quantization)
 

@@ -10,8 +10,8 @@ from tflgpu_plugin.ir.quantization import COUNTS
 
 from . import fused
 from .expansion import COUNTED, Expansion, dtype, needs
-from .grids import U8
 from .host import DTYPES
+from .quantize import U8
 
 REAL = ("f32", "f16", "bool", *COUNTS)
 
@@ -129,6 +129,6 @@ QUANTIZED = needs(
     lambda e: (dtype(e, 2) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8)) in COUNTED,
 )
 DEQUANTIZED = needs("Results in float32.", lambda e: dtype(e, 1) == "f32")
-WHOLE_GRID = needs(
+SCALE_AND_ZERO_POINT = needs(
     "A zero point of the result where it has a scale.", lambda e: not e.has(7) or e.has(8)
 )

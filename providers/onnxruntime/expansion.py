@@ -168,26 +168,26 @@ class Expansion:
         """A constant made from the constant `tensor`; `how` names what is done to it. Where that
         moves elements and nothing else, `axis` is where the axis of its scales goes."""
         held = self.tensors.table[tensor]
-        data, grid = held.data, held.quantization
+        data, scaled = held.data, held.quantization
         assert data is not None
         made = self.tensors.constant((tensor, *how), held.name, lambda: make(data))
-        if axis is not None and grid is not None:
+        if axis is not None and scaled is not None:
             table = self.tensors.table
-            table[made] = replace(table[made], quantization=replace(grid, axis=axis))
+            table[made] = replace(table[made], quantization=replace(scaled, axis=axis))
         return made
 
     def scales_axis(self, tensor: int) -> int:
         """The axis of a tensor's scales, 0 when it has none."""
-        grid = self.tensors.table[tensor].quantization
-        return 0 if grid is None else grid.axis
+        held = self.tensors.table[tensor].quantization
+        return 0 if held is None else held.axis
 
-    def hold(self, tensor: int, grid: Quantization) -> Quantization:
-        """The grid that an integer tensor is held on: this one if nobody has asked before."""
+    def hold(self, tensor: int, quantization: Quantization) -> Quantization:
+        """The quantization of an integer tensor: this one if nobody has asked before."""
         table = self.tensors.table
         held = table[tensor].quantization
         if held is None:
-            table[tensor] = replace(table[tensor], quantization=grid)
-        return held or grid
+            table[tensor] = replace(table[tensor], quantization=quantization)
+        return held or quantization
 
     def add(
         self,

@@ -18,8 +18,8 @@ from . import (
     blocks,
     conditions,
     fused,
-    grids,
     matrices,
+    quantize,
     quantized,
     rearranging,
     recurrent,
@@ -49,8 +49,8 @@ def _row(
 # What quantized operators hold: numbers, and the scales and biases that go with them.
 WHOLE = "i8 u8"
 WIDE = f"{WHOLE} i16 u16 f32"
-GRIDS = f"{WHOLE} f32"
-SUMS = f"{GRIDS} i32"
+SCALED = f"{WHOLE} f32"
+SUMS = f"{SCALED} i32"
 COUNTS = "i32 i64"  # places, and what is computed with them
 
 # How many operators take their inputs.
@@ -117,7 +117,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("CumSum", "cumsum", (11, 14), ew.along("cumsum", "exclusive", "reverse"), "value axis!"),
     _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
     _row(
-        "DequantizeLinear", "dequantize", (10, 25), grids.dequantize_linear, QUANTIZED,
+        "DequantizeLinear", "dequantize", (10, 25), quantize.dequantize_linear, QUANTIZED,
         conditions.DEQUANTIZED, blocks.along, types=WIDE, listed=BOTH, bounds="opens",
     ),
     _row("Div", "div", (7, 14), ew.binary("div"), TWO),
@@ -126,7 +126,7 @@ _ROWS: tuple[HostOp, ...] = (
         conditions.NOTHING_DROPPED,
         gives="value", listed=BOTH,
     ),
-    _row("DynamicQuantizeLinear", "quantize", (11, 11), grids.dynamic_quantize, types="f32 u8"),
+    _row("DynamicQuantizeLinear", "quantize", (11, 11), quantize.dynamic_quantize, types="f32 u8"),
     _row("Elu", "elu", (6, 22), ew.unary("elu", alpha=("alpha", 1.0))),
     _row("Equal", "equal", (7, 19), ew.relation("equal"), TWO),
     _row("Erf", "erf", (9, 13), ew.unary("erf")),
@@ -208,10 +208,10 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row(
         "QLinearMatMul", "matmul", (10, 21), quantized.matmul, f"{QUANTIZED} {QUANTIZED} {RESULT}",
-        types=GRIDS,
+        types=SCALED,
     ),
     _row(
-        "QuantizeLinear", "quantize", (10, 25), grids.quantize_linear, QUANTIZED,
+        "QuantizeLinear", "quantize", (10, 25), quantize.quantize_linear, QUANTIZED,
         conditions.QUANTIZED, blocks.along, types=WIDE, listed=BOTH, bounds="closes",
     ),
     _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm, "value scale"),
@@ -305,12 +305,12 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
     ),
     _contrib("BiasGelu", "gelu", fused.gelu("gelu"), "value bias"),
     _contrib(
-        "DequantizeLinear", "dequantize", grids.dequantize_linear, QUANTIZED,
+        "DequantizeLinear", "dequantize", quantize.dequantize_linear, QUANTIZED,
         conditions.DEQUANTIZED, blocks.along, types=WIDE, bounds="opens",
     ),
     _contrib(
         "DynamicQuantizeMatMul", "matmul", quantized.dynamic_matmul,
-        "value weights scale zero_point? bias?", types=GRIDS,
+        "value weights scale zero_point? bias?", types=SCALED,
     ),
     _contrib(
         "EmbedLayerNormalization", "layer_normalization", attention.embedding,
@@ -329,7 +329,7 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
     _contrib("Gelu", "gelu", fused.gelu("gelu", biased=False), "value"),
     _contrib(
         "MatMulIntegerToFloat", "matmul", quantized.matmul_to_float,
-        "value weights scale scale zero_point? zero_point? bias?", types=GRIDS,
+        "value weights scale scale zero_point? zero_point? bias?", types=SCALED,
     ),
     _contrib(
         "MatMulNBits", "matmul", blocks.matmul_n_bits,
@@ -339,32 +339,32 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
     _contrib(
         "QGemm", "fully_connected", quantized.gemm,
         f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?", conditions.MATRICES,
-        conditions.WHOLE_GRID, types=SUMS,
+        conditions.SCALE_AND_ZERO_POINT, types=SUMS,
     ),
-    _contrib("QLinearAdd", "add", quantized.pointwise(ew.binary("add"), 2), PAIR, types=GRIDS),
+    _contrib("QLinearAdd", "add", quantized.pointwise(ew.binary("add"), 2), PAIR, types=SCALED),
     _contrib(
         "QLinearAveragePool", "average_pool_2d", quantized.pointwise(windows.average_pool), ONE,
-        conditions.CHANNELS_FIRST, *windows.POOL, types=GRIDS,
+        conditions.CHANNELS_FIRST, *windows.POOL, types=SCALED,
     ),
-    _contrib("QLinearConcat", "concat", quantized.concat, f"{RESULT} value*", types=GRIDS),
+    _contrib("QLinearConcat", "concat", quantized.concat, f"{RESULT} value*", types=SCALED),
     _contrib(
         "QLinearGlobalAveragePool", "mean", quantized.pointwise(ew.pool_all("mean")), ONE,
-        conditions.CHANNELS_FIRST, windows.SPATIAL, types=GRIDS,
+        conditions.CHANNELS_FIRST, windows.SPATIAL, types=SCALED,
     ),
     _contrib(
         "QLinearLeakyRelu", "leaky_relu",
-        quantized.pointwise(ew.unary("leaky_relu", alpha=("alpha", 0.01))), ONE, types=GRIDS,
+        quantized.pointwise(ew.unary("leaky_relu", alpha=("alpha", 0.01))), ONE, types=SCALED,
     ),
-    _contrib("QLinearMul", "mul", quantized.pointwise(ew.binary("mul"), 2), PAIR, types=GRIDS),
+    _contrib("QLinearMul", "mul", quantized.pointwise(ew.binary("mul"), 2), PAIR, types=SCALED),
     _contrib(
-        "QLinearSigmoid", "logistic", quantized.pointwise(ew.unary("logistic")), ONE, types=GRIDS
+        "QLinearSigmoid", "logistic", quantized.pointwise(ew.unary("logistic")), ONE, types=SCALED
     ),
-    _contrib("QLinearSoftmax", "softmax", quantized.softmax, ONE, types=GRIDS),
+    _contrib("QLinearSoftmax", "softmax", quantized.softmax, ONE, types=SCALED),
     _contrib(
-        "QLinearWhere", "where", quantized.where, f"condition {PAIR}", types=f"bool {GRIDS}"
+        "QLinearWhere", "where", quantized.where, f"condition {PAIR}", types=f"bool {SCALED}"
     ),
     _contrib(
-        "QuantizeLinear", "quantize", grids.quantize_linear, QUANTIZED, conditions.QUANTIZED,
+        "QuantizeLinear", "quantize", quantize.quantize_linear, QUANTIZED, conditions.QUANTIZED,
         blocks.along,
         types=WIDE, bounds="closes",
     ),

@@ -1,5 +1,5 @@
 """Rows for quantized operators: the real values that the inputs stand for, the float32 row, and the
-result put on its grid; integer operators work on the stored numbers.
+result quantized again; integer operators work on the stored numbers.
 
 Formulas are those of the ONNX operators and of onnxruntime's contrib operators.
 """
@@ -17,14 +17,15 @@ from tflgpu_plugin.ir.quantization import NUMBERS
 from . import elementwise as ew
 from . import matrices, rearranging, resizing, windows
 from .expansion import COUNTED, Expansion
-from .grids import dynamic_quantize, numbers, real, real_constant, spread_over, stored
 from .host import DTYPES
+from .quantize import dynamic_quantize, numbers, real, real_constant, spread_over, stored
 
 Row = Callable[[Expansion], int]
 STEPS = 255  # between two numbers of 8 bits
 
 
-# ---- operators over grids ------------------------------------------------------------------------
+# ---- operators over real values
+# ---------------------------------------------------------------------
 
 
 def conv(e: Expansion) -> int:
@@ -72,15 +73,15 @@ def gemm(e: Expansion) -> int:
 
 
 def pointwise(row: Row, count: int = 1) -> Row:
-    """A float32 row of so many inputs, each with its grid; then come those of the result."""
+    """A float32 row of so many inputs, each with scale and zero point; then the result's."""
 
-    def over_grids(e: Expansion) -> int:
+    def over_real(e: Expansion) -> int:
         values = [real(e, 3 * k) for k in range(count)]
         zero = e.x(3 * count + 1) if e.has(3 * count + 1) else None
         first = e.tensors.table[e.x()].dtype
         return stored(e, row(e.seen(*values)), e.x(3 * count), zero, first)
 
-    return over_grids
+    return over_real
 
 
 def softmax(e: Expansion) -> int:
@@ -90,7 +91,7 @@ def softmax(e: Expansion) -> int:
 
 
 def concat(e: Expansion) -> int:
-    """The grid of the result first, then each input with its own."""
+    """Scale and zero point of the result first, then each input with its own."""
     places = range(2, len(e.inputs), 3)
     axis = e.axis(e.integer("axis"), e.rank(e.x(2)))
     values = [real(e, place) for place in places]
@@ -98,7 +99,7 @@ def concat(e: Expansion) -> int:
 
 
 def where(e: Expansion) -> int:
-    """Of two inputs with grids, after the condition."""
+    """Of two inputs with scales, after the condition."""
     first, second = real(e, 1), real(e, 4)
     return stored(e, e.add("where", e.x(0), first, second, dtype="f32"), e.x(7), e.x(8))
 
@@ -110,8 +111,8 @@ def _holds_numbers(e: Expansion) -> bool:
     return e.tensors.table[e.x()].dtype in COUNTED
 
 
-def _on_same_grid(e: Expansion, row: Row, *rest: int | None) -> int:
-    """A float32 row whose results are elements of its first input, or of its grid."""
+def _as_stored(e: Expansion, row: Row, *rest: int | None) -> int:
+    """A float32 row whose results are elements of its first input, or quantized alike."""
     held = e.hold(e.x(), NUMBERS)
     y = row(e.seen(e.add("dequantize", e.x(), dtype="f32"), *rest))
     return e.add("quantize", y, dtype=e.tensors.table[e.x()].dtype, quantization=held)
@@ -121,7 +122,7 @@ def resize(e: Expansion) -> int:
     """Resize, of stored numbers to the nearest one."""
     if not _holds_numbers(e):
         return resizing.either(e)
-    return _on_same_grid(e, resizing.either, *e.inputs[1:])
+    return _as_stored(e, resizing.either, *e.inputs[1:])
 
 
 def pad(e: Expansion) -> int:
@@ -131,7 +132,7 @@ def pad(e: Expansion) -> int:
     held = e.hold(e.x(), NUMBERS)
     given = e.value(2) if e.has(2) else np.zeros(1)
     value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
-    return _on_same_grid(e, rearranging.pad, e.x(1), e.const(value), *e.inputs[3:])
+    return _as_stored(e, rearranging.pad, e.x(1), e.const(value), *e.inputs[3:])
 
 
 # ---- integers ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tflgpu_plugin.frontend.symbolic_shapes import value
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
 
-from . import folding, grids, ops
+from . import folding, ops, quantize
 from .conditions import EVERY
 from .expansion import Expansion, Tensors
 from .snapshot import Extent, HostNode, Snapshot, Value
@@ -150,7 +150,7 @@ class _Reader:
         given = [None if t is None else self.tensors.table[t] for t in inputs]
         name, axis = host.writes[0], int(host.attributes.get("axis", 1))
         block = int(host.attributes.get("block_size", 0))
-        values = grids.known_values(given, axis, name, block)
+        values = quantize.known_values(given, axis, name, block)
         if values is None:
             return False
         self.ids[name] = self.tensors.add(values)

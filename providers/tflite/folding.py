@@ -84,8 +84,8 @@ def _stored_alike(meant: fold.Step, tensors: Sequence[Tensor]) -> bool:
     row = internal.rows().get(meant.meaning)
     if row is None or row.keeps != "any":
         return True
-    grids = {t.quantization for t in tensors if t.dtype in INTEGERS}
-    return grids <= {None} or (len(grids) < 2 and row.views is None)  # or the zero point is added
+    held = {t.quantization for t in tensors if t.dtype in INTEGERS}
+    return held <= {None} or (len(held) < 2 and row.views is None)  # or the zero point is added
 
 
 def _agreed(value: Array) -> bool:
@@ -130,9 +130,9 @@ def quantized(source: Tensor, result: Tensor) -> Array | None:
     return np.clip(whole, limits.min, limits.max).astype(NUMPY_DTYPES[result.dtype])
 
 
-def _along(numbers: Array, grid: Quantization, rank: int) -> Array:
+def _along(numbers: Array, quantization: Quantization, rank: int) -> Array:
     if numbers.size == 1:
         return numbers.reshape(())
     shape = [1] * rank
-    shape[grid.axis] = numbers.size
+    shape[quantization.axis] = numbers.size
     return numbers.reshape(shape)

@@ -1,4 +1,4 @@
-"""Plans as data: I/O, aliases, fused steps, folded grids, and refusals. No adapter."""
+"""Plans as data: I/O, aliases, fused steps, folded dispatches, and refusals. No adapter."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ def test_equal_plans_have_equal_fingerprints_and_constants_count() -> None:
     assert compiler.compile(graph, TARGET).fingerprint() != first
 
 
-def test_grids_over_the_limit_are_folded() -> None:
+def test_dispatches_over_the_limit_are_folded() -> None:
     assert compiler._fold((10, 3, 2), 65_535) == (0, (10, 3, 2))
     width, groups = compiler._fold((100_000, 3, 1), 65_535)
     assert width == groups[0] <= 65_535 and groups[0] * groups[1] >= 300_000
 
 
-def test_a_folded_grid_has_no_more_groups_than_it_must() -> None:
+def test_a_folded_dispatch_has_no_more_groups_than_it_must() -> None:
     random = np.random.default_rng(1)
     for _ in range(500):
         limit = int(random.integers(200, 400))
@@ -254,7 +254,7 @@ def test_what_is_read_before_it_is_written_is_refused() -> None:
         ((25, 1, 1), 5, (5, (5, 5, 1))),
     ],
 )  # fmt: skip
-def test_folded_grids(
+def test_folded_dispatches(
     groups: tuple[int, int, int], limit: int, found: tuple[int, tuple[int, int, int]]
 ) -> None:
     assert compiler._fold(groups, limit) == found

@@ -185,7 +185,7 @@ def test_a_convolution_of_few_channels(channels: int, batch: int) -> None:
 
 
 SHAPES = [(), (7,), (1, 9), (3, 8), (1, 5, 3, 4), (2, 3, 4), (2, 9), (1, 2, 3, 2), (2, 3, 5, 7)]
-GRIDS = {
+QUANTIZATIONS = {
     "i8": Quantization((0.37,), (-5,)),
     "u8": Quantization((0.004,), (200,)),
     "i16": Quantization((0.5,), (-300,), rounding="even"),
@@ -194,11 +194,11 @@ GRIDS = {
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bool", "i32", "i64", *GRIDS])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bool", "i32", "i64", *QUANTIZATIONS])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_type_comes_in_and_goes_out(dtype: str, shape: Shape) -> None:
     """As it is, and as storage that a kernel has made."""
-    grid, chance = GRIDS.get(dtype), np.random.default_rng(len(shape))
+    quantization, chance = QUANTIZATIONS.get(dtype), np.random.default_rng(len(shape))
     kind, count = np.dtype(NUMPY_DTYPES[dtype]), int(np.prod(shape))
     if dtype in ("f32", "f16"):
         given = chance.standard_normal(count).astype(kind)
@@ -210,7 +210,7 @@ def test_every_type_comes_in_and_goes_out(dtype: str, shape: Shape) -> None:
         given = chance.integers(least, most + 1, count).astype(kind)
         given[:2] = (least, most)[:count]
     given = given.reshape(shape)
-    tensors = {k: Tensor(f"t{k}", shape, dtype, quantization=grid) for k in range(3)}
+    tensors = {k: Tensor(f"t{k}", shape, dtype, quantization=quantization) for k in range(3)}
     copied = Node(0, "reshape", (0, None), (1,), {"shape": shape})
     graph = Graph(tensors, (copied,), (0,), (1,))
     np.testing.assert_array_equal(run_graph(graph, {0: given})[1], given)

@@ -153,14 +153,14 @@ def test_what_is_kept_between_runs_is_a_variable(
     assert found == reason
 
 
-GRID = Quantization((0.5,), (3,))
+QUANTIZATION = Quantization((0.5,), (3,))
 
 
-def quantized(version: int = 2, dtype: str = "i8", op: str = "add", **grids: Any) -> Graph:
-    """One node over 8-bit tensors; `grids` gives tensors (x, y, sum) another quantization."""
+def quantized(version: int = 2, dtype: str = "i8", op: str = "add", **others: Any) -> Graph:
+    """One node over 8-bit tensors; `others` gives tensors (x, y, sum) another quantization."""
     graph = add(version, dtype)
     tensors = {
-        k: replace(tensor, quantization=grids.get(tensor.name, GRID))
+        k: replace(tensor, quantization=others.get(tensor.name, QUANTIZATION))
         for k, tensor in graph.tensors.items()
     }
     return replace(graph, tensors=tensors, nodes=(replace(graph.nodes[0], op=op),))
@@ -223,7 +223,7 @@ def test_an_int32_bias_must_be_constant() -> None:
     shapes = {"x": (1, 4), "weights": (3, 4), "bias": (3,), "y": (1, 3)}
     types = {"x": "i8", "weights": "i8", "bias": "i32", "y": "i8"}
     tensors = {
-        k: Tensor(name, shape, types[name], quantization=GRID)
+        k: Tensor(name, shape, types[name], quantization=QUANTIZATION)
         for k, (name, shape) in enumerate(shapes.items())
     }
     attributes = {"keep_num_dims": False, "activation": "none"}

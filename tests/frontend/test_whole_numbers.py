@@ -54,20 +54,20 @@ def test_of_other_types_nothing_is_out_of_range() -> None:
 
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16"])
 def test_plain_numbers_of_few_bits_stand_for_themselves(dtype: str) -> None:
-    grid = Quantization((0.5,), (3,))
+    quantization = Quantization((0.5,), (3,))
     tensors = {
         0: Tensor("read", (4,), dtype),
-        1: Tensor("quantized", (4,), dtype, quantization=grid),
+        1: Tensor("quantized", (4,), dtype, quantization=quantization),
         2: Tensor("constant", (4,), dtype, np.zeros(4, np.int8)),
         3: Tensor("not read", (4,), dtype),
         4: Tensor("wide", (4,), "i32"),
     }
     plain_numbers.annotate([0, 1, 2, 4], tensors)
-    assert [tensors[k].quantization for k in range(5)] == [NUMBERS, grid, None, None, None]
+    assert [tensors[k].quantization for k in range(5)] == [NUMBERS, quantization, None, None, None]
 
 
 @pytest.mark.parametrize(
-    ("dtype", "grid", "expected"),
+    ("dtype", "quantization", "expected"),
     [
         ("i32", None, True),
         ("i64", None, True),
@@ -78,9 +78,9 @@ def test_plain_numbers_of_few_bits_stand_for_themselves(dtype: str) -> None:
     ],
 )
 def test_which_tensors_are_int32_on_the_device(
-    dtype: str, grid: Quantization | None, expected: bool
+    dtype: str, quantization: Quantization | None, expected: bool
 ) -> None:
-    assert whole(Tensor("x", (1,), dtype, quantization=grid)) == expected
+    assert whole(Tensor("x", (1,), dtype, quantization=quantization)) == expected
 
 
 def products(bound: int, to: str = "f32", outputs: tuple[int, ...] = (REAL,)) -> Graph:

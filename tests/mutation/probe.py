@@ -33,7 +33,7 @@ QUICK = 30  # cases that are run at most, unless the check is thorough
 IMAGE = 1 << 20  # bytes of a constant whose packed values are compared
 
 MANY_FORMS = ("conv", "depthwise", "transpose_conv", "fully_connected", "conv_3d")
-FEW = ("as on hardware without shuffles", "as on a software adapter", "with folded grids")
+FEW = ("as on hardware without shuffles", "as on a software adapter", "with folded dispatches")
 
 SHAPES = "shapes"
 QUANTIZED, TWINS = "quantized", 4  # 8-bit twins as a family, of which every so many is taken

@@ -220,7 +220,7 @@ TESTS: dict[str, Sequence[str]] = {
     "symbolic_shapes": ("test_misfits", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
     "fused": ("test_onnx_forms", *_ONNX),
-    "grids": ("test_ort_quantized", "test_onnx_quantized"),
+    "quantize": ("test_ort_quantized", "test_onnx_quantized"),
     "quantized_groups": ("test_ort_quantized", "test_onnx_quantized"),
     "pooling_indices": ("test_places",),
     "host_op": ("test_reader", *_TFLITE, *_ONNX),

@@ -14,14 +14,14 @@ import pytest
 from tests.compile.test_compiler import Builder
 from tests.support.harness import run_graph
 from tflgpu_plugin.ir.graph import Array, EpilogueOp
-from tflgpu_plugin.ir.quantization import Grid
+from tflgpu_plugin.ir.quantization import Levels
 from tflgpu_plugin.passes.quant.requantize import FACTOR_UNIT, each
 
 pytestmark = pytest.mark.adapter
 
 ONE, BIAS_UNIT = 1 << 31, 1 << 12
 RANDOM = np.random.default_rng(5)
-WIDE = Grid(1.0, -(2.0**24), 2.0**24)
+WIDE = Levels(1.0, -(2.0**24), 2.0**24)
 
 
 def stepped(values: Array, made: EpilogueOp, rows: Array | None = None) -> Array:
@@ -90,18 +90,18 @@ def test_sums_times_a_factor_go_to_the_even_neighbour() -> None:
 
 @pytest.mark.parametrize("parts", [1.0, 2.0, 9.0, 4096.0])
 @pytest.mark.parametrize("zero", [0.0, -3.0, 100.0])
-def test_the_nearest_of_a_grid(parts: float, zero: float) -> None:
+def test_the_nearest_level(parts: float, zero: float) -> None:
     """Rounded twice, halves away from zero, each time."""
-    grid, scale = Grid(0.125, -128.0 - zero, 127.0 - zero), Fraction(1, 8)
+    levels, scale = Levels(0.125, -128.0 - zero, 127.0 - zero), Fraction(1, 8)
     steps = np.concatenate([np.arange(-300, 300), RANDOM.integers(-(1 << 18), 1 << 18, 424)])
     steps[600:] = steps[600:] // 997
     unit = np.where(np.arange(steps.size) < 600, 0.5, 1 / 16384)
     values = (steps * unit * 0.125).astype(np.float32)
-    numbers = (*grid, parts, zero)
+    numbers = (*levels, parts, zero)
     got = stepped(values.reshape(1, 8, 16, 8), EpilogueOp("fake_quant", None, numbers)).reshape(-1)
     wanted = []
     for value in map(Fraction, map(float, values)):
         fine = away((value / scale + int(zero)) * int(parts))
         n = away(Fraction(fine, int(parts))) - int(zero)
-        wanted.append(float(min(max(n, int(grid.least)), int(grid.most)) * scale))
+        wanted.append(float(min(max(n, int(levels.least)), int(levels.most)) * scale))
     np.testing.assert_array_equal(got, wanted)

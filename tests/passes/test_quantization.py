@@ -1,4 +1,4 @@
-"""Numbers of 8-bit grids, the passes that know them, and small quantized models through hosts."""
+"""Numbers of 8-bit levels, the passes that know them, and small quantized models through hosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.quant.dequantize import dequantize, widen
 from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 
-GRID, FINER = Quantization((0.5,), (3,)), Quantization((0.01,), (-128,))
+COARSE, FINER = Quantization((0.5,), (3,)), Quantization((0.01,), (-128,))
 HALF = np.arange(12, dtype=np.float16).reshape(3, 4)
 
 
@@ -40,9 +40,9 @@ def test_dequantize_per_channel() -> None:
     np.testing.assert_array_equal(values, np.array([[0.0, 4.0], [1.0, 8.0]], np.float32))
 
 
-def test_grid() -> None:
-    assert quantization.grid(Tensor("", (1,), "u8", quantization=GRID)) == (0.5, -3, 252)
-    assert quantization.grid(Tensor("", (1,), "i8", quantization=FINER)) == (0.01, 0, 255)
+def test_levels() -> None:
+    assert quantization.levels(Tensor("", (1,), "u8", quantization=COARSE)) == (0.5, -3, 252)
+    assert quantization.levels(Tensor("", (1,), "i8", quantization=FINER)) == (0.01, 0, 255)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_a_constant_for_both_sides_stays_on_the_cpu() -> None:
     assert part.inputs == (0,)
 
 
-def layer(weights: Array, grid: Quantization, bias: Array | None = None) -> Graph:
+def layer(weights: Array, own: Quantization, bias: Array | None = None) -> Graph:
     tensors = {
-        0: Tensor("x", (1, 4), "i8", quantization=GRID),
-        1: Tensor("weights", weights.shape, "i8", weights, grid),
+        0: Tensor("x", (1, 4), "i8", quantization=COARSE),
+        1: Tensor("weights", weights.shape, "i8", weights, own),
         2: Tensor("bias", (3,), "i32", bias),
         3: Tensor("y", (1, 3), "i8", quantization=FINER),
         4: Tensor("z", (1, 3), "i8", quantization=FINER),
@@ -119,9 +119,9 @@ def layer(weights: Array, grid: Quantization, bias: Array | None = None) -> Grap
 
 def test_a_layer_computes_in_whole_numbers() -> None:
     weights = np.arange(12, dtype=np.int8).reshape(3, 4)
-    grid = Quantization((0.1, 0.2, 0.4), (0, 0, 0))
+    own = Quantization((0.1, 0.2, 0.4), (0, 0, 0))
     bias = np.array([1, -5000, 70_000_000], np.int32)
-    graph = passes.run(layer(weights, grid, bias))
+    graph = passes.run(layer(weights, own, bias))
     node = graph.nodes[0]
     (step,) = node.epilogue
     assert step.op == "requantize" and step.tensor is not None
@@ -132,17 +132,17 @@ def test_a_layer_computes_in_whole_numbers() -> None:
     assert rows is not None
     biases = rows[0] * requantize.BIAS_UNIT + rows[1]
     np.testing.assert_allclose(biases, bias, rtol=2**-23)  # it was float32 in between
-    assert step.parameters[2:4] == (0.0, 255.0)  # relu6 is wider than the grid, which begins at 0
+    assert step.parameters[2:4] == (0.0, 255.0)  # relu6 is wider than the levels, which begin at 0
 
 
 def test_moves_need_no_simulator() -> None:
-    graph = passes.run(layer(np.ones((3, 4), np.int8), GRID, np.zeros(3, np.int32)))
+    graph = passes.run(layer(np.ones((3, 4), np.int8), COARSE, np.zeros(3, np.int32)))
     assert not graph.nodes[-1].epilogue and graph.nodes[-1].op == "reshape"
 
 
 def test_an_op_without_steps_gets_a_node() -> None:
     tensors = {
-        0: Tensor("x", (1, 4), "u8", quantization=GRID),
+        0: Tensor("x", (1, 4), "u8", quantization=COARSE),
         1: Tensor("y", (1, 4), "u8", quantization=FINER),
         2: Tensor("joined", (1, 8), "u8", quantization=FINER),
         3: Tensor("z", (1, 8), "u8", quantization=FINER),
@@ -161,18 +161,18 @@ def test_an_op_without_steps_gets_a_node() -> None:
 
 
 def chain() -> bytes:
-    """QUANTIZE, then arithmetic on other grids, DEQUANTIZE; all in one launch when fused."""
+    """QUANTIZE, then arithmetic on other scales, DEQUANTIZE; all in one launch when fused."""
     model, shape = Model(), (1, 9, 9, 3)
     x = model.input("x", shape)
-    grids = [Quantization((0.02,), (-100,)), Quantization((0.013,), (7,)), GRID]
+    scaled = [Quantization((0.02,), (-100,)), Quantization((0.013,), (7,)), COARSE]
     value = model.op("QUANTIZE", [x], shape=shape, dtype="i8", name="stored")
-    model.tensors[value].quantization = grids[0]
-    for op, options, grid in (("MUL", "MulOptions", grids[1]), ("SUB", "SubOptions", grids[2])):
+    model.tensors[value].quantization = scaled[0]
+    for op, options, own in (("MUL", "MulOptions", scaled[1]), ("SUB", "SubOptions", scaled[2])):
         other = model.constant(np.int8([[[[30, -40, 50]]]]))
         model.tensors[other].quantization = Quantization((0.05,), (4,))
         none = {"fusedActivationFunction": "NONE"}
         value = model.op(op, [value, other], options, none, shape=shape, dtype="i8", version=2)
-        model.tensors[value].quantization = grid
+        model.tensors[value].quantization = own
     model.output(model.op("DEQUANTIZE", [value], shape=shape, version=2, name="real"))
     return model.to_bytes()
 
@@ -209,7 +209,7 @@ each_host = pytest.mark.parametrize("host", hosts.installed())
 @on_adapter
 @pytest.mark.usefixtures("resolver")
 @each_host
-def test_a_chain_over_several_grids(host: str) -> None:
+def test_a_chain_over_several_scales(host: str) -> None:
     expected, got, where, _ = answers(chain(), host)
     assert set(where.values()) == {"gpu"}
     np.testing.assert_array_equal(expected[0], got[0])
@@ -251,9 +251,9 @@ def test_weights_of_float_layers_become_whole() -> None:
     stored = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
     for scales in ((0.5,), (0.5, 0.25, 0.125)):
         base = layer_of(stored)
-        grid = Quantization(scales, (0,) * len(scales))
+        own = Quantization(scales, (0,) * len(scales))
         tensors = dict(base.tensors) | {
-            1: Tensor("w", (3, 4), "i8", stored, grid), 3: Tensor("b", (3,), data=np.ones(3, "f4")),
+            1: Tensor("w", (3, 4), "i8", stored, own), 3: Tensor("b", (3,), data=np.ones(3, "f4")),
         }  # fmt: skip
         node = replace(base.nodes[0], inputs=(0, 1, 3))
         graph = passes.run(widen(replace(base, tensors=tensors, nodes=(node,))))

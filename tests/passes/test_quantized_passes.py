@@ -16,13 +16,13 @@ from tflgpu_plugin.passes.quant.dequantize import dequantize
 from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
 
-GRID = Quantization((0.5,), (3,))
+AWAY = Quantization((0.5,), (3,))
 EVEN = Quantization((0.25,), (10,), rounding=quantization.EVEN)
 SHAPE = (1, 4, 4, 8)
 
 
-def stored(grid: Quantization | None = EVEN, shape: Shape = SHAPE, dtype: str = "u8") -> Tensor:
-    return Tensor("", shape, dtype, quantization=grid)
+def stored(own: Quantization | None = EVEN, shape: Shape = SHAPE, dtype: str = "u8") -> Tensor:
+    return Tensor("", shape, dtype, quantization=own)
 
 
 def graph(tensors: Mapping[int, Tensor], *nodes: tuple[str, tuple[int, ...], int]) -> Graph:
@@ -46,9 +46,9 @@ def mean(x: Tensor, result: Tensor, *steps: EpilogueOp) -> Node:
     ("x", "result", "step"),
     [
         (stored(), stored(EVEN), "rescale"),
-        (stored(GRID), stored(GRID), "requantize"),
+        (stored(AWAY), stored(AWAY), "requantize"),
         (Tensor("", SHAPE), stored(EVEN), "fake_quant_even"),  # sums of real numbers
-        (stored(GRID, (1, 0, 4, 8)), stored(GRID), "fake_quant"),  # of nothing
+        (stored(AWAY, (1, 0, 4, 8)), stored(AWAY), "fake_quant"),  # of nothing
     ],
 )
 def test_only_sums_of_stored_numbers_are_whole(x: Tensor, result: Tensor, step: str) -> None:
@@ -78,14 +78,14 @@ def test_the_fraction_of_a_mean_is_that_of_the_reference_kernel(factor: float, c
 
 
 @pytest.mark.parametrize(
-    ("grid", "numbers"),
-    [(GRID, (0.5, -3.0, 252.0, 1.0, 0.0)), (EVEN, (0.25, -10.0, 245.0))],
+    ("own", "numbers"),
+    [(AWAY, (0.5, -3.0, 252.0, 1.0, 0.0)), (EVEN, (0.25, -10.0, 245.0))],
 )
 def test_each_result_of_a_node_without_steps_is_rounded_by_a_node(
-    grid: Quantization, numbers: tuple[float, ...]
+    own: Quantization, numbers: tuple[float, ...]
 ) -> None:
     other = Quantization((2.0,), (0,))
-    tensors = {k: stored(grid, (1, 4)) for k in range(1, 5)} | {0: stored(other, (1, 8))}
+    tensors = {k: stored(own, (1, 4)) for k in range(1, 5)} | {0: stored(other, (1, 8))}
     nodes = (
         Node(0, "split", (0,), (1, 2), {"axis": 1}),
         *(Node(k, "reshape", (k,), (k + 2,), {"shape": (1, 4)}) for k in (1, 2)),
@@ -102,7 +102,7 @@ def test_each_result_of_a_node_without_steps_is_rounded_by_a_node(
 # ---- between a dequantize and a quantize --------------------------------------------------------
 
 
-def test_what_computes_between_grids_gives_real_numbers() -> None:
+def test_what_computes_between_scales_gives_real_numbers() -> None:
     """Of the readers of a dequantize only those that move elements give stored ones."""
     tensors = {0: stored(), **{k: Tensor("", SHAPE) for k in range(1, 6)}}
     found = fuse_qdq(
@@ -122,12 +122,12 @@ def test_what_computes_between_grids_gives_real_numbers() -> None:
     assert found.tensors[4].quantization == EVEN
 
 
-@pytest.mark.parametrize("grid", [GRID, EVEN])
-def test_only_grids_of_even_halves_are_fused(grid: Quantization) -> None:
-    tensors = {0: stored(grid), 1: Tensor("", SHAPE), 2: Tensor("", SHAPE), 3: stored(grid)}
+@pytest.mark.parametrize("own", [AWAY, EVEN])
+def test_only_even_halves_are_fused(own: Quantization) -> None:
+    tensors = {0: stored(own), 1: Tensor("", SHAPE), 2: Tensor("", SHAPE), 3: stored(own)}
     nodes = [("dequantize", (0,), 1), ("sin", (1,), 2), ("quantize", (2,), 3)]
     found = [node.op for node in fuse_qdq(graph(tensors, *nodes)).nodes]
-    assert found == (["sin"] if grid is EVEN else ["dequantize", "sin", "quantize"])
+    assert found == (["sin"] if own is EVEN else ["dequantize", "sin", "quantize"])
 
 
 def test_what_leaves_the_graph_stays_in_real_numbers() -> None:
@@ -167,7 +167,7 @@ def scaled(scale: float, zero: int = 3, dtype: str = "u8") -> Tensor:
         (stored(Quantization((0.5, 0.5), (3, 3))), scaled(0.5), False),
     ],
 )  # fmt: skip
-def test_grids_are_alike_when_equal_numbers_stand_for_equal_values(
+def test_quantizations_are_alike_when_equal_numbers_stand_for_equal_values(
     a: Tensor, b: Tensor, same: bool
 ) -> None:
     assert quantization.alike(a, b) == same
@@ -181,7 +181,7 @@ def test_grids_are_alike_when_equal_numbers_stand_for_equal_values(
         (stored(EVEN, dtype="f32"), False), (stored(None, dtype="i32"), False),
     ],
 )  # fmt: skip
-def test_integers_on_a_grid_stand_for_real_numbers(tensor: Tensor, real: bool) -> None:
+def test_integers_with_scales_stand_for_real_numbers(tensor: Tensor, real: bool) -> None:
     assert quantization.real(tensor) == real
 
 
@@ -230,10 +230,10 @@ def weights(data: Any, scale: tuple[float, ...] = (0.5,), axis: int = 0) -> Tens
         (weights(np.float32([[127.5, -127.5]])), np.array([[255, -255]])),
         (weights(np.float32([[127.5, -128.0]])), None),
         (Tensor("", (3, 4), data=np.float32(STORED)), None),
-        (Tensor("", (3, 4), quantization=GRID), None),
+        (Tensor("", (3, 4), quantization=AWAY), None),
     ],
 )
-def test_weights_on_a_grid_are_whole_numbers(given: Tensor, wanted: Array | None) -> None:
+def test_weights_on_levels_are_whole_numbers(given: Tensor, wanted: Array | None) -> None:
     found = whole_weights._numbers(given)
     if wanted is None:
         assert found is None
@@ -290,11 +290,11 @@ def test_operands_after_a_bias_in_int32_stay() -> None:
     """Its values are multiples of the product of the scales of input and weights."""
     size = np.array(SHAPE, np.int32)
     tensors = {
-        0: stored(GRID, dtype="i8"),
+        0: stored(AWAY, dtype="i8"),
         1: weights(np.ones((8, 1, 1, 8), np.int8)),
         2: Tensor("", (8,), "i32", np.arange(8, dtype=np.int32)),
         3: Tensor("", (4,), "i32", size),
-        4: stored(GRID, dtype="i8"),
+        4: stored(AWAY, dtype="i8"),
     }
     node = Node(0, "transpose_conv", (0, 1, 2, 3), (4,), {"padding": "same"})
     made = dequantize(Graph(tensors, (node,), (0,), (4,)))

@@ -1,5 +1,5 @@
 """Elementwise operators over 8-bit tensors against the host's reference kernels: every stored
-number, on grids whose factors have shifts of either sign."""
+number, on scales whose factors have shifts of either sign."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tflgpu_plugin.ir.graph import (
     Shape,
     Tensor,
 )
-from tflgpu_plugin.ir.quantization import Grid
+from tflgpu_plugin.ir.quantization import Levels
 from tflgpu_plugin.ops import quantized
 
 pytestmark = pytest.mark.adapter
 
 # (scale, zero point, scale of the result, scale of the other operand as a share of the first one).
-GRIDS = (
+SCALES = (
     (0.02, 3, 0.05, 0.7), (0.05, -100, 0.011, 0.7), (0.4, 0, 0.003, 0.7), (0.004, 127, 0.9, 0.7),
     (0.5, 3, 1.0, 0.5), (0.25, -5, 2.0, 2.0),  # halves of whole numbers
 )  # fmt: skip
@@ -55,8 +55,8 @@ def _case(
     x = np.repeat(every, 256).reshape(1, 256, 1, 256) if pairs else every.reshape(1, 4, 8, 8)
     place = zero + 128 + low
     fed = Input(x.shape, dtype, quantization=Quantization((float(np.float32(scale)),), (place,)))
-    grid = Quantization((float(np.float32(scale * share)),), (low + 99,))
-    other = Input((1, 1, 256), dtype, every.reshape(1, 1, 256), quantization=grid)
+    quantization = Quantization((float(np.float32(scale * share)),), (low + 99,))
+    other = Input((1, 1, 256), dtype, every.reshape(1, 1, 256), quantization=quantization)
     result = Quantization((float(np.float32(out)),), (max(low, place - 20),))
     case = Case(op, op, version, (fed, other) if pairs else (fed,), table, options,
                 output_type=dtype, output_quantization=result)  # fmt: skip
@@ -77,8 +77,8 @@ def _same(name: str, case: Case, x: host.Array, what: str) -> bool:
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u8"])
-def test_the_two_factors_of_hard_swish_on_many_grids(dtype: str) -> None:
-    """Of 16 bits, whose products show in the result on some grids only."""
+def test_the_two_factors_of_hard_swish_on_many_scales(dtype: str) -> None:
+    """Of 16 bits, whose products show in the result on some scales only."""
     name, ran = host.installed()[0], 0
     for k in range(1, 25):
         case, x = _case("HARD_SWISH", dtype, 0.003 * 1.37**k, 5 * k - 60, 0.0021 * 1.37**k, 1.0)
@@ -89,15 +89,17 @@ def test_the_two_factors_of_hard_swish_on_many_grids(dtype: str) -> None:
 @pytest.mark.parametrize("name", host.installed())
 @pytest.mark.parametrize(("op", "dtype"), KINDS)
 def test_every_number_is_that_of_the_reference_kernels(op: str, dtype: str, name: str) -> None:
-    assert sum(_same(name, *_case(op, dtype, *grids), str(grids)) for grids in GRIDS) >= 2
+    assert sum(_same(name, *_case(op, dtype, *given), str(given)) for given in SCALES) >= 2
 
 
 @pytest.mark.parametrize(("factor", "known"), [(0.4, True), (0.75, True), (1.5, False)])
 def test_a_difference_whose_square_would_be_enlarged_is_left(factor: float, known: bool) -> None:
     """The host's kernel shifts to the right only."""
     scales = [np.float32(1.0), np.float32(0.5)]  # over 2, with 7 bits after the point, squared
-    grid = Grid(4 / (quantized.DIFFERENCE_UNIT * factor), -128.0, 127.0)
-    found = quantized._squared_difference(Node(0, "squared_difference", (0, 1), (2,)), scales, grid)
+    levels = Levels(4 / (quantized.DIFFERENCE_UNIT * factor), -128.0, 127.0)
+    found = quantized._squared_difference(
+        Node(0, "squared_difference", (0, 1), (2,)), scales, levels
+    )
     assert (found is not None) == known
     assert found is None or min(found[3::4]) >= 0
 

@@ -243,7 +243,8 @@ class _Assembly:
                 parameters[f"low_{operand.name}"] = low
         if folded:
             gx, gy, gz = launch.workgroups
-            parameters |= {"folded": folded, "grid_x": gx, "grid_y": gy, "grid_total": gx * gy * gz}
+            parameters |= {"folded": folded, "groups_x": gx, "groups_y": gy}
+            parameters["groups_total"] = gx * gy * gz
         # In one order, so that launches that differ in nothing else share a pipeline.
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)

@@ -87,7 +87,7 @@ def support(
         _refuse_version(graph, node, edition)
         or _refuse_integers(graph, node, edition)
         or _refuse_types(graph, node, op.types, quantized)
-        or _refuse_grids(graph, node)
+        or _refuse_rescaling(graph, node)
         or _refuse_bias(graph, node)
         or _refuse_shapes(graph, node, op.max_rank)
         or _refuse_by_op(graph, node, op, target)
@@ -331,7 +331,7 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> str | None:
     return None
 
 
-def _refuse_grids(graph: Graph, node: Node) -> str | None:
+def _refuse_rescaling(graph: Graph, node: Node) -> str | None:
     """Hosts compute these ops on the stored numbers, so both sides must mean the same by them."""
     row = ops.rows()[node.op]
     if not (row.keeps or row.same_quantization):

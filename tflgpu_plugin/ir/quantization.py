@@ -1,8 +1,8 @@
 """Affine quantization: the numbers that I/O layout conversion, passes and ops need.
 
-On the device a quantized tensor holds the real values of its grid, scale * n with n = stored - zero
+On the device a quantized tensor holds real values, scale * n with n = stored - zero
 point, as float32; 8-bit integers exist only in inputs and outputs. Plain ones of 8 and 16 bits have
-the grid `NUMBERS`; plain int32 and int64 tensors (`whole`) hold int32 on the device.
+the quantization `NUMBERS`; plain int32 and int64 tensors (`whole`) hold int32 on the device.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 FACTOR_UNIT = 1 << 15  # of the low part of a fraction, so that float32 holds both parts exactly
 ONE, LEAST_SHIFT = 1 << 31, -31  # of factors in fixed point
-ALIKE = 1e-4  # scales nearer than this (relative) number the same grid: 255 steps end within 0.03
+ALIKE = 1e-4  # scales nearer than this (relative) number the same levels: 255 steps end within 0.03
 
 
-class Grid(NamedTuple):
-    """The values of a quantized tensor: scale * n for whole n in [least, most]."""
+class Levels(NamedTuple):
+    """The quantization levels of a tensor: scale * n for whole n in [least, most]."""
 
     scale: float
     least: float
@@ -49,7 +49,7 @@ def whole(tensor: Tensor) -> bool:
 
 
 def even(tensor: Tensor) -> bool:
-    """Hosts round to the even neighbour where they come to this tensor's grid."""
+    """Hosts round to the even neighbour where they come to this tensor's levels."""
     return tensor.quantization is not None and tensor.quantization.rounding == EVEN
 
 
@@ -65,11 +65,11 @@ def parameters(tensor: Tensor) -> tuple[float, float]:
     return float(scale[0]), float(zero_point[0])
 
 
-def grid(tensor: Tensor) -> Grid:
-    """The grid of an 8-bit tensor that is quantized as a whole."""
+def levels(tensor: Tensor) -> Levels:
+    """The levels of an 8-bit tensor that is quantized as a whole."""
     scale, zero = parameters(tensor)
     limits = np.iinfo(NUMPY_DTYPES[tensor.dtype])
-    return Grid(scale, limits.min - zero, limits.max - zero)
+    return Levels(scale, limits.min - zero, limits.max - zero)
 
 
 def alike(a: Tensor, b: Tensor) -> bool:
@@ -87,7 +87,7 @@ def alike(a: Tensor, b: Tensor) -> bool:
 
 
 def nearest(value: float, scale: float) -> float:
-    """The step of a grid that is nearest to a value, halves away from zero, in float32 as hosts
+    """The level that is nearest to a value, halves away from zero, in float32 as hosts
     find the limits of fused activations.
     """
     if math.isinf(value):

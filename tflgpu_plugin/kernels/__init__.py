@@ -13,7 +13,7 @@ no mask)
 * `epilogue_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel
 slice q: call it once per slice
 * `store_<name>(i, epilogue, v)` apply the fused steps, zero the pad lanes, write vec4 i
-* `group_id(wid)`       the workgroup's place in the logical grid (grids over the device's limit
+* `group_id(wid)`       the workgroup's id in the dispatch (those over the device's limit
 come folded)
 
 Nothing else touches memory, so storage types change here and nowhere else. An operand stored as
@@ -106,7 +106,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "is_nan": "bool_as_f32(is_nan(v))",
     "is_infinite": "bool_as_f32(is_infinite(v) & ((v < vec4f(0.0) & vec4<bool>($0 != 0.0)) "
     "| (v > vec4f(0.0) & vec4<bool>($1 != 0.0))))",
-    "fake_quant": "on_grid(v, vec4f($3), $0, $1, $2, $4)",
+    "fake_quant": "fake_quantized(v, vec4f($3), $0, $1, $2, $4)",
     "fake_quant_even": "cut(round(v / $0), $1, $2) * $0",
     "quantized_sum": "quantized_sum(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
     "vec4f($8, $9, $10, $11), $12, $13)",
@@ -122,7 +122,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "vec2i(i32($3), i32($4)), vec3f($5, $6, $7))",
     "requantize": "requantized(v, $e, $0, $1, $2, $3)",
     "rescale": "rescaled(v, $e, $0, $1, $2, $3)",
-    "fake_quant_channels": "on_grid(v, e, $0, $1, $2, 0.0)",
+    "fake_quant_channels": "fake_quantized(v, e, $0, $1, $2, 0.0)",
     "logical_not": "1.0 - v",  # stored as 0.0 and 1.0
 }
 

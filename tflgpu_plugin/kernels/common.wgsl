@@ -1,9 +1,9 @@
-// Helpers every kernel may use. Grids: a dispatch over the device's group limit comes folded (a variant: software drivers
+// Helpers every kernel may use. Dispatches over the limit of groups come folded (a variant: software drivers
 // take long to divide, and go through both sides of a condition).
 fn group_id(wid: vec3u) -> vec3u {
 {% if folded %}
-  let linear = min(wid.x + p.folded * wid.y, p.grid_total - 1u);  // what is left over repeats the last group
-  return vec3u(linear % p.grid_x, (linear / p.grid_x) % p.grid_y, linear / (p.grid_x * p.grid_y));
+  let linear = min(wid.x + p.folded * wid.y, p.groups_total - 1u);  // what is left over repeats the last group
+  return vec3u(linear % p.groups_x, (linear / p.groups_x) % p.groups_y, linear / (p.groups_x * p.groups_y));
 {% else %}
   return wid;
 {% endif %}

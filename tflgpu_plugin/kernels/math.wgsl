@@ -67,13 +67,13 @@ fn nearest_away(v: vec4f) -> vec4f {
 // The nearest value scale * n, n whole in [least, most]. Hosts come to n by rounding twice: first to a multiple of
 // 1 / parts (a power of two, or a count), then to a whole number, both with halves away from zero; `zero` is added
 // before and taken away after. The quarter keeps halves of that fraction where they are, however division rounds.
-fn on_grid(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32) -> vec4f {
+fn fake_quantized(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32) -> vec4f {
   let fine = nearest_away((v / scale + zero) * parts);
   let n = nearest_away((fine + 0.25 * sign(fine)) / parts) - zero;
   return cut(n, least, most) * scale;
 }
-// Whole numbers of both grids over a common scale with 20 bits after the point, and their sum in that of the result, as
-// `AddElementwise` of tensorflow/lite/kernels/internal/reference/integer_ops/add.h. Each vec4: scale of the grid, factor
+// Stored numbers of both over a common scale with 20 bits after the point, and their sum in that of the result, as
+// `AddElementwise` of tensorflow/lite/kernels/internal/reference/integer_ops/add.h. Each vec4: scale, factor
 // (high and low part), shift to the right.
 fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
   let sum = fixed_point(vec4i(nearest_away(v / a.x)) << vec4u(20u), a)
@@ -88,13 +88,13 @@ fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32
   return cut(vec4f(fixed_point(d * d, y)), least, most) * y.x;
 }
 // Whole numbers times factors in fixed point (high and low part, shift to the left): one for those from zero on, another
-// below, where they are multiplied by e. `grid`: scale, least and most. As `BroadcastPrelu4DSlow` and `QuantizeLeakyRelu`
+// below, where they are multiplied by e. `levels`: scale, least and most. As `BroadcastPrelu4DSlow` and `QuantizeLeakyRelu`
 // of tensorflow/lite/kernels/internal/reference.
-fn quantized_sides(v: vec4f, e: vec4f, scales: vec2f, above: vec3f, below: vec3f, grid: vec3f) -> vec4f {
+fn quantized_sides(v: vec4f, e: vec4f, scales: vec2f, above: vec3f, below: vec3f, levels: vec3f) -> vec4f {
   let n = vec4i(nearest_away(v / scales.x));
   let m = n * vec4i(nearest_away(e / scales.y));
   let whole = select(multiplied(m, below), multiplied(n, above), n >= vec4i(0));
-  return cut(vec4f(whole), grid.y, grid.z) * grid.x;
+  return cut(vec4f(whole), levels.y, levels.z) * levels.x;
 }
 fn multiplied(x: vec4i, by: vec3f) -> vec4i {
   let product = doubling_high(x << vec4u(u32(max(by.z, 0.0))), vec4u(u32(by.x)), vec4u(u32(by.y)));
@@ -102,7 +102,7 @@ fn multiplied(x: vec4i, by: vec3f) -> vec4i {
 }
 // x relu6(x + 3) / 6 in 16 bits of fixed point, as `HardSwish` of tensorflow/lite/kernels/internal/reference/hard_swish.h.
 // `to_result`: factor and shift to the right; `to_three`: factor to a 3 of 2^15 and shift to the left.
-fn quantized_swish(v: vec4f, scale: f32, to_result: vec2i, to_three: vec2i, grid: vec3f) -> vec4f {
+fn quantized_swish(v: vec4f, scale: f32, to_result: vec2i, to_three: vec2i, levels: vec3f) -> vec4f {
   let fine = vec4i(nearest_away(v / scale)) * 128i;
   let result = high_16(fine, to_result.x);
   var gate = fine;
@@ -112,7 +112,7 @@ fn quantized_swish(v: vec4f, scale: f32, to_result: vec2i, to_three: vec2i, grid
   gate = shifted(gate, vec4u(u32(max(-to_three.y, 0i))));
   gate = (gate + vec4i(32768i)) >> vec4u(1u);
   let n = shifted((gate * result) / vec4i(32768i), vec4u(u32(to_result.y)));
-  return cut(vec4f(n), grid.y, grid.z) * grid.x;
+  return cut(vec4f(n), levels.y, levels.z) * levels.x;
 }
 // round(a b / 2^15) of numbers of 16 bits, halves away from zero; and to these.
 fn high_16(a: vec4i, b: i32) -> vec4i {
@@ -127,7 +127,7 @@ fn whole_between(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4f {
   return vec4f((sum + select(vec4i(-524288i), vec4i(524288i), sum > vec4i(0))) / vec4i(1048576i));
 }
 fn cut_16(v: vec4i) -> vec4i { return clamp(v, vec4i(-32768i), vec4i(32767i)); }
-// Stored numbers of both grids times their factors in float32, as onnxruntime's MLAS adds them (qladd.cpp). a and b: scale,
+// Stored numbers of both times their factors in float32, as onnxruntime's MLAS adds them (qladd.cpp). a and b: scale,
 // zero point, factor; y: scale, zero point, least and most. `second`: v is the second operand.
 fn even_sum(v: vec4f, e: vec4f, a: vec3f, b: vec3f, start: f32, y: vec4f, second: f32) -> vec4f {
   let turned = vec4<bool>(second != 0.0);

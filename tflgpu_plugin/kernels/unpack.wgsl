@@ -1,6 +1,6 @@
 // Device storage to the host's layout (row-major): one thread per four neighbouring elements of the
 // host's buffer. `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four
-// bytes per word), i8 and u8 (four per word, to the nearest step of the grid, saturating), i16 (two per
+// bytes per word), i8 and u8 (four per word, to the nearest level, saturating), i16 (two per
 // word, likewise), f16 (two per word), i32, i64 (whole numbers). `planar`: the host's
 // buffer has channels before space, `aligned`: in planes of whole fours.
 {% if not whole %}

@@ -51,8 +51,8 @@ class Decomposition:
     def moved(self, tensor: int, data: Array) -> int:
         """A new constant of the elements of another one, in another order. Scales by index of an
         axis are not kept."""
-        grid = self.editor.tensors[tensor].quantization
-        if grid is None or len(grid.scale) != 1:
+        held = self.editor.tensors[tensor].quantization
+        if held is None or len(held.scale) != 1:
             return self.number(data)
         return self.editor.tensor(data.shape, like=tensor, data=data)
 
@@ -66,7 +66,7 @@ class Decomposition:
         return made
 
     def _real(self, tensor: int) -> None:
-        """What lies in between is not on the grid of the operand, nor to be rounded."""
+        """What lies in between is not quantized as the operand, nor to be rounded."""
         model = replace(self.editor.tensors[tensor], wide=True)
         if quantized(model):
             model = replace(model, dtype="f32", quantization=None)

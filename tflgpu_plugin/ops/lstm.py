@@ -225,11 +225,11 @@ def decompose_full(steps: Decomposition, node: Node) -> bool:
                   keep_num_dims=True, activation="none")  # fmt: skip
     inputs = (z, steps.number(recurrent), node.inputs[OUTPUT], node.inputs[STATE],
               _peepholes(steps, node), projection, node.inputs[PROJECTION_BIAS], norm)  # fmt: skip
-    grids, cell_clip = _grids(steps, node), float(node.attributes.get("cell_clip", 0.0))
-    if grids:  # hosts clip the stored number
-        cell_clip = floor(cell_clip / grids[1].scale) * grids[1].scale
+    levels, cell_clip = _levels(steps, node), float(node.attributes.get("cell_clip", 0.0))
+    if levels:  # hosts clip the stored number
+        cell_clip = floor(cell_clip / levels[1].scale) * levels[1].scale
     attributes: dict[str, Any] = {
-        "grids": grids,
+        "levels": levels,
         "gates": order,
         "time_axis": 0 if flat else node.attributes.get("time_axis", 0),
         "cell_clip": cell_clip,
@@ -258,12 +258,12 @@ def _gate(steps: Decomposition, node: Node, position: int) -> Array:
     return tensor.data
 
 
-def _grids(steps: Decomposition, node: Node) -> tuple[quantization.Grid, ...]:
+def _levels(steps: Decomposition, node: Node) -> tuple[quantization.Levels, ...]:
     """Those of output and state, when the model holds them in 8 and 16 bits."""
     held = [steps.editor.tensors[node.operand(k)] for k in (OUTPUT, STATE)]
     if any(tensor.quantization is None for tensor in held):
         return ()
-    return tuple(quantization.grid(tensor) for tensor in held)
+    return tuple(quantization.levels(tensor) for tensor in held)
 
 
 def _peepholes(steps: Decomposition, node: Node) -> int | None:

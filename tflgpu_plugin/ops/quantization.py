@@ -1,7 +1,7 @@
-"""`dequantize(x)` and `quantize(x)`, between float32 and 8 bits or between two 8-bit grids.
+"""`dequantize(x)` and `quantize(x)`, between float32 and 8 bits or between two 8-bit quantizations.
 
 On the device a quantized tensor holds real values, so dequantizing moves nothing, and quantizing
-puts values on the result's grid: round to nearest and saturate. Halves go away from zero, as in
+rounds values to the nearest of the result's levels. Halves go away from zero, as in
 tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the
 scale, as in the definition of QuantizeLinear; the result's quantization says which.
 
@@ -30,17 +30,17 @@ def step(graph: Graph, node: Node) -> EpilogueOp:
         return EpilogueOp("fake_quant" if len(numbers) > 3 else "fake_quant_even", None, numbers)
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if quantization.even(result):
-        return to_even(quantization.grid(result))
+        return to_even(quantization.levels(result))
     parts = 1.0
     if quantization.quantized(source):
         ratio = quantization.parameters(source)[0] / quantization.parameters(result)[0]
         parts = quantization.fraction(ratio)
-    return EpilogueOp("fake_quant", None, (*quantization.grid(result), parts, 0.0))
+    return EpilogueOp("fake_quant", None, (*quantization.levels(result), parts, 0.0))
 
 
-def to_even(grid: quantization.Grid) -> EpilogueOp:
-    """The step that puts values on a grid, halves on even multiples of its scale."""
-    return EpilogueOp("fake_quant_even", None, tuple(grid))
+def to_even(levels: quantization.Levels) -> EpilogueOp:
+    """The step that rounds values to levels, halves to even multiples of the scale."""
+    return EpilogueOp("fake_quant_even", None, tuple(levels))
 
 
 def refuse_dequantize(graph: Graph, node: Node, target: Target) -> str | None:
@@ -76,8 +76,8 @@ def refuse_cast(graph: Graph, node: Node, target: Target) -> str | None:
     """Between floats, bool, and whole numbers that are not quantized."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     for tensor in (source, result):
-        grid = tensor.quantization if quantization.real(tensor) else None
-        if grid and (set(grid.scale), set(grid.zero_point)) != ({1.0}, {0}):
+        held = tensor.quantization if quantization.real(tensor) else None
+        if held and (set(held.scale), set(held.zero_point)) != ({1.0}, {0}):
             return (
                 f"Tensor {tensor.name!r} is quantized, and a cast takes its stored numbers; "
                 "only those of tensors that are not quantized are supported."

@@ -14,7 +14,7 @@ import numpy as np
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
-from tflgpu_plugin.ir.quantization import FACTOR_UNIT, Grid, fixed_point
+from tflgpu_plugin.ir.quantization import FACTOR_UNIT, Levels, fixed_point
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.elementwise import broadcast, lower_pair, lower_step, operands
 from tflgpu_plugin.ops.lowering import Lowering, spread
@@ -30,14 +30,14 @@ def _made(node: Node, op: str, numbers: Numbers | None) -> Node | None:
     return None if numbers is None else replace(node, op=op, attributes={"numbers": numbers})
 
 
-def total(graph: Graph, node: Node, grid: Grid) -> Node | None:
+def total(graph: Graph, node: Node, levels: Levels) -> Node | None:
     """Of an add or sub of two quantized tensors; None when there is none for these."""
     if quantization.even(graph.tensors[node.outputs[0]]):
-        return _made(node, "even_sum", _even(graph, node, grid))
-    return _made(node, "quantized_sum", _summed(graph, node, grid))
+        return _made(node, "even_sum", _even(graph, node, levels))
+    return _made(node, "quantized_sum", _summed(graph, node, levels))
 
 
-def _even(graph: Graph, node: Node, grid: Grid) -> Numbers | None:
+def _even(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     """The numbers of `even_sum`, in float32 as the host works them out."""
     tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
     if node.op != "add" or not all(quantization.quantized(t) for t in tensors):
@@ -49,10 +49,10 @@ def _even(graph: Graph, node: Node, grid: Grid) -> Numbers | None:
         found += [own, place, own / scale]
     second = found[5] * found[4]  # then a fused multiply-add
     start = zero - np.float32(np.float64(found[2]) * found[1] + second)
-    return (*map(float, (*found, start, scale, zero)), grid.least, grid.most, 0.0)
+    return (*map(float, (*found, start, scale, zero)), levels.least, levels.most, 0.0)
 
 
-def _summed(graph: Graph, node: Node, grid: Grid) -> Numbers | None:
+def _summed(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     """The numbers of `quantized_sum` for an add or sub of two quantized tensors (the second one
     negative for a sub), None when one is not quantized as a whole.
     """
@@ -61,29 +61,29 @@ def _summed(graph: Graph, node: Node, grid: Grid) -> Numbers | None:
     if len(scales) != 2:
         return None
     common = 2 * max(scales)
-    factors = [scales[0] / common, scales[1] / common, common / (SUM_UNIT * grid.scale)]
+    factors = [scales[0] / common, scales[1] / common, common / (SUM_UNIT * levels.scale)]
     fractions, shifts = fixed_point(np.array(factors))
     if np.any(shifts > 0):
         return None
     scales[1] *= -1 if node.op == "sub" else 1
     found: list[float] = []
-    for scale, fraction, shift in zip((*scales, grid.scale), fractions, shifts, strict=True):
+    for scale, fraction, shift in zip((*scales, levels.scale), fractions, shifts, strict=True):
         found += [scale, *divmod(fraction, FACTOR_UNIT), -shift]
-    return (*map(float, found), grid.least, grid.most)
+    return (*map(float, found), levels.least, levels.most)
 
 
 def by_scales(
-    numbers: Callable[[Node, list[np.float32], Grid], Numbers | None], op: str
-) -> Callable[[Graph, Node, Grid], Node | None]:
+    numbers: Callable[[Node, list[np.float32], Levels], Numbers | None], op: str
+) -> Callable[[Graph, Node, Levels], Node | None]:
     """The rule of a row: the op, with numbers that follow from the scales of the inputs; None where
     one of them is not quantized as a whole, or hosts round to even.
     """
 
-    def rule(graph: Graph, node: Node, grid: Grid) -> Node | None:
+    def rule(graph: Graph, node: Node, levels: Levels) -> Node | None:
         scales = _scales(graph, node)
         if scales is None or quantization.even(graph.tensors[node.outputs[0]]):
             return None
-        return _made(node, op, numbers(node, scales, grid))
+        return _made(node, op, numbers(node, scales, levels))
 
     return rule
 
@@ -106,43 +106,43 @@ def _factors(*factors: Any) -> list[float]:
     return [float(number) for part in parts for number in part]
 
 
-def _prelu(node: Node, scales: list[np.float32], grid: Grid) -> Numbers | None:
+def _prelu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
     """Each side of zero has a factor, worked out in float32."""
     x, alpha = scales
-    unit = np.float32(grid.scale)
-    return (float(x), float(alpha), *_factors(x / unit, x * alpha / unit), *grid)
+    unit = np.float32(levels.scale)
+    return (float(x), float(alpha), *_factors(x / unit, x * alpha / unit), *levels)
 
 
-def _leaky_relu(node: Node, scales: list[np.float32], grid: Grid) -> Numbers | None:
-    (x,), unit = scales, np.float32(grid.scale)
+def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
+    (x,), unit = scales, np.float32(levels.scale)
     alpha = np.float32(node.attributes["alpha"])
-    return (float(x), *_factors(x / unit, x * alpha / unit), *grid)
+    return (float(x), *_factors(x / unit, x * alpha / unit), *levels)
 
 
-def _squared_difference(node: Node, scales: list[np.float32], grid: Grid) -> Numbers | None:
+def _squared_difference(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
     """Laid out as the numbers of `quantized_sum`."""
     a, b = (float(scale) for scale in scales)
     common = 2 * max(a, b)
-    factors = a / common, b / common, common * common / (DIFFERENCE_UNIT * grid.scale)
+    factors = a / common, b / common, common * common / (DIFFERENCE_UNIT * levels.scale)
     if max(fixed_point(np.array(factors))[1]) > 0:
         return None
     found: list[float] = []
-    for scale, factor in zip((a, b, grid.scale), factors, strict=True):
+    for scale, factor in zip((a, b, levels.scale), factors, strict=True):
         high, low, shift = _factors(factor)
         found += [scale, high, low, -shift]
-    return (*found, grid.least, grid.most)
+    return (*found, levels.least, levels.most)
 
 
-def _hard_swish(node: Node, scales: list[np.float32], grid: Grid) -> Numbers | None:
+def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
     """Two factors of 16 bits: to the result before it is shifted, and to a 3 of 2^15."""
     (x,) = scales
     fine = np.float32(1 / (1 << SHORT_SHIFT)) * x
-    factors = fine / np.float32(grid.scale), fine / (np.float32(3) / np.float32(SHORT_UNIT))
+    factors = fine / np.float32(levels.scale), fine / (np.float32(3) / np.float32(SHORT_UNIT))
     fractions, shifts = fixed_point(np.array(factors, np.float64))
     if shifts[0] > 0:
         return None
     short = np.minimum((fractions + SHORT_UNIT) // (2 * SHORT_UNIT), SHORT_UNIT - 1)
-    return (*map(float, (x, short[0], -shifts[0], short[1], shifts[1])), *grid)
+    return (*map(float, (x, short[0], -shifts[0], short[1], shifts[1])), *levels)
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

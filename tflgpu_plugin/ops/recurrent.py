@@ -12,7 +12,7 @@ input, forget and output gate. With `norm`, a scale and a bias, what enters each
 included, is brought to mean 0 and variance 1 over its units first, z then being without biases.
 c = f * c + i * tanh(cell), h = o * tanh(c); `cell_clip`,
 `projection_clip` limit c and the projected h, `gate_clip` what enters the gates (0: no limit).
-`grids`, two of (scale, least, most), put h and c of every step on these grids, and what is in
+`levels`, two of (scale, least, most), round h and c of every step to these, and what is in
 between on those of the hosts' 16-bit fixed point: gates in steps of 2^-12, sigmoid and tanh 2^-15.
 
 `gru(z, r[3*D, D], h0[B, D], bias[D]|None)` -> y, last h. Blocks update, reset, new content;
@@ -173,14 +173,15 @@ def _lstm(
     peephole, projection, bias, norm = (low.graph.constant(tensor) for tensor in names)
     variant |= {
         "coupled": "i" not in order,
-        "rounded": bool(node.attributes.get("grids")),
+        "rounded": bool(node.attributes.get("levels")),
         "peephole": peephole is not None,
         "projection": projection is not None,
         "normalized": norm is not None,
     }
-    for name, grid in zip(("hidden", "state"), node.attributes.get("grids") or (), strict=False):
+    levels = node.attributes.get("levels") or ()
+    for name, rounded in zip(("hidden", "state"), levels, strict=False):
         keys = (f"{name}_scale", f"{name}_least", f"{name}_most")
-        parameters |= dict(zip(keys, map(float, grid), strict=True))
+        parameters |= dict(zip(keys, map(float, rounded), strict=True))
     vectors = 3 * slices
     if projection is not None:
         parameters |= {

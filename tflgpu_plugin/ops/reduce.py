@@ -153,7 +153,7 @@ def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
         node,
         {"x": node.operand()},
         {"out": node.outputs[0]},
-        _grid(low.target, out.vectors, x.spatial),
+        _groups(low.target, out.vectors, x.spatial),
         {**_common(low.target, out.vectors, x.spatial), "slices": out.slices, "spatial": 1},
         {"spatial": True, "shared": exchanges(low.target, x.spatial), **reduction._asdict()},
     )
@@ -181,7 +181,7 @@ def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run
         node,
         {"x": Access(node.operand(), 1)},
         {"out": node.outputs[0]},
-        _grid(low.target, out.vectors, count),
+        _groups(low.target, out.vectors, count),
         parameters,
         {"spatial": False, "shared": exchanges(low.target, count), **reduction._asdict()},
     )
@@ -201,7 +201,7 @@ def lanes(target: Target, count: int) -> int:
     return SHUFFLED_THREADS if count < 256 or exchanges(target, count) else WORKGROUP
 
 
-def _grid(target: Target, vectors: int, count: int) -> tuple[int, int, int]:
+def _groups(target: Target, vectors: int, count: int) -> tuple[int, int, int]:
     return (-(-vectors * lanes(target, count) // WORKGROUP), 1, 1)
 
 

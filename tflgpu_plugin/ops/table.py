@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Shape
-from tflgpu_plugin.ir.quantization import Grid
+from tflgpu_plugin.ir.quantization import Levels
 from tflgpu_plugin.ir.target import Target
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Op:
     did. `states` pairs the position of an input that is state with that of the output whose value
     it takes. `in_8_bits` says how near int8 and uint8 results are to those of TFLite's reference
     kernels: exact (the very numbers), step (of few
-    values, one step of the grid) or steps (several, over a sequence).
+    values, one level) or steps (several, over a sequence).
 
     Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its
     first output, so passes may give it some. `as_epilogue(graph, node, position)` is the epilogue
@@ -121,10 +121,10 @@ class Op:
     computed. `same_quantization`: hosts compute on the stored numbers, so inputs and results must
     mean the same by them (as `keeps` says, too). `rounding`, see there. `affine`: what the
     second operand is of the first: a term, subtrahend, factor or divisor. `quantize(graph, node,
-    grid)` is the node that computes a result of this grid from stored numbers as hosts do (None:
-    there is none for this node); rows of ops that are made in no other way say what they stand for.
-    `views`, of an op that only moves elements of one input: its results as views of that (see
-    `ops.views`)."""
+    levels)` is the node that computes a result on these levels from stored numbers as hosts do
+    (None: there is none for this node); rows of ops that are made in no other way say what they
+    stand for. `views`, of an op that only moves elements of one input: its results as views of that
+    (see `ops.views`)."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal]
@@ -152,6 +152,6 @@ class Op:
     same_quantization: bool = False
     rounding: Rounding | None = None
     affine: str = ""
-    quantize: Callable[[Graph, Node, Grid], Node | None] | None = None
+    quantize: Callable[[Graph, Node, Levels], Node | None] | None = None
     stands_for: tuple[str, ...] = ()
     views: Callable[[Graph, Node], Sequence[View]] | None = None

@@ -1,4 +1,5 @@
-"""Quantized ONNX graphs without onnxruntime: grids, what becomes of groups, incomplete ones too."""
+"""Quantized ONNX graphs without onnxruntime: scales, what becomes of groups, incomplete ones
+too."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.onnxruntime import blocks, grids, rearranging
+from tflgpu_plugin.providers.onnxruntime import blocks, quantize, rearranging
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
 from tflgpu_plugin.providers.onnxruntime.host import nibbles
 from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
@@ -100,7 +101,7 @@ def test_weights_keep_their_scales_along_the_right_axis() -> None:
     np.testing.assert_allclose(weights.data, [[0.1, 0.6], [-0.2, 0.8]], rtol=1e-6)
 
 
-def test_a_tensor_has_the_grid_of_who_asks_first() -> None:
+def test_a_tensor_has_the_quantization_of_who_asks_first() -> None:
     nodes: list[Given] = [
         ("DequantizeLinear", ("x", "s", "z"), "f"),
         ("DequantizeLinear", ("x", "t", "y"), "g"),
@@ -128,7 +129,7 @@ def test_scales_of_a_run_are_computed_with() -> None:
 def test_a_parameter_broadcasts_to_its_tensor(shape: tuple[int, ...], wanted: Any) -> None:
     """Of rank 3 and along its second axis; one that has more axes does so as it is."""
     told: Any = SimpleNamespace(shape=lambda _: shape, reshape=lambda _, made: made)
-    assert grids.spread_over(told, 7, 3, 1) == wanted
+    assert quantize.spread_over(told, 7, 3, 1) == wanted
 
 
 def test_values_of_blocks_are_repeated_and_cut() -> None:

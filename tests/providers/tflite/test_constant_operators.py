@@ -46,13 +46,13 @@ FINITE = EVERY_F16[np.isfinite(EVERY_F16)]
 
 @dataclass(frozen=True)
 class Case:
-    """An operator of constants; `grids` are of the inputs that have one."""
+    """An operator of constants; `scaled` is the quantization of inputs that have one."""
 
     op: str
     inputs: tuple[Array, ...]
     options: tuple[str | None, dict[str, Any]] = (None, {})
     version: int = 1
-    grids: tuple[Quantization | None, ...] = ()
+    scaled: tuple[Quantization | None, ...] = ()
     result: Quantization | None = None
     dtypes: tuple[str, ...] = ("f32",)
     sparse: bool = field(default=False)
@@ -60,7 +60,9 @@ class Case:
     @property
     def name(self) -> str:
         held = "-".join(a.dtype.name for a in self.inputs[:1])
-        return f"{self.op} {held}{' per channel' if CHANNELS in (*self.grids, self.result) else ''}"
+        return (
+            f"{self.op} {held}{' per channel' if CHANNELS in (*self.scaled, self.result) else ''}"
+        )
 
 
 def cast(given: Array, before: str, after: str, dtype: str) -> Case:
@@ -72,11 +74,11 @@ def moved(op: str, *more: Array, options: Any = (None, {}), parts: int = 1) -> l
     """An operator that moves float32, int32 and int8."""
     found = []
     for value, dtype, version in ((X, "f32", 1), (N, "i32", 1), (B, "i8", 2)):
-        grids = (HERE,) if dtype == "i8" else ()
+        scaled = (HERE,) if dtype == "i8" else ()
         version = {"RESHAPE": 1, "EXPAND_DIMS": 1, "BROADCAST_TO": 2}.get(op, version)
         inputs = (more[0], value) if op == "SPLIT" else (value, *more)
-        given = (None, *grids) if op == "SPLIT" else grids
-        found.append(Case(op, inputs, options, version, given, grids[0] if grids else None,
+        given = (None, *scaled) if op == "SPLIT" else scaled
+        found.append(Case(op, inputs, options, version, given, scaled[0] if scaled else None,
                           (dtype,) * parts))  # fmt: skip
     return found
 
@@ -102,10 +104,10 @@ SLICED = ("StridedSliceOptions", {"beginMask": 1, "endMask": 1, "shrinkAxisMask"
 CASES: list[Case] = [
     Case("DENSIFY", (X * TRUE,), ("DensifyOptions", {}), sparse=True),
     Case("DEQUANTIZE", (FINITE,), version=3),
-    Case("DEQUANTIZE", (B,), version=2, grids=(HERE,)),
-    Case("DEQUANTIZE", (B,), version=5, grids=(CHANNELS,)),
-    Case("DEQUANTIZE", (B.view(np.uint8),), grids=(HERE,)),
-    Case("DEQUANTIZE", (whole(9, kind="int16"),), version=3, grids=(Quantization((0.1,), (0,)),)),
+    Case("DEQUANTIZE", (B,), version=2, scaled=(HERE,)),
+    Case("DEQUANTIZE", (B,), version=5, scaled=(CHANNELS,)),
+    Case("DEQUANTIZE", (B.view(np.uint8),), scaled=(HERE,)),
+    Case("DEQUANTIZE", (whole(9, kind="int16"),), version=3, scaled=(Quantization((0.1,), (0,)),)),
     Case("QUANTIZE", (X,), result=HERE, dtypes=("i8",)),
     Case("QUANTIZE", (np.linspace(-10, 10, 401, dtype=np.float32),), result=HERE, dtypes=("i8",)),
     Case("QUANTIZE", (X,), result=HERE, dtypes=("u8",)),
@@ -161,7 +163,7 @@ def build(case: Case) -> tuple[Model, list[int]]:
     for k, value in enumerate(case.inputs):
         made = model.sparse(value, sparse.encode(value, csr=[2])) if case.sparse else -1
         given.append(model.constant(value) if made < 0 else made)
-        model.tensors[given[-1]].quantization = dict(enumerate(case.grids)).get(k)
+        model.tensors[given[-1]].quantization = dict(enumerate(case.scaled)).get(k)
     outputs = model.multi_op(case.op, given, *case.options, shapes=[()] * len(case.dtypes),
                              dtypes=case.dtypes, version=case.version)  # fmt: skip
     for index in outputs:

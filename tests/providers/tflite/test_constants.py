@@ -56,12 +56,14 @@ def four_nodes(tree: dict[str, Any]) -> bytes:
     return model.to_bytes()
 
 
-def left_chain(maker: str, grid: Quantization | None = None, is_complex: bool = False) -> bytes:
+def left_chain(
+    maker: str, quantization: Quantization | None = None, is_complex: bool = False
+) -> bytes:
     """Weights that `maker` computes of a constant, transposed; nothing works that out before."""
     model = Model()
     table = model.constant(np.moveaxis(weights("float32"), 0, 3), "table")
     held = model.tensors[table]
-    held.quantization = grid
+    held.quantization = quantization
     if is_complex:
         held.dtype, held.data = "c64", held.data.astype(np.complex64)  # type: ignore[union-attr]
     made = model.op(maker, [table], shape=(1, 1, 16, 8), name="made")
@@ -136,8 +138,8 @@ def test_what_follows_from_a_constant_that_cannot_be_read_stays_there(
 ) -> None:
     """A float32 constant with a scale, which nobody can say the meaning of; and complex numbers."""
     monkeypatch.setitem(models.SCHEMA_TYPES, "c64", "COMPLEX64")
-    grid = Quantization((0.5,), (0,)) if kind == "scaled" else None
-    model = left_chain("EXP" if grid else "CAST", grid, kind == "complex")
+    quantization = Quantization((0.5,), (0,)) if kind == "scaled" else None
+    model = left_chain("EXP" if quantization else "CAST", quantization, kind == "complex")
     interpreter, made = gpu(model, host, kernels)
     where = {node.name: node.where for node in tflgpu_plugin.report(made).nodes}
     assert where == {"made": "cpu", "turned": "cpu", "conv": "cpu", "relu": "gpu"}
@@ -293,8 +295,8 @@ def test_constants_are_quantized_by_the_scales_of_an_axis() -> None:
     for axis, scales, zeros in ((0, (0.5, 1.0), (0, 3)), (1, (0.5, 1.0, 2.0), (1, 0, -1))):
         shape = [1, 1]
         shape[axis] = len(scales)
-        grid = Quantization(scales, zeros, axis)
-        made = Tensor("y", (2, 3), "i8", quantization=grid)
+        quantization = Quantization(scales, zeros, axis)
+        made = Tensor("y", (2, 3), "i8", quantization=quantization)
         found = folding.quantized(Tensor("x", (2, 3), "f32", values), made)
         steps = values / np.float32(scales).reshape(shape)
         wanted = np.copysign(np.floor(np.abs(steps) + 0.5), steps) + np.reshape(zeros, shape)

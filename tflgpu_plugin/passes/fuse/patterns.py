@@ -52,7 +52,7 @@ class _View:
         self.producer = e.producers()
 
     def plain(self, node: Node) -> bool:
-        """Whether values are floats on no grid."""
+        """Whether values are floats and not quantized."""
         if any(whole(self.e.tensors[t]) for t in node.outputs) or node.refusal is not None:
             return False
         return all(self.e.tensors[t].quantization is None for t in (*node.reads, *node.outputs))

@@ -75,8 +75,8 @@ def _fold(tensors: dict[int, Tensor], node: Node) -> None:
     value = dequantized(source)
     if value is None:
         return
-    grid = source.quantization if source.dtype in quantization.STORED else None
-    tensors[node.outputs[0]] = replace(result, data=value, quantization=grid)
+    held = source.quantization if source.dtype in quantization.STORED else None
+    tensors[node.outputs[0]] = replace(result, data=value, quantization=held)
 
 
 def dequantized(source: Tensor) -> Array | None:

@@ -1,5 +1,5 @@
-"""Quantization simulators: a result that the model holds in 8 bits is put on its grid where it is
-stored, so that what reads it sees the values it was trained or calibrated for.
+"""Quantization simulators: a result that the model holds in 8 bits is rounded to its levels where
+it is stored, so that what reads it sees the values it was trained or calibrated for.
 
 Where the hosts' kernels round twice, so does the simulator: then most layers give the very numbers
 of the reference kernels.
@@ -25,7 +25,7 @@ EVERYTHING = (-inf, inf)
 
 
 def fake_quantize(graph: Graph) -> Graph:
-    """After `canonical`: a simulator follows bias and activation. Results that are on their grid
+    """After `canonical`: a simulator follows bias and activation. Results that are on their levels
     already get none, and neither do those that only leave the partition through an op that cannot
     take one: the I/O conversion rounds, too.
     """
@@ -48,26 +48,25 @@ class _Simulation:
         if node.op == "quantize":
             parameters = quantize.step(self.graph, node).parameters
             return [replace(node, attributes={**node.attributes, "parameters": parameters})]
-        wanted = [t for t in node.outputs if not _on_grid(self.graph, node, t)]
+        wanted = [t for t in node.outputs if not _on_levels(self.graph, node, t)]
         if wanted and ops.rows()[node.op].fuses:
             epilogue, limits = node.epilogue, _limits(node)
-            epilogue = (
-                epilogue[:-1] if limits else epilogue
-            )  # the grid's own limits become narrower
-            grid = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
+            if limits:  # the levels' own become narrower
+                epilogue = epilogue[:-1]
+            levels = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, epilogue=epilogue)
-            layer = self._layer(plain, grid) if ops.weights(node) else self._mean(plain, grid)
+            layer = self._layer(plain, levels) if ops.weights(node) else self._mean(plain, levels)
             rule = ops.rows()[node.op].quantize
-            if not epilogue and rule and (found := rule(self.graph, plain, grid)) is not None:
+            if not epilogue and rule and (found := rule(self.graph, plain, levels)) is not None:
                 return [found]
-            return [layer or replace(plain, epilogue=(*epilogue, self._step(node, grid)))]
+            return [layer or replace(plain, epilogue=(*epilogue, self._step(node, levels)))]
         read = [t for t in wanted if t in self.consumers or self._even(t)]
         raw = {t: self._add(_raw(self.tensors[t])) for t in read}
         made = [replace(node, outputs=tuple(raw.get(t, t) for t in node.outputs))]
         for result, source in raw.items():
             self.number += 1
             step = (1.0, 0.0) if not self._even(result) else ()
-            numbers = (*quantization.grid(self.tensors[result]), *step)
+            numbers = (*quantization.levels(self.tensors[result]), *step)
             inside = Node(self.number, "quantize", (source,), (result,), {"parameters": numbers})
             made.append(replace(inside, **merged(node)))
         return made
@@ -77,7 +76,7 @@ class _Simulation:
         self.tensors[index] = tensor
         return index
 
-    def _mean(self, node: Node, grid: quantization.Grid) -> Node | None:
+    def _mean(self, node: Node, levels: quantization.Levels) -> Node | None:
         """A mean of 8 bits: the whole sum times one factor, as hosts compute it."""
         x = None if node.inputs[0] is None else self.tensors[node.inputs[0]]
         if node.op != "mean" or node.epilogue or x is None or not quantization.quantized(x):
@@ -90,13 +89,13 @@ class _Simulation:
             return None
         even = self._even(node.outputs[0])
         made = requantize.factor_rows if even else requantize.mean_rows
-        table = made(scale / grid.scale, count, channels)
+        table = made(scale / levels.scale, count, channels)
         rows = self._add(Tensor("requantization", table.shape, "f32", table))
         kind = "rescale" if even else "requantize"
-        step = requantize.each(kind, rows, scale / count, grid, channels)
+        step = requantize.each(kind, rows, scale / count, levels, channels)
         return replace(node, epilogue=(step,))
 
-    def _layer(self, node: Node, grid: quantization.Grid) -> Node | None:
+    def _layer(self, node: Node, levels: quantization.Levels) -> Node | None:
         found = requantize.whole(self.graph, node)
         if found is None:
             return None
@@ -105,26 +104,26 @@ class _Simulation:
         numbers = self._add(requantize.retyped(self.tensors[weights], found.weights))
         scale, _ = quantization.parameters(self.tensors[x])
         kind = "rescale" if self._even(node.outputs[0]) else "requantize"
-        step = requantize.each(kind, rows, scale, grid, found.rows.shape[1])
+        step = requantize.each(kind, rows, scale, levels, found.rows.shape[1])
         return replace(node, inputs=(x, numbers, *node.inputs[2:]), epilogue=(step,))
 
     def _even(self, tensor: int) -> bool:
         return quantization.even(self.tensors[tensor])
 
-    def _step(self, node: Node, grid: quantization.Grid) -> EpilogueOp:
+    def _step(self, node: Node, levels: quantization.Levels) -> EpilogueOp:
         if self._even(node.outputs[0]):
-            return quantize.to_even(grid)
+            return quantize.to_even(levels)
         rounding = ops.rows()[node.op].rounding
         parts = rounding.parts(self.graph, node) if rounding else (1.0,)
         _, zero = quantization.parameters(self.graph.tensors[node.outputs[0]])
         if rounding and rounding.stored:
-            return EpilogueOp("fake_quant", None, (*grid, *parts, zero))
+            return EpilogueOp("fake_quant", None, (*levels, *parts, zero))
         if len(set(parts)) == 1:
-            return EpilogueOp("fake_quant", None, (*grid, parts[0], 0.0))
+            return EpilogueOp("fake_quant", None, (*levels, parts[0], 0.0))
         if parts not in self.parts:
             data = np.array(parts, np.float32)
             self.parts[parts] = self._add(Tensor("parts", data.shape, "f32", data))
-        return EpilogueOp("fake_quant_channels", self.parts[parts], tuple(grid))
+        return EpilogueOp("fake_quant_channels", self.parts[parts], tuple(levels))
 
 
 def _limits(node: Node) -> tuple[float, float] | None:
@@ -133,17 +132,17 @@ def _limits(node: Node) -> tuple[float, float] | None:
     return row.limits if row else None
 
 
-def _limited(result: Tensor, limits: tuple[float, float]) -> quantization.Grid:
-    grid = quantization.grid(result)
-    low, high = (quantization.nearest(limit, grid.scale) for limit in limits)
-    return grid._replace(least=max(grid.least, low), most=min(grid.most, high))
+def _limited(result: Tensor, limits: tuple[float, float]) -> quantization.Levels:
+    levels = quantization.levels(result)
+    low, high = (quantization.nearest(limit, levels.scale) for limit in limits)
+    return levels._replace(least=max(levels.least, low), most=min(levels.most, high))
 
 
 def _raw(tensor: Tensor) -> Tensor:
     return replace(tensor, name=f"{tensor.name}, not rounded", dtype="f32", quantization=None)
 
 
-def _on_grid(graph: Graph, node: Node, tensor: int) -> bool:
+def _on_levels(graph: Graph, node: Node, tensor: int) -> bool:
     result = graph.tensors[tensor]
     if not quantization.real(result) or result.dtype in COUNTS:  # a whole output is rounded
         return True

@@ -1,7 +1,7 @@
 """Nodes between a dequantize and a quantize work on the quantized tensors themselves, as a host
 that fuses the three computes them in integers; what is stored on the device is the same.
 
-Only grids that halves come to by the even rule: hosts with fixed-point kernels say what is fused.
+Only where halves go to even numbers: hosts with fixed-point kernels say what is fused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def fuse_qdq(graph: Graph) -> Graph:
 
 
 def _stands_between(graph: Graph, node: Node) -> bool:
-    """A quantize of float32 values, or a dequantize, of an even grid."""
+    """A quantize of float32 values, or a dequantize, that rounds halves to even."""
     first = node.inputs[0] if node.inputs else None
     if first is None or node.epilogue:
         return False

@@ -11,7 +11,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
-from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, Grid, fixed_point
+from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, Levels, fixed_point
 
 BIAS_UNIT = 1 << 12  # a low part, so that float32 holds both parts exactly
 MAX_WEIGHT = 255  # of weights in 8 bits less a zero point
@@ -81,11 +81,11 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
     return np.repeat(np.array([[0], [0], [high], [low], [shift - more]], np.float32), channels, 1)
 
 
-def each(step: str, rows: int, scale: float, grid: Grid, channels: int) -> EpilogueOp:
+def each(step: str, rows: int, scale: float, levels: Levels, channels: int) -> EpilogueOp:
     """The step after the sums; `scale` is that of the layer's input, `rows` the tensor of
     `Whole.rows`.
     """
-    return EpilogueOp(step, rows, (scale, *grid, float(-(-channels // 4))))
+    return EpilogueOp(step, rows, (scale, *levels, float(-(-channels // 4))))
 
 
 def whole_numbers(weights: Tensor) -> Array:

@@ -14,7 +14,7 @@ from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Editor
 
 MOST_OPERANDS = 3  # fused, with which there is a storage buffer left for scales per channel
-EXACT = 0.01  # a step, within which weights are on their grid
+EXACT = 0.01  # a step, within which weights are on their levels
 
 
 def whole_weights(graph: Graph) -> Graph:
@@ -37,15 +37,15 @@ def _may_have(node: Node) -> bool:
 
 
 def _numbers(weights: Tensor) -> Array | None:
-    """The stored numbers less their zero point; None where the weights are not on such a grid with
+    """The stored numbers less their zero point; None where the weights are not on levels of
     one scale, or one per output."""
-    grid, data = weights.quantization, weights.data
-    if grid is None or data is None or data.dtype != np.float32:
+    held, data = weights.quantization, weights.data
+    if held is None or data is None or data.dtype != np.float32:
         return None
-    if len(grid.scale) > 1 and (grid.axis != 0 or data.shape[0] != len(grid.scale)):
+    if len(held.scale) > 1 and (held.axis != 0 or data.shape[0] != len(held.scale)):
         return None
     numbers = requantize.whole_numbers(weights)
-    scale = np.asarray(grid.scale, np.float32).reshape(-1, *(1,) * (data.ndim - 1))
+    scale = np.asarray(held.scale, np.float32).reshape(-1, *(1,) * (data.ndim - 1))
     off = np.abs(data - numbers * scale) / scale
     small = np.abs(numbers).max(initial=0) <= requantize.MAX_WEIGHT
     return numbers.astype(np.int16) if small and off.max(initial=0.0) < EXACT else None

@@ -1,4 +1,4 @@
-"""Grids of quantized ONNX tensors: from stored numbers to the real values that they stand for, and
+"""Quantized ONNX tensors: from stored numbers to the real values that they stand for, and
 back.
 
 A scale that is known beforehand becomes a tensor's quantization, and nothing is computed to get at
@@ -25,8 +25,8 @@ from .host import DTYPES
 U8 = 2  # among DTYPES
 
 
-def grid(scale: Array | None, zero: Array | None, axis: int = 0) -> Quantization | None:
-    """The grid of constant parameters; None when one of them is not known."""
+def parameters(scale: Array | None, zero: Array | None, axis: int = 0) -> Quantization | None:
+    """The quantization by constant parameters; None when one of them is not known."""
     if scale is None or zero is None:
         return None
     scales = tuple(float(s) for s in scale.reshape(-1))
@@ -34,10 +34,10 @@ def grid(scale: Array | None, zero: Array | None, axis: int = 0) -> Quantization
     return Quantization(scales, zeros * (len(scales) // len(zeros)), axis, EVEN)
 
 
-def _grid_at(e: Expansion, scale: int, zero: int | None, axis: int = 0) -> Quantization | None:
+def _known(e: Expansion, scale: int, zero: int | None, axis: int = 0) -> Quantization | None:
     """The same of tensors; no zero point is one of 0."""
     zeros = np.zeros(1, np.int32) if zero is None else e.constant(zero)
-    return grid(e.constant(scale), zeros, axis)
+    return parameters(e.constant(scale), zeros, axis)
 
 
 def numbers(e: Expansion, tensor: int) -> int:
@@ -81,7 +81,7 @@ def dequantized(
     """float32 values scale * (stored - zero) of a tensor; several scales go along the axis."""
     rank = e.rank(tensor)
     place = _along(e, scale, axis, rank)
-    known = _grid_at(e, scale, zero, place)
+    known = _known(e, scale, zero, place)
     counted = e.tensors.table[tensor].dtype in COUNTED
     single = counted and known is not None and len(known.scale) == 1
     if known is not None and e.constant(tensor) is not None and e.rank(scale) < 2:
@@ -99,7 +99,7 @@ def dequantized(
 
 
 def real_constant(e: Expansion, tensor: int, known: Quantization) -> int:
-    """The values of a constant on a known grid."""
+    """The values of a constant with known parameters."""
     data = e.constant(tensor)
     assert data is not None
     key = ("dequantized", tensor, known)
@@ -117,10 +117,10 @@ def _fits(known: Quantization, shape: Shape) -> bool:
 def stored(
     e: Expansion, values: int, scale: int, zero: int | None, dtype: str = "u8", axis: int = 0
 ) -> int:
-    """float32 values as numbers of a grid: round(values / scale) + zero, saturating."""
+    """float32 values as stored numbers: round(values / scale) + zero, saturating."""
     dtype = dtype if zero is None else e.tensors.table[zero].dtype
     rank = e.rank(values)
-    known = _grid_at(e, scale, zero)
+    known = _known(e, scale, zero)
     if known is not None and len(known.scale) == 1:
         return e.add("quantize", values, dtype=dtype, quantization=known)
     place = _along(e, scale, axis, rank)
@@ -176,7 +176,7 @@ def known_values(
     axis += data.data.ndim if axis < 0 else 0
     if block:
         return _known_blocks(data.data, scale.data, zeros, axis, block, name)
-    found = grid(scale.data, zeros, axis)
+    found = parameters(scale.data, zeros, axis)
     if found is None or len(scale.shape) > 1 or not _fits(found, data.data.shape):
         return None
     values = quantization.dequantize(data.data, found)
