@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--line", type=int, help="only those of this line, and all of them")
     parser.add_argument("--seconds", type=float, default=inf, help="begin none after so long")
     parser.add_argument("--thorough", action="store_true", help="run every case that may differ")
+    parser.add_argument("--own", action="store_true", help="only the checks of a mutant's file")
     parser.add_argument("--allowed", type=float, default=0.0, help="percent that may survive")
     parser.add_argument("--list", action="store_true", help="show the mutants, run none")
     given = parser.parse_args(arguments)
@@ -55,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(outcome.by if outcome.how == "broken" else "", end="")
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    runner = Runner(given.jobs, given.thorough, given.seconds)
+    last = not (given.own or given.sample)
+    runner = Runner(given.jobs, given.thorough, given.seconds, last)
     try:
         if reason := runner.missing():
             print(f"NOT RUN: {reason.splitlines()[-1]}")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from tests.mutation import sandbox, selection
+from tests.mutation import equivalent, sandbox, selection
 from tests.mutation.mutants import ROOT, Mutant
 
 # What children need and what holds no state: a fork has it at once.
@@ -34,8 +34,9 @@ LOADED = ("numpy", "wgpu", "jinja2", "pytest", "cffi", "entrypoints", "click", "
 CODE = (".py", ".wgsl")
 SURVIVED, KILLED, STILLBORN, BROKEN = range(4)
 NAMES = ("survived", "killed", "stillborn", "broken")
-SECONDS = 60  # of a processor, for all checks of one mutant
-LONGEST = 1200  # seconds by the clock
+SECONDS = 60  # of a processor, for the checks of one mutant's file
+LAST_SECONDS = 600  # likewise, for all checks of one that those did not see
+LONGEST = 1800  # seconds by the clock
 IDLE, GLANCE = 30.0, 2.0  # seconds by the clock without work, after which a child waits for ever
 
 
@@ -50,11 +51,14 @@ class Outcome:
 
 
 class Runner:
-    """`jobs` mutants at a time; with `thorough`, checks leave nothing out for being quick. After
-    so many `seconds` no other one is begun."""
+    """`jobs` mutants at a time; with `thorough`, checks leave nothing out for being quick; with
+    `last`, what survives its own checks has to pass those of other files, too. After so many
+    `seconds` no other one is begun."""
 
-    def __init__(self, jobs: int, thorough: bool = False, seconds: float = inf) -> None:
-        self.jobs, self.thorough = jobs, thorough
+    def __init__(
+        self, jobs: int, thorough: bool = False, seconds: float = inf, last: bool = False
+    ) -> None:
+        self.jobs, self.thorough, self.last = jobs, thorough, last
         self.end = time.monotonic() + seconds
         self.folder = Path(tempfile.mkdtemp(prefix="tflgpu-mutants-"))
         self.plans = ROOT / "build" / "mutation" / _of_tree()  # of code without a mutant
@@ -126,13 +130,21 @@ class Runner:
             raise RuntimeError(f"{family} without a mutant:\n{(place / 'log').read_text()[-3000:]}")
 
     def _start(self, mutant: Mutant) -> None:
-        for step in selection.steps(mutant.file):
-            if step.kind == "cases" and step.name not in self.recorded:
+        own = selection.steps(mutant.file)
+        last = (
+            []
+            if not self.last or equivalent.of_speed(mutant)
+            else selection.last_steps(mutant.file)
+        )
+        for step in (*own, *last):
+            if step.kind != "pytest" and step.name not in self.recorded:
                 self._record(step.name)
                 self.recorded.add(step.name)
 
         def check() -> int:
-            for step in selection.steps(mutant.file):
+            for step in (*own, *last):
+                if step in last[:1]:
+                    resource.setrlimit(resource.RLIMIT_CPU, (LAST_SECONDS, LAST_SECONDS + 5))
                 print(f"== {step}", flush=True)
                 if not selection.passes(step, mutant.file, self.plans, self.thorough, self.red):
                     return KILLED
@@ -235,7 +247,7 @@ def _child(
         for stream in (1, 2):
             os.dup2(log, stream)
         _environment(place)
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, LAST_SECONDS + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         sandbox.build(place / "tree", mutant, objects)
         sandbox.enter(place / "tree")

@@ -18,7 +18,8 @@ from tests.mutation.mutants import ROOT
 
 @dataclass(frozen=True)
 class Step:
-    """`kind` "cases": those of the family `name`, or 8-bit twins. "pytest": the file `name`."""
+    """`kind` "cases": those of the family `name`, or 8-bit twins, a few of them if many differ;
+    "all cases": every one. "pytest": the file `name`."""
 
     kind: str
     name: str
@@ -105,6 +106,14 @@ _ONNX = (
     "test_onnx_twins",
     "test_constant_chains",
     "test_random_onnx",
+)
+# Of all ops: what rows refuse, launch, and say of 8 bits.
+_ROWS = (
+    "test_op_refusals",
+    "test_layer_refusals",
+    "test_launches",
+    "test_quantized_rules",
+    "test_traits",
 )
 _OPS = ("test_op_names", "test_passes", "test_merge", "test_compiler")
 _NATIVE = (
@@ -275,6 +284,15 @@ SLOW = {
     )
 }
 
+# What a mutant that nothing of its own saw has to pass as well: tests of these rooms, the nearest
+# first, and these of the conformance suite.
+LAST = ("ops", "passes", "compile", "frontend", "providers", "cache", "native", "lifetimes", "docs")
+LAST_CONFORMANCE = (
+    *("test_graph_cases", "test_onnx_graph_cases", "test_quantized", "test_onnx_quantized"),
+    *("test_quantized_means", "test_onnx_twins", "test_onnx_forms", "test_hybrid"),
+    *("test_random_integers", "test_random_tflite", "test_random_onnx", "test_onnx_node_tests"),
+)
+
 
 @cache
 def _texts() -> dict[str, str]:
@@ -320,8 +338,7 @@ def steps(file: str) -> list[Step]:
     else:
         usual = _OPS if room == "ops" else ()
         tests = TESTS.get(key if key != "quantized" else "stored_numbers", usual)
-        refusals = ("test_op_refusals", "test_layer_refusals", "test_rounding")
-        tests = (*refusals, *tests) if room == "ops" else tests
+        tests = (*_ROWS, *tests) if room == "ops" else tests
     tests = tuple(dict.fromkeys((*_importing(file), *tests)))
     found = [Step("cases", family) for family in mine]
     if path.suffix == ".wgsl":
@@ -330,6 +347,22 @@ def steps(file: str) -> list[Step]:
         cost = f"{files()['test_launch_costs']}::test_there_are_not_many_more_threads_than_elements"
         found += [Step("pytest", f"{cost}[{family}]") for family in mine]
     return found + [Step("pytest", files()[test]) for test in tests if test in files()]
+
+
+def last_steps(file: str) -> list[Step]:
+    """What is checked of a file when its own steps see nothing: that no check sees a mutant is said
+    only after these."""
+    done = steps(file)
+    families = dict.fromkeys([step.name for step in done if step.kind == "cases"])
+    if families and PurePath(file).suffix == ".py":
+        families["quantized"] = None
+    near = [room for room in LAST if room in PurePath(file).parts]
+    rooms = dict.fromkeys([*near, *LAST])
+    own = [path for room in rooms for name, path in files().items()
+           if path.startswith(f"tests/{room}/") and name not in SLOW]  # fmt: skip
+    own += [files()[name] for name in LAST_CONFORMANCE]
+    more = (Step("pytest", path) for path in own)
+    return [*(Step("all cases", name) for name in families), *(s for s in more if s not in done)]
 
 
 def missing_adapter() -> bool:
@@ -353,7 +386,8 @@ def record(family: str, folder: Path) -> None:
 def passes(step: Step, file: str, folder: Path, thorough: bool, red: Sequence[str]) -> bool:
     """Run one step in this process, in which a mutant of the file is in place; `red` tests fail
     without one."""
-    if step.kind == "cases":
+    if step.kind != "pytest":
+        thorough = thorough or step.kind == "all cases"
         try:
             from tests.mutation import probe
         except Exception:

@@ -1,0 +1,131 @@
+"""How many workgroups ops are launched with: as many as their results need, and no more. What is
+launched in excess is as right, but slow. No device is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.ops.test_layer_refusals import PLANE, SAME, held
+from tests.ops.test_op_refusals import POOL, Told, graph_of
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import rows
+from tflgpu_plugin.ops.lowering import Lowering
+
+GPU, CPU = Target(), Target(software=True)
+SHUFFLES = Target(software=True, subgroup_size=8)
+Groups = tuple[int, int, int]
+
+
+def launched(target: Target, op: str, *given: Any, **more: Any) -> list[Groups]:
+    """The workgroups of each launch of one node."""
+    graph = graph_of(op, *given, **more)
+    (node,) = graph.nodes
+    shapes = rows()[op].shapes(graph, node)
+    results = {
+        t: replace(graph.tensors[t], shape=tuple(shape))
+        for t, shape in zip(node.outputs, shapes, strict=True)
+    }
+    low = Lowering(replace(graph, tensors={**graph.tensors, **results}), target)
+    rows()[op].lower(low, node)
+    return [launch.workgroups for launch in low.launches]
+
+
+# 2 batches, 420 places, 3 quads of channels: 2,520 vec4, 40 workgroups of 64 threads, one each.
+X = (2, 20, 21, 9)
+BETA, KEEP = {"beta": 1.0}, {"keep_dims": True}
+LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "more", "groups"),
+    [
+        ("relu", (X,), {}, [(40, 1, 1)]),
+        ("add", (X, (9,)), {}, [(40, 1, 1)]),
+        ("lrn", (X,), {"size": 5}, [(40, 1, 1)]),
+        ("transpose", (X,), {"perm": (0, 2, 1, 3)}, [(40, 1, 1)]),
+        ("reverse_sequence", (X, [2, 1]), {"batch_axis": 0, "time_axis": 1}, [(40, 1, 1)]),
+        ("softmax", (X,), BETA, [(14, 1, 1)]),  # 840 places
+        ("mean", (X, [0]), KEEP, [(20, 1, 1)]),  # a thread for 2 elements: 1,260 results
+        ("mean", (X, [1]), KEEP, [(16, 1, 1)]),  # 8 threads for 20: 126 results
+        ("mean", (X, [1, 2]), KEEP, [(6, 1, 1)]),  # a workgroup for 420: 6 results
+        ("mean", ((2, 15, 9), [1]), KEEP, [(1, 1, 1)]),  # a thread for 15: 6 results
+        ("mean", ((8, 16, 9), [1]), KEEP, [(3, 1, 1)]),  # 8 threads for 16: 24 results
+        ("mean", ((8, 255, 9), [1]), KEEP, [(3, 1, 1)]),
+        ("mean", ((8, 256, 9), [1]), KEEP, [(24, 1, 1)]),
+        ("max_pool_2d", (X,), POOL, [(10, 1, 1)]),  # 2 x 3 x 100 results
+        ("resize", (X, [40, 30]), {}, [(113, 1, 1)]),  # 2 x 3 x 1,200 results
+        ("cumsum", (X, [1]), {}, [(16, 1, 1)]),  # 8 threads for 20: 126 lines
+        ("pick", (X, Told("i32", 5, 1)), {"axis": 2}, [(10, 1, 1)]),
+        ("max_unpool", (X, Told("i32", *X)), {"window": (2, 2)}, [(158, 1, 1)]),
+        ("concat", (X, X), {"axis": 1}, [(40, 1, 1)] * 2),
+        # 840 x 9 lanes, then 840 x 7: these make the last quad whole
+        ("concat", (X, (2, 20, 21, 6)), {"axis": 3}, [(119, 1, 1), (92, 1, 1)]),
+        # A thread for 4 rows of a quad: 15 x 23 = 345
+        ("matmul", ((3, 60, 21), (3, 21, 90)), {}, [(6, 3, 1)]),
+        ("lstm_basic", LSTM, {"results": 2}, [(6, 1, 1)]),  # 3 batches, 2 quads of units
+        (
+            "lstm",
+            ((4, 3, 24), held(24, 6), (3, 6), (3, 6)),
+            {"results": 3},
+            [(3, 1, 1)],  # a workgroup per batch
+        ),
+    ],
+)
+@pytest.mark.parametrize("target", [GPU, CPU], ids=["gpu", "cpu"])
+def test_as_many_as_results_need(
+    target: Target, op: str, given: Any, more: dict[str, Any], groups: list[Groups]
+) -> None:
+    assert launched(target, op, *given, **more) == groups
+
+
+def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
+    for count, groups in ((16, 1), (256, 1), ((1 << 14) - 1, 1), (1 << 14, 6)):
+        given = (2, count, 9), [1]
+        assert launched(SHUFFLES, "mean", *given, keep_dims=True) == [(groups, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "more", "gpu", "cpu"),
+    [
+        # 23 quads of outputs by 64 and by 8 threads, and 3 rows
+        ("fully_connected", ((3, 21), held(90, 21)), {}, [(1, 3, 1)], [(3, 3, 1)]),
+        # From 8 rows on, places of a tile: 30 by 32 threads of one place, by 8 of 8; 23 quads in
+        # blocks of 2 and of 4
+        ("fully_connected", ((30, 24), held(90, 24)), {}, [(1, 12, 1)], [(1, 6, 1)]),
+        # 420 places, likewise; 5 quads; 2 batches
+        ("conv_2d", (X, held(18, 3, 3, 9)), SAME, [(14, 3, 2)], [(7, 2, 2)]),
+        ("conv_2d", (X, held(18, 1, 1, 9)), SAME, [(14, 3, 2)], [(7, 2, 2)]),
+        # 9 taps of 12 channels for 3 blocks of 2 quads, 2 blocks of 4, are put in order before
+        (
+            "conv_2d",
+            (X, (18, 3, 3, 9)),
+            SAME,
+            [(11, 1, 1), (14, 3, 2)],
+            [(14, 1, 1), (7, 2, 2)],
+        ),
+        # 4 phases of 420 places in 2 batches
+        (
+            "transpose_conv",
+            (X, held(18, 3, 3, 9)),
+            {**SAME, "strides": (2, 2)},
+            [(14, 3, 8)],
+            [(7, 2, 8)],
+        ),
+        # 3 quads, 2 batches: 11 pairs of columns by 5 groups of 4 rows, 2 of 10
+        ("depthwise_conv_2d", (X, held(1, 3, 3, 9)), SAME, [(2, 3, 2)], [(3, 3, 2)]),
+        # 4 places a thread
+        ("depthwise_conv_2d", (X, held(1, 5, 5, 9)), SAME, [(4, 3, 2)], [(14, 3, 2)]),
+        # 18 x 19 places, 4 neighbours of one row a thread: 18 x 5
+        ("depthwise_conv_2d", (X, held(1, 3, 4, 9)), PLANE, [(3, 3, 2)], [(12, 3, 2)]),
+        # 5 quads, 2 places a thread
+        ("depthwise_conv_2d", (X, held(1, 3, 3, 18)), SAME, [(7, 5, 2)], [(27, 5, 2)]),
+    ],
+)
+def test_layers_with_weights(
+    op: str, given: Any, more: dict[str, Any], gpu: list[Groups], cpu: list[Groups]
+) -> None:
+    assert launched(GPU, op, *given, **more) == gpu
+    assert launched(CPU, op, *given, **more) == cpu

@@ -1,0 +1,111 @@
+"""What rows say of their ops beyond what each kind does, all in one place: a trait that is lost
+makes no wrong answer that a case sees, but a launch more, float16 that overflows, or a layout that
+stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ops.table import Op
+
+RECURRENT = {"lstm_basic", "lstm", "gru", "rnn"}
+SUMS = {f"reduce_{name}" for name in ("sum", "prod", "l1", "l2", "log_sum", "max", "min")}
+SUMS |= {"mean", "reduce_sum_square", "reduce_mean_square"}
+LAYERS = {"conv_2d", "depthwise_conv_2d", "conv_3d", "transpose_conv", "fully_connected"}
+
+
+def where(said: Callable[[Op], Any], kind: str = "") -> set[str]:
+    """The ops, of one kind, whose rows say so."""
+    return {name for name, row in ops.rows().items() if said(row) and kind in ("", row.kind)}
+
+
+def of_kind(kind: str) -> set[str]:
+    return where(lambda row: True, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fusing"),
+    [
+        ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
+        ("product", LAYERS | {"matmul"}),
+        ("window", of_kind("window")),
+        ("reduction", SUMS | {"softmax"}),
+        (
+            "movement",
+            {"max_unpool", "reverse_sequence", "transpose", "view", "tile", "expand", "take"}
+            | {"depth_to_space", "space_to_depth", "strided_slice", "slice", "pad"},
+        ),
+        ("choice", set()),
+        ("composite", set()),
+    ],
+)
+def test_what_takes_steps_behind_it(kind: str, fusing: set[str]) -> None:
+    assert where(lambda row: row.fuses, kind) == fusing
+
+
+def test_what_may_pass_float16() -> None:
+    sums = SUMS | {"cumsum", "reduce_log_sum_exp"}
+    assert where(lambda row: row.accumulates) == sums
+    small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
+    small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear"}
+    assert where(lambda row: row.accumulates is False) == small | of_kind("product")
+
+
+def test_whose_elements_results_are() -> None:
+    assert where(lambda row: row.keeps == "any") == {"maximum", "minimum", "pad", "concat", "stack"}
+    moved = of_kind("movement") - {"pad", "concat", "stack", "max_unpool"}
+    assert where(lambda row: row.keeps == "first") == moved | {"max_pool_2d"}
+
+
+def test_how_ops_take_permuted_axes() -> None:
+    follows = {name: row.follows for name, row in ops.rows().items() if row.follows}
+    wanted = dict.fromkeys(SUMS, "reduced") | dict.fromkeys(of_kind("elementwise"), "elementwise")
+    wanted |= {"softmax": "last", "reshape": "regrouped", "take": "axes", "pad": "amounts"}
+    assert follows == wanted | {"strided_slice": "ranges", "slice": "ranges", "concat": "axis"}
+
+
+def test_what_becomes_of_errors() -> None:
+    assert where(lambda row: row.errors.averages) == {
+        *("average_pool_2d", "mean", "reduce_sum", "reduce_sum_square", "reduce_mean_square")
+    }
+    moved = of_kind("movement") - {"stack", "gather_nd", "pick"}
+    resized = {"max_pool_2d", "resize_bilinear", "resize"}
+    assert where(lambda row: row.errors.keeps_magnitude) == moved | resized
+    assert where(lambda row: row.errors.choice == 1) == {"max_pool_places", "top_k"}
+    assert where(lambda row: row.errors.choice not in (1, None)) == set()
+    assert where(lambda row: row.errors.relative) == {"log"}
+    assert where(lambda row: row.errors.bounded) == {"tanh", "logistic", "hard_sigmoid"}
+    # Of both signs, half are closed for one.
+    assert where(lambda row: row.errors.passes == 0.5) == {
+        *("relu", "relu6", "leaky_relu", "thresholded_relu", "prelu", "quantized_prelu", "elu"),
+        *("selu", "celu", "swish", "hard_swish", "softplus", "mish", "gelu", "gelu_tanh"),
+        *("quantized_leaky_relu", "quantized_hard_swish"),
+    }
+    assert where(lambda row: row.errors.passes not in (0.5, 1.0)) == set()
+
+
+def test_what_holds_in_8_bits() -> None:
+    alike = {"average_pool_2d", "resize_bilinear", "reduce_max", "reduce_min"}
+    assert where(lambda row: row.same_quantization) == alike
+    assert where(lambda row: row.in_8_bits == "step") == {"resize_bilinear"}
+    assert where(lambda row: row.in_8_bits == "steps") == {"lstm_full"}
+
+
+def test_weights_and_states() -> None:
+    found = {name: row.weights for name, row in ops.rows().items() if row.weights}
+    first = {"conv_2d": (0, False), "conv_3d": (0, False), "transpose_conv": (0, False)}
+    assert found == first | {"depthwise_conv_2d": (-1, False), "fully_connected": (0, True)}
+    assert where(lambda row: row.padding) == {"conv_2d", "depthwise_conv_2d"}
+    states = {name: row.states for name, row in ops.rows().items() if row.states}
+    assert states == {"lstm_basic": ((1, 0), (4, 1)), "lstm_full": ((18, 1), (19, 2))}
+
+
+def test_how_many_axes_ops_take() -> None:
+    many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k"}
+    assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
+    assert where(lambda row: row.max_rank not in (5, 8)) == set()
