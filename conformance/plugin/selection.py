@@ -32,6 +32,7 @@ QUICK = {
 QUICK |= {
     "test_quantized_means": None,
     "test_onnx_twins": None,
+    "test_onnx_forms": None,
     "test_versions": None,
     "test_nodes": None,
 }

@@ -132,7 +132,6 @@ def conv(e: Expansion) -> int:
     image = _image(e, x)
     if shape[1] > 1 == filters[1]:
         weights = _weights(e, (1, 2, 3, 0), len(shape))
-        settings["multiplier"] = filters[0] // shape[1]
         y = e.add("depthwise_conv_2d", image, weights, _bias(e), **settings)
     else:
         y = e.add("conv_2d", image, _weights(e, (0, 2, 3, 1), len(shape)), _bias(e), **settings)

@@ -89,8 +89,11 @@ _TFLITE = (
     "test_hybrid",
 )
 _ONNX = (
-    "test_ort_rounded_extents",
+    "test_ort_bounds",
+    "test_ort_defaults",
     "test_ort_reader",
+    "test_ort_rounded_extents",
+    "test_onnx_forms",
     "test_ort_integers",
     "test_ort_folding",
     "test_ort_arithmetic",
@@ -114,6 +117,12 @@ _ROWS = (
     "test_launches",
     "test_quantized_rules",
     "test_traits",
+)
+# Of what both providers use: enough of each room for a minute of a processor.
+_READ = (
+    *("test_ort_bounds", "test_ort_defaults", "test_ort_reader", "test_reader", "test_shapes"),
+    *("test_refusals", "test_onnx_forms", "test_constants", "test_ort_folding", "test_ort_extents"),
+    *("test_constant_chains", "test_graph_cases", "test_ort_node_tests"),
 )
 _OPS = ("test_op_names", "test_passes", "test_merge", "test_compiler")
 _NATIVE = (
@@ -217,36 +226,40 @@ TESTS: dict[str, Sequence[str]] = {
     "pick": ("test_split_weights",),
     "recurrent": ("test_ort_recurrent",),
     "unary": ("test_cut_limits",),
-    "ops": ("test_docs", *_TFLITE, *_ONNX),
-    "elementwise": ("test_passes", "test_ort_integers", "test_ort_reductions", *_ONNX),
     "binary": ("test_ort_integers",),
-    "rearranging": ("test_ort_integers", *_ONNX),
     "reduce": ("test_ort_integers",),
     "scan": ("test_ort_integers",),
-    "plain_numbers": ("test_whole_numbers", *_TFLITE, *_ONNX),
-    "fold": ("test_constant_operators", *_TFLITE, *_ONNX),
+    "plain_numbers": ("test_whole_numbers", *_READ),
+    "fold": ("test_constant_operators", *_READ),
     "subgraph": _TFLITE,
     "symbolic_shapes": ("test_misfits", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
-    "fused": ("test_onnx_forms", *_ONNX),
-    "quantize": ("test_ort_quantized", "test_onnx_quantized"),
     "quantized_groups": ("test_ort_quantized", "test_onnx_quantized"),
     "pooling_indices": ("test_places",),
-    "host_op": ("test_reader", *_TFLITE, *_ONNX),
-    "conditions": (
-        "test_ort_conditions",
-        "test_ort_quantized",
-        "test_page_of_operators",
-        *_TFLITE,
-        *_ONNX,
-    ),
+    "host_op": ("test_page_of_operators", *_READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "device": (*_NATIVE, "test_survival"),
     "run": ("test_tflite_integers", *_NATIVE),
     "replay": ("test_tflite_integers", *_NATIVE),
-    "context": ("test_compiled_models",),  # of a provider
-    "parts": ("test_compiled_models", *_ONNX),
-    "matrices": ("test_ort_gemm", *_ONNX),
+}
+_STORED = ("test_ort_quantized", "test_ort_integers", "test_onnx_quantized")
+# Of providers' files, before those of their room.
+PROVIDERS: dict[str, Sequence[str]] = {
+    "ops": ("test_docs",),
+    "conditions": ("test_ort_conditions", "test_page_of_operators"),
+    "elementwise": ("test_ort_integers", "test_ort_reductions"),
+    "recurrent": ("test_ort_recurrent",),
+    "attention": ("test_ort_saved",),
+    "matrices": ("test_ort_gemm",),
+    "parts": ("test_compiled_models",),
+    "ep": ("test_onnxruntime", "test_ort_run_shapes", "test_ort_models", "test_ort_versions"),
+}
+# Where their room would take too long with these.
+ALONE: dict[str, Sequence[str]] = {
+    "quantize": ("test_ort_defaults", "test_ort_bounds", *_STORED),
+    "quantized": ("test_ort_defaults", "test_ort_bounds", *_STORED),
+    "blocks": ("test_ort_bounds", *_STORED),
+    "context": ("test_onnxruntime", "test_compiled_models"),
 }
 ROOMS = {
     "passes": _PASSES,
@@ -256,7 +269,7 @@ ROOMS = {
     "native/tflite": _NATIVE_TFLITE,
     "native/ort": _NATIVE_ORT,
     "cache": _CACHE,
-    "rules": ("test_quantization", "test_variables", *_TFLITE, *_ONNX),
+    "rules": ("test_quantization", "test_variables", *_READ),
 }
 
 
@@ -333,7 +346,9 @@ def steps(file: str) -> list[Step]:
     mine: Sequence[str] = ()
     if room in ("ops", "kernels", "ir", "compile", "frontend", "passes"):
         mine = FAMILIES.get(key, (name,) if room in ("ops", "kernels") else ())
-    if file == "providers/onnxruntime/recurrent.py" or room not in ("ops", "kernels"):
+    if path.parts[0] == "providers":
+        tests = ALONE.get(name) or (*PROVIDERS.get(name, ()), *ROOMS.get(room, _READ))
+    elif room not in ("ops", "kernels"):
         tests = TESTS.get(key, ROOMS.get(room, ()))
     else:
         usual = _OPS if room == "ops" else ()
@@ -400,13 +415,16 @@ def passes(step: Step, file: str, folder: Path, thorough: bool, red: Sequence[st
     return _pytest(step.name, *(f"--deselect={test}" for test in red))
 
 
+WHOLE = ("conformance/test_onnx_node_tests.py",)  # nothing of it is quick
+
+
 def _pytest(*arguments: str) -> bool:
     import pytest
 
     sys.stdout.flush()
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
     if arguments[0].startswith("conformance"):
-        options += ["--dtype", "all", "-m", "quick"]
+        options += ["--dtype", "all", *([] if arguments[0] in WHOLE else ["-m", "quick"])]
     else:
         options += ["-m", "not wheel"]
     code = int(pytest.main([*options, *arguments]))

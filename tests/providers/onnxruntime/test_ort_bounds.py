@@ -1,0 +1,333 @@
+"""What ONNX rows ask of a node: at each bound, and one beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
+
+from tests.support.onnx_nodes import (
+    CHANNELS,
+    FILTERS,
+    GRID,
+    IMAGE,
+    MS,
+    STORED,
+    F,
+    Input,
+    Node,
+    rows,
+)
+
+
+def conv(shape: Sequence[int], weights: Sequence[int], *, op: str = "Conv", **given: Any) -> Node:
+    return Node(op, shape, rows(*weights), **given)
+
+
+def pool(*shape: int, op: str = "MaxPool", **given: Any) -> Node:
+    return Node(op, shape, **{"kernel_shape": (2,) * (len(shape) - 2), **given})
+
+
+def attention(*more: Input, x: Any = (2, 5, 6), w: Any = (6, 24), **given: Any) -> Node:
+    return Node(f"{MS}:Attention", x, rows(*w), *more, **{"num_heads": 4, **given})
+
+
+def bits(
+    packed: Any = (3, 2, 8), scales: int = 6, *more: Input, kind: Any = np.uint8, **given: Any
+) -> Node:
+    """Three outputs, two blocks of 16 in 4 bits, the second one not full."""
+    settings = {"K": 20, "N": 3, "block_size": 16, **given}
+    return Node(
+        f"{MS}:MatMulNBits", (2, 20), np.ones(packed, kind), rows(scales), *more, **settings
+    )
+
+
+def layer(op: str, gates: int, *more: Input, x: Any = (5, 2, 3), w: Any = None, r: Any = None,
+          **given: Any) -> Node:  # fmt: skip
+    w, r = w or (1, gates * 2, 3), r or (1, gates * 2, 2)
+    return Node(op, x, rows(*w), rows(*r), *more, **given)
+
+
+def resized(scales: Sequence[float] = (), sizes: Any = None, roi: Any = None,
+            shape: Any = (1, 3, 4, 6), version: int = 19, **given: Any) -> Node:  # fmt: skip
+    if version < 11:
+        return Node("Resize", shape, np.array(scales, F), version=version, **given)
+    told = None if sizes is None else np.array(sizes)
+    region = None if roi is None else np.array(roi, F)
+    return Node("Resize", shape, region, np.array(scales, F), told, version=version, **given)
+
+
+CUT = {"coordinate_transformation_mode": b"tf_crop_and_resize"}
+SAME, LOWER = b"SAME_UPPER", b"SAME_LOWER"
+SCALES, ZEROS = np.ones((2, 2), F), np.ones((2, 2), np.uint8)
+HEADS, FIT, ROWS = "divide into the heads", "shapes that fit", "needs two matrices"
+LSTM_BIAS, PEEPHOLES = rows(1, 16), rows(1, 6)
+BOUNDS: list[tuple[Node, str]] = [
+    # What every node needs.
+    (Node("Relu", (3,), bodies=["b"]), "Relu with body is not supported"),
+    (pool(1, 2, 4, 4, outputs=("y", "i")), "with 1 output at most"),
+    (pool(1, 2, 4, 4, outputs=("y", None)), ""),
+    (Node("Add", (3,), None), "Input 1 of Add is absent"),
+    (Node("Pad", (3,), ("i64", (2,))), "The pads of Pad must be a constant"),
+    (Node("Relu", (-1, 3)), "only known when the model runs"),
+    (Node("Relu", (0, 3)), ""),
+    (Node("Relu", ()), ""),
+    # Elements and layers.
+    (Node("Mod", (3,), (3,)), "The attribute fmod"),
+    (Node("Mod", (3,), (3,), fmod=1), ""),
+    (Node("BatchNormalization", IMAGE, *CHANNELS, training_mode=1), "inference"),
+    (Node("Gemm", (2, 3), rows(2, 3, 4)), ROWS),
+    (Node("Gemm", (2, 2, 3), rows(3, 4)), ROWS),
+    (Node("Gemm", (3,), rows(3, 4)), ROWS),
+    (Node("GroupNormalization", (2,), (2,), (2,), num_groups=1), "divide into the groups"),
+    (Node("GroupNormalization", (2, 4), (4,), (4,), num_groups=2), ""),
+    (Node("GroupNormalization", IMAGE, (4,), (4,), num_groups=3), "divide into the groups"),
+    (Node("GroupNormalization", IMAGE, (4,), (4,), num_groups=0), "divide into the groups"),
+    (Node(f"{MS}:QLinearAveragePool", ("u8", IMAGE), *GRID, *GRID, kernel_shape=(2, 3),
+          channels_last=1), "channels_last"),
+    (Node(f"{MS}:SkipSimplifiedLayerNormalization", (2, 3, 4), (2, 3, 4), (4,),
+          outputs=("y", "mean")), "a mean that nothing reads"),
+    (Node(f"{MS}:SkipSimplifiedLayerNormalization", (2, 3, 4), (2, 3, 4), (4,),
+          outputs=("y", None, "inverse")), ""),
+    (Node(f"{MS}:FusedConv", IMAGE, FILTERS, activation=b"Clip"), "the activation Clip"),
+    (Node(f"{MS}:FusedConv", IMAGE, FILTERS, activation=b"Clip", activation_params=(0.0, 1.0)), ""),
+    (Node(f"{MS}:FusedConv", IMAGE, FILTERS, activation=b"Clip", activation_params=(0.0,)),
+     "the activation Clip"),
+    (Node(f"{MS}:FusedGemm", (2, 3), rows(3, 4), activation=b"Sin"), "the activation Sin"),
+    # Convolutions.
+    (conv((2, 4), (4, 4)), "rank 3 to 5"),
+    (conv((1, 2, 4, 4, 4, 4), (3, 2, 1, 1, 1, 1)), "rank 3 to 5"),
+    (conv((1, 2, 4, 4), (3, 2, 1)), "rank 3 to 5"),
+    (conv((1, 2, 4, 4, 4), (2, 3, 1, 1, 1), op="ConvTranspose"), "rank 3 to 4"),
+    (conv((1, 4, 4, 4), (4, 2, 1, 1), group=2), ""),
+    (conv((1, 4, 4, 4), (4, 4, 1, 1), group=0), "do not make 0 groups"),
+    (conv((1, 4, 4, 4), (3, 2, 1, 1), group=2), "do not make 2 groups"),
+    (conv((1, 4, 4, 4), (4, 3, 1, 1), group=2), "do not make 2 groups"),
+    (conv((1, 4, 4, 4), (4, 3, 1, 1), group=2, op="ConvTranspose"), ""),
+    (conv((1, 4, 4, 4), (3, 3, 1, 1), op="ConvTranspose"), "do not make 1 groups"),
+    (conv((1, 3, 4, 4), (3, 3, 1, 1), group=2, op="ConvTranspose"), "do not make 2 groups"),
+    (conv((1, 2, 4, 5), (3, 2, 4, 5)), ""),
+    (conv((1, 2, 3, 5), (3, 2, 4, 5)), "Invalid input shape: {3,5}"),
+    (conv((1, 2, 3, 5), (3, 2, 4, 5), pads=(0, 0, 1, 0)), ""),
+    (conv((1, 2, 3, 3), (3, 2, 3, 3), pads=(0, 1, 0, 1), dilations=(1, 3)),
+     "[3, 7], does not fit into its padded input, [3, 5]"),
+    *[(conv((1, 2, 4, 4), (3, 2, 1, 1), **{name: value}), f"{name} must be {count} numbers of at "
+       f"least {least}")
+      for name, count, least in (("strides", 2, 1), ("dilations", 2, 1), ("pads", 4, 0))
+      for value in ((1,) * (count - 1), (1,) * (count + 1), (1,) * (count - 1) + (least - 1,))],
+    (conv((1, 2, 4, 4), (3, 2, 0, 1)), "kernel_shape must be 2 numbers of at least 1"),
+    (conv((1, 2, 4, 4), (3, 2, 1, 1), pads=(-1, 0, 0, 0), auto_pad=SAME), ""),
+    (conv((1, 2, 4, 4), (3, 2, 1, 1), pads=(0, 0, 0, 0), auto_pad=b"VALID"), ""),
+    (conv((1, 2, 8), (3, 2, 3), strides=(4,), auto_pad=SAME), ""),
+    (conv((1, 2, 8), (3, 2, 2), strides=(4,), auto_pad=SAME), "wider than the window"),
+    (conv((1, 2, 8), (3, 2, 2), strides=(4,), auto_pad=LOWER), "wider than the window"),
+    (conv((1, 2, 8), (3, 2, 2), strides=(4,), auto_pad=b"VALID"), ""),
+    (conv((1, 2, 3, 3), (2, 3, 2, 2), op="ConvTranspose", output_padding=(0, -1)),
+     "output_padding must be 2 numbers of at least 0"),
+    (conv((1, 2, 3, 3), (2, 3, 2, 2), op="ConvTranspose", output_padding=(0, 1)), ""),
+    (conv((1, 2, 3, 3), (2, 3, 2, 2), op="ConvTranspose", pads=(2, 1, 2, 1)),
+     "leaves something of the result"),
+    (conv((1, 2, 3, 3), (2, 3, 2, 2), op="ConvTranspose", pads=(1, 1, 2, 1)), ""),
+    # Pooling.
+    (pool(1, 2), "rank 3 at least"),
+    (Node("GlobalMaxPool", (1, 2)), "rank 3 at least"),
+    (Node("GlobalMaxPool", (1, 2, 3)), ""),
+    (pool(1, 2, 6, 6, kernel_shape=(2,)), "kernel_shape must be 2 numbers"),
+    (pool(1, 2, 6, 6, kernel_shape=()), "kernel_shape must be 2 numbers"),
+    (pool(1, 2, 6, auto_pad=SAME, dilations=(2,)), "dilated window"),
+    (pool(1, 2, 6, auto_pad=SAME, dilations=(1,)), ""),
+    (pool(1, 2, 6, auto_pad=b"VALID", dilations=(2,)), ""),
+    (pool(0, 2, 6), ""),
+    (pool(1, 0, 6), "only the batch may be empty"),
+    (pool(1, 2, 0), "only the batch may be empty"),
+    (pool(1, 2, 6, kernel_shape=(11,), strides=(3,), ceil_mode=1), ""),
+    (pool(1, 2, 6, kernel_shape=(12,), strides=(3,), ceil_mode=1), "dimension is negative"),
+    (pool(1, 2, 6, kernel_shape=(7,), strides=(3,)), "larger than its padded input"),
+    (pool(1, 2, 6, kernel_shape=(9,), strides=(3,)), ""),
+    (pool(1, 2, 6, kernel_shape=(7,)), ""),
+    (pool(1, 2, 8, kernel_shape=(4,), strides=(4,), auto_pad=SAME), ""),
+    (pool(1, 2, 8, kernel_shape=(3,), strides=(4,), auto_pad=SAME), "wider than the window"),
+    # Elements that move.
+    (Node("Reshape", (2, 3), np.array([0, 3, 0])), "with 0 in the shape"),
+    (Node("Reshape", (2, 3), np.array([0, 0, 1])), ""),
+    (Node("Reshape", (2, 3), np.array([3, 0])), "do not fit"),
+    (Node("Reshape", (2, 3), np.array([2, 0])), ""),
+    (Node("Reshape", (0, 3), np.array([3, 1, 0]), allowzero=1), ""),
+    (Node("Transpose", (2, 3), perm=(0, 0)), "orders all axes"),
+    (Node("Transpose", (2, 3), perm=(0,)), "orders all axes"),
+    (Node("Slice", (4, 3), np.array([1]), np.array([2, 3])), "of one length"),
+    (Node("Slice", (4, 3), np.array([1]), np.array([2]), np.array([0, 1])), "of one length"),
+    (Node("Slice", (4, 3), np.array([1]), np.array([2]), np.array([0]), np.array([1, 1])),
+     "of one length"),
+    (Node("Slice", (4, 3), np.array([1]), np.array([2]), np.array([0]), np.array([0])),
+     "no step of 0"),
+    (Node("Slice", (4, 3), np.array([1]), np.array([2]), np.array([0]), np.array([1])), ""),
+    (Node("Pad", (2, 3), np.array([1, 1, 1])), "Two pads for each axis"),
+    (Node("Pad", (2, 3), np.array([1, 1, 1, 1]), None, np.array([0])), "Two pads for each axis"),
+    (Node("Pad", (2, 3), np.array([1, 1]), None, np.array([-1])), ""),
+    (Node("Unsqueeze", (2, 3), np.array([0, 0])), "each named once"),
+    (Node("Squeeze", (2, 1, 1), np.array([0])), "Axes [0] of shape [2, 1, 1]"),
+    (Node("Squeeze", (2, 1, 1), np.array([-1, 1])), ""),
+    (Node("Split", (6,), np.array([2, 3]), outputs=("a", "b")), "[2, 3] do not make up"),
+    (Node("Split", (6,), np.array([2, 2, 2]), outputs=("a", "b")), "do not make up"),
+    (Node("Split", (6,), np.array([7, -1]), outputs=("a", "b")), "do not make up"),
+    (Node("Split", (6,), np.array([6, 0]), outputs=("a", "b")), ""),
+    (Node("Split", (), outputs=("a",)), "rank 1 at least"),
+    # Resizing.
+    (resized([1, 1, 2, 2]), ""),
+    (resized([1, 1, 2]), "a positive scale"),
+    (resized([1, 1, 2, -1]), "a positive scale"),
+    (resized([1, 1, 2, 0.5], version=10), "all grow or all shrink"),
+    (resized([1, 1, 2, 1], version=10), ""),
+    (resized([1, 1, 0.5, 1], version=10), ""),
+    (resized([1, 1, 2, 0.5], version=10, mode=b"linear"), ""),
+    (resized([1, 1, 2, 0.5], version=11), ""),
+    (resized([1, 1, 2, 2], **CUT), "a region of each axis"),
+    (resized([1, 1, 2, 2], roi=[0] * 4 + [1] * 3, **CUT), "a region of each axis"),
+    (resized([1, 1, 2, 2], roi=[0] * 4 + [1] * 4, **CUT), ""),
+    (resized([1, 1, 2, 2], roi=[0] * 4 + [1, 1, 0.5, 1], **CUT), ""),
+    (resized([1, 1, 2, 1], roi=[0] * 4 + [1, 1, 1, 0.5], **CUT), "read in several ways"),
+    (resized([1, 1, 1.1, 1], roi=[0] * 4 + [1, 1, 0.5, 1], **CUT), "read in several ways"),
+    (resized(sizes=[1, 3, 0, 2], shape=(1, 3, 0, 6)), "sizes of an empty input"),
+    (resized(sizes=[2, 2], shape=(0, 3, 4, 6), axes=(2, 3)), ""),
+    (resized([1, 2, 2, 1], mode=b"cubic"), "Height and width alone"),
+    (resized([1, 1, 2, 2], mode=b"cubic"), ""),
+    (resized([2, 2], shape=(4, 6), mode=b"cubic"), ""),
+    (resized([2, 1, 2, 1]), "channels (first or last) that stay"),
+    (resized([1, 2, 1, 2]), "channels (first or last) that stay"),
+    (resized([1, 2, 2, 1]), ""),
+    (resized([2, 2], shape=(4, 6)), ""),
+    (resized([1, 1, 2, 2], antialias=1), "antialiasing"),
+    (resized([1, 1, 2, 2], coordinate_transformation_mode=b"tf_half_pixel_for_nn"), ""),
+    (resized([1, 1, 2, 2], coordinate_transformation_mode=b"tf_half_pixel_for_nn", mode=b"linear"),
+     "tf_half_pixel_for_nn"),
+    (resized(sizes=[8, 8], axes=(-2, -1), keep_aspect_ratio_policy=b"not_larger"),
+     "Negative axes with an aspect ratio"),
+    (resized(sizes=[8, 8], axes=(2, 3), keep_aspect_ratio_policy=b"not_larger"), ""),
+    (resized(sizes=[8, 8], axes=(-2, -1)), ""),
+    (resized([2, 2], axes=(-2, -1), keep_aspect_ratio_policy=b"not_larger"), ""),
+    # Recurrent layers.
+    (layer("LSTM", 4), ""),
+    (layer("LSTM", 4, x=(5, 3)), "rank 3"),
+    (layer("LSTM", 4, direction=b"sideways"), "direction of the standard"),
+    (layer("LSTM", 4, None, np.array([5, 5], np.int32)), ""),
+    (layer("LSTM", 4, None, np.array([5, 4], np.int32)), "Sequences of one length"),
+    (layer("LSTM", 4, None, np.array([2] * 5, np.int32), layout=1), ""),
+    (layer("LSTM", 4, None, np.array([5] * 5, np.int32), layout=1), "Sequences of one length"),
+    *[(layer("LSTM", 4, **{f"activation_{name}": (0.1,)}), "parameters of activations")
+      for name in ("alpha", "beta")],
+    (layer("LSTM", 4, direction=b"bidirectional"), FIT),
+    (layer("LSTM", 4, direction=b"bidirectional", w=(2, 8, 3), r=(2, 8, 2)), ""),
+    (layer("LSTM", 4, w=(1, 8, 3), r=(1, 9, 2)), FIT),
+    (layer("LSTM", 4, w=(1, 9, 3), r=(1, 8, 2)), FIT),
+    (layer("LSTM", 4, w=(1, 9, 3), r=(1, 9, 2)), FIT),
+    (layer("LSTM", 4, w=(8, 3), r=(1, 8, 2)), FIT),
+    (layer("LSTM", 4, LSTM_BIAS), ""),
+    (layer("LSTM", 4, rows(1, 15)), FIT),
+    (layer("LSTM", 4, LSTM_BIAS, None, None, None, PEEPHOLES), ""),
+    (layer("LSTM", 4, LSTM_BIAS, None, None, None, rows(1, 5)), FIT),
+    (layer("GRU", 4), FIT),
+    (layer("GRU", 3), ""),
+    (layer("RNN", 2), FIT),
+    (layer("LSTM", 4, activations=(b"Sigmoid", b"Tanh", b"Relu")), "sigmoid, tanh, relu"),
+    (layer("LSTM", 4, activations=(b"Sigmoid", b"Tanh")), "the activations sigmoid, tanh is"),
+    (layer("RNN", 1, activations=(b"Relu",)), ""),
+    (layer("RNN", 1, activations=(b"Elu",)), "the activations elu"),
+    (layer("LSTM", 4, input_forget=1), "coupled gates"),
+    # Attention.
+    (attention(), ""),
+    (attention(None, None, (2, 2, 4, 1, 2)), "with past"),
+    (attention(outputs=("y", "present")), "with past"),
+    (attention(outputs=("y", None)), ""),
+    (attention(None, None, None, None, (2, 4, 5, 5)), "with past"),
+    (attention(None, None, None, (2, 4, 5, 5)), ""),
+    (attention(do_rotary=1), "rotary"),
+    (attention(x=(5, 6)), "rank 3 and a matrix"),
+    (attention(w=(1, 6, 24)), "rank 3 and a matrix"),
+    (attention(num_heads=0), HEADS),
+    (attention(w=(6, 3), num_heads=1), ""),
+    (attention(w=(6, 9)), HEADS),
+    (attention(w=(6, 16), qkv_hidden_sizes=(8, 8)), HEADS),
+    (attention(qkv_hidden_sizes=(8, 8, 4)), HEADS),
+    (attention(qkv_hidden_sizes=(8, 8, 8)), ""),
+    (attention(w=(6, 25), qkv_hidden_sizes=(8, 8, 9)), HEADS),
+    (attention(qkv_hidden_sizes=(0, 0, 24)), HEADS),
+    (attention(None, ("i32", (2, 5))), ""),
+    (attention(None, ("i32", (2, 6))), "A mask of shape"),
+    (Node(f"{MS}:EmbedLayerNormalization", ("i32", (2, 5)), ("i32", (2, 5)), (9, 4), (7, 4), None,
+          (4,), (4,)), "Embeddings of segments"),
+    (Node(f"{MS}:EmbedLayerNormalization", ("i32", (2, 5)), None, (9, 4), (7, 4), None, (4,), (4,),
+          outputs=("y", "mask")), "A mask that nothing reads"),
+    # Stored numbers.
+    (Node("QuantizeLinear", (3,), np.float32(1), kinds=["i8"], output_dtype=3), ""),
+    (Node("QuantizeLinear", (3,), np.float32(1), output_dtype=1), "Results of 8 or 16 bits"),
+    (Node("QuantizeLinear", (3,), np.float32(1), np.int32(0), output_dtype=2),
+     "Results of 8 or 16 bits"),
+    (Node("DequantizeLinear", ("u8", (3,)), ("f16", ())), "Results in float32"),
+    (Node("DequantizeLinear", ("u8", (3,)), np.float32(1), axis=5), ""),
+    (Node("DequantizeLinear", ("u8", ()), rows(3)), "3 scales"),
+    (Node("DequantizeLinear", ("u8", (3, 4)), rows(4)), ""),
+    (Node("DequantizeLinear", ("u8", (3, 4)), rows(3)), "3 scales do not go along axis 1"),
+    (Node("DequantizeLinear", ("u8", (2, 4)), SCALES, block_size=-1), "4 scales for blocks of -1"),
+    (Node("DequantizeLinear", ("u8", (2, 4)), SCALES, ZEROS, block_size=2), ""),
+    (Node("DequantizeLinear", ("u8", (2, 3)), SCALES, ZEROS, block_size=2), ""),
+    (Node("DequantizeLinear", ("u8", (2, 4)), SCALES, ZEROS, block_size=3), ""),
+    (Node("DequantizeLinear", ("u8", (2, 4)), SCALES, ZEROS, block_size=4), "are not those of"),
+    (Node("DequantizeLinear", ("u8", (2, 4)), SCALES, ZEROS[:1], block_size=2), "are not those of"),
+    (Node("DequantizeLinear", ("u8", (2, 3)), (2, 2), ZEROS, block_size=2), "constant scales"),
+    (Node("DequantizeLinear", ("u8", (2, 3)), SCALES, ("u8", (2, 2)), block_size=2),
+     "constant scales"),
+    (Node("DequantizeLinear", ("u8", (2, 4)), (2, 2), ("u8", (2, 2)), block_size=2), ""),
+    (Node(f"{MS}:QGemm", STORED, *GRID, np.ones((4, 3), np.uint8), *GRID, None, np.float32(1)),
+     "A zero point of the result"),
+    (Node(f"{MS}:QGemm", STORED, *GRID, np.ones((4, 3), np.uint8), *GRID, None, *GRID,
+          kinds=["u8"]), ""),
+    (bits(), ""),
+    (bits((3, 2, 16), bits=8), ""),
+    (bits((3, 2, 4), bits=2), "4 or 8 bits"),
+    (bits(block_size=0), "4 or 8 bits"),
+    (bits(weight_prepacked=1), "4 or 8 bits"),
+    (bits((3, 2, 8), 6, None, np.zeros(20, np.int32)), "g_idx"),
+    (bits((3, 2, 9)), FIT),
+    (bits((3, 2, 8), 5), FIT),
+    (bits((3, 2, 8), 6, np.ones(3, np.uint8)), ""),
+    (bits((3, 2, 8), 6, np.ones(6, np.uint8)), FIT),
+    (bits((3, 2, 8), 6, np.ones(6, F)), ""),
+    (bits((3, 2, 8), 6, np.ones(3, F)), FIT),
+    (bits((3, 2, 16), 6, np.ones(6, np.uint8), bits=8), ""),
+    (bits((3, 2, 16), 6, np.ones(3, np.uint8), bits=8), FIT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("node", "sentence"), BOUNDS, ids=[n.snapshot.nodes[0].op for n, _ in BOUNDS]
+)
+def test_a_row_asks_for_what_it_needs_and_no_more(node: Node, sentence: str) -> None:
+    assert sentence.lower() in node.reason.lower() and bool(sentence) == bool(node.reason)
+
+
+@pytest.mark.parametrize("op", HOST_OPS)
+def test_a_row_reads_its_versions_and_no_others(op: str) -> None:
+    first, last = HOST_OPS[op].versions
+    for version in (first - 1, first, last, last + 1):
+        said = f"This is {op} of opset {version}; opsets {first} to {last} are supported."
+        reason = Node(op, (2, 2), (2, 2), version=version or -1).reason
+        assert (reason == said.replace("opset 0", "opset -1")) == (not first <= version <= last)
+
+
+WHOLE = ("u8", "i8", "u16", "i16")
+CAST = ("f32", "f16", "bool", "i32", "i64")
+NUMBERS = {"f32": 1, "u8": 2, "i8": 3, "u16": 4, "i16": 5, "i32": 6, "i64": 7, "bool": 9,
+           "f16": 10, "f64": 11}  # fmt: skip
+
+
+@pytest.mark.parametrize("held", [*CAST, *WHOLE])
+@pytest.mark.parametrize("wanted", NUMBERS)
+def test_what_is_cast(held: str, wanted: str) -> None:
+    """Stored numbers are cast from, and to what they are."""
+    runs = wanted in CAST or (held in WHOLE and held == wanted)
+    node = Node("Cast", (held, (3,)), to=NUMBERS[wanted], kinds=[wanted])
+    assert node.reason == ("" if runs else f"Casting {held} to {wanted} is not supported.")
