@@ -221,8 +221,8 @@ def _reason(log: str) -> str:
 
 
 def _test(by: str) -> str:
-    """The test that failed, of an outcome's text."""
-    match = re.search(r"(?:FAILED|ERROR) (\S+::\S+.*?)(?: - |$)", by)
+    """The test that failed, or the file that cannot be read, of an outcome's text."""
+    match = re.search(r"(?:FAILED|ERROR) (\S+(?:::\S+.*?|\.py))(?: - |$)", by)
     return match[1] if match else ""
 
 

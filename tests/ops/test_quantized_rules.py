@@ -10,7 +10,7 @@ import pytest
 from tests.ops.test_layer_refusals import stored
 from tests.ops.test_op_refusals import graph_of
 from tflgpu_plugin.ir.graph import Quantization, Tensor
-from tflgpu_plugin.ir.quantization import EVEN, FACTOR_UNIT, Grid, grid
+from tflgpu_plugin.ir.quantization import EVEN, FACTOR_UNIT, Levels, levels
 from tflgpu_plugin.ops import rounding, rows
 
 PLAIN = Tensor("x", (2, 3))
@@ -92,11 +92,11 @@ def made(op: str, *inputs: Any, scale: float = 1.0, even: bool = False, **more: 
     graph = graph_of(op, *inputs, results=[result], **more)
     rule = rows()[op].quantize
     assert rule is not None
-    node = rule(graph, graph.nodes[0], grid(result))
+    node = rule(graph, graph.nodes[0], levels(result))
     return None if node is None else (node.op, node.attributes["numbers"])
 
 
-ENDS = Grid(1.0, -131.0, 124.0)[1:]
+ENDS = Levels(1.0, -131.0, 124.0)[1:]
 HALVES, QUARTERS = stored(2, 3), stored(2, 3, scale=0.25)
 THREE = channels(0.5, 0.5, 0.5)
 

@@ -148,3 +148,20 @@ def _work_for(seconds: float) -> None:
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass
+
+
+@pytest.mark.parametrize(
+    ("by", "test"),
+    [
+        ("pytest t.py: FAILED tests/t.py::test_x[1-2] - assert 1 == 2", "tests/t.py::test_x[1-2]"),
+        ("pytest t.py: ERROR tests/t.py - IndexError: tuple index", "tests/t.py"),
+        ("pytest t.py: ERROR tests/t.py", "tests/t.py"),
+        ("cases conv: -- planning fails", ""),
+    ],
+)
+def test_a_red_test_file_kills_nothing(by: str, test: str) -> None:
+    """What failed is asked again without the mutant, a file that cannot be read as well."""
+    assert runner._test(by) == test
+    if test:
+        step = selection.Step("pytest", test)
+        assert selection.passes(step, "", Path(), False, [test])
