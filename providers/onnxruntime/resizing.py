@@ -51,7 +51,7 @@ def _coordinates(e: Expansion) -> str:
 
 def _axes(e: Expansion) -> list[int]:
     """The axes that scales, sizes and a region are for."""
-    named = e.integers("axes") if e.version >= 11 else None
+    named = e.integers("axes")
     return [e.axis(axis, e.rank()) for axis in named or range(e.rank())]
 
 

@@ -91,6 +91,7 @@ _TFLITE = (
 _ONNX = (
     "test_ort_bounds",
     "test_ort_defaults",
+    "test_ort_forms",
     "test_ort_reader",
     "test_ort_rounded_extents",
     "test_onnx_forms",
@@ -242,7 +243,7 @@ TESTS: dict[str, Sequence[str]] = {
     "run": ("test_tflite_integers", *_NATIVE),
     "replay": ("test_tflite_integers", *_NATIVE),
 }
-_STORED = ("test_ort_quantized", "test_ort_integers", "test_onnx_quantized")
+_STORED = ("test_ort_forms", "test_ort_quantized", "test_ort_integers", "test_onnx_quantized")
 # Of providers' files, before those of their room.
 PROVIDERS: dict[str, Sequence[str]] = {
     "ops": ("test_docs",),
