@@ -26,6 +26,10 @@ PREFIX = "ep.context_"  # of a session's settings about compiled models
 ENABLE, PATH, EMBED = (PREFIX + name for name in ("enable", "file_path", "embed_mode"))
 BODY = "onnxruntime writes no bodies of control flow into compiled models; this stays as it is."
 AGAIN = "Compile the original model again on this machine."
+NAMES = tuple[str, ...]
+# Fields of an interface that are stored as they are.
+STORED = {"ports": NAMES, "inputs": NAMES, "outputs": NAMES, "shapes": tuple[tuple[int, ...], ...],
+          "arithmetic": tuple[int, ...]}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Interface:
     shapes: tuple[Shape, ...]
     guards: Mapping[str, Array]
     part: Snapshot | None = None
-    arithmetic: frozenset[int] = frozenset()
+    arithmetic: tuple[int, ...] = ()
 
 
 def write(island: Island, interface: Interface, export: Export, model: str) -> Context:
@@ -81,15 +85,10 @@ def write(island: Island, interface: Interface, export: Export, model: str) -> C
     shall be one. `model` is the path of the original model. Raises OSError.
     """
     snapshot, arrays = (None, None) if interface.part is None else parts.pack(interface.part)
-    extra = {
-        "ports": interface.ports,
-        "inputs": interface.inputs,
-        "outputs": interface.outputs,
-        "shapes": codec.encode(interface.shapes),
+    extra = {name: codec.encode(getattr(interface, name)) for name in STORED} | {
         "guards": {name: digests.of_array(data).hex() for name, data in interface.guards.items()},
         "half": island.half,
         "part": snapshot,
-        "arithmetic": sorted(interface.arithmetic),
     }
     data = providers.packed(island, extra, arrays or {})
     target = export.target(model)
@@ -128,14 +127,9 @@ def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Island,
 
 def _interface(found: plan_file.Stored, taken: Snapshot) -> Interface:
     extra = found.extra
-    ports, inputs, outputs = (
-        codec.decode(tuple[str, ...], extra[name]) for name in ("ports", "inputs", "outputs")
-    )
-    shapes = codec.decode(tuple[tuple[int, ...], ...], extra["shapes"])
     part = None if extra["part"] is None else parts.unpack(extra["part"], found.arrays)
-    arithmetic = frozenset(codec.decode(tuple[int, ...], extra["arithmetic"]))
-    guards = _guards(extra["guards"], taken)
-    return Interface(ports, inputs, outputs, shapes, guards, part, arithmetic)
+    plain = {name: codec.decode(kind, extra[name]) for name, kind in STORED.items()}
+    return Interface(guards=_guards(extra["guards"], taken), part=part, **plain)
 
 
 def _bytes(node: HostNode, model: str) -> bytes:

@@ -16,7 +16,7 @@ from tflgpu_plugin.providers import BuildError, Island
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
-from tflgpu_plugin.frontend.callbacks import guarded, opened, pairs, sentence
+from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
 from tflgpu_plugin.frontend.rules import quantized_groups
 from tflgpu_plugin.ir.graph import Shape
@@ -36,46 +36,22 @@ SPLIT = "A shape that it needs is worked out on the CPU while the model runs."
 
 def connect() -> None:
     """Register the callbacks with the shared library."""
-    functions: callbacks.Functions = {"create": _on_create, "plan": _on_plan, "build": _on_build}
-    callbacks.connect("ort", functions, dispensable="plan")
-
-
-# ---- callbacks: text in, status out --------------------------------------------------------------
-
-
-def _on_create(
-    keys: Any, values: Any, count: int, adapters: Any, adapter_count: int, err: Any
-) -> int:
-    chosen = [int(adapters[k]) for k in range(adapter_count)]
-    return guarded(lambda: create(pairs(keys, values, count), chosen), err)
-
-
-def _on_plan(number: int, ep: Any, api: Any, graph: Any, support: Any, err: Any) -> int:
-    address = native.ffi.cast("uintptr_t", api)
-
-    def work() -> None:
-        plan(number, ep, Host(int(address)), graph, support)
-
-    return guarded(work, err, needed=False)
-
-
-def _on_build(number: int, island: Any, shapes: Any, count: int, err: Any) -> int:
-    flat = [int(shapes[k]) for k in range(count)]
-    return guarded(lambda: build(number, island, flat), err)
+    callbacks.connect("ort", globals(), dispensable="plan")
 
 
 # ---- create --------------------------------------------------------------------------------------
 
 
-def create(given: Mapping[str, str], chosen: Sequence[int]) -> int:
+def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int) -> int:
     """A session's number for these options and adapters (numbers of `adapter.adapters()`; the first
     counts, unless an option names one). Raises OptionError or NoAdapter with a sentence.
     """
+    given = pairs(keys, values, count)
     records.failed("")
     try:
         options = parse({k: v for k, v in given.items() if not k.startswith(context.PREFIX)})
-        if options.adapter is None and chosen:
-            options = replace(options, adapter=str(chosen[0]))
+        if options.adapter is None and adapter_count:
+            options = replace(options, adapter=str(adapters[0]))
         made = records.Session(options, opened(options), context.Export.of(given))
         remember(made.report)
         return records.kept.register(made).number
@@ -87,7 +63,7 @@ def create(given: Mapping[str, str], chosen: Sequence[int]) -> int:
 # ---- plan ----------------------------------------------------------------------------------------
 
 
-def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
+def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     """Claim what can run of one level of the model. What fails here leaves the nodes on the CPU,
     with a warning."""
     session = records.kept.clients.get(number)
@@ -95,9 +71,8 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
         raise BuildError((), "This session is closed.")
     level = records.Level()
     try:
-        taken = snapshot.take(
-            host, host.cast("tgo_graph", int(native.ffi.cast("uintptr_t", graph)))
-        )
+        host = Host(_address(api))
+        taken = snapshot.take(host, host.cast("tgo_graph", _address(graph)))
         level.nodes = [_unclaimed(node) for node in taken.nodes]
         broken = _restore(level, taken, session)
         _place(level, taken, session)
@@ -111,6 +86,10 @@ def plan(number: int, ep: Any, host: Host, graph: Any, support: Any) -> None:
     _log(ep, level)
     messages.notify(level.nodes)
     messages.placed(session.report)
+
+
+def _address(pointer: Any) -> int:
+    return int(native.ffi.cast("uintptr_t", pointer))
 
 
 def _place(level: records.Level, taken: Snapshot, session: records.Session) -> None:
@@ -189,7 +168,7 @@ def _placed(
     guards = {name: data for name, data in defaults if data is not None}
     part = taken.part(hosts, outputs) if dynamic else None
     shapes = tuple(_shape(reading, name) for name in inputs)
-    arithmetic = reading.arithmetic & hosts if dynamic else frozenset[int]()
+    arithmetic = tuple(sorted(reading.arithmetic & hosts)) if dynamic else ()
     interface = context.Interface(ports, inputs, outputs, shapes, guards, part, arithmetic)
     made = context.write(island, interface, export, taken.path) if export else None
     return _with_interface(island, tuple(sorted(hosts)), interface, made)
@@ -203,8 +182,7 @@ def _with_interface(
 ) -> records.Placed:
     """The native object of a partition that is built."""
     handle = _create(island.number, nodes, interface, made)
-    names = interface.ports, interface.inputs, interface.outputs
-    placed = records.Placed(island, handle, nodes, *names, interface.part, interface.arithmetic)
+    placed = records.Placed(island, handle, nodes, interface)
     placed.add(handle, interface.shapes, island.instance.output_shapes, island.instance)
     if interface.part is None:  # the native object holds all that a run needs
         placed.island = None
@@ -267,10 +245,8 @@ def _log(ep: Any, level: records.Level) -> None:
 # ---- build ---------------------------------------------------------------------------------------
 
 
-def build(number: int, handle: Any, flat: list[int]) -> None:
-    """Give a partition a plan for these input shapes, or the sentence that its runs fail with.
-    Raises ImpossibleShapes."""
-    placed = records.kept.islands.get(number)
-    if placed is None or placed.island is None or placed.part is None:
-        raise BuildError((), "The model gives shapes for which nothing was planned.")
-    placed.build(handle, placed.shapes(flat))
+def build(number: int, handle: Any, shapes: Any, count: int) -> None:
+    """Give a partition a plan for these input shapes (each a rank and its extents), or the sentence
+    that its runs fail with. Raises ImpossibleShapes."""
+    placed = records.kept.claimed(number, "The model gives shapes for which nothing was planned.")
+    placed.build(handle, placed.shapes([int(shapes[k]) for k in range(count)]))

@@ -14,24 +14,17 @@ from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedIsland, Re
 from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.ir.graph import Graph, Shape, Tensor
 
-from .context import Export
+from .context import Export, Interface
 from .external import Changed
 from .reader import read
-from .snapshot import Snapshot
 
 
 @dataclass(repr=False)
 class Placed(PlacedIsland):
-    """`ports` are the names of the replay's inputs, `inputs` of all values whose shape matters.
-    `part` is there when other shapes may come; then `island` is, too. `arithmetic` are nodes of it.
-    """
+    """Where no other shapes may come `interface` has no part, and there is no `island`."""
 
     nodes: tuple[int, ...]
-    ports: tuple[str, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    part: Snapshot | None
-    arithmetic: frozenset[int]
+    interface: Interface
     program: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,12 +35,12 @@ class Placed(PlacedIsland):
     def let_go(self) -> None:
         """Also what shapes that may come would have needed."""
         super().let_go()
-        self.program, self.part = None, None
+        self.program, self.interface = None, replace(self.interface, part=None)
 
     def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
-        """The shapes of `inputs` from a list of ranks and extents."""
+        """The shapes of `interface.inputs` from a list of ranks and extents."""
         found, at = [], 0
-        for _ in self.inputs:
+        for _ in self.interface.inputs:
             found.append(tuple(flat[at + 1 : at + 1 + flat[at]]))
             at += 1 + flat[at]
         return tuple(found)
@@ -55,30 +48,31 @@ class Placed(PlacedIsland):
     def reshaped(self, given: tuple[Shape, ...]) -> Graph:
         """Its ports in the order of the first. Raises ImpossibleShapes where no host takes the
         shapes."""
-        assert self.part is not None
-        shapes = dict(zip(self.inputs, given, strict=True))
-        if self.part.files:
+        interface, part = self.interface, self.interface.part
+        assert part is not None
+        shapes = dict(zip(interface.inputs, given, strict=True))
+        if part.files:
             try:
-                self.part.files.check()
+                part.files.check()
             except Changed as changed:
                 raise BuildError((), str(changed)) from changed
-        reading = read(self.part, shapes, None, self.arithmetic)
+        reading = read(part, shapes, None, interface.arithmetic)
         for node, reason in reading.refused.items():
             raise (ImpossibleShapes if node in reading.impossible else BuildError)((node,), reason)
         ids, tensors = reading.ids, dict(reading.graph.tensors)
-        missing = [name for name in self.outputs if ids[name] not in tensors]
+        missing = [name for name in interface.outputs if ids[name] not in tensors]
         if missing:
             raise BuildError(
                 (), f"The result {missing[0]!r} does not depend on its inputs' values."
             )
-        for name in self.ports:
-            port = Tensor(name, shapes[name], self.part.values[name].dtype)
+        for name in interface.ports:
+            port = Tensor(name, shapes[name], part.values[name].dtype)
             tensors.setdefault(ids[name], port)
         return replace(
             reading.graph,
             tensors=tensors,
-            inputs=tuple(ids[name] for name in self.ports),
-            outputs=tuple(ids[name] for name in self.outputs),
+            inputs=tuple(ids[name] for name in interface.ports),
+            outputs=tuple(ids[name] for name in interface.outputs),
         )
 
 

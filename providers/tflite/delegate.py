@@ -6,43 +6,27 @@ sentence for the host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
-from tflgpu_plugin.providers import BuildError, Island
+from tflgpu_plugin.providers import Island
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
-from tflgpu_plugin.frontend.callbacks import guarded, opened, pairs, sentence
+from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, NodeReport
 from tflgpu_plugin.options import parse
 
 from . import codes, loops, placeholders, reader, records, refusals
 
+GONE = "This part of the model was taken out of the delegate; make a new interpreter."
+
 
 def connect() -> None:
     """Register the callbacks with the shared library."""
-    functions = {"create": _on_create, "prepare": _on_prepare, "build": _on_build}
-    callbacks.connect("tflite", functions, dispensable="prepare")
-
-
-# ---- callbacks: text in, status out --------------------------------------------------------------
-
-
-def _on_create(keys: Any, values: Any, count: int, err: Any) -> int:
-    return guarded(lambda: create(pairs(keys, values, count)), err)
-
-
-def _on_prepare(number: int, pointer: Any, context: Any, err: Any) -> int:
-    host = native.ffi.cast("tgl_context *", context)
-    return guarded(lambda: prepare(records.delegate(number), pointer, host), err, False)
-
-
-def _on_build(number: int, kernel: Any, context: Any, err: Any) -> int:
-    host = native.ffi.cast("tgl_context *", context)
-    return guarded(lambda: build(number, kernel, host), err)
+    callbacks.connect("tflite", globals(), dispensable="prepare")
 
 
 # ---- create --------------------------------------------------------------------------------------
@@ -52,22 +36,23 @@ def create_at(keys: int, values: int, count: int, err: int) -> int:
     """`create` for a caller that has the callback's pointers as addresses."""
     ffi = native.ffi
     names = [ffi.cast("const char *const *", address) for address in (keys, values)]
-    return _on_create(names[0], names[1], count, ffi.cast("tg_error *", err))
+    return callbacks.answering(globals(), "create")(*names, count, ffi.cast("tg_error *", err))
 
 
-def create(given: Mapping[str, str]) -> int:
+def create(keys: Any, values: Any, count: int) -> int:
     """A delegate's number for these options. Raises OptionError or NoAdapter with a sentence."""
-    options = parse(given)
+    options = parse(pairs(keys, values, count))
     return records.kept.register(records.Delegate(options, opened(options))).number
 
 
 # ---- prepare -------------------------------------------------------------------------------------
 
 
-def prepare(delegate: records.Delegate, pointer: Any, context: Any) -> None:
+def prepare(number: int, pointer: Any, context: Any) -> None:
     """Claim what can run of the host's graph. What fails here leaves the nodes on the CPU, with a
     warning; only a host that does not keep to its own grouping makes this raise.
     """
+    delegate, context = records.delegate(number), native.ffi.cast("tgl_context *", context)
     delegate.pointer = pointer
     address = int(native.ffi.cast("uintptr_t", context))
     prepared = records.Prepared(context=address)
@@ -202,9 +187,6 @@ def build(number: int, kernel: Any, context: Any) -> None:
     """Give a kernel a plan for the host's present shapes, or the sentence that its runs will fail
     with.
     """
-    placed = records.kept.islands.get(number)
-    if placed is None or placed.island is None:
-        raise BuildError(
-            (), "This part of the model was taken out of the delegate; make a new interpreter."
-        )
-    placed.build(kernel, tuple(reader.present_shapes(context, placed.kept.keys)))
+    host = native.ffi.cast("tgl_context *", context)
+    placed = records.kept.claimed(number, GONE)
+    placed.build(kernel, tuple(reader.present_shapes(host, placed.kept.keys)))

@@ -119,6 +119,4 @@ def report(target: Any) -> Report | None:
     pointer = get_pointer()
     address = getattr(pointer, "value", pointer)
     number = native.lib.tg_tflite_delegate_number(native.ffi.cast("void *", address or 0))
-    kept.sweep()
-    found = kept.clients.get(number)
-    return found.report() if found else None
+    return kept.report(number)

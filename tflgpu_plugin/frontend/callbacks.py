@@ -29,7 +29,7 @@ SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
 IMPOSSIBLE = -1  # the answer where the model itself cannot be run with the shapes of a run
 SOON = 0.05  # seconds after which an interruption is raised again, unless a callback runs
 
-Functions = Mapping[str, Callable[..., int]]
+Functions = Mapping[str, Any]  # by name; they return an int or None
 
 _running: set[int] = set()  # threads that are in a callback
 _tables: dict[str, Any] = {}  # what native code points to; never emptied
@@ -47,11 +47,17 @@ def connect(host: str, functions: Functions, dispensable: str) -> None:
         if host not in _tables:
             table = ffi.new(f"{kind} *")
             for name, member in ffi.typeof(kind).fields:
-                made = callback(member.type, functions[name], needed=name != dispensable)
-                setattr(table, name, made)
+                needed = name != dispensable
+                answer = answering(functions, name, needed)
+                setattr(table, name, callback(member.type, answer, needed))
             atexit.register(set_callbacks, ffi.NULL)
             _tables[host] = table
         set_callbacks(_tables[host])
+
+
+def answering(functions: Functions, name: str, needed: bool = True) -> Callable[..., int]:
+    """A function as native code calls it: with a tg_error * behind its arguments (`guarded`)."""
+    return lambda *given: guarded(lambda: functions[name](*given[:-1]), given[-1], needed)
 
 
 def callback(kind: Any, function: Callable[..., int], needed: bool = True) -> Any:

@@ -209,6 +209,20 @@ class Records(Generic[Owner, Placed]):
         """From now on they may be asked to build for other shapes."""
         self.islands.update({one.number: one for one in placed})
 
+    def claimed(self, number: int, gone: str) -> Placed:
+        """The partition of this number. Raises BuildError with `gone` where nothing is built for
+        other shapes (any more)."""
+        placed = self.islands.get(number)
+        if placed is None or placed.island is None:
+            raise BuildError((), gone)
+        return placed
+
+    def report(self, number: int) -> Report | None:
+        """Of the client of this number, None where there is none."""
+        self.sweep()
+        found = self.clients.get(number)
+        return found.report() if found else None
+
     def sweep(self) -> None:
         """Let go of what the host has freed and ended."""
         for number, one in list(self.islands.items()):
