@@ -115,6 +115,7 @@ _ONNX = (
 _ROWS = (
     "test_op_refusals",
     "test_layer_refusals",
+    "test_movement_refusals",
     "test_launches",
     "test_quantized_rules",
     "test_traits",
