@@ -186,14 +186,14 @@ class Walk:
         op = ops.rows().get(node.op)
         if op is None or node.row is None:
             return None
-        whole = all(min(self.tensors[t].shape, default=1) > 0 for t in inputs)
+        whole = all(extent > 0 for t in inputs for extent in self.tensors[t].shape)
         whole &= node.refusal is None
         try:
             found = [tuple(s) for s in op.shapes(Graph(self.view, (node,), (), ()), node)]
         except Exception:  # whoever runs the node will say what is wrong with it
             self.unfit += whole
             return None
-        self.unfit += whole and any(min(shape, default=1) < 1 for shape in found)
+        self.unfit += whole and any(extent < 1 for shape in found for extent in shape)
         return found
 
 

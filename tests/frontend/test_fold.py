@@ -14,7 +14,7 @@ from tflgpu_plugin.providers.tflite import ops as tflite
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.frontend import fold, meanings, subgraph
 from tflgpu_plugin.frontend.fold import Step
-from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Quantization, Tensor
 
 ROWS = [*onnx.TABLE.values()]
 OPS = {row.op for row in (*tflite.HOST_OPS.values(), *tflite.CPU_OPS.values()) if row.op}
@@ -123,6 +123,13 @@ def test_values_that_a_tensor_cannot_hold_are_not_known() -> None:
     (wide,) = fold.known(Step("sub"), factors, [replace(result, dtype="i64")]) or [None]
     assert wide is not None and wide.dtype == "i32"
     assert fold.known(Step("sub"), factors, [replace(result, dtype="u8")]) is None
+    quantized = replace(result, quantization=Quantization((1.0,), (0,)))
+    assert fold.known(Step("sub"), factors, [quantized]) is None
+    halves = [Tensor("", (1,), "f32", np.array([0.5], np.float32))] * 2
+    assert fold.known(Step("add"), halves, [replace(result, dtype="f16")]) is None
+    nothing = Tensor("", (1,), "i32", np.array([0], np.int32))
+    assert fold.known(Step("floor_div"), [factors[0], nothing], [result]) is None
+    assert fold.known(Step("sub"), factors, [result, result]) is None
 
 
 def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from tflgpu_plugin.frontend.symbolic_shapes import Misfit, _misfits
+from tflgpu_plugin.frontend.symbolic_shapes import Misfit, _changes, _misfits, _unlike
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor
 
 
@@ -33,3 +33,30 @@ def test_the_numbers_that_a_node_sees_begin_at_1() -> None:
     refused = Node(4, "expand", (0, 2), (1,), refusal="It does not fit.", sources=(4,))
     (misfit,) = found({4}, refused)
     assert misfit.numbers == (13, 7, 5, 3, 2, 1)
+
+
+def changes(numbers: tuple[int, ...], *free: str, **symbols: int) -> list[dict[str, int]]:
+    """What differs from the symbols."""
+    found = _changes(symbols, free, numbers)
+    return [{n: v for n, v in made.items() if v != symbols[n]} for made in found]
+
+
+def test_numbers_that_are_tried() -> None:
+    """First those that a node sees, for one that it sees or for all that are alike; then steps
+    between two of these; then two at once. None below 1, and none twice."""
+    assert changes((8, 3), "a", a=3, b=3) == [{"a": 8}]
+    assert changes((8, 3), "a", "b", a=3, b=3) == [{"a": 8}, {"b": 8}, {"a": 8, "b": 8}]
+    assert changes((8, 3), "a", a=5) == [{"a": 10}]
+    assert changes((8, 3), "a", a=6) == [{"a": 1}, {"a": 11}]
+    assert changes((8, 3, 1), "a", "b", a=8, b=3) == [
+        {"b": 8}, {"a": 3}, {"a": 1}, {"b": 1},
+        {"a": 13}, {"a": 6}, {"a": 15}, {"b": 10}, {"a": 10}, {"b": 5},
+        {"a": 3, "b": 8}, {"a": 3, "b": 1}, {"a": 1, "b": 8},
+    ]  # fmt: skip
+    assert changes((8, 3), a=3) == []
+
+
+def test_extents_that_differ_are_counted_from_the_right() -> None:
+    assert _unlike([(2, 3), (3,)]) == 0
+    assert _unlike([(2, 3), (2, 4), (5, 4)]) == 1 + 2 + 1
+    assert _unlike([]) == 0

@@ -29,7 +29,7 @@ class Place:
 
 @dataclass
 class _Pool:
-    size: int = 0
+    size: int
     members: list[tuple[int, int]] = field(default_factory=list)  # (offset, tensor)
 
 
@@ -70,19 +70,18 @@ def assign(
     places: dict[int, Place] = {}
     for tensor in sorted(alive, key=lambda t: (-alive[t].size, alive[t].first, t)):
         forbidden = {places[other].pool for other in apart.get(tensor, ()) if other in places}
-        best: tuple[int, int, int] | None = None  # growth, pool, offset
+        fitting: list[tuple[int, int, int]] = []  # growth, pool, offset
         for number, pool in enumerate(pools):
             if number in forbidden:
                 continue
             offset = _lowest(pool, alive[tensor], alive)
             end = offset + alive[tensor].size
-            growth = max(0, end - pool.size)
-            if end <= limit and (best is None or (growth, number) < best[:2]):
-                best = (growth, number, offset)
-        if best is None:
-            pools.append(_Pool())
-            best = (alive[tensor].size, len(pools) - 1, 0)
-        _, number, offset = best
+            if end <= limit:
+                fitting.append((max(0, end - pool.size), number, offset))
+        if not fitting:
+            pools.append(_Pool(alive[tensor].size))
+            fitting = [(0, len(pools) - 1, 0)]
+        _, number, offset = min(fitting)
         pool = pools[number]
         pool.size = max(pool.size, offset + alive[tensor].size)
         pool.members.append((offset, tensor))
@@ -106,8 +105,7 @@ def _lowest(pool: _Pool, life: Life, alive: Mapping[int, Life]) -> int:
 
 def lower_bound(alive: Mapping[int, Life]) -> int:
     """The largest sum of sizes alive at one launch: no assignment can need less."""
-    steps = max((life.last for life in alive.values()), default=-1) + 1
+    begins = {life.first for life in alive.values()}  # it is at the first launch of one of them
     return max(
-        (sum(a.size for a in alive.values() if a.first <= s <= a.last) for s in range(steps)),
-        default=0,
+        (sum(a.size for a in alive.values() if a.first <= s <= a.last) for s in begins), default=0
     )

@@ -39,6 +39,7 @@ def read(node: HostNode) -> dict[str, Any]:
 
 CONV = {"padding": 1, "stride_w": 2, "stride_h": 3, "dilation_w": 4, "dilation_h": 5}
 POOL = {"padding": 2, "stride_w": 1, "stride_h": 1, "filter_w": 2, "filter_h": 3}
+UNITS = {"strides": (1, 1), "padding": "same"}
 READ = [
     (
         host_node("CONV_2D", "tgl_conv_params", activation=3, **CONV),
@@ -102,6 +103,43 @@ READ = [
         host_node("LSTM", "tgl_lstm_params", activation=4, kernel=1, cell_clip=1.0),
         {"cell_clip": 1.0, "proj_clip": 0.0},
     ),
+    (
+        host_node("UNIDIRECTIONAL_SEQUENCE_LSTM", "tgl_sequence_lstm_params", activation=4,
+                  time_major=True, proj_clip=0.5),
+        {"cell_clip": 0.0, "proj_clip": 0.5, "time_axis": 0},
+    ),
+    (
+        host_node("UNIDIRECTIONAL_SEQUENCE_LSTM", "tgl_sequence_lstm_params", activation=1,
+                  diagonal_recurrent=True),
+        {"cell_clip": 0.0, "proj_clip": 0.0, "time_axis": 1, "activation": "relu",
+         "diagonal": True},
+    ),
+    *[(host_node(op, struct, **dict.fromkeys(fields, 1)), wanted | {"activation": "none"})
+      for op, struct, fields, wanted in (
+          ("CONV_2D", "tgl_conv_params", CONV, {**UNITS, "dilations": (1, 1)}),
+          ("DEPTHWISE_CONV_2D", "tgl_depthwise_params", (*CONV, "depth_multiplier"),
+           {**UNITS, "dilations": (1, 1), "multiplier": 1}),
+          ("MAX_POOL_2D", "tgl_pool_params", POOL, {**UNITS, "window": (1, 1)}),
+          ("CONV_3D", "tgl_conv_3d_params", (*CONV, "stride_d", "dilation_d"),
+           {"strides": (1, 1, 1), "dilations": (1, 1, 1), "padding": "same",
+            "filters_last": True}))],
+    (host_node("GATHER", "tgl_gather_params", axis=2, batch_dims=1), {"axis": 2, "batch_dims": 1}),
+    (host_node("GATHER", "tgl_gather_params", axis=-1), {"axis": -1}),
+    (host_node("FULLY_CONNECTED", "tgl_fully_connected_params", weights_format=1),
+     {"keep_num_dims": False, "activation": "none", "shuffled": True}),
+    (host_node("MIRROR_PAD", "tgl_mirror_pad_params", mode=1), {"mode": "reflect"}),
+    (host_node("MIRROR_PAD", "tgl_mirror_pad_params", mode=2), {"mode": "symmetric"}),
+    (host_node("PACK", "tgl_pack_params", count=2, axis=1), {"axis": 1}),
+    (host_node("UNPACK", "tgl_pack_params", (0,), count=1, axis=-1), {"axis": -1}),
+    (host_node("SPLIT", "tgl_split_params", count=1), {}),
+    (host_node("RESHAPE", "tgl_reshape_params", (0,), shape=[5] * 8, count=8),
+     {"shape": (5,) * 8}),
+    (host_node("RESHAPE", "tgl_reshape_params", (0, None)), {"shape": ()}),
+    (host_node("SQUEEZE", "tgl_squeeze_params", (0,), dims=[0] * 8, count=8),
+     {"squeeze": (0,) * 8}),
+    (host_node("SQUEEZE", "tgl_squeeze_params", (0,)), {"squeeze": ()}),
+    (host_node("LEAKY_RELU", "tgl_leaky_relu_params", alpha=0.25), {"alpha": 0.25}),
+    (host_node("SPACE_TO_DEPTH", "tgl_block_params", size=3), {"block": 3}),
 ]  # fmt: skip
 
 SENSELESS = [
@@ -125,6 +163,18 @@ SENSELESS = [
     (host_node("CONV_3D", "tgl_conv_3d_params", **CONV), "at least 1"),
     (host_node("EXPAND_DIMS", "tgl_gelu_params"), "one constant"),
     (host_node("LSTM", "tgl_lstm_params", activation=4, kernel=2), "kernel number 2"),
+    (host_node("LSTM", "tgl_lstm_params", activation=4, kernel=1, proj_clip=-1), "below 0"),
+    (host_node("CONV_2D", "tgl_conv_params", **CONV | {"padding": 3}), "not number 3"),
+    (host_node("CONV_2D", "tgl_conv_params", **CONV | {"stride_h": 0}), "height has 0"),
+    (host_node("CONV_2D", "tgl_conv_params", **CONV | {"dilation_w": 0}), "width has 0"),
+    (host_node("RESHAPE", "tgl_reshape_params", (0,), count=-1), "rank -1"),
+    (host_node("SQUEEZE", "tgl_squeeze_params", (0,), count=9), "9 axes"),
+    (host_node("MIRROR_PAD", "tgl_mirror_pad_params"), "mode number 0"),
+    (host_node("MIRROR_PAD", "tgl_mirror_pad_params", mode=3), "mode number 3"),
+    (host_node("PACK", "tgl_pack_params", count=3), "tell of 3 tensors, but there are 2"),
+    (host_node("UNPACK", "tgl_pack_params", (0,), count=2), "of 2 tensors, but there are 1"),
+    (host_node("SPLIT", "tgl_split_params", count=2), "of 2 tensors, but there are 1"),
+    (host_node("TRANSPOSE", "tgl_gelu_params"), "must be constant"),
 ]
 
 
