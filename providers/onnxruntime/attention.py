@@ -6,7 +6,6 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Shape
 
-from . import matrices
 from .expansion import Expansion, needs
 from .rearranging import cut
 
@@ -19,9 +18,7 @@ def attention(e: Expansion) -> int:
     x W + b; without a past."""
     x, heads = e.x(0), e.integer("num_heads", 1)
     batch, length, _ = e.shape(x)
-    made = matrices.matmul(e.seen(x, e.x(1)))
-    if e.has(2):
-        made = e.add("add", made, e.x(2))
+    made = e.plus(e.run("MatMul", x, e.x(1)), e.get(2))
     sizes = _widths(e)
     parts, start = [], 0
     for size in sizes:
@@ -29,16 +26,14 @@ def attention(e: Expansion) -> int:
         split = e.reshape(part, (batch, length, heads, size // heads))
         parts.append(e.transpose(split, (0, 2, 1, 3)))
         start += size
-    scores = e.add("matmul", parts[0], parts[1], transpose_a=False, transpose_b=True)
     scale = e.number("scale", 0.0) or (sizes[0] // heads) ** -0.5
-    scores = e.add("mul", scores, e.const(scale))
-    for more in (_mask(e), e.x(BIAS) if e.has(BIAS) else None):
-        scores = scores if more is None else e.add("add", scores, more)
+    scores = e.add("mul", e.add("matmul", *parts[:2], transpose_b=True), scale)
+    scores = e.plus(e.plus(scores, _mask(e)), e.get(BIAS))
     if e.integer("unidirectional"):
         after = np.triu(np.full((length, length), LOWEST, np.float32), 1)
         scores = e.add("add", scores, e.const(after))
     shares = e.add("softmax", scores, beta=1.0, axis=3)
-    mixed = e.add("matmul", shares, parts[2], transpose_a=False, transpose_b=False)
+    mixed = e.add("matmul", shares, parts[2])
     return e.reshape(e.transpose(mixed, (0, 2, 1, 3)), (batch, length, sizes[2]))
 
 
@@ -62,22 +57,20 @@ def _mask(e: Expansion) -> int | None:
         return None
     spread = _masks(e)[e.shape(e.x(MASK))]
     given = e.reshape(e.add("cast", e.x(MASK), dtype="f32"), spread)
-    seen = e.add("greater", given, e.const(0.0), dtype="bool")
-    hidden = e.const(e.number("mask_filter_value", -10000.0))
-    return e.add("where", seen, e.const(0.0), hidden, dtype="f32")
+    seen = e.add("greater", given, 0.0, dtype="bool")
+    return e.add("where", seen, 0.0, e.number("mask_filter_value", -10000.0), dtype="f32")
 
 
 def embedding(e: Expansion) -> list[int | None]:
     """EmbedLayerNormalization: words, positions and segments, summed and normalized."""
-    total = e.add("gather", e.x(2), e.x(0), axis=0, wraps=False)
-    length = e.shape(total)[1]
+    total = e.add("gather", e.x(2), e.x(0), axis=0)
     if e.has(8):
-        places = e.add("gather", e.x(3), e.x(8), axis=0, wraps=False)
+        places = e.add("gather", e.x(3), e.x(8), axis=0)
     else:
-        places = cut(e, e.x(3), [slice(0, length), slice(0, e.shape(e.x(3))[1])])
+        places = cut(e, e.x(3), [slice(e.shape(total)[1]), slice(None)])
     total = e.add("add", total, places)
     if e.has(1):
-        total = e.add("add", total, e.add("gather", e.x(4), e.x(1), axis=0, wraps=False))
+        total = e.add("add", total, e.add("gather", e.x(4), e.x(1), axis=0))
     epsilon = e.number("epsilon", 1e-12)
     y = e.add("layer_normalization", total, e.x(5), e.x(6), axis=2, epsilon=epsilon)
     return [y, None, total]

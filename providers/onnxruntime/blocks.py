@@ -11,7 +11,6 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Array, Shape
 from tflgpu_plugin.ir.host_op import Unfit
 
-from . import matrices
 from .expansion import Expansion, needs
 from .host import nibbles
 
@@ -54,8 +53,7 @@ def matmul_n_bits(e: Expansion) -> int:
         return np.asarray(values.reshape(outputs, -1)[:, :inputs].T, np.float32)
 
     weights = e.derived(e.x(1), "n bits", e.x(2), make=wide)
-    y = matrices.matmul(e.seen(e.x(0), weights))
-    return e.add("add", y, e.x(5)) if e.has(5) else y
+    return e.plus(e.run("MatMul", e.x(0), weights), e.get(5))
 
 
 def _zeros(given: Array | None, bits: int, shape: tuple[int, int]) -> Array:

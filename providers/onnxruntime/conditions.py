@@ -9,7 +9,7 @@ from tflgpu_plugin.ir.host_op import Condition
 from tflgpu_plugin.ir.quantization import COUNTS
 
 from . import fused
-from .expansion import COUNTED, Expansion, dtype, needs
+from .expansion import COUNTED, Expansion, needs
 from .host import DTYPES
 from .quantize import U8
 
@@ -64,13 +64,13 @@ EVERY: tuple[Condition, ...] = (
 
 REMAINDER = needs(
     "The attribute fmod, or integers of 32 and 64 bits.",
-    lambda e: bool(e.integer("fmod")) or dtype(e) in COUNTS,
+    lambda e: bool(e.integer("fmod")) or e.dtype() in COUNTS,
 )
 
 
 def _exponents(e: Expansion) -> bool:
     value = e.constant(e.x(1))
-    if dtype(e) not in COUNTS or (value is None and dtype(e, 1) in COUNTS):
+    if e.dtype() not in COUNTS or (value is None and e.dtype(e.x(1)) in COUNTS):
         return True
     return value is not None and bool(np.all((np.trunc(value) == value) & (abs(value) < 2**31)))
 
@@ -80,7 +80,7 @@ EXPONENTS = needs("Whole exponents of integers.", _exponents)
 
 def castable(e: Expansion) -> str | None:
     """Between float32, float16, bool, int32 and int64, and to these from 8 and 16 bits."""
-    held, number = dtype(e), e.integer("to")
+    held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
     if (held in (*REAL, *COUNTED) and wanted in REAL) or (held in COUNTED and held == wanted):
         return None
@@ -115,7 +115,7 @@ UNREAD_MEAN = needs("A mean that nothing reads.", lambda e: not e.wants(1))
 def activation(e: Expansion) -> str | None:
     """An activation that is an operator here."""
     name = e.text("activation", "")
-    if not name or name in fused.NUMBERS:
+    if not name or name in fused.ACTIVATIONS:
         return None
     if name == fused.CUT and len(fused.parameters(e)) == 2:
         return None
@@ -126,9 +126,11 @@ def activation(e: Expansion) -> str | None:
 
 QUANTIZED = needs(
     "Results of 8 or 16 bits.",
-    lambda e: (dtype(e, 2) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8)) in COUNTED,
+    lambda e: (
+        (e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8)) in COUNTED
+    ),
 )
-DEQUANTIZED = needs("Results in float32.", lambda e: dtype(e, 1) == "f32")
+DEQUANTIZED = needs("Results in float32.", lambda e: e.dtype(e.x(1)) == "f32")
 SCALE_AND_ZERO_POINT = needs(
     "A zero point of the result where it has a scale.", lambda e: not e.has(7) or e.has(8)
 )

@@ -4,7 +4,7 @@ contract.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,11 +19,12 @@ from tflgpu_plugin.ir.quantization import NUMBERS, STORED, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 
-from .snapshot import HostNode
+from .snapshot import DEFAULT_DOMAINS, HostNode
 
 # Ops that take stored numbers as they are: padding is left out, whose zero is a real one.
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
 BETWEEN = ("quantize", "dequantize")
+Default = bool | int | float | str  # of an attribute
 NUMPY_NAMES = {"float32": "f32", "int32": "i32", "bool": "bool"}
 
 
@@ -56,18 +57,18 @@ class Tensors:
 
 @dataclass
 class Expansion:
-    """One ONNX node and its row of the table. `inputs` are tensor ids (None: absent), `given` those
-    of the host's where `inputs` are others. Rows call
-    `add` and return the ids of the node's outputs; every shape is worked out on the way. `scaled`:
-    extents are rounded products, which onnxruntime's shape inference rounds otherwise than its
-    kernel does (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in float64).
+    """One ONNX node and its row among the `rows` of the table. `inputs` are tensor ids (None:
+    absent). Rows call `add` and return the ids of the node's outputs; every shape is worked out on
+    the way. `scaled`: extents are rounded products, which onnxruntime's shape inference rounds
+    otherwise than its kernel does (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in
+    float64).
     """
 
     host: HostNode
     row: HostOp
     tensors: Tensors
     inputs: Sequence[int | None]
-    given: Sequence[int | None] = ()
+    rows: Mapping[str, HostOp]
     nodes: list[Node] = field(default_factory=list)
     scaled: bool = False
 
@@ -75,7 +76,7 @@ class Expansion:
 
     def has(self, position: int) -> bool:
         """The input is present."""
-        return position < len(self.inputs) and self.inputs[position] is not None
+        return self.get(position) is not None
 
     def x(self, position: int = 0) -> int:
         """An input that is there."""
@@ -83,11 +84,13 @@ class Expansion:
         assert found is not None
         return found
 
+    def get(self, position: int) -> int | None:
+        """An input, None when it is absent."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
     def of(self, role: str) -> Shape:
-        """The shape of the first input of this role, among those that the host gives."""
-        found = (self.given or self.inputs)[self.row.taken.index(role)]
-        assert found is not None
-        return self.shape(found)
+        """The shape of the first input of this role."""
+        return self.shape(self.x(self.row.taken.index(role)))
 
     def shape(self, tensor: int | None = None) -> Shape:
         """Of a tensor, or of the first input."""
@@ -95,6 +98,10 @@ class Expansion:
 
     def rank(self, tensor: int | None = None) -> int:
         return len(self.shape(tensor))
+
+    def dtype(self, tensor: int | None = None) -> str:
+        """Of a tensor, or of the first input."""
+        return self.tensors.table[self.x() if tensor is None else tensor].dtype
 
     def constant(self, tensor: int) -> Array | None:
         """The value of a tensor, when it is known before the model runs."""
@@ -126,9 +133,24 @@ class Expansion:
         given = self.optional(position)
         return self.integers(name) if given is None else tuple(int(n) for n in given.reshape(-1))
 
+    def scalar(self, position: int, name: str, default: float) -> float:
+        """A number that is a constant input, or an attribute of older definitions."""
+        given = self.optional(position)
+        return (
+            self.number(name, default) if given is None or not given.size else float(given.flat[0])
+        )
+
     def text(self, name: str, default: str) -> str:
         found = self.host.attributes.get(name)
         return default if found is None else bytes(found).decode(errors="replace")
+
+    def attribute(self, name: str, default: Default) -> Default:
+        """An attribute of the type of its default; an axis from the front of the first input."""
+        if name == "axis":
+            return self.axis(self.integer(name, int(default)), self.rank())
+        if isinstance(default, str):
+            return self.text(name, default)
+        return type(default)(self.host.attributes.get(name, default))
 
     def axis(self, value: int, rank: int) -> int:
         """An axis from the front. Raises Unsupported when it is out of range."""
@@ -144,9 +166,18 @@ class Expansion:
         """Somebody asks for this output."""
         return position < len(self.host.outputs) and self.host.outputs[position] is not None
 
-    def seen(self, *inputs: int | None) -> Expansion:
-        """The node as another row sees it: with these inputs."""
-        return replace(self, inputs=inputs, given=self.given or self.inputs)
+    def run(
+        self, name: str, *inputs: int | None, attributes: Mapping[str, Any] | None = None
+    ) -> Any:
+        """What the row of an operator of ONNX makes of these inputs and the attributes, which are
+        the node's own unless given. An operator of another domain is what the newest definition
+        says, or that of its attribute `opset`."""
+        row, host = self.rows[name], self.host
+        given = host.attributes if attributes is None else attributes
+        newest = host.version if host.domain in DEFAULT_DOMAINS else row.versions[1]
+        seen = replace(host, attributes=given, version=int(given.get("opset", newest)))
+        assert row.attributes is not None
+        return row.attributes(replace(self, host=seen, row=row, inputs=inputs))
 
     # ---- writing ------------------------------------------------------------------------------
 
@@ -192,12 +223,12 @@ class Expansion:
     def add(
         self,
         op: str,
-        *inputs: int | None,
+        *inputs: int | float | None,
         dtype: str | None = None,
         quantization: Quantization | None = None,
         **attributes: Any,
     ) -> int:
-        """A node with one output; its id is returned."""
+        """A node; the id of its first output is returned."""
         (made,) = self.add_many(op, *inputs, dtype=dtype, **attributes)[:1]
         if quantization is not None:
             self.hold(made, quantization)
@@ -206,14 +237,15 @@ class Expansion:
     def add_many(
         self,
         op: str,
-        *inputs: int | None,
+        *given: int | float | None,
         dtype: str | Sequence[str] | None = None,
         **attributes: Any,
     ) -> list[int]:
-        """A node; the ids of its outputs, all of this type or each of its own, are returned. Raises
-        Unsupported when it cannot be.
+        """A node; the ids of its outputs, all of this type or each of its own, are returned. A
+        float among its inputs stands for a constant. Raises Unsupported when it cannot be.
         """
         row = ops.rows()[op]
+        inputs = tuple([self.const(t) if isinstance(t, float) else t for t in given])
         for tensor in inputs:
             if tensor is not None:
                 self._check_type(row, tensor)
@@ -267,6 +299,14 @@ class Expansion:
         except Exception:
             return None
 
+    def plus(self, tensor: int, term: int | None) -> int:
+        """The sum, of two if there is a term."""
+        return tensor if term is None else self.add("add", tensor, term)
+
+    def times(self, tensor: int, factor: float) -> int:
+        """The product, of two unless it is by 1."""
+        return tensor if factor == 1 else self.add("mul", tensor, factor)
+
     def transpose(self, tensor: int, perm: Sequence[int]) -> int:
         """The tensor with its axes in another order; constants are transposed here."""
         order = tuple(perm)
@@ -288,14 +328,13 @@ class Expansion:
         rank = self.rank(tensor)
         return self.transpose(tensor, (0, rank - 1, *range(1, rank - 1)))
 
+    def image(self, op: str, x: int, *inputs: int | None, **attributes: Any) -> int:
+        """The same as `add` of an op whose axes are [N, spatial..., C], for [N, C, spatial...]."""
+        return self.channels_first(self.add(op, self.channels_last(x), *inputs, **attributes))
+
     def reshape(self, tensor: int, shape: Sequence[int]) -> int:
         """The same elements under another shape (-1 allowed)."""
         return self.add("reshape", tensor, shape=tuple(int(n) for n in shape))
-
-
-def dtype(e: Expansion, position: int = 0) -> str:
-    """The type of an input."""
-    return e.tensors.table[e.x(position)].dtype
 
 
 def needs(

@@ -15,10 +15,9 @@ def gemm(e: Expansion) -> int:
     alpha, beta = e.number("alpha", 1.0), e.number("beta", 1.0)
     if e.integer("transA"):
         a = e.transpose(a, (1, 0))
-    c = e.x(2) if e.has(2) and beta else None
+    c = e.get(2) if beta else None
     if e.constant(b) is None:
-        y = e.add("matmul", a, b, transpose_a=False, transpose_b=bool(e.integer("transB")))
-        y = y if alpha == 1 else e.add("mul", y, e.const(alpha))
+        y = e.times(e.add("matmul", a, b, transpose_b=bool(e.integer("transB"))), alpha)
         return y if c is None else e.add("add", y, _scaled(e, c, beta))
     straight = bool(e.integer("transB"))
     weights = e.derived(
@@ -27,7 +26,7 @@ def gemm(e: Expansion) -> int:
     )  # fmt: skip
     outputs = e.shape(weights)[0]
     bias = None if c is None else _bias(e, c, outputs, beta)
-    y = e.add("fully_connected", a, weights, bias, keep_num_dims=False, activation="none")
+    y = e.add("fully_connected", a, weights, bias)
     return y if c is None or bias is not None else e.add("add", y, _scaled(e, c, beta))
 
 
@@ -49,11 +48,9 @@ def _bias(e: Expansion, c: int, outputs: int, beta: float) -> int | None:
 
 
 def _scaled(e: Expansion, c: int, beta: float) -> int:
-    if beta == 1:
-        return c
-    if e.constant(c) is not None:
-        return e.derived(c, "scaled", beta, make=lambda d: (d * beta).astype(np.float32))
-    return e.add("mul", c, e.const(beta))
+    if beta == 1 or e.constant(c) is None:
+        return e.times(c, beta)
+    return e.derived(c, "scaled", beta, make=lambda d: (d * beta).astype(np.float32))
 
 
 def matmul(e: Expansion) -> int:
@@ -64,7 +61,7 @@ def matmul(e: Expansion) -> int:
         if e.shape(a)[-1:] == e.shape(b)[:1]:
             return _dense(e, a, b)
     if e.rank(a) >= 2 and e.rank(b) >= 2:
-        return e.add("matmul", a, b, transpose_a=False, transpose_b=False)
+        return e.add("matmul", a, b)
     return _vector_product(e, a, b)
 
 
@@ -72,10 +69,7 @@ def _dense(e: Expansion, a: int, b: int) -> int:
     """Over weights in 8 bits a product is a layer, whose sums are whole numbers."""
     shape = e.shape(a)
     rows = e.reshape(a, (-1, shape[-1]))
-    y = e.add(
-        "fully_connected", rows, e.transpose(b, (1, 0)), None, keep_num_dims=False,
-        activation="none",
-    )  # fmt: skip
+    y = e.add("fully_connected", rows, e.transpose(b, (1, 0)), None)
     return e.reshape(y, (*shape[:-1], e.shape(b)[1]))
 
 
@@ -84,7 +78,7 @@ def _vector_product(e: Expansion, a: int, b: int) -> int:
     left, right = e.rank(a) == 1, e.rank(b) == 1
     a = e.reshape(a, (1, -1)) if left else a
     b = e.reshape(b, (-1, 1)) if right else b
-    y = e.add("matmul", a, b, transpose_a=False, transpose_b=False)
+    y = e.add("matmul", a, b)
     shape = list(e.shape(y))
     kept = shape[: -2 if left else -1] + ([] if right else shape[-1:])
     return e.reshape(y, kept if left or right else shape)
@@ -106,38 +100,22 @@ def batch_norm(e: Expansion) -> int:
 def _open_batch_norm(e: Expansion, shape: tuple[int, ...]) -> int:
     """(x - mean) * s + bias, where a run tells some of them; each has one value per channel."""
     scale, bias, mean, variance = (e.reshape(e.x(k), shape) for k in range(1, 5))
-    shifted = e.add("add", variance, e.const(e.number("epsilon", 1e-5)))
+    shifted = e.add("add", variance, e.number("epsilon", 1e-5))
     factor = e.add("mul", scale, e.add("rsqrt", shifted))
     return e.add("add", e.add("mul", e.add("sub", e.x(), mean), factor), bias)
 
 
-def instance_norm(e: Expansion) -> int:
-    """Each channel of each image by itself, scaled and moved per channel."""
-    last = e.channels_last(e.x())
-    y = e.add("instance_normalization", last, e.x(1), e.x(2), epsilon=e.number("epsilon", 1e-5))
-    return e.channels_first(y)
-
-
 def layer_norm(e: Expansion) -> list[int | None]:
-    """Over all axes from `axis` on."""
-    bias, epsilon = e.x(2) if e.has(2) else None, e.number("epsilon", 1e-5)
-    return normalized(e, e.x(), e.x(1), bias, e.integer("axis", -1), epsilon)
-
-
-def normalized(
-    e: Expansion, x: int, scale: int, bias: int | None, axis: int, epsilon: float
-) -> list[int | None]:
-    """x less its mean over its deviation; mean and inverse deviation where somebody asks for the
-    node's outputs 1 or 2, which takes it in steps."""
-    rank = e.rank(x)
-    axis = e.axis(axis, rank)
+    """Over all axes from `axis` on. Mean and inverse deviation where somebody asks for the node's
+    outputs 1 or 2, which takes it in steps."""
+    x, bias, epsilon = e.x(), e.get(2), e.number("epsilon", 1e-5)
+    axis = e.axis(e.integer("axis", -1), e.rank())
     if not (e.wants(1) or e.wants(2)):
-        y = e.add("layer_normalization", x, scale, bias, axis=axis, epsilon=epsilon)
+        y = e.add("layer_normalization", x, e.x(1), bias, axis=axis, epsilon=epsilon)
         return [y, None, None]
-    axes = e.index(range(axis, rank))
-    mean = e.add("mean", x, axes, keep_dims=True)
-    y, inverse = rms(e, e.add("sub", x, mean), scale, axis, epsilon)
-    return [y if bias is None else e.add("add", y, bias), mean, inverse]
+    mean = e.add("mean", x, e.index(range(axis, e.rank())), keep_dims=True)
+    y, inverse = e.run("RMSNormalization", e.add("sub", x, mean), e.x(1))
+    return [e.plus(y, bias), mean, inverse]
 
 
 def group_norm(e: Expansion) -> int:
@@ -155,17 +133,13 @@ def group_norm(e: Expansion) -> int:
 
 
 def rms_norm(e: Expansion) -> list[int]:
-    """Over all axes from `axis` on."""
-    return list(rms(e, e.x(), e.x(1), e.integer("axis", -1), e.number("epsilon", 1e-5)))
-
-
-def rms(e: Expansion, x: int, scale: int, axis: int, epsilon: float) -> tuple[int, int]:
-    """x / sqrt(mean(x^2) + epsilon) * scale, and what x is multiplied with before the scale."""
-    rank = e.rank(x)
-    axes = e.index(range(e.axis(axis, rank), rank))
-    square = e.add("reduce_mean_square", x, axes, keep_dims=True)
-    factor = e.add("rsqrt", e.add("add", square, e.const(epsilon)))
-    return e.add("mul", e.add("mul", x, factor), scale), factor
+    """x / sqrt(mean(x^2) + epsilon) * scale over all axes from `axis` on, and what x is multiplied
+    with before the scale."""
+    rank = e.rank()
+    axes = e.index(range(e.axis(e.integer("axis", -1), rank), rank))
+    square = e.add("reduce_mean_square", e.x(), axes, keep_dims=True)
+    factor = e.add("rsqrt", e.add("add", square, e.number("epsilon", 1e-5)))
+    return [e.add("mul", e.add("mul", e.x(), factor), e.x(1)), factor]
 
 
 def mean_variance(e: Expansion) -> int:
@@ -173,5 +147,5 @@ def mean_variance(e: Expansion) -> int:
     axes = e.index(e.integers("axes") or (0, 2, 3))
     centred = e.add("sub", e.x(), e.add("mean", e.x(), axes, keep_dims=True))
     variance = e.add("reduce_mean_square", centred, axes, keep_dims=True)
-    deviation = e.add("add", e.add("sqrt", variance), e.const(1e-9))
+    deviation = e.add("add", e.add("sqrt", variance), 1e-9)
     return e.add("div", centred, deviation)

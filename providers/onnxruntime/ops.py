@@ -7,7 +7,7 @@ ends with the newest definition known (opset 26). Later definitions add element 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin import ops as internal
@@ -27,22 +27,22 @@ from . import (
     windows,
 )
 from . import elementwise as ew
-
-Row = Callable[[Any], Any]
+from .declared import Row, declared
 
 
 def _row(
-    host_op: str, op: str, versions: tuple[int, int], build: Row, takes: str = "value",
-    *asked: Condition, gives: str = "", types: str = "", listed: tuple[str, ...] = (),
-    bounds: str = "",
+    host_op: str, op: str, versions: tuple[int, int], takes: str = "value", *asked: Condition,
+    by: Row | None = None, gives: str = "", types: str = "", listed: tuple[str, ...] = (),
+    bounds: str = "", **more: Any,
 ) -> HostOp:  # fmt: skip
-    """A row; `gives` names the outputs that are supported where not all are, and `listed` the
-    editions of the documentation that list what a converter to TFLite makes of the operator."""
+    """A row of nodes that are made as `declared` of `more`, or `by` a function of their own;
+    `gives` names the outputs that are supported where not all are, and `listed` the editions of the
+    documentation that list what a converter to TFLite makes of the operator."""
     documented = dict.fromkeys(listed, versions)
-    outputs = tuple(gives.split()) or None
     return HostOp(
-        host_op, op, versions, documented, build, operands(takes), outputs=outputs,
-        types=tuple(types.split()), conditions=asked, bounds=bounds,
+        host_op, op, versions, documented, by or declared(**more), operands(takes),
+        outputs=tuple(gives.split()) or None, types=tuple(types.split()), conditions=asked,
+        bounds=bounds,
     )  # fmt: skip
 
 
@@ -67,317 +67,306 @@ BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # defaults of Selu-22
 
 _ROWS: tuple[HostOp, ...] = (
-    _row("Abs", "abs", (6, 13), ew.unary("abs")),
-    _row("Acos", "acos", (7, 22), ew.unary("acos")),
-    _row("Acosh", "acosh", (9, 22), ew.unary("acosh")),
-    _row("Add", "add", (7, 14), ew.binary("add"), TWO, listed=BOTH),
-    _row("Affine", "mul", (1, 1), ew.affine),
-    _row("And", "logical_and", (7, 7), ew.binary("logical_and"), TWO, listed=CURRENT),
-    _row("ArgMax", "arg_max", (1, 13), ew.argument("arg_max"), types=f"f32 f16 {COUNTS}"),
-    _row("ArgMin", "arg_min", (1, 13), ew.argument("arg_min"), types=f"f32 f16 {COUNTS}"),
-    _row("Asin", "asin", (7, 22), ew.unary("asin")),
-    _row("Asinh", "asinh", (9, 22), ew.unary("asinh")),
-    _row("Atan", "atan", (7, 22), ew.unary("atan")),
-    _row("Atanh", "atanh", (9, 22), ew.unary("atanh")),
+    _row("Abs", "abs", (6, 13)),
+    _row("Acos", "acos", (7, 22)),
+    _row("Acosh", "acosh", (9, 22)),
+    _row("Add", "add", (7, 14), TWO, listed=BOTH),
+    _row("Affine", "mul", (1, 1), by=ew.affine),
+    _row("And", "logical_and", (7, 7), TWO, listed=CURRENT),
+    _row("ArgMax", "arg_max", (1, 13), by=ew.argument, types=f"f32 f16 {COUNTS}"),
+    _row("ArgMin", "arg_min", (1, 13), by=ew.argument, types=f"f32 f16 {COUNTS}"),
+    _row("Asin", "asin", (7, 22)),
+    _row("Asinh", "asinh", (9, 22)),
+    _row("Atan", "atan", (7, 22)),
+    _row("Atanh", "atanh", (9, 22)),
     _row(
-        "AveragePool", "average_pool_2d", (7, 22), windows.average_pool, "value",
-        *windows.POOL, listed=BOTH,
+        "AveragePool", "average_pool_2d", (7, 22), "value", *windows.POOL, image=True,
+        derived=windows.pooling, ceil_mode=False, counted=("count_include_pad", False), listed=BOTH,
     ),
     _row(
-        "BatchNormalization", "mul", (7, 15), matrices.batch_norm, f"{NORMED} mean variance",
-        conditions.INFERENCE,
-        gives="value", listed=BOTH,
+        "BatchNormalization", "mul", (7, 15), f"{NORMED} mean variance", conditions.INFERENCE,
+        by=matrices.batch_norm, gives="value", listed=BOTH,
     ),
-    *(
-        _row(f"Bitwise{name.capitalize()}", f"bitwise_{name}", (18, 18),
-             ew.binary(f"bitwise_{name}"), TWO)
-        for name in ("and", "or", "xor")
-    ),
-    _row("BitwiseNot", "bitwise_not", (18, 18), ew.unary("bitwise_not")),
+    _row("BitwiseAnd", "bitwise_and", (18, 18), TWO),
+    _row("BitwiseNot", "bitwise_not", (18, 18)),
+    _row("BitwiseOr", "bitwise_or", (18, 18), TWO),
+    _row("BitwiseXor", "bitwise_xor", (18, 18), TWO),
     _row(
-        "Cast", "cast", (6, 25), quantized.cast, "value", conditions.castable,
+        "Cast", "cast", (6, 25), "value", conditions.castable, by=quantized.cast,
         types=f"f32 f16 bool {COUNTS}",
     ),
-    _row("Ceil", "ceil", (6, 13), ew.unary("ceil")),
-    _row("Celu", "celu", (12, 12), ew.unary("celu", alpha=("alpha", 1.0))),
-    _row("Clip", "clip", (6, 13), ew.clip, "value low? high?", listed=BOTH),
-    _row("Concat", "concat", (4, 13), rearranging.concat, MANY, listed=BOTH),
-    _row("Conv", "conv_2d", (1, 22), windows.conv, LAYER, *windows.CONV, listed=BOTH),
+    _row("Ceil", "ceil", (6, 13)),
+    _row("Celu", "celu", (12, 12), alpha=1.0),
+    _row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH),
+    _row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH),
+    _row("Conv", "conv_2d", (1, 22), LAYER, *windows.CONV, by=windows.conv, listed=BOTH),
     _row(
-        "ConvTranspose", "transpose_conv", (1, 22), windows.conv_transpose, LAYER,
-        *windows.CONV_TRANSPOSE, listed=BOTH,
+        "ConvTranspose", "transpose_conv", (1, 22), LAYER, *windows.CONV_TRANSPOSE,
+        by=windows.conv_transpose, listed=BOTH,
     ),
     _row(
-        "ConvInteger", "conv_2d", (10, 10), quantized.conv_integer,
-        "value weights zero_point? zero_point?", *windows.CONV, types=f"{WHOLE} i32",
+        "ConvInteger", "conv_2d", (10, 10), "value weights zero_point? zero_point?", *windows.CONV,
+        by=quantized.conv_integer, types=f"{WHOLE} i32",
     ),
-    _row("Cos", "cos", (7, 22), ew.unary("cos")),
-    _row("Cosh", "cosh", (9, 22), ew.unary("cosh")),
-    _row("Crop", "strided_slice", (1, 1), rearranging.crop),
-    _row("CumSum", "cumsum", (11, 14), ew.along("cumsum", "exclusive", "reverse"), "value axis!"),
-    _row("DepthToSpace", "depth_to_space", (1, 13), rearranging.blocks("depth_to_space")),
+    _row("Cos", "cos", (7, 22)),
+    _row("Cosh", "cosh", (9, 22)),
+    _row("Crop", "strided_slice", (1, 1), by=rearranging.crop),
+    _row("CumSum", "cumsum", (11, 14), "value axis!", exclusive=False, reverse=False),
+    _row("DepthToSpace", "depth_to_space", (1, 13), image=True, block=("blocksize", 1), mode="DCR"),
     _row(
-        "DequantizeLinear", "dequantize", (10, 25), quantize.dequantize_linear, QUANTIZED,
-        conditions.DEQUANTIZED, blocks.along, types=WIDE, listed=BOTH, bounds="opens",
+        "DequantizeLinear", "dequantize", (10, 25), QUANTIZED, conditions.DEQUANTIZED, blocks.along,
+        by=quantize.dequantize_linear, types=WIDE, listed=BOTH, bounds="opens",
     ),
-    _row("Div", "div", (7, 14), ew.binary("div"), TWO),
+    _row("Div", "div", (7, 14), TWO),
     _row(
-        "Dropout", "reshape", (7, 22), rearranging.same, "value ratio? training_mode!?",
-        conditions.NOTHING_DROPPED,
-        gives="value", listed=BOTH,
+        "Dropout", "reshape", (7, 22), "value ratio? training_mode!?", conditions.NOTHING_DROPPED,
+        by=rearranging.same, gives="value", listed=BOTH,
     ),
-    _row("DynamicQuantizeLinear", "quantize", (11, 11), quantize.dynamic_quantize, types="f32 u8"),
-    _row("Elu", "elu", (6, 22), ew.unary("elu", alpha=("alpha", 1.0))),
-    _row("Equal", "equal", (7, 19), ew.relation("equal"), TWO),
-    _row("Erf", "erf", (9, 13), ew.unary("erf")),
-    _row("Exp", "exp", (6, 13), ew.unary("exp"), listed=CURRENT),
-    _row("Expand", "expand", (8, 13), rearranging.expand, "value shape!"),
-    _row("Flatten", "reshape", (1, 25), rearranging.flatten, listed=BOTH),
-    _row("Floor", "floor", (6, 13), ew.unary("floor")),
-    _row("GRU", "gru", (7, 22), recurrent.gru, CELL, *recurrent.GRU),
-    _row("Gather", "gather", (1, 13), rearranging.gather, "value index"),
-    _row("GatherND", "gather_nd", (11, 13), rearranging.gather_nd, "value index"),
-    _row("Gelu", "gelu", (20, 20), ew.gelu),
     _row(
-        "Gemm", "fully_connected", (7, 13), matrices.gemm, LAYER, conditions.MATRICES,
+        "DynamicQuantizeLinear", "quantize", (11, 11), by=quantize.dynamic_quantize, types="f32 u8",
+    ),
+    _row("Elu", "elu", (6, 22), alpha=1.0),
+    _row("Equal", "equal", (7, 19), TWO, makes=("bool",)),
+    _row("Erf", "erf", (9, 13)),
+    _row("Exp", "exp", (6, 13), listed=CURRENT),
+    _row("Expand", "expand", (8, 13), "value shape!"),
+    _row("Flatten", "reshape", (1, 25), by=rearranging.flatten, listed=BOTH),
+    _row("Floor", "floor", (6, 13)),
+    _row("GRU", "gru", (7, 22), CELL, *recurrent.GRU, by=recurrent.gru),
+    _row("Gather", "gather", (1, 13), "value index", axis=0, wraps=True),
+    _row("GatherND", "gather_nd", (11, 13), "value index", batch=("batch_dims", 0), wraps=True),
+    _row("Gelu", "gelu", (20, 20), by=ew.gelu),
+    _row(
+        "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, by=matrices.gemm,
         listed=BOTH,
     ),
-    _row("GlobalAveragePool", "mean", (1, 22), ew.pool_all("mean"), "value", windows.SPATIAL),
+    _row("GlobalAveragePool", "mean", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
+    _row("GlobalMaxPool", "reduce_max", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
+    _row("Greater", "greater", (7, 13), TWO, makes=("bool",)),
+    _row("GreaterOrEqual", "greater_equal", (12, 16), TWO, makes=("bool",)),
     _row(
-        "GlobalMaxPool", "reduce_max", (1, 22), ew.pool_all("reduce_max"), "value",
-        windows.SPATIAL,
+        "GroupNormalization", "layer_normalization", (18, 21), NORMED, conditions.GROUPS,
+        by=matrices.group_norm,
     ),
-    _row("Greater", "greater", (7, 13), ew.relation("greater"), TWO),
-    _row("GreaterOrEqual", "greater_equal", (12, 16), ew.relation("greater_equal"), TWO),
+    _row("HardSigmoid", "hard_sigmoid", (6, 22), alpha=0.2, beta=0.5),
+    _row("HardSwish", "hard_swish", (14, 22)),
+    _row("Identity", "reshape", (1, 25), by=rearranging.same, listed=BOTH),
+    _row("ImageScaler", "mul", (1, 1), by=ew.image_scaler),
     _row(
-        "GroupNormalization", "layer_normalization", (18, 21), matrices.group_norm, NORMED,
-        conditions.GROUPS,
+        "InstanceNormalization", "instance_normalization", (6, 22), NORMED, image=True,
+        epsilon=1e-5,
     ),
     _row(
-        "HardSigmoid", "hard_sigmoid", (6, 22),
-        ew.unary("hard_sigmoid", alpha=("alpha", 0.2), beta=("beta", 0.5)),
+        "IsInf", "is_infinite", (10, 20), makes=("bool",), negative=("detect_negative", 1.0),
+        positive=("detect_positive", 1.0),
     ),
-    _row("HardSwish", "hard_swish", (14, 22), ew.unary("hard_swish")),
-    _row("Identity", "reshape", (1, 25), rearranging.same, listed=BOTH),
-    _row("ImageScaler", "mul", (1, 1), ew.image_scaler),
+    _row("IsNaN", "is_nan", (9, 20), makes=("bool",)),
+    _row("LRN", "lrn", (1, 13), image=True, size=1, alpha=1e-4, beta=0.75, bias=1.0),
     _row(
-        "InstanceNormalization", "instance_normalization", (6, 22), matrices.instance_norm, NORMED,
-    ),
-    _row("IsInf", "is_infinite", (10, 20), ew.infinite),
-    _row("IsNaN", "is_nan", (9, 20), ew.relation("is_nan")),
-    _row("LRN", "lrn", (1, 13), windows.lrn),
-    _row(
-        "LSTM", "lstm", (7, 22), recurrent.lstm, f"{CELL} state? peepholes!?", *recurrent.LSTM,
+        "LSTM", "lstm", (7, 22), f"{CELL} state? peepholes!?", *recurrent.LSTM, by=recurrent.lstm,
         listed=CURRENT,
     ),
-    _row("LayerNormalization", "layer_normalization", (1, 17), matrices.layer_norm, f"{NORMED}?"),
-    _row("LeakyRelu", "leaky_relu", (6, 16), ew.unary("leaky_relu", alpha=("alpha", 0.01))),
-    _row("Less", "less", (7, 13), ew.relation("less"), TWO),
-    _row("LessOrEqual", "less_equal", (12, 16), ew.relation("less_equal"), TWO),
-    _row("Log", "log", (6, 13), ew.unary("log")),
-    _row("LogSoftmax", "log_softmax", (1, 13), ew.softmax("log_softmax")),
-    _row("LpPool", "lp_pool", (2, 22), windows.lp_pool, "value", *windows.POOL),
-    _row("MatMul", "matmul", (1, 13), matrices.matmul, TWO),
     _row(
-        "MatMulInteger", "matmul", (10, 10), quantized.matmul_integer,
-        "value weights zero_point? zero_point?", types=f"{WHOLE} i32",
+        "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", by=matrices.layer_norm,
     ),
-    _row("Max", "maximum", (8, 13), ew.variadic("maximum", nan=True), MANY, listed=CURRENT),
+    _row("LeakyRelu", "leaky_relu", (6, 16), alpha=0.01),
+    _row("Less", "less", (7, 13), TWO, makes=("bool",)),
+    _row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",)),
+    _row("Log", "log", (6, 13)),
+    _row("LogSoftmax", "log_softmax", (1, 13), by=ew.softmax),
     _row(
-        "MaxPool", "max_pool_2d", (1, 22), windows.max_pool, "value", *windows.POOL,
-        gives="value", listed=BOTH,
+        "LpPool", "lp_pool", (2, 22), "value", *windows.POOL, image=True, derived=windows.pooling,
+        ceil_mode=False, p=2,
     ),
-    _row("Mean", "add", (8, 13), ew.average, MANY),
-    _row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), matrices.mean_variance),
-    _row("Min", "minimum", (8, 13), ew.variadic("minimum", nan=True), MANY, listed=CURRENT),
-    _row("Mish", "mish", (18, 22), ew.unary("mish")),
-    _row("Mod", "fmod", (10, 13), ew.modulo, TWO, conditions.REMAINDER),
-    _row("Mul", "mul", (7, 14), ew.binary("mul"), TWO, listed=BOTH),
-    _row("Neg", "neg", (6, 13), ew.unary("neg")),
-    _row("Not", "logical_not", (1, 1), ew.unary("logical_not")),
-    _row("Or", "logical_or", (7, 7), ew.binary("logical_or"), TWO),
-    _row("PRelu", "prelu", (7, 16), ew.prelu, "value slope", listed=BOTH),
+    _row("MatMul", "matmul", (1, 13), TWO, by=matrices.matmul),
     _row(
-        "Pad", "pad", (2, 25), quantized.pad, "value pads!? padding_value!? axes!?",
-        rearranging.PADS, rearranging.STORED, listed=BOTH,
+        "MatMulInteger", "matmul", (10, 10), "value weights zero_point? zero_point?",
+        by=quantized.matmul_integer, types=f"{WHOLE} i32",
     ),
-    _row("Pow", "pow", (7, 15), ew.power, TWO, conditions.EXPONENTS),
+    _row("Max", "maximum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT),
     _row(
-        "QLinearConv", "conv_2d", (10, 10), quantized.conv,
-        f"{QUANTIZED} weights {RESULT} {RESULT} bias?", *windows.CONV, types=SUMS,
+        "MaxPool", "max_pool_2d", (1, 22), "value", *windows.POOL, image=True,
+        derived=windows.pooling, ceil_mode=False, gives="value", listed=BOTH,
+    ),
+    _row("Mean", "add", (8, 13), MANY, by=ew.average),
+    _row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), by=matrices.mean_variance),
+    _row("Min", "minimum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT),
+    _row("Mish", "mish", (18, 22)),
+    _row("Mod", "fmod", (10, 13), TWO, conditions.REMAINDER, by=ew.modulo),
+    _row("Mul", "mul", (7, 14), TWO, listed=BOTH),
+    _row("Neg", "neg", (6, 13)),
+    _row("Not", "logical_not", (1, 1)),
+    _row("Or", "logical_or", (7, 7), TWO),
+    _row("PRelu", "prelu", (7, 16), "value slope", listed=BOTH),
+    _row(
+        "Pad", "pad", (2, 25), "value pads!? padding_value!? axes!?", rearranging.PADS,
+        rearranging.STORED, by=quantized.numbers_too(rearranging.pad), listed=BOTH,
+    ),
+    _row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power),
+    _row(
+        "QLinearConv", "conv_2d", (10, 10), f"{QUANTIZED} weights {RESULT} {RESULT} bias?",
+        *windows.CONV, by=quantized.over("Conv"), types=SUMS,
     ),
     _row(
-        "QLinearMatMul", "matmul", (10, 21), quantized.matmul, f"{QUANTIZED} {QUANTIZED} {RESULT}",
-        types=SCALED,
+        "QLinearMatMul", "matmul", (10, 21), f"{QUANTIZED} {QUANTIZED} {RESULT}",
+        by=quantized.over("MatMul", -2, -1), types=SCALED,
     ),
     _row(
-        "QuantizeLinear", "quantize", (10, 25), quantize.quantize_linear, QUANTIZED,
-        conditions.QUANTIZED, blocks.along, types=WIDE, listed=BOTH, bounds="closes",
+        "QuantizeLinear", "quantize", (10, 25), QUANTIZED, conditions.QUANTIZED, blocks.along,
+        by=quantize.quantize_linear, types=WIDE, listed=BOTH, bounds="closes",
     ),
-    _row("RMSNormalization", "reduce_mean_square", (23, 23), matrices.rms_norm, "value scale"),
-    _row("RNN", "rnn", (7, 22), recurrent.rnn, CELL, *recurrent.RNN),
-    _row("Reciprocal", "reciprocal", (6, 13), ew.unary("reciprocal")),
-    _row("ReduceL1", "reduce_l1", (1, 18), ew.reduction("reduce_l1"), AXES),
-    _row("ReduceL2", "reduce_l2", (1, 18), ew.reduction("reduce_l2"), AXES),
-    _row("ReduceLogSum", "reduce_log_sum", (1, 18), ew.reduction("reduce_log_sum"), AXES),
+    _row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale", by=matrices.rms_norm),
+    _row("RNN", "rnn", (7, 22), CELL, *recurrent.RNN, by=recurrent.rnn),
+    _row("Reciprocal", "reciprocal", (6, 13)),
+    _row("ReduceL1", "reduce_l1", (1, 18), AXES, by=ew.reduction),
+    _row("ReduceL2", "reduce_l2", (1, 18), AXES, by=ew.reduction),
+    _row("ReduceLogSum", "reduce_log_sum", (1, 18), AXES, by=ew.reduction),
+    _row("ReduceLogSumExp", "reduce_log_sum_exp", (1, 18), AXES, by=ew.reduction),
+    _row("ReduceMax", "reduce_max", (1, 20), AXES, by=ew.reduction),
+    _row("ReduceMean", "mean", (1, 18), AXES, by=ew.reduction),
+    _row("ReduceMin", "reduce_min", (1, 20), AXES, by=ew.reduction),
+    _row("ReduceProd", "reduce_prod", (1, 18), AXES, by=ew.reduction),
+    _row("ReduceSum", "reduce_sum", (1, 13), AXES, by=ew.reduction),
+    _row("ReduceSumSquare", "reduce_sum_square", (1, 18), AXES, by=ew.reduction),
+    _row("Relu", "relu", (6, 14), listed=BOTH),
     _row(
-        "ReduceLogSumExp", "reduce_log_sum_exp", (1, 18), ew.reduction("reduce_log_sum_exp"), AXES,
-    ),
-    _row("ReduceMax", "reduce_max", (1, 20), ew.reduction("reduce_max"), AXES),
-    _row("ReduceMean", "mean", (1, 18), ew.reduction("mean"), AXES),
-    _row("ReduceMin", "reduce_min", (1, 20), ew.reduction("reduce_min"), AXES),
-    _row("ReduceProd", "reduce_prod", (1, 18), ew.reduction("reduce_prod"), AXES),
-    _row("ReduceSum", "reduce_sum", (1, 13), ew.reduction("reduce_sum"), AXES),
-    _row("ReduceSumSquare", "reduce_sum_square", (1, 18), ew.reduction("reduce_sum_square"), AXES),
-    _row("Relu", "relu", (6, 14), ew.unary("relu"), listed=BOTH),
-    _row(
-        "Reshape", "reshape", (5, 25), rearranging.reshape, "value shape!", rearranging.KEPT,
+        "Reshape", "reshape", (5, 25), "value shape!", rearranging.KEPT, by=rearranging.reshape,
         listed=BOTH,
     ),
     _row(
-        "Resize", "resize", (10, 19), quantized.resize, "value roi_or_scales!? scales!? sizes!?",
-        *resizing.RESIZE, listed=BOTH,
+        "Resize", "resize", (10, 19), "value roi_or_scales!? scales!? sizes!?", *resizing.RESIZE,
+        by=quantized.numbers_too(resizing.either), listed=BOTH,
     ),
-    _row("ReverseSequence", "reverse_sequence", (10, 10),
-         rearranging.indexed("reverse_sequence", batch_axis=1, time_axis=0), "value index"),
-    _row("Round", "round", (11, 22), ew.unary("round")),
+    _row("ReverseSequence", "reverse_sequence", (10, 10), "value index", batch_axis=1, time_axis=0),
+    _row("Round", "round", (11, 22)),
+    _row("Selu", "selu", (6, 22), alpha=SELU[0], gamma=SELU[1]),
+    _row("Shrink", "shrink", (9, 9), lambd=0.5, bias=0.0),
+    _row("Sigmoid", "logistic", (6, 13), listed=BOTH),
+    _row("Sign", "sign", (9, 13)),
     _row(
-        "Selu", "selu", (6, 22),
-        ew.unary("selu", alpha=("alpha", SELU[0]), gamma=("gamma", SELU[1])),
+        "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), "value scale",
+        by=matrices.rms_norm,
     ),
-    _row("Shrink", "shrink", (9, 9), ew.unary("shrink", lambd=("lambd", 0.5), bias=("bias", 0.0))),
-    _row("Sigmoid", "logistic", (6, 13), ew.unary("logistic"), listed=BOTH),
-    _row("Sign", "sign", (9, 13), ew.unary("sign")),
+    _row("Sin", "sin", (7, 22)),
+    _row("Sinh", "sinh", (9, 22)),
     _row(
-        "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), matrices.rms_norm,
-        "value scale",
-    ),
-    _row("Sin", "sin", (7, 22), ew.unary("sin")),
-    _row("Sinh", "sinh", (9, 22), ew.unary("sinh")),
-    _row(
-        "Slice", "strided_slice", (1, 13), rearranging.slices, EDGES, rearranging.EDGES,
+        "Slice", "strided_slice", (1, 13), EDGES, rearranging.EDGES, by=rearranging.slices,
         listed=BOTH,
     ),
-    _row("Softmax", "softmax", (1, 13), ew.softmax("softmax", beta=1.0), listed=BOTH),
-    _row("Softplus", "softplus", (1, 22), ew.unary("softplus")),
-    _row("Softsign", "softsign", (1, 22), ew.unary("softsign")),
-    _row("SpaceToDepth", "space_to_depth", (1, 13), rearranging.blocks("space_to_depth")),
+    _row("Softmax", "softmax", (1, 13), by=ew.softmax, listed=BOTH),
+    _row("Softplus", "softplus", (1, 22)),
+    _row("Softsign", "softsign", (1, 22)),
+    _row("SpaceToDepth", "space_to_depth", (1, 13), image=True, block=("blocksize", 1), mode="DCR"),
     _row(
-        "Split", "strided_slice", (2, 18), rearranging.split, SPLIT, rearranging.AXIS,
-        rearranging.divided,
+        "Split", "strided_slice", (2, 18), SPLIT, rearranging.AXIS, rearranging.divided,
+        by=rearranging.split,
     ),
-    _row("Sqrt", "sqrt", (6, 13), ew.unary("sqrt")),
-    _row("Squeeze", "reshape", (1, 25), rearranging.squeeze, AXES, rearranging.single),
-    _row("Sub", "sub", (7, 14), ew.binary("sub"), TWO, listed=BOTH),
-    _row("Sum", "add", (8, 13), ew.variadic("add"), MANY, listed=BOTH),
-    _row("Swish", "swish", (24, 24), ew.unary("swish", alpha=("alpha", 1.0))),
-    _row("Tan", "tan", (7, 22), ew.unary("tan")),
-    _row("Tanh", "tanh", (6, 13), ew.unary("tanh")),
+    _row("Sqrt", "sqrt", (6, 13)),
+    _row("Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze),
+    _row("Sub", "sub", (7, 14), TWO, listed=BOTH),
+    _row("Sum", "add", (8, 13), MANY, by=ew.pairwise(), listed=BOTH),
+    _row("Swish", "swish", (24, 24), alpha=1.0),
+    _row("Tan", "tan", (7, 22)),
+    _row("Tanh", "tanh", (6, 13)),
+    _row("ThresholdedRelu", "thresholded_relu", (10, 22), alpha=1.0),
+    _row("Tile", "tile", (6, 13), "value repeats!"),
     _row(
-        "ThresholdedRelu", "thresholded_relu", (10, 22),
-        ew.unary("thresholded_relu", alpha=("alpha", 1.0)),
+        "TopK", "top_k", (10, 24), "value count!", makes=("", "i64"), axis=-1, largest=1,
+        types=f"f32 f16 {COUNTS}",
     ),
-    _row("Tile", "tile", (6, 13), rearranging.tile, "value repeats!"),
-    _row("TopK", "top_k", (10, 24), ew.top_k, "value count!", types=f"f32 f16 {COUNTS}"),
-    _row("Transpose", "transpose", (1, 25), rearranging.transpose, "value", rearranging.ORDERED),
-    _row("Unsqueeze", "reshape", (1, 25), rearranging.unsqueeze, AXES, rearranging.NAMED),
+    _row("Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose),
+    _row("Unsqueeze", "reshape", (1, 25), AXES, rearranging.NAMED, by=rearranging.unsqueeze),
     _row(
-        "Upsample", "resize", (7, 10), resizing.upsample, "value scales!?", *resizing.UPSAMPLE,
+        "Upsample", "resize", (7, 10), "value scales!?", *resizing.UPSAMPLE, by=resizing.upsample,
         listed=BOTH,
     ),
-    _row("Where", "where", (9, 16), ew.where, "condition value value"),
-    _row("Xor", "logical_xor", (7, 7), ew.binary("logical_xor"), TWO),
+    _row("Where", "where", (9, 16), "condition value value"),
+    _row("Xor", "logical_xor", (7, 7), TWO),
 )  # fmt: skip
 
 CONTRIB = "com.microsoft"
 PAIR, ONE = f"{QUANTIZED} {QUANTIZED} {QUANTIZED[6:]}", f"{QUANTIZED} {QUANTIZED[6:]}"
 
 
-def _contrib(name: str, op: str, build: Row, takes: str, *asked: Condition, **more: Any) -> HostOp:
+def _contrib(name: str, op: str, *takes: Any, **more: Any) -> HostOp:
     """A row of onnxruntime's own operators; its optimization writes some into models it saves."""
-    return _row(f"{CONTRIB}:{name}", op, (1, 1), build, takes, *asked, **more)
+    return _row(f"{CONTRIB}:{name}", op, (1, 1), *takes, **more)
 
 
 _CONTRIB_ROWS: tuple[HostOp, ...] = (
     _contrib(
-        "Attention", "softmax", attention.attention,
-        "value weights bias? mask? past? bias? past*?", *attention.ATTENTION,
+        "Attention", "softmax", "value weights bias? mask? past? bias? past*?",
+        *attention.ATTENTION, by=attention.attention,
     ),
-    _contrib("BiasGelu", "gelu", fused.gelu("gelu"), "value bias"),
+    _contrib("BiasGelu", "gelu", "value bias", by=fused.gelu),
     _contrib(
-        "DequantizeLinear", "dequantize", quantize.dequantize_linear, QUANTIZED,
-        conditions.DEQUANTIZED, blocks.along, types=WIDE, bounds="opens",
-    ),
-    _contrib(
-        "DynamicQuantizeMatMul", "matmul", quantized.dynamic_matmul,
-        "value weights scale zero_point? bias?", types=SCALED,
+        "DynamicQuantizeMatMul", "matmul", "value weights scale zero_point? bias?",
+        by=quantized.dynamic_matmul, types=SCALED,
     ),
     _contrib(
-        "EmbedLayerNormalization", "layer_normalization", attention.embedding,
+        "EmbedLayerNormalization", "layer_normalization",
         "index index? value value value? scale bias mask? index?", *attention.EMBEDDING,
+        by=attention.embedding,
     ),
-    _contrib("FastGelu", "gelu_tanh", fused.gelu("gelu_tanh"), "value bias?"),
+    _contrib("FastGelu", "gelu_tanh", "value bias?", by=fused.gelu),
     _contrib(
-        "FusedConv", "conv_2d", fused.conv, f"{LAYER} value?", *windows.CONV,
-        conditions.activation,
-    ),
-    _contrib(
-        "FusedGemm", "fully_connected", fused.gemm, LAYER, conditions.MATRICES,
-        conditions.activation,
-    ),
-    _contrib("FusedMatMul", "matmul", fused.matmul, TWO),
-    _contrib("Gelu", "gelu", fused.gelu("gelu", biased=False), "value"),
-    _contrib(
-        "MatMulIntegerToFloat", "matmul", quantized.matmul_to_float,
-        "value weights scale scale zero_point? zero_point? bias?", types=SCALED,
+        "FusedConv", "conv_2d", f"{LAYER} value?", *windows.CONV, conditions.activation,
+        by=fused.conv,
     ),
     _contrib(
-        "MatMulNBits", "matmul", blocks.matmul_n_bits,
-        "value weights! scales! zero_points!? index? bias?", *blocks.N_BITS,
-        types="f32 f16 u8",
+        "FusedGemm", "fully_connected", LAYER, conditions.MATRICES, conditions.activation,
+        by=fused.gemm,
+    ),
+    _contrib("FusedMatMul", "matmul", TWO, by=fused.matmul),
+    _contrib("Gelu", "gelu"),
+    _contrib(
+        "MatMulIntegerToFloat", "matmul", "value weights scale scale zero_point? zero_point? bias?",
+        by=quantized.matmul_to_float, types=SCALED,
     ),
     _contrib(
-        "QGemm", "fully_connected", quantized.gemm,
-        f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?", conditions.MATRICES,
-        conditions.SCALE_AND_ZERO_POINT, types=SUMS,
-    ),
-    _contrib("QLinearAdd", "add", quantized.pointwise(ew.binary("add"), 2), PAIR, types=SCALED),
-    _contrib(
-        "QLinearAveragePool", "average_pool_2d", quantized.pointwise(windows.average_pool), ONE,
-        conditions.CHANNELS_FIRST, *windows.POOL, types=SCALED,
-    ),
-    _contrib("QLinearConcat", "concat", quantized.concat, f"{RESULT} value*", types=SCALED),
-    _contrib(
-        "QLinearGlobalAveragePool", "mean", quantized.pointwise(ew.pool_all("mean")), ONE,
-        conditions.CHANNELS_FIRST, windows.SPATIAL, types=SCALED,
+        "MatMulNBits", "matmul", "value weights! scales! zero_points!? index? bias?",
+        *blocks.N_BITS, by=blocks.matmul_n_bits, types="f32 f16 u8",
     ),
     _contrib(
-        "QLinearLeakyRelu", "leaky_relu",
-        quantized.pointwise(ew.unary("leaky_relu", alpha=("alpha", 0.01))), ONE, types=SCALED,
+        "QGemm", "fully_connected", f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?",
+        conditions.MATRICES, conditions.SCALE_AND_ZERO_POINT, by=quantized.over("Gemm", 0, 1),
+        types=SUMS,
     ),
-    _contrib("QLinearMul", "mul", quantized.pointwise(ew.binary("mul"), 2), PAIR, types=SCALED),
+    _contrib("QLinearAdd", "add", PAIR, by=quantized.over("Add"), types=SCALED),
     _contrib(
-        "QLinearSigmoid", "logistic", quantized.pointwise(ew.unary("logistic")), ONE, types=SCALED
+        "QLinearAveragePool", "average_pool_2d", ONE, conditions.CHANNELS_FIRST, *windows.POOL,
+        by=quantized.over("AveragePool"), types=SCALED,
     ),
-    _contrib("QLinearSoftmax", "softmax", quantized.softmax, ONE, types=SCALED),
+    _contrib("QLinearConcat", "concat", f"{RESULT} value*", by=quantized.concat, types=SCALED),
     _contrib(
-        "QLinearWhere", "where", quantized.where, f"condition {PAIR}", types=f"bool {SCALED}"
+        "QLinearGlobalAveragePool", "mean", ONE, conditions.CHANNELS_FIRST, windows.SPATIAL,
+        by=quantized.over("GlobalAveragePool"), types=SCALED,
+    ),
+    _contrib("QLinearLeakyRelu", "leaky_relu", ONE, by=quantized.over("LeakyRelu"), types=SCALED),
+    _contrib("QLinearMul", "mul", PAIR, by=quantized.over("Mul"), types=SCALED),
+    _contrib("QLinearSigmoid", "logistic", ONE, by=quantized.over("Sigmoid"), types=SCALED),
+    _contrib("QLinearSoftmax", "softmax", ONE, by=quantized.over("Softmax"), types=SCALED),
+    _contrib(
+        "QLinearWhere", "where", f"condition {PAIR}", by=quantized.over("Where"),
+        types=f"bool {SCALED}",
+    ),
+    _contrib("QuickGelu", "swish", alpha=1.702),
+    _contrib(
+        "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
+        by=fused.skip_layer_norm,
     ),
     _contrib(
-        "QuantizeLinear", "quantize", quantize.quantize_linear, QUANTIZED, conditions.QUANTIZED,
-        blocks.along,
-        types=WIDE, bounds="closes",
+        "SkipSimplifiedLayerNormalization", "reduce_mean_square", "value value scale bias?",
+        conditions.UNREAD_MEAN, by=fused.skip_rms_norm,
     ),
-    _contrib("QuickGelu", "swish", fused.quick_gelu, "value"),
-    _contrib(
-        "SkipLayerNormalization", "layer_normalization", fused.skip_layer_norm,
-        "value value scale bias? bias?",
-    ),
-    _contrib(
-        "SkipSimplifiedLayerNormalization", "reduce_mean_square", fused.skip_rms_norm,
-        "value value scale bias?", conditions.UNREAD_MEAN,
-    ),
-    _contrib("TransposeMatMul", "matmul", fused.matmul, TWO),
+    _contrib("TransposeMatMul", "matmul", TWO, by=fused.matmul),
 )  # fmt: skip
+
+# As ONNX has them, but for element types.
+_CONTRIB_ROWS += tuple(
+    replace(row, name=f"{CONTRIB}:{row.name}", versions=(1, 1), documented={})
+    for row in _ROWS
+    if row.bounds
+)
 
 HOST_OPS: dict[str, HostOp] = table((*_ROWS, *_CONTRIB_ROWS), internal.rows())

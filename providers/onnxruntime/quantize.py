@@ -44,15 +44,15 @@ def numbers(e: Expansion, tensor: int) -> int:
     """The stored numbers of an integer tensor, as float32."""
     if e.constant(tensor) is not None:
         return e.derived(tensor, "numbers", make=lambda data: data.astype(np.float32))
-    if e.tensors.table[tensor].dtype in COUNTS:
+    if e.dtype(tensor) in COUNTS:
         return e.add("cast", tensor, dtype="f32")
     e.hold(tensor, NUMBERS)
     values, held = e.add("dequantize", tensor, dtype="f32"), e.tensors.table[tensor].quantization
     assert held is not None
     if (held.scale, held.zero_point) == ((1.0,), (0,)):
         return values
-    whole = e.add("round", e.add("mul", values, e.const(1 / held.scale[0])))
-    return e.add("add", whole, e.const(float(held.zero_point[0])))
+    whole = e.add("round", e.add("mul", values, 1 / held.scale[0]))
+    return e.add("add", whole, float(held.zero_point[0]))
 
 
 def spread_over(e: Expansion, parameter: int, rank: int, axis: int) -> int:
@@ -71,8 +71,7 @@ def _along(e: Expansion, scale: int, axis: int | None, rank: int) -> int:
 
 def real(e: Expansion, place: int, axis: int | None = None) -> int:
     """float32 values of the input at `place`; its scale and zero point are the two after it."""
-    zero = e.x(place + 2) if e.has(place + 2) else None
-    return dequantized(e, e.x(place), e.x(place + 1), zero, axis)
+    return dequantized(e, e.x(place), e.x(place + 1), e.get(place + 2), axis)
 
 
 def dequantized(
@@ -82,7 +81,7 @@ def dequantized(
     rank = e.rank(tensor)
     place = _along(e, scale, axis, rank)
     known = _known(e, scale, zero, place)
-    counted = e.tensors.table[tensor].dtype in COUNTED
+    counted = e.dtype(tensor) in COUNTED
     single = counted and known is not None and len(known.scale) == 1
     if known is not None and e.constant(tensor) is not None and e.rank(scale) < 2:
         if _fits(known, e.shape(tensor)):
@@ -118,7 +117,7 @@ def stored(
     e: Expansion, values: int, scale: int, zero: int | None, dtype: str = "u8", axis: int = 0
 ) -> int:
     """float32 values as stored numbers: round(values / scale) + zero, saturating."""
-    dtype = dtype if zero is None else e.tensors.table[zero].dtype
+    dtype = dtype if zero is None else e.dtype(zero)
     rank = e.rank(values)
     known = _known(e, scale, zero)
     if known is not None and len(known.scale) == 1:
@@ -144,20 +143,19 @@ def _in_blocks(e: Expansion, zero: int | None) -> tuple[int, int | None]:
 def quantize_linear(e: Expansion) -> int:
     """To 8 or 16 bits, as a whole, along an axis or in blocks."""
     dtype = DTYPES.get(e.integer("output_dtype") or U8, "")
-    zero = e.x(2) if e.has(2) else None
+    zero = e.get(2)
     if e.integer("block_size"):
         scale, start = _in_blocks(e, zero)
         whole = e.add("round", e.add("div", e.x(), scale))
-        whole = whole if start is None else e.add("add", whole, start)
-        kind = dtype if zero is None else e.tensors.table[zero].dtype
-        return e.add("quantize", whole, dtype=kind, quantization=NUMBERS)
+        kind = dtype if zero is None else e.dtype(zero)
+        return e.add("quantize", e.plus(whole, start), dtype=kind, quantization=NUMBERS)
     return stored(e, e.x(), e.x(1), zero, dtype, e.integer("axis", 1))
 
 
 def dequantize_linear(e: Expansion) -> int:
     """From 8 or 16 bits, as a whole, along an axis or in blocks; a constant also from 32."""
     if e.integer("block_size"):
-        scale, zero = _in_blocks(e, e.x(2) if e.has(2) else None)
+        scale, zero = _in_blocks(e, e.get(2))
         values = numbers(e, e.x())
         values = values if zero is None else e.add("sub", values, zero)
         return e.add("mul", values, scale)
@@ -201,11 +199,11 @@ def dynamic_quantize(e: Expansion) -> list[int]:
     """To uint8 by the range of the values themselves, zero among them."""
     x = e.x()
     axes = e.index(range(e.rank(x)))
-    low = e.add("minimum", e.add("reduce_min", x, axes, keep_dims=False), e.const(0.0))
-    high = e.add("maximum", e.add("reduce_max", x, axes, keep_dims=False), e.const(0.0))
-    width = e.add("mul", e.add("sub", high, low), e.const(1 / 255))
-    flat = e.add("equal", width, e.const(0.0), dtype="bool")
-    scale = e.add("where", flat, e.const(1.0), width, dtype="f32")
+    low = e.add("minimum", e.add("reduce_min", x, axes, keep_dims=False), 0.0)
+    high = e.add("maximum", e.add("reduce_max", x, axes, keep_dims=False), 0.0)
+    width = e.add("mul", e.add("sub", high, low), 1 / 255)
+    flat = e.add("equal", width, 0.0, dtype="bool")
+    scale = e.add("where", flat, 1.0, width, dtype="f32")
     zero = e.add("round", e.add("div", e.add("neg", low), scale))
     whole = e.add("add", e.add("round", e.add("div", x, scale)), zero)
     y, z = (e.add("quantize", value, dtype="u8", quantization=NUMBERS) for value in (whole, zero))

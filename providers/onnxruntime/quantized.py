@@ -15,24 +15,47 @@ import numpy as np
 from tflgpu_plugin.ir.quantization import NUMBERS
 
 from . import elementwise as ew
-from . import matrices, rearranging, resizing, windows
 from .expansion import COUNTED, Expansion
 from .host import DTYPES
 from .quantize import dynamic_quantize, numbers, real, real_constant, spread_over, stored
 
 Row = Callable[[Expansion], int]
 STEPS = 255  # between two numbers of 8 bits
+OPERANDS, PARAMETERS = ("value", "weights"), ("scale", "zero_point")  # roles
 
 
-# ---- operators over real values
-# ---------------------------------------------------------------------
+# ---- operators over real values ------------------------------------------------------------------
 
 
-def conv(e: Expansion) -> int:
-    """Convolution with int32 biases, whose scale is the input's times that of the weights."""
-    x, weights = real(e, 0), real(e, 3, 0)
-    bias = _product_bias(e, 8, e.x(1), e.x(4)) if e.has(8) else None
-    return stored(e, windows.conv(e.seen(x, weights, bias)), e.x(6), e.x(7))
+def over(name: str, *axes: int) -> Row:
+    """An operator of ONNX over the real values of those inputs that have a scale after them; then
+    come scale and zero point of the result, which is float32 without. `axes` are those that several
+    scales of each go along, unless outputs are the first (transB). The scale of an int32 bias is
+    the product of the others."""
+
+    def row(e: Expansion) -> int:
+        roles = [operand.role for operand in e.row.operands]
+        values: list[int | None] = []
+        scaled: list[int] = []
+        result = len(roles)
+        for k, role in enumerate(roles):
+            if role == "bias" and e.has(k):
+                bias = _product_bias(e, k, *(e.x(place + 1) for place in scaled))
+                values.append(e.times(bias, e.number("alpha", 1.0)))
+            elif role in OPERANDS and roles[k + 1] == "scale":
+                axis = axes[len(scaled)] if axes and not e.integer("transB") else 0
+                values.append(real(e, k, max(axis + e.rank(e.x(k)), 0) if axis < 0 else axis))
+                scaled.append(k)
+            elif role == "scale" and roles[k - 1] not in OPERANDS:
+                result = k
+            elif role not in PARAMETERS:
+                values.append(e.get(k))
+        y = e.run(name, *values)
+        if not e.has(result):
+            return int(y)
+        return stored(e, y, e.x(result), e.get(result + 1), e.dtype(e.x(scaled[0])))
+
+    return row
 
 
 def _product_bias(e: Expansion, place: int, *scales: int) -> int:
@@ -52,44 +75,6 @@ def _product_bias(e: Expansion, place: int, *scales: int) -> int:
     return value
 
 
-def matmul(e: Expansion) -> int:
-    """A product of matrices: scales per row of the first, per column of the second."""
-    a = real(e, 0, max(e.rank(e.x(0)) - 2, 0))
-    b = real(e, 3, max(e.rank(e.x(3)) - 1, 0))
-    return stored(e, matrices.matmul(e.seen(a, b)), e.x(6), e.x(7))
-
-
-def gemm(e: Expansion) -> int:
-    """QGemm; without a scale for it, the result is float32."""
-    straight = bool(e.integer("transB"))
-    a, b = real(e, 0), real(e, 3, 0 if straight else 1)
-    c = None
-    if e.has(6):
-        c = _product_bias(e, 6, e.x(1), e.x(4))
-        alpha = e.number("alpha", 1.0)
-        c = c if alpha == 1 else e.add("mul", c, e.const(alpha))
-    y = matrices.gemm(e.seen(a, b, c))
-    return stored(e, y, e.x(7), e.x(8)) if e.has(7) else y
-
-
-def pointwise(row: Row, count: int = 1) -> Row:
-    """A float32 row of so many inputs, each with scale and zero point; then the result's."""
-
-    def over_real(e: Expansion) -> int:
-        values = [real(e, 3 * k) for k in range(count)]
-        zero = e.x(3 * count + 1) if e.has(3 * count + 1) else None
-        first = e.tensors.table[e.x()].dtype
-        return stored(e, row(e.seen(*values)), e.x(3 * count), zero, first)
-
-    return over_real
-
-
-def softmax(e: Expansion) -> int:
-    """Softmax of the opset that an attribute names."""
-    host = replace(e.host, version=13 if e.integer("opset", 13) >= 13 else 1)
-    return pointwise(ew.softmax("softmax", beta=1.0))(replace(e, host=host))
-
-
 def concat(e: Expansion) -> int:
     """Scale and zero point of the result first, then each input with its own."""
     places = range(2, len(e.inputs), 3)
@@ -98,41 +83,25 @@ def concat(e: Expansion) -> int:
     return stored(e, e.add("concat", *values, axis=axis), e.x(0), e.x(1))
 
 
-def where(e: Expansion) -> int:
-    """Of two inputs with scales, after the condition."""
-    first, second = real(e, 1), real(e, 4)
-    return stored(e, e.add("where", e.x(0), first, second, dtype="f32"), e.x(7), e.x(8))
-
-
 # ---- moves of stored numbers ---------------------------------------------------------------------
 
 
-def _holds_numbers(e: Expansion) -> bool:
-    return e.tensors.table[e.x()].dtype in COUNTED
-
-
-def _as_stored(e: Expansion, row: Row, *rest: int | None) -> int:
+def numbers_too(row: Row) -> Row:
     """A float32 row whose results are elements of its first input, or quantized alike."""
-    held = e.hold(e.x(), NUMBERS)
-    y = row(e.seen(e.add("dequantize", e.x(), dtype="f32"), *rest))
-    return e.add("quantize", y, dtype=e.tensors.table[e.x()].dtype, quantization=held)
 
+    def either(e: Expansion) -> int:
+        if e.dtype() not in COUNTED:
+            return row(e)
+        held = e.hold(e.x(), NUMBERS)
+        rest = list(e.inputs[1:])
+        if e.row.op == "pad":  # with a stored number
+            given = e.value(2) if e.has(2) else np.zeros(1)
+            value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
+            rest = [e.x(1), e.const(value), *e.inputs[3:]]
+        y = row(replace(e, inputs=(e.add("dequantize", e.x(), dtype="f32"), *rest)))
+        return e.add("quantize", y, dtype=e.dtype(), quantization=held)
 
-def resize(e: Expansion) -> int:
-    """Resize, of stored numbers to the nearest one."""
-    if not _holds_numbers(e):
-        return resizing.either(e)
-    return _as_stored(e, resizing.either, *e.inputs[1:])
-
-
-def pad(e: Expansion) -> int:
-    """Pad, of stored numbers with a stored number."""
-    if not _holds_numbers(e):
-        return rearranging.pad(e)
-    held = e.hold(e.x(), NUMBERS)
-    given = e.value(2) if e.has(2) else np.zeros(1)
-    value = (float(given.reshape(-1)[0]) - held.zero_point[0]) * held.scale[0]
-    return _as_stored(e, rearranging.pad, e.x(1), e.const(value), *e.inputs[3:])
+    return either
 
 
 # ---- integers ------------------------------------------------------------------------------------
@@ -154,7 +123,7 @@ def conv_integer(e: Expansion) -> int:
     """int32 sums."""
     x, weights = _differences(e, 0, 2, 0), _differences(e, 1, 3, 0)
     axes = range(1, e.rank(weights))
-    return _int32(e, windows.conv(e.seen(x, weights)), weights, tuple(axes))
+    return _int32(e, e.run("Conv", x, weights), weights, tuple(axes))
 
 
 def _integer_factors(e: Expansion, zeros: int) -> tuple[int, int]:
@@ -166,7 +135,7 @@ def _integer_factors(e: Expansion, zeros: int) -> tuple[int, int]:
 def matmul_integer(e: Expansion) -> int:
     """int32 sums."""
     a, b = _integer_factors(e, 2)
-    return _int32(e, matrices.matmul(e.seen(a, b)), b, (max(e.rank(b) - 2, 0),))
+    return _int32(e, e.run("MatMul", a, b), b, (max(e.rank(b) - 2, 0),))
 
 
 def _int32(e: Expansion, sums: int, weights: int, axes: tuple[int, ...]) -> int:
@@ -184,18 +153,17 @@ def _int32(e: Expansion, sums: int, weights: int, axes: tuple[int, ...]) -> int:
 def cast(e: Expansion) -> int:
     """Cast, also of stored numbers."""
     x, wanted = e.x(), DTYPES.get(e.integer("to"), "")
-    held = e.tensors.table[x].dtype
-    if held not in COUNTED:
+    if e.dtype() not in COUNTED:
         return ew.cast(e)
-    if wanted == held:
-        return rearranging.same(e)
+    if wanted == e.dtype():
+        return e.reshape(x, e.shape())
     whole = numbers(e, x)
-    return rearranging.same(e.seen(whole)) if wanted == "f32" else ew.cast(e.seen(whole))
+    return e.reshape(whole, e.shape()) if wanted == "f32" else e.add("cast", whole, dtype=wanted)
 
 
 def matmul_to_float(e: Expansion) -> int:
     """A product of stored numbers times both scales, and a bias."""
-    y = matrices.matmul(e.seen(*_integer_factors(e, 4)))
+    y = e.run("MatMul", *_integer_factors(e, 4))
     return _scaled(e, y, (e.x(2), e.x(3)), 6)
 
 
@@ -203,11 +171,11 @@ def dynamic_matmul(e: Expansion) -> int:
     """The first factor is quantized by its own range."""
     a, scale, zero = dynamic_quantize(e)
     left = e.add("sub", numbers(e, a), numbers(e, zero))
-    y = matrices.matmul(e.seen(left, _differences(e, 1, 3, e.rank(e.x(1)) - 1)))
+    y = e.run("MatMul", left, _differences(e, 1, 3, e.rank(e.x(1)) - 1))
     return _scaled(e, y, (scale, e.x(2)), 4)
 
 
 def _scaled(e: Expansion, y: int, scales: Sequence[int], bias: int) -> int:
     for scale in scales:
         y = e.add("mul", y, spread_over(e, scale, e.rank(y), e.rank(y) - 1))
-    return e.add("add", y, e.x(bias)) if e.has(bias) else y
+    return e.plus(y, e.get(bias))

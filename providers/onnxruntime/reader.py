@@ -162,7 +162,7 @@ class _Reader:
         if row is None:
             raise Unsupported(f"{host.title} is not in the table of this plugin.")
         assert row.attributes is not None
-        expansion = Expansion(host, row, self.tensors, inputs)
+        expansion = Expansion(host, row, self.tensors, inputs, ops.HOST_OPS)
         if reason := support.unmet((*EVERY, *row.conditions), expansion):
             raise Unsupported(reason)
         made: Any = row.attributes(expansion)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tflgpu_plugin.frontend.meanings import bounded
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
 from tflgpu_plugin.ir.quantization import COUNTS
 
-from .expansion import COUNTED, Expansion, dtype, needs
+from .expansion import COUNTED, Expansion, needs
 
 
 def same(e: Expansion) -> int:
@@ -64,12 +64,6 @@ def transpose(e: Expansion) -> int:
 def _order(e: Expansion) -> tuple[int, ...]:
     """Of the axes of a Transpose."""
     return e.integers("perm") or tuple(range(e.rank()))[::-1]
-
-
-def concat(e: Expansion) -> int:
-    given = [e.x(k) for k in range(len(e.inputs))]
-    axis = e.axis(e.integer("axis"), e.rank(given[0]))
-    return e.add("concat", *given, axis=axis, activation="none")
 
 
 def cut(e: Expansion, x: int, ranges: Sequence[slice]) -> int:
@@ -149,8 +143,6 @@ def pad(e: Expansion) -> int:
     mode = e.text("mode", "constant")
     x = e.x()
     rank = e.rank(x)
-    given = e.optional(2) if e.version >= 11 else np.asarray(e.number("value", 0.0))
-    value = 0.0 if given is None or not given.size else float(given.reshape(-1)[0])
     axes, amounts = _padded(e)
     table = np.zeros((rank, 2), np.int64)
     for k, axis in enumerate(axes):
@@ -159,57 +151,10 @@ def pad(e: Expansion) -> int:
         shape = e.shape(x)
         ranges = [slice(max(0, -b), n - max(0, -a)) for (b, a), n in zip(table, shape, strict=True)]
         x, table = cut(e, x, ranges), np.maximum(table, 0)
-    filling = e.const(value)
-    if e.tensors.table[x].dtype in COUNTS:
+    filling = e.const(e.scalar(2, "value", 0.0))
+    if e.dtype(x) in COUNTS:
         filling = e.x(2) if e.has(2) else e.const(0, np.int32)
     return e.add("pad", x, e.index(table), filling, mode=mode)
-
-
-def tile(e: Expansion) -> int:
-    """Every axis repeated."""
-    return e.add("tile", e.x(), e.index(e.value(1).reshape(-1)))
-
-
-def expand(e: Expansion) -> int:
-    """Broadcast to a shape, both ways."""
-    return e.add("expand", e.x(), e.index(e.value(1).reshape(-1)))
-
-
-def gather(e: Expansion) -> int:
-    """Indices along one axis, those below 0 counted from its end."""
-    axis = e.axis(e.integer("axis"), e.rank())
-    return e.add("gather", e.x(), _places(e), axis=axis, wraps=True)
-
-
-def gather_nd(e: Expansion) -> int:
-    """Indices along the first axes, or those after the batch."""
-    return e.add("gather_nd", e.x(), _places(e), batch=e.integer("batch_dims"), wraps=True)
-
-
-def indexed(op: str, **defaults: int) -> Callable[[Expansion], int]:
-    """A row with a tensor of places or lengths; attributes are whole numbers."""
-
-    def row(e: Expansion) -> int:
-        given: dict[str, Any] = {name: e.integer(name, n) for name, n in defaults.items()}
-        return e.add(op, e.x(), _places(e), **given)
-
-    return row
-
-
-def _places(e: Expansion) -> int:
-    known = e.constant(e.x(1))
-    return e.x(1) if known is None else e.index(known)
-
-
-def blocks(op: str) -> Callable[[Expansion], int]:
-    """Between channels and blocks of the image."""
-
-    def row(e: Expansion) -> int:
-        x = e.channels_last(e.x())
-        mode = e.text("mode", "DCR")
-        return e.channels_first(e.add(op, x, block=e.integer("blocksize", 1), mode=mode))
-
-    return row
 
 
 def crop(e: Expansion) -> int:
@@ -249,7 +194,7 @@ PADS = needs(
 STORED = needs(
     "A constant padding value for stored numbers.",
     lambda e: (
-        dtype(e) not in COUNTED
+        e.dtype() not in COUNTED
         or (e.version >= 11 and (not e.has(2) or e.constant(e.x(2)) is not None))
     ),
 )

@@ -125,9 +125,7 @@ def _layers(e: Expansion, gates: int, biases: Callable[[Array], Array], layer: L
         if e.has(B):
             bias = e.derived(e.x(B), "biases", gates, e.integer("linear_before_reset"), d,
                              make=_of_direction(biases, d))  # fmt: skip
-        z = e.add(
-            "fully_connected", e.x(), _part(e, W, d), bias, keep_num_dims=True, activation="none"
-        )
+        z = e.add("fully_connected", e.x(), _part(e, W, d), bias, keep_num_dims=True)
         found.append(layer(e, d, z, reverse))
     late = _time_axis(e)
     places = [2 if late else 1] + [1 if late else 0] * (len(found[0]) - 1)
@@ -141,7 +139,7 @@ def _of_direction(biases: Callable[[Array], Array], d: int) -> Callable[[Array],
 def _side_by_side(e: Expansion, parts: list[int], axis: int) -> int:
     shape = list(e.shape(parts[0]))
     parts = [e.reshape(part, [*shape[:axis], 1, *shape[axis:]]) for part in parts]
-    return parts[0] if len(parts) == 1 else e.add("concat", *parts, axis=axis, activation="none")
+    return parts[0] if len(parts) == 1 else e.add("concat", *parts, axis=axis)
 
 
 # ---- what they need ------------------------------------------------------------------------------

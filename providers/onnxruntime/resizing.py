@@ -9,7 +9,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array
 
-from .expansion import COUNTED, Expansion, dtype, needs
+from .expansion import COUNTED, Expansion, needs
 
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"
@@ -194,6 +194,8 @@ RESIZE = (
         ),
         "Negative axes with an aspect ratio are read in several ways.",
     ),
-    needs("The mode nearest for stored numbers.", lambda e: dtype(e) not in COUNTED or _nearest(e)),
+    needs(
+        "The mode nearest for stored numbers.", lambda e: e.dtype() not in COUNTED or _nearest(e)
+    ),
     *UPSAMPLE,
 )

@@ -112,10 +112,6 @@ def _weights(e: Expansion, order: tuple[int, ...], rank: int) -> int:
     return e.transpose(weights, order)
 
 
-def _bias(e: Expansion) -> int | None:
-    return e.x(2) if e.has(2) else None
-
-
 def conv(e: Expansion) -> int:
     """Convolution; one channel per group runs as a depthwise convolution."""
     x = e.x()
@@ -127,24 +123,21 @@ def conv(e: Expansion) -> int:
         "strides": _pair(window.strides),
         "dilations": _pair(window.dilations),
         "padding": _sides(window.pads),
-        "activation": "none",
     }
     image = _image(e, x)
     if shape[1] > 1 == filters[1]:
         weights = _weights(e, (1, 2, 3, 0), len(shape))
-        y = e.add("depthwise_conv_2d", image, weights, _bias(e), **settings)
+        y = e.add("depthwise_conv_2d", image, weights, e.get(2), **settings)
     else:
-        y = e.add("conv_2d", image, _weights(e, (0, 2, 3, 1), len(shape)), _bias(e), **settings)
+        y = e.add("conv_2d", image, _weights(e, (0, 2, 3, 1), len(shape)), e.get(2), **settings)
     return _unimage(e, y, len(shape))
 
 
 def _conv_3d(e: Expansion, window: Window) -> int:
-    y = e.add(
-        "conv_3d", e.channels_last(e.x()), e.transpose(e.x(1), (0, 2, 3, 4, 1)), _bias(e),
-        strides=window.strides, dilations=window.dilations, padding=_flat(window.pads),
-        activation="none",
+    return e.image(
+        "conv_3d", e.x(), e.transpose(e.x(1), (0, 2, 3, 4, 1)), e.get(2), strides=window.strides,
+        dilations=window.dilations, padding=_flat(window.pads),
     )  # fmt: skip
-    return e.channels_first(y)
 
 
 def _flat(pads: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -162,9 +155,8 @@ def conv_transpose(e: Expansion) -> int:
     extents, pads = _cut(e, window)
     size = e.index([shape[0], *_pair(extents), filters[1] * groups])
     y = e.add(
-        "transpose_conv", image, _grouped_weights(e, groups, len(shape)), _bias(e), size,
+        "transpose_conv", image, _grouped_weights(e, groups, len(shape)), e.get(2), size,
         strides=_pair(window.strides), dilations=_pair(window.dilations), padding=_sides(pads),
-        activation="none",
     )  # fmt: skip
     return _unimage(e, y, len(shape))
 
@@ -204,39 +196,13 @@ def _cut(e: Expansion, window: Window) -> tuple[Sequence[int], tuple[tuple[int, 
     return wanted, tuple(_halves(max(total, 0), auto == "SAME_UPPER") for total in totals)
 
 
-def _pool(e: Expansion, op: str, **attributes: Any) -> int:
-    """Any number of spatial axes."""
+def pooling(e: Expansion) -> dict[str, Any]:
+    """Over any number of spatial axes."""
     window = _window(e)
-    y = e.add(
-        op, e.channels_last(e.x()), window=window.kernel, strides=window.strides,
-        dilations=window.dilations, padding=_flat(window.pads),
-        ceil_mode=bool(e.integer("ceil_mode")), activation="none", **attributes,
-    )  # fmt: skip
-    return e.channels_first(y)
-
-
-def average_pool(e: Expansion) -> int:
-    """Average pooling."""
-    return _pool(e, "average_pool_2d", counted=bool(e.integer("count_include_pad")))
-
-
-def max_pool(e: Expansion) -> int:
-    """Max pooling, without the positions."""
-    return _pool(e, "max_pool_2d")
-
-
-def lp_pool(e: Expansion) -> int:
-    """The p-norm of each window."""
-    return _pool(e, "lp_pool", p=e.integer("p", 2))
-
-
-def lrn(e: Expansion) -> int:
-    """Local response normalization across channels."""
-    y = e.add(
-        "lrn", e.channels_last(e.x()), size=e.integer("size", 1), alpha=e.number("alpha", 1e-4),
-        beta=e.number("beta", 0.75), bias=e.number("bias", 1.0),
-    )  # fmt: skip
-    return e.channels_first(y)
+    return {
+        "window": window.kernel, "strides": window.strides, "dilations": window.dilations,
+        "padding": _flat(window.pads),
+    }  # fmt: skip
 
 
 # ---- what they need ------------------------------------------------------------------------------
