@@ -206,7 +206,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("LOG_SOFTMAX", "log_softmax", 2, **ours),
         _row("NEG", "neg", 1, **ours, types=NUMBERS),
         _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", **ours, types=ANY),
-        _row("POW", "pow", 1, None, TWO, **ours, types=(*FLOATS, "i32")),
+        _row("POW", "pow", 1, None, TWO, **ours, types=NUMBERS),
         _row("REDUCE_MAX", "reduce_max", 3, params.reduction, "value axes", **ours),
         _row("REDUCE_MIN", "reduce_min", 3, params.reduction, "value axes", **ours),
         _row(
@@ -219,7 +219,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("RIGHT_SHIFT", "right_shift", 1, None, TWO, **ours),
         _row("ROUND", "round", 1, **ours, types=FLOATS),
         _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
-        _row("SIGN", "sign", 2, **ours, types=(*FLOATS, "i32")),
+        _row("SIGN", "sign", 2, **ours, types=NUMBERS),
         _row("SIN", "sin", 2, **ours, types=FLOATS),
         _row("SLICE", "slice", 7, None, "value start length", **ours),
         _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **ours),
