@@ -26,7 +26,7 @@ from benchmarks.to_graph import to_graph
 from benchmarks.to_onnx import to_onnx
 from benchmarks.to_tflite import to_tflite
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.harness import hosts
+from tflgpu_plugin.harness import hosts, onnx
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, shared
 
@@ -118,19 +118,12 @@ def _delegate(network: Network, picture: Any) -> Iterator[Frontend]:
 
 
 def _provider(network: Network, picture: Any) -> Iterator[Frontend]:
-    try:
-        import onnxruntime
-    except ImportError:
+    if onnx.missing():
         return
-    tflgpu_plugin.register()
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    name = tflgpu_plugin.get_ep_name()
-    session = onnxruntime.InferenceSession(to_onnx(network), options, providers=[name])
+    session = onnx.opened(to_onnx(network), onnx.settings(), {})
     planes = np.ascontiguousarray(picture.transpose(0, 3, 1, 2))
-    label = f"onnxruntime {onnxruntime.__version__}"
     yield Frontend(
-        label,
+        onnx.host(),
         lambda: session.run(None, {"input": planes}),
         lambda: tflgpu_plugin.report(session),
     )

@@ -3,17 +3,17 @@
 Speaks the protocol of `benchmarks.engine`. May run under the interpreter of a peer's environment,
 so it imports nothing of ours but the plugin when that is what is measured. Imports and the creation
 of the device are outside the measured time.
-Usage: onnx_worker.py cpu|gpu|webgpu MODEL INPUT.npy OUTPUTS.npz
+Usage: python -m benchmarks.onnx_worker cpu|gpu|webgpu MODEL INPUT.npy OUTPUTS.npz
 """
 
 import importlib
-import json
 import sys
-import time
 from typing import Any
 
 import numpy as np
 import onnxruntime
+
+from benchmarks.serving import serve, timed
 
 THREADS = 2
 NAMES = {
@@ -31,28 +31,20 @@ def main(kind: str, model: str, source: str, result: str) -> None:
     options.log_severity_level = 3
     device = open_device() if kind == "gpu" else NAMES[kind].split(",")[0]
 
-    start = time.perf_counter()
-    session = onnxruntime.InferenceSession(model, options, providers=providers(kind))
-    name = session.get_inputs()[0].name
-    values = session.run(None, {name: image})
-    first = (time.perf_counter() - start) * 1e3
+    def start() -> tuple[Any, str, Any]:
+        session = onnxruntime.InferenceSession(model, options, providers=providers(kind))
+        name = session.get_inputs()[0].name
+        return session, name, session.run(None, {name: image})
 
+    (session, name, values), first = timed(start)
     if kind == "webgpu" and session.get_providers()[0] != WEBGPU:
         raise SystemExit("onnxruntime fell back to its CPU provider")
     if kind == "gpu":
         import tflgpu_plugin
 
         tflgpu_plugin.assert_used(session)
-    np.savez(result, *values)
     engine = f"onnxruntime {onnxruntime.__version__} {NAMES[kind]}"
-    print(json.dumps({"engine": engine, "device": device, "first_ms": first}), flush=True)
-    for line in sys.stdin:
-        times = []
-        for _ in range(int(line)):
-            begin = time.perf_counter()
-            session.run(None, {name: image})
-            times.append((time.perf_counter() - begin) * 1e3)
-        print(json.dumps(times), flush=True)
+    serve(result, engine, device, first, values, lambda: session.run(None, {name: image}))
 
 
 def providers(kind: str) -> list[str]:

@@ -33,8 +33,7 @@ def ncnn(model: Path, weights: Path, source: Path, planes: bool) -> Engine:
     """The engine for an ncnn model; makes the environment on first use. Raises Unavailable with the
     reason.
     """
-    worker = ROOT / "benchmarks" / "ncnn_worker.py"
-    parts = (_python("ncnn"), worker, model, weights, source)
+    parts = (_python("ncnn"), "-m", "benchmarks.ncnn_worker", model, weights, source)
     return Engine(tuple(str(part) for part in parts), planes=planes)
 
 
@@ -57,15 +56,13 @@ def pnnx(model: Path, shape: tuple[int, ...]) -> tuple[Path, Path]:
 
 def webgpu(model: Path, source: Path, planes: bool) -> Engine:
     """The engine for an ONNX model. Raises Unavailable."""
-    worker = ROOT / "benchmarks" / "onnx_worker.py"
-    parts = (_python("webgpu"), worker, "webgpu", model, source)
+    parts = (_python("webgpu"), "-m", "benchmarks.onnx_worker", "webgpu", model, source)
     return Engine(tuple(str(part) for part in parts), planes=planes)
 
 
 def litert(model: Path, source: Path) -> Engine:
     """The engine for a TFLite model. Raises Unavailable."""
-    worker = ROOT / "benchmarks" / "litert_worker.py"
-    parts = (_python("litert"), worker, model, source)
+    parts = (_python("litert"), "-m", "benchmarks.litert_worker", model, source)
     return Engine(tuple(str(part) for part in parts))
 
 

@@ -28,18 +28,16 @@ _inside = False
 def main(host_name: str, model: str, options: str) -> None:
     host = hosts.host(host_name)
     content = Path(model).read_bytes()
-    details = host.module.Interpreter(model_content=content).get_input_details()
+    details = host.plain(content).get_input_details()
     values = inputs.make(details, None, 0.0, 1.0)
 
     start, marks = time.process_time(), [time.perf_counter()]
-    delegate = host.module.load_delegate("tflgpu", json.loads(options))
+    delegate = host.delegate(json.loads(options))
     marks.append(time.perf_counter())
     _measure_parts()
     interpreter = host.interpreter(content, experimental_delegates=[delegate])
     marks.append(time.perf_counter())
-    hosts.feed(interpreter, values)
-    interpreter.invoke()
-    outputs = hosts.outputs(interpreter)
+    outputs = hosts.invoked(interpreter, values)
     marks.append(time.perf_counter())
 
     times = dict(zip(("open", "make", "first"), np.diff(marks).tolist(), strict=True))

@@ -78,7 +78,7 @@ def file(path: Path, folder: Path) -> Iterator[Subject]:
 def _file(name: str, path: Path, folder: Path, convertible: bool) -> Subject:
     folder.mkdir()
     picture, onnx = folder / "picture.npy", folder / "converted.onnx"
-    details = hosts.host().module.Interpreter(model_path=str(path)).get_input_details()
+    details = hosts.host().plain(path).get_input_details()
     (values,) = inputs.make(details, None, 0.0, 1.0)
     np.save(picture, values)
 

@@ -9,14 +9,13 @@ OUTPUTS.npz ("half" is the delegate with float16 storage).
 from __future__ import annotations
 
 import importlib
-import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.serving import serve, timed
 from tflgpu_plugin.harness import hosts
 
 THREADS = 2
@@ -28,31 +27,15 @@ def main(host_name: str, kind: str, model: str, source: str, result: str) -> Non
     device = "CPU" if kind == "cpu" else _open_device()
     options = {"is_precision_loss_allowed": 1} if kind == "half" else {}
 
-    start = time.perf_counter()
-    more: dict[str, Any] = {}
-    if kind != "cpu":
-        more = {"experimental_delegates": [host.delegate(options)]}
-    interpreter = host.interpreter(content, threads=THREADS, **more)
-    hosts.feed(interpreter, [image])
-    interpreter.invoke()
-    values = hosts.outputs(interpreter)
-    first = (time.perf_counter() - start) * 1e3
+    def start() -> tuple[Any, Any]:
+        given = [] if kind == "cpu" else [host.delegate(options)]
+        interpreter = host.interpreter(content, threads=THREADS, experimental_delegates=given)
+        return interpreter, hosts.invoked(interpreter, [image])
 
-    np.savez(result, *values)
+    (interpreter, values), first = timed(start)
     kernels = f"XNNPACK, {THREADS} threads" if kind == "cpu" else "tflgpu"
-    hello = {"engine": f"{host.name} {host.version} {kernels}", "device": device, "first_ms": first}
-    print(json.dumps(hello), flush=True)
-    for line in sys.stdin:
-        print(json.dumps([_timed(interpreter, image) for _ in range(int(line))]), flush=True)
-
-
-def _timed(interpreter: Any, image: Any) -> float:
-    """Milliseconds from a picture in host memory to the output in host memory."""
-    start = time.perf_counter()
-    hosts.feed(interpreter, [image])
-    interpreter.invoke()
-    hosts.outputs(interpreter)
-    return (time.perf_counter() - start) * 1e3
+    engine = f"{host.name} {host.version} {kernels}"
+    serve(result, engine, device, first, values, lambda: hosts.invoked(interpreter, [image]))
 
 
 def _open_device() -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.metadata
-import importlib.util
 import os
 import zlib
 from collections.abc import Collection, Mapping, Sequence
@@ -18,54 +16,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import tflgpu_plugin
 from conformance.cases import Case, Input
 from conformance.models import tflite as models
+from tflgpu_plugin.frontend.reports import GPU
+from tflgpu_plugin.harness import hosts
+from tflgpu_plugin.harness.compare import FASTEST, OPTIMIZED, REFERENCE
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 
 Array = npt.NDArray[Any]
 Feed = Sequence[Array]  # one array per model input, in the model's order
 Outputs = list[Array]
 
-PACKAGES = {"tflite_runtime": "tflite-runtime", "ai_edge_litert": "ai-edge-litert"}
-KERNELS = {
-    "reference": "BUILTIN_REF",
-    "optimized": "BUILTIN_WITHOUT_DEFAULT_DELEGATES",
-    "default": "AUTO",
-}
+KERNELS = {"reference": REFERENCE, "optimized": OPTIMIZED, "default": FASTEST}
 
 
 def installed() -> list[str]:
-    """The hosts that can be imported here, the preferred one first."""
-    return [host for host in PACKAGES if importlib.util.find_spec(host) is not None]
+    """The hosts that can be imported here, by their packages, the preferred one first."""
+    return [hosts.PACKAGES[name] for name in hosts.installed()]
 
 
-@cache
 def module(host: str | None = None) -> Any:
-    """The host's interpreter module. Raises ImportError with what to install."""
-    if host is None:
-        found = installed()
-        if not found:
-            raise ImportError(
-                "No TFLite host is installed: pip install tflite-runtime or ai-edge-litert"
-            )
-        host = found[0]
-    return importlib.import_module(f"{host}.interpreter")
+    """The host's interpreter module. Raises NoHost with what to install."""
+    return hosts.host(host).module
 
 
 def version(host: str) -> str:
-    return importlib.metadata.version(PACKAGES[host])
+    return hosts.host(host).version
 
 
 def interpreter(
     model: bytes, host: str | None = None, kernels: str = "reference", threads: int = 1, **more: Any
 ) -> Any:
-    """An interpreter with the named CPU kernels; `more` goes to the host (delegates,
+    """An interpreter with the named CPU kernels, not allocated; `more` goes to the host (delegates,
     preserve_all_tensors)."""
-    api = module(host)
-    resolver = getattr(api.OpResolverType, KERNELS[kernels])
-    return api.Interpreter(
-        model_content=model, experimental_op_resolver_type=resolver, num_threads=threads, **more
-    )
+    return hosts.host(host).made(model, KERNELS[kernels], threads, **more)
 
 
 def oracle(model: bytes, host: str | None = None) -> tuple[str, str]:
@@ -105,14 +90,7 @@ def shapes(model: bytes, host: str | None = None) -> list[tuple[int, ...] | None
 
 def invoke(cpu: Any, feeds: Sequence[Feed]) -> list[Outputs]:
     """Invoke an allocated interpreter once per feed; copies of the outputs of each run."""
-    results = []
-    inputs, outputs = cpu.get_input_details(), cpu.get_output_details()
-    for feed in feeds:
-        for detail, value in zip(inputs, feed, strict=True):
-            cpu.set_tensor(detail["index"], value)
-        cpu.invoke()
-        results.append([np.array(cpu.get_tensor(detail["index"])) for detail in outputs])
-    return results
+    return [hosts.invoked(cpu, feed) for feed in feeds]
 
 
 def run_on_cpu(
@@ -189,34 +167,30 @@ def placed(
     """Where the nodes of a model go, without running it, which the host may not be able to."""
     delegate = load_delegate(host, options)
     gpu = interpreter(model, host, kernels, experimental_delegates=[delegate])
-    _resolves(gpu)
+    _resolves(gpu, host)
     return placement(delegate)
 
 
-def eligible(report: Any, rows: Collection[str]) -> tuple[int, int]:
-    """How many nodes of operators that have a row are on the GPU, and how many there are."""
-    nodes = [node for node in report.nodes if node.op in rows]
-    return sum(node.where == "gpu" for node in nodes), len(nodes)
-
-
-def placement(delegate: Any) -> Placement:
-    """The delegate's report in brief."""
+def placement(made: Any, rows: Collection[str] | None = None, titled: bool = False) -> Placement:
+    """The report of a delegate, or of a session, in brief. `rows` are the operators of its table
+    (None: those of TFLite); where they are `titled`, sentences begin with the operator."""
     from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
-    import tflgpu_plugin
-
-    report = tflgpu_plugin.report(delegate)
+    report = tflgpu_plugin.report(made)
     islands = [island for island in report.islands if island.live]
+    left = [node for node in report.nodes if node.reason is not None]
+    sentences = [f"{node.op}: {node.reason}" if titled else str(node.reason) for node in left]
+    listed = [node for node in report.nodes if node.op in (HOST_OPS if rows is None else rows)]
     return Placement(
-        on_gpu=report.count("gpu"),
+        on_gpu=report.count(GPU),
         total=len(report.nodes),
         islands=len(islands),
         runs=tuple(island.runs for island in islands),
         failures=sum(island.failures for island in islands),
-        sentences=tuple(node.reason for node in report.nodes if node.reason is not None),
+        sentences=tuple(dict.fromkeys(sentences)),
         adapter=report.adapter.name if report.adapter else "",
-        gpu_nodes=frozenset(n.id for n in report.nodes if n.where == "gpu" and n.graph == 0),
-        eligible=eligible(report, HOST_OPS),
+        gpu_nodes=frozenset(n.id for n in report.nodes if n.where == GPU and n.graph == 0),
+        eligible=(sum(node.where == GPU for node in listed), len(listed)),
     )
 
 
@@ -226,25 +200,21 @@ def registers(model: bytes, host: str | None = None, kernels: str = "reference")
         made = interpreter(model, host, kernels)
     except ValueError:
         return False
-    return not models.custom_operators(model) or _resolves(made)
+    return not models.custom_operators(model) or _resolves(made, host)
 
 
-def _resolves(made: Any) -> bool:
+def _resolves(made: Any, host: str | None) -> bool:
     """A custom operator that a host lacks is found out when its nodes are prepared."""
     try:
-        made.allocate_tensors()
-    except RuntimeError as error:
-        if "unresolved custom op" not in str(error):
-            raise
+        hosts.host(host).allocate(made)
+    except hosts.Lacking:
         return False
     return True
 
 
 def load_delegate(host: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
     """Our delegate through the host's own `load_delegate`."""
-    import tflgpu_plugin  # noqa: F401  makes the bare name known to the loader
-
-    return module(host).load_delegate("tflgpu", {k: str(v) for k, v in (options or {}).items()})
+    return hosts.host(host).delegate(options)
 
 
 def random_array(value: Input, seed: Sequence[int]) -> Array:

@@ -195,7 +195,7 @@ def main() -> None:
         print(seed, "cpu", title, flush=True)
         alone = outcome(data, host, [])
         print(seed, "gpu", title, alone, flush=True)
-        made = hosts.module(host).load_delegate("tflgpu", {"force": 1})
+        made = hosts.load_delegate(host, {"force": 1})
         ours = outcome(data, host, [made])
         if bool(alone) != bool(ours) and report(made).count("gpu"):
             sys.exit(f"{seed} gpu {title}: the host alone said {alone!r}, with us it says {ours!r}")

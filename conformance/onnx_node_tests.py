@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from conformance import advertised
+from tflgpu_plugin.harness import onnx as runner
 
 VERDICTS = ("PASS", "FAIL", "UNCLAIMED", "CPU PASS", "CPU FAIL", "NOLOAD")
 SUFFIX = "_constants"
@@ -179,16 +180,7 @@ def _as_host(case: Case, session: Any) -> bool:
 
 def make_session(model: bytes, **options: Any) -> Any:
     """A session that does not optimize (constants would be folded away) and does not fall back."""
-    import onnxruntime
-
-    settings = onnxruntime.SessionOptions()
-    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    settings.log_severity_level = 4
-    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == "TflGpuExecutionProvider"]
-    settings.add_provider_for_devices(devices[:1], {k: str(v) for k, v in options.items()})
-    session = onnxruntime.InferenceSession(model, settings, enable_fallback=0)
-    session.disable_fallback()
-    return session
+    return runner.opened(model, runner.settings(False, logs=runner.FATAL), options)
 
 
 def _array(value: Any) -> Any:

@@ -23,6 +23,7 @@ from conformance.variants.onnx_quantized import KINDS, Network
 from conformance.variants.quantized import FAR, NEAR, SHARE
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend.rules.quantized_groups import INCOMPLETE
+from tflgpu_plugin.harness import onnx
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 NETWORKS = list(onnx_quantized.networks())
@@ -45,18 +46,9 @@ def quiet() -> Iterator[None]:
 
 def sessions(model: bytes, wanted: str | None, optimize: bool, **options: str) -> tuple[Any, Any]:
     """Ours, and the CPU provider's."""
-    import onnxruntime as ort
-
-    settings = [ort.SessionOptions(), ort.SessionOptions()]
-    for one in settings:
-        one.log_severity_level = 4
-        if not optimize:
-            one.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    settings[0].add_provider_for_devices([onnx_host.device(wanted)], options)
-    ours = ort.InferenceSession(model, settings[0], enable_fallback=0)
-    ours.disable_fallback()
-    theirs = ort.InferenceSession(model, settings[1], providers=["CPUExecutionProvider"])
-    return ours, theirs
+    both = [onnx.settings(optimize, logs=onnx.FATAL) for _ in range(2)]
+    ours = onnx.opened(model, both[0], options, onnx_host.place(wanted))
+    return ours, onnx.opened(model, both[1])
 
 
 def _steps_off(got: Any, expected: Any, scale: float) -> tuple[float, str]:

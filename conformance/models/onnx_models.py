@@ -22,6 +22,7 @@ from conformance.host import Placement
 from conformance.models import model_inputs, real_models
 from conformance.models.model_inputs import BYTES, SHARED, SIGNED, UNIT, Array
 from conformance.models.real_models import Comparison
+from tflgpu_plugin.harness import onnx
 
 Range = tuple[float, float]
 Feed = dict[str, Array]
@@ -119,25 +120,12 @@ def _recorded(shape: tuple[int, ...], feeding: Feeding) -> Array:
 
 def session(path: Path, optimize: bool = True) -> Any:
     """The CPU provider. Raises what onnxruntime raises when it does not load the model."""
-    import onnxruntime as ort
-
-    settings = ort.SessionOptions()
-    settings.log_severity_level = 4
-    if not optimize:
-        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    return onnx.opened(path, onnx.settings(optimize, logs=onnx.FATAL))
 
 
 def ours(path: Path, wanted: str | None = None) -> Any:
     """Our provider on the adapter that `wanted` names, with default options; no fallback."""
-    import onnxruntime as ort
-
-    settings = ort.SessionOptions()
-    settings.log_severity_level = 4
-    settings.add_provider_for_devices([onnx_host.device(wanted)], {})
-    made = ort.InferenceSession(str(path), settings, enable_fallback=0)
-    made.disable_fallback()
-    return made
+    return onnx.opened(path, onnx.settings(logs=onnx.FATAL), {}, onnx_host.place(wanted))
 
 
 def compare(entry: Mapping[str, Any], wanted: str | None = None) -> Outcome:

@@ -18,6 +18,7 @@ from onnx.reference.op_run import OpRun
 from conformance.references import float64
 from conformance.references.pools import pool
 from conformance.variants import integer_groups
+from tflgpu_plugin.harness import onnx as runner
 from tflgpu_plugin.ir.graph import Array
 
 EXACT, WITH_HOST = "exact integers", "exact integers + host"
@@ -54,7 +55,6 @@ def witnesses(model: bytes, feed: Mapping[str, Array], host: Any) -> Iterator[li
 
 
 def _agrees(first: type, second: type) -> bool:
-    import onnxruntime
 
     chance = np.random.default_rng(64)
     fed: dict[str, Array] = {}
@@ -73,10 +73,7 @@ def _agrees(first: type, second: type) -> bool:
     graph = onnx.helper.make_graph([node], "probe", given, [made])
     opset = [onnx.helper.make_opsetid("", 17)]
     model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
-    cpu = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    (got,) = cpu.run(None, fed)
+    (got,) = runner.opened(model.SerializeToString(), runner.settings()).run(None, fed)
     return np.array_equal(got, fed["a"].astype(np.int64) @ fed["b"].astype(np.int64))
 
 

@@ -20,6 +20,7 @@ from tests.providers.onnxruntime.test_ort_models import control_flow
 from tests.providers.onnxruntime.test_ort_versions import VERSIONS, run_in
 from tests.support import onnx_models as m
 from tests.support.subprocesses import ROOT, run_python
+from tflgpu_plugin.harness import onnx
 
 pytestmark = [
     pytest.mark.adapter,
@@ -94,17 +95,12 @@ def test_other_versions_of_onnxruntime(folder: Path, version: str) -> None:
 
 def compiled(folder: Path, mode: str = "1", data: bytes | None = None, **given: str) -> Path:
     """The model compiled in this process."""
-    import onnxruntime
-
     if data:
         (folder / "model.onnx").write_bytes(data)
     path = folder / "made_ctx.onnx"
-    options = m.quiet()
-    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == m.EP]
-    options.add_provider_for_devices(devices[:1], given)
-    for name, value in (("enable", "1"), ("file_path", str(path)), ("embed_mode", mode)):
-        options.add_session_config_entry(f"ep.context_{name}", value)
-    onnxruntime.InferenceSession(str(folder / "model.onnx"), options, enable_fallback=0)
+    entries = {"enable": "1", "file_path": str(path), "embed_mode": mode}
+    settings = m.quiet(**{f"ep__context_{name}": value for name, value in entries.items()})
+    onnx.opened(folder / "model.onnx", settings, given)
     return path
 
 
@@ -259,16 +255,9 @@ print(sorted(outcomes))
 
 def test_with_a_cache_the_compiled_model_is_the_same(folder: Path) -> None:
     """A plan from serialization_dir has given its weights away; they are packed once more."""
-    import onnxruntime
-
     m.session(network())
-    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == m.EP]
     for name in ("first", "second"):
-        options = m.quiet()
-        options.add_provider_for_devices(devices[:1], {"serialization_dir": str(folder / "kept")})
-        options.add_session_config_entry("ep.context_enable", "1")
-        options.add_session_config_entry("ep.context_embed_mode", "1")
-        options.add_session_config_entry("ep.context_file_path", str(folder / f"{name}_ctx.onnx"))
-        onnxruntime.InferenceSession(str(folder / "model.onnx"), options, enable_fallback=0)
+        path = compiled(folder, serialization_dir=str(folder / "kept"))
+        path.rename(folder / f"{name}_ctx.onnx")
     x = np.random.default_rng(2).uniform(-1, 1, (1, 3, 16, 16)).astype(np.float32)
     m.compare(m.session(str(folder / "second_ctx.onnx")), m.cpu(network()), {"x": x})

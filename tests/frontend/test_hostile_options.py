@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-import tflgpu_plugin
 from conformance import host as hosts
 from tests.support import small_models
 from tests.support.interpreters import delegate
 from tflgpu_plugin import options
 from tflgpu_plugin.cache import store
 from tflgpu_plugin.frontend.callbacks import sentence
+from tflgpu_plugin.harness import onnx
 from tflgpu_plugin.options import TABLE, OptionError
 
 MANY = 20_000
@@ -126,19 +126,14 @@ LONGEST = 8192  # of a value, in onnxruntime
 @pytest.mark.adapter
 @pytest.mark.parametrize("name", [row.name for row in TABLE])
 def test_a_session_is_made_or_answered(name: str) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     from tests.support import onnx_models
 
-    tflgpu_plugin.register()
     model = onnx_models.add_relu()
-    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == tflgpu_plugin.get_ep_name()]
 
     def work(value: str) -> None:
-        settings = onnxruntime.SessionOptions()
-        settings.log_severity_level = 4
-        settings.add_provider_for_devices(devices[:1], {name: value})
-        onnxruntime.InferenceSession(model, settings, enable_fallback=0)
+        onnx_models.session(model, **{name: value})
 
     for value in PASSED:
         if len(value.encode()) <= LONGEST:
@@ -149,17 +144,13 @@ def test_a_session_is_made_or_answered(name: str) -> None:
 def test_where_a_compiled_model_cannot_be_written(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     from tests.support import onnx_models
 
-    tflgpu_plugin.register()
-    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == tflgpu_plugin.get_ep_name()]
-    settings = onnxruntime.SessionOptions()
-    settings.add_provider_for_devices(devices[:1], {})
-    settings.add_session_config_entry("ep.context_enable", "1")
-    settings.add_session_config_entry("ep.context_file_path", str(tmp_path / "absent" / "x.onnx"))
-    onnxruntime.InferenceSession(onnx_models.add_relu(), settings)
+    path = str(tmp_path / "absent" / "x.onnx")
+    settings = onnx.settings(ep__context_enable="1", ep__context_file_path=path)
+    onnx.opened(onnx_models.add_relu(), settings, {})
     told = capfd.readouterr().err
     assert "cannot be written (No such file or directory); ep.context_file_path names" in told
     assert "report" not in told

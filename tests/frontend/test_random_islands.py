@@ -61,7 +61,7 @@ def test_random_islands(seed: int) -> None:
     host = hosts.installed()[seed % len(hosts.installed())]
     excluded = filter(None, (*CPU_OPS, choose.choice(EXCLUDED)))
     options = {"force": seed % 3 > 0, "exclude": ",".join(excluded)}
-    made = hosts.module(host).load_delegate("tflgpu", options)
+    made = hosts.load_delegate(host, options)
     kernels = choose.choice(("reference", "default"))
     ours = [
         hosts.interpreter(model, host, kernels, experimental_delegates=[made]) for _ in range(2)

@@ -12,24 +12,17 @@ import numpy as np
 import onnxruntime as ort
 
 import tflgpu_plugin
-
-EP = "TflGpuExecutionProvider"
+from tflgpu_plugin.harness import onnx
 
 
 def settings(**entries: str) -> Any:
-    """Session options with our first device, and settings ("__" stands for ".")."""
-    made = ort.SessionOptions()
-    made.log_severity_level = 4
-    devices = [device for device in ort.get_ep_devices() if device.ep_name == EP]
-    made.add_provider_for_devices(devices[:1], {})
-    for name, value in entries.items():
-        made.add_session_config_entry(name.replace("__", "."), value)
-    return made
+    """Session options with our first device, and entries ("__" stands for ".")."""
+    return onnx.ours(onnx.settings(logs=onnx.FATAL, **entries))
 
 
 def compare(session: Any, original: Path, expected: Any = None) -> list[Any]:
     """The outputs, which must be the CPU provider's, and the very same as `expected`."""
-    cpu = ort.InferenceSession(str(original), providers=["CPUExecutionProvider"])
+    cpu = onnx.opened(original, onnx.settings())
     random = np.random.default_rng(5)
     feeds = {
         value.name: random.uniform(-1, 1, value.shape).astype(np.float32)
@@ -76,7 +69,7 @@ def load(folder: Path) -> None:
     original, away = folder / "model.onnx", folder / "away.onnx"
     for path in sorted(folder.glob("*_ctx.onnx")):
         original.rename(away)
-        session = ort.InferenceSession(str(path), settings(), enable_fallback=0)
+        session = onnx.opened(path, onnx.settings(logs=onnx.FATAL), {})
         away.rename(original)
         compare(session, original)
         print(path.name)

@@ -11,7 +11,7 @@ from conformance import host as hosts
 
 
 def delegate(host: str, **options: Any) -> Any:
-    return hosts.module(host).load_delegate("tflgpu", options)
+    return hosts.load_delegate(host, options)
 
 
 beside = "reference"  # the kernels of what is left to the CPU; the fixture `resolver` changes them

@@ -81,33 +81,20 @@ def _onnx(path: Path, external: bool, side: int, layers: int) -> None:
 
 
 def _interpreter(path: str, gpu: bool) -> Callable[[Array], Array]:
-    import tflgpu_plugin  # noqa: F401  (without it the bare name is not found)
-    from conformance.host import module
+    from tflgpu_plugin.harness import hosts
 
-    api = module()
-    delegates = [api.load_delegate("tflgpu")] if gpu else []
-    interpreter = api.Interpreter(path, experimental_delegates=delegates)
+    host = hosts.host()
+    delegates = [host.delegate()] if gpu else []
+    interpreter = host.plain(Path(path), experimental_delegates=delegates)
     interpreter.allocate_tensors()
-    given, told = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-
-    def run(x: Array) -> Array:
-        interpreter.set_tensor(given["index"], x)
-        interpreter.invoke()
-        return np.asarray(interpreter.get_tensor(told["index"]))
-
-    return run
+    return lambda x: np.asarray(hosts.invoked(interpreter, [x])[0])
 
 
 def _session(path: str, gpu: bool) -> Callable[[Array], Array]:
-    import onnxruntime
-
     import tflgpu_plugin
+    from tflgpu_plugin.harness import onnx
 
-    providers = ["CPUExecutionProvider"]
-    if gpu:
-        tflgpu_plugin.register()
-        providers.insert(0, "TflGpuExecutionProvider")
-    session = onnxruntime.InferenceSession(path, providers=providers)
+    session = onnx.opened(path, onnx.settings(), {} if gpu else None)
     if gpu:
         tflgpu_plugin.assert_used(session)
     return lambda x: np.asarray(session.run(None, {"x": x})[0])

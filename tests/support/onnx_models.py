@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflgpu_plugin.harness import onnx
+
 Array = npt.NDArray[Any]
 Shape = Sequence[int | str | None]
 EP = "TflGpuExecutionProvider"
@@ -80,17 +82,7 @@ def convolutions() -> bytes:
 
 def session(data: bytes, *, optimize: bool = True, **options: Any) -> Any:
     """A session on our provider that does not fall back."""
-    import onnxruntime
-
-    import tflgpu_plugin
-
-    tflgpu_plugin.register()
-    settings = quiet(optimize)
-    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == EP]
-    settings.add_provider_for_devices(devices[:1], {k: str(v) for k, v in options.items()})
-    made = onnxruntime.InferenceSession(data, settings, enable_fallback=0)
-    made.disable_fallback()
-    return made
+    return onnx.opened(data, quiet(optimize), options)
 
 
 def values(*shape: int) -> Array:
@@ -107,20 +99,12 @@ def places(session: Any) -> dict[str, str]:
 
 def cpu(data: bytes, optimize: bool = True) -> Any:
     """A session on the CPU provider."""
-    import onnxruntime
-
-    return onnxruntime.InferenceSession(data, quiet(optimize), providers=["CPUExecutionProvider"])
+    return onnx.opened(data, quiet(optimize))
 
 
-def quiet(optimize: bool = True) -> Any:
+def quiet(optimize: bool = True, **entries: str) -> Any:
     """Session options that log nothing but fatal errors."""
-    import onnxruntime
-
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 4
-    if not optimize:
-        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return settings
+    return onnx.settings(optimize, logs=onnx.FATAL, **entries)
 
 
 def assert_same(data: bytes, feeds: Mapping[str, Array], tolerance: float = 1e-5) -> Any:

@@ -6,8 +6,9 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -42,6 +43,11 @@ class Host:
     name: str
     version: str
     module: Any
+
+    def plain(self, model: bytes | Path, **more: Any) -> Any:
+        """An interpreter as the host makes it by default, which is not allocated."""
+        given = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
+        return self.module.Interpreter(**given, **more)
 
     def interpreter(
         self, model: bytes, kernels: str = "AUTO", threads: int = THREADS, **more: Any
@@ -79,22 +85,22 @@ class Host:
         """Our delegate, loaded by the host's own function."""
         import tflgpu_plugin  # noqa: F401  makes the name known to the loader
 
-        return self.module.load_delegate("tflgpu", dict(options or {}))
+        return self.module.load_delegate("tflgpu", {k: str(v) for k, v in (options or {}).items()})
 
 
 def host(name: str | None = None) -> Host:
-    """The host with this distribution name, or the preferred one. Raises NoHost."""
+    """The host with this distribution name, or that of its package, or the preferred one. Raises
+    NoHost."""
     found = installed()
     if not found:
         raise NoHost(INSTALL)
-    if name is None:
-        name = next(iter(found))
+    name = name.replace("_", "-") if name else next(iter(found))
     if name not in found:
         raise NoHost(f"The host {name} is not installed; installed are: {', '.join(found)}.")
     return Host(name, found[name], importlib.import_module(PACKAGES[name] + ".interpreter"))
 
 
-def feed(interpreter: Any, values: list[npt.NDArray[Any]]) -> None:
+def feed(interpreter: Any, values: Sequence[npt.NDArray[Any]]) -> None:
     for detail, value in zip(interpreter.get_input_details(), values, strict=True):
         interpreter.set_tensor(detail["index"], value)
 
@@ -102,3 +108,10 @@ def feed(interpreter: Any, values: list[npt.NDArray[Any]]) -> None:
 def outputs(interpreter: Any) -> list[npt.NDArray[Any]]:
     """Copies of the outputs, in the model's order."""
     return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+
+
+def invoked(interpreter: Any, values: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """One inference of an allocated interpreter."""
+    feed(interpreter, values)
+    interpreter.invoke()
+    return outputs(interpreter)

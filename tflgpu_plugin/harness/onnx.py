@@ -23,6 +23,7 @@ TYPES = {
     "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8",
 }  # fmt: skip
 FOLDER = "session.model_external_initializers_file_folder_path"
+ERRORS, FATAL = 3, 4  # what is logged
 SUMS = 4096  # of texts; few, so that the least difference is more than is allowed
 OPEN = 224  # height and width that a model leaves open; other open extents are 1
 
@@ -128,30 +129,68 @@ def _arrays(outputs: Sequence[Any]) -> list[Array]:
     return found
 
 
+def settings(optimized: bool = True, threads: int = 0, logs: int = ERRORS, **entries: str) -> Any:
+    """Session options. `threads` of CPU kernels (0: as many as the host likes), the least severe
+    messages that it `logs`, and further entries ("__" stands for ".")."""
+    import onnxruntime as ort
+
+    made = ort.SessionOptions()
+    made.log_severity_level, made.intra_op_num_threads = logs, threads
+    if not optimized:
+        made.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    for name, value in entries.items():
+        made.add_session_config_entry(name.replace("__", "."), value)
+    return made
+
+
+def device(place: int = 0) -> Any:
+    """Our device at this place, or the last one. Raises RuntimeError without an adapter."""
+    import onnxruntime as ort
+
+    tflgpu_plugin.register()
+    names = tflgpu_plugin.get_ep_names()
+    found = [device for device in ort.get_ep_devices() if device.ep_name in names]
+    if not found:
+        raise RuntimeError("There is no adapter for onnxruntime to use; see `tflgpu info`.")
+    return found[min(place, len(found) - 1)]
+
+
+def ours(settings: Any, options: Mapping[str, Any] | None = None, place: int = 0) -> Any:
+    """The session options, with our provider at this place."""
+    given = {key: str(value) for key, value in (options or {}).items()}
+    settings.add_provider_for_devices([device(place)], given)
+    return settings
+
+
+def opened(
+    model: bytes | str | Path,
+    settings: Any,
+    options: Mapping[str, Any] | None = None,
+    place: int = 0,
+) -> Any:
+    """A session on the CPU provider, or with options on ours, with no fall-back to a session
+    without it. Raises what onnxruntime raises."""
+    import onnxruntime as ort
+
+    if options is None:
+        return ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(model, ours(settings, options, place), enable_fallback=0)
+
+
 def session(model: File, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
     """A session on the CPU provider, which raises what onnxruntime raises, or with options on ours.
     Raises RuntimeError without an adapter, ValueError when there can be no session."""
-    import onnxruntime as ort
-
-    settings = ort.SessionOptions()
-    settings.log_severity_level = 3
-    settings.intra_op_num_threads = THREADS
-    if not optimized:
-        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    given = settings(optimized, THREADS)
     if model.folder:
-        settings.add_session_config_entry(FOLDER, model.folder)
+        given.add_session_config_entry(FOLDER, model.folder)
     if options is None:
-        return ort.InferenceSession(model.content, settings, providers=["CPUExecutionProvider"])
-    names = tflgpu_plugin.get_ep_names()
-    devices = [device for device in ort.get_ep_devices() if device.ep_name in names]
-    if not devices:
-        raise RuntimeError("There is no adapter for onnxruntime to use; see `tflgpu info`.")
-    settings.add_provider_for_devices(devices[:1], dict(options))
+        return opened(model.content, given)
+    device()
     try:
-        return ort.InferenceSession(model.content, settings, enable_fallback=0)
+        return opened(model.content, given, options)
     except Exception as error:  # onnxruntime's exceptions have no common class
-        ours = str(error).partition("tflgpu: ")[2]
-        raise ValueError(ours or f"{HOST} makes no session: {error}") from error
+        own = str(error).partition("tflgpu: ")[2]
+        raise ValueError(own or f"{HOST} makes no session: {error}") from error
 
 
 def report(session: Any) -> Report:

@@ -43,7 +43,7 @@ def opened(
         return onnx.OnnxModel(model, dict(zip(names, values, strict=True)))
     runner, content = hosts.host(host), inputs.model(path)
     try:
-        details = runner.module.Interpreter(model_content=content).get_input_details()
+        details = runner.plain(content).get_input_details()
     except (ValueError, RuntimeError) as error:
         raise BadInput(f"{runner.name} cannot read {path}: {error}") from error
     return TfliteModel(runner, content, inputs.make(details, image, mean, std))

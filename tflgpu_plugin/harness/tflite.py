@@ -9,7 +9,7 @@ from typing import Any
 import tflgpu_plugin
 from tflgpu_plugin.harness import flatbuffer
 from tflgpu_plugin.harness.compare import FASTEST, Array, Running, thinned
-from tflgpu_plugin.harness.hosts import THREADS, Host, feed, outputs
+from tflgpu_plugin.harness.hosts import THREADS, Host, invoked
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,16 @@ class TfliteModel:
             self.content, kernels, experimental_delegates=delegates
         )
 
-        def run() -> list[Array]:
-            feed(interpreter, self.values)
-            interpreter.invoke()
-            return outputs(interpreter)
-
         names = [str(detail["name"]) for detail in interpreter.get_output_details()]
-        return Running(names, run, lambda: tflgpu_plugin.report(*delegates))
+        return Running(
+            names,
+            lambda: invoked(interpreter, self.values),
+            lambda: tflgpu_plugin.report(*delegates),
+        )
 
     def probed(self, probes: Sequence[int] | None) -> TfliteModel:
         if probes is None:
-            plain = self.runner.module.Interpreter(model_content=self.content)
+            plain = self.runner.plain(self.content)
             own = {detail["index"] for detail in plain.get_output_details()}
             probes = thinned([t for t in flatbuffer.activations(self.content) if t not in own])
         return replace(self, content=flatbuffer.with_outputs(self.content, probes))

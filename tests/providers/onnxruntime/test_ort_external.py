@@ -13,6 +13,7 @@ from tflgpu_plugin.providers.onnxruntime import external, snapshot
 from tflgpu_plugin.providers.onnxruntime.external import Changed, Files, Origin
 
 from tests.support.large_models import make
+from tflgpu_plugin.harness import onnx as runner
 from tflgpu_plugin.ir.graph import Array
 
 SIDE = 160  # a matrix is just worth mapping
@@ -32,13 +33,7 @@ def open_model(folder: Path) -> Path:
 
 
 def session(path: Path, gpu: bool = True) -> Any:
-    import onnxruntime
-
-    import tflgpu_plugin
-
-    tflgpu_plugin.register()
-    providers = ["TflGpuExecutionProvider"] * gpu + ["CPUExecutionProvider"]
-    return onnxruntime.InferenceSession(str(path), providers=providers)
+    return runner.opened(path, runner.settings(), {} if gpu else None)
 
 
 def rows(count: int) -> Array:
@@ -71,7 +66,6 @@ def test_weights_are_mapped_and_every_shape_is_right(
 def test_a_file_that_changed_is_not_read_again(tmp_path: Path) -> None:
     path = open_model(tmp_path)
     ours = session(path)
-    ours.disable_fallback()  # to a session of the changed file on the CPU
     before = ours.run(None, {"x": rows(1)})
     with Path(f"{path}.data").open("r+b") as file:
         file.write(b"\xff" * 4096)

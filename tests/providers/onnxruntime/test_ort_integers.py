@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import tflgpu_plugin
-from tests.support.onnx_models import EP, Array, Shape, cpu, node, places, quiet, session, values
+from tests.support.onnx_models import Array, Shape, cpu, node, places, quiet, session, values
+from tflgpu_plugin.harness import onnx
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -308,12 +309,8 @@ def test_compiled_models_know_of_integers_for_other_shapes(tmp_path: Path) -> No
     onnxruntime = pytest.importorskip("onnxruntime", minversion="1.25")
     original, compiled = tmp_path / "model.onnx", tmp_path / "compiled.onnx"
     original.write_bytes(across_islands())
-    tflgpu_plugin.register()
-    settings = quiet(optimize=False)
-    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == EP]
-    settings.add_provider_for_devices(devices[:1], {})
     compiler = onnxruntime.ModelCompiler(
-        settings, str(original), embed_compiled_data_into_model=True
+        onnx.ours(quiet(optimize=False)), str(original), embed_compiled_data_into_model=True
     )
     compiler.compile_to_file(str(compiled))
     ours, theirs = session(compiled.read_bytes()), cpu(original.read_bytes())

@@ -371,7 +371,7 @@ def test_one_delegate_twice_in_one_interpreter(host: str) -> None:
 
 def test_a_delegate_from_one_host_in_another(host: str) -> None:
     """What `tflgpu_plugin.load_delegate` makes works whatever interpreter it is given to."""
-    made = hosts.module(HOSTS[0]).load_delegate("tflgpu")
+    made = hosts.load_delegate(HOSTS[0])
     interpreter = hosts.interpreter(small_models.guide(), host, experimental_delegates=[made])
     interpreter.allocate_tensors()
     same(interpreter, small_models.guide(), host)
