@@ -138,6 +138,26 @@ def test_what_leaves_the_graph_stays_in_real_numbers() -> None:
     assert found.tensors[2].dtype == "f32"
 
 
+@pytest.mark.parametrize(
+    ("first", "held"),
+    [("sin", ["u8", "u8", "u8"]), ("", ["f32", "u8", "u8"]), ("dequantize", ["u8", "u8", "u8"])],
+)
+def test_what_is_moved_before_a_quantize_is_quantized_where_it_is_made(
+    first: str, held: list[str]
+) -> None:
+    """By a node that computes, or not at all: where it comes from a run, or is stored already."""
+    finer = Quantization((0.125,), (10,), rounding=quantization.EVEN)
+    source = stored(finer) if first == "dequantize" else Tensor("", SHAPE)
+    tensors = {0: source, **{k: Tensor("", SHAPE) for k in (1, 2, 3)}, 4: stored()}
+    begin = 1 if first else 0
+    nodes = [("max_pool_2d", (begin,), 2), ("transpose", (2,), 3), ("quantize", (3,), 4)]
+    found = fuse_qdq(graph(tensors, *([(first, (0,), 1)] if first else []), *nodes))
+    made = [node for node in found.nodes if node.op != "quantize"]
+    assert [node.op for node in made][-2:] == ["max_pool_2d", "transpose"]
+    assert [found.tensors[t].dtype for t in (made[-2].operand(), 2, 4)] == held
+    assert found.tensors[2].quantization == EVEN and made[-1].outputs == (4,)
+
+
 # ---- numbers ------------------------------------------------------------------------------------
 
 
