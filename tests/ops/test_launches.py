@@ -21,6 +21,10 @@ Groups = tuple[int, int, int]
 
 def launched(target: Target, op: str, *given: Any, **more: Any) -> list[Groups]:
     """The workgroups of each launch of one node."""
+    return [launch.workgroups for launch in lowered(target, op, *given, **more).launches]
+
+
+def lowered(target: Target, op: str, *given: Any, **more: Any) -> Lowering:
     graph = graph_of(op, *given, **more)
     (node,) = graph.nodes
     shapes = rows()[op].shapes(graph, node)
@@ -30,11 +34,12 @@ def launched(target: Target, op: str, *given: Any, **more: Any) -> list[Groups]:
     }
     low = Lowering(replace(graph, tensors={**graph.tensors, **results}), target)
     rows()[op].lower(low, node)
-    return [launch.workgroups for launch in low.launches]
+    return low
 
 
 # 2 batches, 420 places, 3 quads of channels: 2,520 vec4, 40 workgroups of 64 threads, one each.
 X = (2, 20, 21, 9)
+CORNERS = {"align_corners": False, "half_pixel_centers": False}
 BETA, KEEP = {"beta": 1.0}, {"keep_dims": True}
 LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
 
@@ -106,6 +111,8 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
             [(11, 1, 1), (14, 3, 2)],
             [(14, 1, 1), (7, 2, 2)],
         ),
+        # 1,200 places; 3 slices, which a thread of the CPU makes together; 2 batches
+        ("resize_bilinear", (X, [40, 30]), CORNERS, [(19, 3, 2)], [(19, 1, 2)]),
         # 4 phases of 420 places in 2 batches
         (
             "transpose_conv",
@@ -129,3 +136,56 @@ def test_layers_with_weights(
 ) -> None:
     assert launched(GPU, op, *given, **more) == gpu
     assert launched(CPU, op, *given, **more) == cpu
+
+
+ALWAYS = replace(GPU, tuning={"winograd": "always"})
+DEEP = (2, 20, 21, 36)  # 5 x 6 patches of 4 x 4 places, 9 slices
+
+
+def test_the_five_launches_of_winograd() -> None:
+    low = lowered(ALWAYS, "conv_2d", DEEP, held(18, 3, 3, 36), **SAME)
+    assert [launch.workgroups for launch in low.launches] == [
+        (4, 18, 1),  # 20 lines of 6 patches by 32 threads; 2 images of 9 slices
+        (1, 18, 6),  # 30 patches, likewise, of 6 columns
+        (2, 3, 36),  # 60 patches by 32 threads; 5 slices by 2; 36 products
+        (57, 1, 1),  # 6 of 5 slices of 60 patches, by 32 threads
+        (4, 10, 1),  # 20 lines of 6 patches; 2 images of 5 slices
+    ]
+    assert list(low.sizes.values()) == [
+        6 * 9 * 2 * 20 * 6,
+        36 * 9 * 60,
+        36 * 5 * 60,
+        6 * 4 * 5 * 60,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("x", "weights", "more", "launches"),
+    [
+        ((2, 20, 21, 32), held(18, 3, 3, 32), SAME, 5),
+        ((2, 20, 21, 31), held(18, 3, 3, 31), SAME, 1),  # too few terms
+        ((2, 20, 21, 36), held(18, 3, 3, 18), SAME, 1),  # groups
+        ((2, 20, 21, 36), held(18, 3, 5, 36), SAME, 1),
+        ((2, 20, 21, 36), held(18, 5, 3, 36), SAME, 1),
+        ((2, 20, 21, 36), (18, 3, 3, 36), SAME, 2),  # weights that a run tells
+        ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"strides": (1, 2)}, 1),
+        ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"strides": (2, 1)}, 1),
+        ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"dilations": (2, 1)}, 1),
+        ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"dilations": (1, 2)}, 1),
+        ((2, 20, 21, 36), held(18, 3, 3, 36), PLANE, 5),
+    ],
+)
+def test_which_convolutions_winograd_suits(
+    x: Any, weights: Any, more: dict[str, Any], launches: int
+) -> None:
+    assert len(launched(ALWAYS, "conv_2d", x, weights, **more)) == launches
+    never = replace(ALWAYS, tuning={"winograd": "never"})
+    assert len(launched(never, "conv_2d", x, weights, **more)) == 1 + (launches == 2)
+
+
+def test_winograd_needs_room_for_its_tensors() -> None:
+    """Of the transformed input, 36 planes of 9 slices of 60 patches, 16 bytes each."""
+    most, given = 36 * 9 * 60 * 16, (DEEP, held(18, 3, 3, 36))
+    for limit, launches in ((most, 5), (most - 1, 1)):
+        small = replace(ALWAYS, max_binding_bytes=limit)
+        assert len(launched(small, "conv_2d", *given, **SAME)) == launches
