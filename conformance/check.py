@@ -154,8 +154,8 @@ def direct(
             continue
         seen.add(key)
         states = [np.zeros(graph.shape(before), np.float32) for before, _ in graph.states]
-        island = Instance(Program(plan, device.handle, device.pipelines))
-        got = [island.run(feed, states) for feed in feeds]
+        partition = Instance(Program(plan, device.handle, device.pipelines))
+        got = [partition.run(feed, states) for feed in feeds]
         result = judge(case, feeds, expected, got, allowed=allowed)
         if not result.passed or result.share >= worst.share:
             worst = replace(result, text=f"{name} {result.text}".strip())

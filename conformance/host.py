@@ -123,7 +123,7 @@ class Placement:
 
     on_gpu: int
     total: int
-    islands: int
+    partitions: int
     runs: tuple[int, ...]
     failures: int
     sentences: tuple[str, ...]
@@ -177,16 +177,16 @@ def placement(made: Any, rows: Collection[str] | None = None, titled: bool = Fal
     from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
     report = tflgpu_plugin.report(made)
-    islands = [island for island in report.islands if island.live]
+    partitions = [partition for partition in report.islands if partition.live]
     left = [node for node in report.nodes if node.reason is not None]
     sentences = [f"{node.op}: {node.reason}" if titled else str(node.reason) for node in left]
     listed = [node for node in report.nodes if node.op in (HOST_OPS if rows is None else rows)]
     return Placement(
         on_gpu=report.count(GPU),
         total=len(report.nodes),
-        islands=len(islands),
-        runs=tuple(island.runs for island in islands),
-        failures=sum(island.failures for island in islands),
+        partitions=len(partitions),
+        runs=tuple(partition.runs for partition in partitions),
+        failures=sum(partition.failures for partition in partitions),
         sentences=tuple(dict.fromkeys(sentences)),
         adapter=report.adapter.name if report.adapter else "",
         gpu_nodes=frozenset(n.id for n in report.nodes if n.where == GPU and n.graph == 0),

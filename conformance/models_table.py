@@ -28,7 +28,7 @@ from conformance.models import model_inputs, onnx_models, real_models
 from conformance.models.real_models import Comparison
 from conformance.variants import half_table, quantized_table
 
-HEADER = ("model", "GPU / nodes", "islands", "largest error / allowed", "CPU ms", "ours ms")
+HEADER = ("model", "GPU / nodes", "partitions", "largest error / allowed", "CPU ms", "ours ms")
 Run = Callable[[], object]
 
 
@@ -90,7 +90,7 @@ def _row(entry: Mapping[str, Any], place: Placement, comparisons: list[Compariso
     error = f"{worst.error:.1e} / {worst.error / worst.share if worst.share else 0:.1e}"
     error += " f64" * ("float64" in worst.feed) + " FAIL" * (not worst.share <= 1)
     name, nodes = real_models.stem(entry), f"{place.on_gpu} / {place.total}"
-    cells = (name, nodes, place.islands, error, *(f"{spent:.1f}" for spent in times))
+    cells = (name, nodes, place.partitions, error, *(f"{spent:.1f}" for spent in times))
     print("| " + " | ".join(str(c) for c in cells) + " |", flush=True)
     return int(not worst.share <= 1)
 

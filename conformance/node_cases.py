@@ -129,9 +129,9 @@ def check(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = No
 
 def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = None) -> Finding:
     """Run a case on every distinct plan of the targets, and compare."""
-    island = graph(case)
+    partition = graph(case)
     device = adapter.open_device(adapter.select(wanted))
-    refusal = support.support(island, island.nodes[0], device.target) or ""
+    refusal = support.support(partition, partition.nodes[0], device.target) or ""
     if case.refused:
         missing = "not refused, but the case says it must be"
         return Finding("" if refusal else missing, refusal)
@@ -141,7 +141,7 @@ def examine(case: NodeCase, targets: Mapping[str, Target], wanted: str | None = 
     allowed, right = bounds(case, values), expected(case, values)
     seen, worst = set(), Finding()
     for name, target in targets.items():
-        plan = compiler.compile(island, target)
+        plan = compiler.compile(partition, target)
         key = (plan.pipelines, plan.dispatches, plan.uniforms)
         if key in seen:
             continue

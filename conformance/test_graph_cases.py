@@ -65,8 +65,8 @@ def close(
 
 
 def _misplaced(case: GraphCase, place: host.Placement, runs: int) -> str:
-    wanted = (place.total - case.on_cpu, case.islands, (runs,) * case.islands, 0)
-    found = (place.on_gpu, place.islands, place.runs, place.failures)
+    wanted = (place.total - case.on_cpu, case.partitions, (runs,) * case.partitions, 0)
+    found = (place.on_gpu, place.partitions, place.runs, place.failures)
     if found == wanted:
         return ""
     return f"nodes, partitions, runs, failures are {found}, not {wanted}: {place.sentences}"

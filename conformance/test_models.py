@@ -82,7 +82,7 @@ def test_agrees_with_the_cpu(
         assert taken >= NEARLY_ALL * rows, outcome.placement.sentences
     if entry["kind"] == "float32":
         assert outcome.placement.on_gpu > 0, outcome.placement.sentences
-    assert len(outcome.placement.runs) == outcome.placement.islands
+    assert len(outcome.placement.runs) == outcome.placement.partitions
     assert set(outcome.placement.runs) <= {len(outcome.comparisons)}
     wrong = [c.text for c in outcome.comparisons if not c.share <= 1.0]
     assert not wrong, "\n".join(wrong)
@@ -106,7 +106,7 @@ def test_agrees_as_users_run_it(
     if name == host.installed()[0]:
         place = host.placed(content, name, options, "default")
         assert place.failures == 0 and place.on_gpu > 0
-        if place.on_gpu == place.total and place.islands == 1:
+        if place.on_gpu == place.total and place.partitions == 1:
             return
     outcome = real_models.compare(entry, name, options, beside="default", most=1)
     share, text = max((c.share, c.text) for c in outcome.comparisons)
@@ -213,4 +213,4 @@ def test_documented_models_run_on_the_gpu(stem: str, name: str, options: Mapping
     left = DETECTORS.get(stem, 0)
     assert placement.total == entry["nodes"]
     assert placement.on_gpu == entry["nodes"] - left, placement.sentences
-    assert placement.islands == 1
+    assert placement.partitions == 1

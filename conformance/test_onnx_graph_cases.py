@@ -40,11 +40,11 @@ def close(
     book.close(record, model)
 
 
-def _misplaced(place: Placement, on_cpu: int, runs: int, islands: int | None = None) -> str:
+def _misplaced(place: Placement, on_cpu: int, runs: int, partitions: int | None = None) -> str:
     """A sentence when other nodes than the excluded ones were left, or partitions did not run."""
-    count = place.islands if islands is None else islands
+    count = place.partitions if partitions is None else partitions
     wanted = (place.total - on_cpu, count, (runs,) * count, 0)
-    found = (place.on_gpu, place.islands, place.runs, place.failures)
+    found = (place.on_gpu, place.partitions, place.runs, place.failures)
     if found == wanted:
         return ""
     return f"nodes, partitions, runs, failures are {found}, not {wanted}: {place.sentences}"
@@ -56,7 +56,7 @@ def test_graph(graph: GraphCase, book: Book, wanted: str | None) -> None:
     content, feeds = onnx_twins.convert(model), feeds_of(model)
     expected = onnx_host.run_on_cpu(content, feeds)
     run = onnx_host.run_on_gpu(content, feeds, wanted, exclude=graph.excluded)
-    problem = _misplaced(run.placement, graph.on_cpu, RUNS, graph.islands)
+    problem = _misplaced(run.placement, graph.on_cpu, RUNS, graph.partitions)
     close(book, "graph", graph.name, problem, worst(expected, run.outputs), content)
 
 

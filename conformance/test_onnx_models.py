@@ -17,7 +17,7 @@ WHOLE = (
     "yolox_nano", "nanodet_m_320", "yunet_n_320", "retinaface_mbnet0.25", "super_resolution",
     "face_detection_short_range",
 )  # fmt: skip
-SHARE, ISLANDS = 0.95, 3
+SHARE, PARTITIONS = 0.95, 3
 ARITHMETIC = "Shape arithmetic stays on the CPU"  # begins the reason of nodes that hold no floats
 
 ENTRIES = onnx_models.entries()
@@ -38,11 +38,11 @@ def test_agrees_with_the_cpu(entry: Mapping[str, Any], pytestconfig: pytest.Conf
     report = outcome.report
     wrong = [c.text for c in outcome.comparisons if not c.share <= 1]
     assert not wrong, "\n".join(wrong)
-    assert sum(island.failures for island in report.islands) == 0
-    runs = {island.runs for island in report.islands if island.graph == 0}
+    assert sum(partition.failures for partition in report.islands) == 0
+    runs = {partition.runs for partition in report.islands if partition.graph == 0}
     assert runs <= {len(outcome.comparisons)}
     if stem(entry) in WHOLE:
         floats = [n for n in report.nodes if not (n.reason or "").startswith(ARITHMETIC)]
         taken = sum(node.where == "gpu" for node in floats)
         assert taken >= SHARE * len(floats), str(report)
-        assert len(report.islands) <= ISLANDS, str(report)
+        assert len(report.islands) <= PARTITIONS, str(report)

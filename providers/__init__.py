@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Claim,
         Instance,
         Island,
+        Partition,
         claimed_again,
         packed,
         refusals,
@@ -41,7 +42,7 @@ GROUP = "tflgpu_plugin.providers"
 _HOMES = {
     name: module
     for module, names in {
-        "engine": "Claim Instance Island claimed_again packed refusals revived unpacked",
+        "engine": "Claim Instance Island Partition claimed_again packed refusals revived unpacked",
         "errors": "BuildError ImpossibleShapes",
         "ir.graph": "Graph Node Quantization Shape Tensor",
         "ir.host_op": "HostOp",
@@ -54,8 +55,9 @@ _HOMES = {
 __all__ = [
     "GROUP", "AdapterInfo", "BuildError", "Claim", "Graph", "HostError", "HostOp",
     "ImpossibleShapes", "Instance", "Island", "NoAdapter", "Node", "OptionError", "Options",
-    "Provider", "ProviderError", "Quantization", "Shape", "Tensor", "adapters", "claim",
-    "claimed_again", "discover", "find", "packed", "refusals", "revived", "select", "unpacked",
+    "Partition", "Provider", "ProviderError", "Quantization", "Shape", "Tensor", "adapters",
+    "claim", "claimed_again", "discover", "find", "packed", "refusals", "revived", "select",
+    "unpacked",
 ]  # fmt: skip
 
 

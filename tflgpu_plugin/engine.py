@@ -36,7 +36,7 @@ from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, Program, shared
 
 __all__ = [
-    "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "Island", "NoAdapter",
+    "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "NoAdapter", "Partition",
     "claim", "claimed_again", "packed", "refusals", "revived", "unpacked",
 ]  # fmt: skip
 
@@ -46,12 +46,12 @@ Extraction = Callable[[Graph, Collection[int]], Graph]
 ELSEWHERE = "What reads this result of shape arithmetic is not in one partition with it."
 
 _numbers = itertools.count(1)
-_watching: list[list[tuple[Island, Instance]]] = []
+_watching: list[list[tuple[Partition, Instance]]] = []
 ops.rows()  # imports the families now, not while the first model is prepared
 
 
 @dataclass
-class Island:
+class Partition:
     """Nodes that run as one step. `graph` is not rewritten, and once claimed it holds the host's
     constants, not what was made of them; `instance` is built for its present shapes, and `kept` is
     what others are planned from.
@@ -176,24 +176,27 @@ class Island:
             ) from error
 
 
+Island = Partition  # its name in the interface of providers
+
+
 def claimed_again(
     nodes: tuple[int, ...], kept: Subgraph, options: Options, info: AdapterInfo
-) -> Island:
+) -> Partition:
     """A partition of nodes that were claimed before, built anew. Raises BuildError with a sentence,
     NoAdapter.
     """
-    island = Island(nodes, kept.graph, adapter.open_device(info), half=options.half)
-    island.kept = kept
-    return island
+    part = Partition(nodes, kept.graph, adapter.open_device(info), half=options.half)
+    part.kept = kept
+    return part
 
 
-def packed(island: Island, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     """A partition's plan and weights as bytes, with a JSON value and arrays of the caller's own."""
     from tflgpu_plugin.compile import compiler
 
-    plan = compiler.compile(island.graph, island.target)  # with the constants' values
-    stream, key = io.BytesIO(), plans.target_key(island.device.target)
-    plan_file.write(stream, plan, key, island.target.tuning, extra=extra, arrays=arrays)
+    plan = compiler.compile(part.graph, part.target)  # with the constants' values
+    stream, key = io.BytesIO(), plans.target_key(part.device.target)
+    plan_file.write(stream, plan, key, part.target.tuning, extra=extra, arrays=arrays)
     return stream.getvalue()
 
 
@@ -208,7 +211,7 @@ def unpacked(data: bytes, info: AdapterInfo) -> Stored:
     return found
 
 
-def revived(nodes: tuple[int, ...], found: Stored, info: AdapterInfo, half: bool) -> Island:
+def revived(nodes: tuple[int, ...], found: Stored, info: AdapterInfo, half: bool) -> Partition:
     """A partition of a stored plan whose graph is not there: for other shapes, who calls `build`
     must bring the graph. Raises BuildError with a sentence."""
     plan = found.plan
@@ -216,10 +219,10 @@ def revived(nodes: tuple[int, ...], found: Stored, info: AdapterInfo, half: bool
     tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
     inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
     graph = Graph(tensors, (), inputs, outputs)
-    island = Island(nodes, graph, adapter.open_device(info), half=half, made=plan)
-    island.target = replace(island.target, tuning=found.tuning)
-    island.instance.program.forget_constants()
-    return island
+    part = Partition(nodes, graph, adapter.open_device(info), half=half, made=plan)
+    part.target = replace(part.target, tuning=found.tuning)
+    part.instance.program.forget_constants()
+    return part
 
 
 def _adopts(plan: Plan, sibling: Program | None) -> bool:
@@ -228,10 +231,10 @@ def _adopts(plan: Plan, sibling: Program | None) -> bool:
 
 
 @contextmanager
-def watch() -> Iterator[list[tuple[Island, Instance]]]:
+def watch() -> Iterator[list[tuple[Partition, Instance]]]:
     """What is built meanwhile in this process, in order, whichever frontend asks for it: for those
     who look into partitions, and keep them alive so."""
-    found: list[tuple[Island, Instance]] = []
+    found: list[tuple[Partition, Instance]] = []
     _watching.append(found)
     try:
         yield found
@@ -244,7 +247,7 @@ class Claim:
     """The answer to a graph: partitions, and for every node outside them the reason (host node id
     -> sentence)."""
 
-    islands: list[Island]
+    islands: list[Partition]
     refusals: dict[int, str]
     adapter: AdapterInfo
 
@@ -270,12 +273,10 @@ def claim(
     device = adapter.open_device(adapter.select(options.adapter))
     refused = rules.closed(graph, _refusals(graph, options, device))
     cache = plans.opened(options)
-    built: dict[tuple[int, ...], Island] = {}
+    built: dict[tuple[int, ...], Partition] = {}
     while True:
         kept = [node.id for node in graph.nodes if node.id not in refused]
-        groups = (
-            (grouping or (lambda ids: partition.islands(graph, set(ids))))(kept) if kept else []
-        )
+        groups = (grouping or (lambda ids: partition.groups(graph, set(ids))))(kept) if kept else []
         found = _misplaced(graph, groups)
         if not found:
             parts = {tuple(sorted(group)): extract(graph, set(group)) for group in groups}
@@ -283,11 +284,11 @@ def claim(
                 parts, device, built, options, cache
             )
         if not found:
-            islands = [built[key] for key in parts]
-            for island in islands:
-                island.graph = narrow(island.graph, given)
-                island.kept = subgraph.kept(island.graph, given)
-            return Claim(islands, refused, device.info)
+            partitions = [built[key] for key in parts]
+            for part in partitions:
+                part.graph = narrow(part.graph, given)
+                part.kept = subgraph.kept(part.graph, given)
+            return Claim(partitions, refused, device.info)
         refused = rules.closed(graph, refused | found)
 
 
@@ -350,14 +351,15 @@ def _dropped(
 def _build_all(
     parts: dict[tuple[int, ...], Graph],
     device: Device,
-    built: dict[tuple[int, ...], Island],
+    built: dict[tuple[int, ...], Partition],
     options: Options,
     cache: Cache | None,
 ) -> dict[int, str]:
     for group, part in parts.items():
         if group not in built or built[group].graph.outputs != part.outputs:
             try:
-                built[group] = Island(group, part, device, options.sustained, cache, options.half)
+                given = group, part, device, options.sustained, cache, options.half
+                built[group] = Partition(*given)
             except BuildError as error:
                 return dict.fromkeys(_blamed(part, error) or group, error.sentence)
     return {}

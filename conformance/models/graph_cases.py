@@ -1,7 +1,7 @@
-"""Graphs of a few operators whose trouble no single operator shows: outputs inside an island,
+"""Graphs of a few operators whose trouble no single operator shows: outputs inside a partition,
 tensors with several readers, many partitions, aliases, fused steps.
 
-Nodes named "cpu..." are kept off the device by the option `exclude`, so that islands alternate
+Nodes named "cpu..." are kept off the device by the option `exclude`, so that partitions alternate
 with CPU nodes whatever the table can do.
 """
 
@@ -26,7 +26,7 @@ class GraphCase:
 
     name: str
     build: Callable[[], Model]
-    islands: int = 1
+    partitions: int = 1
     on_cpu: int = 0
 
     @property
@@ -114,14 +114,14 @@ def added_output() -> Model:
     return m
 
 
-def output_read_by_a_later_island() -> Model:
+def output_read_by_a_later_partition() -> Model:
     m = Maker()
     first = m.conv(m.start())
     m.output(m.binary("ADD", m.conv(m.on_cpu(first)), first), first)
     return m
 
 
-def read_by_cpu_and_island() -> Model:
+def read_by_cpu_and_partition() -> Model:
     m = Maker()
     shared = m.conv(m.start())
     m.output(m.binary("MUL", m.on_cpu(shared), m.unary("RELU", shared)))
@@ -182,7 +182,7 @@ def diamond() -> Model:
 
 
 def diamond_over_a_cpu_node() -> Model:
-    """One branch leaves the device: a single island would need its own output."""
+    """One branch leaves the device: a single partition would need its own output."""
     m = Maker()
     top = m.conv(m.start())
     m.output(m.binary("ADD", m.conv(m.on_cpu(top)), m.conv(top)))
@@ -199,7 +199,7 @@ def diamonds() -> Model:
     return m
 
 
-def islands(count: int) -> Callable[[], Model]:
+def partitions(count: int) -> Callable[[], Model]:
     """`count` partitions with a CPU node between each two."""
 
     def build() -> Model:
@@ -282,8 +282,8 @@ def variance() -> Model:
 CASES = [
     GraphCase("an intermediate that is also an output", intermediate_output),
     GraphCase("a sum and its operands are outputs", added_output),
-    GraphCase("an output that a later island reads", output_read_by_a_later_island, 2, 1),
-    GraphCase("a tensor for a CPU node and an island", read_by_cpu_and_island, 2, 1),
+    GraphCase("an output that a later island reads", output_read_by_a_later_partition, 2, 1),
+    GraphCase("a tensor for a CPU node and an island", read_by_cpu_and_partition, 2, 1),
     GraphCase("two outputs of one node", two_outputs_of_a_node),
     GraphCase("a constant output", constant_output),
     GraphCase("an input passed through", passthrough),
@@ -292,9 +292,9 @@ CASES = [
     GraphCase("diamond", diamond),
     GraphCase("diamond over a CPU node", diamond_over_a_cpu_node, 2, 1),
     GraphCase("four residual blocks", diamonds),
-    GraphCase("2 islands", islands(2), 2, 1),
-    GraphCase("3 islands", islands(3), 3, 2),
-    GraphCase("50 islands", islands(50), 50, 49),
+    GraphCase("2 islands", partitions(2), 2, 1),
+    GraphCase("3 islands", partitions(3), 3, 2),
+    GraphCase("50 islands", partitions(50), 50, 49),
     GraphCase("inputs that spread over each other", inputs_of_several_shapes),
     GraphCase("an input that nothing reads", unused_input),
     GraphCase("one input as both operands", input_is_both_operands),

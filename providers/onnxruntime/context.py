@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin.providers import AdapterInfo, BuildError, Island
+from tflgpu_plugin.providers import AdapterInfo, BuildError, Partition
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
@@ -80,17 +80,17 @@ class Interface:
     arithmetic: tuple[int, ...] = ()
 
 
-def write(island: Island, interface: Interface, export: Export, model: str) -> Context:
+def write(partition: Partition, interface: Interface, export: Export, model: str) -> Context:
     """The content for this partition's node; writes its file, named by its content, where there
     shall be one. `model` is the path of the original model. Raises OSError.
     """
     snapshot, arrays = (None, None) if interface.part is None else parts.pack(interface.part)
     extra = {name: codec.encode(getattr(interface, name)) for name in STORED} | {
         "guards": {name: digests.of_array(data).hex() for name, data in interface.guards.items()},
-        "half": island.half,
+        "half": partition.half,
         "part": snapshot,
     }
-    data = providers.packed(island, extra, arrays or {})
+    data = providers.packed(partition, extra, arrays or {})
     target = export.target(model)
     if export.embedded or target is None:
         return Context(data, True)
@@ -100,7 +100,7 @@ def write(island: Island, interface: Interface, export: Export, model: str) -> C
         file.write_bytes(data)
     except OSError as error:
         raise BuildError(
-            island.nodes,
+            partition.nodes,
             f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model.",
         ) from error
     return Context(file.name.encode(), False)
@@ -111,7 +111,7 @@ def is_ours(node: HostNode) -> bool:
     return (node.domain, node.op) == (DOMAIN, OP) and node.attributes.get("source") == SOURCE
 
 
-def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Island, Interface]:
+def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partition, Interface]:
     """Build what a node carries. Raises BuildError with a sentence, also for whatever is wrong with
     its bytes."""
     try:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tflgpu_plugin.providers import BuildError, Island
+from tflgpu_plugin.providers import BuildError, Partition
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
@@ -103,8 +103,8 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
     claim = providers.claim(
         reading.graph, session.options, grouping.group, grouping.extract, taken.repeated
     )
-    for island in claim.islands:
-        level.placed.append(_placed(island, taken, reading, grouping, dynamic, session.export))
+    for partition in claim.islands:
+        level.placed.append(_placed(partition, taken, reading, grouping, dynamic, session.export))
     reasons = _reasons(reading, claim.refusals)
     inside = {node for one in level.placed for node in one.nodes}
     for node in taken.nodes:
@@ -123,12 +123,12 @@ def _restore(level: records.Level, taken: Snapshot, session: records.Session) ->
         if not context.is_ours(node):
             continue
         try:
-            island, interface = context.read(node, taken, session.adapter)
+            partition, interface = context.read(node, taken, session.adapter)
         except BuildError as error:
             nothing = context.Interface((), (), (), (), {})
             broken[node.id] = _create(0, [node.id], nothing, refusal=error.sentence)
             continue
-        level.placed.append(_with_interface(island, (node.id,), interface))
+        level.placed.append(_with_interface(partition, (node.id,), interface))
     return broken
 
 
@@ -149,7 +149,7 @@ def _unclaimed(node: HostNode) -> NodeReport:
 
 
 def _placed(
-    island: Island,
+    partition: Partition,
     taken: Snapshot,
     reading: Reading,
     grouping: Grouping,
@@ -157,10 +157,10 @@ def _placed(
     export: context.Export | None,
 ) -> records.Placed:
     """The native object of a partition, with its first plan."""
-    hosts = grouping.members[frozenset(island.nodes)]
+    hosts = grouping.members[frozenset(partition.nodes)]
     names = {tensor: name for name, tensor in reading.ids.items()}
-    ports = tuple(names[t] for t in island.graph.inputs)
-    outputs = tuple(names[t] for t in island.graph.outputs)
+    ports = tuple(names[t] for t in partition.graph.inputs)
+    outputs = tuple(names[t] for t in partition.graph.outputs)
     inputs = ports
     if dynamic:
         inputs += tuple(name for name in grouping.inputs(hosts) if name not in ports)
@@ -170,22 +170,22 @@ def _placed(
     shapes = tuple(_shape(reading, name) for name in inputs)
     arithmetic = tuple(sorted(reading.arithmetic & hosts)) if dynamic else ()
     interface = context.Interface(ports, inputs, outputs, shapes, guards, part, arithmetic)
-    made = context.write(island, interface, export, taken.path) if export else None
-    return _with_interface(island, tuple(sorted(hosts)), interface, made)
+    made = context.write(partition, interface, export, taken.path) if export else None
+    return _with_interface(partition, tuple(sorted(hosts)), interface, made)
 
 
 def _with_interface(
-    island: Island,
+    partition: Partition,
     nodes: tuple[int, ...],
     interface: context.Interface,
     made: context.Context | None = None,
 ) -> records.Placed:
     """The native object of a partition that is built."""
-    handle = _create(island.number, nodes, interface, made)
-    placed = records.Placed(island, handle, nodes, interface)
-    placed.add(handle, interface.shapes, island.instance.output_shapes, island.instance)
+    handle = _create(partition.number, nodes, interface, made)
+    placed = records.Placed(partition, handle, nodes, interface)
+    placed.add(handle, interface.shapes, partition.instance.output_shapes, partition.instance)
     if interface.part is None:  # the native object holds all that a run needs
-        placed.island = None
+        placed.partition = None
     return placed
 
 

@@ -85,7 +85,7 @@ class Grouping:
     def _convex(self, supported: set[int]) -> list[set[int]]:
         """Partitions of the host's nodes, made again until shape arithmetic is where it can be."""
         while True:
-            groups = [set(group) for group in partition.islands(self._hosts, supported)]
+            groups = [set(group) for group in partition.groups(self._hosts, supported)]
             misplaced = {node for group in groups for node in self._misplaced(group)}
             if not misplaced:
                 return groups

@@ -10,7 +10,7 @@ from typing import Any
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
-from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedIsland, Records
+from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.ir.graph import Graph, Shape, Tensor
 
@@ -20,8 +20,8 @@ from .reader import read
 
 
 @dataclass(repr=False)
-class Placed(PlacedIsland):
-    """Where no other shapes may come `interface` has no part, and there is no `island`."""
+class Placed(PlacedPartition):
+    """Where no other shapes may come `interface` has no part, and there is no `partition`."""
 
     nodes: tuple[int, ...]
     interface: Interface
@@ -29,8 +29,8 @@ class Placed(PlacedIsland):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assert self.island is not None
-        self.program = self.island.instance.program
+        assert self.partition is not None
+        self.program = self.partition.instance.program
 
     def let_go(self) -> None:
         """Also what shapes that may come would have needed."""

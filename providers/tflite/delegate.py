@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
-from tflgpu_plugin.providers import Island
+from tflgpu_plugin.providers import Partition
 
 from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
@@ -107,12 +107,12 @@ def _place_new(
     reasons = claim.refusals
     if host is stated and not repeated:
         reasons = placeholders.explained(host, reasons, read, judge)
-    for island in claim.islands:
+    for partition in claim.islands:
         # An input of another partition stays on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
-        others = (other.graph.inputs for other in claim.islands if other is not island)
+        others = (other.graph.inputs for other in claim.islands if other is not partition)
         stays = {t for inputs in others for t in inputs} if host.graph.fused else set()
-        prepared.placed.append(_place(pointer, island, stays))
+        prepared.placed.append(_place(pointer, partition, stays))
     prepared.decide(reasons)
 
 
@@ -124,11 +124,11 @@ def _place_again(
     2.14 with XNNPACK beside us); kernels are built for the new shapes when it has worked them out.
     """
     for old in earlier.placed:
-        island = old.island
-        if island is None or native.lib.tg_device_is_lost(island.device.handle):
+        partition = old.partition
+        if partition is None or native.lib.tg_device_is_lost(partition.device.handle):
             given = delegate.options, delegate.adapter
-            island = providers.claimed_again(old.nodes, old.kept, *given)
-        prepared.placed.append(_place(delegate.pointer, island, old.stays))
+            partition = providers.claimed_again(old.nodes, old.kept, *given)
+        prepared.placed.append(_place(delegate.pointer, partition, old.stays))
         prepared.placed[-1].recent = old.recent
     prepared.nodes = earlier.nodes
 
@@ -143,29 +143,29 @@ def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
     return list(grouped.values())
 
 
-def _place(pointer: Any, island: Island, stays: AbstractSet[int]) -> records.Placed:
+def _place(pointer: Any, partition: Partition, stays: AbstractSet[int]) -> records.Placed:
     """The native kernel of a partition, with its first plan. Outputs in `stays` are left on the
     device until the host asks for them.
     """
-    ffi, graph = native.ffi, island.graph
+    ffi, graph = native.ffi, partition.graph
     spec = ffi.new("tg_kernel_spec *")
     lists = {
-        "node": island.nodes,
+        "node": partition.nodes,
         "input": graph.inputs,
         "output": graph.outputs,
         "state": [before for before, _ in graph.states],
-        "shape_only": island.kept.shape_only,
+        "shape_only": partition.kept.shape_only,
     }
     arrays = {name: ffi.new("int32_t[]", list(values)) for name, values in lists.items()}
     for name, array in arrays.items():
         setattr(spec, f"{name}_list", array)
         setattr(spec, f"{name}_count", len(array))
     flags = ffi.new("uint8_t[]", [int(t in stays) for t in graph.outputs])
-    spec.stays, spec.number = flags, island.number
+    spec.stays, spec.number = flags, partition.number
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
-    placed = records.Placed(island, kernel, stays)
-    placed.add(kernel, placed.kept.shapes, island.instance.output_shapes, island.instance)
+    placed = records.Placed(partition, kernel, stays)
+    placed.add(kernel, placed.kept.shapes, partition.instance.output_shapes, partition.instance)
     return placed
 
 

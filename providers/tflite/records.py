@@ -11,7 +11,7 @@ from typing import Any
 from tflgpu_plugin.providers import BuildError, Instance
 
 from tflgpu_plugin import native
-from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedIsland, Records
+from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import Report, remember
 from tflgpu_plugin.frontend.subgraph import Subgraph
 from tflgpu_plugin.ir.graph import Graph, Shape
@@ -21,8 +21,8 @@ GRAPHS = 64  # that a delegate remembers for its report, beside the newest
 
 
 @dataclass(repr=False)
-class Placed(PlacedIsland):
-    """With the native kernel as handle. `island` and `recent` (instances by the shapes of
+class Placed(PlacedPartition):
+    """With the native kernel as handle. `partition` and `recent` (instances by the shapes of
     `kept.keys`) hold device memory; they go when the host has freed the kernel, `kept` stays.
     """
 
@@ -32,18 +32,18 @@ class Placed(PlacedIsland):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assert self.island is not None
-        self.kept, self.nodes = self.island.kept, self.island.nodes
+        assert self.partition is not None
+        self.kept, self.nodes = self.partition.kept, self.partition.nodes
 
     def reshaped(self, given: tuple[Shape, ...]) -> Graph:
         return self.kept.reshaped(given)
 
     def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
-        if self.island is None:
+        if self.partition is None:
             raise BuildError((), "This part of the model is closed; make a new interpreter.")
         if given == self.kept.shapes:
-            return self.island.instance
-        found = self.recent.pop(given, None) or self.island.build(graph)
+            return self.partition.instance
+        found = self.recent.pop(given, None) or self.partition.build(graph)
         self.recent[given] = found
         while len(self.recent) > RECENT:
             self.recent.popitem(last=False)

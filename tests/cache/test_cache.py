@@ -88,11 +88,11 @@ def finished(process: Any, close: float = 1e-5) -> Any:
 
 @pytest.fixture
 def setting(tmp_path: Path) -> Setting:
-    return Setting(tmp_path, small.one_island(), HOSTS[0])
+    return Setting(tmp_path, small.one_partition(), HOSTS[0])
 
 
 def other_weights() -> bytes:
-    """The structure of `small.one_island`, names and shapes too, with other values."""
+    """The structure of `small.one_partition`, names and shapes too, with other values."""
     model, shape = Model(), (1, 8, 8, 3)
     x = model.input("x", shape, signature=(-1, -1, -1, 3))
     features = small.conv(model, x, shape, "first", seed=11)
@@ -107,7 +107,7 @@ def other_weights() -> bytes:
 def test_the_second_process_plans_nothing_and_gives_the_same_bytes(
     tmp_path: Path, host: str
 ) -> None:
-    setting = Setting(tmp_path, small.two_islands(), host)
+    setting = Setting(tmp_path, small.two_partitions(), host)
     setting.cpu = ["d"]
     first, second = setting.run(force=1), setting.run(force=1)
     assert first["planned"] and not second["planned"]

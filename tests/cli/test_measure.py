@@ -76,10 +76,10 @@ def test_a_launch_names_its_own_nodes(model: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tflite", "onnx"])
-def test_islands_have_the_same_numbers_everywhere(kind: str, tmp_path: Path) -> None:
+def test_partitions_have_the_same_numbers_everywhere(kind: str, tmp_path: Path) -> None:
     """From 1 in the order in which they run, however many there were in this process before."""
     if kind == "tflite":
-        content, chosen = small_models.two_islands(), {}
+        content, chosen = small_models.two_partitions(), {}
     else:
         if reason := onnx.missing():
             pytest.skip(reason)
@@ -100,9 +100,9 @@ def test_islands_have_the_same_numbers_everywhere(kind: str, tmp_path: Path) -> 
         profiled = answer("profile", str(path), "--runs", "1", *words)["launches"]
         assert [one["number"] for one in checked] == [1, 2]
         assert sorted({one["island"] for one in profiled}) == [1, 2]
-        for island in checked:
-            nodes = {str(node) for node in island["nodes"]}
-            mine = [one for one in profiled if one["island"] == island["number"]]
+        for partition in checked:
+            nodes = {str(node) for node in partition["nodes"]}
+            mine = [one for one in profiled if one["island"] == partition["number"]]
             assert {name.split()[1] for one in mine for name in one["nodes"]} <= nodes
         assert "key" not in checked[0]
     shown = CliRunner().invoke(main, ["check", str(path), *words]).output
@@ -127,7 +127,7 @@ def test_an_adapter_without_timestamps_is_a_sentence(
         raise native.NativeError("This adapter cannot take timestamps inside a pass.")
 
     path = tmp_path / "small.tflite"
-    path.write_bytes(small_models.two_islands())
+    path.write_bytes(small_models.two_partitions())
     monkeypatch.setattr(Instance, "timestamps", refuse)
     assert "timestamps" in sentence("profile", str(path))
 
@@ -136,7 +136,7 @@ def test_bad_input_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "damaged.tflite"
     path.write_bytes(b"no model")
     whole = tmp_path / "small.tflite"
-    whole.write_bytes(small_models.two_islands())
+    whole.write_bytes(small_models.two_partitions())
     for command in ("bench", "profile"):
         assert "TFL3" in sentence(command, str(path))
         assert "speed" in sentence(command, str(whole), "-o", "speed=1")

@@ -90,7 +90,7 @@ def test_partitions_have_the_numbers_of_reports(tmp_path: Path) -> None:
     if not hosts.installed():
         pytest.skip("no TFLite host is installed here")
     path = tmp_path / "two.tflite"
-    path.write_bytes(small_models.two_islands())
+    path.write_bytes(small_models.two_partitions())
     found = answer(str(path), "-o", "force=1")
     whole = json.loads(
         CliRunner().invoke(main, ["check", str(path), "-o", "force=1", "--json"]).stdout
@@ -106,7 +106,7 @@ def test_a_model_that_stays_on_the_cpu_is_a_sentence(tmp_path: Path) -> None:
     if not hosts.installed():
         pytest.skip("no TFLite host is installed here")
     path = tmp_path / "two.tflite"
-    path.write_bytes(small_models.two_islands())
+    path.write_bytes(small_models.two_partitions())
     operators = {
         node["op"] for node in json.loads(
             CliRunner().invoke(main, ["check", str(path), "--json"]).stdout

@@ -113,7 +113,7 @@ def test_many_names_to_exclude(host: str) -> None:
     def work() -> None:
         made = delegate(host, exclude=[*names, "CONV_2D"])
         interpreter = hosts.interpreter(
-            small_models.one_island(), host, experimental_delegates=[made]
+            small_models.one_partition(), host, experimental_delegates=[made]
         )
         interpreter.allocate_tensors()
 

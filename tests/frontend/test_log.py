@@ -77,7 +77,7 @@ def test_what_became_of_a_model() -> None:
     code = """
 from conformance import host
 from tests.support import small_models
-made = host.interpreter(small_models.two_islands(), None, "reference",
+made = host.interpreter(small_models.two_partitions(), None, "reference",
     experimental_delegates=[host.load_delegate()])
 made.allocate_tensors()
 """

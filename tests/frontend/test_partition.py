@@ -35,12 +35,12 @@ def reaches(graph: Graph, start: int, goal: int, avoiding: set[int]) -> bool:
     return False
 
 
-def test_diamond_with_a_refused_side_is_two_islands() -> None:
+def test_diamond_with_a_refused_side_is_two_partitions() -> None:
     graph = graph_of({0: [100], 1: [0], 2: [0], 3: [1, 2]})
-    assert partition.islands(graph, {0, 1, 3}) == [[0, 1], [3]]
+    assert partition.groups(graph, {0, 1, 3}) == [[0, 1], [3]]
 
 
-def test_islands_are_convex_on_random_graphs() -> None:
+def test_partitions_are_convex_on_random_graphs() -> None:
     rng = np.random.default_rng(3)
     for _ in range(30):
         links = {
@@ -50,7 +50,7 @@ def test_islands_are_convex_on_random_graphs() -> None:
         graph = graph_of(links)
         verify(graph)
         supported = {k for k in links if rng.random() < 0.6}
-        groups = partition.islands(graph, supported)
+        groups = partition.groups(graph, supported)
         assert sorted(flatten(groups)) == sorted(supported)
         for group in groups:
             for a in group:
@@ -64,10 +64,10 @@ def flatten(groups: list[list[int]]) -> list[int]:
 
 def test_extract_finds_inputs_and_outputs() -> None:
     graph = graph_of({0: [100], 1: [0], 2: [0], 3: [1, 2]})
-    island = partition.extract(graph, {0, 1})
-    assert island.inputs == (100,)
-    assert island.outputs == (0, 1)
-    assert [node.id for node in island.nodes] == [0, 1]
+    part = partition.extract(graph, {0, 1})
+    assert part.inputs == (100,)
+    assert part.outputs == (0, 1)
+    assert [node.id for node in part.nodes] == [0, 1]
 
 
 def test_what_the_host_fetches_and_keeps_is_no_work() -> None:
@@ -94,7 +94,7 @@ def test_a_change_of_shape_beside_the_cpu_is_no_work() -> None:
     assert partition.loss(alone, partition.extract(alone, {0})) is None
 
 
-def test_an_island_in_a_loop_pays_for_each_launch() -> None:
+def test_a_partition_in_a_loop_pays_for_each_launch() -> None:
     """Even where it is all of the graph."""
     graph = graph_of({0: [100], 1: [0]})
     whole = partition.extract(graph, {0, 1})
@@ -103,7 +103,7 @@ def test_an_island_in_a_loop_pays_for_each_launch() -> None:
     assert reason is not None and "at every step of a loop" in reason and "force=1" in reason
 
 
-def test_only_an_island_between_cpu_nodes_is_dropped() -> None:
+def test_only_a_partition_between_cpu_nodes_is_dropped() -> None:
     graph = graph_of({0: [100], 1: [0], 2: [1], 3: [2]})
     first, middle, last = (partition.extract(graph, {k}) for k in (0, 2, 3))
     assert partition.loss(graph, first) is None
@@ -141,7 +141,7 @@ def test_one_node_is_called_one_node() -> None:
     assert reason is not None and reason.startswith("This partition of 1 node would only")
 
 
-def test_an_island_of_its_own_has_what_it_reads_and_what_others_read() -> None:
+def test_a_partition_of_its_own_has_what_it_reads_and_what_others_read() -> None:
     """Constants stay with whoever reads them, results that nobody else reads are no outputs, and
     what was worked out before leaves its value only."""
     tensors = {k: Tensor(f"t{k}", (1, 4)) for k in range(8)}
@@ -155,10 +155,10 @@ def test_an_island_of_its_own_has_what_it_reads_and_what_others_read() -> None:
         Node(4, "add", (5, 3), (4,)),
     )
     graph = Graph(tensors, nodes, (0, 5), (4, 2), ((5, 4),))
-    island = partition.extract(graph, {0, 1, 2})
-    assert [node.id for node in island.nodes] == [1, 2]
-    assert (island.inputs, island.outputs, island.states) == ((0,), (2,), ())
-    assert sorted(island.tensors) == [0, 1, 2, 7]
+    part = partition.extract(graph, {0, 1, 2})
+    assert [node.id for node in part.nodes] == [1, 2]
+    assert (part.inputs, part.outputs, part.states) == ((0,), (2,), ())
+    assert sorted(part.tensors) == [0, 1, 2, 7]
     rest = partition.extract(graph, {3, 4})
     assert (rest.inputs, rest.outputs, rest.states) == ((2,), (4,), ((5, 4),))
     assert sorted(rest.tensors) == [2, 3, 4, 5, 7]

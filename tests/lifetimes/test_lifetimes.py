@@ -18,7 +18,7 @@ from conformance import host as hosts
 from tests.support import small_models
 from {host}.interpreter import Interpreter, OpResolverType, load_delegate
 
-MODEL = small_models.two_islands()
+MODEL = small_models.two_partitions()
 X = np.ones((1, 6, 5, 3), np.float32)
 
 def make(delegate, model=MODEL):
@@ -85,7 +85,7 @@ for _ in range(12):
     i = make(load_delegate("tflgpu")); check(i)
 from tflgpu_plugin.providers.tflite import records
 load_delegate("tflgpu")
-assert len(records.kept.islands) <= 4, records.kept.islands
+assert len(records.kept.partitions) <= 4, records.kept.partitions
 assert len(records.kept.clients) <= 4, records.kept.clients
 """,
     "a second prepare": """

@@ -32,7 +32,7 @@ import tflgpu_plugin
 from tests.support import small_models
 from {host} import interpreter as api
 def outputs(**more):
-    made = api.Interpreter(model_content=small_models.one_island(), **more)
+    made = api.Interpreter(model_content=small_models.one_partition(), **more)
     made.allocate_tensors()
     made.set_tensor(made.get_input_details()[0]["index"], np.ones((1, 8, 8, 3), "f4"))
     made.invoke()
@@ -93,7 +93,7 @@ import tflgpu_plugin
 from tests.support import small_models
 delegate = load_delegate("tflgpu")
 interpreter = Interpreter(
-    model_content=small_models.one_island(), experimental_delegates=[delegate]
+    model_content=small_models.one_partition(), experimental_delegates=[delegate]
 )
 interpreter.allocate_tensors()
 interpreter.invoke()

@@ -122,7 +122,7 @@ import os, sys, signal, threading, time
 import tflgpu_plugin
 from {host}.interpreter import Interpreter, load_delegate
 from tests.support import small_models
-model = small_models.two_islands()
+model = small_models.two_partitions()
 def first():
     delegate = {how}load_delegate("tflgpu")
     Interpreter(model_content=model, experimental_delegates=[delegate]).allocate_tensors()

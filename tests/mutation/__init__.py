@@ -9,7 +9,7 @@ or two, and one way of choosing checks serves all three languages.
 
 A mutant is a text of one file. `python_sites` and `token_sites` tell where a text can be changed,
 `sandbox` makes the package as it would be installed with that text (links to the rest), `selection`
-names the checks of a file, `probe` and `islands` are checks that know which plans a mutant changes,
+names the checks of a file, `probe` is a check that knows which plans a mutant changes,
 and `runner` forks. `equivalent.json` lists mutants that change nothing that anyone could see, each
 with its reason; lines are named by their text, so that the list outlives other changes.
 """

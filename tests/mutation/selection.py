@@ -73,7 +73,7 @@ FAMILIES: dict[str, Sequence[str]] = {
 }
 
 _GRAPHS = ("test_graph_cases", "test_onnx_graph_cases")
-_PASSES = ("test_passes", "test_random_islands", *_GRAPHS)
+_PASSES = ("test_passes", "test_random_partitions", *_GRAPHS)
 _TFLITE = (
     "test_reader",
     "test_places",

@@ -123,7 +123,7 @@ TFLITE = """
 from conformance import host as hosts
 from tests.support import interpreters, small_models
 
-model, host = small_models.two_islands(), hosts.installed()[0]
+model, host = small_models.two_partitions(), hosts.installed()[0]
 
 def work():
     interpreter, made = interpreters.gpu(model, host)

@@ -24,7 +24,7 @@ TESTS = ("tests/native/test_runs.py", "tests/native/test_refused_calls.py",
          "tests/providers/onnxruntime/test_onnxruntime.py",
          "tests/cache/test_compiled_models.py")  # fmt: skip
 CHOSEN = (
-    "test_runs or refused_calls or fake_host or (variables and input-reference) or one_island "
+    "test_runs or refused_calls or fake_host or (variables and input-reference) or one_partition "
     "or report_counts or a_cache"
 )
 # Names are read as far as there is memory: by a call that tells where it ends.

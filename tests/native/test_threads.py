@@ -13,7 +13,7 @@ from tests.cache.test_stored import dense
 from tflgpu_plugin import threads
 from tflgpu_plugin.cache import fingerprint, folders
 from tflgpu_plugin.cache.store import Cache
-from tflgpu_plugin.engine import BuildError, Island
+from tflgpu_plugin.engine import BuildError, Partition
 
 
 def test_a_result_and_an_error_come_each_time_they_are_asked_for() -> None:
@@ -28,7 +28,7 @@ def test_a_result_and_an_error_come_each_time_they_are_asked_for() -> None:
 
 
 @pytest.mark.adapter
-def test_nothing_reads_constants_when_an_island_has_failed(
+def test_nothing_reads_constants_when_a_partition_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are the host's, which frees them."""
@@ -46,7 +46,7 @@ def test_nothing_reads_constants_when_an_island_has_failed(
     monkeypatch.setattr(fingerprint, "constants", slow)
     monkeypatch.setattr(compiler, "compile", lambda graph, target: 1 / 0)
     with pytest.raises(BuildError, match="ZeroDivisionError"):
-        Island((0,), dense(), device_of(), cache=Cache(tmp_path, "test", ""))
+        Partition((0,), dense(), device_of(), cache=Cache(tmp_path, "test", ""))
     assert ended == [True]
 
 

@@ -129,7 +129,7 @@ def test_peak_memory_is_little_more_than_the_weights(model: str, way: str, tmp_p
 
 
 @pytest.mark.adapter
-def test_a_claimed_island_holds_the_constants_of_the_host() -> None:
+def test_a_claimed_partition_holds_the_constants_of_the_host() -> None:
     """Not those that were made of them, which are made again for other shapes."""
     stored = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float16)
     numbers = np.random.default_rng(1).integers(-100, 100, (8, 8)).astype(np.int8)
@@ -148,10 +148,10 @@ def test_a_claimed_island_holds_the_constants_of_the_host() -> None:
         Node(1, "fully_connected", (0, 2, None), (3,), layer),
         Node(2, "fully_connected", (3, 4, None), (5,), layer),
     )
-    (island,) = engine.claim(Graph(tensors, nodes, (0,), (5,))).islands
-    held = {t: tensor.data for t, tensor in island.graph.tensors.items()}
+    (part,) = engine.claim(Graph(tensors, nodes, (0,), (5,))).islands
+    held = {t: tensor.data for t, tensor in part.graph.tensors.items()}
     assert held[1] is stored and held[4] is numbers and held[2] is None
     x = np.random.default_rng(2).standard_normal((3, 16)).astype(np.float32)
     wanted = x @ stored.astype(np.float32).T @ (numbers * np.float32(0.02)).T
-    for rows, instance in ((1, island), (3, island.rebuild([(3, 16)]))):
+    for rows, instance in ((1, part), (3, part.rebuild([(3, 16)]))):
         np.testing.assert_allclose(instance.run([x[:rows]])[0], wanted[:rows], rtol=1e-5, atol=1e-5)

@@ -37,7 +37,7 @@ def lowered(target: Target, op: str, *given: Any, **more: Any) -> Lowering:
     return low
 
 
-# 2 batches, 420 places, 3 quads of channels: 2,520 vec4, 40 workgroups of 64 threads, one each.
+# 2 batches, 420 places, 3 slices: 2,520 vec4, 40 workgroups of 64 threads, one each.
 X = (2, 20, 21, 9)
 CORNERS = {"align_corners": False, "half_pixel_centers": False}
 BETA, KEEP = {"beta": 1.0}, {"keep_dims": True}
@@ -70,7 +70,7 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("concat", (X, (2, 20, 21, 6)), {"axis": 3}, [(119, 1, 1), (92, 1, 1)]),
         # A thread for 4 rows of a quad: 15 x 23 = 345
         ("matmul", ((3, 60, 21), (3, 21, 90)), {}, [(6, 3, 1)]),
-        ("lstm_basic", LSTM, {"results": 2}, [(6, 1, 1)]),  # 3 batches, 2 quads of units
+        ("lstm_basic", LSTM, {"results": 2}, [(6, 1, 1)]),  # 3 batches, 2 slices of units
         (
             "lstm",
             ((4, 3, 24), held(24, 6), (3, 6), (3, 6)),
@@ -95,15 +95,15 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
 @pytest.mark.parametrize(
     ("op", "given", "more", "gpu", "cpu"),
     [
-        # 23 quads of outputs by 64 and by 8 threads, and 3 rows
+        # 23 slices of outputs by 64 and by 8 threads, and 3 rows
         ("fully_connected", ((3, 21), held(90, 21)), {}, [(1, 3, 1)], [(3, 3, 1)]),
-        # From 8 rows on, places of a tile: 30 by 32 threads of one place, by 8 of 8; 23 quads in
+        # From 8 rows on, places of a tile: 30 by 32 threads of one place, by 8 of 8; 23 slices in
         # blocks of 2 and of 4
         ("fully_connected", ((30, 24), held(90, 24)), {}, [(1, 12, 1)], [(1, 6, 1)]),
-        # 420 places, likewise; 5 quads; 2 batches
+        # 420 places, likewise; 5 slices; 2 batches
         ("conv_2d", (X, held(18, 3, 3, 9)), SAME, [(14, 3, 2)], [(7, 2, 2)]),
         ("conv_2d", (X, held(18, 1, 1, 9)), SAME, [(14, 3, 2)], [(7, 2, 2)]),
-        # 9 taps of 12 channels for 3 blocks of 2 quads, 2 blocks of 4, are put in order before
+        # 9 taps of 12 channels for 3 blocks of 2 slices, 2 blocks of 4, are put in order before
         (
             "conv_2d",
             (X, (18, 3, 3, 9)),
@@ -121,13 +121,13 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
             [(14, 3, 8)],
             [(7, 2, 8)],
         ),
-        # 3 quads, 2 batches: 11 pairs of columns by 5 groups of 4 rows, 2 of 10
+        # 3 slices, 2 batches: 11 pairs of columns by 5 groups of 4 rows, 2 of 10
         ("depthwise_conv_2d", (X, held(1, 3, 3, 9)), SAME, [(2, 3, 2)], [(3, 3, 2)]),
         # 4 places a thread
         ("depthwise_conv_2d", (X, held(1, 5, 5, 9)), SAME, [(4, 3, 2)], [(14, 3, 2)]),
         # 18 x 19 places, 4 neighbours of one row a thread: 18 x 5
         ("depthwise_conv_2d", (X, held(1, 3, 4, 9)), PLANE, [(3, 3, 2)], [(12, 3, 2)]),
-        # 5 quads, 2 places a thread
+        # 5 slices, 2 places a thread
         ("depthwise_conv_2d", (X, held(1, 3, 3, 18)), SAME, [(7, 5, 2)], [(27, 5, 2)]),
     ],
 )

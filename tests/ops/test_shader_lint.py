@@ -48,10 +48,10 @@ def pipelines(family: str) -> dict[Pipeline, str]:
 
 
 def _compile(case: Case | NodeCase, target: Target) -> tuple[Pipeline, ...]:
-    island = node_cases.graph(case) if isinstance(case, NodeCase) else graph(case)
+    partition = node_cases.graph(case) if isinstance(case, NodeCase) else graph(case)
     try:
         with half_cases.everything() if target.half else nullcontext():
-            return compiler.compile(island, target).pipelines
+            return compiler.compile(partition, target).pipelines
     except Unsupported as refused:
         pytest.fail(f"{case.op} {case.name} is refused on {target.name}: {refused}")
 

@@ -184,9 +184,9 @@ def test_claims(capabilities: str, op: str, version: int, claimed: bool) -> None
 
 def _ask_capability(capabilities: str, op: str, version: int, claimed: bool) -> None:
     """No host registers this version, so that no interpreter can be built with it."""
-    island = direct.graph(sample(op))
-    node = replace(island.nodes[0], version=version, row=SINGLE[op])
-    sentence = support.support(island, node, Target(), capabilities)
+    partition = direct.graph(sample(op))
+    node = replace(partition.nodes[0], version=version, row=SINGLE[op])
+    sentence = support.support(partition, node, Target(), capabilities)
     assert (sentence is None) == claimed
     if sentence is not None:
         _is_a_sentence(sentence)

@@ -125,10 +125,10 @@ def test_every_kernel_file_is_launched() -> None:
 def test_shape_functions_agree_with_the_host(family: str) -> None:
     wrong = []
     for case in accepted(family):
-        island = graph(case)
-        node = island.nodes[0]
-        wanted = [island.shape(tensor) for tensor in node.outputs]
-        got = [tuple(shape) for shape in ROWS[node.op].shapes(island, node)]
+        partition = graph(case)
+        node = partition.nodes[0]
+        wanted = [partition.shape(tensor) for tensor in node.outputs]
+        got = [tuple(shape) for shape in ROWS[node.op].shapes(partition, node)]
         if got != wanted:
             wrong.append(f"{case.op} {case.name}: the host has {wanted}, the shape function {got}")
     assert not wrong, "\n".join(wrong)

@@ -46,10 +46,10 @@ def test_a_plan_has_ports_for_what_is_empty() -> None:
 
 
 MODELS = [
-    small_models.one_island,
-    small_models.two_islands,
-    small_models.resized_between_islands,
-    lambda: small_models.two_islands(read_by_both=True),
+    small_models.one_partition,
+    small_models.two_partitions,
+    small_models.resized_between_partitions,
+    lambda: small_models.two_partitions(read_by_both=True),
     small_models.joined,
     shape_models.in_the_middle,
 ]
@@ -69,7 +69,7 @@ def test_a_batch_of_none(host: str, build: Any) -> None:
         interpreter.allocate_tensors()
         same(interpreter, model, host)
         assert places(made) == before
-    assert all(island.failures == 0 for island in tflgpu_plugin.report(made).islands)
+    assert all(partition.failures == 0 for partition in tflgpu_plugin.report(made).islands)
 
 
 @pytest.mark.adapter

@@ -92,8 +92,8 @@ def of_another_input() -> bytes:
     return model.to_bytes()
 
 
-def of_another_island() -> bytes:
-    """An island whose only link to x is the size that it takes."""
+def of_another_partition() -> bytes:
+    """A partition whose only link to x is the size that it takes."""
     model = Model()
     x = model.input("x", SHAPE, signature=OPEN)
     features = conv(model, x, SHAPE, "features")
@@ -153,19 +153,19 @@ RESIZED: dict[str, Callable[[], bytes]] = {
     "once beside a dynamic end": lambda: in_the_middle(last=1, dynamic=True),
     "last beside a dynamic end": lambda: in_the_middle(last=0, dynamic=True),
     "of another input": of_another_input,
-    "of another island": of_another_island,
+    "of another partition": of_another_partition,
     "flattened": flattened,
     "in 64 bits": in_64_bits,
 }
 DYNAMIC = {"where", "real", "sum"}
 LEFT = {
     "before the CPU": {"between"},
-    # The size of x is worked out in the first island, and read in the second.
+    # The size of x is worked out in the first partition, and read in the second.
     "around the CPU": {"between", "x shape", "x hw", "x twice", "x size"},
     "beside a dynamic end": DYNAMIC,
     "once beside a dynamic end": DYNAMIC,
     "last beside a dynamic end": DYNAMIC,
-    "of another island": {"shape", "hw", "twice", "size", "sum"},
+    "of another partition": {"shape", "hw", "twice", "size", "sum"},
 }
 
 

@@ -46,7 +46,7 @@ def guide() -> bytes:
     return model.to_bytes()
 
 
-def one_island(shape: tuple[int, ...] = (1, 8, 8, 3)) -> bytes:
+def one_partition(shape: tuple[int, ...] = (1, 8, 8, 3)) -> bytes:
     """Two convolutions."""
     model = Model()
     x = model.input("x", shape, signature=(-1, -1, -1, 3))
@@ -69,7 +69,7 @@ def wide_layers() -> bytes:
     return model.to_bytes()
 
 
-def two_islands(read_by_both: bool = False) -> bytes:
+def two_partitions(read_by_both: bool = False) -> bytes:
     """x -> [p, q] on the GPU; q -> d on the CPU; p + d on the GPU again.
 
     With `read_by_both`, the CPU node reads p too, so that a CPU node and a partition share it.
@@ -90,7 +90,7 @@ def two_islands(read_by_both: bool = False) -> bytes:
     return model.to_bytes()
 
 
-def resized_between_islands() -> bytes:
+def resized_between_partitions() -> bytes:
     """Convolution, RESIZE_NEAREST_NEIGHBOR (which is not ours), convolution."""
     model, shape = Model(), (1, 5, 4, 3)
     x = model.input("x", shape, signature=(-1, -1, -1, 3))

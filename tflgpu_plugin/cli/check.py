@@ -71,13 +71,11 @@ def lines(found: Check) -> list[str]:
         text.append(
             f"adapter: {report.adapter.name}, {report.adapter.backend}, {report.adapter.kind}"
         )
-    count, islands = report.count(GPU), _many(len(report.islands), "partition")
-    text.append(f"{count} of {len(report.nodes)} nodes run on the GPU, in {islands}")
-    for island in report.islands:
-        sizes = (
-            f"weights {_megabytes(island.weight_bytes)}, tensors {_megabytes(island.pool_bytes)}"
-        )
-        text.append(f"  partition {island.number}: {_many(len(island.nodes), 'node')}, {sizes}")
+    count, partitions = report.count(GPU), _many(len(report.islands), "partition")
+    text.append(f"{count} of {len(report.nodes)} nodes run on the GPU, in {partitions}")
+    for one in report.islands:
+        sizes = f"weights {_megabytes(one.weight_bytes)}, tensors {_megabytes(one.pool_bytes)}"
+        text.append(f"  partition {one.number}: {_many(len(one.nodes), 'node')}, {sizes}")
     if count < len(report.nodes):
         text.append("The rest stays on the CPU:")
     for operator, reason, nodes in found.reasons:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tflgpu_plugin import engine
 from tflgpu_plugin.cli import check, measure
-from tflgpu_plugin.engine import Instance, Island
+from tflgpu_plugin.engine import Instance, Partition
 from tflgpu_plugin.ir.plan import Dispatch, Plan
 from tflgpu_plugin.runtime import adapter
 
@@ -57,7 +57,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionLaunches:
     """What is delegated at once; numbered as in reports."""
 
     number: int
@@ -71,23 +71,23 @@ class Kernels:
     model: str
     host: str
     adapter: str
-    islands: tuple[Partition, ...]
+    islands: tuple[PartitionLaunches, ...]
     kernels: dict[str, Kernel]
 
     def of_node(self, wanted: str) -> Kernels:
         """Only what computes this node: its number, its name or an operator. Raises ValueError."""
-        islands = tuple(
+        partitions = tuple(
             replace(one, launches=tuple(x for x in one.launches if wanted in _words(x)))
             for one in self.islands
         )
-        used = {launch.kernel for one in islands for launch in one.launches}
+        used = {launch.kernel for one in partitions for launch in one.launches}
         if not used:
             raise ValueError(
                 f"No launch computes the node {wanted!r}. A node is named by its number, its "
                 "operator or its first output; `tflgpu check` lists what stays on the CPU."
             )
         kernels = {name: kernel for name, kernel in self.kernels.items() if name in used}
-        return replace(self, islands=tuple(i for i in islands if i.launches), kernels=kernels)
+        return replace(self, islands=tuple(i for i in partitions if i.launches), kernels=kernels)
 
     def lines(self) -> Iterator[str]:
         """For a reader: the launches, then the kernels that they name."""
@@ -110,16 +110,18 @@ def planned(path: Path, options: Mapping[str, str], host: str | None = None) -> 
     kernels: dict[str, Kernel] = {}
     with engine.watch() as built:
         found = check.check(path, options, host)
-        islands = tuple(
-            Partition(number, tuple(_launches(island, instance, kernels)))
-            for number, island, instance in measure.placed(built, found.report)
+        partitions = tuple(
+            PartitionLaunches(number, tuple(_launches(partition, instance, kernels)))
+            for number, partition, instance in measure.placed(built, found.report)
         )
-    return Kernels(found.model, found.host, info.name, islands, kernels)
+    return Kernels(found.model, found.host, info.name, partitions, kernels)
 
 
-def _launches(island: Island, instance: Instance, kernels: dict[str, Kernel]) -> Iterator[Launch]:
+def _launches(
+    partition: Partition, instance: Instance, kernels: dict[str, Kernel]
+) -> Iterator[Launch]:
     plan = instance.plan
-    operators, nodes = measure.operators(island), island.graph.nodes
+    operators, nodes = measure.operators(partition), partition.graph.nodes
     names = {source: n.name for n in nodes for source in (n.sources or (n.id,))}
     for made in plan.dispatches:
         pipeline = plan.pipelines[made.pipeline]

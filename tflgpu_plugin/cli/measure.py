@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import engine
-from tflgpu_plugin.engine import Instance, Island
+from tflgpu_plugin.engine import Instance, Partition
 from tflgpu_plugin.frontend import reports
 from tflgpu_plugin.harness import hosts, subjects
 from tflgpu_plugin.runtime import adapter, profile
 
-Built = list[tuple[Island, Instance]]  # partitions, in the order in which they were made
+Built = list[tuple[Partition, Instance]]  # partitions, in the order in which they were made
 NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
 
 
@@ -95,7 +95,7 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
             ready.append(subject.start(way))
             results.append(ready[-1].run())
             firsts.append(_since(begin))
-        islands = len(placed(_run(built), ready[-1].report()))
+        partitions = len(placed(_run(built), ready[-1].report()))
     times: list[list[float]] = [[] for _ in ways]
     for _ in range(runs):
         for taken, running in zip(times, ready, strict=True):
@@ -107,7 +107,7 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
         for (name, _), first, taken in zip(ways, firsts, times, strict=True)
     ]
     difference = _difference(*results)
-    return Bench(path.name, subject.host, info.name, islands, tuple(timings), difference)
+    return Bench(path.name, subject.host, info.name, partitions, tuple(timings), difference)
 
 
 def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
@@ -120,14 +120,14 @@ def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int
         running.run()
         launches = [
             launch
-            for number, island, instance in placed(_run(built), running.report())
-            for launch in _launches(number, island, instance, runs)
+            for number, partition, instance in placed(_run(built), running.report())
+            for launch in _launches(number, partition, instance, runs)
         ]
     return Profile(path.name, subject.host, info.name, tuple(launches))
 
 
-def _launches(number: int, island: Island, instance: Instance, runs: int) -> list[Launch]:
-    names = operators(island)
+def _launches(number: int, partition: Partition, instance: Instance, runs: int) -> list[Launch]:
+    names = operators(partition)
     times = profile.launch_times(instance, runs)
     return [
         Launch(number, made.label, taken, tuple(names.get(n, str(n)) for n in made.nodes))
@@ -135,16 +135,16 @@ def _launches(number: int, island: Island, instance: Instance, runs: int) -> lis
     ]
 
 
-def operators(island: Island) -> dict[int, str]:
+def operators(partition: Partition) -> dict[int, str]:
     """The host's nodes by their numbers, as operator and number."""
     return {
         source: f"{node.host_op or node.op} {source}"
-        for node in island.graph.nodes
+        for node in partition.graph.nodes
         for source in (node.sources or (node.id,))
     }
 
 
-def placed(built: Built, report: reports.Report) -> list[tuple[int, Island, Instance]]:
+def placed(built: Built, report: reports.Report) -> list[tuple[int, Partition, Instance]]:
     """Those that a report tells of, by their numbers there. Raises RuntimeError where there is
     none.
     """

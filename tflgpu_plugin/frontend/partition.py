@@ -24,7 +24,7 @@ SECONDS_PER_RUN = 2e-4
 VIEW = "reshape"  # the op that computes and moves nothing
 
 
-def islands(graph: Graph, supported: Collection[int]) -> list[list[int]]:
+def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
     """Node ids in convex groups, each in execution order.
 
     Alternates between what can run on either side: all supported nodes that are ready form an
@@ -91,7 +91,7 @@ def work(graph: Graph) -> int:
     return total
 
 
-def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
+def loss(whole: Graph, part: Graph, repeated: bool = False) -> str | None:
     """Why a partition should stay on the CPU: a sentence, or None when it pays.
 
     Only a partition that splits the graph can be dropped: one that the CPU both feeds and reads, or
@@ -102,18 +102,18 @@ def loss(whole: Graph, island: Graph, repeated: bool = False) -> str | None:
     computing = [node for node in whole.nodes if node.op != STORE]
     made = {t for node in computing for t in node.outputs}
     used = {t for node in computing for t in node.reads}
-    fed = made.intersection(island.inputs)
-    read = used.intersection(island.outputs).difference(whole.outputs)
-    idle = all(node.op == VIEW for node in island.nodes) and (fed or read)
+    fed = made.intersection(part.inputs)
+    read = used.intersection(part.outputs).difference(whole.outputs)
+    idle = all(node.op == VIEW for node in part.nodes) and (fed or read)
     if not (repeated or idle or (fed and read)):
         return None
-    io_bytes = sum(island.tensors[t].bytes for t in (*island.inputs, *island.outputs))
-    multiply_adds = 0 if idle else work(island)
+    io_bytes = sum(part.tensors[t].bytes for t in (*part.inputs, *part.outputs))
+    multiply_adds = 0 if idle else work(part)
     on_gpu = SECONDS_PER_RUN + io_bytes / IO_BYTES_PER_SECOND + multiply_adds / GPU_WORK_PER_SECOND
     on_cpu = multiply_adds / CPU_WORK_PER_SECOND
     if on_cpu > on_gpu:
         return None
-    count = len(island.nodes)
+    count = len(part.nodes)
     wrong = (
         "would be launched at every step of a loop" if repeated else "would only split the graph"
     )

@@ -20,8 +20,8 @@ from tflgpu_plugin.frontend.reports import (
     GPU,
     REVERTED,
     AdapterReport,
-    IslandReport,
     NodeReport,
+    PartitionReport,
     Report,
 )
 from tflgpu_plugin.ir.graph import Graph, Shape
@@ -29,18 +29,18 @@ from tflgpu_plugin.options import Options
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
 if TYPE_CHECKING:
-    from tflgpu_plugin.engine import Instance, Island
+    from tflgpu_plugin.engine import Instance, Partition
 
 
 COUNTED = ("runs", "failures", "uploaded_bytes", "downloaded_bytes", "device_inputs")
 
 
 @dataclass(repr=False)
-class PlacedIsland:
+class PlacedPartition:
     """A partition and the native object that runs it (it begins with a tg_partition); both go when
     the host has freed that object. `nodes` are the host's."""
 
-    island: Island | None
+    partition: Partition | None
     handle: Any
     nodes: tuple[int, ...] = field(init=False)
     number: int = field(init=False)
@@ -48,9 +48,9 @@ class PlacedIsland:
     final: Any = field(default=None, init=False)  # the state when the native object was let go
 
     def __post_init__(self) -> None:
-        assert self.island is not None
-        plan = self.island.instance.plan
-        self.number = self.island.number
+        assert self.partition is not None
+        plan = self.partition.instance.plan
+        self.number = self.partition.number
         kernels = tuple(pipeline.name for pipeline in plan.pipelines)
         self.planned = {"dispatches": len(plan.dispatches), "kernels": kernels, **plan.sizes()}
 
@@ -66,8 +66,8 @@ class PlacedIsland:
 
     def instance(self, given: tuple[Shape, ...], graph: Graph) -> Instance:
         """What runs the partition for these input shapes. Raises BuildError with a sentence."""
-        assert self.island is not None
-        return self.island.build(graph)
+        assert self.partition is not None
+        return self.partition.build(graph)
 
     def build(self, handle: Any, given: tuple[Shape, ...]) -> None:
         """Hand the native object a plan for these input shapes, or the sentence that runs fail
@@ -114,14 +114,14 @@ class PlacedIsland:
     def let_go(self) -> None:
         """Free the device memory that Python holds, and the native object."""
         self.final = self.state()
-        self.island, self.handle = None, None
+        self.partition, self.handle = None, None
 
-    def report(self, graph: int, place: int) -> IslandReport:
+    def report(self, graph: int, place: int) -> PartitionReport:
         """Its counters, as this partition of a report and a part of the host's graph of this
         number."""
         state = self.state()
         counted: dict[str, Any] = {name: int(getattr(state, name)) for name in COUNTED}
-        return IslandReport(
+        return PartitionReport(
             number=place,
             key=self.number,
             nodes=self.nodes,
@@ -138,7 +138,7 @@ def _flat(shapes: Sequence[Shape]) -> list[int]:
     return [number for shape in shapes for number in (len(shape), *shape)]
 
 
-Placed = TypeVar("Placed", bound=PlacedIsland)
+Placed = TypeVar("Placed", bound=PlacedPartition)
 
 
 @dataclass
@@ -195,7 +195,7 @@ class Records(Generic[Owner, Placed]):
 
     def __init__(self) -> None:
         self.clients: dict[int, Owner] = {}
-        self.islands: dict[int, Placed] = {}
+        self.partitions: dict[int, Placed] = {}
         self._newest: dict[int, int] = {}  # by thread; the host knows them only when they are made
 
     def register(self, made: Owner) -> Owner:
@@ -207,13 +207,13 @@ class Records(Generic[Owner, Placed]):
 
     def keep(self, placed: Iterable[Placed]) -> None:
         """From now on they may be asked to build for other shapes."""
-        self.islands.update({one.number: one for one in placed})
+        self.partitions.update({one.number: one for one in placed})
 
     def claimed(self, number: int, gone: str) -> Placed:
         """The partition of this number. Raises BuildError with `gone` where nothing is built for
         other shapes (any more)."""
-        placed = self.islands.get(number)
-        if placed is None or placed.island is None:
+        placed = self.partitions.get(number)
+        if placed is None or placed.partition is None:
             raise BuildError((), gone)
         return placed
 
@@ -225,10 +225,10 @@ class Records(Generic[Owner, Placed]):
 
     def sweep(self) -> None:
         """Let go of what the host has freed and ended."""
-        for number, one in list(self.islands.items()):
+        for number, one in list(self.partitions.items()):
             if one.dead:
                 one.let_go()
-                self.islands.pop(number, None)
+                self.partitions.pop(number, None)
         newest = {*self._newest.values()}
         for number in list(self.clients):
             if number not in newest and not native.lib.tg_is_live(number):
@@ -237,7 +237,7 @@ class Records(Generic[Owner, Placed]):
 
 def summary(adapter: AdapterInfo, graphs: Iterable[GraphRecord[Any]], gone: str) -> Report:
     """As of now; `gone` is the sentence for nodes whose partition the host has freed."""
-    nodes, islands = list[NodeReport](), list[IslandReport]()
+    nodes, partitions = list[NodeReport](), list[PartitionReport]()
     for number, graph in enumerate(graphs):
         freed = {n for placed in graph.placed if placed.dead for n in placed.nodes}
         nodes += [
@@ -246,7 +246,7 @@ def summary(adapter: AdapterInfo, graphs: Iterable[GraphRecord[Any]], gone: str)
             else replace(node, graph=number)
             for node in graph.nodes
         ]
-        first = len(islands) + 1
-        islands += [placed.report(number, first + k) for k, placed in enumerate(graph.placed)]
+        first = len(partitions) + 1
+        partitions += [placed.report(number, first + k) for k, placed in enumerate(graph.placed)]
     found = AdapterReport(**{f.name: getattr(adapter, f.name) for f in fields(AdapterReport)})
-    return Report(found, tuple(nodes), tuple(islands))
+    return Report(found, tuple(nodes), tuple(partitions))

@@ -44,8 +44,8 @@ class NodeReport:
 
 
 @dataclass(frozen=True)
-class IslandReport:
-    """One partition: nodes that run as one step. They are numbered from 1 in the order in which
+class PartitionReport:
+    """A partition: nodes that run as one step. They are numbered from 1 in the order in which
     they run; `key` is this partition's in the process. Bytes and runs are counted since it was
     made; `milliseconds` is the wall time of its last run; `device_inputs` counts inputs that came
     from another partition without leaving the device. `weight_bytes` and `pool_bytes` are device
@@ -78,7 +78,7 @@ class Report:
 
     adapter: AdapterReport | None
     nodes: tuple[NodeReport, ...] = ()
-    islands: tuple[IslandReport, ...] = ()
+    islands: tuple[PartitionReport, ...] = ()
 
     def count(self, where: str) -> int:
         """How many nodes are there: gpu, cpu or reverted."""
@@ -87,37 +87,37 @@ class Report:
     @property
     def weight_bytes(self) -> int:
         """Device memory of all packed weights."""
-        return sum(island.weight_bytes for island in self.islands)
+        return sum(partition.weight_bytes for partition in self.islands)
 
     @property
     def pool_bytes(self) -> int:
         """Device memory of all tensors between kernels."""
-        return sum(island.pool_bytes for island in self.islands)
+        return sum(partition.pool_bytes for partition in self.islands)
 
     @property
     def runs(self) -> int:
         """Partition runs that succeeded, over all partitions."""
-        return sum(island.runs for island in self.islands)
+        return sum(partition.runs for partition in self.islands)
 
     def to_json(self) -> str:
         """The same as a JSON object, sums included."""
         totals = {name: self.count(name) for name in (GPU, CPU, REVERTED)}
         memory = {"weight_bytes": self.weight_bytes, "pool_bytes": self.pool_bytes}
-        islands = [asdict(island) for island in self.islands]
-        for island in islands:
-            del island["key"]
+        islands = [asdict(partition) for partition in self.islands]
+        for partition in islands:
+            del partition["key"]
         return json.dumps(asdict(self) | {"islands": islands, "totals": totals} | memory, indent=2)
 
     def __str__(self) -> str:
-        return "\n".join([self._summary(), *map(_island_line, self.islands), *self._reasons()])
+        return "\n".join([self._summary(), *map(_partition_line, self.islands), *self._reasons()])
 
     def _summary(self) -> str:
         adapter = (
             f"{self.adapter.name} ({self.adapter.backend})" if self.adapter else "no adapter yet"
         )
-        live = sum(island.live for island in self.islands)
-        islands = "1 partition" if live == 1 else f"{live} partitions"
-        text = f"{self.count(GPU)} of {len(self.nodes)} nodes on the GPU in {islands}, {adapter}"
+        live = sum(partition.live for partition in self.islands)
+        partitions = "1 partition" if live == 1 else f"{live} partitions"
+        text = f"{self.count(GPU)} of {len(self.nodes)} nodes on the GPU in {partitions}, {adapter}"
         reverted = self.count(REVERTED)
         return f"{text}; {reverted} taken back by the host or closed with it" if reverted else text
 
@@ -129,16 +129,16 @@ class Report:
         ]
 
 
-def _island_line(island: IslandReport) -> str:
-    state = "" if island.live else ", no longer in use"
-    failures = f", {island.failures} failures" if island.failures else ""
+def _partition_line(one: PartitionReport) -> str:
+    state = "" if one.live else ", no longer in use"
+    failures = f", {one.failures} failures" if one.failures else ""
     return (
-        f"  partition {island.number}: {len(island.nodes)} nodes, {island.dispatches} dispatches, "
-        f"{island.runs} runs{failures}, "
-        f"last {island.milliseconds:.2f} ms, "
-        f"{island.weight_bytes:,} bytes of weights, {island.pool_bytes:,} of tensors "
-        f"({island.tensor_bytes:,} without sharing, {island.least_bytes:,} at least), "
-        f"{island.uploaded_bytes:,} sent, {island.downloaded_bytes:,} fetched{state}"
+        f"  partition {one.number}: {len(one.nodes)} nodes, {one.dispatches} dispatches, "
+        f"{one.runs} runs{failures}, "
+        f"last {one.milliseconds:.2f} ms, "
+        f"{one.weight_bytes:,} bytes of weights, {one.pool_bytes:,} of tensors "
+        f"({one.tensor_bytes:,} without sharing, {one.least_bytes:,} at least), "
+        f"{one.uploaded_bytes:,} sent, {one.downloaded_bytes:,} fetched{state}"
     )
 
 

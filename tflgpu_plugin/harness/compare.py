@@ -110,8 +110,8 @@ class Comparison:
 
     def kernels(self) -> list[str]:
         """The pipelines of all partitions."""
-        islands = self.report.islands
-        return list(dict.fromkeys(name for island in islands for name in island.kernels))
+        partitions = self.report.islands
+        return list(dict.fromkeys(name for partition in partitions for name in partition.kernels))
 
     def as_json(self) -> dict[str, Any]:
         tensors = [asdict(a) | {"ok": a.ok} for a in self.agreements]

@@ -229,8 +229,8 @@ def test_the_report_counts_runs_and_bytes() -> None:
         session.run(None, {"x": m.values(2, 3, 5)})
     report = tflgpu_plugin.report(session)
     assert report.count("gpu") == 2 and report.runs == 3
-    (island,) = report.islands
-    assert island.live and island.uploaded_bytes == island.downloaded_bytes == 3 * 120
+    (partition,) = report.islands
+    assert partition.live and partition.uploaded_bytes == partition.downloaded_bytes == 3 * 120
     assert tflgpu_plugin.last_report().runs == 3
     other = m.session(m.add_relu())
     assert tflgpu_plugin.report(session).runs == 3 and tflgpu_plugin.report(other).runs == 0

@@ -282,7 +282,7 @@ def test_sums_of_bytes_are_exact_or_the_hosts(count: int) -> None:
     check([product, node("Cast", ["s"], ["y"], to=1)], {"a": a}, ["y"], {"b": b})
 
 
-def across_islands() -> bytes:
+def across_partitions() -> bytes:
     """A search is the CPU's: its places come in."""
     nodes = [
         node("ArgMax", ["x"], ["a"], axis=1, keepdims=0), node("Mul", ["a", "two"], ["t"]),
@@ -296,19 +296,19 @@ def across_islands() -> bytes:
     return build(nodes, {"x": values(2, 9)}, ["y", "r", "f", "z"], constants, {"x": ["n", 9]})
 
 
-def test_integers_cross_islands_of_any_shape() -> None:
-    data = across_islands()
+def test_integers_cross_partitions_of_any_shape() -> None:
+    data = across_partitions()
     ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
     assert [op for op, where in places(ours).items() if where == "cpu"] == ["Trilu"]
     for count in (2, 5, 1):
         same(ours, theirs, {"x": values(count, 9)})
-    assert not any(island.failures for island in tflgpu_plugin.report(ours).islands)
+    assert not any(partition.failures for partition in tflgpu_plugin.report(ours).islands)
 
 
 def test_compiled_models_know_of_integers_for_other_shapes(tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", minversion="1.25")
     original, compiled = tmp_path / "model.onnx", tmp_path / "compiled.onnx"
-    original.write_bytes(across_islands())
+    original.write_bytes(across_partitions())
     compiler = onnxruntime.ModelCompiler(
         onnx.ours(quiet(optimize=False)), str(original), embed_compiled_data_into_model=True
     )

@@ -263,7 +263,7 @@ def test_open_extents_are_guessed() -> None:
     assert dynamic and reading.graph.shape(reading.ids["x"]) == (1, 3, 224)
 
 
-def test_shape_arithmetic_goes_with_its_island() -> None:
+def test_shape_arithmetic_goes_with_its_partition() -> None:
     taken = chain()
     reading, dynamic = extents.read_open(taken)
     grouping = Grouping(taken, reading, dynamic)

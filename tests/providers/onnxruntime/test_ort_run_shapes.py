@@ -68,8 +68,8 @@ def test_shapes_that_cannot_be_are_an_error_where_the_host_has_one(name: str) ->
             np.testing.assert_allclose(got, wanted, atol=1e-5)
         assert ours.get_providers()[0] == EP
     assert failed
-    (island,) = tflgpu_plugin.report(ours).islands
-    assert island.failures == failed and island.runs == len(SIZES) + 2 - failed
+    (partition,) = tflgpu_plugin.report(ours).islands
+    assert partition.failures == failed and partition.runs == len(SIZES) + 2 - failed
 
 
 @pytest.mark.parametrize(

@@ -48,22 +48,22 @@ def test_the_guides_example(host: str, capfd: pytest.CaptureFixture[str]) -> Non
     assert places(made) == {"features": "gpu", "mean": "gpu", "distance": "cpu"}
     same(interpreter, model, host)
     report = tflgpu_plugin.report(made)
-    assert [island.runs for island in report.islands] == [1]
+    assert [partition.runs for partition in report.islands] == [1]
     assert report == tflgpu_plugin.last_report()
 
 
-def test_a_whole_model_is_one_island(host: str, capfd: pytest.CaptureFixture[str]) -> None:
-    model = small_models.one_island()
+def test_a_whole_model_is_one_partition(host: str, capfd: pytest.CaptureFixture[str]) -> None:
+    model = small_models.one_partition()
     interpreter, made = gpu(model, host)
     assert "operations will run" not in capfd.readouterr().err
     ops = [op["op_name"] for op in interpreter._get_ops_details()]
     assert ops == ["CONV_2D", "CONV_2D", "DELEGATE"]
     for seed in range(3):
         same(interpreter, model, host, seed)
-    (island,) = tflgpu_plugin.report(made).islands
-    assert (island.runs, island.failures, island.live) == (3, 0, True)
-    assert island.uploaded_bytes == 3 * 8 * 8 * 3 * 4
-    assert island.downloaded_bytes == 3 * 8 * 8 * 4 * 4
+    (partition,) = tflgpu_plugin.report(made).islands
+    assert (partition.runs, partition.failures, partition.live) == (3, 0, True)
+    assert partition.uploaded_bytes == 3 * 8 * 8 * 3 * 4
+    assert partition.downloaded_bytes == 3 * 8 * 8 * 4 * 4
 
 
 def test_refusals_are_told_to_the_callback(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_names_in_exclude_that_are_none(host: str, capfd: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (2, 2), (None, 2)])
 def test_max_delegated_partitions(host: str, limit: int | None, count: int) -> None:
-    model = small_models.two_islands()
+    model = small_models.two_partitions()
     interpreter, made = gpu(model, host, max_delegated_partitions=limit)
     assert len(tflgpu_plugin.report(made).islands) == count
     assert places(made)["p"] == "gpu"  # the larger partition stays
@@ -152,8 +152,8 @@ def test_the_adapter_by_name(host: str) -> None:
 # ---- partitions ---------------------------------------------------------------------------------
 
 
-def test_tensors_between_islands_stay_on_the_device(host: str) -> None:
-    model = small_models.two_islands()
+def test_tensors_between_partitions_stay_on_the_device(host: str) -> None:
+    model = small_models.two_partitions()
     interpreter, made = gpu(model, host)
     same(interpreter, model, host)
     first, second = tflgpu_plugin.report(made).islands
@@ -162,16 +162,16 @@ def test_tensors_between_islands_stay_on_the_device(host: str) -> None:
     assert (second.uploaded_bytes, second.device_inputs) == (tensor, 1)  # d, and p
 
 
-def test_an_island_that_the_cpu_and_another_island_read(host: str) -> None:
-    model = small_models.two_islands(read_by_both=True)
+def test_a_partition_that_the_cpu_and_another_partition_read(host: str) -> None:
+    model = small_models.two_partitions(read_by_both=True)
     interpreter, made = gpu(model, host)
     for seed in range(3):
         same(interpreter, model, host, seed)
     assert len(tflgpu_plugin.report(made).islands) >= 2
-    assert sum(island.device_inputs for island in tflgpu_plugin.report(made).islands) == 3
+    assert sum(partition.device_inputs for partition in tflgpu_plugin.report(made).islands) == 3
 
 
-@pytest.mark.parametrize("model", [small_models.shared_output, small_models.two_islands])
+@pytest.mark.parametrize("model", [small_models.shared_output, small_models.two_partitions])
 def test_outputs_from_the_middle(host: str, model: Any) -> None:
     interpreter, _ = gpu(model(), host)
     same(interpreter, model(), host)
@@ -180,7 +180,7 @@ def test_outputs_from_the_middle(host: str, model: Any) -> None:
 def test_every_tensor_can_be_read_when_the_host_preserves_them(host: str) -> None:
     if host == "tflite_runtime":
         pytest.skip("tflite-runtime keeps no tensors inside a delegate's partitions")
-    model = small_models.two_islands()
+    model = small_models.two_partitions()
     made = delegate(host)
     ours = hosts.interpreter(
         model, host, experimental_delegates=[made], experimental_preserve_all_tensors=True
@@ -201,11 +201,11 @@ def test_every_tensor_can_be_read_when_the_host_preserves_them(host: str) -> Non
 @pytest.mark.parametrize(
     "build",
     [
-        small_models.one_island,
-        small_models.two_islands,
-        small_models.resized_between_islands,
+        small_models.one_partition,
+        small_models.two_partitions,
+        small_models.resized_between_partitions,
         small_models.squeezed,
-        lambda: small_models.two_islands(read_by_both=True),
+        lambda: small_models.two_partitions(read_by_both=True),
     ],
 )
 def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -220,7 +220,7 @@ def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixtur
         interpreter.allocate_tensors()
         same(interpreter, model, host)
         assert places(made) == before
-    assert all(island.runs for island in tflgpu_plugin.report(made).islands if island.live)
+    assert all(partition.runs for partition in tflgpu_plugin.report(made).islands if partition.live)
 
 
 def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str) -> None:
@@ -247,7 +247,7 @@ def heard() -> Iterator[None]:
 @pytest.mark.usefixtures("heard")
 def test_an_interrupted_build_is_no_refusal(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while a new shape is planned: the user hears of it, and the shape still works."""
-    interpreter, made = gpu(small_models.one_island(), host)
+    interpreter, made = gpu(small_models.one_partition(), host)
     build, calls = provider.build, list[int]()
 
     def interrupted(*args: Any) -> None:
@@ -262,7 +262,7 @@ def test_an_interrupted_build_is_no_refusal(host: str, monkeypatch: pytest.Monke
         interpreter.resize_tensor_input(0, (1, 9, 8, 3))
         interpreter.allocate_tensors()
         time.sleep(5)
-    same(interpreter, small_models.one_island(), host)
+    same(interpreter, small_models.one_partition(), host)
     assert tflgpu_plugin.report(made).islands[-1].failures == 0
 
 
@@ -283,9 +283,9 @@ def test_ctrl_c_is_no_error_of_the_host(
     delegate(host)  # connects
     monkeypatch.setattr(provider, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        gpu(small_models.one_island(), host)
-    interpreter, made = gpu(small_models.one_island(), host)
-    same(interpreter, small_models.one_island(), host)
+        gpu(small_models.one_partition(), host)
+    interpreter, made = gpu(small_models.one_partition(), host)
+    same(interpreter, small_models.one_partition(), host)
     assert tflgpu_plugin.report(made).count("gpu") == 2
 
 
@@ -348,7 +348,7 @@ def test_branches_are_prepared_one_by_one(host: str) -> None:
 
 def test_two_of_our_delegates_in_one_interpreter(host: str) -> None:
     """The second sees the first's nodes as another delegate's, and takes what is left."""
-    model = small_models.two_islands()
+    model = small_models.two_partitions()
     first, second = delegate(host, max_delegated_partitions=1), delegate(host)
     interpreter = hosts.interpreter(model, host, experimental_delegates=[first, second])
     interpreter.allocate_tensors()
@@ -360,13 +360,13 @@ def test_two_of_our_delegates_in_one_interpreter(host: str) -> None:
 
 def test_one_delegate_twice_in_one_interpreter(host: str) -> None:
     """The second turn finds the first's nodes taken; the report tells of both."""
-    model = small_models.two_islands()
+    model = small_models.two_partitions()
     made = delegate(host)
     interpreter = hosts.interpreter(model, host, experimental_delegates=[made, made])
     interpreter.allocate_tensors()
     same(interpreter, model, host)
     assert places(made) == {"p": "gpu", "q": "gpu", "d": "cpu", "sum": "gpu"}
-    assert [island.runs for island in tflgpu_plugin.report(made).islands] == [1, 1]
+    assert [partition.runs for partition in tflgpu_plugin.report(made).islands] == [1, 1]
 
 
 def test_a_delegate_from_one_host_in_another(host: str) -> None:
@@ -382,13 +382,13 @@ def test_a_delegate_from_one_host_in_another(host: str) -> None:
 
 
 def test_what_the_host_takes_back_is_reported(host: str) -> None:
-    interpreter, made = gpu(small_models.one_island(), host)
+    interpreter, made = gpu(small_models.one_partition(), host)
     assert tflgpu_plugin.report(made).count("reverted") == 0
     del interpreter
     gc.collect()
     report = tflgpu_plugin.report(made)
     assert (report.count("gpu"), report.count("reverted")) == (0, 2)
-    assert [island.live for island in report.islands] == [False]
+    assert [partition.live for partition in report.islands] == [False]
     assert "taken back" in str(report)
 
 

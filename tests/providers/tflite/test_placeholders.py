@@ -48,8 +48,8 @@ def test_a_window_that_does_not_fit_the_placeholder(
         resize(interpreter, 1, samples)
         same(interpreter, model, host)
     assert set(places(made).values()) == {"gpu"}
-    (island,) = [i for i in tflgpu_plugin.report(made).islands if i.live]
-    assert island.runs and not island.failures
+    (partition,) = [i for i in tflgpu_plugin.report(made).islands if i.live]
+    assert partition.runs and not partition.failures
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
@@ -136,5 +136,5 @@ def test_a_fixed_shape_is_no_placeholder(host: str) -> None:
     interpreter, made = gpu(model.to_bytes(), host)
     assert set(places(made).values()) == {"gpu"}
     same(interpreter, model.to_bytes(), host)
-    (island,) = tflgpu_plugin.report(made).islands
-    assert island.uploaded_bytes == 4
+    (partition,) = tflgpu_plugin.report(made).islands
+    assert partition.uploaded_bytes == 4

@@ -175,7 +175,7 @@ def test_every_tensor_can_be_read(name: str) -> None:
     windows = feed.reshape(2, 2, 2, 2, 4).transpose(0, 2, 4, 1, 3).reshape(2, 2, 4, 4)
     places = next(d["index"] for d in gpu.get_tensor_details() if d["name"] == "pool:1")
     assert host.placement(delegate).on_gpu == 2
-    if host.placement(delegate).islands == 2:
+    if host.placement(delegate).partitions == 2:
         np.testing.assert_array_equal(gpu.get_tensor(places)[0], windows.argmax(-1))
     np.testing.assert_array_equal(got, answers(whole(), feed, name)[0])
 

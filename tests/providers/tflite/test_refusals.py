@@ -65,7 +65,7 @@ def test_a_damaged_kernel_costs_its_nodes_only(
     same(interpreter, small_models.guide(), host)
 
 
-def test_a_defect_while_building_leaves_the_island_on_the_cpu(
+def test_a_defect_while_building_leaves_the_partition_on_the_cpu(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)

@@ -118,8 +118,8 @@ def test_shapes_after_arithmetic_are_known(host: str, kernels: str, name: str) -
             same(interpreter, model, host, seed)
             same(interpreter, model, host, seed + 7)
     assert places(made) == before
-    islands = [island for island in tflgpu_plugin.report(made).islands if island.live]
-    assert islands and all(island.runs and not island.failures for island in islands)
+    partitions = [partition for partition in tflgpu_plugin.report(made).islands if partition.live]
+    assert partitions and all(partition.runs and not partition.failures for partition in partitions)
 
 
 @adapter
@@ -180,11 +180,11 @@ def test_shapes_without_a_plan_are_told_all_the_same(
     interpreter, _ = gpu(model, host)
     shape = [2, 8, 6, 3]
 
-    def build(self: engine.Island, graph: Graph) -> engine.Instance:
+    def build(self: engine.Partition, graph: Graph) -> engine.Instance:
         raise engine.BuildError(self.nodes, "It is too large.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine.Island, "build", build)
+        patch.setattr(engine.Partition, "build", build)
         interpreter.resize_tensor_input(0, shape)
         interpreter.allocate_tensors()
         with pytest.raises(RuntimeError, match="cannot run on the GPU: It is too large"):

@@ -117,11 +117,11 @@ def spectrum() -> bytes:
 
 @pytest.mark.parametrize("kernels", ["reference", "default"])
 @pytest.mark.parametrize("build", [transformer, convnext, spectrum], ids=lambda b: b.__name__)
-def test_a_block_is_one_island(host: str, build: Callable[[], bytes], kernels: str) -> None:
+def test_a_block_is_one_partition(host: str, build: Callable[[], bytes], kernels: str) -> None:
     model = build()
     told, reference = hosts.oracle(model, host)
     assert told == host
     interpreter, made = gpu(model, host, reference if kernels == "reference" else kernels)
     same(interpreter, model, host, kernels=reference)
-    (island,) = report(made).islands
-    assert island.runs == 1 and {node.where for node in report(made).nodes} == {"gpu"}
+    (partition,) = report(made).islands
+    assert partition.runs == 1 and {node.where for node in report(made).nodes} == {"gpu"}

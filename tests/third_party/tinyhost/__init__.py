@@ -80,9 +80,9 @@ class Program:
         """The results; steps that belong to a partition run with it."""
         values: dict[str, Array] = {**self.constants, **inputs}
         names = {number: name for name, number in getattr(self, "numbers", {}).items()}
-        islands = self.claim.islands if self.claim else []
-        inside = {n for island in islands for n in island.nodes}
-        waiting: list[Any] = [*islands, *(k for k in range(len(self.steps)) if k not in inside)]
+        partitions = self.claim.islands if self.claim else []
+        inside = {n for partition in partitions for n in partition.nodes}
+        waiting: list[Any] = [*partitions, *(k for k in range(len(self.steps)) if k not in inside)]
         while waiting:
             part = next(p for p in waiting if self._needs(p, names) <= values.keys())
             waiting.remove(part)

@@ -56,7 +56,7 @@ def resize(interpreter: Any, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_random_islands(seed: int) -> None:
+def test_random_partitions(seed: int) -> None:
     choose, model = random.Random(seed), build(seed)
     host = hosts.installed()[seed % len(hosts.installed())]
     excluded = filter(None, (*CPU_OPS, choose.choice(EXCLUDED)))
