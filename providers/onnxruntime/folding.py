@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.frontend import fold
-from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS
+from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS, MEANINGS
 from tflgpu_plugin.ir.graph import Array, Shape
 
 from .host import DTYPES
@@ -39,7 +39,8 @@ class Row:
         given = {ours: node.attributes[n] for n, ours in self.names.items() if n in node.attributes}
         if "dtype" in given:
             given["dtype"] = DTYPES.get(int(given["dtype"]))
-        return fold.Step(self.meaning, self.operands, {**self.fixed, **given})
+        results = 0 if self.meaning in MEANINGS else len(node.outputs)
+        return fold.Step(self.meaning, self.operands, {**self.fixed, **given}, results)
 
 
 def evaluate(
@@ -82,7 +83,7 @@ def _as_op(names: str, *how: Any, **fixed: Any) -> dict[str, Row]:
 
 TABLE: dict[str, Row] = {
     **_as_op("Abs Add And Ceil Div Equal Floor Greater GreaterOrEqual Less LessOrEqual Max Min"),
-    **_as_op("Mul Neg Not Or Pow Round Sign Sqrt Sub Sum Where Xor"),
+    **_as_op("Expand Mul Neg Not Or Pow Round Sign Sqrt Sub Sum Tile Where Xor"),
     **_as_op(
         "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum", "data axes",
         "axes", "keep_dims:keepdims", "noop_without_axes:noop_with_empty_axes", noop_without_axes=0,
@@ -92,7 +93,6 @@ TABLE: dict[str, Row] = {
     "Concat": _row("concat", "", "axis"),
     "ConstantOfShape": _row("fill", "shape", "value"),
     "CumSum": _row("cumsum", "data axis"),
-    "Expand": _row("expand", "data shape"),
     "Flatten": _row("flatten", "data", "axis"),
     "Gather": _row("gather", "data indices", "axis", from_end=True),
     "GatherND": _row("gather_nd", "data indices", "batch_dims", from_end=True),
@@ -108,7 +108,6 @@ TABLE: dict[str, Row] = {
     "Slice": _row("cut", "data starts ends axes steps", "starts", "ends", "axes", "steps"),
     "Split": _row("split_by", "data sizes", "axis", "sizes:split", "count:num_outputs"),
     "Squeeze": _row("squeeze", "data axes", "axes"),
-    "Tile": _row("tile", "data times"),
     "Transpose": _row("transpose", "data", "perm"),
     "Unsqueeze": _row("expand_dims", "data axes", "axes"),
 }  # fmt: skip

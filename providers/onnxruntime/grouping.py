@@ -45,18 +45,9 @@ class Grouping:
     def extract(self, graph: Graph, ids: Collection[int]) -> Graph:
         """The partition of these nodes (a group that `group` made). Its outputs are those of the
         host's fused node."""
-        hosts = self.members[frozenset(ids)]
-        chosen = tuple(node for node in graph.nodes if node.id in ids)
-        made = {t for node in chosen for t in node.outputs}
-        read = {t for node in chosen for t in node.reads}
-        outside = {self.reading.ids[name] for name in self.outputs(hosts)}
-        return replace(
-            graph,
-            tensors={t: tensor for t, tensor in graph.tensors.items() if t in read | made},
-            nodes=chosen,
-            inputs=tuple(sorted(t for t in read - made if graph.tensors[t].data is None)),
-            outputs=tuple(sorted(outside & made)),
-        )
+        outside = self.outputs(self.members[frozenset(ids)])
+        wanted = tuple(self.reading.ids[name] for name in outside)
+        return partition.extract(replace(graph, outputs=wanted), ids)
 
     def outputs(self, hosts: Collection[int]) -> tuple[str, ...]:
         """The values that these nodes of the host make for others or for the model's user."""

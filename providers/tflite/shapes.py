@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import fold
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 from . import folding
@@ -182,7 +182,8 @@ class Walk:
         if any(self.view[t].data is None for t in _deciding(host)):
             return None
         if name in table.CPU_OPS and table.CPU_OPS[name].spreads:
-            return _broadcast([self.tensors[t].shape for t in inputs])
+            with suppress(ValueError):
+                return [broadcast(*(self.tensors[t].shape for t in inputs))]
         op = ops.rows().get(node.op)
         if op is None or node.row is None:
             return None
@@ -206,10 +207,3 @@ def _deciding(host: HostNode) -> tuple[int, ...]:
     row = table.HOST_OPS.get(host.host_op) or table.CPU_OPS.get(host.host_op)
     places = row.deciding if row else ()
     return _present([host.inputs[k] for k in places if k < len(host.inputs)])
-
-
-def _broadcast(shapes: Sequence[Shape]) -> Sequence[Shape] | None:
-    try:
-        return [np.broadcast_shapes(*shapes)]
-    except ValueError:
-        return None

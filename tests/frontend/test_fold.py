@@ -23,15 +23,19 @@ OPS = {row.op for row in (*tflite.HOST_OPS.values(), *tflite.CPU_OPS.values()) i
 def test_every_meaning_is_that_of_some_operator() -> None:
     known = {step.meaning for op in OPS if (step := fold.of_op(op, {}, [Tensor("", ())]))}
     assert {*meanings.MEANINGS} <= {row.meaning for row in ROWS} | known
-    assert {row.meaning for row in ROWS} <= {*meanings.MEANINGS}
+    assert {row.meaning for row in ROWS} <= {*meanings.MEANINGS} | known
 
 
 def test_operators_of_the_cpu_name_a_meaning() -> None:
-    assert {row.op for row in tflite.CPU_OPS.values() if row.op} <= {*meanings.MEANINGS}
+    for row in tflite.CPU_OPS.values():
+        assert not row.op or fold.of_op(row.op, {}, [Tensor("", ())])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.meaning)
 def test_operands_are_what_the_meaning_takes(row: onnx.Row) -> None:
+    if row.meaning not in meanings.MEANINGS:  # views
+        assert not row.operands
+        return
     try:
         taken = inspect.signature(meanings.MEANINGS[row.meaning]).parameters
     except ValueError:  # numpy's own, of values alike
@@ -46,12 +50,10 @@ def test_operands_are_what_the_meaning_takes(row: onnx.Row) -> None:
 @pytest.mark.parametrize(
     ("meaning", "operands", "values", "arguments"),
     [
-        ("expand", "data shape", ([1], [100, 100]), {}),
         ("fill", "shape", ([1 << 40],), {}),
         ("gather", "data indices", (np.zeros((1, 4096)), np.zeros(2, int)), {"axis": 0}),
         ("pad", "data widths", ([1], [[0, 1 << 40]]), {}),
         ("range", "start limit delta", (0, 1 << 40, 1), {}),
-        ("tile", "data times", ([1, 2], [1 << 40]), {}),
         ("add", "", (np.zeros((100, 1)), np.zeros((1, 100))), {}),
         ("neg", "", (np.zeros(5000),), {}),
         ("div", "", ([1], [0]), {}),
@@ -103,6 +105,9 @@ def test_results_of_ops() -> None:
     assert run("unstack", [[1], [2]], axis=0, results=2) == [("int64", [1]), ("int64", [2])]
     assert run("split", [1, 2], 0, results=2) == [("int64", [1]), ("int64", [2])]
     assert run("slice", np.zeros(5000), [0], [1]) is None
+    assert run("tile", [1, 2], [1 << 40]) is None
+    assert run("expand", [1], [100, 100]) is None
+    assert run("expand", [1], [1, 2]) == [("int64", [[1, 1]])]
     assert run("pad", [1], [[0, 1]]) == [("int64", [1, 0])]
     assert run("pad", [1, 2], [[0, 1]], mode="reflect") is None
     assert run("add", [1], [2], activation="none") == [("int64", [3])]

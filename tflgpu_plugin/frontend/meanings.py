@@ -40,7 +40,6 @@ def size(meaning: str) -> Callable[..., float] | None:
 
 
 SIZES: dict[str, Callable[..., float]] = {
-    "expand": lambda data, shape: float(prod(np.broadcast_shapes(data.shape, ints(shape)))),
     "fill": lambda shape, value=None: float(prod(ints(shape))),
     "gather": lambda data, indices, axis=0, **more: float(
         data.size // max(data.shape[axis], 1) * indices.size
@@ -52,7 +51,6 @@ SIZES: dict[str, Callable[..., float]] = {
         )
     ),
     "range": _range_size,
-    "tile": lambda data, times: float(data.size * prod(ints(times))),
 }
 
 
@@ -165,20 +163,9 @@ def _pad(data: Array, widths: Any, value: Any = 0, axes: Any = None) -> Array:
     return np.pad(data, pairs, constant_values=np.asarray(value).reshape(-1)[0])
 
 
-def _tile(data: Array, times: Array) -> Array:
-    if len(ints(times)) != data.ndim or min(ints(times), default=0) < 0:
-        raise ValueError("nothing repeats less than never")
-    return np.tile(data, ints(times))
-
-
-def _expand(data: Array, shape: Array) -> Array:
-    return np.broadcast_to(data, np.broadcast_shapes(data.shape, ints(shape)))
-
-
 MOVEMENT: dict[str, Callable[..., Array | list[Array]]] = {
     "concat": lambda *values, axis: np.concatenate(values, axis=axis),
     "cut": _cut,
-    "expand": _expand,
     "expand_dims": lambda data, axes: np.expand_dims(data, ints(axes)),
     "flatten": _flatten,
     "gather": _gather,
@@ -191,7 +178,6 @@ MOVEMENT: dict[str, Callable[..., Array | list[Array]]] = {
     "split_by": _split_by,
     "squeeze": _squeeze,
     "stack": lambda *values, axis: np.stack(values, axis=axis),
-    "tile": _tile,
     "transpose": lambda data, perm=None: np.transpose(data, None if perm is None else ints(perm)),
 }
 
