@@ -131,12 +131,6 @@ def _space_to_depth(x: Array, block: int, mode: str = "DCR") -> Array:
     return y.reshape(b, h // block, w // block, c * block**2)
 
 
-def _take(x: Array, *rows: Array, axes: tuple[int, ...]) -> Array:
-    for row, axis in zip(rows, axes, strict=True):
-        x = np.take(x, row, axis=axis)
-    return x
-
-
 MOVEMENT: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, perm: np.transpose(x, perm),
     "view": lambda x, view: view.of(x),
@@ -148,7 +142,6 @@ MOVEMENT: dict[str, Callable[..., Any]] = {
     ),
     "tile": lambda x, repeats: np.tile(x, repeats),
     "expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))),
-    "take": _take,
     "gather": lambda x, indices, axis: np.take(x, indices, axis=axis),
     "depth_to_space": _depth_to_space,
     "space_to_depth": _space_to_depth,

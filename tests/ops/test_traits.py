@@ -37,8 +37,9 @@ def of_kind(kind: str) -> set[str]:
         ("reduction", SUMS | {"softmax"}),
         (
             "movement",
-            {"max_unpool", "reverse_sequence", "transpose", "view", "tile", "expand", "take"}
-            | {"depth_to_space", "space_to_depth", "strided_slice", "slice", "pad"},
+            {"max_unpool", "reverse_sequence", "transpose", "view", "tile", "expand", "gather"}
+            | {"depth_to_space", "space_to_depth", "strided_slice", "slice", "pad"}
+            | {"resize_nearest"},
         ),
         ("choice", set()),
         ("composite", set()),
@@ -57,16 +58,19 @@ def test_what_may_pass_float16() -> None:
 
 
 def test_whose_elements_results_are() -> None:
-    assert where(lambda row: row.keeps == "any") == {"maximum", "minimum", "pad", "concat", "stack"}
-    moved = of_kind("movement") - {"pad", "concat", "stack", "max_unpool"}
+    assert where(lambda row: row.keeps == "any") == {"maximum", "minimum", "concat", "stack"}
+    moved = of_kind("movement") - {"concat", "stack", "max_unpool"}
     assert where(lambda row: row.keeps == "first") == moved | {"max_pool_2d"}
 
 
 def test_how_ops_take_permuted_axes() -> None:
     follows = {name: row.follows for name, row in ops.rows().items() if row.follows}
     wanted = dict.fromkeys(SUMS, "reduced") | dict.fromkeys(of_kind("elementwise"), "elementwise")
-    wanted |= {"softmax": "last", "reshape": "regrouped", "take": "axes", "pad": "amounts"}
-    assert follows == wanted | {"strided_slice": "ranges", "slice": "ranges", "concat": "axis"}
+    assert follows == wanted | {"softmax": "last", "concat": "axis"}
+    assert where(lambda row: row.views is not None) == of_kind("movement") - {
+        *("concat", "stack", "space_to_batch", "batch_to_space", "gather_nd", "pick"),
+        *("max_unpool", "reverse_sequence"),
+    }
 
 
 def test_what_becomes_of_errors() -> None:

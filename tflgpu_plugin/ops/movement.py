@@ -20,10 +20,11 @@ from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Shape, geometry
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Hosted, Lowering, Raw, Source
-from tflgpu_plugin.ops.table import MOVED, Op
+from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import Axis, View, aligned, merged, places, row_strides
 
-MAX_AXES = 5
+MAX_AXES = 5  # of tensors by channel planes
+MAX_JOINED = 8  # axes of a view that passes make: their parameters fit a uniform block
 
 ANY = ("f32", "bool", "i32")
 
@@ -37,11 +38,7 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
     ValueError where there are none; `needs` says what they take."""
 
     def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-        try:
-            found = views(graph, node)
-            return None if "decompose" in traits else refusal(name, found)
-        except ValueError as error:
-            return f"{name} cannot be planned: {error}."
+        return unplanned(name, views, graph, node)
 
     def shapes(graph: Graph, node: Node) -> list[Shape]:
         return [view.shape for view in views(graph, node)]
@@ -51,22 +48,15 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
     return Op(name, refuse, shapes, lower, "exact", views=views, **usual | traits)
 
 
-def refusal(name: str, views: Sequence[View]) -> str | None:
-    """A sentence where one launch cannot read a view."""
-    for view in views:
-        if len(view.simple().axes) > MAX_AXES:
-            return (
-                f"{name} moves {len(view.simple().axes)} groups of axes; {MAX_AXES} are supported."
-            )
-    return None
-
-
 def view_of(graph: Graph, node: Node) -> View | None:
     """What a node with one result does, where it moves data."""
     row = ops.row(node.op)
     if row is None or row.views is None or node.refusal or len(node.outputs) != 1:
         return None
-    (view,) = row.views(graph, node)
+    try:
+        (view,) = row.views(graph, node)
+    except ValueError:
+        return None
     return view
 
 

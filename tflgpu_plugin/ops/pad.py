@@ -6,9 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import moving
-from tflgpu_plugin.ops.views import View, padded
+from tflgpu_plugin.ops.views import View, padded, taken
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
 NEEDS = "Constant, non-negative paddings and a constant value; up to 5 axes."
@@ -44,7 +43,10 @@ def views(graph: Graph, node: Node) -> list[View]:
         raise ValueError(f"mode {mode} is not supported; use one of {', '.join(MODES)}")
     if mode != "constant" and not _reaches(shape, added, mode):
         raise ValueError(f"padding of mode {mode} is wider than the shape {list(shape)}")
-    return [padded(shape, [(int(before), int(after)) for before, after in added], value)]
+    if mode == "constant":
+        return [padded(shape, [(int(before), int(after)) for before, after in added], value)]
+    picked = {k: np.pad(np.arange(shape[k]), added[k], mode) for k in np.flatnonzero(added.any(1))}
+    return [taken(shape, picked)]
 
 
 def _reaches(shape: Shape, added: Array, mode: str) -> bool:
@@ -53,29 +55,4 @@ def _reaches(shape: Shape, added: Array, mode: str) -> bool:
     return all(max(sides) <= extent - less for extent, sides in zip(shape, added, strict=True))
 
 
-def decompose(steps: Decomposition, node: Node) -> bool:
-    """Other modes than a constant pick elements of the tensor."""
-    mode = node.attributes.get("mode", "constant")
-    if mode == "constant":
-        return False
-    added = paddings(steps.graph, node)
-    assert added is not None
-    extents = steps.shape(node.operand())
-    axes = tuple(k for k, sides in enumerate(added) if sides.any())
-    picked = [steps.indices(np.pad(np.arange(extents[k]), added[k], mode)) for k in axes]
-    steps.last("take", node.operand(), *picked, axes=axes)
-    return True
-
-
-OPS = (
-    moving(
-        "pad",
-        views,
-        NEEDS,
-        types=("f32", "i32"),
-        fuses=True,
-        decompose=decompose,
-        keeps="any",
-        follows="amounts",
-    ),
-)
+OPS = (moving("pad", views, NEEDS, types=("f32", "i32"), fuses=True),)

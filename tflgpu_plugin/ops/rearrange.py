@@ -2,7 +2,6 @@
 
 * `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
   is broadcast with that of x)
-* `take(x, a row of constant indices per axis, ...): axes`: numpy's take along each of these axes
 * `gather(x, indices): axis, wraps`: numpy's take; constant indices may be negative, others become a
   `pick`
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
@@ -14,7 +13,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
@@ -26,8 +24,8 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.ops.movement import ANY, MAX_AXES, moving
-from tflgpu_plugin.ops.table import MOVED, Op
+from tflgpu_plugin.ops.movement import ANY, moving
+from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import View, axis_of, repeated, taken, transposed
 
 
@@ -43,26 +41,14 @@ def _axis(graph: Graph, node: Node) -> int:
     return axis_of(node.attributes["axis"], len(graph.shape(node.operand())))
 
 
-def _indices(graph: Graph, node: Node, axis: int, position: int = 1) -> Array:
-    """Indices from 0 along an axis. Raises ValueError when one is outside of it."""
-    extent = graph.shape(node.operand())[axis]
-    given = graph.constant(node.inputs[position])
-    if given is None:
-        raise ValueError("indices must be constant")
-    given = given.astype(np.int64)
-    if given.size and (given.min() < -extent or given.max() >= extent):
-        raise ValueError(f"an index is outside an axis of {extent}")
-    return np.where(given < 0, given + extent, given)
-
-
-def rows(graph: Graph, node: Node) -> dict[int, Array]:
-    """Of a `take`: the indices by axis, both from 0. Raises ValueError."""
-    rank = len(graph.shape(node.operand()))
-    named = [axis_of(axis, rank) for axis in node.attributes["axes"]]
-    found = {axis: _indices(graph, node, axis, k) for k, axis in enumerate(named, start=1)}
-    if len(found) < len(node.inputs) - 1 or any(row.ndim != 1 for row in found.values()):
-        raise ValueError("each axis needs one row of indices")
-    return found
+def gathered(graph: Graph, node: Node) -> list[View]:
+    """By constant indices. Raises ValueError where one is outside, or a run tells them."""
+    shape, axis, given = graph.shape(node.operand()), _axis(graph, node), node.operand(1)
+    row = _numbers(graph, node, "indices").astype(np.int64).reshape(-1)
+    if row.size and (row.min() < -shape[axis] or row.max() >= shape[axis]):
+        raise ValueError(f"an index is outside an axis of {shape[axis]}")
+    view = taken(shape, {axis: np.where(row < 0, row + shape[axis], row)})
+    return [replace(view, shape=(*shape[:axis], *graph.shape(given), *shape[axis + 1 :]))]
 
 
 def tiled(graph: Graph, node: Node) -> list[View]:
@@ -81,20 +67,11 @@ def expanded(graph: Graph, node: Node) -> list[View]:
     return [repeated(shape, [1 if wide == extent else wide for wide, extent in pairs])]
 
 
-def took(graph: Graph, node: Node) -> list[View]:
-    return [taken(graph.shape(node.operand()), rows(graph, node))]
-
-
 def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
-    shape, axis, listed = graph.shape(node.operand()), _axis(graph, node), node.operand(1)
-    if not _is_computed(graph, node):
-        _indices(graph, node, axis)  # they must be inside
-    return [(*shape[:axis], *graph.shape(listed), *shape[axis + 1 :])]
-
-
-def _is_computed(graph: Graph, node: Node) -> bool:
-    """A run tells the indices."""
-    return node.op == "gather" and graph.constant(node.inputs[1]) is None
+    if graph.constant(node.inputs[1]) is not None:
+        return [view.shape for view in gathered(graph, node)]
+    shape, axis = graph.shape(node.operand()), _axis(graph, node)
+    return [(*shape[:axis], *graph.shape(node.operand(1)), *shape[axis + 1 :])]
 
 
 def blocks(graph: Graph, node: Node) -> list[View]:
@@ -155,71 +132,31 @@ def _batches(graph: Graph, node: Node) -> _Batches:
     return _Batches(blocks, margins, (batch, *made, *rest))
 
 
-SHAPES = {
-    "space_to_batch": batch_shapes, "batch_to_space": batch_shapes, "gather": gather_shapes
-}  # fmt: skip
-NEEDS = (
-    "A pattern that is known when the model is prepared, over 5 axes at most. GATHER also takes "
-    "indices of a run; one outside gives the nearest element."
-)
+NEEDS = "A pattern that is known when the model is prepared, over 5 axes at most."
 
 
-def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    try:
-        (shape,) = SHAPES[node.op](graph, node)
-    except ValueError as error:
-        return f"{node.op} cannot be planned: {error}."
-    axes = max(len(shape), len(graph.shape(node.operand())))
-    if axes > MAX_AXES:
-        return f"{node.op} works on {axes} axes, and {MAX_AXES} are supported."
-    if _is_computed(graph, node):
-        return pick.refuse_indices(graph, node)
-    return None
-
-
-refuse.__doc__ = NEEDS
-
-
-def _axes(shape: Shape, target: Sequence[int]) -> int:
-    """Of the view that repeats a tensor."""
-    counts = [wide // extent for wide, extent in zip(target, shape, strict=True)]
-    return len(repeated(shape, counts).simple().axes)
-
-
-def decompose_tile(steps: Decomposition, node: Node) -> bool:
-    """One axis after the other where all at once are too many for one movement; an axis between all
-    before it and all after it where even that is too much."""
-    x, target = node.operand(), list(steps.shape(node.outputs[0]))
-    if _axes(steps.shape(x), target) <= MAX_AXES:
-        return False
-    for axis, extent in enumerate(target):
-        shape = list(steps.shape(x))
-        repeats = extent // shape[axis]
-        if repeats == 1:
-            continue
-        shape[axis] = extent
-        if _axes(steps.shape(x), shape) <= MAX_AXES:
-            row = [repeats if k == axis else 1 for k in range(len(shape))]
-            x = steps.add("tile", x, steps.indices(row))
-            continue
-        sides = prod(shape[:axis]), extent // repeats, prod(shape[axis + 1 :])
-        x = steps.add("tile", steps.reshape(x, sides), steps.indices((1, repeats, 1)))
-        x = steps.reshape(x, shape)
-    steps.last("reshape", x, None, shape=tuple(target))
-    return True
+def refuse_gather(graph: Graph, node: Node, target: Target) -> str | None:
+    """Indices inside the tensor, or of a run, of which one outside gives the nearest element; up to
+    5 axes."""
+    found = unplanned(node.op, gather_shapes, graph, node)
+    computed = graph.constant(node.inputs[1]) is None
+    return found or (pick.refuse_indices(graph, node) if computed else None)
 
 
 def decompose_gather(steps: Decomposition, node: Node) -> bool:
-    """Indices of another rank than 1: taken in one row, then given their shape."""
-    axis = _axis(steps.graph, node)
-    if _is_computed(steps.graph, node):
-        places, wraps = pick.rows(steps, node.operand(1), 1), node.attributes.get("wraps", False)
-        taken = steps.add("pick", node.operand(), places, axis=axis, wraps=wraps)
-    else:
-        row = steps.indices(_indices(steps.graph, node, axis).reshape(-1))
-        taken = steps.add("take", node.operand(), row, axes=(axis,))
-    steps.last("reshape", taken, None, shape=gather_shapes(steps.graph, node)[0])
+    """Indices that a run tells: a pick of one row of them, then given their shape."""
+    if steps.data(node.inputs[1]) is not None:
+        return False
+    axis, wraps = _axis(steps.graph, node), node.attributes.get("wraps", False)
+    row = pick.rows(steps, node.operand(1), 1)
+    picked = steps.add("pick", node.operand(), row, axis=axis, wraps=wraps)
+    steps.last("reshape", picked, None, shape=gather_shapes(steps.graph, node)[0])
     return True
+
+
+def refuse_batches(graph: Graph, node: Node, target: Target) -> str | None:
+    """Constant blocks, paddings and crops; up to 5 axes."""
+    return unplanned(node.op, batch_shapes, graph, node)
 
 
 def decompose_batches(steps: Decomposition, node: Node) -> bool:
@@ -251,27 +188,27 @@ def decompose_batches(steps: Decomposition, node: Node) -> bool:
 
 
 OPS = (
-    moving("tile", tiled, NEEDS, fuses=True, decompose=decompose_tile),
+    moving("tile", tiled, NEEDS, fuses=True),
     moving("expand", expanded, NEEDS, fuses=True),
-    moving("take", took, NEEDS, fuses=True, follows="axes"),
     *(moving(name, blocks, NEEDS, fuses=True) for name in ("depth_to_space", "space_to_depth")),
+    replace(
+        moving("gather", gathered, "", fuses=True, decompose=decompose_gather),
+        refuse=refuse_gather,
+        shapes=gather_shapes,
+    ),
     *(
         Op(
             name,
-            refuse,
-            SHAPES[name],
+            refuse_batches,
+            batch_shapes,
             lower_decomposed,
             "exact",
             types=ANY,
             kind="movement",
-            decompose=rule,
+            decompose=decompose_batches,
             keeps="first",
             errors=MOVED,
         )
-        for name, rule in (
-            ("gather", decompose_gather),
-            ("space_to_batch", decompose_batches),
-            ("batch_to_space", decompose_batches),
-        )
+        for name in ("space_to_batch", "batch_to_space")
     ),
 )

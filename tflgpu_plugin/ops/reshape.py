@@ -72,6 +72,5 @@ OPS = (
         views,
         "A shape that is known when the model is prepared.",
         max_rank=8,
-        follows="regrouped",
     ),
 )

@@ -24,10 +24,10 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import interpolation, rounding
-from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops import interpolation, movement, rounding
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
+from tflgpu_plugin.ops.views import View, taken
 from tflgpu_plugin.ops.window import slices_per_thread
 
 MAX_EXTENT = 1 << 24  # exact in float32
@@ -177,16 +177,12 @@ def _work(graph: Graph, node: Node) -> int:
     return {"nearest": 1, "linear": 4, "cubic": 16}[mode] * prod(shapes(graph, node)[0])
 
 
-def decompose_nearest(steps: Decomposition, node: Node) -> bool:
+def nearest(graph: Graph, node: Node) -> list[View]:
     """Rows and columns are picked."""
-    shape = steps.shape(node.operand())[1:-1]
+    shape, size = graph.shape(node.operand()), _size(graph, node)
+    axes = range(1, len(shape) - 1)
     rule = [bool(node.attributes[name]) for name in ("align_corners", "half_pixel_centers")]
-    picked = [
-        steps.indices(interpolation.nearest(extent, out, *rule))
-        for extent, out in zip(shape, _size(steps.graph, node), strict=True)
-    ]
-    steps.last("take", node.operand(), *picked, axes=(1, 2))
-    return True
+    return [taken(shape, {k: interpolation.nearest(shape[k], size[k - 1], *rule) for k in axes})]
 
 
 OPS = (
@@ -194,8 +190,8 @@ OPS = (
     Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, kind="window",
        fuses=True, in_8_bits="step", accumulates=False, errors=MOVED, same_quantization=True,
        rounding=rounding.INTERPOLATION),
-    Op("resize_nearest", refuse, shapes, lower_decomposed, "exact", kind="movement", keeps="first",
-       decompose=decompose_nearest, errors=MOVED),
+    Op("resize_nearest", refuse, shapes, movement.lower, "exact", kind="movement", keeps="first",
+       fuses=True, views=nearest, errors=MOVED),
     Op("resize", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
        accumulates=False, errors=MOVED),
 )  # fmt: skip

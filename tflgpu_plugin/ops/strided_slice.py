@@ -120,10 +120,8 @@ def sliced(graph: Graph, node: Node) -> list[View]:
 OPS = (
     moving(
         "strided_slice", views, "Constant begin, end and strides; up to 5 axes.", fuses=True,
-        follows="ranges",
     ),
     moving(
         "slice", sliced, "Constant begin and size, inside the tensor; up to 5 axes.", fuses=True,
-        follows="ranges",
     ),
 )  # fmt: skip

@@ -116,13 +116,13 @@ class Op:
     result is the input, cut to them. `weights`, and whether zero `padding` in front of the op may
     become part of its attribute. `accumulates`: results may be sums of many values, which float16
     does not hold. `errors`, see there. `follows` says how the op works on tensors whose axes are
-    permuted (see `passes.layout.propagate`); empty: it does not. `keeps` says whose elements the
-    results are, unless they are zero: those of the "first" input or of "any"; empty: they are
-    computed. `same_quantization`: hosts compute on the stored numbers, so inputs and results must
-    mean the same by them (as `keeps` says, too). `rounding`, see there. `affine`: what the
-    second operand is of the first: a term, subtrahend, factor or divisor. `quantize(graph, node,
-    levels)` is the node that computes a result on these levels from stored numbers as hosts do
-    (None: there is none for this node); rows of ops that are made in no other way say what they
+    permuted (see `passes.layout.propagate`); empty: it does not, but by its `views`. `keeps` says
+    whose elements the results are, unless they are zero: those of the "first" input or of "any";
+    empty: they are computed. `same_quantization`: hosts compute on the stored numbers, so inputs
+    and results must mean the same by them (as `keeps` says, too). `rounding`, see there. `affine`:
+    what the second operand is of the first: a term, subtrahend, factor or divisor. `quantize(graph,
+    node, levels)` is the node that computes a result on these levels from stored numbers as hosts
+    do (None: there is none for this node); rows of ops that are made in no other way say what they
     stand for. `views`, of an op that only moves elements of one input: its results as views of that
     (see `ops.views`)."""
 

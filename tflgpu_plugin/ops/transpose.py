@@ -27,14 +27,14 @@ OPS = (
     moving(
         "transpose",
         views,
-        "A permutation of the axes that falls into 5 groups of neighbours at most.",
+        "A permutation of up to 8 axes.",
         fuses=True,
         max_rank=8,
     ),
     moving(
         "view",
         lambda graph, node: [node.attributes["view"]],
-        "A view over 5 axes at most.",
+        "A view.",
         fuses=True,
         max_rank=8,
     ),

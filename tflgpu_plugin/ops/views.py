@@ -51,12 +51,20 @@ class Axis:
         return not self.padded and self.lookup is None
 
     @property
+    def listed(self) -> bytes:
+        return b"" if self.lookup is None else self.lookup.tobytes()
+
+    @property
     def ends(self) -> tuple[int, int]:
         """The least and the greatest multiple of `stride`, of what is no padding."""
         if self.lookup is None:
             return self.low, self.stop - 1
         there = self.lookup[self.low : self.stop]
         return int(there.min()), int(there.max())
+
+    @property
+    def reach(self) -> int:
+        return self.ends[1] - self.ends[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +91,38 @@ class View:
         axes = self.simple().axes
         return self.offset == 0 and len(axes) == 1 and axes[0].straight and axes[0].stride == 1
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The same for views that are the same."""
+        axes = [(a.extent, a.stride, a.low, a.stop, a.listed) for a in self.simple().axes]
+        return (self.shape, self.offset, self.value, *axes)
+
+    def by_axis(self, shape: Shape) -> bool:
+        """Whether each axis goes along the same one of an input of this shape, or nowhere."""
+        groups = aligned(self.axes, self.shape) if self.shape else None
+        if groups is None or len(shape) != len(self.shape) or max(map(len, groups)) > 1:
+            return False
+        return all(
+            axis.reach == 0
+            or (axis.stride % stride == 0 and abs(axis.stride) * axis.reach < extent * stride)
+            for group, extent, stride in zip(groups, shape, row_strides(shape), strict=True)
+            for axis in group
+        )
+
+    def margins(self, shape: Shape) -> list[tuple[int, int]] | None:
+        """What is before and after each axis of an input of this shape, where there is all of it,
+        in its order."""
+        if not self.by_axis(shape):
+            return None
+        groups = aligned(self.axes, self.shape)
+        assert groups is not None
+        found = [(a.low, a.extent - a.stop) for a in (g[0] if g else Axis(1) for g in groups)]
+        return found if self.key == padded(shape, found, self.value).key else None
+
+    def reshapes(self, shape: Shape) -> bool:
+        """Whether it is all of an input of this shape, in its order."""
+        return self.whole and prod(self.shape) == prod(shape)
+
     def simple(self) -> View:
         """The same view over as few axes as will do."""
         return self._simple
@@ -95,18 +135,19 @@ class View:
 
     def then(self, view: View) -> View | None:
         """The view of this result through another one; None where no axes can say it."""
-        found = places(view, [axis.extent for axis in self.axes])
+        given = self.simple().axes
+        found = places(view, [axis.extent for axis in given])
         if found is None or (self.padded and view.padded and not _same(self.value, view.value)):
             return None
         axes, offset = list(found.axes), self.offset
         for k, axis in enumerate(axes):
             stride = sum(
                 step * own.stride
-                for step, own in zip(found.steps[k], self.axes, strict=True)
+                for step, own in zip(found.steps[k], given, strict=True)
                 if own.lookup is None
             )
             axes[k] = axis.by(stride)
-        for k, (own, start) in enumerate(zip(self.axes, found.starts, strict=True)):
+        for k, (own, start) in enumerate(zip(given, found.starts, strict=True)):
             users = [j for j, steps in enumerate(found.steps) if steps[k]]
             if own.straight or len(users) > 1:
                 if not own.straight:
@@ -146,6 +187,13 @@ class View:
                 found = found.take(axis.lookup[axis.low : axis.stop] - axis.ends[0], axis=k)
         result[tuple(slice(axis.low, axis.stop) for axis in self.axes)] = found
         return result.reshape(self.shape)
+
+
+def through(view: View | None, *views: View) -> View | None:
+    """The view through all of them; None where no axes can say it."""
+    for each in views:
+        view = None if view is None else view.then(each)
+    return view
 
 
 def axis_of(axis: int, rank: int) -> int:
@@ -223,15 +271,13 @@ def places(view: View, extents: Sequence[int]) -> Places | None:
     axes = tuple(part for axis in view.axes for part in _split(axis, extents, strides))
     if any(axis.low >= axis.stop for axis in axes):
         return Places(axes, ((0,) * len(extents),) * len(axes), (0,) * len(extents))
-    steps = tuple(_digits(axis.stride, extents, strides) for axis in axes)
+    steps = tuple(_digits(axis.stride if axis.reach else 0, extents, strides) for axis in axes)
     corner = view.offset + sum(axis.stride * axis.ends[0] for axis in axes)
     if not 0 <= corner < prod(extents):
         return None
     starts = list(_digits(corner, extents, strides))
     for k, extent in enumerate(extents):
-        reach = [
-            row[k] * (axis.ends[1] - axis.ends[0]) for row, axis in zip(steps, axes, strict=True)
-        ]
+        reach = [row[k] * axis.reach for row, axis in zip(steps, axes, strict=True)]
         if starts[k] + sum(n for n in reach if n < 0) < 0:
             return None
         if starts[k] + sum(n for n in reach if n > 0) >= extent:
@@ -334,7 +380,7 @@ def part(shape: Shape, axis: int, start: int, extent: int) -> View:
 
 def padded(shape: Shape, margins: Sequence[tuple[int, int]], value: float = 0.0) -> View:
     """With so many elements before and after each axis."""
-    strides = row_strides(shape)
+    strides = [n if e > 1 else 0 for e, n in zip(shape, row_strides(shape), strict=True)]
     axes = tuple(
         Axis(before + extent + after, stride, before, before + extent)
         for extent, stride, (before, after) in zip(shape, strides, margins, strict=True)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ops import movement
+from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.sources import merged
 
 Perm = tuple[int, ...]
@@ -31,6 +33,16 @@ class Editor:
     def data(self, tensor: int | None) -> Array | None:
         """The value of a constant, None for anything else."""
         return None if tensor is None else self.tensors[tensor].data
+
+    def view(self, node: Node) -> View | None:
+        """What a node does that moves data, and nothing else."""
+        return None if node.epilogue else movement.view_of(Graph(self.tensors, (), (), ()), node)
+
+    def moving(self, node: Node, source: int, outputs: tuple[int, ...], view: View) -> Node:
+        """The node as this view of a tensor."""
+        whole = view.reshapes(self.shape(source))
+        op, attributes = ("reshape", {"shape": view.shape}) if whole else ("view", {"view": view})
+        return replace(node, op=op, inputs=(source,), outputs=outputs, attributes=attributes)
 
     def tensor(self, shape: Shape, like: int, data: Array | None = None) -> int:
         """A new tensor of this shape, with the name and type of another."""

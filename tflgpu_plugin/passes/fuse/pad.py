@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ops import movement
 from tflgpu_plugin.passes.sources import merged, only_reader
 
 Padding = tuple[int, int, int, int]  # top, bottom, left, right
@@ -40,19 +39,14 @@ def fuse_pad(graph: Graph) -> Graph:
 
 
 def _added(graph: Graph, node: Node) -> Padding | None:
-    """The padding that a pad adds, when it is constant, zero, and on height and width of [B, H, W,
-    C] only."""
-    if node.op != "pad" or node.epilogue or node.attributes.get("mode", "constant") != "constant":
+    """The padding that a pad adds, when it is of zeros, and on height and width of [B, H, W, C]
+    only."""
+    view = None if node.epilogue else movement.view_of(graph, node)
+    margins = None if view is None or view.value else view.margins(graph.shape(node.operand()))
+    if margins is None or len(margins) != 4 or any(margins[0] + margins[3]):
         return None
-    widths = graph.constant(node.inputs[1])
-    if widths is None or widths.shape != (4, 2) or widths[[0, 3]].any() or (widths < 0).any():
-        return None
-    if len(node.inputs) > 2 and node.inputs[2] is not None:
-        value = graph.constant(node.inputs[2])
-        if value is None or np.any(value != 0):
-            return None
-    top, bottom, left, right = (int(v) for v in widths[1:3].reshape(-1))
-    return top, bottom, left, right
+    padding = (*margins[1], *margins[2])
+    return padding if any(padding) else None
 
 
 def _own_padding(node: Node) -> Padding | None:

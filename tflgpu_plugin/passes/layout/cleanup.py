@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.ops.movement import refusal, view_of
+from tflgpu_plugin.ops.movement import view_of
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.rewriter import Editor, Perm
 
@@ -80,14 +80,7 @@ def _joined(e: Editor, before: Node, node: Node) -> Node | None:
     if not (is_plain(before, "transpose") and is_plain(node, "transpose")):
         return None
     perm = tuple(before.attributes["perm"][axis] for axis in node.attributes["perm"])
-    if not _movable(e, before, perm):
-        return None
     return replace(node, inputs=before.inputs[:1], attributes={"perm": perm})
-
-
-def _movable(e: Editor, node: Node, perm: Perm) -> bool:
-    """One launch can transpose the node's input so."""
-    return refusal("transpose", [transposed(e.shape(node.operand()), perm)]) is None
 
 
 def _key(e: Editor, node: Node) -> tuple[object, ...] | None:

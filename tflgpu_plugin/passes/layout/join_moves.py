@@ -66,7 +66,8 @@ def _joined(graph: Graph, view: View, reader: Node) -> View | None:
     """What a reader of the view's result makes of the view's input, where one launch can."""
     step = movement.view_of(graph, reader)
     joined = None if step is None else view.then(step)
-    return None if joined is None or movement.refusal("view", [joined]) else joined
+    small = joined is not None and len(joined.simple().axes) <= movement.MAX_JOINED
+    return joined if small else None
 
 
 def _launches(graph: Graph, first: Node, last: Node, view: View | None = None) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Node, Shape
-from tflgpu_plugin.ops.views import row_strides, transposed
+from tflgpu_plugin.ops.views import row_strides, through, transposed
 from tflgpu_plugin.passes.rewriter import Editor, Perm
 
 Held = dict[int, Perm]
@@ -42,41 +42,30 @@ def spread(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     if node.epilogue or node.refusal:
         return None
     row = ops.row(node.op)
-    rule = _SPREAD.get(row.follows) if row else None
+    rule = _moved if row and row.views else _SPREAD.get(row.follows) if row else None
     return rule(e, node, tensor, perm) if rule else None
 
 
 def relabelled(e: Editor, node: Node, held: Mapping[int, Perm], names: Mapping[int, int]) -> Node:
     """The node on the held tensors, whose ids are `names`."""
-    inputs = [t if t is None else names.get(t, t) for t in node.inputs]
+    source, result = node.operand(), node.outputs[0]
     outputs = tuple(names.get(t, t) for t in node.outputs)
+    perm = held.get(source) or held[result]
+    if (view := e.view(node)) is not None:
+        logical = transposed(permuted(e.shape(source), perm), inverse(perm))
+        view = through(logical, view, transposed(view.shape, held[result]))
+        assert view is not None
+        return e.moving(node, names.get(source, source), outputs, view)
     attributes: dict[str, Any] = dict(node.attributes)
-    perm = held.get(node.operand()) or held[node.outputs[0]]
     follows = ops.rows()[node.op].follows
-    if follows == "elementwise":
-        inputs = [_operand(e, t, held[node.outputs[0]], names) for t in node.inputs]
-    elif follows == "axis":
-        attributes["axis"] = perm.index(int(attributes["axis"]) % len(perm))
-        inputs = [_operand(e, t, perm, names) for t in node.inputs]
-    elif follows == "axes":
-        attributes["axes"] = tuple(perm.index(axis % len(perm)) for axis in attributes["axes"])
-    elif follows == "last":
-        pass
-    elif follows == "amounts":
-        amounts = e.data(node.inputs[1])
-        assert amounts is not None
-        inputs[1] = e.indices(amounts.reshape(-1, 2)[list(perm)])
-    elif follows == "ranges":
-        inputs[1:4] = [e.indices(_data(e, t).reshape(-1)[list(perm)]) for t in node.inputs[1:4]]
-        for mask in ("begin_mask", "end_mask"):
-            bits = int(attributes.get(mask, 0))
-            attributes[mask] = sum((bits >> axis & 1) << k for k, axis in enumerate(perm))
-    elif follows == "regrouped":
-        inputs = inputs[:1]
-        attributes = {"shape": permuted(e.shape(node.outputs[0]), held[node.outputs[0]])}
-    else:
+    if follows == "reduced":
         axes = {int(a) % len(perm) for a in _data(e, node.inputs[1]).reshape(-1)}
-        inputs[1] = e.indices(sorted(perm.index(axis) for axis in axes))
+        places = e.indices(sorted(perm.index(axis) for axis in axes))
+        inputs: list[int | None] = [names.get(source, source), places]
+    else:
+        inputs = [_operand(e, t, perm, names) for t in node.inputs]
+    if follows == "axis":
+        attributes["axis"] = perm.index(int(attributes["axis"]) % len(perm))
     return replace(node, inputs=tuple(inputs), outputs=outputs, attributes=attributes)
 
 
@@ -131,20 +120,6 @@ def _softmax(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     return _along(e, node, tensor, perm) if perm[-1] == len(perm) - 1 else None
 
 
-def _pad(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
-    return None if e.data(node.inputs[1]) is None else _along(e, node, tensor, perm)
-
-
-def _slice(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
-    masks = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-    values = [e.data(t) for t in node.inputs[1:4]]
-    if any(int(node.attributes.get(mask, 0)) for mask in masks):
-        return None
-    if any(value is None or value.size != len(perm) for value in values):
-        return None
-    return _along(e, node, tensor, perm)
-
-
 def _reduction(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     first, axes = node.inputs[0], e.data(node.inputs[1])
     if first is None or axes is None or tensor not in (first, node.outputs[0]):
@@ -158,13 +133,18 @@ def _reduction(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
     return {first: perm, node.outputs[0]: tuple(sorted(left).index(axis) for axis in left)}
 
 
-def _reshape(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """A reshape that only joins and splits neighbouring axes keeps doing so on what is held."""
-    first, output = node.inputs[0], node.outputs[0]
-    if first is None or tensor not in (first, output):
+def _moved(e: Editor, node: Node, tensor: int, perm: Perm) -> Held | None:
+    """What goes along each axis by itself keeps doing so on what is held, and so does a reshape
+    that only joins and splits neighbouring axes."""
+    first, output, view = node.operand(), node.outputs[0], e.view(node)
+    if view is None or node.op == "transpose" or tensor not in (first, output):
         return None
+    if view.by_axis(e.shape(first)):
+        return {first: perm, output: perm}
     other = output if tensor == first else first
-    found = regrouped(e.shape(tensor), e.shape(other), perm)
+    found = (
+        regrouped(e.shape(tensor), e.shape(other), perm) if view.reshapes(e.shape(first)) else None
+    )
     return None if found is None else {tensor: perm, other: found}
 
 
@@ -188,10 +168,6 @@ def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
 _SPREAD: dict[str, Callable[[Editor, Node, int, Perm], Held | None]] = {
     "elementwise": _elementwise,
     "axis": _concat,  # in an attribute
-    "axes": _along,  # in an attribute
     "last": _softmax,  # axis only
-    "amounts": _pad,  # of each axis, in an input
-    "ranges": _slice,  # of each axis, in inputs
-    "regrouped": _reshape,
     "reduced": _reduction,
 }

@@ -11,6 +11,7 @@ from dataclasses import replace
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
+from tflgpu_plugin.ops import movement
 from tflgpu_plugin.passes.rewriter import Editor
 from tflgpu_plugin.passes.sources import merged
 
@@ -38,9 +39,11 @@ def _stands_between(graph: Graph, node: Node) -> bool:
     return values.dtype == "f32" and quantization.real(stored) and quantization.even(stored)
 
 
-def _moves(node: Node) -> bool:
+def _moves(graph: Graph, node: Node) -> bool:
     """Its results are elements of its first input, which is its only one with values."""
-    return ops.rows()[node.op].keeps == "first" and not node.epilogue
+    view = movement.view_of(graph, node)
+    valued = view is not None and view.value != 0
+    return ops.rows()[node.op].keeps == "first" and not node.epilogue and not valued
 
 
 class _Merging:
@@ -77,7 +80,7 @@ class _Merging:
         if maker is None or maker.op == "dequantize":
             return
         self._merge(maker, node, maker.epilogue)
-        while _moves(maker):
+        while _moves(self.graph, maker):
             before = self._maker(maker)
             if before is None or before.op == "dequantize":
                 break
@@ -123,7 +126,7 @@ def _kept(graph: Graph) -> Graph:
     tensors, needed = dict(graph.tensors), graph.needed()
     for node in graph.nodes:
         first = tensors[node.inputs[0]] if node.inputs and node.inputs[0] is not None else None
-        if first is None or not _moves(node) or not quantization.real(first):
+        if first is None or not _moves(graph, node) or not quantization.real(first):
             continue
         if not quantization.even(first) or not needed.isdisjoint(node.outputs):
             continue
