@@ -39,7 +39,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "winograd": ("conv",),
     "interpolation": ("resize",),
     "resample": ("resize",),
-    "movement": MOVED,
+    "movement": (*MOVED, "binary"),
     "views": (*MOVED, "split"),
     "elementwise": ("unary", "binary"),
     "decompose": ("normalization", "rearrange", "split", "top_k", "lstm"),
@@ -73,7 +73,7 @@ FAMILIES: dict[str, Sequence[str]] = {
 }
 
 _GRAPHS = ("test_graph_cases", "test_onnx_graph_cases")
-_PASSES = ("test_passes", "test_random_partitions", *_GRAPHS)
+_PASSES = ("test_passes", "test_pass_bounds", "test_random_partitions", *_GRAPHS)
 _TFLITE = (
     "test_reader",
     "test_places",
@@ -116,6 +116,7 @@ _ROWS = (
     "test_op_refusals",
     "test_layer_refusals",
     "test_movement_refusals",
+    "test_decompositions",
     "test_launches",
     "test_quantized_rules",
     "test_traits",

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.ops.test_layer_refusals import PLANE, SAME, held
+from tests.ops.test_layer_refusals import PLANE, SAME, held, stored
 from tests.ops.test_op_refusals import POOL, Told, graph_of
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.graph import Tensor
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rows
-from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops import io_layout, rows
+from tflgpu_plugin.ops.lowering import Lowering, Raw
 
 GPU, CPU = Target(), Target(software=True)
 SHUFFLES = Target(software=True, subgroup_size=8)
@@ -189,3 +191,34 @@ def test_winograd_needs_room_for_its_tensors() -> None:
     for limit, launches in ((most, 5), (most - 1, 1)):
         small = replace(ALWAYS, max_binding_bytes=limit)
         assert len(launched(small, "conv_2d", *given, **SAME)) == launches
+
+
+def test_stored_numbers_are_interpolated_where_they_mean_the_same() -> None:
+    for x, y, how in (
+        (stored(*X), stored(2, 40, 30, 9), "i8"),
+        (stored(*X), stored(2, 40, 30, 9, scale=0.25), ""),
+        (stored(*X), Tensor("y", (2, 40, 30, 9)), ""),
+        (Tensor("x", X), Tensor("y", (2, 40, 30, 9)), ""),
+    ):
+        low = lowered(GPU, "resize_bilinear", x, [40, 30], results=[y], **CORNERS)
+        assert low.launches[0].variant["whole"] == how
+
+
+def test_elements_of_the_last_axis_are_picked_from_one_part() -> None:
+    """The four lanes of a thread would lie in several."""
+    small = replace(GPU, max_binding_bytes=11_000)
+    table, places = held(301, 37), Told("i32", 5, 1)
+    assert len(launched(small, "pick", table, places, axis=0)) == 5  # 160 bytes a row, 68 rows each
+    for axis, width in ((1, 1), (0, 2)):
+        with pytest.raises(Unsupported, match="over this adapter's binding limit"):
+            launched(small, "pick", table, Told("i32", 5, width), axis=axis)
+
+
+@pytest.mark.parametrize(("shape", "whole"), [((2, 5, 8), True), ((2, 5, 7), False), ((7,), True)])
+def test_four_lanes_that_are_neighbours_move_together(shape: tuple[int, ...], whole: bool) -> None:
+    low = Lowering(graph_of("relu", shape, results=[Tensor("y", shape)]), GPU)
+    (node,) = low.graph.nodes
+    io_layout.pack(low, node, Raw("state", 0), 0)
+    io_layout.unpack(low, node, 0, Raw("state", 0))
+    assert [launch.variant["whole"] for launch in low.launches] == [whole] * 2
+    assert [launch.workgroups for launch in low.launches] == [(1, 1, 1)] * 2

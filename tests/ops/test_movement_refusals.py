@@ -53,7 +53,6 @@ FITTING: list[tuple[str, tuple[Any, ...], dict[str, Any], Shape]] = [
     ("tile", (IMAGE, [1, 2, 0, 3]), {}, (4, 12, 0, 9)),
     ("expand", ((6, 1, 3), [4, 1, 8, 1]), {}, (4, 6, 8, 3)),
     ("expand", ((6, 1, 3), [5, 1]), {}, (6, 5, 3)),
-    ("take", (IMAGE, [1, -6, 5], [0]), {"axes": (1, -1)}, (4, 3, 8, 1)),
     ("gather", (IMAGE, [[1, 2], [0, 3]]), {"axis": 0}, (2, 2, 6, 8, 3)),
     ("gather", (IMAGE, RUN), {"axis": -2}, (4, 6, 1, 3)),
     ("depth_to_space", ((2, 3, 4, 8),), {"block": 2}, (2, 6, 8, 2)),
@@ -112,13 +111,6 @@ MISFITS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("tile", (IMAGE, [1] * 3), {}, "3 repeats do not fit a tensor of rank 4"),
     ("expand", ((6, 1, 3), RUN), {}, "the shape must be constant"),
     ("expand", ((6, 1, 3), [5, 1, 1]), {}, "cannot be broadcast together"),
-    ("take", (IMAGE, RUN), {"axes": (1,)}, "indices must be constant"),
-    ("take", (IMAGE, [6]), {"axes": (1,)}, "an index is outside an axis of 6"),
-    ("take", (IMAGE, [-7]), {"axes": (1,)}, "an index is outside an axis of 6"),
-    ("take", (IMAGE, [0], [1]), {"axes": (1, -3)}, "each axis needs one row of indices"),
-    ("take", (IMAGE, [0], [[1]]), {"axes": (1, 2)}, "each axis needs one row of indices"),
-    ("take", (IMAGE, [[0]], [[1]]), {"axes": (1, 2)}, "each axis needs one row of indices"),
-    ("take", (IMAGE, [0]), {"axes": (4,)}, "axis"),
     ("depth_to_space", ((2, 3, 4, 6),), {"block": 2}, "does not divide"),
     ("depth_to_space", ((2, 3, 4, 8),), {"block": 0}, "do not fit"),
     ("depth_to_space", ((3, 4, 8),), {"block": 2}, "do not fit"),
@@ -136,23 +128,6 @@ def test_what_does_not(
     op: str, given: tuple[Any, ...], more: dict[str, Any], sentence: str
 ) -> None:
     assert sentence in (said(op, *given, **more) or "")
-
-
-@pytest.mark.parametrize(
-    ("op", "given", "more", "groups"),
-    [
-        ("transpose", ((2,) * 6,), {"perm": (5, 4, 3, 2, 1, 0)}, 6),
-        ("slice", ((4,) * 6, [1] * 6, [2] * 6), {}, 6),
-    ],
-)
-def test_views_of_more_axes_than_kernels_have(
-    op: str, given: tuple[Any, ...], more: dict[str, Any], groups: int
-) -> None:
-    """Neighbours that lie as they did are one."""
-    assert f"{groups} groups of axes" in (said(op, *given, **more) or "")
-    fewer = (given[0][1:], *(values[1:] for values in given[1:]))
-    more = {"perm": (4, 3, 2, 1, 0)} if more else {}
-    assert said(op, *fewer, **more) is None
 
 
 ELEMENTWISE: list[tuple[str, tuple[Any, ...], dict[str, Any], str | None]] = [

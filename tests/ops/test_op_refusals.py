@@ -66,6 +66,7 @@ IMAGE: Shape = (4, 6, 8, 3)
 MANY, LINE, ROW = arg.MAX_COUNT, scan.MAX_LINE, top_k.MAX_ROW
 CHANNELS, INDEX, ROUNDS = softmax.MAX_CHANNELS, resize.MAX_EXTENT, MAX_LOOP_ROUNDS
 POOL: dict[str, Any] = {"window": (2, 2), "strides": (2, 2), "padding": "valid"}
+SPARSE: dict[str, Any] = {"window": (3,), "strides": (1,), "dilations": (5,)}
 HALVES = {"align_corners": True, "half_pixel_centers": True}
 
 CASES: list[tuple[partial[str | None], str | None]] = [
@@ -276,6 +277,9 @@ CASES: list[tuple[partial[str | None], str | None]] = [
         "lies in the padding",
     ),
     (asks("average_pool_2d", IMAGE, **{**POOL, "padding": (1, 0, 0, 0)}), None),
+    # Taps 5 apart, from -3 on and from -4 on, of which one meets 2 elements
+    (asks("max_pool_2d", (1, 2, 1), **SPARSE, padding=(3, 6)), "lies in the padding"),
+    (asks("max_pool_2d", (1, 2, 1), **SPARSE, padding=(4, 5)), None),
     (asks("resize", IMAGE, [5, 1]), None),
     (asks("resize", (4, 6, 3), [5]), None),
     (asks("resize", IMAGE, RUN), "size to resize to must be constant"),

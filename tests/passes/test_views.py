@@ -247,3 +247,18 @@ def test_readings(seed: int) -> None:
         if reading.in_place(geometry(x.shape), geometry(wanted.shape)):
             np.testing.assert_array_equal(stored(x), stored(wanted))
     assert forms == {"vectors", "lanes", "elements"}
+
+
+def test_axes_of_one_element_are_in_no_group() -> None:
+    """But where they read what padding or a list says."""
+
+    def grouped(axes: list[Axis], *extents: int) -> list[list[tuple[int, int]]] | None:
+        groups = views.aligned(axes, extents)
+        return groups and [[(axis.extent, axis.stride) for axis in group] for group in groups]
+
+    four, none = Axis(4, 1), Axis(1, 3, 0, 0)
+    assert grouped([Axis(1, 9), four, Axis(1)], 4) == [[(4, 1)]]
+    assert grouped([none, four], 4) == [[(1, 3), (4, 1)]]
+    assert grouped([Axis(2, 4), four], 2, 4) == [[(2, 4)], [(4, 1)]]
+    assert grouped([Axis(8, 1)], 2, 4) == [[(2, 4)], [(4, 1)]]
+    assert grouped([Axis(6, 1)], 2, 4) is None

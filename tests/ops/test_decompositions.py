@@ -1,0 +1,67 @@
+"""What ops become where no case of a host asks: casts between types that are one on the device, and
+LSTMs in 8 bits. No device is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.ops.test_layer_refusals import X, held, stored
+from tests.ops.test_op_refusals import graph_of
+from tflgpu_plugin.ir.graph import Node, Quantization, Tensor
+from tflgpu_plugin.ir.quantization import EVEN
+from tflgpu_plugin.passes.decompose import decompose
+
+
+def made(op: str, *inputs: Any, **more: Any) -> list[Node]:
+    return list(decompose(graph_of(op, *inputs, **more)).nodes)
+
+
+def tensor(dtype: str) -> Tensor:
+    """Of plain numbers; those in 8 bits stand for themselves."""
+    held = Quantization((1.0,), (0,), rounding=EVEN) if dtype in ("i8", "u8") else None
+    return Tensor("t", X, dtype, quantization=held)
+
+
+@pytest.mark.parametrize(
+    ("source", "result", "ops"),
+    [
+        ("f32", "f16", ["reshape"]),
+        ("f32", "f32", ["reshape"]),
+        ("bool", "f32", ["reshape"]),
+        ("bool", "bool", ["reshape"]),
+        ("i32", "i64", ["reshape"]),
+        ("u8", "f32", ["dequantize"]),
+        ("f32", "u8", ["reshape", "quantize"]),
+        ("bool", "i8", ["reshape", "quantize"]),
+        ("f32", "bool", ["cast"]),
+        ("u8", "bool", ["cast"]),
+        ("i32", "bool", ["cast"]),
+        ("i32", "f32", ["cast"]),
+        ("f32", "i32", ["cast"]),
+        ("u8", "i64", ["cast"]),
+    ],
+)
+def test_casts(source: str, result: str, ops: list[str]) -> None:
+    found = made("cast", tensor(source), results=[tensor(result)])
+    assert [node.op for node in found] == ops
+
+
+def test_an_lstm_in_8_bits_keeps_its_levels() -> None:
+    """What is clipped are stored numbers: three steps of 0.3 are below 1."""
+    state = stored(2, 4, dtype="i16", scale=0.3)
+    inputs = [stored(2, 3), *[held(4, 3)] * 4, *[held(4, 4)] * 4, *[None] * 3]
+    inputs += [*[held(4)] * 4, None, None, stored(2, 4), state, *[None] * 4]
+    y = [stored(2, 4), stored(2, 4), state]
+    (_, _, cell, last) = made("lstm_full", *inputs, results=y, cell_clip=1.0, proj_clip=0.5)
+    assert (cell.op, last.op) == ("lstm", "reshape")
+    assert cell.attributes["cell_clip"] == 3 * 0.3
+    assert cell.attributes["projection_clip"] == 0.5
+    assert cell.attributes["time_axis"] == 0 and cell.attributes["gates"] == "ifco"
+    levels = ((0.5, -128.0, 127.0), (0.3, -32768.0, 32767.0))
+    assert tuple(map(tuple, cell.attributes["levels"])) == levels
+    assert last.attributes["shape"] == (2, 4)
+    for clip, taken in ((0.59, 0.3), (0.3, 0.3), (0.29, 0.0)):
+        cell = made("lstm_full", *inputs, results=y, cell_clip=clip)[2]
+        assert cell.attributes["cell_clip"] == taken
