@@ -222,3 +222,53 @@ def test_four_lanes_that_are_neighbours_move_together(shape: tuple[int, ...], wh
     io_layout.unpack(low, node, 0, Raw("state", 0))
     assert [launch.variant["whole"] for launch in low.launches] == [whole] * 2
     assert [launch.workgroups for launch in low.launches] == [(1, 1, 1)] * 2
+
+
+@pytest.mark.parametrize(
+    ("target", "x", "filters", "strided"),
+    [
+        (GPU, (1, 8, 8, 3), (8, 3, 3, 3), False),
+        (CPU, (1, 8, 8, 3), (8, 3, 3, 3), True),
+        (CPU, (1, 8, 8, 3), (8, 1, 1, 3), False),
+        (CPU, (1, 8, 8, 3), (8, 1, 2, 3), True),
+        (CPU, (1, 8, 8, 4), (8, 3, 3, 4), False),
+        (CPU, (1, 8, 8, 2), (8, 3, 3, 1), False),  # groups
+        (replace(GPU, tuning={"strided": "always"}), (1, 8, 8, 3), (8, 1, 1, 3), True),
+        (replace(CPU, tuning={"strided": "never"}), (1, 8, 8, 3), (8, 3, 3, 3), False),
+    ],
+)
+def test_few_channels_are_read_one_by_one(
+    target: Target, x: Any, filters: Any, strided: bool
+) -> None:
+    """Where a vec4 of them would be multiplied with its empty lanes."""
+    (launch,) = lowered(target, "conv_2d", x, held(*filters), **SAME).launches
+    assert launch.variant["strided"] == strided
+    if strided:  # between batches, rows and channels, in floats
+        assert launch.variant["taps"] != "point"
+        found = [launch.parameters[name] for name in ("x_batch", "x_row", "x_place", "x_slice")]
+        assert found == [256, 32, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("x", "filters", "more", "taps"),
+    [
+        ((2, 6, 6, 8), (8, 1, 1, 8), SAME, "point"),
+        ((2, 6, 6, 8), (8, 1, 1, 8), SAME | {"strides": (2, 2)}, "window"),
+        ((2, 1, 6, 8), (8, 1, 1, 8), SAME | {"strides": (2, 1)}, "window"),
+        ((2, 6, 6, 8), (8, 1, 1, 8), PLANE | {"padding": (1, 0, 0, 0)}, "window"),
+        ((2, 6, 6, 8), (8, 1, 1, 8), PLANE | {"padding": (0, 1, 0, 0)}, "window"),
+        ((2, 6, 6, 8), (8, 1, 3, 8), SAME, "window"),
+        ((2, 1, 1, 8), (8, 1, 1, 4), SAME, "point"),  # groups are no matrix product
+    ],
+)
+def test_what_is_a_convolution_of_points(
+    x: Any, filters: Any, more: dict[str, Any], taps: str
+) -> None:
+    (launch,) = lowered(GPU, "conv_2d", x, held(*filters), **more).launches
+    assert launch.kernel == "conv" and launch.variant["taps"] == taps
+
+
+def test_one_place_is_a_product_with_a_matrix() -> None:
+    for x, more in (((3, 1, 1, 8), SAME), ((3, 1, 1, 8), SAME | {"strides": (2, 2)})):
+        (launch,) = lowered(GPU, "conv_2d", x, held(8, 1, 1, 8), **more).launches
+        assert launch.kernel == "fully_connected"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from tflgpu_plugin.ir.graph import Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import Constant, Lowering, Raw
+from tflgpu_plugin.ops.lowering import Constant, Lowering, Raw, spread
 
 SHAPE = (1, 2, 3, 4)
 
@@ -45,3 +46,18 @@ def test_launches_whose_results_nobody_reads_are_dropped() -> None:
     low.homes[3] = Raw("output", 3)
     low.drop_unread()
     assert [[*launch.writes] for launch in low.launches] == [[used], [3]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "how"),
+    [
+        ((), (), "scalar"), ((1,), (), "scalar"), ((1, 1), (), None), ((1, 1), (5,), None),
+        ((1, 1), (2, 5), "scalar"), ((1,) * 5, SHAPE, None), (SHAPE, SHAPE, "same"),
+        ((4,), SHAPE, "channel"), ((1, 1, 1, 4), SHAPE, "channel"), ((3, 4), SHAPE, None),
+        ((1, 1, 1, 1, 4), SHAPE, None), ((3, 1), SHAPE, None), ((2,), SHAPE, None),
+        ((5,), (5,), "same"), ((2, 1, 4), SHAPE, None), ((2, 3, 4), SHAPE, None),
+    ],
+)  # fmt: skip
+def test_how_a_fused_operand_is_spread(shape: Shape, target: Shape, how: str | None) -> None:
+    graph = Graph({0: Tensor("", shape), 1: Tensor("", target)}, (), (), ())
+    assert spread(graph, 0, 1) == how
