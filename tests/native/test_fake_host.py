@@ -92,6 +92,8 @@ def test_what_is_claimed_otherwise_is_an_error(made: Make, spec: Spec) -> None:
     idle = made(spec, inits=False)
     assert idle.apply() == 1
     assert idle.said == ["tflgpu: the host grouped the nodes in another way than it had announced."]
+    twice = made(spec, makes=((X, Y), (Y, Z)), twice=True)
+    assert twice.apply() == OK and twice.again == [native.ffi.NULL] * 2
     other = made(spec, makes=((X, Y), (Y, Z)))
     assert other.apply() == OK and other.claimed == [5, 7, 9]
     part = native.ffi.new("tgl_partition *", {"nodes": other.keep(ints((5, 7)))})
