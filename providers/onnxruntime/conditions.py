@@ -51,7 +51,7 @@ def constant(e: Expansion) -> str | None:
 def shaped(e: Expansion) -> str | None:
     """Inputs whose shapes are known before a run, or follow from what it tells."""
     for tensor in (e.tensors.table[t] for t in e.inputs if t is not None):
-        if min(tensor.shape, default=0) < 0:
+        if any(extent < 0 for extent in tensor.shape):
             return f"Tensor {tensor.name!r} has a shape that is only known when the model runs."
     return None
 

@@ -193,7 +193,7 @@ def _shape(reading: Reading, name: str) -> Shape:
     """The shape that an input was planned for; (0,) where only a run tells, which no run has."""
     tensor = reading.graph.tensors.get(reading.ids.get(name, -1))
     shape = None if tensor is None else tensor.shape
-    return (0,) if shape is None or min(shape, default=0) < 0 else shape
+    return (0,) if shape is None or any(extent < 0 for extent in shape) else shape
 
 
 def _create(

@@ -229,7 +229,7 @@ class Expansion:
         **attributes: Any,
     ) -> int:
         """A node; the id of its first output is returned."""
-        (made,) = self.add_many(op, *inputs, dtype=dtype, **attributes)[:1]
+        (made,) = self.add_many(op, *inputs, dtype=dtype, **attributes)
         if quantization is not None:
             self.hold(made, quantization)
         return made
@@ -287,7 +287,7 @@ class Expansion:
             kind = Impossible if isinstance(error, Misfit) and own else Unfit
             reason = self._reason(row, node) or f"{self.host.title}: {error}."
             raise Unsupported(kind(reason)) from error
-        if any(min(shape, default=0) < 0 for shape in shapes):
+        if any(extent < 0 for shape in shapes for extent in shape):
             reason = f"The input of {self.host.title} is smaller than what it looks for."
             raise Unsupported(Unfit(reason))
         return shapes

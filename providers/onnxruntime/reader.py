@@ -120,7 +120,7 @@ class _Reader:
         if told.shape is None:
             return None
         found = [e if isinstance(e, int) else self._number(e) for e in told.shape]
-        return None if min(found, default=0) < 0 else tuple(found)
+        return None if any(extent < 0 for extent in found) else tuple(found)
 
     def _number(self, name: str) -> int:
         """The guess at an open extent, -1 where nothing is to be guessed."""

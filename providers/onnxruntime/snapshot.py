@@ -210,7 +210,7 @@ class _Reader:
 
     def _shape(self, name: str, info: Any) -> tuple[Extent, ...]:
         dims = list(self.host.dims(info))
-        if min(dims, default=0) >= 0:
+        if all(extent >= 0 for extent in dims):
             return tuple(dims)
         symbols: list[str] = self.host.symbols(info)
         return tuple(

@@ -270,7 +270,7 @@ def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
     arrays, end = dict[str, Array](), 0
     for name, (dtype, extents) in found.items():
         shape = codec.decode(tuple[int, ...], extents)
-        if dtype not in NUMPY_DTYPES.values() or min(shape, default=0) < 0:
+        if dtype not in NUMPY_DTYPES.values() or any(extent < 0 for extent in shape):
             raise codec.Mismatch(f"{dtype!r:.20} {shape} is no array")
         size = prod(shape) * np.dtype(dtype).itemsize
         if size > len(body) - end:
@@ -316,7 +316,8 @@ def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
 
 def _check_port(buffers: tuple[Buffer, ...], port: Port, role: str) -> None:
     held = _buffer(buffers, port.buffer, role).bytes
-    _require(port.dtype in NUMPY_DTYPES and min(port.shape, default=0) >= 0, "a port")
+    _require(port.dtype in NUMPY_DTYPES, "a port")
+    _require(all(extent >= 0 for extent in port.shape), "a port")
     size = prod(port.shape) * np.dtype(NUMPY_DTYPES[port.dtype]).itemsize
     _require(port.bytes == size <= held, "a port")
 

@@ -88,7 +88,7 @@ def _outputs(node: Node, tensors: Mapping[int, Tensor]) -> Sequence[Tensor]:
     except Exception as error:
         sentence = f"{name} cannot take these input shapes: {error}"
         raise BuildError((node.id,), sentence) from error
-    if any(min(shape, default=0) < 0 for shape in shapes):
+    if any(extent < 0 for shape in shapes for extent in shape):
         given = [list(tensors[t].shape) for t in node.reads[:1]]
         raise BuildError(
             (node.id,), f"{name} cannot take these input shapes: {given[0]} is too small for it."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tflgpu_plugin.providers.onnxruntime.reader import read
 
 from tests.support.onnx_nodes import CHANNELS, FILTERS, GRID, IMAGE, MS, STORED, F, Node, rows
+from tflgpu_plugin.ir.quantization import NUMBERS
 
 X3 = (2, 3, 4)
 TURNED, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -215,3 +218,39 @@ def test_an_op_has_these_attributes(node: Node, op: str, attributes: dict[str, A
     assert made
     for one in made:
         assert {name: one.attributes.get(name, False) for name in attributes} == attributes
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Node("Transpose", ("u8", (2, 3)), kinds=["u8"]),
+        Node("Identity", ("i8", (2, 3)), kinds=["i8"]),
+        Node("Split", ("u8", (2, 3)), outputs=("a", "b"), kinds=["u8", "u8"]),
+        Node("Concat", ("u8", (2, 3)), ("u8", (2, 3)), axis=1, kinds=["u8"]),
+    ],
+    ids=lambda node: node.snapshot.nodes[0].op,
+)
+def test_stored_numbers_that_move_stand_for_themselves(node: Node) -> None:
+    tensors = node.read().graph.tensors.values()
+    held = {tensor.quantization for tensor in tensors if tensor.dtype in ("u8", "i8")}
+    assert held == {NUMBERS}
+
+
+def test_scales_along_an_axis_go_where_the_axis_goes() -> None:
+    """Weights [4, 4, 3] of a convolution of rows become [outputs, 1, width, inputs]."""
+    for axis, there in ((0, 0), (1, 3), (2, 2)):
+        size = (4, 4, 3)[axis]
+        weights = Node("DequantizeLinear", np.ones((4, 4, 3), np.int8), rows(size), axis=axis)
+        conv = Node("Conv", (1, 4, 9), rows(4, 4, 3))
+        (first,), (last,) = weights.snapshot.nodes, conv.snapshot.nodes
+        values = {f"w{name}": value for name, value in weights.snapshot.values.items()}
+        chain = (
+            replace(first, inputs=("wx0", "wx1"), outputs=("wy",)),
+            replace(last, id=1, inputs=("x0", "wy")),
+        )
+        given = replace(conv.snapshot, nodes=chain, values={**conv.snapshot.values, **values})
+        reading = read(given, {})
+        (made,) = (one for one in reading.graph.nodes if one.op == "conv_2d")
+        held = reading.graph.tensors[made.inputs[1] or 0]
+        assert held.shape == (4, 1, 3, 4)
+        assert held.quantization is not None and held.quantization.axis == there
