@@ -188,14 +188,13 @@ def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
     return replace(node, outputs=outputs)
 
 
-# Rows that a model of one operator shows; full LSTMs are cases of LSTM.
-SINGLE = {name: row for name, row in HOST_OPS.items() if row.alone and not row.variant}
+# Rows that a model of one operator shows.
+SINGLE = {name: row for name, row in HOST_OPS.items() if row.alone}
 
 
 def form_of(case: Case) -> HostOp:
     """The row of a case. Raises KeyError when there is none."""
-    full = case.op == "LSTM" and case.options.get("kernelType") == "FULL"
-    return HOST_OPS["LSTM (full)" if full else case.op]
+    return HOST_OPS[case.op].form(len(case.inputs))
 
 
 def _node(case: Case, outputs: tuple[int, ...], tensors: Mapping[int, Tensor]) -> Node:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Shape
+from tflgpu_plugin.ir.host_op import needs
 
-from .expansion import Expansion, needs
+from .expansion import Expansion
 from .rearranging import cut
 
 LOWEST = float(np.finfo(np.float32).min)

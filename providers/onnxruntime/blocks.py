@@ -9,9 +9,9 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.ir.host_op import Unfit
+from tflgpu_plugin.ir.host_op import Unfit, needs
 
-from .expansion import Expansion, needs
+from .expansion import Expansion
 from .host import nibbles
 
 

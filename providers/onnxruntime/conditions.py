@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.ir.host_op import Condition
+from tflgpu_plugin.ir.host_op import Condition, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
 from . import fused
-from .expansion import COUNTED, Expansion, needs
+from .expansion import COUNTED, Expansion
 from .host import DTYPES
 from .quantize import U8
 
@@ -36,8 +36,7 @@ def listed(e: Expansion) -> str | None:
 
 def present(e: Expansion) -> str | None:
     """All inputs that are not optional."""
-    e.row.arranged(e.inputs)
-    return None
+    return e.row.lacking(e.inputs)
 
 
 def constant(e: Expansion) -> str | None:

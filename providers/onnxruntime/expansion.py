@@ -14,7 +14,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend.support import TYPE_NAMES, accepts, type_names
 from tflgpu_plugin.ir.graph import Array, Graph, Misfit, Node, Quantization, Shape, Tensor
-from tflgpu_plugin.ir.host_op import Condition, HostOp, Impossible, Unfit
+from tflgpu_plugin.ir.host_op import HostOp, Impossible, Unfit
 from tflgpu_plugin.ir.quantization import NUMBERS, STORED, real
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -335,19 +335,3 @@ class Expansion:
     def reshape(self, tensor: int, shape: Sequence[int]) -> int:
         """The same elements under another shape (-1 allowed)."""
         return self.add("reshape", tensor, shape=tuple(int(n) for n in shape))
-
-
-def needs(
-    page: str, met: Callable[[Expansion], bool], sentence: str = "", kind: type[str] = str
-) -> Condition:
-    """A condition: `page` says what a node needs, and so does the sentence for the user of one that
-    lacks it, unless that is given; {0} in it is the operator.
-    """
-    lack = "{0} with " + page[3:-1] + " is not supported."
-    plain = lack if page.startswith("No ") else "{0} needs " + page[0].lower() + page[1:]
-
-    def condition(e: Expansion) -> str | None:
-        return None if met(e) else kind((sentence or plain).format(e.host.title))
-
-    condition.__doc__ = page
-    return condition

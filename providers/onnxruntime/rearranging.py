@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.frontend.meanings import bounded
-from tflgpu_plugin.ir.host_op import Impossible, Unfit
+from tflgpu_plugin.ir.host_op import Impossible, Unfit, needs
 from tflgpu_plugin.ir.quantization import COUNTS
 
-from .expansion import COUNTED, Expansion, needs
+from .expansion import COUNTED, Expansion
 
 
 def same(e: Expansion) -> int:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array
-from tflgpu_plugin.ir.host_op import Condition
+from tflgpu_plugin.ir.host_op import Condition, needs
 
-from .expansion import Expansion, needs
+from .expansion import Expansion
 from .rearranging import cut
 
 W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir.host_op import needs
 
-from .expansion import COUNTED, Expansion, needs
+from .expansion import COUNTED, Expansion
 
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"

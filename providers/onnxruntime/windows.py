@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir.graph import Array, Shape
-from tflgpu_plugin.ir.host_op import Condition, Impossible, Unfit
+from tflgpu_plugin.ir.host_op import Condition, Impossible, Unfit, needs
 
-from .expansion import Expansion, needs
+from .expansion import Expansion
 
 
 class Window(NamedTuple):

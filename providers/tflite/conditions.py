@@ -1,20 +1,94 @@
-"""What rows ask of a node beside its operands and types, by what the hosts' kernels do."""
+"""What every node needs, and what rows ask of a node beside its operands and types, by what the
+hosts' kernels do.
+"""
 
 from __future__ import annotations
 
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.host_op import Condition, HostOp, needs
 from tflgpu_plugin.ir.quantization import NUMBERS
 
-from . import params
+from . import codes, params
+from .host_node import HostNode
 
 STORED = {"i8", "u8", "i16"}
 FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
+
+# ---- what every node needs -----------------------------------------------------------------------
+
+
+def free(host: HostNode, row: HostOp | None) -> str | None:
+    """No other delegate that has it."""
+    delegated = host.code == codes.DELEGATE
+    return "This node already belongs to another delegate." if delegated else None
+
+
+def known(host: HostNode, row: HostOp | None) -> str | None:
+    """A row in this table."""
+    return None if row else f"{host.host_op} is not in the table of this plugin."
+
+
+def readable(host: HostNode, row: HostOp | None) -> str | None:
+    """Tensors that can be read: not sparse, of as many bytes as their shapes and types say."""
+    for index in (*host.inputs, *host.outputs):
+        if index is not None and index in host.unreadable:
+            return f"Tensor {host.tensors[index].name!r} {host.unreadable[index]}."
+    return None
+
+
+def complete(host: HostNode, row: HostOp) -> str | None:
+    """All inputs that are not optional, and the outputs of the operator."""
+    wanted, found = row.outputs or (), len(host.outputs)
+    if "value*" not in wanted and found != len(wanted):
+        return f"{found} outputs instead of {len(wanted)} are not supported."
+    return row.lacking(host.inputs)
+
+
+EVERY: tuple[Condition, ...] = (free, known, readable, complete)
+
+# ---- parameters ----------------------------------------------------------------------------------
 
 
 def activation(graph: Graph, node: Node) -> str | None:
     """No fused activation but relu, relu6 and relu_n1_to_1."""
     named = node.attributes.get("activation", "none")
     return None if named in FUSED else f"The fused activation {named} is not supported."
+
+
+def _set(page: str, name: str) -> Condition:
+    """A condition on a parameter that is among a node's attributes where it is not as usual."""
+    return needs(page, lambda graph, node: not node.attributes.get(name))
+
+
+def _least(page: str, least: float, *names: str) -> Condition:
+    """A condition on parameters, numbers or one for each axis."""
+
+    def met(graph: Graph, node: Node) -> bool:
+        given = (node.attributes.get(name, least) for name in names)
+        return all(min(n) >= least if isinstance(n, tuple) else n >= least for n in given)
+
+    return needs(page, met)
+
+
+PADDED = needs("Padding SAME or VALID.", lambda graph, node: node.attributes["padding"])
+MOVED = _least("Windows, strides and dilations of at least 1.", 1, "window", "strides", "dilations")
+MULTIPLIED = _least("A depth multiplier of at least 1.", 1, "multiplier")
+CLIPPED = _least("Clips of at least 0.", 0, "cell_clip", "proj_clip")
+MIRRORED = needs("The mode REFLECT or SYMMETRIC.", lambda graph, node: node.attributes["mode"])
+COUNTED = _set("As many tensors as its parameters say.", "miscounted")
+INDEXED = _set("Indices of the type that its parameters name.", "asked")
+UNSHUFFLED = _set("No shuffled weights.", "shuffled")
+UNBATCHED = _set("No batch dimensions.", "batch_dims")
+DENSE = _set("No diagonal recurrent weights.", "diagonal")
+KERNEL = _set("The kernel, BASIC or FULL, that takes so many inputs.", "other_kernel")
+TANH = _set("The activation tanh.", "activation")
+INACTIVE = needs(
+    "No fused activation.",
+    lambda graph, node: node.attributes.get("activation", "none") == "none",
+)
+SIDE_BY_SIDE = _set("Windows side by side.", "strides")
+
+# ---- tensors -------------------------------------------------------------------------------------
 
 
 def symmetric(graph: Graph, node: Node) -> str | None:
@@ -44,52 +118,3 @@ def scaled(graph: Graph, node: Node) -> str | None:
         if tensor and tensor.dtype in STORED and tensor.quantization in (None, NUMBERS):
             return f"Tensor {tensor.name!r} is not quantized: it has no scale."
     return None
-
-
-def unshuffled(graph: Graph, node: Node) -> str | None:
-    """Weights are not shuffled."""
-    return "Shuffled weights are not supported." if node.attributes.get("shuffled") else None
-
-
-def unbatched(graph: Graph, node: Node) -> str | None:
-    """No batch dimensions."""
-    if node.attributes.get("batch_dims"):
-        return "Gathering with batch dimensions is not supported."
-    return None
-
-
-def tanh(graph: Graph, node: Node) -> str | None:
-    """The activation tanh."""
-    named = node.attributes.get("activation", "tanh")
-    return None if named == "tanh" else f"An LSTM with the activation {named} is not supported."
-
-
-def clips(graph: Graph, node: Node) -> str | None:
-    """Clips of at least 0."""
-    given = [float(node.attributes.get(name, 0)) for name in ("cell_clip", "proj_clip")]
-    return None if min(given) >= 0 else "The clips of an LSTM must not be below 0."
-
-
-def dense_recurrence(graph: Graph, node: Node) -> str | None:
-    """Recurrent weights that are not diagonal."""
-    if node.attributes.get("diagonal"):
-        return "Diagonal recurrent weights of an LSTM are not supported."
-    return None
-
-
-def inactive(graph: Graph, node: Node) -> str | None:
-    """No fused activation."""
-    if node.attributes.get("activation", "none") != "none":
-        return "No host applies the activation that this operator asks for."
-    return None
-
-
-def side_by_side(graph: Graph, node: Node) -> str | None:
-    """Windows lie side by side."""
-    window, strides = node.attributes["window"], node.attributes.get("strides")
-    if strides in (None, window):
-        return None
-    return (
-        f"A window of {window[0]} x {window[1]} moved by {strides[0]} x {strides[1]} is not "
-        "supported: windows must lie side by side."
-    )

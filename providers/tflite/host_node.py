@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import calcsize, unpack
 from typing import Any
 
@@ -28,6 +28,7 @@ class HostNode:
     tensors: Mapping[int, Tensor]
     has_side_effect: bool = False  # the host keeps it in order with the others of which it says so
     custom: bytes = b""  # parameters of a custom operator, as they are in the model
+    unreadable: Mapping[int, str] = field(default_factory=dict)  # why some tensors are
 
     def params(self, struct: str) -> Any:
         """The node's parameters as a struct of tflite/abi.h. Raises Unsupported when there are
@@ -36,6 +37,16 @@ class HostNode:
         if self.raw_params == self.ffi.NULL:
             raise Unsupported("The model gives this node no parameters.")
         return self.ffi.cast(f"{struct} *", self.raw_params)
+
+    def listed(self, struct: str, name: str) -> tuple[int, ...]:
+        """The list of this name among the node's parameters, as long as they say. Raises
+        Unsupported when it cannot be that long.
+        """
+        params = self.params(struct)
+        held, count = getattr(params, name), int(params.count)
+        if not 0 <= count <= len(held):
+            raise Unsupported(f"{name} with {count} numbers cannot be in the parameters.")
+        return tuple(held[0:count])
 
     def members(self, layout: str) -> tuple[Any, ...]:
         """The node's parameters, a struct of these types (as Python's struct module has them).
@@ -67,14 +78,6 @@ class HostNode:
     def result(self) -> str:
         """The type that the model gives the first output."""
         return self.tensors[self.outputs[0]].dtype
-
-    def expect(self, count: int) -> None:
-        """Raises Unsupported unless the node joins or makes so many tensors, as its parameters
-        say.
-        """
-        found = len(self.inputs if self.host_op == "PACK" else self.outputs)
-        if count != found:
-            raise Unsupported(f"Its parameters tell of {count} tensors, but there are {found}.")
 
     def constant(self, position: int) -> Array | None:
         """The value of an input that is a constant."""

@@ -22,8 +22,8 @@ from typing import Any
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.ir.host_op import Condition, HostOp, operands, table
 
-from . import conditions, params
-from .conditions import activation, symmetric
+from . import conditions as need
+from . import params
 from .host_node import HostNode
 
 # MediaPipe's operators.
@@ -52,8 +52,8 @@ def _row(
     quantized: int | None = None,
     first: int = 1,
     types: tuple[str, ...] = (),
-    variant: str = "",
     alone: bool = True,
+    longer: HostOp | None = None,
 ) -> HostOp:
     """A row whose ranges all begin at `first`; None leaves an edition out. `types`: all that a node
     may read and write, where quantized forms of these are not among it."""
@@ -69,8 +69,8 @@ def _row(
         tuple(gives.split()),
         types,
         conditions,
-        variant=variant,
         alone=alone,
+        longer=longer,
     )
 
 
@@ -86,34 +86,34 @@ def _rows() -> tuple[HostOp, ...]:
     since: Mapping[str, Any] = {"edition_2019": None}
     ours: Mapping[str, Any] = {"edition_2019": None, "current": None}
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
-    lstm = (conditions.tanh, conditions.clips)
+    windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED)
+    layer = (*windows, need.activation, need.symmetric)
+    # The documentation lists the basic one only.
+    full_lstm = _row("LSTM", "lstm_full", 5, params.lstm, FULL_LSTM, need.KERNEL, *lstm, **ours)
     return (
         _row("ADD", "add", 6, add, TWO, quantized=2),
-        _row("AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, quantized=2),
+        _row("AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, quantized=2),
         _row("CONCATENATION", "concat", 5, params.concatenation, "value*", quantized=2),
-        _row(
-            "CONV_2D", "conv_2d", 8, params.convolution, LAYER, activation, symmetric, quantized=3
-        ),
+        _row("CONV_2D", "conv_2d", 8, params.convolution, LAYER, *layer, quantized=3),
         _row(
             "DEPTHWISE_CONV_2D", "depthwise_conv_2d", 7, params.depthwise,
-            "value weights channel_bias?", activation, symmetric, edition_2019=2, current=2,
+            "value weights channel_bias?", *layer, need.MULTIPLIED, edition_2019=2, current=2,
             quantized=3,
         ),
         _row("EXP", "exp", 2, **since, quantized=2),
         _row(
             "FULLY_CONNECTED", "fully_connected", 14, params.fully_connected, LAYER,
-            activation, conditions.symmetric_hybrid, conditions.unshuffled, quantized=4,
+            need.activation, need.symmetric_hybrid, need.UNSHUFFLED, quantized=4,
         ),
         _row("LOGICAL_AND", "logical_and", 1, None, TWO, **since),
         _row("LOGISTIC", "logistic", 3, quantized=2),
         _row(
-            "LSTM", "lstm_basic", 5, params.lstm, "value state weights bias state", *lstm,
-            gives="value state scratch scratch", **since, first=2, current=2,
+            "LSTM", "lstm_basic", 5, params.lstm, "value state weights bias state", need.KERNEL,
+            *lstm, gives="value state scratch scratch", **since, first=2, current=2,
+            longer=full_lstm,
         ),
-        # The documentation lists the basic one only.
-        _row("LSTM", "lstm_full", 5, params.full_lstm, FULL_LSTM, *lstm, **ours, variant="full"),
         _row("MAXIMUM", "maximum", 4, None, TWO, **since, quantized=2),
-        _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, quantized=2),
+        _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, "value", *windows, quantized=2),
         _row("MINIMUM", "minimum", 4, None, TWO, **since, quantized=2),
         _row("MUL", "mul", 8, mul, TWO, quantized=2),
         _row("PAD", "pad", 5, None, "value paddings", quantized=2),
@@ -130,7 +130,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("SUB", "sub", 5, add, TWO, quantized=2),
         _row(
             "TRANSPOSE_CONV", "transpose_conv", 5, params.transposed, "size weights value bias?",
-            activation, symmetric, order=(2, 1, 3, 0), quantized=2,
+            *layer, order=(2, 1, 3, 0), quantized=2,
         ),
         _row("MEAN", "mean", 3, params.reduction, "value axes", **ours),
         _row("PADV2", "pad", 5, None, "value paddings padding_value", **ours),
@@ -138,40 +138,42 @@ def _rows() -> tuple[HostOp, ...]:
         _row("SQUEEZE", "reshape", 2, params.squeeze, **ours),
         _row("TANH", "tanh", 3, **ours),
         _row("ABS", "abs", 5, **ours),
-        _row(
-            "DEQUANTIZE", "dequantize", 8, None, "value", conditions.scaled, gives="converted",
-            **ours,
-        ),
+        _row("DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted", **ours),
         _row("ELU", "elu", 1, **ours),
         _row("HARD_SWISH", "hard_swish", 1, **ours),
         _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, **ours),
         _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block, **ours),
-        _row("GATHER", "gather", 7, params.gather, "value index", conditions.unbatched, **ours),
+        _row("GATHER", "gather", 7, params.gather, "value index", need.UNBATCHED, **ours),
         _row("LOG", "log", 2, **ours),
-        _row("MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", **ours),
+        _row("MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED, **ours),
         _row(
             "RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, "value size", **ours
         ),
         _row("SPACE_TO_DEPTH", "space_to_depth", 2, params.block, **ours),
         _row(
-            "SPLIT", "split", 4, params.parts, "axis value", order=(1, 0), gives="value*", **ours
+            "SPLIT", "split", 4, params.parts, "axis value", need.COUNTED, order=(1, 0),
+            gives="value*", **ours,
         ),
         _row(
-            "SPLIT_V", "split", 2, params.parts, "value sizes axis", order=(0, 2, 1),
+            "SPLIT_V", "split", 2, params.parts, "value sizes axis", need.COUNTED, order=(0, 2, 1),
             gives="value*", **ours,
         ),
         _row(
             "UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 5, params.sequence_lstm, FULL_LSTM, *lstm,
-            conditions.dense_recurrence, **ours,
+            need.DENSE, **ours,
         ),
-        _row(
-            "QUANTIZE", "quantize", 5, None, "value", conditions.scaled, gives="converted", **ours
-        ),
+        _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", **ours),
         _row("RSQRT", "rsqrt", 3, **ours),
         _row("SQRT", "sqrt", 2, **ours),
-        _row("TRANSPOSE", "transpose", 8, params.transpose, "value order", **ours),
-        _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", gives="index", **ours),
-        _row("ARG_MIN", "arg_min", 3, params.argument, "value axis", gives="index", **ours),
+        _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", **ours),
+        _row(
+            "ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index",
+            **ours,
+        ),
+        _row(
+            "ARG_MIN", "arg_min", 3, params.argument, "value axis", need.INDEXED, gives="index",
+            **ours,
+        ),
         _row("CAST", "cast", 8, gives="converted", **ours),
         _row(
             "CUMSUM", "cumsum", 1, params.plain("??", "exclusive", "reverse"), "value axis", **ours,
@@ -179,19 +181,22 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("DIV", "div", 2, mul, TWO, **ours),
         _row("GATHER_ND", "gather_nd", 5, None, "value index", **ours),
-        _row("PACK", "stack", 4, params.axis, "value*", **ours),
-        _row("UNPACK", "unstack", 5, params.axis, gives="value*", **ours),
+        _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED, **ours),
+        _row("UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*", **ours),
         _row(
             "BATCH_MATMUL", "matmul", 4, params.batch_matmul, "value weights",
-            conditions.symmetric_hybrid, **ours,
+            need.symmetric_hybrid, **ours,
         ),
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **ours),
         _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO, **ours),
         _row("CEIL", "ceil", 1, **ours, types=FLOATS),
-        _row("CONV_3D", "conv_3d", 1, params.conv_3d, LAYER, activation, **ours, types=FLOATS),
+        _row(
+            "CONV_3D", "conv_3d", 1, params.conv_3d, LAYER, *windows, need.activation, **ours,
+            types=FLOATS,
+        ),
         _row("COS", "cos", 2, **ours, types=FLOATS),
         _row("EQUAL", "equal", 5, None, TWO, gives="bool", **ours, types=ANY),
-        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis", **ours),
+        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **ours),
         _row("FLOOR", "floor", 1, **ours, types=FLOATS),
         # Of floats hosts take the floor of a rounded quotient, which no two drivers round alike.
         _row("FLOOR_DIV", "floor_div", 2, None, TWO, **ours, types=WHOLE),
@@ -228,21 +233,21 @@ def _rows() -> tuple[HostOp, ...]:
         # The hosts' reference kernels make one number of all sums of int8.
         _row("SUM", "reduce_sum", 2, params.reduction, "value axes", **ours, types=NUMBERS),
         _row(
-            "TOPK_V2", "top_k", 3, None, "value count!", gives="value index", **ours, types=NUMBERS,
+            "TOPK_V2", "top_k", 3, None, "value count", gives="value index", **ours, types=NUMBERS,
         ),
         _row("TILE", "tile", 3, None, "value repeats", **ours),
         _row(
             CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, "value weights bias",
-            conditions.inactive, **CUSTOM,
+            *windows, need.INACTIVE, **CUSTOM,
         ),
         # Of positions in windows, which hosts number each in its own way (rules/pool_indices.py).
         _row(
-            POOL_PLACES, "max_pool_places", 1, params.custom_pool, "value", conditions.inactive,
-            conditions.side_by_side, gives="value index", **CUSTOM, alone=False,
+            POOL_PLACES, "max_pool_places", 1, params.custom_pool, "value", *windows, need.INACTIVE,
+            need.SIDE_BY_SIDE, gives="value index", **CUSTOM, alone=False,
         ),
         _row(
-            UNPOOL, "max_unpool", 1, params.custom_pool, "value index", conditions.inactive,
-            conditions.side_by_side, **CUSTOM, alone=False,
+            UNPOOL, "max_unpool", 1, params.custom_pool, "value index", *windows, need.INACTIVE,
+            need.SIDE_BY_SIDE, **CUSTOM, alone=False,
         ),
     )  # fmt: skip
 
@@ -281,7 +286,7 @@ CPU_OPS: dict[str, HostOp] = (
 OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE", "WHILE")
 
 
-def row_of(host_op: str, node: HostNode) -> HostOp | None:
-    """The row of a node: that of its operator, or of its kind of LSTM."""
-    full = host_op == "LSTM" and node.params("tgl_lstm_params").kernel == params.LSTM_FULL
-    return HOST_OPS.get("LSTM (full)" if full else host_op)
+def row_of(node: HostNode) -> HostOp | None:
+    """What holds for a node; None for an operator without a row."""
+    row = HOST_OPS.get(node.host_op)
+    return row and row.form(len(node.inputs))

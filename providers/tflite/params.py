@@ -1,13 +1,13 @@
-"""How a TFLite host's parameters of a node become attributes of ours: one reader per struct, which
-raises `Unsupported` where they make no sense.
+"""How a TFLite host's parameters of a node become attributes of ours: one reader per struct.
+
+What makes no sense is kept as it is, or as None where it has no name: conditions of the rows ask
+about it. `Unsupported` is raised where there are no such parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from tflgpu_plugin.errors import Unsupported
 
 from . import codes
 from .host_node import HostNode
@@ -17,15 +17,7 @@ PADDINGS = {1: "same", 2: "valid"}
 ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "SIGN_BIT",
                6: "SIGMOID"}  # fmt: skip
 LSTM_FULL, LSTM_BASIC = 0, 1
-
-
-def _padding(params: Any) -> str:
-    if params.padding not in PADDINGS:
-        raise Unsupported(
-            f"Padding must be SAME or VALID, not number {params.padding} "
-            "(are the options missing from the model?)."
-        )
-    return PADDINGS[params.padding]
+BASIC_INPUTS = 5  # at most, of the basic kernel
 
 
 def _activation(params: Any) -> str:
@@ -38,18 +30,15 @@ def _unusual(**settings: Any) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value}
 
 
-def _positive(what: str, height: int, width: int) -> tuple[int, int]:
-    if height < 1 or width < 1:
-        raise Unsupported(
-            f"{what} must be at least 1, but height has {height} and width has {width}."
-        )
-    return int(height), int(width)
+def _sizes(params: Any, name: str, axes: str = "hw") -> tuple[int, ...]:
+    """The members of this name, one for each axis."""
+    return tuple(int(getattr(params, f"{name}_{axis}")) for axis in axes)
 
 
-def _window(params: Any) -> dict[str, Any]:
+def _window(params: Any, axes: str = "hw") -> dict[str, Any]:
     return {
-        "strides": _positive("Strides", params.stride_h, params.stride_w),
-        "padding": _padding(params),
+        "strides": _sizes(params, "stride", axes),
+        "padding": PADDINGS.get(params.padding),
         "activation": _activation(params),
     }
 
@@ -65,18 +54,13 @@ def plain(layout: str, *names: str) -> Callable[[HostNode], dict[str, Any]]:
 
 def convolution(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_conv_params")
-    dilations = _positive("Dilations", params.dilation_h, params.dilation_w)
-    return _window(params) | {"dilations": dilations}
+    return _window(params) | {"dilations": _sizes(params, "dilation")}
 
 
 def depthwise(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_depthwise_params")
-    dilations = _positive("Dilations", params.dilation_h, params.dilation_w)
-    if params.depth_multiplier < 1:
-        raise Unsupported(
-            f"The depth multiplier must be at least 1, but it is {params.depth_multiplier}."
-        )
-    return _window(params) | {"dilations": dilations, "multiplier": int(params.depth_multiplier)}
+    given = {"dilations": _sizes(params, "dilation"), "multiplier": int(params.depth_multiplier)}
+    return _window(params) | given
 
 
 def transposed(node: HostNode) -> dict[str, Any]:
@@ -85,9 +69,7 @@ def transposed(node: HostNode) -> dict[str, Any]:
 
 def pool(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_pool_params")
-    return _window(params) | {
-        "window": _positive("Window extents", params.filter_h, params.filter_w)
-    }
+    return _window(params) | {"window": _sizes(params, "filter")}
 
 
 def custom_transposed(node: HostNode) -> dict[str, Any]:
@@ -99,7 +81,7 @@ def custom_pool(node: HostNode) -> dict[str, Any]:
     """Windows side by side, which is all that hosts take; their padding is what hangs over."""
     params = node.options("tgl_pool_params", (24, 32, 40))
     given = _window(params)
-    window = _positive("Window extents", params.filter_h, params.filter_w)
+    window = _sizes(params, "filter")
     apart = None if given["strides"] == window else given["strides"]
     active = None if given["activation"] == "none" else given["activation"]
     usual = {"window": window, "padding": given["padding"]}
@@ -151,44 +133,27 @@ def reshape(node: HostNode) -> dict[str, Any]:
     """
     if node.has_input(1, rank=1):
         return {}
-    params = node.params("tgl_reshape_params")
-    if not 0 <= params.count <= len(params.shape):
-        raise Unsupported(f"A shape of rank {params.count} cannot be in the parameters.")
-    shape = tuple(int(params.shape[k]) for k in range(params.count))
+    shape = node.listed("tgl_reshape_params", "shape")
     return {"shape": () if shape == (0,) else shape}  # one 0 is how old converters wrote a scalar
 
 
 def squeeze(node: HostNode) -> dict[str, Any]:
-    params = node.params("tgl_squeeze_params")
-    if not 0 <= params.count <= len(params.dims):
-        raise Unsupported(f"{params.count} axes cannot be in the parameters.")
-    return {"squeeze": tuple(int(params.dims[k]) for k in range(params.count))}
+    return {"squeeze": node.listed("tgl_squeeze_params", "dims")}
 
 
 def conv_3d(node: HostNode) -> dict[str, Any]:
     params = node.params("tgl_conv_3d_params")
-    numbers = {
-        name: tuple(int(getattr(params, f"{kind}_{axis}")) for axis in "dhw")
-        for name, kind in (("strides", "stride"), ("dilations", "dilation"))
-    }
-    if min(min(values) for values in numbers.values()) < 1:
-        raise Unsupported(f"Strides and dilations must be at least 1, but they are {numbers}.")
-    given = {"padding": _padding(params), "activation": _activation(params)}
-    return numbers | given | {"filters_last": True}
+    given = {"dilations": _sizes(params, "dilation", "dhw"), "filters_last": True}
+    return _window(params, "dhw") | given
 
 
 def expand_dims(node: HostNode) -> dict[str, Any]:
     axis = node.constant(1)
-    if axis is None or axis.size != 1:
-        raise Unsupported("The axis to add must be one constant.")
-    return {"expand": int(axis.reshape(-1)[0])}
+    return {"expand": None if axis is None or axis.size != 1 else int(axis.item())}
 
 
 def mirror_pad(node: HostNode) -> dict[str, Any]:
-    mode = int(node.params("tgl_mirror_pad_params").mode)
-    if mode not in MIRRORS:
-        raise Unsupported(f"Mirror mode number {mode} is not supported.")
-    return {"mode": MIRRORS[mode]}
+    return {"mode": MIRRORS.get(node.params("tgl_mirror_pad_params").mode)}
 
 
 def gather(node: HostNode) -> dict[str, Any]:
@@ -198,18 +163,7 @@ def gather(node: HostNode) -> dict[str, Any]:
 
 def transpose(node: HostNode) -> dict[str, Any]:
     perm = node.constant(1)
-    if perm is None:
-        raise Unsupported("The order of the axes must be constant.")
-    if perm.ndim != 1:
-        raise Unsupported("The order of the axes must be a list.")
-    return {"perm": tuple(int(axis) for axis in perm.reshape(-1))}
-
-
-def lstm(node: HostNode) -> dict[str, Any]:
-    params = node.params("tgl_lstm_params")
-    if params.kernel != LSTM_BASIC:
-        raise Unsupported(f"LSTM kernel number {params.kernel} is not supported.")
-    return _gates(params)
+    return {} if perm is None else {"perm": tuple(int(axis) for axis in perm.reshape(-1))}
 
 
 def _gates(params: Any) -> dict[str, Any]:
@@ -218,8 +172,10 @@ def _gates(params: Any) -> dict[str, Any]:
     return clips | _unusual(activation=None if activation == "tanh" else activation)
 
 
-def full_lstm(node: HostNode) -> dict[str, Any]:
-    return _gates(node.params("tgl_lstm_params")) | {"time_axis": 0}
+def lstm(node: HostNode) -> dict[str, Any]:
+    params = node.params("tgl_lstm_params")
+    kernel = LSTM_BASIC if len(node.inputs) <= BASIC_INPUTS else LSTM_FULL
+    return _gates(params) | _unusual(other_kernel=params.kernel != kernel)
 
 
 def sequence_lstm(node: HostNode) -> dict[str, Any]:
@@ -230,21 +186,19 @@ def sequence_lstm(node: HostNode) -> dict[str, Any]:
 
 def argument(node: HostNode) -> dict[str, Any]:
     made = codes.dtype(int(node.params("tgl_arg_params").output_type))
-    if made != node.result():
-        raise Unsupported(
-            f"The parameters ask for {made} places, the output holds {node.result()}."
-        )
-    return {"keep_dims": False}
+    return {"keep_dims": False} | _unusual(asked="" if made == node.result() else made)
+
+
+def _count(params: Any, found: int) -> dict[str, Any]:
+    return _unusual(miscounted=params.count != found)
 
 
 def axis(node: HostNode) -> dict[str, Any]:
     """Of PACK and UNPACK."""
     params = node.params("tgl_pack_params")
-    node.expect(int(params.count))
-    return {"axis": int(params.axis)}
+    return {"axis": int(params.axis)} | _count(params, max(len(node.inputs), len(node.outputs)))
 
 
 def parts(node: HostNode) -> dict[str, Any]:
     """Of SPLIT and SPLIT_V."""
-    node.expect(int(node.params("tgl_split_params").count))
-    return {}
+    return _count(node.params("tgl_split_params"), len(node.outputs))

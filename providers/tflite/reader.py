@@ -20,13 +20,12 @@ from tflgpu_plugin.frontend import plain_numbers, support
 from tflgpu_plugin.ir.graph import STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
-from . import codes, ops, shapes
+from . import codes, conditions, ops, shapes
 from .host_node import HostNode
-from .tensors import listed, read_tensors
+from .tensors import Tensors, listed, read_tensors
 
 MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
 HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
-OTHER_DELEGATE = "This node already belongs to another delegate."
 VARIABLES = {
     "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
     "VAR_HANDLE": "It names a variable of the model, which the host keeps.",
@@ -67,8 +66,8 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     for index, shape in (shapes_of or {}).items():
         given[index] = replace(given[index], shape=shape)
     walk = shapes.Walk(given, read.sparse, shapes_of or (), read.constants)
-    hosts = [_host_node(ffi, context, index, given) for index in plan]
-    nodes = [walk.annotate(host, _node(host, given, read.unreadable)) for host in hosts]
+    hosts = [_host_node(ffi, context, index, read) for index in plan]
+    nodes = [walk.annotate(host, _node(host, given)) for host in hosts]
     tensors = dict(walk.view)
     nodes = [_visible(node) if node.refusal is not None else node for node in nodes]
     produced = {t for node in nodes for t in node.outputs}
@@ -173,7 +172,7 @@ def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bo
     return list(outputs), len(found) == 1 or len(plan) < 2
 
 
-def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]) -> HostNode:
+def _host_node(ffi: Any, context: Any, index: int, read: Tensors) -> HostNode:
     node, registration = raw_node(ffi, context, index)
     custom = registration.custom_name
     name = ffi.string(custom).decode(errors="replace") if custom else ""
@@ -188,7 +187,8 @@ def _host_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Tensor]
         inputs=inputs,
         outputs=listed(node.outputs),
         raw_params=node.params,
-        tensors=tensors,
+        tensors=read.tensors,
+        unreadable=read.unreadable,
         has_side_effect=bool(node.has_side_effect),
         custom=_bytes(ffi, node),
     )
@@ -206,41 +206,33 @@ def _bytes(ffi: Any, node: Any) -> bytes:
     return bytes(ffi.buffer(held, found))
 
 
-def _node(host: HostNode, tensors: dict[int, Tensor], unreadable: Mapping[int, str]) -> Node:
+def _node(host: HostNode, tensors: dict[int, Tensor]) -> Node:
     """A node in the terms of the op contract, or one with a refusal."""
-    row = None
+    row = ops.row_of(host)
     name = tensors[host.outputs[0]].name if host.outputs else f"node {host.id}"
-    common: dict[str, Any] = {"name": name, "host_op": host.host_op, "version": host.version}
+    node = Node(
+        host.id, row.op if row else "", host.inputs, host.outputs, name=name,
+        host_op=host.host_op, version=host.version,
+    )  # fmt: skip
     if reason := VARIABLES.get(host.host_op):
-        return Node(host.id, STORE, host.inputs, host.outputs, refusal=reason, **common)
+        return replace(node, op=STORE, refusal=reason)
+    reason = support.unmet(conditions.EVERY, host, row)
+    if row is None or reason:
+        return replace(node, refusal=reason)
     try:
-        if host.code == codes.DELEGATE:
-            raise Unsupported(OTHER_DELEGATE)
-        row = ops.row_of(host.host_op, host)
-        if row is None:
-            raise Unsupported(f"{host.host_op} is not in the table of this plugin.")
-        for tensor in (*host.inputs, *host.outputs):
-            if tensor is not None and tensor in unreadable:
-                held = tensors[tensor].name
-                raise Unsupported(f"Tensor {held!r} {unreadable[tensor]}.")
-        inputs = row.arranged(host.inputs)
-        _check_outputs(row, len(host.outputs))
         attributes = row.attributes(host) if row.attributes else {}
-        node = Node(host.id, row.op, inputs, host.outputs, attributes, row=row, **common)
-        node = replace(node, refusal=support.by_row(Graph(tensors, (node,), (), ()), node))
-        if {"shape", "perm", "expand"} & set(attributes):  # read from input 1 where that has them
-            node = replace(node, inputs=inputs[:1])
-        for tensor, role in zip(host.outputs, row.outputs or (), strict=False):
-            if role == "index" and tensors[tensor].dtype == "f32":
-                tensors[tensor] = replace(tensors[tensor], wide=True)
-        if node.refusal is None:
-            node = replace(node, outputs=(*host.outputs, *_hidden_outputs(host, row)))
-    except Unsupported as reason:
-        present = tuple(t for t in host.inputs)
-        return Node(
-            host.id, row.op if row else "", present, host.outputs, refusal=str(reason), **common
-        )
-    return node
+    except Unsupported as damaged:
+        return replace(node, refusal=str(damaged))
+    inputs = row.arranged(host.inputs)
+    node = replace(node, inputs=inputs, attributes=attributes, row=row)
+    refusal = support.by_row(Graph(tensors, (node,), (), ()), node)
+    if {"shape", "perm", "expand"} & set(attributes):  # read from input 1 where that has them
+        inputs = inputs[:1]
+    for tensor, role in zip(host.outputs, row.outputs or (), strict=False):
+        if role == "index" and tensors[tensor].dtype == "f32":
+            tensors[tensor] = replace(tensors[tensor], wide=True)
+    hidden = () if refusal else _hidden_outputs(host, row)
+    return replace(node, inputs=inputs, outputs=(*host.outputs, *hidden), refusal=refusal)
 
 
 def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
@@ -262,10 +254,3 @@ def _hidden_outputs(host: HostNode, row: HostOp) -> tuple[int, ...]:
 def _visible(node: Node) -> Node:
     """The node with those results only that the host knows of."""
     return replace(node, outputs=tuple(t for t in node.outputs if t < HIDDEN))
-
-
-def _check_outputs(row: HostOp, count: int) -> None:
-    """Raise Unsupported when a node does not have the outputs that its operator has."""
-    wanted = row.outputs or ()
-    if "value*" not in wanted and count != len(wanted):
-        raise Unsupported(f"{count} outputs instead of {len(wanted)} are not supported.")

@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflgpu_plugin.providers.onnxruntime import conditions as onnx_conditions
 from tflgpu_plugin.providers.onnxruntime import ops as onnx_ops
 from tflgpu_plugin.providers.onnxruntime.reader import read
+from tflgpu_plugin.providers.tflite import conditions as tflite_conditions
 from tflgpu_plugin.providers.tflite import ops as tflite_ops
 
 from tests.providers.onnxruntime.test_ort_reader import snapshot
-from tests.providers.tflite.test_reader import CONV, host_node, refused
+from tests.providers.tflite.test_reader import CONV, POOL, host_node, refused
 from tests.support.subprocesses import ROOT
 from tflgpu_plugin.frontend import rules
-from tflgpu_plugin.frontend.support import support
+from tflgpu_plugin.frontend.support import EVERY, support
 from tflgpu_plugin.ir.target import Target
 
 TFLITE, _, ONNX = (ROOT / "docs" / "ops.md").read_text().partition("## ONNX operators")
@@ -113,7 +115,7 @@ def test_a_sentence_is_what_is_claimed(
         ),
         (
             "FULLY_CONNECTED",
-            "Weights are not shuffled.",
+            "No shuffled weights.",
             host_node("FULLY_CONNECTED", "tgl_fully_connected_params"),
             host_node("FULLY_CONNECTED", "tgl_fully_connected_params", weights_format=1),
         ),
@@ -128,6 +130,43 @@ def test_a_sentence_is_what_is_claimed(
             "The activation tanh.",
             host_node("LSTM", "tgl_lstm_params", activation=4, kernel=1),
             host_node("LSTM", "tgl_lstm_params", activation=3, kernel=1),
+        ),
+        (
+            "LSTM",
+            "Or, with 24 inputs, in no edition: Constant weights, tanh, and only the parts "
+            "together that belong together. The kernel, BASIC or FULL, that takes so many inputs.",
+            host_node("LSTM", "tgl_lstm_params", tuple(range(24)), activation=4, kernel=0),
+            host_node("LSTM", "tgl_lstm_params", tuple(range(24)), activation=4, kernel=1),
+        ),
+        (
+            "MAX_POOL_2D",
+            "Padding SAME or VALID.",
+            host_node("MAX_POOL_2D", "tgl_pool_params", (0,), **POOL),
+            host_node("MAX_POOL_2D", "tgl_pool_params", (0,), **POOL | {"padding": 0}),
+        ),
+        (
+            "CONV_3D",
+            "Windows, strides and dilations of at least 1.",
+            host_node("CONV_3D", "tgl_conv_3d_params", stride_d=1, dilation_d=1, **CONV),
+            host_node("CONV_3D", "tgl_conv_3d_params", stride_d=1, dilation_d=0, **CONV),
+        ),
+        (
+            "DEPTHWISE_CONV_2D",
+            "A depth multiplier of at least 1.",
+            host_node("DEPTHWISE_CONV_2D", "tgl_depthwise_params", depth_multiplier=1, **CONV),
+            host_node("DEPTHWISE_CONV_2D", "tgl_depthwise_params", depth_multiplier=0, **CONV),
+        ),
+        (
+            "MIRROR_PAD",
+            "The mode REFLECT or SYMMETRIC.",
+            host_node("MIRROR_PAD", "tgl_mirror_pad_params", mode=2),
+            host_node("MIRROR_PAD", "tgl_mirror_pad_params", mode=0),
+        ),
+        (
+            "PACK",
+            "As many tensors as its parameters say.",
+            host_node("PACK", "tgl_pack_params", count=2),
+            host_node("PACK", "tgl_pack_params", count=1),
         ),
     ],
 )
@@ -144,8 +183,10 @@ def test_every_condition_and_rule_is_on_the_page() -> None:
             for condition in row.conditions:
                 said = " ".join((condition.__doc__ or "").split())
                 assert said.endswith(".") and said in line(page, key), key
-    for number, rule in enumerate(rules.RULES, 1):
-        assert f"\n{number}. {' '.join((rule.__doc__ or '').split())}" in ONNX
+    every = (TFLITE, (*tflite_conditions.EVERY, *EVERY)), (ONNX, onnx_conditions.EVERY)
+    for page, conditions in (*every, (ONNX, rules.RULES)):
+        for number, one in enumerate(conditions, 1):
+            assert f"\n{number}. {' '.join((one.__doc__ or '').split())}" in page
 
 
 @pytest.mark.parametrize("op", ["Relu", "Erf", "Exp", "Concat", "Tanh"])

@@ -11,12 +11,13 @@ from typing import Any
 from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
 from tflgpu_plugin.frontend.rules import RULES
-from tflgpu_plugin.frontend.support import QUIRKS, type_names
+from tflgpu_plugin.frontend.support import EVERY, QUIRKS, type_names
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.providers.onnxruntime.conditions import EVERY
+from tflgpu_plugin.providers.onnxruntime.conditions import EVERY as ONNX_NODES
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
+from tflgpu_plugin.providers.tflite.conditions import EVERY as NODES
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 EDITIONS = ("2019", "current", "quantized")
@@ -37,7 +38,7 @@ def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
                 "versions": list(row.versions),
                 "documented": _documented(row),
                 "types": type_names(row.types or op.types),
-                "needs": " ".join([_sentence(op.refuse), *map(_sentence, row.conditions)]),
+                "needs": _needs(row),
             }
         )
         if target is not None:
@@ -68,6 +69,16 @@ def onnx_rows() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _needs(row: HostOp) -> str:
+    """What a node needs by its op and its row."""
+    sentences = [f"A constant {what}." for what in row.constants.values()]
+    sentences += [_sentence(ops.rows()[row.op].refuse), *map(_sentence, row.conditions)]
+    if (form := row.longer) is not None:
+        listed = "" if form.documented else ", in no edition"
+        sentences.append(f"Or, with {len(form.operands)} inputs{listed}: {_needs(form)}")
+    return " ".join(sentences)
 
 
 def _sentence(condition: Any) -> str:
@@ -151,6 +162,10 @@ Beside these rows, whatever follows from constants alone is worked out before a 
 sparse weights among it, and so is shape arithmetic. [Rules over a whole graph](#rules) hold for all
 rows.
 
+Every node needs these, and what the page says of its operator:
+
+{_listed((*NODES, *EVERY))}
+
 {_markdown(OP_HEAD, op_cells(op_rows()))}
 
 ## ONNX operators
@@ -166,7 +181,7 @@ initializers, or worked out from shapes), how many outputs may be used where not
 else a node needs. Every node needs these, axes among those of its input, and shapes and types that
 its op takes:
 
-{_listed(EVERY)}
+{_listed(ONNX_NODES)}
 
 {_markdown(onnx_head, onnx_cells)}
 

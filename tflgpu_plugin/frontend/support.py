@@ -17,7 +17,7 @@ from typing import Any
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
-from tflgpu_plugin.ir.host_op import ROLES, Condition, HostOp
+from tflgpu_plugin.ir.host_op import Condition, HostOp, Operand
 from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, quantized, real, whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -27,7 +27,6 @@ from tflgpu_plugin.passes.trim import idle
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
-TYPED = ("value", "slope")  # roles of operands that have one type
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
@@ -102,13 +101,7 @@ def by_row(graph: Graph, node: Node) -> str | None:
     row = node.row
     if row is None:
         return None
-    return (
-        _refuse_row_types(graph, node, row)
-        or _refuse_mixed_types(graph, node, row)
-        or _refuse_operand_shapes(graph, node, row)
-        or _refuse_state(graph, node)
-        or unmet(row.conditions, graph, node)
-    )
+    return unmet(EVERY, graph, node, row) or unmet(row.conditions, graph, node)
 
 
 def unmet(conditions: Iterable[Condition], *seen: Any) -> str | None:
@@ -118,32 +111,37 @@ def unmet(conditions: Iterable[Condition], *seen: Any) -> str | None:
     return next(filter(None, (condition(*seen) for condition in conditions)), None)
 
 
-def _refuse_row_types(graph: Graph, node: Node, row: HostOp) -> str | None:
-    """Those of a row that has types of its own."""
+def _operands(node: Node, row: HostOp) -> list[tuple[int, int, Operand]]:
+    """The inputs that are there: where the host has them, and what they are for."""
+    given = row.operands
+    at = row.order or range(len(node.inputs))
+    pairs = zip(at, node.inputs, strict=True)
+    return [(k, t, given[min(k, len(given) - 1)]) for k, t in pairs if t is not None]
+
+
+def row_types(graph: Graph, node: Node, row: HostOp) -> str | None:
+    """Tensors of the types of its row, where these are not those of its op."""
     for index in (*node.reads, *node.outputs) if row.types else ():
         held = graph.tensors[index]
         if held.dtype not in row.types:
             names = [TYPE_NAMES.get(name, name) for name in (held.dtype, *row.types)]
-            wanted = " or ".join(names[1:])
             return (
                 f"Tensor {held.name!r} holds {names[0]} values; {row.name} is supported for "
-                f"{wanted}."
+                f"{' or '.join(names[1:])}."
             )
     return None
 
 
-def _refuse_mixed_types(graph: Graph, node: Node, row: HostOp) -> str | None:
-    """Hosts give results the type of the first value when they prepare a node, whatever the model
-    file says of them; that comes later.
-    """
-    values = [t for t, role in _operands(node, row) if role in TYPED]
-    roles = (row.outputs or ())[: len(node.outputs)]
+def one_type(graph: Graph, node: Node, row: HostOp) -> str | None:
+    """Values of one type, and results of that type in the model, too."""
+    # Hosts give results the type of the first value when they prepare a node; that comes later.
+    values = [t for _, t, operand in _operands(node, row) if operand.traits.typed]
+    roles = row.outputs or ()
     if "value*" in roles:
         roles = ("value",) * len(node.outputs)
-    results = [t for t, role in zip(node.outputs, roles, strict=True) if role == "value"]
+    results = [t for t, role in zip(node.outputs, roles, strict=False) if role == "value"]
     given = graph.tensors[values[0]].dtype if values else ""
-    for index in (*results, *values):
-        tensor = graph.tensors[index]
+    for tensor in (graph.tensors[t] for t in (*results, *values)):
         if _whole(tensor.dtype) != _whole(given):
             return (
                 f"Tensor {tensor.name!r} holds {tensor.dtype} values in the model, but "
@@ -156,19 +154,21 @@ def _whole(dtype: str) -> str:
     return "i64" if dtype == "i32" else dtype  # small constants of int64 are held as int32
 
 
-def _operands(node: Node, row: HostOp) -> list[tuple[int, str]]:
-    """The tensors that are there, with their roles."""
-    taken = row.taken + row.taken[-1:] * (len(node.inputs) - len(row.taken))  # of repeated ones
-    pairs = zip(node.inputs, taken, strict=False)
-    return [(tensor, role) for tensor, role in pairs if tensor is not None]
+def constants(graph: Graph, node: Node, row: HostOp) -> str | None:
+    """Constants of the model where the row names them."""
+    for _, index, operand in _operands(node, row):
+        if operand.constant and graph.constant(index) is None:
+            what = operand.role.replace("_", " ")
+            return f"The {what} of {row.name} must be a constant of the model."
+    return None
 
 
-def _refuse_operand_shapes(graph: Graph, node: Node, row: HostOp) -> str | None:
-    """Hosts look at the shapes of axes, sizes and the like, too, not only at their elements."""
+def extents(graph: Graph, node: Node, row: HostOp) -> str | None:
+    """Axes, sizes, paddings and the like in shapes that hosts take."""
     found = _operands(node, row)
-    rank = next((len(graph.shape(t)) for t, role in found if role == "value"), 0)
-    for position, (index, role) in enumerate(found):
-        shape, wanted = graph.shape(index), ROLES[role].extents
+    rank = next((len(graph.shape(t)) for _, t, operand in found if operand.role == "value"), 0)
+    for at, index, operand in found:
+        shape, wanted = graph.shape(index), operand.traits.extents
         fits = {
             "list": len(shape) == 1,
             "pairs": shape == (rank, 2),
@@ -176,7 +176,6 @@ def _refuse_operand_shapes(graph: Graph, node: Node, row: HostOp) -> str | None:
             "one": prod(shape) == 1,
         }
         if wanted and not fits[wanted]:
-            at = row.order[position] if row.order else position
             return (
                 f"Input {at}, {graph.tensors[index].name!r}, has the shape {list(shape)}, "
                 f"which is not one that {row.name} takes."
@@ -184,7 +183,8 @@ def _refuse_operand_shapes(graph: Graph, node: Node, row: HostOp) -> str | None:
     return None
 
 
-def _refuse_state(graph: Graph, node: Node) -> str | None:
+def variables(graph: Graph, node: Node, row: HostOp) -> str | None:
+    """State that is a variable of the model."""
     for before, _ in ops.rows()[node.op].states:
         state = node.inputs[before]
         if state is None:
@@ -193,6 +193,10 @@ def _refuse_state(graph: Graph, node: Node) -> str | None:
             name = graph.tensors[state].name
             return f"The state {name!r} is not a variable of the model."
     return None
+
+
+# What every row asks of a node, by the roles of what the node reads and writes.
+EVERY: tuple[Condition, ...] = (row_types, one_type, constants, extents, variables)
 
 
 def _name(node: Node) -> str:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tflgpu_plugin.errors import Unsupported
-
 Condition = Callable[..., str | None]
 
 
@@ -16,17 +14,18 @@ class Role(NamedTuple):
     """What an operand is for. `decides`: its value decides the shapes of results. `extents` is what
     the host demands of its own shape: a "list", one element in any shape ("one"), one element
     ("axes") or a pair ("pairs") for each axis of the first value; empty: nothing. `whole`: it holds
-    int32 or int64, whatever types values have.
+    int32 or int64, whatever types values have. `typed`: it has the type of the first value.
     """
 
     decides: bool = False
     extents: str = ""
     whole: bool = False
+    typed: bool = False
 
 
 ROLES: Mapping[str, Role] = (
-    # What is computed with: all values of a node have one type.
-    dict.fromkeys(("value", "slope"), Role())
+    # What is computed with.
+    dict.fromkeys(("value", "slope"), Role(typed=True))
     | dict.fromkeys(("weights", "recurrent_weights", "projection_weights", "peepholes"), Role())
     | dict.fromkeys(("bias", "biases", "projection_bias", "scale", "scales", "fill"), Role())
     | dict.fromkeys(("zero_point", "zero_points", "mean", "variance", "low", "high"), Role())
@@ -40,6 +39,23 @@ ROLES: Mapping[str, Role] = (
     | dict.fromkeys(("start", "length", "order", "repeats"), Role(True, "axes"))
     | {"axis": Role(True, "one"), "paddings": Role(True, "pairs")}
 )
+
+
+def needs(
+    page: str, met: Callable[..., bool], sentence: str = "", kind: type[str] = str
+) -> Condition:
+    """A condition: `page` says what a node needs, and so does the sentence for the user of one that
+    lacks it, unless that is given; {0} in it is the operator. `met` looks at what conditions do,
+    whose last has the node's row.
+    """
+    lack = "{0} with " + page[3:-1] + " is not supported."
+    plain = lack if page.startswith("No ") else "{0} needs " + page[0].lower() + page[1:]
+
+    def condition(*seen: Any) -> str | None:
+        return None if met(*seen) else kind((sentence or plain).format(seen[-1].row.name))
+
+    condition.__doc__ = page
+    return condition
 
 
 class Unfit(str):
@@ -92,8 +108,9 @@ class HostOp:
     they are not those of `op`. `conditions` are functions of a graph and a node that return a
     sentence where the node cannot run; their docstrings are on the page of operators. `spreads`:
     the result has the shape that all inputs broadcast to. `bounds`: the operator "opens" or
-    "closes" a quantized group, which the host runs as one. `variant` tells several rows of one
-    operator apart. A node that is not to be `alone` can only run here beside certain others.
+    "closes" a quantized group, which the host runs as one. `longer` is what holds for nodes with
+    more inputs, of an operator that has two lists of them. A node that is not to be `alone` can
+    only run here beside certain others.
     """
 
     name: str
@@ -108,13 +125,8 @@ class HostOp:
     conditions: tuple[Condition, ...] = ()
     spreads: bool = False
     bounds: str = ""
-    variant: str = ""
+    longer: HostOp | None = None
     alone: bool = True
-
-    @property
-    def key(self) -> str:
-        """What its table calls it."""
-        return f"{self.name} ({self.variant})" if self.variant else self.name
 
     @property
     def constants(self) -> dict[int, str]:
@@ -137,33 +149,38 @@ class HostOp:
         """The roles of operands in the order of the op."""
         return tuple(self.operands[k].role for k in self.order or range(len(self.operands)))
 
+    def form(self, inputs: int) -> HostOp:
+        """What holds for a node with so many inputs."""
+        return self.longer if self.longer and inputs > len(self.operands) else self
+
     def arranged(self, inputs: Sequence[int | None]) -> tuple[int | None, ...]:
-        """A node's inputs in the order of the op. Raises Unsupported when one is absent or too many
-        are there.
-        """
+        """A node's inputs in the order of the op, None for absent ones."""
+        listed = (*inputs, *[None] * (len(self.operands) - len(inputs)))
+        return tuple(listed[k] for k in self.order or range(len(listed)))
+
+    def lacking(self, inputs: Sequence[int | None]) -> str | None:
+        """A sentence about a node's inputs when one is absent or too many are there."""
         given = list(self.operands)
         if given and given[-1].repeated:
-            given[-1:] = [given[-1]] * max(1, len(inputs) - len(given) + 1)
+            given += [given[-1]] * (len(inputs) - len(given))
         if len(inputs) > len(given):
-            raise Unsupported(
-                f"{len(inputs)} inputs are more than the {len(given)} that are supported."
-            )
-        present = [inputs[k] if k < len(inputs) else None for k in range(len(given))]
-        for position, (tensor, operand) in enumerate(zip(present, given, strict=True)):
-            if tensor is None and not operand.optional:
-                raise Unsupported(f"Input {position} of {self.name} is absent.")
-        return tuple(present[k] for k in self.order or range(len(given)))
+            return f"{len(inputs)} inputs are more than the {len(given)} that are supported."
+        for position, operand in enumerate(given):
+            if not operand.optional and (position >= len(inputs) or inputs[position] is None):
+                return f"Input {position} of {self.name} is absent."
+        return None
 
 
 def table(rows: Sequence[HostOp], known: Mapping[str, object]) -> dict[str, HostOp]:
-    """Rows by their keys. Raises ValueError for one whose op is not among the `known`, or whose key
-    another one has.
+    """Rows by their names. Raises ValueError for one whose op is not among the `known`, or whose
+    name another one has.
     """
     found: dict[str, HostOp] = {}
     for row in rows:
-        if row.op and row.op not in known:
-            raise ValueError(f"{row.name} becomes {row.op!r}, which is no op.")
-        if row.key in found:
-            raise ValueError(f"{row.key} has two rows.")
-        found[row.key] = row
+        for op in (row.op, row.longer.op if row.longer else ""):
+            if op and op not in known:
+                raise ValueError(f"{row.name} becomes {op!r}, which is no op.")
+        if row.name in found:
+            raise ValueError(f"{row.name} has two rows.")
+        found[row.name] = row
     return found

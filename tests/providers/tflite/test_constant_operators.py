@@ -242,7 +242,7 @@ def test_what_is_not_worked_out(op: str, inputs: tuple[Array, ...], host: str) -
     tensors = dict(enumerate([*given, result]))
     places = (*range(len(given)),)
     made = HostNode(native.ffi, 0, 0, op, 1, places, (len(given),), params, tensors)
-    node = reader._node(made, tensors, {})
+    node = reader._node(made, tensors)
     assert folding.constants(made, node, given, [result]) is None
 
 
