@@ -37,6 +37,20 @@ class Window(NamedTuple):
         spans = zip(self.spatial, self.pads, self.reach, self.strides, strict=True)
         return [(extent + sum(pads) - reach, stride) for extent, pads, reach, stride in spans]
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Those of an op; `padding` is (before, after) of each axis, one after another."""
+        padding = tuple(amount for pair in self.pads for amount in pair)
+        return {"strides": self.strides, "dilations": self.dilations, "padding": padding}
+
+    @property
+    def of_image(self) -> Window:
+        """With a height of 1 where there is one spatial axis."""
+        if len(self.spatial) > 1:
+            return self
+        spatial, kernel, strides, dilations = ((1, *values) for values in self[:4])
+        return Window(spatial, kernel, strides, dilations, ((0, 0), *self.pads))
+
 
 def _kernel(e: Expansion) -> tuple[int, ...]:
     return e.of("weights")[2:] if "weights" in e.row.taken else e.integers("kernel_shape") or ()
@@ -74,101 +88,54 @@ def _halves(total: int, upper: bool) -> tuple[int, int]:
 
 
 def _image(e: Expansion, x: int) -> int:
-    """[N, C, H, W] or [N, C, W] as [N, H, W, C]."""
+    """[A, W, B] as [A, 1, W, B], others as they are."""
     shape = e.shape(x)
-    last = e.channels_last(x)
-    return last if len(shape) == 4 else e.reshape(last, (shape[0], 1, shape[2], shape[1]))
+    if len(shape) != 3:
+        return x
+    image = (shape[0], 1, *shape[1:])
+    if e.constant(x) is None:
+        return e.reshape(x, image)
+    axis = (0, 2, 3)[e.scales_axis(x)]
+    return e.derived(x, "image", make=lambda data: data.reshape(image), axis=axis)
 
 
-def _unimage(e: Expansion, y: int, rank: int) -> int:
-    """Back from [N, H, W, C] to the layout of a node whose input has this rank."""
-    batch, _, width, channels = e.shape(y)
-    return e.channels_first(y if rank == 4 else e.reshape(y, (batch, width, channels)))
-
-
-def _pair(values: Sequence[int]) -> tuple[int, int]:
-    """Height and width; the height is 1 where there is one spatial dimension."""
-    first, last = values if len(values) == 2 else (1, *values)
-    return int(first), int(last)
-
-
-def _sides(pads: Sequence[tuple[int, int]]) -> tuple[int, int, int, int]:
-    """(top, bottom, left, right)."""
-    rows, columns = pads if len(pads) == 2 else ((0, 0), *pads)
-    return (*rows, *columns)
-
-
-def _weights(e: Expansion, order: tuple[int, ...], rank: int) -> int:
-    """Input 1 with its axes [_, _, KH, KW] in another order; one spatial axis becomes two."""
-    weights = e.x(1)
-    shape = e.shape(weights)
-    if rank == 3:
-        image = (*shape[:2], 1, shape[2])
-        if e.constant(weights) is None:
-            weights = e.reshape(weights, image)
-        else:
-            axis = (0, 1, 3)[e.scales_axis(weights)]
-            weights = e.derived(weights, "image", make=lambda data: data.reshape(image), axis=axis)
-    return e.transpose(weights, order)
+def _convolved(e: Expansion, op: str, weights: int, *more: int, **attributes: Any) -> int:
+    """The op over the input as an image, with weights whose channels are first and last."""
+    image = _image(e, e.channels_last(e.x()))
+    y = e.add(op, image, _image(e, weights), e.get(2), *more, **attributes)
+    batch, *_, width, channels = e.shape(y)
+    return e.channels_first(e.reshape(y, (batch, width, channels)) if e.rank() == 3 else y)
 
 
 def conv(e: Expansion) -> int:
     """Convolution; one channel per group runs as a depthwise convolution."""
-    x = e.x()
-    shape, filters = e.shape(x), e.shape(e.x(1))
-    window = _window(e)
-    if len(shape) == 5:
-        return _conv_3d(e, window)
-    settings: dict[str, Any] = {
-        "strides": _pair(window.strides),
-        "dilations": _pair(window.dilations),
-        "padding": _sides(window.pads),
-    }
-    image = _image(e, x)
-    if shape[1] > 1 == filters[1]:
-        weights = _weights(e, (1, 2, 3, 0), len(shape))
-        y = e.add("depthwise_conv_2d", image, weights, e.get(2), **settings)
-    else:
-        y = e.add("conv_2d", image, _weights(e, (0, 2, 3, 1), len(shape)), e.get(2), **settings)
-    return _unimage(e, y, len(shape))
-
-
-def _conv_3d(e: Expansion, window: Window) -> int:
-    return e.image(
-        "conv_3d", e.x(), e.transpose(e.x(1), (0, 2, 3, 4, 1)), e.get(2), strides=window.strides,
-        dilations=window.dilations, padding=_flat(window.pads),
-    )  # fmt: skip
-
-
-def _flat(pads: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """(before, after) of each axis, one after another."""
-    return tuple(amount for pair in pads for amount in pair)
+    rank = e.rank()
+    deep = e.shape()[1] > 1 == e.of("weights")[1] and rank < 5
+    order = (1, *range(2, rank), 0) if deep else (0, *range(2, rank), 1)
+    op = "conv_3d" if rank == 5 else "depthwise_conv_2d" if deep else "conv_2d"
+    return _convolved(e, op, e.transpose(e.x(1), order), **_window(e).of_image.attributes)
 
 
 def conv_transpose(e: Expansion) -> int:
     """Transposed convolution: the full result, cut by the padding."""
-    x = e.x()
-    shape, filters = e.shape(x), e.shape(e.x(1))
-    image = _image(e, x)
-    groups = e.integer("group", 1)
-    window = _window(e)
+    window, groups = _window(e), e.integer("group", 1)
     extents, pads = _cut(e, window)
-    size = e.index([shape[0], *_pair(extents), filters[1] * groups])
-    y = e.add(
-        "transpose_conv", image, _grouped_weights(e, groups, len(shape)), e.get(2), size,
-        strides=_pair(window.strides), dilations=_pair(window.dilations), padding=_sides(pads),
+    height = (1,) if len(extents) == 1 else ()
+    size = e.index([e.shape()[0], *height, *extents, e.of("weights")[1] * groups])
+    return _convolved(
+        e, "transpose_conv", _grouped_weights(e, groups), size,
+        **window._replace(pads=pads).of_image.attributes,
     )  # fmt: skip
-    return _unimage(e, y, len(shape))
 
 
-def _grouped_weights(e: Expansion, groups: int, rank: int) -> int:
-    """[I, O / groups, KH, KW] as [O, KH, KW, I / groups]."""
+def _grouped_weights(e: Expansion, groups: int) -> int:
+    """[I, O / groups, K...] as [O, K..., I / groups]."""
     if groups == 1:
-        return _weights(e, (1, 2, 3, 0), rank)
+        return e.transpose(e.x(1), (1, *range(2, e.rank()), 0))
     inputs, outputs, *kernel = e.shape(e.x(1))
-    parts = (groups, inputs // groups, outputs, *(kernel if rank == 4 else (1, *kernel)))
-    order = (0, 2, 3, 4, 1)
-    result = (groups * outputs, *parts[3:], parts[1])
+    parts = (groups, inputs // groups, outputs, *kernel)
+    order = (0, 2, *range(3, len(parts)), 1)
+    result = (groups * outputs, *kernel, parts[1])
     if e.constant(e.x(1)) is None:
         return e.reshape(e.transpose(e.reshape(e.x(1), parts), order), result)
 
@@ -199,10 +166,7 @@ def _cut(e: Expansion, window: Window) -> tuple[Sequence[int], tuple[tuple[int, 
 def pooling(e: Expansion) -> dict[str, Any]:
     """Over any number of spatial axes."""
     window = _window(e)
-    return {
-        "window": window.kernel, "strides": window.strides, "dilations": window.dilations,
-        "padding": _flat(window.pads),
-    }  # fmt: skip
+    return {"window": window.kernel, **window.attributes}
 
 
 # ---- what they need ------------------------------------------------------------------------------
