@@ -33,11 +33,10 @@ def average(e: Expansion) -> int:
 
 def clip(e: Expansion) -> int:
     """Clip; the usual bounds are ops of their own."""
-    given = {"maximum": e.get(1), "minimum": e.get(2)}
-    run = (t is not None and e.constant(t) is None for t in given.values())
-    if e.dtype() in COUNTS or any(run):
+    bounds = e.get(1), e.get(2)
+    if e.dtype() in COUNTS or not e.known(*bounds):
         y = e.x()
-        for op, bound in given.items():
+        for op, bound in zip(("maximum", "minimum"), bounds, strict=True):
             y = y if bound is None else e.add(op, y, bound, nan=True)
         return y
     low, high = e.scalar(1, "min", -inf), e.scalar(2, "max", inf)

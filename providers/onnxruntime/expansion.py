@@ -107,6 +107,10 @@ class Expansion:
         """The value of a tensor, when it is known before the model runs."""
         return self.tensors.table[tensor].data
 
+    def known(self, *tensors: int | None) -> bool:
+        """The values of those that are present are constants."""
+        return all(t is None or self.constant(t) is not None for t in tensors)
+
     def value(self, position: int) -> Array:
         """The value of an input that is known before the model runs: one that the row's `constants`
         name."""

@@ -8,14 +8,13 @@ are those of QuantizeLinear-23 and DynamicQuantizeLinear-11.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Quantization, Shape, Tensor
+from tflgpu_plugin.ir.graph import Array, Quantization, Shape
 from tflgpu_plugin.ir.quantization import COUNTS, EVEN, NUMBERS
 
 from . import blocks
@@ -35,7 +34,9 @@ def parameters(scale: Array | None, zero: Array | None, axis: int = 0) -> Quanti
 
 
 def _known(e: Expansion, scale: int, zero: int | None, axis: int = 0) -> Quantization | None:
-    """The same of tensors; no zero point is one of 0."""
+    """The same of tensors; no zero point is one of 0. One value per element is none."""
+    if e.rank(scale) > 1:
+        return None
     zeros = np.zeros(1, np.int32) if zero is None else e.constant(zero)
     return parameters(e.constant(scale), zeros, axis)
 
@@ -44,6 +45,8 @@ def numbers(e: Expansion, tensor: int) -> int:
     """The stored numbers of an integer tensor, as float32."""
     if e.constant(tensor) is not None:
         return e.derived(tensor, "numbers", make=lambda data: data.astype(np.float32))
+    if e.dtype(tensor) == "f32":
+        return tensor
     if e.dtype(tensor) in COUNTS:
         return e.add("cast", tensor, dtype="f32")
     e.hold(tensor, NUMBERS)
@@ -81,13 +84,9 @@ def dequantized(
     rank = e.rank(tensor)
     place = _along(e, scale, axis, rank)
     known = _known(e, scale, zero, place)
-    counted = e.dtype(tensor) in COUNTED
-    single = counted and known is not None and len(known.scale) == 1
-    if known is not None and e.constant(tensor) is not None and e.rank(scale) < 2:
-        if _fits(known, e.shape(tensor)):
-            return real_constant(e, tensor, known)
-    if single:
-        assert known is not None
+    if known is not None and e.constant(tensor) is not None and _fits(known, e.shape(tensor)):
+        return real_constant(e, tensor, known)
+    if known is not None and len(known.scale) == 1 and e.dtype(tensor) in COUNTED:
         held = e.hold(tensor, known)
         if (held.scale, held.zero_point) == (known.scale, known.zero_point):
             return e.add("dequantize", tensor, dtype="f32")
@@ -117,7 +116,7 @@ def stored(
     e: Expansion, values: int, scale: int, zero: int | None, dtype: str = "u8", axis: int = 0
 ) -> int:
     """float32 values as stored numbers: round(values / scale) + zero, saturating."""
-    dtype = dtype if zero is None else e.dtype(zero)
+    dtype = dtype if zero is None or e.dtype(zero) == "f32" else e.dtype(zero)
     rank = e.rank(values)
     known = _known(e, scale, zero)
     if known is not None and len(known.scale) == 1:
@@ -132,67 +131,36 @@ def stored(
 # ---- between the types ---------------------------------------------------------------------------
 
 
-def _in_blocks(e: Expansion, zero: int | None) -> tuple[int, int | None]:
-    """Scale and zero point (both float32) as one per element of the input."""
-    block, shape = e.integer("block_size"), e.shape()
+def _parameters(e: Expansion) -> tuple[int, int | None]:
+    """Scale and zero point; those of blocks as float32, one per element of the input."""
+    scale, zero, block, shape = e.x(1), e.get(2), e.integer("block_size"), e.shape()
+    if not block:
+        return scale, zero
     axis = e.axis(e.integer("axis", 1), len(shape))
-    scale = blocks.spread(e, e.x(1), axis, block, shape)
+    scale = blocks.spread(e, scale, axis, block, shape)
     return scale, zero if zero is None else blocks.spread(e, numbers(e, zero), axis, block, shape)
 
 
 def quantize_linear(e: Expansion) -> int:
     """To 8 or 16 bits, as a whole, along an axis or in blocks."""
-    dtype = DTYPES.get(e.integer("output_dtype") or U8, "")
-    zero = e.get(2)
-    if e.integer("block_size"):
-        scale, start = _in_blocks(e, zero)
-        whole = e.add("round", e.add("div", e.x(), scale))
-        kind = dtype if zero is None else e.dtype(zero)
-        return e.add("quantize", e.plus(whole, start), dtype=kind, quantization=NUMBERS)
-    return stored(e, e.x(), e.x(1), zero, dtype, e.integer("axis", 1))
+    scale, zero = _parameters(e)
+    dtype = e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8, "")
+    return stored(e, e.x(), scale, zero, dtype, e.integer("axis", 1))
 
 
 def dequantize_linear(e: Expansion) -> int:
-    """From 8 or 16 bits, as a whole, along an axis or in blocks; a constant also from 32."""
-    if e.integer("block_size"):
-        scale, zero = _in_blocks(e, e.get(2))
-        values = numbers(e, e.x())
-        values = values if zero is None else e.add("sub", values, zero)
-        return e.add("mul", values, scale)
-    return real(e, 0, e.integer("axis", 1))
+    """From 8 or 16 bits, as a whole, along an axis or in blocks; a constant also from 32, and then
+    its result is one."""
+    scale, zero = _parameters(e)
+    if not e.integer("block_size") or not e.known(e.x(), scale, zero):
+        return dequantized(e, e.x(), scale, zero, e.integer("axis", 1))
+    factors, shift = e.constant(scale), np.zeros(1) if zero is None else e.constant(zero)
+    assert factors is not None and shift is not None
 
+    def values(data: Array) -> Array:
+        return np.asarray((data - shift.astype(np.int64)).astype(np.float32) * factors)
 
-def known_values(
-    inputs: Sequence[Tensor | None], axis: int, name: str, block: int = 0
-) -> Tensor | None:
-    """The result of a DequantizeLinear of constants, which keeps its quantization unless that is of
-    blocks; None when it is not known."""
-    data, scale, zero = (*inputs, None, None)[:3]
-    if data is None or scale is None or data.data is None or scale.dtype != "f32":
-        return None
-    zeros = np.zeros(1, np.int32) if zero is None else zero.data
-    axis += data.data.ndim if axis < 0 else 0
-    if block:
-        return _known_blocks(data.data, scale.data, zeros, axis, block, name)
-    found = parameters(scale.data, zeros, axis)
-    if found is None or len(scale.shape) > 1 or not _fits(found, data.data.shape):
-        return None
-    values = quantization.dequantize(data.data, found)
-    return Tensor(name, values.shape, "f32", values, found)
-
-
-def _known_blocks(
-    data: Array, scale: Array | None, zeros: Array | None, axis: int, block: int, name: str
-) -> Tensor | None:
-    if scale is None or zeros is None or not 0 <= axis < data.ndim or block < 1:
-        return None
-    wanted = blocks.counts(axis, block, data.shape)
-    if scale.shape != wanted or (zeros.ndim == data.ndim and zeros.shape != wanted):
-        return None
-    shift = zeros if zeros.ndim < data.ndim else blocks.repeated(zeros, axis, block, data.shape)
-    whole = data.astype(np.int64) - shift
-    values = whole.astype(np.float32) * blocks.repeated(scale, axis, block, data.shape)
-    return Tensor(name, values.shape, "f32", values)
+    return e.derived(e.x(), scale, zero, make=values)
 
 
 def dynamic_quantize(e: Expansion) -> list[int]:

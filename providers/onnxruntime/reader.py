@@ -19,7 +19,7 @@ from tflgpu_plugin.frontend.symbolic_shapes import value
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
 
-from . import folding, ops, quantize
+from . import folding, ops
 from .conditions import EVERY
 from .expansion import Expansion, Tensors
 from .snapshot import Extent, HostNode, Snapshot, Value
@@ -93,8 +93,6 @@ class _Reader:
         try:
             if self._fold(host, inputs):
                 return
-            if self.planned is not None and host.id in self.planned:
-                raise Unsupported(f"The result of {host.title} cannot be worked out beforehand.")
             self._expand(host, inputs)
         except Unsupported as reason:
             if isinstance(reason.sentence, Unfit):
@@ -130,8 +128,6 @@ class _Reader:
 
     def _fold(self, host: HostNode, inputs: list[int | None]) -> bool:
         table = self.tensors.table
-        if host.op == "DequantizeLinear":
-            return self._dequantize(host, inputs)
         if self.planned is not None and host.id not in self.planned:
             return False
         largest = meanings.MAX_SHAPE_ELEMENTS if self.planned is None else folding.LARGEST_IN_A_RUN
@@ -146,17 +142,6 @@ class _Reader:
         self.arithmetic.add(host.id)
         return True
 
-    def _dequantize(self, host: HostNode, inputs: list[int | None]) -> bool:
-        given = [None if t is None else self.tensors.table[t] for t in inputs]
-        name, axis = host.writes[0], int(host.attributes.get("axis", 1))
-        block = int(host.attributes.get("block_size", 0))
-        values = quantize.known_values(given, axis, name, block)
-        if values is None:
-            return False
-        self.ids[name] = self.tensors.add(values)
-        self.arithmetic.add(host.id)
-        return True
-
     def _expand(self, host: HostNode, inputs: list[int | None]) -> None:
         row = ops.HOST_OPS.get(host.title)
         if row is None:
@@ -165,8 +150,15 @@ class _Reader:
         expansion = Expansion(host, row, self.tensors, inputs, ops.HOST_OPS)
         if reason := support.unmet((*EVERY, *row.conditions), expansion):
             raise Unsupported(reason)
-        made: Any = row.attributes(expansion)
-        outputs = _fresh(expansion, made if isinstance(made, list) else [made])
+        found: Any = row.attributes(expansion)
+        made = found if isinstance(found, list) else [found]
+        if not expansion.nodes and all(t is not None and expansion.known(t) for t in made):
+            self.ids |= zip(host.writes, made, strict=True)
+            self.arithmetic.add(host.id)
+            return
+        if self.planned is not None and host.id in self.planned:
+            raise Unsupported(f"The result of {host.title} cannot be worked out beforehand.")
+        outputs = _fresh(expansion, made)
         pairs = zip(host.outputs, outputs, strict=False)
         named = [(name, t) for name, t in pairs if name and t is not None]
         if len(named) < len(host.writes):
