@@ -8,7 +8,7 @@ import os
 import random
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -335,3 +335,20 @@ def test_codec_refuses_what_is_of_another_type() -> None:
     for kind, value in ((int, True), (int, "1"), (str, 1), (bytes, "*"), (object, {})):
         with pytest.raises(codec.Mismatch):
             codec.decode(kind, value)
+
+
+def test_codec_keeps_mappings_choices_and_arrays() -> None:
+    """Arrays lie beside the JSON value, which may have a mapping's key like the name of theirs."""
+    kind = tuple[Mapping[str, Any], Mapping[str, int | str | None]]
+    arrays: dict[str, Any] = {}
+    given = ({"array": np.arange(3), "ends": (1 << 63, b"\xff"), "e": 0.5}, {"n": None, "m": "x"})
+    stored = json.loads(json.dumps(codec.encode(given, arrays)))
+    first, second = codec.decode(kind, stored, arrays)
+    assert second == given[1] and first.keys() == given[0].keys()
+    assert first["ends"] == given[0]["ends"] and first["e"] == 0.5
+    np.testing.assert_array_equal(first["array"], np.arange(3))
+    with pytest.raises(KeyError):
+        codec.decode(kind, stored, {})
+    for wrong in ([[], [["n", 1.5]]], [[["e", None]], []], [[["e"]], []]):
+        with pytest.raises(codec.Mismatch):
+            codec.decode(kind, wrong, arrays)

@@ -1,7 +1,8 @@
 """Plain dataclasses as JSON values and back, by their own annotations: a field that is added is
 stored without a change here, and every value that is read is checked against its type.
 
-A dataclass becomes the list of its fields that count in comparisons; bytes become base64.
+A dataclass becomes the list of its fields that count in comparisons, a mapping the list of its
+pairs; bytes become base64, and arrays stay beside the JSON value.
 """
 
 from __future__ import annotations
@@ -9,12 +10,18 @@ from __future__ import annotations
 import base64
 import functools
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
+from types import NoneType, UnionType
 from typing import Any
 
 import numpy as np
+
+from tflgpu_plugin.ir.graph import Array
+
+ARRAY = "array"  # the key of an array's name
 
 MAX_EXACT_INTEGER = 1 << 53  # of a whole number: what every reader of JSON keeps exact
 
@@ -23,26 +30,38 @@ class Mismatch(ValueError):
     """What was read is not of the type that was asked for."""
 
 
-def encode(value: Any) -> Any:
-    """A JSON value for dataclasses, tuples, bytes, numbers, texts and None. Raises TypeError for
-    anything else.
+def encode(value: Any, arrays: dict[str, Array] | None = None) -> Any:
+    """A JSON value for dataclasses, mappings, tuples, bytes, numbers, texts and None; with `arrays`
+    also for those, which are added to it. Raises TypeError for anything else.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        return [encode(getattr(value, name)) for name in _fields(type(value))]
+        return [encode(getattr(value, name), arrays) for name in _fields(type(value))]
+    if isinstance(value, Mapping):
+        return [[key, encode(item, arrays)] for key, item in value.items()]
+    if isinstance(value, np.ndarray) and arrays is not None:
+        arrays[name := str(len(arrays))] = value
+        return {ARRAY: name}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, (tuple, list)):
-        return [encode(item) for item in value]
+        return [encode(item, arrays) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"a {type(value).__name__} cannot be stored")
 
 
-def decode(kind: Any, value: Any) -> Any:
-    """The value of type `kind` that `encode` wrote as `value`. Raises Mismatch."""
-    return _decoder(kind)(value)
+def decode(kind: Any, value: Any, arrays: Mapping[str, Array] | None = None) -> Any:
+    """The value of type `kind` that `encode` wrote as `value`. What is `Any` may be a number,
+    bytes, an array or a tuple of such. Raises Mismatch, and KeyError where an array is missing."""
+    return _decoder(kind)(value if arrays is None else _with_arrays(value, arrays))
+
+
+def _with_arrays(value: Any, arrays: Mapping[str, Array]) -> Any:
+    if isinstance(value, dict):
+        return arrays[value[ARRAY]]
+    return [_with_arrays(item, arrays) for item in value] if isinstance(value, list) else value
 
 
 @functools.cache
@@ -52,10 +71,16 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
         return partial(_record, kind)
     if kind in (int, float, str):
         return partial(_scalar, kind)
-    plain = {bool: _bool, bytes: _bytes, object: _anything}
+    plain = {bool: _bool, bytes: _bytes, object: _anything, NoneType: _nothing, Any: _untyped}
     if kind in plain:
         return plain[kind]
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is UnionType:
+        return partial(_either, [_decoder(part) for part in parts])
+    if origin is np.ndarray:
+        return _array
+    if origin is Mapping:
+        return partial(_mapping, partial(_tuple, [_decoder(part) for part in parts]))
     if origin is tuple and len(parts) == 2 and parts[1] is Ellipsis:
         return partial(_list, _decoder(parts[0]))
     if origin is tuple:
@@ -112,6 +137,37 @@ def _anything(value: Any) -> object:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise Mismatch(f"{value!r:.60} is no scalar")
+
+
+def _untyped(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_untyped, value))
+    if isinstance(value, (int, float, np.ndarray)):
+        return value
+    return _bytes(value)
+
+
+def _nothing(value: Any) -> None:
+    if value is not None:
+        raise Mismatch(f"{value!r:.60} is not nothing")
+
+
+def _array(value: Any) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise Mismatch(f"{value!r:.60} is no array")
+    return value
+
+
+def _either(readers: Sequence[Callable[[Any], Any]], value: Any) -> Any:
+    """What the first one makes of it that can."""
+    for read in readers:
+        with suppress(Mismatch):
+            return read(value)
+    raise Mismatch(f"{value!r:.60} is of another type")
+
+
+def _mapping(read: Callable[[Any], Any], value: Any) -> dict[Any, Any]:
+    return dict(_list(read, value))
 
 
 def _list(read: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
