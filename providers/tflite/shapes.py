@@ -1,8 +1,8 @@
 """Which shapes of a TFLite graph are known before it runs.
 
 The host leaves a shape open when the value of a computed tensor decides it, and then all after
-it. Where that value is shape arithmetic (see `folding`), it and the shapes after it are worked out
-here; what is still open may even be empty, so nodes that touch it stay with the host.
+it. Where that value is shape arithmetic (`frontend.fold`), it and the shapes after it are worked
+out here; what is still open may even be empty, so nodes that touch it stay with the host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
-from . import folding
 from . import ops as table
 from .host_node import HostNode
 from .tensors import SPARSE, Sparse
@@ -28,6 +27,7 @@ from .tensors import SPARSE, Sparse
 # What it reads has the shape that the model file says, or, where that has no extents, may get any
 # in a run; the host prepares the nodes after it anew then.
 _STATED = "READ_VARIABLE"
+RANDOM = {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"}  # of constants, yet none
 
 
 @dataclass
@@ -114,9 +114,12 @@ class Walk:
         inputs, view = _present(node.inputs), self.view
         if self._doubtful.intersection(inputs) or len(inputs) < len(node.inputs):
             return None
+        reached = not self.known.keys().isdisjoint(inputs)
+        if node.row is not None and not reached:  # what reads shapes has no kernel
+            return None
         tensors = [view[t] for t in inputs]
-        step = folding.step(host, node, tensors)
-        if step is None or not (step.of_shapes or self.known.keys() & set(inputs)):
+        step = step_of(host, node, tensors)
+        if step is None or not (step.of_shapes or reached):
             return None
         found = fold.known(step, tensors, [self.tensors[t] for t in host.outputs])
         return None if found is None else self._known(host, node, found, {fold.STEP: step})
@@ -136,7 +139,7 @@ class Walk:
     def _is_fixed(self, host: HostNode, node: Node) -> bool:
         """The node reads what follows from constants alone, and nothing else decides its result."""
         inputs = _present(host.inputs)
-        if not inputs or host.host_op in folding.RANDOM or node.op == STORE:
+        if not inputs or host.host_op in RANDOM or node.op == STORE:
             return False
         fixed = (self.chained, self.sparse, self.constants)
         return all(
@@ -155,7 +158,8 @@ class Walk:
         values = [self._value_of(t, host.host_op) for t in inputs]
         if len(inputs) < len(node.inputs) or any(value.data is None for value in values):
             return None
-        found = folding.constants(host, node, values, [self.tensors[t] for t in host.outputs])
+        step = step_of(host, node, values)
+        found = fold.constants(node, step, values, [self.tensors[t] for t in host.outputs])
         return None if found is None else self._known(host, node, found, {})
 
     def _value_of(self, index: int, reader: str) -> Tensor:
@@ -196,6 +200,20 @@ class Walk:
             return None
         self.unfit += whole and any(extent < 1 for shape in found for extent in shape)
         return found
+
+
+def step_of(host: HostNode, node: Node, inputs: Sequence[Tensor]) -> fold.Step | None:
+    """What a node does to inputs in the order of its op; None when that is not known, or not for
+    inputs of these types."""
+    outputs = [host.tensors[t] for t in host.outputs]
+    found = None
+    if node.row is not None:
+        found = fold.of_op(node.op, node.attributes, outputs)
+    elif row := table.CPU_OPS.get(host.host_op):
+        found = fold.of_op(row.op, {}, outputs)
+    if found is None or (found.rounded and any(t.dtype[0] == "f" for t in inputs)):
+        return None
+    return found
 
 
 def _present(inputs: Sequence[int | None]) -> tuple[int, ...]:

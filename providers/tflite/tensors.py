@@ -13,6 +13,7 @@ import numpy as np
 
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.frontend.fold import narrowed
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
 
 from . import codes, sparsity
@@ -24,7 +25,6 @@ FLOATS = ("f32", "f16", "f64")
 IN_MODEL, PERSISTENT_CONSTANT = 1, 5
 AFFINE = 1
 NAME_BYTES = 2048  # of a tensor's name; what is longer is cut
-MAX_PADDING_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 
 
 def listed(array: Any) -> tuple[int, ...]:
@@ -106,16 +106,6 @@ def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Tensor:
     )
     data = _constant(ffi, raw, dtype, shape, written)
     return tensor if data is None else narrowed(replace(tensor, data=data))
-
-
-def narrowed(tensor: Tensor) -> Tensor:
-    """A constant; a small one of int64 as int32: operands that tell shapes may be either."""
-    data = tensor.data
-    if tensor.dtype != "i64" or data is None or data.size > MAX_PADDING_ELEMENTS:
-        return tensor
-    if np.any(data != data.astype(np.int32)):
-        return tensor
-    return replace(tensor, dtype="i32", data=data.astype(np.int32))
 
 
 def _constant(ffi: Any, raw: Any, dtype: str, shape: Shape, written: bool) -> Array | None:

@@ -1,8 +1,9 @@
 """Constant folding for every host: works out what operators mean (see `meanings`) on known values.
 
 A frontend says of each of its operators which meaning it has, what its operands are to that, and
-how its parameters become arguments: a `Step`. What of that to trust (which types, how many
-elements) is the folder's caller to say.
+how its parameters become arguments: a `Step`. Worked out are small values that follow from shapes
+(SHAPE -> STRIDED_SLICE -> MUL -> PACK), and whatever follows from constants alone, such as weights
+that a model keeps sparse, in 16 bits, transposed or in pieces.
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.frontend import meanings
 from tflgpu_plugin.frontend.meanings import MAX_SHAPE_ELEMENTS, MEANINGS
-from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import FOLDED, NUMPY_DTYPES, Array, Graph, Node, Quantization, Tensor
+from tflgpu_plugin.passes.quant.dequantize import dequantized
 
 STEP = "step"  # attribute of a constant-folded node whose results follow from shapes: its Step
-HELD = {"i32": "int32", "i64": "int32", "f32": "float32", "bool": "bool"}  # of shape arithmetic
+HELD = ("i32", "i64", "f32", "bool")  # dtypes of shape arithmetic
+INTEGERS = ("i8", "u8", "i16")
+WHOLE = {"i", "u"}  # numpy's kinds
+MAX_FOLDED_ELEMENTS = 1 << 22  # of what constants make; beyond that, ...
+TIMES = 16  # ... as many per element of the inputs
+MAX_LIST_ELEMENTS = 64  # elements of an int64 constant that may be a list of paddings
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError)
 IDLE = ("activation", "none")  # an attribute that says nothing
 
@@ -131,25 +138,118 @@ def known(
     else:
         values = [None if t is None or t.data is None else wide(t.data) for t in inputs]
     arrays = evaluate(step, values)
-    if arrays is None or len(arrays) != len(outputs):
+    if arrays is None or not all(np.all(np.isfinite(array)) for array in arrays):
         return None
-    pairs = zip(arrays, outputs, strict=True)
-    held = [found for array, tensor in pairs if (found := _held(array, tensor)) is not None]
-    return held if len(held) == len(outputs) else None
+    if any(t.dtype not in HELD or t.quantization is not None for t in outputs):
+        return None
+    found = _held(arrays, outputs, MAX_SHAPE_ELEMENTS)
+    return None if found is None or any(t.dtype == "i64" for t in found) else found
+
+
+def constants(
+    node: Node, step: Step | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> list[Tensor] | None:
+    """The outputs with their values, from inputs that are all constants of any size; None when they
+    do not follow here, or have other types than the model says.
+
+    Elements that only change place keep their stored numbers, whatever these stand for. What is
+    computed is computed as hosts do, where the same numbers come out everywhere: whole numbers that
+    fit, and steps of float32 that round once.
+    """
+    if node.op == "quantize":
+        made = quantized(inputs[0], outputs[0])
+    elif node.op == "dequantize":
+        made = dequantized(inputs[0])
+    else:
+        return _held(_computed(step, inputs, outputs), outputs)
+    return None if made is None else _held([made], outputs)
+
+
+def _computed(
+    step: Step | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> list[Array] | None:
+    if step is None or step.of_shapes or not _stored_alike(step, [*inputs, *outputs]):
+        return None
+    values = [t.data for t in inputs if t.data is not None]
+    if not (step.moves or step.meaning == "cast"):
+        if any(t.dtype in INTEGERS for t in inputs) or not all(map(_agreed, values)):
+            return None
+        values = [wide(value) for value in values]
+    limit = max(MAX_FOLDED_ELEMENTS, TIMES * sum(v.size for v in values))
+    return evaluate(step, values, limit)
+
+
+def _stored_alike(step: Step, tensors: Sequence[Tensor]) -> bool:
+    """Stored numbers stand for the same, where hosts rescale what they bring together."""
+    row = ops.rows().get(step.meaning)
+    if row is None or row.keeps != "any":
+        return True
+    held = {t.quantization for t in tensors if t.dtype in INTEGERS}
+    return held <= {None} or (len(held) < 2 and row.views is None)  # or the zero point is added
+
+
+def _agreed(value: Array) -> bool:
+    """Numbers that hosts agree about."""
+    return value.dtype != np.uint64 and not (value.dtype.kind == "f" and np.isnan(value).any())
 
 
 def wide(value: Array) -> Array:
-    return value.astype(np.int64) if value.dtype.kind in "iu" else value
+    return value.astype(np.int64) if value.dtype.kind in WHOLE else value
 
 
-def _held(array: Array, tensor: Tensor) -> Tensor | None:
-    """The tensor with this value. int64 becomes int32, as in what readers make of constants."""
-    kind = HELD.get(tensor.dtype)
-    if kind is None or tensor.quantization is not None:
+def _held(
+    arrays: Sequence[Array] | None, outputs: Sequence[Tensor], narrow: int = MAX_LIST_ELEMENTS
+) -> list[Tensor] | None:
+    """The tensors with these values, None when these are of other types, or too many or few."""
+    if arrays is None or len(arrays) != len(outputs):
         return None
-    data = array.astype(kind)
-    exact = data.dtype.kind == array.dtype.kind and bool(np.array_equal(data, array))
-    if not exact or not np.all(np.isfinite(data)):
+    found = []
+    for array, tensor in zip(arrays, outputs, strict=True):
+        if tensor.dtype not in NUMPY_DTYPES:
+            return None
+        data = array.astype(NUMPY_DTYPES[tensor.dtype])
+        kinds = {data.dtype.kind, array.dtype.kind}
+        alike = len(kinds) == 1 or kinds <= WHOLE
+        if data.dtype != array.dtype and not (alike and np.array_equal(data, array)):
+            return None
+        found.append(narrowed(replace(tensor, shape=data.shape, data=data), narrow))
+    return found
+
+
+def narrowed(tensor: Tensor, most: int = MAX_LIST_ELEMENTS) -> Tensor:
+    """A constant; a small one of int64 as int32: operands that tell shapes may be either."""
+    data = tensor.data
+    if tensor.dtype != "i64" or data is None or data.size > most:
+        return tensor
+    if np.any(data != data.astype(np.int32)):
+        return tensor
+    return replace(tensor, dtype="i32", data=data.astype(np.int32))
+
+
+def quantized(source: Tensor, result: Tensor) -> Array | None:
+    """float32 in steps: halves go away from zero."""
+    if source.dtype != "f32" or result.dtype not in INTEGERS or result.quantization is None:
         return None
-    dtype = "i32" if kind == "int32" else tensor.dtype
-    return replace(tensor, shape=data.shape, dtype=dtype, data=data)
+    assert source.data is not None
+    scale, zero = (
+        _along(np.asarray(numbers, kind), result.quantization, source.data.ndim)
+        for numbers, kind in (
+            (result.quantization.scale, np.float32),
+            (result.quantization.zero_point, np.float64),
+        )
+    )
+    with np.errstate(all="ignore"):
+        steps = (source.data / scale).astype(np.float64)
+        whole = np.copysign(np.floor(np.abs(steps) + 0.5), steps) + zero
+    if not np.all(np.isfinite(whole)):
+        return None
+    limits = np.iinfo(NUMPY_DTYPES[result.dtype])
+    return np.clip(whole, limits.min, limits.max).astype(NUMPY_DTYPES[result.dtype])
+
+
+def _along(numbers: Array, quantization: Quantization, rank: int) -> Array:
+    if numbers.size == 1:
+        return numbers.reshape(())
+    shape = [1] * rank
+    shape[quantization.axis] = numbers.size
+    return numbers.reshape(shape)
