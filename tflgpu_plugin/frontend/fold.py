@@ -181,11 +181,10 @@ def _computed(
 
 def _stored_alike(step: Step, tensors: Sequence[Tensor]) -> bool:
     """Stored numbers stand for the same, where hosts rescale what they bring together."""
-    row = ops.rows().get(step.meaning)
-    if row is None or row.keeps != "any":
-        return True
     held = {t.quantization for t in tensors if t.dtype in INTEGERS}
-    return held <= {None} or (len(held) < 2 and row.views is None)  # or the zero point is added
+    if held <= {None} or step.meaning not in meanings.RESCALED:
+        return True
+    return len(held) < 2 and step.meaning not in meanings.FILLED
 
 
 def _agreed(value: Array) -> bool:

@@ -149,6 +149,13 @@ CASES: list[Case] = [
     *map(reduced, ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")),
     Case("POW", (whole(2, 3) % 5, ints(3)), dtypes=("i32",)),
     Case("SIGN", (X,)),
+    *(
+        Case("RESIZE_NEAREST_NEIGHBOR", (real(1, 3, 4, 2), ints(*size)),
+             ("ResizeNearestNeighborOptions", options), version=3)
+        for size, options in (
+            ((7, 5), {}), ((2, 9), {"alignCorners": True}), ((5, 6), {"halfPixelCenters": True}),
+        )
+    ),
     Case("GATHER_ND", (X, ints(1, 0, 0, 3).reshape(2, 2))),
     Case("PADV2", (X, np.array([(0, 1), (2, 0), (0, 0)], np.int32), np.float32(2.5))),
     Case("DEPTH_TO_SPACE", (real(1, 2, 2, 8),), ("DepthToSpaceOptions", {"blockSize": 2})),
