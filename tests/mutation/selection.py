@@ -245,7 +245,13 @@ TESTS: dict[str, Sequence[str]] = {
     "run": ("test_tflite_integers", *_NATIVE),
     "replay": ("test_tflite_integers", *_NATIVE),
 }
-_STORED = ("test_ort_forms", "test_ort_quantized", "test_ort_integers", "test_onnx_quantized")
+_STORED = (
+    "test_ort_forms",
+    "test_ort_values",
+    "test_ort_quantized",
+    "test_ort_integers",
+    "test_onnx_quantized",
+)
 # Of providers' files, before those of their room.
 PROVIDERS: dict[str, Sequence[str]] = {
     "ops": ("test_docs",),

@@ -16,7 +16,7 @@ def evaluate(graph: Graph, values: Mapping[int, Array]) -> dict[int, Array]:
     known |= {t: v.data for t, v in graph.tensors.items() if v.data is not None}
     for node in graph.nodes:
         given = [None if t is None else known[t] for t in node.inputs]
-        made = _run(node, given)
+        made = run_node(node, given)
         for each in node.epilogue:
             assert each.tensor is None and not each.parameters, "epilogue are not evaluated"
         assert made.shape == graph.shape(node.outputs[0]), (node, made.shape)
@@ -24,7 +24,8 @@ def evaluate(graph: Graph, values: Mapping[int, Array]) -> dict[int, Array]:
     return {t: known[t] for t in graph.outputs}
 
 
-def _run(node: Node, given: list[Array | None]) -> Array:
+def run_node(node: Node, given: list[Array | None]) -> Array:
+    """What one node makes of its inputs."""
     x, attributes = given[0], node.attributes
     assert x is not None
     if node.op == "pool":  # stands for an op that needs its layout
@@ -41,10 +42,14 @@ def _run(node: Node, given: list[Array | None]) -> Array:
         x = x if node.op == "mean" else x * x
         axes = tuple(int(a) for a in np.asarray(given[1]).reshape(-1))
         return np.mean(x, axis=axes, keepdims=attributes["keep_dims"])
+    if node.op == "fully_connected":
+        weights, bias = (np.asarray(g) for g in (given[1], 0 if given[2] is None else given[2]))
+        return x @ weights.T + bias
     if node.op == "softmax":
         e = np.exp(x - x.max(-1, keepdims=True))
         return e / e.sum(-1, keepdims=True)
-    plain = {"add": np.add, "mul": np.multiply, "relu": lambda v: np.maximum(v, 0),
+    plain = {"add": np.add, "mul": np.multiply, "sub": np.subtract, "div": np.divide,
+             "minimum": np.minimum, "maximum": np.maximum, "relu": lambda v: np.maximum(v, 0),
              "prelu": lambda v, a: np.where(v < 0, v * a, v)}  # fmt: skip
     settings = {k: v for k, v in attributes.items() if k != "activation"}
     return np.asarray((plain | REFERENCES)[node.op](*given, **settings))
