@@ -265,6 +265,17 @@ def taken(d: Drawing) -> None:
     d.add("Gather", (a, inside), np.take(x, d.values[inside], axis=axis), axis=axis)
 
 
+def enlarged(d: Drawing) -> None:
+    """The nearest of a longer last axis."""
+    a = d.pick("int32")
+    x, factor = d.values[a], d.chance.choice((2, 3))
+    if not 2 <= x.ndim <= 4:
+        raise Unfit
+    scales = d.const([*[1] * (x.ndim - 1), factor], np.float32)
+    rule: Any = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    d.add("Resize", (a, "", scales), np.repeat(x, factor, -1), mode="nearest", **rule)
+
+
 def moved(d: Drawing) -> None:
     a = d.pick("int32", "int64", "bool")
     x = d.values[a]
@@ -306,7 +317,7 @@ def moved(d: Drawing) -> None:
 
 
 DRAWS = (arithmetic, arithmetic, quotient, power, unary, relation, logic, where, cast, cast,
-         reduction, running, best, taken, moved, moved)  # fmt: skip
+         reduction, running, best, taken, enlarged, moved, moved)  # fmt: skip
 
 
 def build(seed: int) -> Made:

@@ -25,6 +25,7 @@ from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import interpolation, movement, rounding
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.views import View, taken
@@ -41,7 +42,7 @@ ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """One to three axes between batch and channels, constant extents for them, known modes; not
-    align_corners and half_pixel_centers at once."""
+    align_corners and half_pixel_centers at once. Of integers the nearest ones."""
     shape, size = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if len(shape) not in (3, 4, 5):
         return f"Resizing needs an input of rank 3 to 5, this one has rank {len(shape)}."
@@ -61,6 +62,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         given = node.attributes.get(what, default)
         if given not in known:
             return f"Resizing with {what} {given} is not supported; use one of {', '.join(known)}."
+    whole = quantization.whole(graph.tensors[node.operand()])
+    if whole and not _copies(node):
+        return "Of integers the nearest ones are taken: use the mode nearest and another region."
     if max(shape) > MAX_EXTENT:
         return f"Resizing takes extents up to {MAX_EXTENT:,}."
     return None
@@ -185,13 +189,33 @@ def nearest(graph: Graph, node: Node) -> list[View]:
     return [taken(shape, {k: interpolation.nearest(shape[k], size[k - 1], *rule) for k in axes})]
 
 
+def _copies(node: Node) -> bool:
+    """Whether results are elements of the input."""
+    cropped = node.attributes.get("coordinates") == "tf_crop_and_resize"
+    return node.attributes.get("mode", "nearest") == "nearest" and not cropped
+
+
+def decompose_integers(steps: Decomposition, node: Node) -> bool:
+    """Elements are picked, not summed with weights."""
+    if not quantization.whole(steps.editor.tensors[node.operand()]):
+        return False
+    shape = steps.shape(node.operand())
+    tables = [
+        interpolation.resized(shape[k + 1], out, k, node.attributes)
+        for k, out in enumerate(_size(steps.graph, node))
+    ]
+    view = taken(shape, {k: table[:, 0, 0].astype(int) for k, table in enumerate(tables, 1)})
+    steps.last("view", node.operand(), view=view)
+    return True
+
+
 OPS = (
     # Hosts interpolate uint8 in float32, so that halves fall as sums happen to be rounded.
     Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, kind="window",
        fuses=True, in_8_bits="step", accumulates=False, errors=MOVED, same_quantization=True,
        rounding=rounding.INTERPOLATION),
-    Op("resize_nearest", refuse, shapes, movement.lower, "exact", kind="movement", keeps="first",
-       fuses=True, views=nearest, errors=MOVED),
-    Op("resize", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
-       accumulates=False, errors=MOVED),
+    Op("resize_nearest", refuse, shapes, movement.lower, "exact", types=("f32", "i32"),
+       kind="movement", keeps="first", fuses=True, views=nearest, errors=MOVED),
+    Op("resize", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,
+       kind="window", fuses=True, accumulates=False, decompose=decompose_integers, errors=MOVED),
 )  # fmt: skip

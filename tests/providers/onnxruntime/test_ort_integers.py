@@ -248,6 +248,17 @@ def test_quotients_and_remainders_of_both_signs(kind: type, fmod: int) -> None:
     check(nodes, {"a": a, "b": b}, ["q", "m"])
 
 
+@pytest.mark.parametrize("factors", [(2, 1.5), (1, 1, 1.5), (1, 1, 2, 1.5)])
+def test_the_nearest_of_whole_numbers(factors: tuple[float, ...]) -> None:
+    shape, scales = (7, 5, 4, 6)[: len(factors)], np.array(factors, np.float32)
+    x = np.random.default_rng(6).integers(-(2**31), 2**31, shape).astype(np.int32)
+    how: dict[str, Any] = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric"}
+    check([node("Resize", ["x", "", "scales"], ["y"], **how)], {"x": x}, ["y"], {"scales": scales})
+    linear = node("Resize", ["x", "", "scales"], ["y"], mode="linear")
+    data = build([linear], {"x": x}, ["y"], {"scales": scales})
+    assert places(session(data, optimize=False)) == {"Resize": "cpu"}
+
+
 def test_limits_of_whole_numbers() -> None:
     x = np.array([-(2**31), -5, 0, 3, 2**31 - 1], np.int32)
     constants = {"low": np.array(-4, np.int32), "high": np.array(2**24 + 1, np.int32)}
