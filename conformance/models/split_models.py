@@ -57,9 +57,7 @@ def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
     """Value of every tensor that is not constant after a run."""
     cpu = host.interpreter(content, name, experimental_preserve_all_tensors=True)
     cpu.allocate_tensors()
-    for detail, array in zip(cpu.get_input_details(), feed, strict=True):
-        cpu.set_tensor(detail["index"], array)
-    cpu.invoke()
+    host.invoke(cpu, [feed])
     model = models.schema().ModelT.InitFromPackedBuf(content, 0)
     found = {}
     for index, tensor in enumerate(model.subgraphs[0].tensors):

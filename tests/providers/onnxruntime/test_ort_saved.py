@@ -12,6 +12,7 @@ import pytest
 
 import tflgpu_plugin
 from tests.support.onnx_models import Array, cpu, node, session
+from tflgpu_plugin.harness import onnx as runner
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -121,11 +122,10 @@ def saved(content: bytes, path: Path) -> bytes:
     """What onnxruntime writes after its own optimization, but that for one kind of CPU."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
+    options = runner.settings()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(path)
-    options.log_severity_level = 3
-    onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    runner.opened(content, options)
     return path.read_bytes()
 
 
