@@ -72,13 +72,13 @@ def of_plugin() -> str:
     file system says of these files, since reading them all takes a while.
     """
     signature, folder = _signature(), folders.cache("code")
-    place = folder / "digest" if folder else None
-    before, _, known = ((place and folders.kept(place)) or "").partition(" ")
+    path = folder / "digest" if folder else None
+    before, _, known = ((path and folders.kept(path)) or "").partition(" ")
     if before == signature and known:
         return known
     made = _of_code()
-    if place:
-        folders.keep(place, f"{signature} {made}")
+    if path:
+        folders.keep(path, f"{signature} {made}")
     return made
 
 

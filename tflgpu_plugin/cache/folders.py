@@ -57,48 +57,48 @@ def cache(name: str) -> Path | None:
     return folder if os.access(folder, os.W_OK) else None
 
 
-def keep(place: Path, text: str) -> None:
+def keep(path: Path, text: str) -> None:
     """Write a file of a cache folder, all of it or nothing; what goes wrong costs the next process
     its time, nothing else.
     """
     import tempfile
 
     with suppress(OSError):
-        handle, part = tempfile.mkstemp(".part", dir=place.parent)  # a new file of mode 0600
+        handle, part = tempfile.mkstemp(".part", dir=path.parent)  # a new file of mode 0600
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-                stream.write(f"{_digest(place, text)}\n{text}")
-            os.replace(part, place)
+                stream.write(f"{_digest(path, text)}\n{text}")
+            os.replace(part, path)
         except OSError:
             os.unlink(part)
 
 
-def kept(place: Path) -> str | None:
+def kept(path: Path) -> str | None:
     """What `keep` has put there; None when there is nothing, or not all of it or, with a line for
     the user, when it is not safe to use.
     """
     try:
-        with os.fdopen(opened(place, MOST_TEXT), encoding="utf-8", newline="") as stream:
+        with os.fdopen(opened(path, MOST_TEXT), encoding="utf-8", newline="") as stream:
             digest, _, text = stream.read(MOST_TEXT).partition("\n")
     except (FileNotFoundError, UnicodeDecodeError):  # the latter: not what was written
         return None
     except (OSError, Unsafe) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        tell(f"tflgpu: {place} is not used: {reason}.")
+        tell(f"tflgpu: {path} is not used: {reason}.")
         return None
-    return text if digest == _digest(place, text) else None
+    return text if digest == _digest(path, text) else None
 
 
-def opened(place: Path, most: int | None, private: bool = True) -> int:
+def opened(path: Path, most: int | None, private: bool = True) -> int:
     """The number of this file, open for reading: the one way in which what is kept is opened.
     Raises Unsafe unless it is a regular file of at most so many bytes (None: any) and, when it is
     `private`, no link, of this user, and nobody else can write it; OSError when it cannot be
     opened, FileNotFoundError when there is none.
     """
     try:
-        handle = os.open(place, _OPEN | (_NO_LINK if private else 0))
+        handle = os.open(path, _OPEN | (_NO_LINK if private else 0))
     except OSError as error:
-        if private and place.is_symlink():
+        if private and path.is_symlink():
             raise Unsafe("it is a link") from error
         raise
     try:
@@ -135,6 +135,6 @@ def tell(text: str) -> None:
         log.say(text)
 
 
-def _digest(place: Path, text: str) -> str:
+def _digest(path: Path, text: str) -> str:
     """Of a text and of the name it is kept by, so that no file stands for another."""
-    return sha256(f"{place.name}\0{text}".encode()).hexdigest()
+    return sha256(f"{path.name}\0{text}".encode()).hexdigest()

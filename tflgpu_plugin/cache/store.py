@@ -1,7 +1,7 @@
 """Plans and packed weights kept between processes, in the folder of the option serialization_dir.
 
 A file's name follows from the token, the adapter, the options and the structure of the partition,
-so that each has a place of its own. What must be the same for its content to be right, the weights'
+so that each has a file of its own. What must be the same for its content to be right, the weights'
 values among it, is its key; a file with another key is left unused and written anew."""
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | Non
 
 @dataclass(frozen=True)
 class Entry:
-    """The place for one partition's plan, and the key that its content must have: `key`, and what
+    """The file of one partition's plan, and the key that its content must have: `key`, and what
     `content` gives for the part of that name, which takes longer to work out.
     """
 
-    place: Path
+    path: Path
     key: Mapping[str, str]
     content: Callable[[], str]
 
@@ -78,7 +78,7 @@ class Entry:
         """What is kept here, mapped into memory; None when there is nothing or, with a line for the
         user, when it cannot be used for this partition. It is of use when `check` has passed it."""
         try:
-            found = plan_file.read(_mapped(self.place, _most(graph)), whole=False)
+            found = plan_file.read(_mapped(self.path, _most(graph)), whole=False)
             if reason := difference({**found.key, CONTENT: ""}, {**self.key, CONTENT: ""}):
                 raise Damaged(reason)
             if not found.serves(graph):
@@ -98,26 +98,26 @@ class Entry:
 
     def refuse(self, reason: str) -> None:
         """Tell the user why what is kept here is of no use; `reason` goes on from the file."""
-        rest = "" if self.place.is_dir() else " It is written anew."
-        folders.tell(f"tflgpu: {self.place} is not used: {reason}.{rest}")
+        rest = "" if self.path.is_dir() else " It is written anew."
+        folders.tell(f"tflgpu: {self.path} is not used: {reason}.{rest}")
 
     def store(self, plan: Plan, tuning: Mapping[str, str], weights: bool = True) -> None:
         """Keep a plan, with its weights or without. What goes wrong is told once; it costs the
         next start its time, nothing else.
         """
-        folder, part = self.place.parent, ""
+        folder, part = self.path.parent, ""
         try:
-            handle, part = tempfile.mkstemp(".part", f".{self.place.stem}-", folder)
+            handle, part = tempfile.mkstemp(".part", f".{self.path.stem}-", folder)
             with os.fdopen(handle, "wb") as stream:  # mode 0600
                 key = {**self.key, CONTENT: self.content()}
                 plan_file.write(stream, plan, key, tuning, weights)
-            os.replace(part, self.place)
+            os.replace(part, self.path)
             self._sweep()
         except (OSError, TypeError, ValueError) as error:
             if part:
                 with suppress(OSError):
                     os.unlink(part)
-            if self.place.is_dir():
+            if self.path.is_dir():
                 return  # which was told when it was looked for
             reason = error.strerror if isinstance(error, OSError) else error
             folders.tell(
@@ -125,8 +125,8 @@ class Entry:
             )
 
     def _sweep(self) -> None:
-        """Remove what processes that were killed have left half written for this place."""
-        for old in self.place.parent.glob(f".{glob.escape(self.place.stem)}-*.part"):
+        """Remove what processes that were killed have left half written for this file."""
+        for old in self.path.parent.glob(f".{glob.escape(self.path.stem)}-*.part"):
             with suppress(OSError):
                 if time.time() - old.stat().st_mtime > ABANDONED:
                     old.unlink()
@@ -150,9 +150,9 @@ class Cache:
         rest = (structure, sorted(target.tuning.items()))
         named = repr((key["adapter"], self.options, self.token, rest))
         start = re.sub(r"[^A-Za-z0-9._-]", "_", self.token)[:64]
-        place = self.folder / f"{start}_{sha256(named.encode()).hexdigest()[:24]}{SUFFIX}"
+        path = self.folder / f"{start}_{sha256(named.encode()).hexdigest()[:24]}{SUFFIX}"
         content = functools.cache(lambda: fingerprint.content(graph, known(), structure))
-        return Entry(place, key, content)
+        return Entry(path, key, content)
 
 
 def opened(options: Options) -> Cache | None:
@@ -184,12 +184,12 @@ def _most(graph: Graph) -> int:
     return ROOM + PACKED * sum(data.nbytes for data in constants)
 
 
-def _mapped(place: Path, most: int) -> memoryview:
+def _mapped(path: Path, most: int) -> memoryview:
     """The file's bytes, as they were when it was opened: writers put a new file in its place.
     Raises OSError, or Damaged for what cannot be a plan of at most so many bytes.
     """
     try:
-        handle = folders.opened(place, most)
+        handle = folders.opened(path, most)
     except folders.Unsafe as reason:
         raise Damaged(str(reason)) from reason
     with os.fdopen(handle, "rb") as file:

@@ -58,12 +58,12 @@ SOFTWARE: tuple[Mapping[str, str], ...] = (
 def best(graph: Graph, device: Device, target: Target) -> Target:
     """The target, which is one of this device, with the fastest settings for this partition: from
     the cache, or measured now and put there."""
-    place = _place(graph, target)
-    stored = _load(place)
+    path = _path(graph, target)
+    stored = _load(path)
     if stored is None:
         stored = _measure(graph, device, target)
-        if place:
-            folders.keep(place, json.dumps(stored))
+        if path:
+            folders.keep(path, json.dumps(stored))
     return replace(target, tuning=stored)
 
 
@@ -103,7 +103,7 @@ def _time(instance: Instance) -> float:
     return float(min(found[1:]))
 
 
-def _place(graph: Graph, target: Target) -> Path | None:
+def _path(graph: Graph, target: Target) -> Path | None:
     folder = folders.cache("tuning")
     if folder is None:
         return None
@@ -118,9 +118,9 @@ def _place(graph: Graph, target: Target) -> Path | None:
     return folder / f"{sha256(repr((VERSION, adapter, dump(graph))).encode()).hexdigest()}.json"
 
 
-def _load(place: Path | None) -> dict[str, str] | None:
+def _load(path: Path | None) -> dict[str, str] | None:
     try:
-        content = json.loads((place and folders.kept(place)) or "null")
+        content = json.loads((path and folders.kept(path)) or "null")
     except (ValueError, RecursionError):
         return None
     if not isinstance(content, dict):

@@ -21,15 +21,15 @@ _FOLDER = Path(__file__).parent
 def body(name: str, variant: Variant) -> str:
     """`kernels/<name>.wgsl` rendered with this variant."""
     folder = folders.cache("kernels")
-    place = folder / f"{name}-{_key(name, variant)}.wgsl" if folder else None
-    if place and (kept := folders.kept(place)) is not None:
+    path = folder / f"{name}-{_key(name, variant)}.wgsl" if folder else None
+    if path and (kept := folders.kept(path)) is not None:
         return kept
     from tflgpu_plugin.kernels import templates
 
     template = templates.environment().get_template(f"{name}.wgsl")
     made = str(template.render(**dict(variant)))
-    if place:
-        folders.keep(place, made)
+    if path:
+        folders.keep(path, made)
     return made
 
 

@@ -62,9 +62,9 @@ def _found() -> Iterator[Path]:
     if named:
         return
     home = Path(get("HOME") or "/")
-    places = [get("XDG_CONFIG_HOME") or home / ".config"]
-    places += (get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
-    places += ["/etc", get("XDG_DATA_HOME") or home / ".local/share"]
-    places += (get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(os.pathsep)
-    for place in places:
-        yield from sorted(Path(place, "vulkan", "icd.d").glob("*.json"))
+    folders = [get("XDG_CONFIG_HOME") or home / ".config"]
+    folders += (get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
+    folders += ["/etc", get("XDG_DATA_HOME") or home / ".local/share"]
+    folders += (get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(os.pathsep)
+    for folder in folders:
+        yield from sorted(Path(folder, "vulkan", "icd.d").glob("*.json"))
