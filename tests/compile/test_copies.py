@@ -33,8 +33,8 @@ def left_out(
         return (aliases or {}).get(source, source) if isinstance(source, int) else source
 
     kept, views = elide(launches, root, SIZES, homes)
-    assert len(kept) == len(launches) - len(views.places)
-    return views.places
+    assert len(kept) == len(launches) - len(views.offsets)
+    return views.offsets
 
 
 MAKE, COPY = launch([5], [1]), launch([1], [3], copies=4)

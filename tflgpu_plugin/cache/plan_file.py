@@ -231,12 +231,12 @@ def _body(plan: Plan) -> Iterator[memoryview]:
     """The weights in the order in which they lie, with zeros between them."""
     starts, end = _starts(plan), 0
     for weight in sorted(plan.weights, key=lambda w: (starts[w.buffer], w.offset)):
-        place = starts[weight.buffer] + weight.offset
-        if place > end:
-            yield memoryview(bytes(place - end))
+        start = starts[weight.buffer] + weight.offset
+        if start > end:
+            yield memoryview(bytes(start - end))
         for piece in weight.pieces():
             yield piece.data
-        end = place + weight.bytes
+        end = start + weight.bytes
     if end < (total := _body_bytes(plan)):
         yield memoryview(bytes(total - end))
 

@@ -106,7 +106,7 @@ class _Assembly:
                     *writer.sources,
                 )
         limit = target.storage_bytes // VECTOR
-        self.places, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
+        self.allocations, pools = memory.assign(alive, memory.conflicts(reads, writes), limit)
         uniforms = self._buffer("uniforms", max(1, len(self.low.launches)) * kernels.UNIFORM_BYTES)
         self.pools = [self._buffer("pool", size * VECTOR) for size in pools]
         self._place_raw()
@@ -228,8 +228,8 @@ class _Assembly:
         outer, inside = self.views.find(source)
         if outer in self.low.homes:
             return self.raw[self.low.homes[outer]], inside
-        place = self.places[outer]
-        return self.pools[place.pool], place.offset * each + inside
+        found = self.allocations[outer]
+        return self.pools[found.pool], found.offset * each + inside
 
     def _dispatch(self, launch: Launch, uniforms: int, offset: int) -> Dispatch:
         located = [self._locate(source) for _, source in launch.operands]

@@ -17,16 +17,16 @@ Root = Callable[[Source], Source]
 
 @dataclass
 class Views:
-    """Tensors that lie inside others: `places` maps one to (the tensor around it, offset in
+    """Tensors that lie inside others: `offsets` maps one to (the tensor around it, offset in
     vec4)."""
 
-    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def find(self, tensor: int) -> tuple[int, int]:
         """The outermost tensor around this one, and the offset in it."""
         offset = 0
-        while tensor in self.places:
-            tensor, step = self.places[tensor]
+        while tensor in self.offsets:
+            tensor, step = self.offsets[tensor]
             offset += step
         return tensor, offset
 
@@ -60,7 +60,7 @@ def elide(
         if not isinstance(source, int) or not isinstance(target, int):
             continue
         inner, outer = (source, target) if launch.takes is None else (target, source)
-        if inner in views.places or inner in homes or sizes[inner] > sizes[outer]:
+        if inner in views.offsets or inner in homes or sizes[inner] > sizes[outer]:
             continue
         if last.get(source, k) >= k or (inner == target and last[target] > k):
             continue  # written later, or by nothing
@@ -68,7 +68,7 @@ def elide(
         both = [j for tensor in joined for j in near[tensor] if j != k and j not in gone]
         if any(all(_reach(side, joined, views) for side in touched[j]) for j in both):
             continue
-        views.places[inner] = outer, offset
+        views.offsets[inner] = outer, offset
         near[views.find(inner)[0]] = both
         gone.add(k)
     return [launch for k, launch in enumerate(launches) if k not in gone], views

@@ -22,7 +22,7 @@ class Life:
 
 
 @dataclass(frozen=True)
-class Place:
+class Allocation:
     pool: int
     offset: int
 
@@ -62,14 +62,14 @@ def conflicts(
 
 def assign(
     alive: Mapping[int, Life], apart: Mapping[int, set[int]], limit: int
-) -> tuple[dict[int, Place], list[int]]:
-    """Places for all tensors and the size of each pool; no pool exceeds `limit` unless one tensor
-    alone does.
+) -> tuple[dict[int, Allocation], list[int]]:
+    """An allocation for each tensor and the size of each pool; no pool exceeds `limit` unless one
+    tensor alone does.
     """
     pools: list[_Pool] = []
-    places: dict[int, Place] = {}
+    found: dict[int, Allocation] = {}
     for tensor in sorted(alive, key=lambda t: (-alive[t].size, alive[t].first, t)):
-        forbidden = {places[other].pool for other in apart.get(tensor, ()) if other in places}
+        forbidden = {found[other].pool for other in apart.get(tensor, ()) if other in found}
         fitting: list[tuple[int, int, int]] = []  # growth, pool, offset
         for number, pool in enumerate(pools):
             if number in forbidden:
@@ -86,8 +86,8 @@ def assign(
         pool.size = max(pool.size, offset + alive[tensor].size)
         pool.members.append((offset, tensor))
         pool.members.sort()
-        places[tensor] = Place(number, offset)
-    return places, [pool.size for pool in pools]
+        found[tensor] = Allocation(number, offset)
+    return found, [pool.size for pool in pools]
 
 
 def _lowest(pool: _Pool, life: Life, alive: Mapping[int, Life]) -> int:

@@ -2,7 +2,7 @@
 standard library.
 
 FlatBuffers in short (https://flatbuffers.dev/internals): a table starts with a signed offset back
-to its vtable, which holds one 16-bit place per field; strings, vectors and tables are reached by
+to its vtable, which holds one 16-bit offset per field; strings, vectors and tables are reached by
 unsigned offsets that point forward. Numbers of fields are those of TFLite's public schema
 (schema.fbs, file identifier TFL3).
 """
@@ -96,29 +96,29 @@ def _write(root: Table) -> bytes:
     pending: list[tuple[int, Any]] = [(0, root)]
     while pending:
         later: list[tuple[int, Any]] = []
-        for place, value in pending:
-            start = _place(out, value, later)
-            struct.pack_into("<I", out, place, start - place)
+        for offset, value in pending:
+            start = _append(out, value, later)
+            struct.pack_into("<I", out, offset, start - offset)
         pending = later
     return bytes(out)
 
 
-def _place(out: bytearray, value: Any, later: list[tuple[int, Any]]) -> int:
-    """Append one object, return where it starts; places of its references go to `later`."""
+def _append(out: bytearray, value: Any, later: list[tuple[int, Any]]) -> int:
+    """Append one object, return where it starts; offsets of its references go to `later`."""
     if isinstance(value, Mapping):
-        return _place_table(out, value, later)
+        return _append_table(out, value, later)
     if isinstance(value, str):
-        return _place_vector(out, len(value.encode()), value.encode() + b"\0", 4)
+        return _append_vector(out, len(value.encode()), value.encode() + b"\0", 4)
     if isinstance(value, bytes):
-        return _place_vector(out, len(value), value, 16)
+        return _append_vector(out, len(value), value, 16)
     if isinstance(value, tuple):
-        return _place_vector(out, len(value), struct.pack(f"<{len(value)}i", *value), 4)
-    start = _place_vector(out, len(value), bytes(4 * len(value)), 4)
+        return _append_vector(out, len(value), struct.pack(f"<{len(value)}i", *value), 4)
+    start = _append_vector(out, len(value), bytes(4 * len(value)), 4)
     later += [(start + 4 + 4 * i, item) for i, item in enumerate(value)]
     return start
 
 
-def _place_vector(out: bytearray, length: int, data: bytes, alignment: int) -> int:
+def _append_vector(out: bytearray, length: int, data: bytes, alignment: int) -> int:
     out += bytes(
         -(len(out) + 4) % alignment
     )  # the elements are aligned, not the length before them
@@ -127,23 +127,23 @@ def _place_vector(out: bytearray, length: int, data: bytes, alignment: int) -> i
     return start
 
 
-def _place_table(out: bytearray, table: Table, later: list[tuple[int, Any]]) -> int:
+def _append_table(out: bytearray, table: Table, later: list[tuple[int, Any]]) -> int:
     slots = max(table, default=-1) + 1
     vtable_bytes = 4 + 2 * slots
     out += bytes(-(len(out) + vtable_bytes) % 4)  # the table starts aligned, right after its vtable
     vtable = len(out)
     start = vtable + vtable_bytes
-    places, body = [0] * slots, bytearray(4)
+    offsets, body = [0] * slots, bytearray(4)
     for slot, value in table.items():
         inline = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
         packed = struct.pack("<" + value[0], value[1]) if inline else bytes(4)
         body += bytes(-len(body) % len(packed))
-        places[slot] = len(body)
+        offsets[slot] = len(body)
         if not inline:
             later.append((start + len(body), value))
         body += packed
     struct.pack_into("<i", body, 0, vtable_bytes)
-    out += struct.pack(f"<{2 + slots}H", vtable_bytes, len(body), *places) + body
+    out += struct.pack(f"<{2 + slots}H", vtable_bytes, len(body), *offsets) + body
     return start
 
 
@@ -152,11 +152,11 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
 
     Raises ValueError for bytes that are not a TFLite model.
     """
-    place = _outputs_place(model)
+    offset = _outputs_offset(model)
     out = bytearray(model)
     out += bytes(-len(out) % 4)
-    outputs = [*_ints(model, place), *extra]
-    struct.pack_into("<I", out, place, len(out) - place)
+    outputs = [*_ints(model, offset), *extra]
+    struct.pack_into("<I", out, offset, len(out) - offset)
     out += struct.pack(f"<{1 + len(outputs)}I", len(outputs), *outputs)
     return bytes(out)
 
@@ -165,7 +165,7 @@ def require_model(model: bytes) -> None:
     """Raise ValueError with a sentence for bytes that are not a whole TFLite model: tflite-runtime
     crashes on a file that was cut short.
     """
-    _outputs_place(model)
+    _outputs_offset(model)
     try:
         _visit(model)
     except (struct.error, IndexError) as error:
@@ -178,9 +178,9 @@ def _visit(model: bytes) -> None:
     """
     root = _follow(model, 0)
     for buffer in _tables(model, _field(model, root, 4)):
-        place = _field(model, buffer, 0)
-        start = _follow(model, place) if place else 0
-        if place and start + 4 + int(struct.unpack_from("<I", model, start)[0]) > len(model):
+        offset = _field(model, buffer, 0)
+        start = _follow(model, offset) if offset else 0
+        if offset and start + 4 + int(struct.unpack_from("<I", model, start)[0]) > len(model):
             raise IndexError(start)
     for graph in _tables(model, _field(model, root, 2)):
         for tensor in _tables(model, _field(model, graph, 0)):
@@ -192,7 +192,7 @@ def _visit(model: bytes) -> None:
 
 def activations(model: bytes) -> list[int]:
     """Tensor numbers of the float32 results in the first subgraph, in execution order."""
-    _outputs_place(model)
+    _outputs_offset(model)
     graph = _tables(model, _field(model, _follow(model, 0), 2))[0]
     kinds = [_byte(model, tensor, 1) for tensor in _tables(model, _field(model, graph, 0))]
     operators = _tables(model, _field(model, graph, 3))
@@ -200,7 +200,7 @@ def activations(model: bytes) -> list[int]:
     return [t for t in dict.fromkeys(results) if t >= 0 and kinds[t] == _FLOAT32]
 
 
-def _outputs_place(model: bytes) -> int:
+def _outputs_offset(model: bytes) -> int:
     """Where the reference to the first subgraph's outputs stands."""
     if model[4:8] != b"TFL3":
         raise ValueError(
@@ -213,8 +213,8 @@ def _outputs_place(model: bytes) -> int:
         raise ValueError(DAMAGED) from error
 
 
-def _follow(model: bytes, place: int) -> int:
-    return place + int(struct.unpack_from("<I", model, place)[0])
+def _follow(model: bytes, offset: int) -> int:
+    return offset + int(struct.unpack_from("<I", model, offset)[0])
 
 
 def _field(model: bytes, table: int, slot: int) -> int:
@@ -227,21 +227,21 @@ def _field(model: bytes, table: int, slot: int) -> int:
 
 
 def _byte(model: bytes, table: int, slot: int) -> int:
-    place = _field(model, table, slot)
-    return model[place] if place else 0
+    offset = _field(model, table, slot)
+    return model[offset] if offset else 0
 
 
-def _tables(model: bytes, place: int) -> list[int]:
-    if not place:
+def _tables(model: bytes, offset: int) -> list[int]:
+    if not offset:
         return []
-    start = _follow(model, place)
+    start = _follow(model, offset)
     count = struct.unpack_from("<I", model, start)[0]
     return [_follow(model, start + 4 + 4 * i) for i in range(count)]
 
 
-def _ints(model: bytes, place: int) -> list[int]:
-    if not place:
+def _ints(model: bytes, offset: int) -> list[int]:
+    if not offset:
         return []
-    start = _follow(model, place)
+    start = _follow(model, offset)
     count = struct.unpack_from("<I", model, start)[0]
     return list(struct.unpack_from(f"<{count}i", model, start + 4))

@@ -95,7 +95,7 @@ def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number at a place, and the place after it."""
+    """The number at an offset, and the offset after it."""
     value = shift = 0
     while at < len(message):
         value |= (message[at] & 0x7F) << shift

@@ -61,7 +61,7 @@ def parse(wgsl: str, constants: Mapping[str, float] | None = None) -> Kernel:
 
 
 def sites(kernel: Kernel) -> int:
-    """Places in the kernel that load or store memory, the accessors' own definitions aside."""
+    """How often the kernel's text loads or stores memory, the accessors' own definitions aside."""
     return sum(
         len(_SITE.findall(body))
         for name, body in kernel.functions.items()
@@ -77,10 +77,10 @@ def _functions(text: str) -> Iterator[tuple[str, str]]:
     for found in _FUNCTION.finditer(text):
         start = text.find("{", found.end())
         depth = 0
-        for place in range(start, len(text)):
-            depth += {"{": 1, "}": -1}.get(text[place], 0)
+        for at in range(start, len(text)):
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
             if depth == 0:
-                yield found[1], text[start : place + 1]
+                yield found[1], text[start : at + 1]
                 break
         else:
             raise ValueError(f"the braces of function {found[1]} do not match")
