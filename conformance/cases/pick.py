@@ -1,4 +1,4 @@
-"""GATHER_ND: places on the first axes, as constants and from a run."""
+"""GATHER_ND: indices on the first axes, as constants and from a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ Shape = tuple[int, ...]
 
 
 def gather_nd(name: str, shape: Shape, indices: Any, **more: Any) -> Case:
-    """`indices` are constants, or the shape of those that a run tells (all axes have 3 places)."""
+    """`indices` are constants, or the shape of those that a run tells (all axes have 3
+    elements)."""
     given = (
         Input(indices, "i32", low=0, high=3)
         if isinstance(indices, tuple)
@@ -35,14 +36,14 @@ CASES = [
 CASES += integers(CASES, {"GATHER_ND": "i32 i64"})
 
 
-def pick(name: str, shape: Shape, places: Shape, axis: int, **more: Any) -> NodeCase:
+def pick(name: str, shape: Shape, indices: Shape, axis: int, **more: Any) -> NodeCase:
     """Places from 0 to 2."""
-    given = (Input(shape), Input(places, "i32", low=0, high=3))
+    given = (Input(shape), Input(indices, "i32", low=0, high=3))
     return NodeCase(name, "pick", given, {"axis": axis}, **more)
 
 
 def from_both_ends(name: str, shape: Shape, indices: Shape, batch: int = 0) -> NodeCase:
-    """A gather_nd of constant places, of which some count from the end."""
+    """A gather_nd of constant indices, of which some count from the end."""
     extents = shape[batch : batch + indices[-1]]
     chance = np.random.default_rng(len(name))
     columns = [chance.integers(-n, n, indices[:-1]) for n in extents]

@@ -1,4 +1,4 @@
-"""Maxima with their places, and values put back to places, as nodes. As the host's operators they
+"""Maxima with their indices, and values put back to these, as nodes. As the host's operators they
 need each other: those are in `unpool_graphs`."""
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ Pair = tuple[int, int]
 def node(op: str, name: str, shape: tuple[int, ...], window: Pair, padding: str = "same",
          **more: Any) -> NodeCase:  # fmt: skip
     """Places between 0 and their number, whose fractions are cut off."""
-    places = Input(shape, low=0.0, high=float(window[0] * window[1]))
-    inputs = (Input(shape), *((places,) if op == "max_unpool" else ()))
+    indices = Input(shape, low=0.0, high=float(window[0] * window[1]))
+    inputs = (Input(shape), *((indices,) if op == "max_unpool" else ()))
     attributes = {"window": window, "padding": padding}
     return NodeCase(name, op, inputs, attributes, 2 - len(inputs) + 1, **more)
 
 
 NODES = [
-    node("max_pool_places", "2x2", (2, 6, 4, 5), (2, 2)),
-    node("max_pool_places", "over_the_edge", (1, 5, 7, 8), (2, 2)),
-    node("max_pool_places", "valid_3x2", (1, 7, 5, 3), (3, 2), "valid"),
-    node("max_pool_places", "in_the_padding", (1, 7, 7, 3), (3, 3), refused=True),
-    node("max_pool_places", "line", (2, 6, 4), (2, 2), refused=True),
+    node("max_pool_argmax", "2x2", (2, 6, 4, 5), (2, 2)),
+    node("max_pool_argmax", "over_the_edge", (1, 5, 7, 8), (2, 2)),
+    node("max_pool_argmax", "valid_3x2", (1, 7, 5, 3), (3, 2), "valid"),
+    node("max_pool_argmax", "in_the_padding", (1, 7, 7, 3), (3, 3), refused=True),
+    node("max_pool_argmax", "line", (2, 6, 4), (2, 2), refused=True),
     node("max_unpool", "2x2", (2, 3, 4, 5), (2, 2)),
     node("max_unpool", "3x2_channels_17", (1, 3, 4, 17), (3, 2)),
     node("max_unpool", "1x1", (1, 3, 4, 4), (1, 1)),

@@ -1,4 +1,4 @@
-"""Maxima that go back to where they were, as MediaPipe's custom operators: hosts number places in
+"""Maxima that go back to where they were, as MediaPipe's custom operators: hosts number elements in
 windows each in their own way, so that these stand only together."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def unpooled(
     padding: str = "VALID",
     readers: int = 1,
 ) -> Callable[[], Model]:
-    """With steps in between and after; several unpoolings may read the places."""
+    """With steps in between and after; several unpoolings may read the indices."""
     names = ("strideH", "strideW", "filterHeight", "filterWidth")
     given = dict(zip(names, window * 2, strict=True))
     over = padding == "SAME"
@@ -29,11 +29,11 @@ def unpooled(
         m = Maker()
         x = m.conv(m.start(shape), shape[3])
         options = {"padding": padding, **given}
-        found, places = m.multi_op(POOL, [x], STRUCT, options, shapes=[small] * 2)
+        found, indices = m.multi_op(POOL, [x], STRUCT, options, shapes=[small] * 2)
         for _ in range(readers):
             y = m.op("LEAKY_RELU", [found], "LeakyReluOptions", {"alpha": 0.5}, shape=small)
             options = {"padding": "VALID", **given}
-            back = m.op(UNPOOL, [y, places], STRUCT, options, shape=large)
+            back = m.op(UNPOOL, [y, indices], STRUCT, options, shape=large)
             m.output(m.op("LOGISTIC", [back], shape=large))
         return m
 

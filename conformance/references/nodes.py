@@ -41,23 +41,23 @@ def _infinite(x: Array, negative: float = 1, positive: float = 1) -> Array:
 
 
 def _argument(sign: float) -> Any:
-    def places(x: Array, axes: Array, keep_dims: bool, last: bool = False) -> Array:
+    def indices(x: Array, axes: Array, keep_dims: bool, last: bool = False) -> Array:
         (axis,) = (int(a) for a in axes.reshape(-1))
         given = np.flip(x, axis) if last else x
         found = np.argmax(sign * given, axis, keepdims=keep_dims)
         return np.asarray(x.shape[axis] - 1 - found if last else found)
 
-    return places
+    return indices
 
 
-def _pick(x: Array, places: Array, axis: int, wraps: bool = False) -> Array:
-    rows = np.moveaxis(x, range(axis, axis + places.shape[1]), range(places.shape[1]))
-    return np.moveaxis(rows[tuple(places.astype(np.int64).T)], 0, axis)
+def _pick(x: Array, indices: Array, axis: int, wraps: bool = False) -> Array:
+    rows = np.moveaxis(x, range(axis, axis + indices.shape[1]), range(indices.shape[1]))
+    return np.moveaxis(rows[tuple(indices.astype(np.int64).T)], 0, axis)
 
 
 def _gather_nd(x: Array, indices: Array, batch: int = 0, wraps: bool = False) -> Array:
-    count, places = indices.shape[-1], list(np.ndindex(x.shape[:batch]))
-    rows = [x[at][tuple(indices[at].reshape(-1, count).T)] for at in places]
+    count, batches = indices.shape[-1], list(np.ndindex(x.shape[:batch]))
+    rows = [x[at][tuple(indices[at].reshape(-1, count).T)] for at in batches]
     return np.asarray(rows).reshape(indices.shape[:-1] + x.shape[batch + count :])
 
 
@@ -214,12 +214,12 @@ def _conv_3d(x: Array, w: Array, bias: Array | None, strides: tuple[int, ...],
     sides = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
     x = np.pad(x, sides)
     kernel, depth, filters = w.shape[1:4], w.shape[4], w.shape[0]
-    places = [(x.shape[k + 1] - (kernel[k] - 1) * dilations[k] - 1) // strides[k] + 1
+    counts = [(x.shape[k + 1] - (kernel[k] - 1) * dilations[k] - 1) // strides[k] + 1
               for k in range(3)]  # fmt: skip
-    y = np.zeros((x.shape[0], *places, filters))
+    y = np.zeros((x.shape[0], *counts, filters))
     groups = x.shape[4] // depth
     for tap in np.ndindex(*kernel):
-        at = tuple(slice(tap[k] * dilations[k], tap[k] * dilations[k] + (places[k] - 1)
+        at = tuple(slice(tap[k] * dilations[k], tap[k] * dilations[k] + (counts[k] - 1)
                          * strides[k] + 1, strides[k]) for k in range(3))  # fmt: skip
         taps: Any = (slice(None), *at)
         own: Any = (slice(None), *tap)
@@ -241,25 +241,25 @@ def _depthwise(x: Array, w: Array, bias: Array | None, multiplier: int = 1,
     return _conv_2d(x, np.moveaxis(w, 3, 0).swapaxes(1, 3).swapaxes(1, 2), bias, **more)
 
 
-def _places(x: Array, window: tuple[int, int], padding: str) -> tuple[Array, Array]:
+def _pool_argmax(x: Array, window: tuple[int, int], padding: str) -> tuple[Array, Array]:
     """The largest element of each window and its place, side by side from the first element."""
     (b, h, w, c), (rows, columns) = x.shape, window
     over = padding == "same"
     counts = [(n + (k - 1) * over) // k for n, k in ((h, rows), (w, columns))]
-    values, places = np.zeros((2, b, *counts, c))
+    values, indices = np.zeros((2, b, *counts, c))
     for y, z in np.ndindex(*counts):
         part = x[:, y * rows : (y + 1) * rows, z * columns : (z + 1) * columns]
         best = part.reshape(b, -1, c).argmax(1)
         values[:, y, z] = part.max((1, 2))
-        places[:, y, z] = best // part.shape[2] * columns + best % part.shape[2]
-    return values, places
+        indices[:, y, z] = best // part.shape[2] * columns + best % part.shape[2]
+    return values, indices
 
 
-def _unpool(x: Array, places: Array, window: tuple[int, int], padding: str) -> Array:
+def _unpool(x: Array, indices: Array, window: tuple[int, int], padding: str) -> Array:
     b, h, w, c = x.shape
     y = np.zeros((b, h, window[0], w, window[1], c))
     for n, i, j, k in np.ndindex(b, h, w, c):
-        at = divmod(int(places[n, i, j, k]), window[1])
+        at = divmod(int(indices[n, i, j, k]), window[1])
         y[n, i, at[0], j, at[1], k] = x[n, i, j, k]
     return y.reshape(b, h * window[0], w * window[1], c)
 
@@ -359,8 +359,8 @@ def _top_k(x: Array, k: Array, axis: int = -1, largest: int = 1) -> tuple[Array,
     worst = -np.inf if largest else np.inf
     keys = np.where(np.isnan(x), worst, x)
     order = np.argsort(-keys if largest else keys, axis, kind="stable")
-    places = np.take(order, np.arange(int(np.ravel(k)[0])), axis)
-    return np.take_along_axis(x, places, axis), places
+    indices = np.take(order, np.arange(int(np.ravel(k)[0])), axis)
+    return np.take_along_axis(x, indices, axis), indices
 
 
 def _cumsum(x: Array, axis: Array, exclusive: bool = False, reverse: bool = False) -> Array:
@@ -381,7 +381,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
     "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,
-    "max_pool_places": _places, "max_unpool": _unpool,
+    "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
     "pick": _pick, "gather_nd": _gather_nd, "arg_max": _argument(1), "arg_min": _argument(-1),

@@ -85,7 +85,7 @@ def cast(e: Expansion) -> int:
 
 
 def argument(e: Expansion) -> int:
-    """ArgMax and ArgMin: places as int64."""
+    """ArgMax and ArgMin: indices as int64."""
     return e.add(
         e.row.op, e.x(), e.index([e.attribute("axis", 0)]), dtype="i64",
         keep_dims=e.attribute("keepdims", True), last=e.attribute("select_last_index", False),

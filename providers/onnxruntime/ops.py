@@ -51,7 +51,7 @@ WHOLE = "i8 u8"
 WIDE = f"{WHOLE} i16 u16 f32"
 SCALED = f"{WHOLE} f32"
 SUMS = f"{SCALED} i32"
-COUNTS = "i32 i64"  # places, and what is computed with them
+COUNTS = "i32 i64"  # indices, and what is computed with them
 
 # How many operators take their inputs.
 TWO, MANY, LAYER = "value value", "value*", "value weights bias?"

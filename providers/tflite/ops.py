@@ -27,7 +27,7 @@ from . import params
 from .host_node import HostNode
 
 # MediaPipe's operators.
-CONV_TRANSPOSE, POOL_PLACES, UNPOOL = (
+CONV_TRANSPOSE, POOL_ARGMAX, UNPOOL = (
     "CUSTOM Convolution2DTransposeBias",
     "CUSTOM MaxPoolingWithArgmax2D",
     "CUSTOM MaxUnpooling2D",
@@ -242,7 +242,7 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         # Of positions in windows, which hosts number each in its own way (rules/pool_indices.py).
         _row(
-            POOL_PLACES, "max_pool_places", 1, params.custom_pool, "value", *windows, need.INACTIVE,
+            POOL_ARGMAX, "max_pool_argmax", 1, params.custom_pool, "value", *windows, need.INACTIVE,
             need.SIDE_BY_SIDE, gives="value index", **CUSTOM, alone=False,
         ),
         _row(

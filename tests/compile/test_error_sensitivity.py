@@ -321,7 +321,7 @@ def plan(scale: float, exact: bool = False) -> Plan:
 def test_what_chooses_places_must_be_exact() -> None:
     """But for values whose places nothing reads."""
     attributes = {"window": (2, 2), "padding": "valid"}
-    pool = Node(0, "max_pool_places", (0,), (1, 2), attributes)
+    pool = Node(0, "max_pool_argmax", (0,), (1, 2), attributes)
     back = Node(1, "max_unpool", (1, 2), (3,), attributes)
     shapes = {0: (1, 4, 4, 4), 1: (1, 2, 2, 4), 2: (1, 2, 2, 4), 3: (1, 4, 4, 4)}
     tensors = {t: Tensor(str(t), shape) for t, shape in shapes.items()}

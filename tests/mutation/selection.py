@@ -51,7 +51,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "each_vector": ("binary", "pool"),
     "math": ("unary", "binary", "quantized"),
     "common": ("softmax", "fully_connected", "conv"),
-    "pool_places": ("unpool",),
+    "pool_argmax": ("unpool",),
     "lowering": ("binary", "fully_connected", "softmax"),
     "graph": ("transpose", "binary"),
     "support": ("binary", "pool"),
@@ -76,7 +76,7 @@ _GRAPHS = ("test_graph_cases", "test_onnx_graph_cases")
 _PASSES = ("test_passes", "test_pass_bounds", "test_random_partitions", *_GRAPHS)
 _TFLITE = (
     "test_reader",
-    "test_places",
+    "test_pooling_indices",
     "test_shapes",
     "test_refusals",
     "test_constants",
@@ -238,7 +238,7 @@ TESTS: dict[str, Sequence[str]] = {
     "symbolic_shapes": ("test_misfits", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
     "quantized_groups": ("test_ort_quantized", "test_onnx_quantized"),
-    "pooling_indices": ("test_places",),
+    "pooling_indices": ("test_pooling_indices",),
     "host_op": ("test_page_of_operators", *_READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "device": (*_NATIVE, "test_survival"),

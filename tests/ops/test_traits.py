@@ -80,7 +80,7 @@ def test_what_becomes_of_errors() -> None:
     moved = of_kind("movement") - {"stack", "gather_nd", "pick"}
     resized = {"max_pool_2d", "resize_bilinear", "resize"}
     assert where(lambda row: row.errors.keeps_magnitude) == moved | resized
-    assert where(lambda row: row.errors.choice == 1) == {"max_pool_places", "top_k"}
+    assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"}
     assert where(lambda row: row.errors.choice not in (1, None)) == set()
     assert where(lambda row: row.errors.relative) == {"log"}
     assert where(lambda row: row.errors.bounded) == {"tanh", "logistic", "hard_sigmoid"}

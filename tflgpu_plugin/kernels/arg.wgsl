@@ -1,5 +1,5 @@
-// The place of the extreme element along an axis: one thread per storage vec4 of the result. The axis has `count`
-// places, `inner` elements apart; `better` (>, >=, <, <=) says when a later element takes over.
+// The index of the extreme element along an axis: one thread per storage vec4 of the result. The axis has `count`
+// elements, `inner` elements apart; `better` (>, >=, <, <=) says when a later element takes over.
 fn element(e: vec4u) -> vector_x {
   let at = stored_at(e, p.in_channels, p.in_spatial, p.in_slices);
   return vector_x(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));

@@ -1,10 +1,10 @@
-// Elements at places that a list tells: one thread per storage vec4 of the result. Row j of `places` holds the
+// Elements at indices that a list tells: one thread per storage vec4 of the result. Row j of `indices` holds the
 // coordinates on {{ axes }} axes of x, whose neighbours are `stride` elements apart; `inner` elements lie after them,
-// and `outer` between repetitions of what lies before them. `wraps`: negative places count from the end. `parts`: x holds
+// and `outer` between repetitions of what lies before them. `wraps`: negative indices count from the end. `parts`: x holds
 // the elements from `first` to `last` of the whole; others are left to other launches.
 fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   let at = stored_at(row * p.width + k, p.width, p.row_spatial, p.row_slices);
-  let v = vec4i(load_places(at.x), load_places(at.y), load_places(at.z), load_places(at.w));
+  let v = vec4i(load_indices(at.x), load_indices(at.y), load_indices(at.z), load_indices(at.w));
 {% if wraps %}
   return vec4u(clamp(select(v, v + i32(extent), v < vec4i()), vec4i(), vec4i(i32(extent) - 1)));
 {% else %}

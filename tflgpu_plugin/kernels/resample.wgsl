@@ -1,5 +1,5 @@
-// Separable resampling over up to three axes: one thread per output vec4. `places` holds, for each output index of an
-// axis, p.taps_* pairs (input index, weight), depth first, then height, then width; a negative index means a place
+// Separable resampling over up to three axes: one thread per output vec4. `table` holds, for each output index of an
+// axis, p.taps_* pairs (input index, weight), depth first, then height, then width; a negative index means a point
 // outside of the input, which takes the value p.outside.
 {% include "each_vector.wgsl" %}
   let s = i % p.spatial;
@@ -12,15 +12,15 @@
   var v = vec4f(0.0);
   var inside = true;
   for (var tz = 0u; tz < p.taps_d; tz++) {
-    let z = load_places(first_z + tz);
+    let z = load_table(first_z + tz);
     inside = inside && z.x >= 0.0;
     for (var ty = 0u; ty < p.taps_h; ty++) {
-      let y = load_places(first_y + ty);
+      let y = load_table(first_y + ty);
       inside = inside && y.x >= 0.0;
       let line = image + (u32(max(z.x, 0.0)) * p.height + u32(max(y.x, 0.0))) * p.width;
       var sum = vec4f(0.0);
       for (var tx = 0u; tx < p.taps_w; tx++) {
-        let x = load_places(first_x + tx);
+        let x = load_table(first_x + tx);
         inside = inside && x.x >= 0.0;
         sum += load_x(line + u32(max(x.x, 0.0))) * x.y;
       }

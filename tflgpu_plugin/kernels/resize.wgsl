@@ -1,5 +1,5 @@
-// Bilinear resize: one thread per output place, over `chunk` channel slices, so that what a place
-// needs is worked out once. `places` holds (lower, upper, fraction) per output row, then per column.
+// Bilinear resize: one thread per output pixel, over `chunk` channel slices, so that what a pixel
+// needs is worked out once. `table` holds (lower, upper, fraction) per output row, then per column.
 // Stored numbers of 8 bits are taken between as TFLite's reference kernels do: int8 in whole numbers,
 // uint8 in float32 and cut off after a half was added.
 @compute @workgroup_size(64)
@@ -9,9 +9,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   if (s >= p.spatial) { return; }
   let first = min(wi.y * p.chunk, p.slices);
   let last = min(first + p.chunk, p.slices);
-  let place = divided(s, p.out_width);
-  let y = load_places(place.x);
-  let x = load_places(p.out_height + place.y);
+  let pixel = divided(s, p.out_width);
+  let y = load_table(pixel.x);
+  let x = load_table(p.out_height + pixel.y);
   let upper = u32(y.x) * p.width;
   let lower = u32(y.y) * p.width;
   let left = u32(x.x);

@@ -1,11 +1,11 @@
 // The first elements of each row in order: `p.lanes` threads share a row of p.count elements and pick one after the other,
 // each the best of those after the one before; of equal ones the first comes first, NaN like the worst. `better`: > or <.
-struct Found { key: scalar_x, place: u32 }
+struct Found { key: scalar_x, index: u32 }
 var<workgroup> keys: array<scalar_x, 64>;
-var<workgroup> places: array<u32, 64>;
+var<workgroup> indices: array<u32, 64>;
 
 fn comes_first(a: Found, b: Found) -> bool {
-  return a.key {{ better }} b.key || (a.key == b.key && a.place < b.place);
+  return a.key {{ better }} b.key || (a.key == b.key && a.index < b.index);
 }
 
 @compute @workgroup_size(64)
@@ -15,7 +15,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let start = min(row, p.rows - 1u) * p.stride;
   var before = Found(scalar_x(), 0u);
   var value = vector_x();
-  var place = vec4i();
+  var index = vec4i();
   for (var n = 0u; n < p.wanted; n++) {
     var best = Found(p.worst, p.count);
     for (var k = lane; k < p.count; k += p.lanes) {
@@ -28,28 +28,28 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
       if ((n == 0u || comes_first(before, one)) && comes_first(one, best)) { best = one; }
     }
     keys[thread] = best.key;
-    places[thread] = best.place;
+    indices[thread] = best.index;
     for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) {
       workgroupBarrier();
       if (lane < reach) {
-        let other = Found(keys[thread + reach], places[thread + reach]);
-        if (comes_first(other, Found(keys[thread], places[thread]))) {
+        let other = Found(keys[thread + reach], indices[thread + reach]);
+        if (comes_first(other, Found(keys[thread], indices[thread]))) {
           keys[thread] = other.key;
-          places[thread] = other.place;
+          indices[thread] = other.index;
         }
       }
     }
     workgroupBarrier();
-    before = Found(keys[thread - lane], places[thread - lane]);
+    before = Found(keys[thread - lane], indices[thread - lane]);
     workgroupBarrier();
-    value[n % 4u] = load_x(start + before.place);
-    place[n % 4u] = i32(before.place);
+    value[n % 4u] = load_x(start + before.index);
+    index[n % 4u] = i32(before.index);
     if (lane == 0u && row < p.rows && (n % 4u == 3u || n + 1u == p.wanted)) {
       let at = row * p.slices + n / 4u;
       store_out(at, epilogue_out(0u), value);
-      store_places(at, epilogue_places(0u), place);
+      store_indices(at, epilogue_indices(0u), index);
       value = vector_x();
-      place = vec4i();
+      index = vec4i();
     }
   }
 }

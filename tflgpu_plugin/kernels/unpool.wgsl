@@ -1,10 +1,10 @@
-// Values put back to their places in windows that lie side by side, zeros elsewhere: one thread per output vec4.
+// Values put back where indices in windows that lie side by side say, zeros elsewhere: one thread per output vec4.
 {% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
   let at = divided(part.y, p.out_width);
   let row = divided(at.x, p.window_h);
   let column = divided(at.y, p.window_w);
   let source = part.x * p.in_spatial + row.x * p.in_width + column.x;
-  let here = trunc(load_places(source)) == vec4f(f32(row.y * p.window_w + column.y));
+  let here = trunc(load_indices(source)) == vec4f(f32(row.y * p.window_w + column.y));
   store_out(i, epilogue_out(divided(part.x, p.slices).y), select(vec4f(0.0), load_x(source), here));
 }

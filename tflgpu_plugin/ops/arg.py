@@ -1,4 +1,4 @@
-"""`arg_max(x, axis i32 constant): keep_dims, last` and `arg_min`: the first (or last) place of the
+"""`arg_max(x, axis i32 constant): keep_dims, last` and `arg_min`: the first (or last) index of the
 largest (smallest) element along an axis, as a whole number. NaN is neither larger nor smaller.
 """
 
@@ -19,7 +19,7 @@ BETTER = {("arg_max", False): ">", ("arg_max", True): ">=",
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """One constant axis of less than 2^28 places."""
+    """One constant axis of less than 2^28 elements."""
     return refuse_axis(graph, node, MAX_COUNT - 1)
 
 

@@ -1,4 +1,4 @@
-"""Where the places of a resized axis read: tables of input indices and weights.
+"""Where the elements of a resized axis read: tables of input indices and weights.
 
 They are worked out on the CPU in float32, in the order of operations of the hosts' kernels, so that
 no rounding of the GPU moves a neighbour. A table is float32 [out, taps, 2]: input index (-1:
@@ -23,13 +23,13 @@ def bilinear(extent: int, out: int, align_corners: bool, half_pixel_centers: boo
     at = (index + half) * scale - half if half_pixel_centers else index * scale
     lower = np.maximum(np.floor(at), np.float32(0))
     upper = np.minimum(np.ceil(at), np.float32(extent - 1))
-    # The host's lower index is not cut at the far end: rounding may put it one past the last place.
+    # The host's lower index is not cut at the far end: rounding may put it one past the last index.
     lower = np.minimum(lower, np.float32(extent - 1))
     return _pair(lower, upper, at - lower)
 
 
 def _step(extent: int, out: int, align_corners: bool) -> np.float32:
-    """Input places from one output place to the next."""
+    """Input elements from one output element to the next."""
     if align_corners and out > 1:
         return np.float32(extent - 1) / np.float32(out - 1)
     return np.float32(extent) / np.float32(out)
@@ -44,7 +44,7 @@ def _pair(lower: Array, upper: Array, fraction: Array) -> Array:
 
 def bilinear_int8(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
     """The same for int8 tensors, where the host has ten bits after the point
-    (`ComputeInterpolationValuesInteger`): far from the origin its places drift.
+    (`ComputeInterpolationValuesInteger`): far from the origin its coordinates drift.
     """
     one = 1 << 10
     scale = (one * extent + out // 2) // out
@@ -124,7 +124,7 @@ def _coordinates(extent: int, out: int, axis: int, attributes: Mapping[str, Any]
 
 
 def _rounded(at: Array, how: str) -> Array:
-    """Places within 1e-6 of the middle count as ties, as in newer versions of the reference
+    """Coordinates within 1e-6 of the middle count as ties, as in newer versions of the reference
     implementation: float32 leaves 6.4999995 of many a 6.5."""
     exact, half = at.astype(np.float64), 0.5 + 1e-6
     rounded: dict[str, Array] = {

@@ -1,10 +1,10 @@
 """Ops that pick elements by indices that a run tells: `gather_nd(x, indices): batch, wraps` as the
-hosts' operators, and `pick(x, places[n, m]): axis, wraps`, which it becomes, as `gather` does when
+hosts' operators, and `pick(x, indices[n, m]): axis, wraps`, which it becomes, as `gather` does when
 its indices are computed.
 
-Each row of `places` names a place on the m axes of x from `axis` on; the result has these axes
-replaced by one of n. With `wraps` negative places count from the end. What lies outside becomes
-the nearest place inside, where hosts answer with an error. The first
+Each row of `indices` names an element on the m axes of x from `axis` on; the result has these axes
+replaced by one of n. With `wraps` negative indices count from the end. What lies outside becomes
+the nearest index inside, where hosts answer with an error. The first
 `batch` axes of a gather_nd are the same of x, indices and result.
 """
 
@@ -31,10 +31,10 @@ def _pair(graph: Graph, node: Node) -> tuple[Shape, Shape]:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    (shape, places), axis = _pair(graph, node), int(node.attributes["axis"])
-    if len(places) != 2 or not 0 <= axis <= axis + places[1] <= len(shape):
-        raise ValueError(f"places of shape {list(places)} do not fit {list(shape)}")
-    return [(*shape[:axis], places[0], *shape[axis + places[1] :])]
+    (shape, indices), axis = _pair(graph, node), int(node.attributes["axis"])
+    if len(indices) != 2 or not 0 <= axis <= axis + indices[1] <= len(shape):
+        raise ValueError(f"indices of shape {list(indices)} do not fit {list(shape)}")
+    return [(*shape[:axis], indices[0], *shape[axis + indices[1] :])]
 
 
 def nd_shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -84,24 +84,24 @@ def refuse_indices(graph: Graph, node: Node) -> str | None:
 
 
 def decompose_nd(steps: Decomposition, node: Node) -> bool:
-    """In one list of places, and back."""
+    """In one list of indices, and back."""
     x, indices = node.operand(), node.operand(1)
     *outer, last = steps.shape(indices)
-    places, batch = rows(steps, indices, last), batched(node)
-    if batch:  # one more place: the number of the batch
+    indexed, batch = rows(steps, indices, last), batched(node)
+    if batch:  # one more index: the number of the batch
         shape = steps.shape(x)
         count = prod(shape[:batch])
         x = steps.reshape(x, (count, *shape[batch:]))
         numbers = np.repeat(np.arange(count), prod(outer) // count).reshape(-1, 1)
         column = steps.indices(numbers)
-        places = steps.add("concat", column, places, axis=1, activation="none")
-    picked = steps.add("pick", x, places, axis=0, wraps=node.attributes.get("wraps", False))
+        indexed = steps.add("concat", column, indexed, axis=1, activation="none")
+    picked = steps.add("pick", x, indexed, axis=0, wraps=node.attributes.get("wraps", False))
     steps.last("reshape", picked, None, shape=steps.shape(node.outputs[0]))
     return True
 
 
 def rows(steps: Decomposition, indices: int, count: int) -> int:
-    """Indices as places of so many axes, [n, count]."""
+    """Rows of indices on so many axes, [n, count]."""
     data, shape = steps.data(indices), (-1, count)
     if data is not None:
         return steps.indices(data.reshape(shape))
@@ -111,7 +111,7 @@ def rows(steps: Decomposition, indices: int, count: int) -> int:
 def lower(low: Lowering, node: Node) -> None:
     """One launch, four lanes of the result per thread; one per part of a constant that is over the
     binding limit, which writes what it finds in this part."""
-    x, places = node.operand(), node.operand(1)
+    x, indices = node.operand(), node.operand(1)
     (shape, (count, width)), axis = _pair(low.graph, node), int(node.attributes["axis"])
     out, data, listed = low.geometry(node.outputs[0]), geometry(shape), geometry((count, width))
     inner = prod(shape[axis + width :])
@@ -126,7 +126,7 @@ def lower(low: Lowering, node: Node) -> None:
         low.each_vector(
             "pick",
             node,
-            {"x": Access(part, 1), "places": Access(low.stored(places), 1)},
+            {"x": Access(part, 1), "indices": Access(low.stored(indices), 1)},
             parameters | limits,
             {"axes": width, "wraps": bool(node.attributes.get("wraps")), "parts": bool(limits)},
             fused=False,

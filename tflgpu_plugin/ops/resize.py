@@ -11,7 +11,7 @@
 * `roi`: (start, end) of each axis, one after another, for tf_crop_and_resize; `extrapolation`
 * `cubic_a` (default -0.75), `exclude_outside`
 
-as the ONNX operator Resize has them. `interpolation` tells where each place reads.
+as the ONNX operator Resize has them. `interpolation` tells where each pixel reads.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch with a table of places: of four around each where it lies between those, else of
+    """One launch with a table: of the four around each pixel where it lies between those, else of
     any."""
     given, result = (low.graph.tensors[t] for t in (node.operand(), node.outputs[0]))
     axes = enumerate(zip(given.shape[1:-1], _size(low.graph, node), strict=True))
@@ -97,14 +97,14 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _table(low: Lowering, node: Node, table: Array) -> Constant:
-    vectors, key = table.size // 4, ("places", table.tobytes())
+    vectors, key = table.size // 4, ("table", table.tobytes())
     return low.constant(node.operand(1), *key, vectors=vectors, pack=lambda _: table)
 
 
 def _between(
     low: Lowering, node: Node, tables: Sequence[Array], stored: Tensor | None = None
 ) -> None:
-    """The launch that takes each place from the four around it: (lower input index, upper, fraction
+    """The launch that takes each pixel from the four around it: (lower input index, upper, fraction
     between them, 0) for each output row, then for each column. `stored` is an 8-bit tensor over
     whose stored numbers hosts interpolate."""
     table = _table(low, node, np.concatenate([_pairs(table) for table in tables]))
@@ -116,7 +116,7 @@ def _between(
     low.dispatch(
         "resize",
         node,
-        {"x": node.operand(), "places": table},
+        {"x": node.operand(), "table": table},
         {"out": node.outputs[0]},
         (-(-out.spatial // WORKGROUP), -(-out.slices // chunk), out.batch),
         {
@@ -153,7 +153,7 @@ def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
     low.each_vector(
         "resample",
         node,
-        {"x": node.operand(), "places": Access(table, 2)},
+        {"x": node.operand(), "table": Access(table, 2)},
         {
             "out_width": len(columns),
             "out_height": len(rows),

@@ -1,5 +1,5 @@
 """`top_k(x, k constant): axis, largest` (defaults: the last, yes): the k largest (smallest)
-elements along an axis, in order, and their places; of equal elements the first comes first.
+elements along an axis, in order, and their indices; of equal elements the first comes first.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def lower(low: Lowering, node: Node) -> None:
         "top_k",
         node,
         {"x": Access(low.stored(node.operand()), 1)},
-        {"out": node.outputs[0], "places": node.outputs[1]},
+        {"out": node.outputs[0], "indices": node.outputs[1]},
         workgroups(rows * together),
         {
             "rows": rows, "count": count, "stride": low.geometry(node.operand()).slices * 4,

@@ -1,9 +1,9 @@
-"""Maxima and where they were, x [B, H, W, C]: `max_pool_places(x): window, padding` gives the
-largest element of each window and its place in there, y * width + x; `max_unpool(x, places):
-window, padding` puts values back to their places, and zeros all around.
+"""Maxima and where they were, x [B, H, W, C]: `max_pool_argmax(x): window, padding` gives the
+largest element of each window and its index in there, y * width + x; `max_unpool(x, indices):
+window, padding` puts values back there, and zeros all around.
 
 Windows lie side by side. The first of equal elements counts, and NaN only where it is the first of
-its window. Fractions of a place are cut off; a place outside of the window is none, so that its
+its window. Fractions of an index are cut off; an index outside of the window is none, so that its
 value is lost.
 """
 
@@ -20,31 +20,31 @@ from tflgpu_plugin.ops.window import Span, spans
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """4 dimensions; windows side by side that begin at the first element, of 65,535 elements at
-    most; places that unpoolings on the GPU read, and nothing else.
+    most; indices that unpoolings on the GPU read, and nothing else.
     """
     shape, window = _first(graph, node), node.attributes["window"]
     if len(shape) != 4 or prod(shape) == 0:
-        return f"Pooling with places needs an image of 4 dimensions, not {list(shape)}."
+        return f"Pooling with indices needs an image of 4 dimensions, not {list(shape)}."
     if min(window) < 1 or prod(window) > MAX_LOOP_ROUNDS:
         return f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
     found = _spans(shape, node)
     if min(s.places for s in found) < 1:
         return f"A window of {window[0]} x {window[1]} does not fit {list(shape)}."
     if max(s.before for s in found):
-        return "Windows that begin in the padding are not supported: hosts differ in their places."
+        return "Windows that begin in the padding are not supported: hosts differ in their indices."
     return None
 
 
 def refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
-    """4 dimensions; windows side by side; places of a pooling on the GPU, of the shape of the
+    """4 dimensions; windows side by side; indices of a pooling on the GPU, of the shape of the
     values.
     """
     shape, window = _first(graph, node), node.attributes["window"]
-    places = graph.shape(node.operand(1))
+    indices = graph.shape(node.operand(1))
     if len(shape) != 4 or prod(shape) == 0:
         return f"Unpooling needs an image of 4 dimensions, not {list(shape)}."
-    if places != shape:
-        return f"Values of shape {list(shape)} and places of {list(places)} do not agree."
+    if indices != shape:
+        return f"Values of shape {list(shape)} and indices of {list(indices)} do not agree."
     if min(window) < 1 or prod(window) > MAX_LOOP_ROUNDS:
         return f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
     return None
@@ -74,17 +74,17 @@ def _first(graph: Graph, node: Node) -> Shape:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """One launch for values and places."""
+    """One launch for values and indices."""
     rows, columns = _spans(_first(low.graph, node), node)
     low.each_vector(
-        "pool_places",
+        "pool_argmax",
         node,
         {"x": low.stored(node.operand())},
         {
             "out_width": columns.places, "height": rows.extent, "width": columns.extent,
             "window_h": rows.kernel, "window_w": columns.kernel,
         },
-        writes=("out", "places"),
+        writes=("out", "indices"),
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def lower_back(low: Lowering, node: Node) -> None:
     low.each_vector(
         "unpool",
         node,
-        {"x": low.stored(node.operand()), "places": low.stored(node.operand(1))},
+        {"x": low.stored(node.operand()), "indices": low.stored(node.operand(1))},
         {
             "out_width": width * window_w, "in_width": width, "in_spatial": height * width,
             "window_h": window_h, "window_w": window_w,
@@ -108,7 +108,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 OPS = (
-    Op("max_pool_places", refuse, shapes, lower, "exact", work=_work, kind="choice",
+    Op("max_pool_argmax", refuse, shapes, lower, "exact", work=_work, kind="choice",
        errors=Errors(choice=1)),
     Op("max_unpool", refuse_back, shapes_back, lower_back, "exact", kind="movement", fuses=True,
        errors=MOVED),

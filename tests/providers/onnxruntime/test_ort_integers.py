@@ -330,7 +330,7 @@ def test_compiled_models_know_of_integers_for_other_shapes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("op", ["Neg", "ReduceMax", "ReduceMin", "ReduceSum"])
-def test_places_are_negated_and_reduced(op: str) -> None:
+def test_indices_are_negated_and_reduced(op: str) -> None:
     x = values(4, 6, 9)
     more = {} if op == "Neg" else {"keepdims": 1}
     nodes = [

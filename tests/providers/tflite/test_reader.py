@@ -256,7 +256,7 @@ def test_parameters_of_a_custom_convolution(more: tuple[int, ...]) -> None:
     assert found == {"strides": (3, 2), "padding": "same", "activation": "none"}
 
 
-@pytest.mark.parametrize("op", [ops.POOL_PLACES, ops.UNPOOL])
+@pytest.mark.parametrize("op", [ops.POOL_ARGMAX, ops.UNPOOL])
 @pytest.mark.parametrize("more", [(), (-1, -1), (7, 7, 7, 7)])
 def test_parameters_of_custom_poolings(op: str, more: tuple[int, ...]) -> None:
     found = read_custom(custom_node(op, 2, 2, 3, 2, 3, 0, *more))
@@ -270,9 +270,9 @@ SENSELESS_CUSTOM = [
     (custom_node(ops.CONV_TRANSPOSE, 0, 2, 2), "SAME or VALID"),
     (custom_node(ops.CONV_TRANSPOSE, 1, 0, 2), STEPS),
     (custom_node(ops.CONV_TRANSPOSE, 1, 2, 2, 1), "activation"),
-    (custom_node(ops.POOL_PLACES, 1, 2, 2), "12 bytes of parameters, not 24, 32 or 40"),
-    (custom_node(ops.POOL_PLACES, 1, 2, 2, 2, 2, 1), "activation"),
-    (custom_node(ops.POOL_PLACES, 1, 2, 2, 3, 2, 0), "side by side"),
+    (custom_node(ops.POOL_ARGMAX, 1, 2, 2), "12 bytes of parameters, not 24, 32 or 40"),
+    (custom_node(ops.POOL_ARGMAX, 1, 2, 2, 2, 2, 1), "activation"),
+    (custom_node(ops.POOL_ARGMAX, 1, 2, 2, 3, 2, 0), "side by side"),
     (custom_node(ops.UNPOOL, 2, 2, -2, 2, -2, 0), STEPS),
     (custom_node(ops.UNPOOL, 2, 2, 2, 2, 2, 0, 0), "28 bytes"),
 ]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from tflgpu_plugin.ir.graph import Graph, Node
 
-POOL = "max_pool_places"
+POOL = "max_pool_argmax"
 UNPOOL = "max_unpool"
 PAIR = {POOL, UNPOOL}
 INDICES = 1  # position among the outputs of the one, and the inputs of the other

@@ -1,4 +1,4 @@
-// The first largest element of every window, and its place in there: one thread per output vec4. Windows lie side by
+// The first largest element of every window, and its index in there: one thread per output vec4. Windows lie side by
 // side from the first element on; the last ones may hang over the end of the image.
 {% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
@@ -19,5 +19,5 @@
   }
   let q = divided(part.x, p.slices).y;
   store_out(i, epilogue_out(q), best);
-  store_places(i, epilogue_places(q), found);
+  store_indices(i, epilogue_indices(q), found);
 }

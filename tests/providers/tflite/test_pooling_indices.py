@@ -1,4 +1,4 @@
-"""Custom operators of the TFLite frontend: places in windows stay among nodes that run here, and
+"""Custom operators of the TFLite frontend: indices in windows stay among nodes that run here, and
 what a model says of a shape must be so."""
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def pooled(model: Model, x: int) -> list[int]:
     return model.multi_op(POOL, [x], STRUCT, WINDOW, shapes=[small] * 2, name="pool")
 
 
-def unpooled(model: Model, values: int, places: int) -> int:
-    return model.op(UNPOOL, [values, places], STRUCT, WINDOW, shape=SHAPE, name="back")
+def unpooled(model: Model, values: int, indices: int) -> int:
+    return model.op(UNPOOL, [values, indices], STRUCT, WINDOW, shape=SHAPE, name="back")
 
 
 def whole(visible: bool = False) -> bytes:
-    """Maxima and back; the places may be an output, too."""
+    """Maxima and back; the indices may be an output, too."""
     model = Model()
-    values, places = pooled(model, model.input("x", SHAPE))
-    model.output(unpooled(model, values, places), *([places] if visible else []))
+    values, indices = pooled(model, model.input("x", SHAPE))
+    model.output(unpooled(model, values, indices), *([indices] if visible else []))
     return model.to_bytes()
 
 
@@ -54,7 +54,7 @@ def on_cpu(content: bytes, feed: np.ndarray) -> Outputs:
 
 @adapter
 @pytest.mark.parametrize("name", HOSTS)
-def test_places_that_the_user_reads_stay_with_the_host(name: str) -> None:
+def test_indices_that_the_user_reads_stay_with_the_host(name: str) -> None:
     place = host.placed(whole(visible=True), name, {"force": True})
     assert place.on_gpu == 0 and "hosts number them differently" in place.sentences[0]
 
@@ -63,7 +63,7 @@ def test_places_that_the_user_reads_stay_with_the_host(name: str) -> None:
 @with_kernels
 @pytest.mark.parametrize("left", ["pool", "back", UNPOOL])
 def test_a_pooling_and_its_unpooling_go_together(left: str) -> None:
-    """The CPU would take our places for addresses."""
+    """The CPU would take our indices for addresses."""
     feed = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
     place = host.placed(whole(), NEWER, {"force": True, "exclude": left})
     assert place.on_gpu == 0 and all("exclude" in reason for reason in place.sentences)
@@ -74,7 +74,7 @@ def test_a_pooling_and_its_unpooling_go_together(left: str) -> None:
 
 @adapter
 @pytest.mark.parametrize("name", HOSTS)
-def test_places_of_no_pooling_are_refused(name: str) -> None:
+def test_indices_of_no_pooling_are_refused(name: str) -> None:
     model = Model()
     model.output(unpooled(model, model.input("x", (1, 2, 2, 4)),
                           model.input("p", (1, 2, 2, 4))))  # fmt: skip
@@ -165,7 +165,7 @@ def test_a_host_without_the_operator_is_told_of(tmp_path: Path) -> None:
 @adapter
 @pytest.mark.parametrize("name", HOSTS)
 def test_every_tensor_can_be_read(name: str) -> None:
-    """Where the user asks the host to keep all tensors, places are plain numbers."""
+    """Where the user asks the host to keep all tensors, indices are plain numbers."""
     delegate = host.load_delegate(name, {"force": True})
     gpu = host.interpreter(whole(), name, "default", experimental_delegates=[delegate],
                            experimental_preserve_all_tensors=True)  # fmt: skip
@@ -173,10 +173,10 @@ def test_every_tensor_can_be_read(name: str) -> None:
     feed = np.random.default_rng(5).standard_normal(SHAPE).astype(np.float32)
     (got,) = host.invoke(gpu, [[feed]])[0]
     windows = feed.reshape(2, 2, 2, 2, 4).transpose(0, 2, 4, 1, 3).reshape(2, 2, 4, 4)
-    places = next(d["index"] for d in gpu.get_tensor_details() if d["name"] == "pool:1")
+    indices = next(d["index"] for d in gpu.get_tensor_details() if d["name"] == "pool:1")
     assert host.placement(delegate).on_gpu == 2
     if host.placement(delegate).partitions == 2:
-        np.testing.assert_array_equal(gpu.get_tensor(places)[0], windows.argmax(-1))
+        np.testing.assert_array_equal(gpu.get_tensor(indices)[0], windows.argmax(-1))
     np.testing.assert_array_equal(got, answers(whole(), feed, name)[0])
 
 
@@ -185,7 +185,7 @@ def test_every_tensor_can_be_read(name: str) -> None:
 def test_a_plan_that_is_kept(name: str, tmp_path: Path) -> None:
     """The second start takes it from the file."""
     feed = np.random.default_rng(6).standard_normal(SHAPE).astype(np.float32)
-    options = {"force": True, "serialization_dir": str(tmp_path), "model_token": "places"}
+    options = {"force": True, "serialization_dir": str(tmp_path), "model_token": "indices"}
     runs = [host.run_on_gpu(whole(), [[feed]], name, options, "default") for _ in range(2)]
     assert [run.placement.on_gpu for run in runs] == [2, 2], runs[0].placement.sentences
     assert list(tmp_path.iterdir())
