@@ -41,7 +41,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "resample": ("resize",),
     "movement": (*MOVED, "binary"),
     "views": (*MOVED, "split"),
-    "elementwise": ("unary", "binary"),
+    "elementwise": ("unary", "binary", "quantized"),
     "decompose": ("normalization", "rearrange", "split", "top_k", "lstm"),
     "conv_weights": DENSE,
     "winograd_input": ("conv",),
@@ -127,7 +127,7 @@ _READ = (
     *("test_refusals", "test_onnx_forms", "test_constants", "test_ort_folding", "test_ort_extents"),
     *("test_constant_chains", "test_graph_cases", "test_ort_node_tests"),
 )
-_OPS = ("test_op_names", "test_passes", "test_merge", "test_compiler")
+_OPS = ("test_op_names", "test_passes", "test_recompose", "test_merge", "test_compiler")
 _NATIVE = (
     "test_native",
     "test_refused_calls",

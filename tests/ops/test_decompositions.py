@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.ops.test_layer_refusals import X, held, stored
@@ -52,9 +53,14 @@ def test_an_lstm_in_8_bits_keeps_its_levels() -> None:
     """What is clipped are stored numbers: three steps of 0.3 are below 1."""
     state = stored(2, 4, dtype="i16", scale=0.3)
     inputs = [stored(2, 3), *[held(4, 3)] * 4, *[held(4, 4)] * 4, *[None] * 3]
-    inputs += [*[held(4)] * 4, None, None, stored(2, 4), state, *[None] * 4]
+    bias = Tensor("b", (4,), "i32", np.arange(4, dtype=np.int32), Quantization((0.25,), (0,)))
+    inputs += [*[bias] * 4, None, None, stored(2, 4), state, *[None] * 4]
     y = [stored(2, 4), stored(2, 4), state]
-    (_, _, cell, last) = made("lstm_full", *inputs, results=y, cell_clip=1.0, proj_clip=0.5)
+    graph = decompose(graph_of("lstm_full", *inputs, results=y, cell_clip=1.0, proj_clip=0.5))
+    (_, product, cell, last) = graph.nodes
+    found = graph.constant(product.inputs[2])
+    assert found is not None
+    np.testing.assert_array_equal(found, np.tile(np.arange(4) * 0.25, 4))
     assert (cell.op, last.op) == ("lstm", "reshape")
     assert cell.attributes["cell_clip"] == 3 * 0.3
     assert cell.attributes["projection_clip"] == 0.5
@@ -65,3 +71,13 @@ def test_an_lstm_in_8_bits_keeps_its_levels() -> None:
     for clip, taken in ((0.59, 0.3), (0.3, 0.3), (0.29, 0.0)):
         cell = made("lstm_full", *inputs, results=y, cell_clip=clip)[2]
         assert cell.attributes["cell_clip"] == taken
+
+
+def test_what_lies_in_between_is_not_rounded() -> None:
+    """Whether the operand is stored in 8 bits or not."""
+    for x in (stored(2, 3), Tensor("x", (2, 3))):
+        graph = decompose(graph_of("log_softmax", x, results=[x]))
+        between = {t for node in graph.nodes for t in node.outputs} - set(graph.outputs)
+        assert len(between) > 2
+        for t in between:
+            assert graph.tensors[t].dtype == "f32" and graph.tensors[t].quantization is None

@@ -123,6 +123,14 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
             [(14, 3, 8)],
             [(7, 2, 8)],
         ),
+        # 2 x 2 phases of 4 x 64 places
+        (
+            "transpose_conv",
+            ((1, 4, 64, 8), held(8, 2, 2, 8)),
+            {**SAME, "strides": (2, 2)},
+            [(8, 1, 4)],
+            [(4, 1, 4)],
+        ),
         # 3 slices, 2 batches: 11 pairs of columns by 5 groups of 4 rows, 2 of 10
         ("depthwise_conv_2d", (X, held(1, 3, 3, 9)), SAME, [(2, 3, 2)], [(3, 3, 2)]),
         # 4 places a thread
@@ -272,3 +280,18 @@ def test_one_place_is_a_product_with_a_matrix() -> None:
     for x, more in (((3, 1, 1, 8), SAME), ((3, 1, 1, 8), SAME | {"strides": (2, 2)})):
         (launch,) = lowered(GPU, "conv_2d", x, held(8, 1, 1, 8), **more).launches
         assert launch.kernel == "fully_connected"
+
+
+@pytest.mark.parametrize(
+    ("source", "result", "expression"),
+    [
+        ("i32", "f32", "vec4f(v)"),
+        ("f32", "i32", "whole_part(v)"),
+        ("i32", "bool", "bool_as_f32(!(v == vec4i()))"),
+        ("f32", "bool", "bool_as_f32(!(v == vec4f()))"),
+    ],
+)
+def test_a_cast_is_one_launch(source: str, result: str, expression: str) -> None:
+    y = Tensor("y", X, result)
+    (launch,) = lowered(GPU, "cast", Tensor("x", X, source), results=[y]).launches
+    assert launch.variant["expression"] == expression

@@ -66,6 +66,7 @@ IMAGE: Shape = (4, 6, 8, 3)
 MANY, LINE, ROW = arg.MAX_COUNT, scan.MAX_LINE, top_k.MAX_ROW
 CHANNELS, INDEX, ROUNDS = softmax.MAX_CHANNELS, resize.MAX_EXTENT, MAX_LOOP_ROUNDS
 POOL: dict[str, Any] = {"window": (2, 2), "strides": (2, 2), "padding": "valid"}
+ONCE: dict[str, Any] = {"window": (1, 1), "strides": (1, 1), "padding": "valid"}
 SPARSE: dict[str, Any] = {"window": (3,), "strides": (1,), "dilations": (5,)}
 HALVES = {"align_corners": True, "half_pixel_centers": True}
 
@@ -263,6 +264,9 @@ CASES: list[tuple[partial[str | None], str | None]] = [
     (asks("max_unpool", IMAGE, IMAGE, window=(0, 2)), "is not of 1 to 65,535 elements"),
     (asks("max_unpool", IMAGE, IMAGE, window=(1, 65_535)), None),
     (asks("max_unpool", IMAGE, IMAGE, window=(2, 32_768)), "is not of 1 to 65,535 elements"),
+    (asks("max_pool_places", (1, 1, 1, 1), **ONCE, results=2), None),
+    (asks("max_pool_places", (1, 0, 1, 1), **ONCE, results=2), "needs an image of 4"),
+    (asks("max_pool_places", (1, 1, 1), **ONCE, results=2), "needs an image of 4"),
     # pooling, resizing
     (asks("average_pool_2d", IMAGE, **POOL), None),
     (asks("average_pool_2d", (4, 6, 3), **{**POOL, "window": (2,), "strides": (2,)}), None),
