@@ -264,9 +264,9 @@ CASES: list[tuple[partial[str | None], str | None]] = [
     (asks("max_unpool", IMAGE, IMAGE, window=(0, 2)), "is not of 1 to 65,535 elements"),
     (asks("max_unpool", IMAGE, IMAGE, window=(1, 65_535)), None),
     (asks("max_unpool", IMAGE, IMAGE, window=(2, 32_768)), "is not of 1 to 65,535 elements"),
-    (asks("max_pool_places", (1, 1, 1, 1), **ONCE, results=2), None),
-    (asks("max_pool_places", (1, 0, 1, 1), **ONCE, results=2), "needs an image of 4"),
-    (asks("max_pool_places", (1, 1, 1), **ONCE, results=2), "needs an image of 4"),
+    (asks("max_pool_argmax", (1, 1, 1, 1), **ONCE, results=2), None),
+    (asks("max_pool_argmax", (1, 0, 1, 1), **ONCE, results=2), "needs an image of 4"),
+    (asks("max_pool_argmax", (1, 1, 1), **ONCE, results=2), "needs an image of 4"),
     # pooling, resizing
     (asks("average_pool_2d", IMAGE, **POOL), None),
     (asks("average_pool_2d", (4, 6, 3), **{**POOL, "window": (2,), "strides": (2,)}), None),
