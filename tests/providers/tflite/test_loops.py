@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflgpu_plugin.providers.tflite import loops
 
 import tflgpu_plugin
 from conformance import host as hosts
 from tests.support import interpreters, loop_models
 from tests.support import onnx_models as m
+from tflgpu_plugin import native
+from tflgpu_plugin.errors import HostError
 
 STEPS = "would be launched at every step of a loop"
 
@@ -140,3 +143,35 @@ def test_bodies_of_onnx_models(op: str, units: int, taken: bool) -> None:
         forced = m.session(data, optimize=False, force=1)
         m.compare(forced, theirs, {"x": m.values(1, units)})
         assert {"MatMul", "Tanh"} <= _where(tflgpu_plugin.report(forced))[0]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_graphs_that_are_looked_into_are_given_back(own: bool) -> None:
+    """All but the one that is being handed over."""
+    ffi, released = native.ffi, list[int]()
+    mine, other = ffi.new("tgl_context *"), ffi.new("tgl_context *")
+    empty = ffi.new("tgl_ints *")
+
+    @ffi.callback("int32_t(tgl_context *, int32_t, tgl_context **)")
+    def acquire(_: Any, number: int, found: Any) -> int:
+        found[0] = mine if own else other
+        return number
+
+    @ffi.callback("int32_t(tgl_context *, int32_t)")
+    def release(_: Any, number: int) -> int:
+        released.append(number)
+        return 0
+
+    @ffi.callback("int32_t(tgl_context *, tgl_ints **)")
+    def plan(_: Any, found: Any) -> int:
+        found[0] = empty
+        return 0
+
+    assert not loops.is_repeated(ffi, mine)  # an older host shows no other graph
+    mine.acquire_subgraph, mine.release_subgraph = acquire, release
+    mine.get_execution_plan = other.get_execution_plan = plan
+    assert not loops.is_repeated(ffi, mine)
+    assert released == ([] if own else [0])
+    with pytest.raises(HostError, match="did not show graph 3"):
+        with loops._Search(ffi, mine).opened(3):
+            pass
