@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir.host_op import ROLES, HostOp, Operand, operands, table
+from tflgpu_plugin.ir.host_op import ROLES, HostOp, Operand, Unfit, needs, operands, table
 
 ROW = HostOp("Thing", "relu", (2, 5), operands=operands("value weights!? axis! index*?"))
 
@@ -42,6 +42,7 @@ def test_roles() -> None:
         *("ends", "size", "sizes", "begin", "end", "strides", "block", "start", "length", "order"),
         *("repeats", "axis", "paddings"),
     }
+    assert {name for name, role in ROLES.items() if role.typed} == {"value", "slope"}
     assert {name: role.extents for name, role in ROLES.items() if role.extents} == {
         "channel_bias": "list", "padding_value": "one", "axis": "one", "paddings": "pairs",
         **dict.fromkeys(("size", "sizes", "begin", "end", "strides", "block"), "list"),
@@ -64,22 +65,48 @@ def test_inputs_are_arranged(inputs: tuple[int | None, ...], arranged: tuple[int
 def test_inputs_in_another_order() -> None:
     row = HostOp("Thing", "relu", (1, 1), operands=operands("axis! value bias?"), order=(1, 0))
     assert row.arranged((4, 5)) == (5, 4) == row.arranged((4, 5, 6))
-    with pytest.raises(Unsupported, match="4 inputs are more than the 3"):
-        row.arranged((4, 5, 6, 7))
-    with pytest.raises(Unsupported, match="Input 1 of Thing is absent"):
-        row.arranged((4,))
-    with pytest.raises(Unsupported, match="Input 0 of Thing is absent"):
-        row.arranged((None, 5))
+    assert row.arranged((4,)) == (None, 4) and row.arranged(()) == (None, None)
     assert HostOp("Nothing", "relu", (1, 1)).arranged(()) == ()
     many = HostOp("Sum", "add", (1, 1), operands=operands("value*"))
     assert many.arranged((1, 2, 3)) == (1, 2, 3) and many.arranged((1,)) == (1,)
-    with pytest.raises(Unsupported, match="Input 0 of Sum is absent"):
-        many.arranged(())
+
+
+def test_inputs_that_lack_something() -> None:
+    row = HostOp("Thing", "relu", (1, 1), operands=operands("axis! value bias?"), order=(1, 0))
+    assert row.lacking((4, 5)) is row.lacking((4, 5, None)) is row.lacking((4, 5, 6)) is None
+    more = row.lacking((4, 5, 6, 7))
+    assert more == "4 inputs are more than the 3 that are supported."
+    assert row.lacking((4,)) == "Input 1 of Thing is absent."
+    assert row.lacking((None, 5)) == "Input 0 of Thing is absent."
+    assert HostOp("Nothing", "relu", (1, 1)).lacking(()) is None
+    many = HostOp("Sum", "add", (1, 1), operands=operands("value value*"))
+    assert many.lacking((1, 2, 3)) is many.lacking((1, 2)) is None
+    assert many.lacking((1,)) == "Input 1 of Sum is absent."
+    assert many.lacking((1, 2, None)) == "Input 2 of Sum is absent."
+    assert HostOp("Max", "add", (1, 1), operands=operands("value*")).lacking(()) is not None
+
+
+def test_more_inputs_may_have_a_row_of_their_own() -> None:
+    longer = HostOp("Thing", "elu", (1, 1), operands=operands("value value value?"))
+    row = HostOp("Thing", "relu", (1, 1), operands=operands("value value"), longer=longer)
+    assert [row.form(k).op for k in (1, 2, 3, 4)] == ["relu", "relu", "elu", "elu"]
+    assert longer.form(9) is longer
+    with pytest.raises(ValueError, match="becomes 'elu', which is no op"):
+        table([row], {"relu": None})
+
+
+def test_what_is_needed_is_said_once() -> None:
+    node = SimpleNamespace(row=ROW)
+    one = needs("A pair.", lambda graph, node: graph == 2)
+    assert one.__doc__ == "A pair." and one(2, node) is None
+    assert one(3, node) == "Thing needs a pair."
+    assert needs("No pairs.", lambda node: False)(node) == "Thing with pairs is not supported."
+    said = needs("A pair.", lambda node: False, "{0} has none.", Unfit)(node)
+    assert said == "Thing has none." and isinstance(said, Unfit)
 
 
 def test_a_table_has_each_row_once_and_ops_that_there_are() -> None:
-    other = replace(ROW, variant="full")
-    assert list(table([ROW, other], {"relu": None})) == ["Thing", "Thing (full)"]
+    assert list(table([ROW], {"relu": None})) == ["Thing"]
     with pytest.raises(ValueError, match="Thing has two rows"):
         table([ROW, ROW], {"relu": None})
     with pytest.raises(ValueError, match="becomes 'relu', which is no op"):

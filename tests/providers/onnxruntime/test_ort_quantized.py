@@ -193,6 +193,6 @@ def test_what_is_dequantized_stays_with_its_reader() -> None:
 def test_stored_numbers_are_padded_where_the_value_is_an_input(version: int, fits: bool) -> None:
     """Before opset 11 it is an attribute, a real number."""
     node = SimpleNamespace(
-        version=version, dtype=lambda: "u8", has=lambda k: k == 0, host=SimpleNamespace(title="Pad")
+        version=version, dtype=lambda: "u8", has=lambda k: k == 0, row=SimpleNamespace(name="Pad")
     )
     assert (rearranging.STORED(node) is None) == fits
