@@ -15,6 +15,7 @@ from tflgpu_plugin.ir.graph import EpilogueOp, Graph
 from tflgpu_plugin.passes.fuse import scales
 from tflgpu_plugin.passes.fuse.epilogue import MAX_PARAMETERS, fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
+from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.trim import trim
 
 ONES = np.ones(8, np.float32)
@@ -202,3 +203,20 @@ def test_a_state_of_nothing_is_computed() -> None:
     other = replace(b.nodes[-1], id=20, op="split", outputs=(b.tensor((0, 4)), b.tensor((1, 4))))
     graph = Graph(b.tensors, (node, other), tuple(b.inputs), tuple(made))
     assert [each.op for each in trim(graph).nodes] == ["lstm_basic", "split"]
+
+
+# ---- moves ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("own", "nodes"), [(False, 1), (True, 2)])
+def test_a_move_that_something_else_of_its_reader_takes_stays(own: bool, nodes: int) -> None:
+    """The step behind two turns adds another tensor, or what lies between them."""
+    b = Build()
+    shape = (4, 4, 4, 4)
+    between = b.op("transpose", b.input(shape), shape=shape, perm=(1, 0, 3, 2))
+    other = b.input(shape)
+    y = b.op("transpose", between, shape=shape, perm=(0, 2, 1, 3))
+    step = EpilogueOp("add", between if own else other)
+    b.nodes[-1] = replace(b.nodes[-1], epilogue=(step,))
+    found = after(join_moves, b.graph(y))
+    assert len(found.nodes) == nodes and found.nodes[-1].epilogue == (step,)
