@@ -145,7 +145,7 @@ def _padding(graph: Graph, node: Node) -> dict[str, tuple[int, ...]]:
         sides = windows(graph, node)
     found: list[int] = []
     for side in sides:
-        reached = (side.places - 1) * side.stride + side.reach
+        reached = (side.positions - 1) * side.stride + side.reach
         found += [side.before, max(0, reached - side.extent - side.before)]
     dilated = (
         {"dilations": tuple(s.dilation for s in sides)} if "dilations" in node.attributes else {}

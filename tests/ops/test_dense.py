@@ -83,8 +83,8 @@ def test_transformed_products_stay_below_the_binding_limit(
 @pytest.mark.parametrize("size", [0, 32])
 def test_every_vendor_has_tiles_that_the_kernel_can_make(vendor: str, size: int) -> None:
     target = Target(vendor=vendor, subgroup_size=size)
-    for slices, places in ((1, 1), (2, 49), (8, 3136), (64, 12544), (300, 100_000)):
-        tile = choose_tile(target, slices, places)
+    for slices, pixels in ((1, 1), (2, 49), (8, 3136), (64, 12544), (300, 100_000)):
+        tile = choose_tile(target, slices, pixels)
         assert tile.slices * tile.step % 8 == 0 and tile.lanes % 8 == 0
         assert tile.shared <= target.shuffles
 

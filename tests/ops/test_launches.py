@@ -39,7 +39,7 @@ def lowered(target: Target, op: str, *given: Any, **more: Any) -> Lowering:
     return low
 
 
-# 2 batches, 420 places, 3 slices: 2,520 vec4, 40 workgroups of 64 threads, one each.
+# 2 batches, 420 pixels, 3 slices: 2,520 vec4, 40 workgroups of 64 threads, one each.
 X = (2, 20, 21, 9)
 CORNERS = {"align_corners": False, "half_pixel_centers": False}
 BETA, KEEP = {"beta": 1.0}, {"keep_dims": True}
@@ -54,7 +54,7 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("lrn", (X,), {"size": 5}, [(40, 1, 1)]),
         ("transpose", (X,), {"perm": (0, 2, 1, 3)}, [(40, 1, 1)]),
         ("reverse_sequence", (X, [2, 1]), {"batch_axis": 0, "time_axis": 1}, [(40, 1, 1)]),
-        ("softmax", (X,), BETA, [(14, 1, 1)]),  # 840 places
+        ("softmax", (X,), BETA, [(14, 1, 1)]),  # 840 pixels
         ("mean", (X, [0]), KEEP, [(20, 1, 1)]),  # a thread for 2 elements: 1,260 results
         ("mean", (X, [1]), KEEP, [(16, 1, 1)]),  # 8 threads for 20: 126 results
         ("mean", (X, [1, 2]), KEEP, [(6, 1, 1)]),  # a workgroup for 420: 6 results
@@ -99,10 +99,10 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
     [
         # 23 slices of outputs by 64 and by 8 threads, and 3 rows
         ("fully_connected", ((3, 21), held(90, 21)), {}, [(1, 3, 1)], [(3, 3, 1)]),
-        # From 8 rows on, places of a tile: 30 by 32 threads of one place, by 8 of 8; 23 slices in
+        # From 8 rows on, pixels of a tile: 30 by 32 threads of one pixel, by 8 of 8; 23 slices in
         # blocks of 2 and of 4
         ("fully_connected", ((30, 24), held(90, 24)), {}, [(1, 12, 1)], [(1, 6, 1)]),
-        # 420 places, likewise; 5 slices; 2 batches
+        # 420 pixels, likewise; 5 slices; 2 batches
         ("conv_2d", (X, held(18, 3, 3, 9)), SAME, [(14, 3, 2)], [(7, 2, 2)]),
         ("conv_2d", (X, held(18, 1, 1, 9)), SAME, [(14, 3, 2)], [(7, 2, 2)]),
         # 9 taps of 12 channels for 3 blocks of 2 slices, 2 blocks of 4, are put in order before
@@ -113,9 +113,9 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
             [(11, 1, 1), (14, 3, 2)],
             [(14, 1, 1), (7, 2, 2)],
         ),
-        # 1,200 places; 3 slices, which a thread of the CPU makes together; 2 batches
+        # 1,200 pixels; 3 slices, which a thread of the CPU makes together; 2 batches
         ("resize_bilinear", (X, [40, 30]), CORNERS, [(19, 3, 2)], [(19, 1, 2)]),
-        # 4 phases of 420 places in 2 batches
+        # 4 phases of 420 pixels in 2 batches
         (
             "transpose_conv",
             (X, held(18, 3, 3, 9)),
@@ -133,11 +133,11 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
         ),
         # 3 slices, 2 batches: 11 pairs of columns by 5 groups of 4 rows, 2 of 10
         ("depthwise_conv_2d", (X, held(1, 3, 3, 9)), SAME, [(2, 3, 2)], [(3, 3, 2)]),
-        # 4 places a thread
+        # 4 pixels a thread
         ("depthwise_conv_2d", (X, held(1, 5, 5, 9)), SAME, [(4, 3, 2)], [(14, 3, 2)]),
-        # 18 x 19 places, 4 neighbours of one row a thread: 18 x 5
+        # 18 x 19 pixels, 4 neighbours of one row a thread: 18 x 5
         ("depthwise_conv_2d", (X, held(1, 3, 4, 9)), PLANE, [(3, 3, 2)], [(12, 3, 2)]),
-        # 5 slices, 2 places a thread
+        # 5 slices, 2 pixels a thread
         ("depthwise_conv_2d", (X, held(1, 3, 3, 18)), SAME, [(7, 5, 2)], [(27, 5, 2)]),
     ],
 )
@@ -149,7 +149,7 @@ def test_layers_with_weights(
 
 
 ALWAYS = replace(GPU, tuning={"winograd": "always"})
-DEEP = (2, 20, 21, 36)  # 5 x 6 patches of 4 x 4 places, 9 slices
+DEEP = (2, 20, 21, 36)  # 5 x 6 patches of 4 x 4 pixels, 9 slices
 
 
 def test_the_five_launches_of_winograd() -> None:
@@ -215,8 +215,8 @@ def test_stored_numbers_are_interpolated_where_they_mean_the_same() -> None:
 def test_elements_of_the_last_axis_are_picked_from_one_part() -> None:
     """The four lanes of a thread would lie in several."""
     small = replace(GPU, max_binding_bytes=11_000)
-    table, places = held(301, 37), Told("i32", 5, 1)
-    assert len(launched(small, "pick", table, places, axis=0)) == 5  # 160 bytes a row, 68 rows each
+    table, pixels = held(301, 37), Told("i32", 5, 1)
+    assert len(launched(small, "pick", table, pixels, axis=0)) == 5  # 160 bytes a row, 68 rows each
     for axis, width in ((1, 1), (0, 2)):
         with pytest.raises(Unsupported, match="over this adapter's binding limit"):
             launched(small, "pick", table, Told("i32", 5, width), axis=axis)
@@ -253,7 +253,7 @@ def test_few_channels_are_read_one_by_one(
     assert launch.variant["strided"] == strided
     if strided:  # between batches, rows and channels, in floats
         assert launch.variant["taps"] != "point"
-        found = [launch.parameters[name] for name in ("x_batch", "x_row", "x_place", "x_slice")]
+        found = [launch.parameters[name] for name in ("x_batch", "x_row", "x_pixel", "x_slice")]
         assert found == [256, 32, 4, 1]
 
 

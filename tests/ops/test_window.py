@@ -7,7 +7,7 @@ from tflgpu_plugin.ops.window import Span, bounded, span
 
 def _taps(s: Span) -> set[tuple[int, int, int]]:
     """Places, taps, and the input places where they meet."""
-    met = ((o, t, o * s.stride - s.before + t * s.dilation) for o in range(s.places)
+    met = ((o, t, o * s.stride - s.before + t * s.dilation) for o in range(s.positions)
            for t in range(s.kernel))  # fmt: skip
     return {meeting for meeting in met if 0 <= meeting[2] < s.extent}
 
@@ -22,5 +22,5 @@ def test_bounded_windows_meet_the_same_taps() -> None:
                         free = span(extent, kernel, stride, dilation, padding)
                         held = bounded(free)
                         assert _taps(held) == _taps(free), free
-                        if free.places > 0:
-                            assert held.dilation <= extent + (free.places - 1) * stride
+                        if free.positions > 0:
+                            assert held.dilation <= extent + (free.positions - 1) * stride

@@ -125,13 +125,13 @@ def test_chains(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_places(seed: int) -> None:
+def test_coordinates(seed: int) -> None:
     """Coordinates on the axes of the input name the same elements."""
     rng = np.random.default_rng(200 + seed)
     for _ in range(100):
         x = numbered(random_shape(rng))
         view, wanted = MOVES[rng.integers(len(MOVES))](rng, x)
-        found = views.places(view, x.shape)
+        found = views.coordinates(view, x.shape)
         if found is None:
             continue
         strides = views.row_strides(x.shape)

@@ -282,17 +282,17 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
     for binding, operand in enumerate(operands, start=1):
         kind, name = operand.type(operand.view), operand.name
         access = "read" if operand.access == "r" else "read_write"
-        array, place = kind, f"p.off_{name} + i"
-        value = f"{name}_data[{place}]"
+        array, index = kind, f"p.off_{name} + i"
+        value = f"{name}_data[{index}]"
         if operand.half:
             if operand.access != "r" and operand.view != 4:
                 raise ValueError(f"operand {name!r} is stored as float16 but not written whole")
             array, value = _HALVES[operand.view]
-            value = value.format(f"{name}_data", place)
+            value = value.format(f"{name}_data", index)
         if operand.bytes:
             if operand.access != "r" or operand.view != 4:
                 raise ValueError(f"operand {name!r} is stored in bytes but not only read whole")
-            array, value = "u32", f"of_bytes({name}_data[{place}], p.low_{name})"
+            array, value = "u32", f"of_bytes({name}_data[{index}], p.low_{name})"
         lines.append(
             f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{array}>;"
         )

@@ -1,8 +1,8 @@
 // y = f(a, b) or f(a, b, c) with broadcasting. variant operands: (name, value, mode) each, the mode being same (in
-// place) or slice (affine vec4, lane 0 spread where there is one channel); rank: how many axes places are counted over;
+// index) or slice (affine vec4, lane 0 spread where there is one channel); rank: how many axes elements are counted over;
 // expression: f for vec4 v, e and w; checked: where of them a run fails.
 {% import "coordinates.wgsl" as at %}
-{% macro place(name) %}
+{% macro index(name) %}
 {% for k in range(rank) %}c{{ k }} * p.{{ name }}_k{{ k }}{{ " + " if not loop.last }}{% endfor %}
 {% endmacro %}
 {% include "each_vector.wgsl" %}
@@ -14,7 +14,7 @@
 {% if mode == "same" %}
   let {{ value }} = load_{{ name }}(i);
 {% else %}
-  let {{ value }}4 = load_{{ name }}({{ place(name) }});
+  let {{ value }}4 = load_{{ name }}({{ index(name) }});
   let {{ value }} = select({{ value }}4, {{ value }}4.xxxx, p.{{ name }}_spread != 0u);
 {% endif %}
 {% endfor %}

@@ -1,5 +1,5 @@
 // Writes one input into its part of the output.
-// variant vectors: whole vec4, the output place being affine in `rank` coordinates; otherwise single floats.
+// variant vectors: whole vec4, the output index being affine in `rank` coordinates; otherwise single floats.
 {% import "coordinates.wgsl" as at %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {

@@ -1,13 +1,13 @@
-// Convolution, pixels x slices per thread: each invocation makes {{ pixels }} output places of {{ slices }} channel slices.
+// Convolution, pixels x slices per thread: each invocation makes {{ pixels }} output pixels of {{ slices }} channel slices.
 //
 // Variant: pixels, slices; `step` input channels per iteration of the inner loop (1, 2 or 4; x is viewed as so many
 // lanes); `shared`: groups of 8 invocations load the weights of an iteration once and pass them on by shuffle;
 // `memory`: the workgroup loads those of `stage` iterations into its memory;
-// `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (places of
-// one phase of the strides). `strided`: x is single floats with any distances between rows, places and channels (an
+// `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (pixels of
+// one phase of the strides). `strided`: x is single floats with any distances between rows, pixels and channels (an
 // input of few channels, maybe in the host's buffer); `step` is 1 then.
 // Weights: [block][tap][channel][slice] of vec4 over output lanes, so an iteration reads {{ step * slices }} neighbours.
-// Places past the end repeat the last one and write the same value again, so there is no divergence at the edge.
+// Pixels past the end repeat the last one and write the same value again, so there is no divergence at the edge.
 {% set views = 1 if strided else 4 // step %}
 {% set kind = {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
 {% set weights = step * slices %}
@@ -66,12 +66,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let out_slice = group * p.group_slices + slice;
   let plane = min(wi.z, p.planes - 1u);
 {% if taps == "transposed" %}
-  // One phase of the strides: output place (i, j) * stride + phase, which the taps `first_tap + stride * t` reach.
+  // One phase of the strides: output pixel (i, j) * stride + phase, which the taps `first_tap + stride * t` reach.
   let batch = plane / p.phases;
   let phase = vec2u(plane % p.phases / p.phases_w, plane % p.phases % p.phases_w);
   let stride = vec2u(p.stride_h, p.stride_w);
   let extent = (vec2u(p.out_h, p.out_w) - phase + stride - 1u) / stride;
-  let places = extent.x * extent.y;
+  let pixels = extent.x * extent.y;
   let shifted = phase + vec2u(p.before_h, p.before_w);
   let first_tap = shifted % stride;
   let start = vec2i(shifted / stride);
@@ -81,23 +81,23 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let batch = plane;
 {% if taps == "rows" %}
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
-  let place = divided(item, p.row_items);
-  let row = place.x;
-  let column = min(place.y * {{ pixels }}u, p.out_w - {{ pixels }}u);
+  let pixel = divided(item, p.row_items);
+  let row = pixel.x;
+  let column = min(pixel.y * {{ pixels }}u, p.out_w - {{ pixels }}u);
   let top = i32(row * p.stride_h) - p.before_h;
   let left = i32(column * p.stride_w) - p.before_w;
 {% else %}
-  let places = p.places;
+  let pixels = p.pixels;
 {% endif %}
 {% endif %}
 {% for j in range(pixels) %}
 {% if taps == "rows" %}
   let y{{ j }} = row * p.out_w + column + {{ j }}u;
 {% else %}
-  let m{{ j }} = min(first + {{ 8 * j }}u, places - 1u);
+  let m{{ j }} = min(first + {{ 8 * j }}u, pixels - 1u);
 {% if taps == "point" %}
-  let x{{ j }} = m{{ j }} * p.x_place * {{ views }}u;
-  let y{{ j }} = m{{ j }} * p.y_place;
+  let x{{ j }} = m{{ j }} * p.x_pixel * {{ views }}u;
+  let y{{ j }} = m{{ j }} * p.y_pixel;
 {% elif taps == "window" %}
   let at{{ j }} = vec2i(divided(m{{ j }}, p.out_w) * vec2u(p.stride_h, p.stride_w)) - vec2i(p.before_h, p.before_w);
   let y{{ j }} = m{{ j }};
@@ -123,21 +123,21 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let x_base = (batch * p.x_batch + group * p.group_x) * {{ views }}u + zero;
   let w_base = wi.y * p.block_vectors{% if taps == "point" %} + batch * p.w_batch{% endif %}{% if shared %} + {{ "lane" if weights >= 8 else "min(lane, %du)" % (weights - 1) }}{% endif %};
 {% if taps == "rows" %}
-{% set place = "p.x_place" if strided else "%du" % views %}
-  // Taps of a row that lie `stride_w` apart see the same places, each the next one's neighbour: they move down.
+{% set pixel = "p.x_pixel" if strided else "%du" % views %}
+  // Taps of a row that lie `stride_w` apart see the same pixels, each the next one's neighbour: they move down.
   let row_step = {{ "p.x_row" if strided else "p.in_w * %du" % views }};
   for (var line = 0u; line < p.lines; line++) {
     let taps = divided(line, p.phases);
     let tap_row = taps.x;
     let phase = taps.y;
-    let at_row = u32(top + i32(tap_row * p.dilation_h));  // negative places wrap to large ones
+    let at_row = u32(top + i32(tap_row * p.dilation_h));  // negative positions wrap to large ones
     let start = left + i32(phase);
     let inside = at_row < p.in_h;
     let x_row = x_base + select(0u, at_row, inside) * row_step;
 {% for j in range(1, pixels) %}
     let at{{ j }} = u32(start + i32({{ j - 1 }}u * p.stride_w));
     let ok{{ j }} = inside && at{{ j }} < p.in_w;
-    let x{{ j }} = select(0u, at{{ j }} * {{ place }}, ok{{ j }});
+    let x{{ j }} = select(0u, at{{ j }} * {{ pixel }}, ok{{ j }});
 {% endfor %}
     let w_row = w_base + (tap_row * p.kernel_w + phase) * p.tap_vectors;
     for (var k = 0u; k < steps; k++) {
@@ -159,7 +159,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
         a{{ j }} = a{{ j + 1 }};
 {% endfor %}
         let ok = inside && u32(next) < p.in_w;
-        a{{ pixels - 1 }} = select({{ kind }}(0.0), load_x(x_at + select(0u, u32(next) * {{ place }}, ok)), ok);
+        a{{ pixels - 1 }} = select({{ kind }}(0.0), load_x(x_at + select(0u, u32(next) * {{ pixel }}, ok)), ok);
 {{ load_weights() -}}
 {{ products() -}}
         next += i32(p.stride_w);
@@ -197,9 +197,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let w_tap = w_base + (k.x * p.kernel_w + k.y) * p.tap_vectors;
 {% endif %}
 {% for j in range(pixels) %}
-    let s{{ j }} = vec2u(at{{ j }} + offset);  // negative places wrap to large ones
+    let s{{ j }} = vec2u(at{{ j }} + offset);  // negative positions wrap to large ones
     let ok{{ j }} = s{{ j }}.x < p.in_h && s{{ j }}.y < p.in_w;
-    let x{{ j }} = select(0u, {{ "s%d.x * p.x_row + s%d.y * p.x_place" % (j, j) if strided else "(s%d.x * p.in_w + s%d.y) * %du" % (j, j, views) }}, ok{{ j }});
+    let x{{ j }} = select(0u, {{ "s%d.x * p.x_row + s%d.y * p.x_pixel" % (j, j) if strided else "(s%d.x * p.in_w + s%d.y) * %du" % (j, j, views) }}, ok{{ j }});
 {% endfor %}
 {% endif %}
 {% endif %}
@@ -241,9 +241,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
 {% endif %}
 {% if lanes == 8 and pixels > 2 %}
-  // The accumulators move down one slice per iteration and one place per turn of the inner loop, so that there is one
+  // The accumulators move down one slice per iteration and one pixel per turn of the inner loop, so that there is one
   // store instruction: many of them take software drivers (which have groups of 8) long to compile.
-  let tile_places = p.tile_places;
+  let tile_pixels = p.tile_pixels;
   for (var q = 0u; q < count; q++) {
     let epilogue = epilogue_y(out_slice + q);
     let y_at = batch * p.y_batch + (out_slice + q) * p.y_slice;
@@ -251,7 +251,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     var v{{ j }} = c{{ j }}_0;
     var z{{ j }} = y{{ j }};
 {% endfor %}
-    for (var j = 0u; j < tile_places; j++) {
+    for (var j = 0u; j < tile_pixels; j++) {
       store_y(y_at + z0, epilogue, v0);
 {% for j in range(pixels - 1) %}
       v{{ j }} = v{{ j + 1 }};
@@ -259,7 +259,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endfor %}
     }
 {% else %}
-  // The accumulators move down one slice per iteration, so that each place has one store instruction.
+  // The accumulators move down one slice per iteration, so that each pixel has one store instruction.
   for (var q = 0u; q < count; q++) {
     let epilogue = epilogue_y(out_slice + q);
     let y_at = batch * p.y_batch + (out_slice + q) * p.y_slice;

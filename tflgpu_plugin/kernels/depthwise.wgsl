@@ -1,14 +1,14 @@
-// Depthwise convolution. Weights lie as [slice][tap] of vec4 over output channels; lanes are neighbouring places.
+// Depthwise convolution. Weights lie as [slice][tap] of vec4 over output channels; lanes are neighbouring pixels.
 //
 // Variant `form`: "rows" (3x3, stride 1, any dilation) and "rows2" (3x3, stride 2) walk down `pixels` columns and keep
-// partial sums of the open output rows, so that each input row is read once per thread; "span" makes `pixels` places of
-// one row with a window `width` wide, so that neighbours share what they read; "taps" is any window, `pixels` places per
+// partial sums of the open output rows, so that each input row is read once per thread; "span" makes `pixels` of
+// one row with a window `width` wide, so that neighbours share what they read; "taps" is any window, `pixels` per
 // thread; "multiplied" is "taps" where output channel o reads input channel o / multiplier.
 // `shared`: weights are loaded once per group of 8 invocations (not with "taps").
 {% set columns = (pixels - 1) * stride + width %}
 {% set walking = ("rows", "rows2", "span") %}
 {% macro load_row(name) %}
-      let ok_{{ name }} = u32({{ name }}) < extent_in.x;  // a negative place wraps to a large one
+      let ok_{{ name }} = u32({{ name }}) < extent_in.x;  // a negative position wraps to a large one
       let at_{{ name }} = x_base + select(0u, u32({{ name }}), ok_{{ name }}) * extent_in.y;
 {% for t in range(columns) %}
       let {{ name }}_{{ t }} = select(vec4f(0.0), load_x(at_{{ name }} + x{{ t }}), ok_{{ name }} && ok{{ t }});
@@ -36,8 +36,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let base = sid - sid % 8u;
 {% endif %}
   // Columns (and rows) of one thread lie `dilation` apart, so that they share their taps.
-  let place = divided(item, p.column_groups);
-  let c = divided(place.y, dilation.y);
+  let pixel = divided(item, p.column_groups);
+  let c = divided(pixel.y, dilation.y);
   let out_x = c.y + c.x * ({{ pixels }}u * dilation.y);
 {% for t in range(columns) %}
   let c{{ t }} = i32(out_x * {{ stride }}u + {{ t }}u * dilation.y) - p.before_w;
@@ -61,7 +61,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let w{{ t }} = load_w(slice * 9u + {{ t }}u);
 {% endfor %}
 {% endif %}
-  let r = divided(place.x, dilation.x);
+  let r = divided(pixel.x, dilation.x);
   let out_y = r.y + r.x * (rows * dilation.x);
 {% for j in range(pixels) %}
   var a{{ j }} = vec4f(0.0);
@@ -104,13 +104,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if shared %}
   let tap = min(lid % 8u, {{ width - 1 }}u);
 {% endif %}
-  let oy = place.x;
+  let oy = pixel.x;
   let first = i32(oy * p.stride_h) - top;
 {% for j in range(pixels) %}
   var s{{ j }} = vec4f(0.0);
 {% endfor %}
   for (var ky = 0u; ky < kernel_h; ky++) {
-    let iy = u32(first + i32(ky * dilation.x));  // a negative place wraps to a large one
+    let iy = u32(first + i32(ky * dilation.x));  // a negative position wraps to a large one
     let ok = iy < extent_in.x;
     let at = x_base + select(0u, iy, ok) * extent_in.y;
     let w_at = (slice * kernel_h + ky) * {{ width }}u;
@@ -137,7 +137,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% else %}
   let first = wi.x * {{ lanes * pixels }}u + lid;
 {% for j in range(pixels) %}
-  let m{{ j }} = min(first + {{ lanes * j }}u, p.places - 1u);
+  let m{{ j }} = min(first + {{ lanes * j }}u, p.pixels - 1u);
   let at{{ j }} = vec2i(divided(m{{ j }}, p.out_w) * vec2u(p.stride_h, p.stride_w)) - vec2i(p.before_h, p.before_w);
   var c{{ j }} = vec4f(0.0);
 {% endfor %}
@@ -166,7 +166,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     }
   }
   let epilogue = epilogue_y(slice);
-  let y_base = (batch * p.slices + slice) * p.places;
+  let y_base = (batch * p.slices + slice) * p.pixels;
 {% for j in range(pixels) %}
   store_y(y_base + m{{ j }}, epilogue, c{{ j }});
 {% endfor %}

@@ -8,7 +8,7 @@ fn input(n: u32, slice: u32) -> vec4f {
   let ok = lanes_below(slice, p.inputs);
   let first = n * p.inputs;
   let e = first + min(vec4u(4u * slice) + vec4u(0u, 1u, 2u, 3u), vec4u(p.inputs - 1u));
-  let at = stored_at(e, p.x_channels, p.x_places, p.x_slices);
+  let at = stored_at(e, p.x_channels, p.x_pixels, p.x_slices);
   return select(vec4f(0.0), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), ok);
 }
 {% endif %}
@@ -30,10 +30,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let input_slices = p.input_slices;
   let zero = select(0u, p.off_x ^ p.off_w, input_slices == 0xffffffffu);
 {% if not flat %}
-  let x_places = p.x_places;
-  let x_base = n / x_places * input_slices * x_places + n % x_places + zero;
+  let x_pixels = p.x_pixels;
+  let x_base = n / x_pixels * input_slices * x_pixels + n % x_pixels + zero;
 {% endif %}
-{% set x = "input(n, at)" if flat else "load_x(x_base + at * x_places)" %}
+{% set x = "input(n, at)" if flat else "load_x(x_base + at * x_pixels)" %}
   for (var start = zero; start < input_slices; start += p.chunk) {
     let end = min(start + p.chunk, input_slices);
 {% if shared %}
@@ -59,6 +59,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% else %}
   if (slice < p.slices) {
 {% endif %}
-    store_y((n / p.y_places * p.y_slices + p.first_slice + slice) * p.y_places + n % p.y_places, epilogue_y(p.first_slice + slice), value);
+    store_y((n / p.y_pixels * p.y_slices + p.first_slice + slice) * p.y_pixels + n % p.y_pixels, epilogue_y(p.first_slice + slice), value);
   }
 }

@@ -47,7 +47,7 @@ def lint(
     count = sites(kernel)
     if count > max_sites:
         problems.append(
-            f"{count} places load or store; over {max_sites} drivers compile slowly, use a loop"
+            f"{count} sites load or store; over {max_sites} drivers compile slowly, use a loop"
         )
     return problems
 

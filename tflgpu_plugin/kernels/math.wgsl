@@ -119,7 +119,7 @@ fn high_16(a: vec4i, b: i32) -> vec4i {
   let product = a * b;
   return (product + select(vec4i(-16383i), vec4i(16384i), product >= vec4i(0))) / vec4i(32768i);
 }
-// Of whole numbers at four places by weights of 1024 parts, down and along: the nearest, halves away from zero.
+// Of whole numbers at four points by weights of 1024 parts, down and along: the nearest, halves away from zero.
 fn whole_between(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4f {
   let left = a * (1024i - part.x) + b * part.x;
   let right = c * (1024i - part.x) + d * part.x;
@@ -313,7 +313,7 @@ fn remainder_of(v: vec4f, e: vec4f) -> vec4f {
   let r = select(select(size, -size, bitcast<vec4u>(v) >= vec4u(0x80000000u)), v, x < y);
   return select(r, not_a_number(v), is_nan(v) | is_nan(e) | is_infinite(v) | e == vec4f(0.0));
 }
-// Words of 2 / pi after the point, the first being 0; and 32 of its bits from a place on.
+// Words of 2 / pi after the point, the first being 0; and 32 of its bits from an index on.
 fn inverse_word(i: vec4u) -> vec4u {
   var w = select(vec4u(0xfe5163abu), vec4u(0x3c439041u), i < vec4u(7u));
   w = select(w, vec4u(0xdb629599u), i < vec4u(6u));

@@ -13,9 +13,9 @@ fn real(bytes: vec4u) -> vec4f {
 }
 {% endif %}
 {% include "each_vector.wgsl" %}
-  let place = divided(i, p.spatial);
-  let plane = divided(place.x, p.slices);
-  let s = place.y;
+  let part = divided(i, p.spatial);
+  let plane = divided(part.x, p.slices);
+  let s = part.y;
   let q = plane.y;
   let b = plane.x;
 {% if whole %}

@@ -5,8 +5,8 @@
   let part = divided(i, p.spatial);
   let plane = part.x;
   let in_row = divided(part.y, p.out_w);
-  let place = vec3u(divided(in_row.x, p.out_h), in_row.y);
-  let corner = vec3i(place * vec3u(p.stride_d, p.stride_h, p.stride_w)) - vec3i(p.before_d, p.before_h, p.before_w);
+  let pixel = vec3u(divided(in_row.x, p.out_h), in_row.y);
+  let corner = vec3i(pixel * vec3u(p.stride_d, p.stride_h, p.stride_w)) - vec3i(p.before_d, p.before_h, p.before_w);
   let window = vec3i(vec3u(p.kernel_d, p.kernel_h, p.kernel_w));
   let dilation = vec3i(vec3u(p.dilation_d, p.dilation_h, p.dilation_w));
   let extent = vec3i(vec3u(p.in_d, p.in_h, p.in_w));

@@ -2,8 +2,8 @@
 // side from the first element on; the last ones may hang over the end of the image.
 {% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
-  let place = divided(part.y, p.out_width);
-  let corner = vec2u(place.x * p.window_h, place.y * p.window_w);
+  let pixel = divided(part.y, p.out_width);
+  let corner = vec2u(pixel.x * p.window_h, pixel.y * p.window_w);
   let rows = min(p.window_h, p.height - corner.x);
   let columns = min(p.window_w, p.width - corner.y);
   let first = (part.x * p.height + corner.x) * p.width + corner.y;

@@ -6,7 +6,7 @@
 {% if not whole %}
 // Lane of element e in device storage, counted in scalars; elements past the end repeat the last
 // one.
-fn place(element: u32) -> u32 {
+fn offset_of(element: u32) -> u32 {
   let e = min(element, p.elements - 1u);
 {% if planar %}
   let outer = divided(e, p.spatial);
@@ -34,9 +34,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let v = load_stored((image.x * p.slices + row.y) * p.spatial + image.y);
 {% else %}
 {% if aligned %}
-  let at = place(4u * t) + vec4u(0u, 4u, 8u, 12u);
+  let at = offset_of(4u * t) + vec4u(0u, 4u, 8u, 12u);
 {% else %}
-  let at = vec4u(place(4u * t), place(4u * t + 1u), place(4u * t + 2u), place(4u * t + 3u));
+  let at = vec4u(offset_of(4u * t), offset_of(4u * t + 1u), offset_of(4u * t + 2u), offset_of(4u * t + 3u));
 {% endif %}
   let v = vector_stored(load_stored(at.x), load_stored(at.y), load_stored(at.z), load_stored(at.w));
 {% endif %}

@@ -10,12 +10,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   let image = wi.y;
   let outer = wi.z;
-  let place = divided(item, p.across);
+  let cell = divided(item, p.across);
   let map = divided(image, p.slices);
-  let start = i32(place.x * p.line_blocks + place.y * p.column_blocks) - p.before;
-  let x_base = outer * p.x_outer + image * p.x_image + place.x * p.x_line + place.y * p.x_column;
+  let start = i32(cell.x * p.line_blocks + cell.y * p.column_blocks) - p.before;
+  let x_base = outer * p.x_outer + image * p.x_image + cell.x * p.x_line + cell.y * p.x_column;
 {% for t in range(6) %}
-  let at{{ t }} = u32(start + {{ t }});  // a negative place wraps to a large one
+  let at{{ t }} = u32(start + {{ t }});  // a negative position wraps to a large one
   let ok{{ t }} = at{{ t }} < p.extent;
   let d{{ t }} = select(vec4f(0.0), load_x(x_base + select(0u, at{{ t }}, ok{{ t }}) * p.x_step), ok{{ t }});
 {% endfor %}

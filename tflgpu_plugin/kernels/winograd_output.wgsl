@@ -1,7 +1,7 @@
-// Winograd F(4x4, 3x3), last steps: A^T applied to six planes gives 4 places along one axis of each patch.
+// Winograd F(4x4, 3x3), last steps: A^T applied to six planes gives 4 pixels along one axis of each patch.
 //
 // One invocation makes the 4 results of one patch and channel slice; columns of the 6 x 6 products m first, then the rows
-// of what that gave: A^T m A. Places past the end of a row repeat the last one and write the same value again. No loop:
+// of what that gave: A^T m A. Pixels past the end of a row repeat the last one and write the same value again. No loop:
 // see winograd_input.wgsl.
 {% set root = "1.41421356" %}
 @compute @workgroup_size({{ lanes }})
@@ -9,9 +9,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let wi = group_id(wid);
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   let image = wi.y;
-  let place = divided(item, p.across);
-  let line = place.x;
-  let column = place.y;
+  let cell = divided(item, p.across);
+  let line = cell.x;
+  let column = cell.y;
   let map = divided(image, p.slices);
   let x_base = map.x * p.x_map + map.y * p.x_slice + line % 4u * p.x_outer + line / 4u * p.across + column;
 {% for t in range(6) %}

@@ -43,11 +43,11 @@ def windows(graph: Graph, node: Node) -> list[Span]:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """[B, places ..., outputs]."""
+    """[B, positions ..., outputs]."""
     x, weights = operands(graph, node)
     row = ops.weights(node)
     assert row is not None
-    return [(x[0], *(s.places for s in windows(graph, node)), weights[row.axis])]
+    return [(x[0], *(s.positions for s in windows(graph, node)), weights[row.axis])]
 
 
 def work(graph: Graph, node: Node) -> int:
@@ -148,8 +148,8 @@ def pack(data: Array, blocks: Blocks, first: int, last: int) -> Array:
         for k in range(merged):
             part = slice(max(k * each, -origin), min((k + 1) * each, len(dense) - origin))
             if part.start < part.stop:
-                place = slice(part.start + origin, part.stop + origin)
-                put(dense[place, :, k * depth : (k + 1) * depth], source[group, part])
+                where = slice(part.start + origin, part.stop + origin)
+                put(dense[where, :, k * depth : (k + 1) * depth], source[group, part])
     split = dense.reshape(last - first, blocks.slices, 4, blocks.taps, blocks.channels)
     return np.ascontiguousarray(split.transpose(0, 3, 4, 1, 2))
 
@@ -229,7 +229,7 @@ def convolve(
     *,
     kernel: str,
     taps: str,
-    places: int,
+    pixels: int,
     planes: int,
     x_slice: int,
     parameters: Mapping[str, object],
@@ -239,16 +239,16 @@ def convolve(
     target: int | None = None,
     threads: int | None = None,
 ) -> None:
-    """Launch `kernel` once per part of the weights: `places` output places in each of `planes`.
+    """Launch `kernel` once per part of the weights: `pixels` output pixels in each of `planes`.
 
     `x_slice` is the distance of channel slices of x in vec4; those of planes follow from it, and
-    those in the result from `places`, where `parameters` does not tell others. It adds those of the
+    those in the result from `pixels`, where `parameters` does not tell others. It adds those of the
     `taps` variant. `source`, `packed` and `target` stand for the node's own input,
-    weights and output; no epilogue is applied to another target. `threads` make the places of one
+    weights and output; no epilogue is applied to another target. `threads` make the pixels of one
     plane; if not given, as many as are needed. If `strided`, all distances in x are
     in elements, and `x_slice` is that of channels.
     """
-    threads = -(-places // tile.pixels) if threads is None else threads
+    threads = -(-pixels // tile.pixels) if threads is None else threads
     if taps == "point":
         tile = point_tile(low.target, tile)
     x_source: Source = node.operand() if source is None else source
@@ -271,14 +271,14 @@ def convolve(
                 "group_x": blocks.channels // 4 * x_slice,
                 "x_slice": x_slice,
                 "tile_slices": tile.slices,
-                "tile_places": tile.pixels,
+                "tile_pixels": tile.pixels,
                 "block_vectors": blocks.block_vectors,
                 "steps": steps,
                 "planes": planes,
-                "places": places,
+                "pixels": pixels,
                 "x_batch": -(-blocks.depth * blocks.groups // 4) * x_slice,
-                "y_batch": -(-blocks.outputs // 4) * places,
-                "y_slice": places,
+                "y_batch": -(-blocks.outputs // 4) * pixels,
+                "y_slice": pixels,
                 **({"stage": STAGE} if tile.weights == "memory" else {}),
                 **parameters,
             },

@@ -18,7 +18,7 @@ from tflgpu_plugin.ops.views import axis_of, part
 
 @dataclass(frozen=True)
 class Part:
-    """An input, the place on the axis where it begins in the output, and its extent there."""
+    """An input, the index on the axis where it begins in the output, and its extent there."""
 
     tensor: int
     offset: int
@@ -64,24 +64,24 @@ def lower(low: Lowering, node: Node) -> None:
     if len(parts) == 1:
         low.alias(output, parts[0].tensor)
         return
-    places = [
+    readings = [
         read(part(shape, axis, p.offset, p.extent), stored, low.geometry(p.tensor)) for p in parts
     ]
-    if all(place.form == "vectors" for place in places):
-        for p, place in zip(parts, places, strict=True):
-            _vectors(low, node, p.tensor, place)
+    if all(reading.form == "vectors" for reading in readings):
+        for p, reading in zip(parts, readings, strict=True):
+            _vectors(low, node, p.tensor, reading)
         return
     for p in parts:
         _floats(low, node, axis, p, p is parts[-1])
 
 
-def _vectors(low: Lowering, node: Node, tensor: int, place: Reading) -> None:
+def _vectors(low: Lowering, node: Node, tensor: int, reading: Reading) -> None:
     """Each vec4 of the part goes to where a reader of this part of the output would find it."""
     stored = low.geometry(node.outputs[0])
     vectors = low.geometry(tensor).vectors
-    parameters: dict[str, object] = {"vectors": vectors, "base": place.base}
+    parameters: dict[str, object] = {"vectors": vectors, "base": reading.base}
     parameters |= {"spatial": stored.spatial, "slices": stored.slices}
-    for k, (axis,) in enumerate(place.rows):
+    for k, (axis,) in enumerate(reading.rows):
         parameters |= {f"d{k}": axis.extent, f"k{k}": axis.stride}
     low.dispatch(
         "concat",
@@ -90,14 +90,14 @@ def _vectors(low: Lowering, node: Node, tensor: int, place: Reading) -> None:
         {"y": node.outputs[0]},
         workgroups(vectors),
         parameters,
-        {"vectors": True, "rank": len(place.rows)},
+        {"vectors": True, "rank": len(reading.rows)},
         fused=False,
-        copies=place.block,
+        copies=reading.block,
     )
 
 
 def _floats(low: Lowering, node: Node, axis: int, part: Part, last: bool) -> None:
-    """One float after another: `outer` rows of `run` channels at `spatial` places, which lie `row`
+    """One float after another: `outer` rows of `run` channels at `spatial` pixels, which lie `row`
     floats apart in the part and `target_row` in the output. The last part zeroes `tail` pad lanes,
     too, after rows from `tail_from` on."""
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])

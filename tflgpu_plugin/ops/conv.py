@@ -46,10 +46,10 @@ def lower(low: Lowering, node: Node) -> None:
     x, filters = operands(low.graph, node)
     axes = windows(low.graph, node)
     groups, taps, flat = x[-1] // filters[-1], prod(filters[1:-1]), len(axes) == 2
-    extent_in, extent_out = prod(x[1:-1]), prod(s.places for s in axes)
+    extent_in, extent_out = prod(x[1:-1]), prod(s.positions for s in axes)
     point = taps == 1 and not any(s.before for s in axes)
     if point and groups == extent_in == extent_out == 1:
-        multiply_rows(low, node, rows=x[0], places=1)
+        multiply_rows(low, node, rows=x[0], pixels=1)
         return
     if flat and winograd.pays(low, node, x, filters, *axes):
         winograd.lower(low, node, x, filters, *axes)
@@ -63,10 +63,10 @@ def lower(low: Lowering, node: Node) -> None:
     if width and tile.weights == "memory":  # which holds weights of one tap
         tile = replace(tile, weights="global")
     if few:
-        # A pipeline of its own, mostly for one node: with fewer places it compiles sooner.
+        # A pipeline of its own, mostly for one node: with fewer pixels it compiles sooner.
         tile = replace(tile, step=1, pixels=tile.pixels if width else min(tile.pixels, 4))
     blocks = Blocks(filters[0], taps, filters[-1], groups, tile.slices)
-    parameters: dict[str, object] = {"x_place": 1, "y_place": 1, "w_batch": 0}
+    parameters: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": 0}
     if not point:
         parameters = {"tap_vectors": blocks.tap_vectors, **window.parameters(axes)}
     threads = None
@@ -74,11 +74,11 @@ def lower(low: Lowering, node: Node) -> None:
         phases = min(columns.stride, filters[2])
         parameters |= {"phases": phases, "lines": filters[1] * phases}
         threads = row_threads(extent_out, tile.pixels, width)
-        parameters |= {"items": threads, "row_items": threads // axes[0].places}
+        parameters |= {"items": threads, "row_items": threads // axes[0].positions}
     x_slice = extent_in
     if few:
-        _, (batch, row, place, x_slice) = few
-        parameters |= {"x_batch": batch, "x_row": row, "x_place": place}
+        _, (batch, row, pixel, x_slice) = few
+        parameters |= {"x_batch": batch, "x_row": row, "x_pixel": pixel}
     convolve(
         low,
         node,
@@ -87,7 +87,7 @@ def lower(low: Lowering, node: Node) -> None:
         kernel="conv",
         taps="point" if point else "rows" if width else "window" if flat else "volume",
         threads=threads,
-        places=extent_out,
+        pixels=extent_out,
         planes=x[0],
         x_slice=x_slice,
         parameters=parameters,
@@ -97,22 +97,22 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _row_width(target: Target, columns: Span, slices: int, few: bool) -> int:
-    """The extent of a row where a thread's places shall be neighbours in one (see conv.wgsl), so
+    """The extent of a row where a thread's pixels shall be neighbours in one (see conv.wgsl), so
     that taps of a row share what they load; else 0. On software adapters it pays where a load
     serves few products, in rows that take them all, and more than two taps share it."""
     wanted = target.tuning.get("rows")
     if columns.dilation > 1 or wanted == "never":
         return 0
-    pays = target.software and (few or slices <= 4) and columns.places >= ROW
+    pays = target.software and (few or slices <= 4) and columns.positions >= ROW
     pays = pays and columns.kernel > 2 * columns.stride
-    return columns.places if pays or wanted == "always" else 0
+    return columns.positions if pays or wanted == "always" else 0
 
 
 def _few_channels(
     low: Lowering, node: Node, x: Shape, filters: Shape
 ) -> tuple[Source, tuple[int, ...]] | None:
     """An input of less than 4 channels as single floats: where it lies, and the distances between
-    batches, rows, places and channels. A vec4 of it has empty lanes, which the dense kernel would
+    batches, rows, pixels and channels. A vec4 of it has empty lanes, which the dense kernel would
     multiply, too; and from the host's buffer it need not be packed. None when it does not pay.
     """
     source = node.operand()

@@ -45,12 +45,12 @@ def _lower(low: Lowering, node: Node) -> None:
     if form in ("rows", "rows2", "span"):
         column_groups = _groups(columns, pixels)
         height = _height(low.target, form, rows, column_groups)
-        items = column_groups * (rows.places if form == "span" else _groups(rows, height))
-        parameters |= {"out_h": rows.places, "column_groups": column_groups, "items": items}
+        items = column_groups * (rows.positions if form == "span" else _groups(rows, height))
+        parameters |= {"out_h": rows.positions, "column_groups": column_groups, "items": items}
         parameters |= {} if form == "span" else {"rows": height}
     else:
-        items = -(-rows.places * columns.places // pixels)
-        parameters |= {"places": rows.places * columns.places}
+        items = -(-rows.positions * columns.positions // pixels)
+        parameters |= {"pixels": rows.positions * columns.positions}
     if form == "multiplied":
         multiplier = weights[3] // x[3]
         parameters |= {"multiplier": multiplier, "channels": x[3], "x_slices": -(-x[3] // 4)}
@@ -58,9 +58,9 @@ def _lower(low: Lowering, node: Node) -> None:
 
 
 def _form(target: Target, rows: Span, columns: Span) -> tuple[str, int]:
-    """The kernel's form for a window, and places (columns in the row forms) per thread."""
-    if columns.dilation > columns.places or rows.dilation > rows.places:
-        return "taps", 4  # the other forms go along places that lie `dilation` apart
+    """The kernel's form for a window, and pixels (columns in the row forms) per thread."""
+    if columns.dilation > columns.positions or rows.dilation > rows.positions:
+        return "taps", 4  # the other forms go along pixels that lie `dilation` apart
     if rows.kernel == columns.kernel == 3:
         if rows.stride == columns.stride == 1:
             return "rows", 2
@@ -82,7 +82,7 @@ def _height(target: Target, form: str, rows: Span, column_groups: int) -> int:
     """
     lanes = _lanes(target)
     extra = 2 if form == "rows" else 1
-    highest = min(-(-rows.places // rows.dilation), 16 if target.software else 4)
+    highest = min(-(-rows.positions // rows.dilation), 16 if target.software else 4)
 
     def cost(height: int) -> tuple[int, int]:
         items = column_groups * _groups(rows, height)
@@ -96,8 +96,8 @@ def _lanes(target: Target) -> int:
 
 
 def _groups(along: Span, size: int) -> int:
-    """Groups of `size` output places that lie `dilation` apart."""
-    return along.dilation * ceil(ceil(along.places / along.dilation) / size)
+    """Groups of `size` output pixels that lie `dilation` apart."""
+    return along.dilation * ceil(ceil(along.positions / along.dilation) / size)
 
 
 def _dispatch(

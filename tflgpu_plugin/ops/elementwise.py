@@ -2,7 +2,7 @@
 operands.
 
 The expression is written for one vec4 of each operand; `kernels/binary.wgsl` fetches them. Two ways
-to fetch one: in place (same storage as the output), or by slices (an affine place, lane 0 spread
+to fetch one: in place (same storage as the output), or by slices (an affine index, lane 0 spread
 where the operand has one channel).
 """
 
@@ -68,7 +68,7 @@ def lower_pair(
         reads[name] = Access(low.stored(tensor))
         if modes[-1] == "slice":
             spread[name] = operand
-    rank, parameters = _slice_places(shape, spread) if spread else (0, {})
+    rank, parameters = _slice_strides(shape, spread) if spread else (0, {})
     parameters |= {"vectors": stored.vectors, "spatial": stored.spatial, "slices": stored.slices}
     parameters |= numbers or {}
     variant = {
@@ -151,11 +151,11 @@ def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:
     ]
 
 
-def _slice_places(shape: Shape, spread: Mapping[str, Shape]) -> tuple[int, dict[str, object]]:
+def _slice_strides(shape: Shape, spread: Mapping[str, Shape]) -> tuple[int, dict[str, object]]:
     """How many axes the kernel walks, and its parameters: extents, and steps of each operand."""
     if len(shape) > MAX_AXES:  # row-major: only a single value is spread
-        one_place: dict[str, object] = {f"{name}_k0": 0 for name in spread}
-        return 1, one_place | {"d0": 1} | {f"{name}_spread": 1 for name in spread}
+        one_value: dict[str, object] = {f"{name}_k0": 0 for name in spread}
+        return 1, one_value | {"d0": 1} | {f"{name}_spread": 1 for name in spread}
     order = storage_order(len(shape))
     slices = -(-shape[-1] // 4) if shape else 1
     extents = [slices if k == len(shape) - 1 else shape[k] for k in order]

@@ -16,7 +16,7 @@ from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 
 CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
-MANY_ROWS = 8  # from here on rows are treated as the places of a 1x1 convolution
+MANY_ROWS = 8  # from here on rows are treated as the pixels of a 1x1 convolution
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
@@ -45,13 +45,13 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
 def _lower(low: Lowering, node: Node) -> None:
     x, (_, inputs) = operands(low.graph, node)
     rows = prod(x) // inputs
-    multiply_rows(low, node, rows=rows, places=low.geometry(node.outputs[0]).spatial)
+    multiply_rows(low, node, rows=rows, pixels=low.geometry(node.outputs[0]).spatial)
 
 
-def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
+def multiply_rows(low: Lowering, node: Node, *, rows: int, pixels: int) -> None:
     """The node's output = its input [rows, I] times weights [O, ..., I] transposed.
 
-    `places` is the output's extent between batch and channels (rows are batch-major over it).
+    `pixels` is the output's extent between batch and channels (rows are batch-major over it).
     """
     source, weights = node.operand(), node.operand(1)
     shape = low.graph.shape(weights)
@@ -60,16 +60,16 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
     flat = x.channels != inputs
     many = rows >= MANY_ROWS and (x.spatial == 1 or x.spatial >= MANY_ROWS)
     if many and not flat and inputs <= MAX_LOOP_ROUNDS:
-        _multiply_many(low, node, x, rows, places)
+        _multiply_many(low, node, x, rows, pixels)
         return
     parameters: dict[str, object] = {
         "inputs": inputs,
         "input_slices": -(-inputs // 4),
         "chunk": CHUNK,
-        "x_places": x.spatial,
+        "x_pixels": x.spatial,
         "x_slices": x.slices,
         "x_channels": x.channels,
-        "y_places": places,
+        "y_pixels": pixels,
         "y_slices": -(-outputs // 4),
     }
     shared = low.target.shuffles
@@ -93,8 +93,8 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, places: int) -> None:
         )
 
 
-def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: int) -> None:
-    """The same as a 1x1 convolution whose places are the rows of each plane of x's storage."""
+def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, pixels: int) -> None:
+    """The same as a 1x1 convolution whose pixels are the rows of each plane of x's storage."""
     _, shape = operands(low.graph, node)
     slices = -(-shape[0] // 4)
     planes, plane_rows = (1, rows) if x.spatial == 1 else (x.batch, x.spatial)
@@ -106,13 +106,13 @@ def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, places: in
         tile,
         kernel="conv",
         taps="point",
-        places=plane_rows,
+        pixels=plane_rows,
         planes=planes,
         x_slice=x.spatial,
         parameters={
-            "y_slice": places,
-            "x_place": x.slices if x.spatial == 1 else 1,
-            "y_place": slices if places == 1 else 1,
+            "y_slice": pixels,
+            "x_pixel": x.slices if x.spatial == 1 else 1,
+            "y_pixel": slices if pixels == 1 else 1,
             "w_batch": 0,
         },
     )

@@ -26,7 +26,7 @@ PACKED_BYTES = 1 << 20  # bytes of a large constant that are packed at a time: p
 MIN_BLOCKED_ELEMENTS, NEIGHBOURS = (
     1 << 12,
     64,
-)  # elements that are moved at once; places in a row that are, of more
+)  # elements that are moved at once; elements in a row that are, of more
 
 
 @dataclass(frozen=True)
@@ -357,7 +357,7 @@ def pack_stored(data: Array, shape: Geometry, kind: str = "float32") -> Array:
 
 
 def put(to: Array, source: Array) -> None:
-    """`to[...] = source`, some places of the last axis at a time where the source has its
+    """`to[...] = source`, some elements of the last axis at a time where the source has its
     neighbours on another axis: what is read and what is written are then in the cache together,
     which makes it 4 times as fast for a large transposed matrix.
     """

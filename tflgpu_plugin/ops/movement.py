@@ -21,7 +21,7 @@ from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Hosted, Lowering, Raw, Source
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
-from tflgpu_plugin.ops.views import Axis, View, aligned, merged, places, row_strides
+from tflgpu_plugin.ops.views import Axis, View, aligned, coordinates, merged, row_strides
 
 MAX_AXES = 5  # of tensors by channel planes
 MAX_JOINED = 8  # axes of a view that passes make: their parameters fit a uniform block
@@ -114,7 +114,7 @@ def workgroups(threads: int) -> tuple[int, int, int]:
 @dataclass(frozen=True)
 class Reading:
     """How one form reads a view: its axes, slowest first, in a row for each number that they
-    advance (`vectors`: vec4; `lanes`: floats between places, and channels; `elements`: elements of
+    advance (`vectors`: vec4; `lanes`: floats between pixels, and channels; `elements`: elements of
     the list), and these numbers at the origin. `lane` is the axis of form `lanes` that the four
     lanes of a vec4 are on."""
 
@@ -171,20 +171,20 @@ def read(view: View, inside: Geometry, stored: Geometry) -> Reading:
 
 
 def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading | None:
-    """By `vectors` or `lanes`: over batches, channels and places of the output, with the batch,
-    place and channel of the input."""
+    """By `vectors` or `lanes`: over batches, channels and pixels of the output, with the batch,
+    pixel and channel of the input."""
     extents = [(g.batch, g.spatial, g.channels) for g in (inside, stored)]
     groups = aligned(view.axes, extents[1])
     if groups is None:
         return None
     axes = tuple(axis for group in groups for axis in group)
-    found = places(replace(view, axes=axes), extents[0])
+    found = coordinates(replace(view, axes=axes), extents[0])
     groups = None if found is None else aligned(found.axes, extents[1])
     if found is None or groups is None:
         return None
-    batch, place, channel = found.starts
+    batch, pixel, channel = found.starts
     plane = inside.spatial
-    base = batch * inside.slices * plane + place
+    base = batch * inside.slices * plane + pixel
     batches, space, lane = (
         [_row(axis, found.steps[found.axes.index(axis)], inside) for axis in group]
         for group in groups
@@ -202,9 +202,9 @@ def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading
 
 
 def _row(axis: Axis, steps: Sequence[int], inside: Geometry) -> Row:
-    """An axis in vec4 of the input between batches and places, and in channels."""
-    batches, places, channels = steps
-    distance = batches * inside.slices * inside.spatial + places
+    """An axis in vec4 of the input between batches and pixels, and in channels."""
+    batches, pixels, channels = steps
+    distance = batches * inside.slices * inside.spatial + pixels
     return axis.by(distance), axis.by(channels)
 
 

@@ -51,9 +51,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Output [B, places ..., C]."""
+    """Output [B, positions ..., C]."""
     shape = graph.shape(node.operand())
-    return [(shape[0], *(s.places for s in _spans(graph, node)), shape[-1])]
+    return [(shape[0], *(s.positions for s in _spans(graph, node)), shape[-1])]
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -99,8 +99,8 @@ def _after(node: Node, axis: int) -> int:
 
 
 def _meets(s: Span) -> bool:
-    """Every place of the window holds at least one element."""
-    corner = np.arange(s.places) * s.stride - s.before
+    """Every position of the window holds at least one element."""
+    corner = np.arange(s.positions) * s.stride - s.before
     begin = np.maximum(0, (s.dilation - 1 - corner) // s.dilation)
     end = np.minimum(s.kernel, -((corner - s.extent) // s.dilation))
     return bool((begin < end).all())
@@ -111,10 +111,12 @@ def _longest(s: Span) -> int:
 
 
 def _whole(node: Node, found: list[Span]) -> bool:
-    """There is one place, and its window covers the image."""
+    """There is one position, and its window covers the image."""
     if node.op == "lp_pool" or (node.attributes.get("counted") and not _bare(node)):
         return False
-    return all(s.places == 1 and s.dilation == 1 and s.kernel - s.before >= s.extent for s in found)
+    return all(
+        s.positions == 1 and s.dilation == 1 and s.kernel - s.before >= s.extent for s in found
+    )
 
 
 def _bare(node: Node) -> bool:
@@ -133,7 +135,7 @@ def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
 
 
 def _lengths(span: Span) -> set[int]:
-    starts = (place * span.stride - span.before for place in range(span.places))
+    starts = (k * span.stride - span.before for k in range(span.positions))
     return {min(s + span.kernel, span.extent) - max(s, 0) for s in starts}
 
 

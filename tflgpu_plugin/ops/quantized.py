@@ -45,8 +45,8 @@ def _even(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     scale, zero = (np.float32(n) for n in quantization.parameters(graph.tensors[node.outputs[0]]))
     found: list[np.float32] = []
     for tensor in tensors:
-        own, place = (np.float32(n) for n in quantization.parameters(tensor))
-        found += [own, place, own / scale]
+        own, point = (np.float32(n) for n in quantization.parameters(tensor))
+        found += [own, point, own / scale]
     second = found[5] * found[4]  # then a fused multiply-add
     start = zero - np.float32(np.float64(found[2]) * found[1] + second)
     return (*map(float, (*found, start, scale, zero)), levels.least, levels.most, 0.0)

@@ -7,7 +7,7 @@
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
   block outside of the channels, "CRD" inside
 * `space_to_batch(x [B, extents..., C], blocks, paddings)` and `batch_to_space(x, blocks, crops)`:
-  the places inside a block become batches, the first place's first; paddings and crops are
+  the elements inside a block become batches, the first one's first; paddings and crops are
   [axes, 2]
 """
 
@@ -160,7 +160,7 @@ def refuse_batches(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def decompose_batches(steps: Decomposition, node: Node) -> bool:
-    """Margins, and the places of blocks: axes in parts, in another order."""
+    """Margins, and the elements of blocks: axes in parts, in another order."""
     x, graph = node.operand(), steps.graph
     blocks, margins, shape = _batches(graph, node)
     count, rank, padded = len(blocks), len(shape), any(map(any, margins))

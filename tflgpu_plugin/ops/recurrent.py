@@ -113,8 +113,8 @@ def lower(low: Lowering, node: Node) -> None:
         "rows": rows,
         "straight": 2 * units if node.op == "gru" else rows,
         "gate_clip": _limit(node, "gate_clip"),
-        **_places("z", node, steps, batch, -(-rows // 4)),
-        **_places("y", node, steps, batch, depth),
+        **_strides("z", node, steps, batch, -(-rows // 4)),
+        **_strides("y", node, steps, batch, depth),
     }
     variant: dict[str, object] = {
         "cell": node.op,
@@ -220,7 +220,7 @@ def _limit(node: Node, name: str) -> float:
     return float(node.attributes.get(name) or inf)
 
 
-def _places(name: str, node: Node, steps: int, batch: int, slices: int) -> dict[str, object]:
+def _strides(name: str, node: Node, steps: int, batch: int, slices: int) -> dict[str, object]:
     """Vec4 between neighbours of a sequence in storage [first axis][slice][second axis]."""
     if node.attributes.get("time_axis", 0):  # [batch][slice][step]
         near = {"batch": slices * steps, "step": 1, "slice": steps}

@@ -40,8 +40,8 @@ def expanded(shape: Shape, axis: int) -> Shape:
     place."""
     if not -len(shape) - 1 <= axis <= len(shape):
         raise ValueError(f"there is no axis {axis} to add to shape {list(shape)}")
-    place = axis % (len(shape) + 1)
-    return (*shape[:place], 1, *shape[place:])
+    at = axis % (len(shape) + 1)
+    return (*shape[:at], 1, *shape[at:])
 
 
 def resolve(wanted: Shape, count: int) -> Shape:

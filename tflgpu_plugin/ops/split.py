@@ -1,6 +1,6 @@
 """`split(x, axis i32 constant, extents i32 constant)` into as many parts along an axis as it has
 outputs, of these extents (one may be -1: the rest) or, where there is no third input, of equal
-ones; and `unstack(x): axis` into as many as the axis has places, which lose it."""
+ones; and `unstack(x): axis` into as many as the axis has elements, which lose it."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def _given(value: Array | None, whole: int, count: int) -> list[int]:
 
 
 def unstacked(graph: Graph, node: Node) -> list[View]:
-    """The places of an axis, which is gone."""
+    """The elements of an axis, which is gone."""
     shape = graph.shape(node.operand())
     at = axis_of(node.attributes["axis"], len(shape))
     if shape[at] != len(node.outputs):
         raise ValueError(f"an extent of {shape[at]} does not become {len(node.outputs)} tensors")
     left = (*shape[:at], *shape[at + 1 :])
-    return [replace(part(shape, at, place, 1), shape=left) for place in range(shape[at])]
+    return [replace(part(shape, at, k, 1), shape=left) for k in range(shape[at])]
 
 
 OPS = (
-    moving("unstack", unstacked, "As many outputs as the axis has places."),
+    moving("unstack", unstacked, "As many outputs as the axis has elements."),
     moving(
         "split",
         views,

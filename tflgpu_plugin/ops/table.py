@@ -20,7 +20,7 @@ BIAS = 2  # its position among the inputs of an op with weights
 
 # What an op is; `tests/ops/test_totality.py` says which traits a row of each kind must state.
 KINDS = (
-    "elementwise",  # of each element by itself, or of those at one place of several inputs
+    "elementwise",  # of each element by itself, or of those at one index of several inputs
     "product",  # sums of products, with weights or without
     "window",  # of windows of an image
     "reduction",  # along axes

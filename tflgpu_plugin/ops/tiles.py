@@ -2,7 +2,7 @@
 by vendor, as data.
 
 GPUs: what TFLite's GPU delegate chooses (tasks/conv_generic.cc), with its blocks of x, y and slices
-as places and slices, and its workgroups; not measured here. Software: measured on lavapipe.
+as pixels and slices, and its workgroups; not measured here. Software: measured on lavapipe.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tflgpu_plugin.ir.target import Target
 SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")
 BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
-MANY_PLACES, FEW_PLACES = 7, 2  # per thread on software adapters: maps of any size, small ones
+MANY_PIXELS, FEW_PIXELS = 7, 2  # per thread on software adapters: maps of any size, small ones
 ROW = 8  # of neighbours in a row, whose windows share what they load
 FEW_PAY = 1.3  # a pipeline more must save this much
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
@@ -23,7 +23,7 @@ WHOLE_SLICES = ("Mesa 22.",)  # drivers on which 1x1 convolutions pay to take a 
 
 @dataclass(frozen=True)
 class Tile:
-    """One thread makes `pixels` places of `slices` channel slices, `step` input channels at a time.
+    """One thread makes `pixels` of `slices` channel slices, `step` input channels at a time.
 
     `lanes` is the workgroup's size. `weights` come from "global" memory, by "shuffle" among groups
     of 8 lanes, or through workgroup "memory" that all lanes fill.
@@ -42,7 +42,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Start:
-    """A vendor's row: (places, slices) from the most work per thread to the least, the workgroup's
+    """A vendor's row: (pixels, slices) from the most work per thread to the least, the workgroup's
     size, and where weights come from. Shuffles are used only where they passed the self-test."""
 
     sizes: tuple[tuple[int, int], ...]
@@ -62,9 +62,9 @@ STARTS: dict[str, Start] = {
 }
 
 
-def choose_tile(target: Target, slices: int, places: int, width: int = 0) -> Tile:
-    """The tile for an output of `places` with `slices` channel slices; few tiles, so few pipelines.
-    With a `width`, a thread's places are neighbours in a row of that many.
+def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile:
+    """The tile for an output of `count` pixels and `slices` channel slices; few tiles, so few
+    pipelines. With a `width`, a thread's pixels are neighbours in a row of that many.
 
     Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
     Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU.
@@ -78,22 +78,22 @@ def choose_tile(target: Target, slices: int, places: int, width: int = 0) -> Til
         weights = _weights(target, STARTS["unknown"].weights)
         return _tile(min(pixels, width or pixels), min(per_thread, least), lanes, weights)
     if target.software:
-        return _software(target, least, places, width)
+        return _software(target, least, count, width)
     start = STARTS.get(target.vendor, STARTS["unknown"])
     fitting = [(p, q) for p, q in start.sizes if q <= least]
-    busy = [(p, q) for p, q in fitting if places * slices >= BUSY_THREADS * p * q]
+    busy = [(p, q) for p, q in fitting if count * slices >= BUSY_THREADS * p * q]
     pixels, per_thread = busy[0] if busy else fitting[-1]
     return _tile(pixels, per_thread, start.lanes, _weights(target, start.weights))
 
 
-def _software(target: Target, least: int, places: int, width: int) -> Tile:
+def _software(target: Target, least: int, count: int, width: int) -> Tile:
     weights = _weights(target, "shuffle")
     if weights != "shuffle":
         return Tile(min(ROW, width or ROW), min(least, 4), 1, SHUFFLE_GROUP, weights)
-    most = ROW if width else MANY_PLACES
-    small = rounds(places, FEW_PLACES, width) * FEW_PAY < rounds(places, most, width)
+    most = ROW if width else MANY_PIXELS
+    small = rounds(count, FEW_PIXELS, width) * FEW_PAY < rounds(count, most, width)
     if small or 0 < width < most:
-        most = min(FEW_PLACES, width or FEW_PLACES)
+        most = min(FEW_PIXELS, width or FEW_PIXELS)
     return _tile(most, least, SHUFFLE_GROUP, weights)
 
 
@@ -122,15 +122,15 @@ def _weights(target: Target, start: str) -> str:
     return "global" if wanted == "shuffle" and not target.shuffles else wanted
 
 
-def rounds(places: int, pixels: int, width: int = 0) -> int:
-    """Work of one group of 8 lanes over `places`, in units of one place per lane: what a thread
-    does besides its places (weights, shuffles) takes as long as one more. With a `width`, no
-    thread makes places of two rows.
+def rounds(count: int, pixels: int, width: int = 0) -> int:
+    """Work of one group of 8 lanes over `count` pixels, in units of one pixel per lane: what a
+    thread does besides its pixels (weights, shuffles) takes as long as one more. With a `width`, no
+    thread makes pixels of two rows.
     """
-    threads = row_threads(places, pixels, width) if width else -(-places // pixels)
+    threads = row_threads(count, pixels, width) if width else -(-count // pixels)
     return -(-threads // SHUFFLE_GROUP) * (pixels + 1)
 
 
-def row_threads(places: int, pixels: int, width: int) -> int:
+def row_threads(count: int, pixels: int, width: int) -> int:
     """Threads of `pixels` neighbours that cover rows of `width`; the last of a row overlaps."""
-    return places // width * -(-width // pixels)
+    return count // width * -(-width // pixels)

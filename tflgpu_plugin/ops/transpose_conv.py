@@ -2,7 +2,7 @@
 or, without that operand, what padding leaves of the full result: all of it with "valid", and with
 "same" less what is over a stride after the last multiple of it that a tap of the image reaches.
 
-Gathered: an output place is reached by every stride-th tap, so places of one phase of the strides
+Gathered: an output pixel is reached by every stride-th tap, so pixels of one phase of the strides
 form an ordinary convolution of stride 1. Padding is that of a convolution from the output back to
 the input (tensorflow/lite/kernels/transpose_conv.cc), or (top, bottom, left, right) to be cut from
 the full result, of which top and left matter. Dilated weights get zeros between them.
@@ -109,10 +109,10 @@ def _before(axis: int, extent: int, kernel: int, stride: int, node: Node) -> int
     if not isinstance(padding, str):
         return int(padding[2 * axis])
     if padding == "same":
-        places = -(-extent // stride)
+        positions = -(-extent // stride)
     else:
-        places = int((extent + stride - kernel) / stride)
-    return max((places - 1) * stride + kernel - extent, 0) // 2
+        positions = int((extent + stride - kernel) / stride)
+    return max((positions - 1) * stride + kernel - extent, 0) // 2
 
 
 def _lower(low: Lowering, node: Node) -> None:
@@ -131,7 +131,7 @@ def _lower(low: Lowering, node: Node) -> None:
         tile,
         kernel="transpose_conv",
         taps="transposed",
-        places=-(-y[1] // stride_h) * -(-y[2] // stride_w),
+        pixels=-(-y[1] // stride_h) * -(-y[2] // stride_w),
         planes=planes,
         x_slice=x[1] * x[2],
         parameters={

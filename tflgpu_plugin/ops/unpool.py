@@ -28,7 +28,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     if min(window) < 1 or prod(window) > MAX_LOOP_ROUNDS:
         return f"A window of {window[0]} x {window[1]} is not of 1 to {MAX_LOOP_ROUNDS:,} elements."
     found = _spans(shape, node)
-    if min(s.places for s in found) < 1:
+    if min(s.positions for s in found) < 1:
         return f"A window of {window[0]} x {window[1]} does not fit {list(shape)}."
     if max(s.before for s in found):
         return "Windows that begin in the padding are not supported: hosts differ in their indices."
@@ -51,9 +51,9 @@ def refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
-    """Both outputs [B, places ..., C]."""
+    """Both outputs [B, positions ..., C]."""
     shape = _first(graph, node)
-    pooled = (shape[0], *(s.places for s in _spans(shape, node)), shape[3])
+    pooled = (shape[0], *(s.positions for s in _spans(shape, node)), shape[3])
     return [pooled, pooled]
 
 
@@ -81,7 +81,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         {"x": low.stored(node.operand())},
         {
-            "out_width": columns.places, "height": rows.extent, "width": columns.extent,
+            "out_width": columns.positions, "height": rows.extent, "width": columns.extent,
             "window_h": rows.kernel, "window_w": columns.kernel,
         },
         writes=("out", "indices"),

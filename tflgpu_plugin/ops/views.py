@@ -136,7 +136,7 @@ class View:
     def then(self, view: View) -> View | None:
         """The view of this result through another one; None where no axes can say it."""
         given = self.simple().axes
-        found = places(view, [axis.extent for axis in given])
+        found = coordinates(view, [axis.extent for axis in given])
         if found is None or (self.padded and view.padded and not _same(self.value, view.value)):
             return None
         axes, offset = list(found.axes), self.offset
@@ -210,8 +210,8 @@ def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
-    """The same places over as few axes as will do: each costs every element a division. A row holds
-    an axis as several operands are read along it."""
+    """The same elements over as few axes as will do: each costs every element a division. A row
+    holds an axis as several operands are read along it."""
     kept: list[tuple[Axis, ...]] = []
     for row in rows:
         straight = all(axis.straight for axis in row)
@@ -254,7 +254,7 @@ def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis 
     return replace(axis, stride=own.stride, low=low, high=high, lookup=entries)
 
 
-class Places(NamedTuple):
+class Coordinates(NamedTuple):
     """A view by coordinates: element x of axis j is `steps[j][k] * x` further along axis k of the
     input than `starts[k]`."""
 
@@ -263,14 +263,14 @@ class Places(NamedTuple):
     starts: tuple[int, ...]
 
 
-def places(view: View, extents: Sequence[int]) -> Places | None:
+def coordinates(view: View, extents: Sequence[int]) -> Coordinates | None:
     """The view with coordinates on axes of these extents, that of the input, in place of element
     numbers; axes are split where they must be. None where the same step would go to another axis
     from some elements on."""
     strides = row_strides(extents)
     axes = tuple(part for axis in view.axes for part in _split(axis, extents, strides))
     if any(axis.low >= axis.stop for axis in axes):
-        return Places(axes, ((0,) * len(extents),) * len(axes), (0,) * len(extents))
+        return Coordinates(axes, ((0,) * len(extents),) * len(axes), (0,) * len(extents))
     steps = tuple(_digits(axis.stride if axis.reach else 0, extents, strides) for axis in axes)
     corner = view.offset + sum(axis.stride * axis.ends[0] for axis in axes)
     if not 0 <= corner < prod(extents):
@@ -283,7 +283,7 @@ def places(view: View, extents: Sequence[int]) -> Places | None:
         if starts[k] + sum(n for n in reach if n > 0) >= extent:
             return None
         starts[k] -= sum(row[k] * axis.ends[0] for row, axis in zip(steps, axes, strict=True))
-    return Places(axes, steps, tuple(starts))
+    return Coordinates(axes, steps, tuple(starts))
 
 
 def _digits(number: int, extents: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

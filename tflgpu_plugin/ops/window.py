@@ -1,6 +1,6 @@
 """Window arithmetic of convolution and pooling: padding, dilation and output extents as in TFLite.
 
-SAME gives ceil(extent / stride) places and puts the smaller half of the padding in front; VALID
+SAME gives ceil(extent / stride) positions and puts the smaller half of the padding in front; VALID
 takes only windows that lie inside (`ComputeOutSize` and `ComputePaddingWithOffset` of
 tensorflow/lite/kernels/padding.h).
 """
@@ -21,10 +21,10 @@ BUSY_THREADS = 1 << 15  # that fill a large GPU
 
 @dataclass(frozen=True)
 class Span:
-    """A window along one axis: `kernel` taps, `dilation` apart, over `extent` input places.
+    """A window along one axis: `kernel` taps, `dilation` apart, over `extent` input elements.
 
-    It moves by `stride`, has `before` places of padding in front and stands at `places` positions.
-    Tap t of place o reads input o * stride - before + t * dilation.
+    It moves by `stride`, has `before` elements of padding in front and stands at `positions`.
+    Tap t of position o reads input o * stride - before + t * dilation.
     """
 
     extent: int
@@ -32,11 +32,11 @@ class Span:
     stride: int
     dilation: int
     before: int
-    places: int
+    positions: int
 
     @property
     def reach(self) -> int:
-        """Input places from the first to the last tap, both included."""
+        """Input elements from the first to the last tap, both included."""
         return (self.kernel - 1) * self.dilation + 1
 
 
@@ -47,25 +47,25 @@ def span(
     dilation: int = 1,
     padding: str | tuple[int, int] = "valid",
 ) -> Span:
-    """One axis; `padding` is "same", "valid" or (before, after). `places` is below 0 where the
+    """One axis; `padding` is "same", "valid" or (before, after). `positions` is below 0 where the
     window is longer by more than a stride.
     """
     reach = (kernel - 1) * dilation + 1
     if padding == "same":
-        places = -(-extent // stride)
-        before = max((places - 1) * stride + reach - extent, 0) // 2
+        positions = -(-extent // stride)
+        before = max((positions - 1) * stride + reach - extent, 0) // 2
     else:
         before, after = (0, 0) if isinstance(padding, str) else padding
-        places = (extent + before + after - reach) // stride + 1
-    return Span(extent, kernel, stride, dilation, before, places)
+        positions = (extent + before + after - reach) // stride + 1
+    return Span(extent, kernel, stride, dilation, before, positions)
 
 
 def bounded(s: Span) -> Span:
-    """The same taps in the same places, `dilation` and `before` being bounded by extents: beyond
+    """The same taps at the same positions, `dilation` and `before` being bounded by extents: beyond
     what a tap goes over on its way, only one at most meets the input, and which is all that counts.
     """
-    room = (s.places - 1) * s.stride + s.extent
-    if s.places < 1 or s.dilation <= room:
+    room = (s.positions - 1) * s.stride + s.extent
+    if s.positions < 1 or s.dilation <= room:
         return s
     tap = max(-((room - s.extent - s.before) // s.dilation), 0)  # the first to reach the input
     start = tap * s.dilation - s.before
@@ -89,15 +89,15 @@ def spans(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) ->
         sides = padding if isinstance(padding, str) else (padding[2 * k], padding[2 * k + 1])
         one = span(*axis, sides)
         if attributes.get("ceil_mode") and not isinstance(padding, str):
-            one = replace(one, places=_rounded_up(one, int(sides[1])))
+            one = replace(one, positions=_rounded_up(one, int(sides[1])))
         found.append(one)
     return found
 
 
 def _rounded_up(s: Span, after: int) -> int:
-    """Places with ceil_mode: the last one begins inside the image or the padding before it."""
-    places = -(-(s.extent + s.before + after - s.reach) // s.stride) + 1
-    return places - ((places - 1) * s.stride >= s.extent + s.before)
+    """Positions with ceil_mode: the last one begins inside the image or the padding before it."""
+    positions = -(-(s.extent + s.before + after - s.reach) // s.stride) + 1
+    return positions - ((positions - 1) * s.stride >= s.extent + s.before)
 
 
 def parameters(axes: Sequence[Span]) -> dict[str, object]:
@@ -108,23 +108,23 @@ def parameters(axes: Sequence[Span]) -> dict[str, object]:
         found |= {f"in_{letter}": s.extent, f"kernel_{letter}": s.kernel}
         found |= {f"stride_{letter}": s.stride, f"dilation_{letter}": s.dilation}
         found |= {f"before_{letter}": np.int32(s.before)}
-        if k:  # the first one is not needed to take the number of a place apart
-            found |= {f"out_{letter}": s.places}
+        if k:  # the first one is not needed to take the number of a pixel apart
+            found |= {f"out_{letter}": s.positions}
     return found
 
 
 def refuse_window(shape: Shape, kernel: Sequence[int], attributes: Mapping[str, Any]) -> str | None:
-    """The sentence for a window that cannot run: a number below 1, or no place that fits."""
+    """The sentence for a window that cannot run: a number below 1, or no position that fits."""
     numbers = (*kernel, *attributes["strides"], *attributes.get("dilations", (1,)))
     if min(numbers) < 1:
         return "Window extents, strides and dilations must be at least 1."
-    if min(s.places for s in spans(shape, kernel, attributes)) < 1:
+    if min(s.positions for s in spans(shape, kernel, attributes)) < 1:
         return f"A window of {' x '.join(map(str, kernel))} does not fit {list(shape)}."
     return None
 
 
 def slices_per_thread(target: Target, stored: Geometry) -> int:
-    """Channel slices that a thread of one place goes through: index arithmetic is done once, but a
+    """Channel slices that a thread of one pixel goes through: index arithmetic is done once, but a
     GPU wants many threads."""
     few = 8 if target.software else max(1, stored.vectors // BUSY_THREADS)
     return min(few, 8, stored.slices)

@@ -1,10 +1,10 @@
-"""3x3 convolution of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 places, not 144.
+"""3x3 convolution of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 pixels, not 144.
 
 Three steps after Lavin and Gray (arXiv 1509.09308): the input's 6x6 patches are transformed, 36
 matrix products run through the 1x1 convolution kernel, one per plane with weights of its own, and
 the results are transformed back. The points are 0, plus and minus the square roots of 1/2 and of 2,
 and infinity. Weights are transformed here, in float64. An infinite or NaN input spoils the whole
-patch instead of 3x3 places.
+patch instead of 3x3 pixels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tflgpu_plugin.ops.lowering import Constant, Lowering, Source, pieces_of
 from tflgpu_plugin.ops.tiles import Tile, choose_tile, rounds
 from tflgpu_plugin.ops.window import Span
 
-SIDE = 4  # places of one patch along an axis
+SIDE = 4  # pixels of one patch along an axis
 SIX = 6
 PLANES = SIX * SIX
 DEEP = 32  # input channels; with fewer terms the rounding of the transforms would show
@@ -48,7 +48,7 @@ G = np.array(
 
 def patches(rows: Span, columns: Span) -> tuple[int, int]:
     """Patches along height and width."""
-    return -(-rows.places // SIDE), -(-columns.places // SIDE)
+    return -(-rows.positions // SIDE), -(-columns.positions // SIDE)
 
 
 def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> bool:
@@ -70,30 +70,30 @@ def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, column
         return False
     if forced := low.target.tuning.get("winograd"):
         return forced == "always"
-    return _faster(low.target, count, (x[0], rows.places * columns.places), slices)
+    return _faster(low.target, count, (x[0], rows.positions * columns.positions), slices)
 
 
 def _faster(target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]) -> bool:
-    """For `count` patches, `maps` (how many, places of each) and slices of input and output.
+    """For `count` patches, `maps` (how many, pixels of each) and slices of input and output.
 
     GPUs: the rule of TFLite's GPU delegate. Software adapters: work of 8 lanes as measured on
-    lavapipe, in units of one place and input slice for all the slices that one thread makes.
+    lavapipe, in units of one pixel and input slice for all the slices that one thread makes.
     """
     depth, outputs = slices
     if not target.software:
         return count >= 32 and min(slices) >= 16
     direct, tile = _products(target, maps[1], outputs)
     products, small = _products(target, count, outputs)
-    share = tile.slices / 8  # a thread that makes fewer slices has less to do per place
+    share = tile.slices / 8  # a thread that makes fewer slices has less to do per pixel
     plain = maps[0] * direct * (9 * depth + EPILOGUE) * share
     ours = PLANES * products * (depth + EPILOGUE) * small.slices / 8
     ours += -(-count // 8) * (INPUT * depth + OUTPUT * outputs)
     return ours * MIN_WINOGRAD_GAIN < plain
 
 
-def _products(target: Target, places: int, outputs: int) -> tuple[int, Tile]:
-    tile = choose_tile(target, outputs, places)
-    return rounds(places, tile.pixels) * -(-outputs // tile.slices), tile
+def _products(target: Target, pixels: int, outputs: int) -> tuple[int, Tile]:
+    tile = choose_tile(target, outputs, pixels)
+    return rounds(pixels, tile.pixels) * -(-outputs // tile.slices), tile
 
 
 def _bytes(count: int, slices: tuple[int, int], tile: Tile) -> tuple[int, int, int]:
@@ -116,7 +116,7 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
     products = low.temporary(PLANES * outputs * count)
     summed = low.temporary(SIX * SIDE * outputs * count)
     maps, line, plane = x[0] * depth, x[1] * wide, depth * count
-    places: dict[str, object] = {
+    lines: dict[str, object] = {
         "line_blocks": 0,
         "column_blocks": SIDE,
         "before": np.int32(columns.before),
@@ -135,12 +135,12 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
         "y_step": maps * line,
     }
     parameters: dict[str, object]
-    parameters = {"across": wide, "slices": depth, "extent": x[2], **places, **strides, **made}
+    parameters = {"across": wide, "slices": depth, "extent": x[2], **lines, **strides, **made}
     _transform(low, node, "winograd_input", (node.operand(), half), (line, maps, 1), parameters)
-    places = {"line_blocks": SIDE, "column_blocks": 0, "before": np.int32(rows.before)}
+    lines = {"line_blocks": SIDE, "column_blocks": 0, "before": np.int32(rows.before)}
     strides = {"x_outer": maps * line, "x_image": line, "x_line": 0, "x_column": 1, "x_step": wide}
     made = {"y_outer": plane, "y_map": high * wide, "y_slice": count, "y_step": SIX * plane}
-    parameters = {"across": wide, "slices": depth, "extent": x[1], **places, **strides, **made}
+    parameters = {"across": wide, "slices": depth, "extent": x[1], **lines, **strides, **made}
     _transform(
         low, node, "winograd_input", (half, transformed), (high * wide, maps, SIX), parameters
     )
@@ -152,10 +152,10 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
     parameters = {"across": across, "slices": 1, "extent": SIDE, "block": 0, **strides, **made}
     _transform(low, node, "winograd_output", (products, summed), (across, 1, 1), parameters)
     strides = {"x_map": high * wide, "x_slice": count, "x_outer": across, "x_step": plane}
-    extent = columns.places
-    made = {"y_image": rows.places * extent, "y_line": extent, "y_column": SIDE, "y_step": 1}
+    extent = columns.positions
+    made = {"y_image": rows.positions * extent, "y_line": extent, "y_column": SIDE, "y_step": 1}
     parameters = {"across": wide, "slices": outputs, "extent": extent, "block": SIDE}
-    items = rows.places * wide, x[0] * outputs, 1
+    items = rows.positions * wide, x[0] * outputs, 1
     _transform(
         low,
         node,
@@ -202,12 +202,12 @@ def _multiply(
         tile,
         kernel="conv",
         taps="point",
-        places=count,
+        pixels=count,
         planes=PLANES,
         x_slice=count,
         parameters={
-            "x_place": 1,
-            "y_place": 1,
+            "x_pixel": 1,
+            "y_pixel": 1,
             "w_batch": blocks.count * blocks.block_vectors,
         },
         source=tensors[0],
