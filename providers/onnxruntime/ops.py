@@ -235,7 +235,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row(
         "Resize", "resize", (10, 19), "value roi_or_scales!? scales!? sizes!?", *resizing.RESIZE,
-        by=quantized.numbers_too(resizing.either), listed=BOTH,
+        by=quantized.numbers_too(resizing.resize), listed=BOTH,
     ),
     _row("ReverseSequence", "reverse_sequence", (10, 10), "value index", batch_axis=1, time_axis=0),
     _row("Round", "round", (11, 22)),
@@ -277,7 +277,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose),
     _row("Unsqueeze", "reshape", (1, 25), AXES, rearranging.NAMED, by=rearranging.unsqueeze),
     _row(
-        "Upsample", "resize", (7, 10), "value scales!?", *resizing.UPSAMPLE, by=resizing.upsample,
+        "Upsample", "resize", (7, 10), "value scales!?", *resizing.UPSAMPLE, by=resizing.resize,
         listed=BOTH,
     ),
     _row("Where", "where", (9, 16), "condition value value"),

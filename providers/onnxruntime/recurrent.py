@@ -19,59 +19,44 @@ DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, 
 PEEPHOLES = [0, 2, 1]  # those of input, output and forget gate as input, forget, output
 NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
 
-Layer = Callable[[Expansion, int, int, bool], list[int]]
+# Of one direction: what its op takes beside input, weights and state, and attributes of its own.
+More = Callable[[Expansion, int], tuple[tuple[int | None, ...], dict[str, Any]]]
 
 
 def lstm(e: Expansion) -> list[int]:
     """Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
 
-    def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
+    def more(e: Expansion, d: int) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         peephole = None
         if e.has(PEEPHOLE):
             peephole = e.derived(
                 e.x(PEEPHOLE), "peephole", d, make=lambda p: p[d].reshape(3, -1)[PEEPHOLES]
             )
-        return e.add_many(
-            "lstm", z, _part(e, R, d), _state(e, HIDDEN, d), _state(e, CELL, d), peephole,
-            gates="iofc", **_order(e, reverse),
-        )  # fmt: skip
+        return (_state(e, CELL, d), peephole), {"gates": "iofc"}
 
-    return _layers(e, 4, _both_biases, layer)
+    return _layers(e, more)
 
 
 def gru(e: Expansion) -> list[int]:
     """Y and Y_h. Blocks of W, R and B: update, reset and new content."""
-    linear = bool(e.integer("linear_before_reset"))
 
-    def biases(b: Array) -> Array:
-        entering, recurrent = np.split(b, 2)
-        if linear:  # that of the new content is added before the reset
-            recurrent = np.where(np.arange(len(b) // 2) < len(b) // 3, recurrent, 0)
-        return np.asarray(entering + recurrent)
-
-    def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
+    def more(e: Expansion, d: int) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         bias = None
-        if linear and e.has(B):
+        if _linear(e) and e.has(B):
             bias = e.derived(e.x(B), "content", d, make=lambda b: b[d][-b.shape[1] // 6 :])
-        return e.add_many(
-            "gru", z, _part(e, R, d), _state(e, HIDDEN, d), bias, linear=linear,
-            **_order(e, reverse),
-        )  # fmt: skip
+        return (bias,), {"linear": _linear(e)}
 
-    return _layers(e, 3, biases, layer)
+    return _layers(e, more)
 
 
 def rnn(e: Expansion) -> list[int]:
     """Y and Y_h."""
     names = [NAMES[name] for name in _activations(e, ("tanh",))]
+    return _layers(e, lambda e, d: ((), {"activation": names[d]}))
 
-    def layer(e: Expansion, d: int, z: int, reverse: bool) -> list[int]:
-        return e.add_many(
-            "rnn", z, _part(e, R, d), _state(e, HIDDEN, d), activation=names[d],
-            **_order(e, reverse),
-        )  # fmt: skip
 
-    return _layers(e, 1, _both_biases, layer)
+def _linear(e: Expansion) -> bool:
+    return bool(e.integer("linear_before_reset"))
 
 
 def _direction(e: Expansion) -> str:
@@ -87,15 +72,6 @@ def _activations(e: Expansion, default: Sequence[str]) -> list[str]:
 
 def _time_axis(e: Expansion) -> int:
     return 1 if e.integer("layout") else 0
-
-
-def _order(e: Expansion, reverse: bool) -> dict[str, Any]:
-    return {"time_axis": _time_axis(e), "reverse": reverse, "gate_clip": e.number("clip", 0.0)}
-
-
-def _both_biases(b: Array) -> Array:
-    """Those of the input and of the recurrent part are only ever added."""
-    return np.asarray(b.reshape(2, -1).sum(0))
 
 
 def _part(e: Expansion, position: int, d: int) -> int:
@@ -117,23 +93,33 @@ def _state(e: Expansion, position: int, d: int) -> int:
     return e.reshape(state, shape)
 
 
-def _layers(e: Expansion, gates: int, biases: Callable[[Array], Array], layer: Layer) -> list[int]:
+def _bias(e: Expansion, d: int) -> int | None:
+    """Those of the input and of the recurrent part, which are only ever added; but for that of new
+    content that is added before the reset."""
+    linear = _linear(e)
+
+    def added(b: Array) -> Array:
+        entering, recurrent = np.split(b[d], 2)
+        if linear:
+            recurrent = np.where(np.arange(len(recurrent)) < len(b[d]) // 3, recurrent, 0)
+        return np.asarray(entering + recurrent)
+
+    return e.derived(e.x(B), "biases", linear, d, make=added) if e.has(B) else None
+
+
+def _layers(e: Expansion, more: More) -> list[int]:
     """Every direction by itself; their results lie side by side on an axis of their own."""
-    found = []
+    found, late = [], _time_axis(e)
     for d, reverse in enumerate(DIRECTIONS[_direction(e)]):
-        bias = None
-        if e.has(B):
-            bias = e.derived(e.x(B), "biases", gates, e.integer("linear_before_reset"), d,
-                             make=_of_direction(biases, d))  # fmt: skip
-        z = e.add("fully_connected", e.x(), _part(e, W, d), bias, keep_num_dims=True)
-        found.append(layer(e, d, z, reverse))
-    late = _time_axis(e)
+        z = e.add("fully_connected", e.x(), _part(e, W, d), _bias(e, d), keep_num_dims=True)
+        inputs, attributes = more(e, d)
+        made = e.add_many(
+            e.row.op, z, _part(e, R, d), _state(e, HIDDEN, d), *inputs, **attributes,
+            time_axis=late, reverse=reverse, gate_clip=e.number("clip", 0.0),
+        )  # fmt: skip
+        found.append(made)
     places = [2 if late else 1] + [1 if late else 0] * (len(found[0]) - 1)
     return [_side_by_side(e, [each[k] for each in found], place) for k, place in enumerate(places)]
-
-
-def _of_direction(biases: Callable[[Array], Array], d: int) -> Callable[[Array], Array]:
-    return lambda b: biases(b[d])
 
 
 def _side_by_side(e: Expansion, parts: list[int], axis: int) -> int:

@@ -16,38 +16,26 @@ WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"
 
 
-def either(e: Expansion) -> int:
-    """Resize of any opset."""
-    return resize(e) if e.version >= 11 else upsample(e)
-
-
 def resize(e: Expansion) -> int:
     """From opset 11 on: sizes or scales, every coordinate mode; a region only where the mode has
-    one."""
+    one. Before that, and Upsample: scales alone; the nearest place is that below, and above where
+    the extent shrinks (onnxruntime's upsamplebase.h, ResizeNearestMode::SIMPLE)."""
     e.scaled = not _sizes(e)
+    mode, nearest = e.text("mode", "nearest"), e.text("nearest_mode", "round_prefer_floor")
+    if e.version < 11:
+        mode = mode if mode in ("cubic", "nearest") else "linear"
+        nearest = "ceil" if min(_scales(e)) < 1 else "floor"
     return _resize(
-        e, mode=e.text("mode", "nearest"), coordinates=_coordinates(e),
-        nearest=e.text("nearest_mode", "round_prefer_floor"),
+        e, mode=mode, coordinates=_coordinates(e), nearest=nearest,
         cubic_a=e.number("cubic_coeff_a", -0.75),
-        exclude_outside=bool(e.integer("exclude_outside")),
+        exclude_outside=e.attribute("exclude_outside", False),
         extrapolation=e.number("extrapolation_value", 0.0),
     )  # fmt: skip
 
 
-def upsample(e: Expansion) -> int:
-    """Upsample, and Resize of opset 10: scales alone; the nearest place is that below, and above
-    where the extent shrinks (onnxruntime's upsamplebase.h, ResizeNearestMode::SIMPLE)."""
-    e.scaled = True
-    mode = e.text("mode", "nearest")
-    return _resize(
-        e, mode=mode if mode in ("cubic", "nearest") else "linear", coordinates="asymmetric",
-        nearest="ceil" if min(_scales(e)) < 1 else "floor",
-        cubic_a=-0.75, exclude_outside=False, extrapolation=0.0,
-    )  # fmt: skip
-
-
 def _coordinates(e: Expansion) -> str:
-    return e.text("coordinate_transformation_mode", "half_pixel")
+    usual = "asymmetric" if e.version < 11 else "half_pixel"
+    return e.text("coordinate_transformation_mode", usual)
 
 
 def _axes(e: Expansion) -> list[int]:
