@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import mmap
 import os
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from tflgpu_plugin.cache import folders
 from tflgpu_plugin.ir.graph import Array
 
 LEAST = 1 << 16  # bytes; what is smaller is copied
@@ -69,10 +69,7 @@ class Files:
 
     def _mapped(self, name: str) -> mmap.mmap:
         if name not in self._maps:
-            number = os.open(self.folder / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-            if not stat.S_ISREG(os.fstat(number).st_mode):
-                os.close(number)
-                raise OSError(f"{name!r} is not a file")
+            number = folders.opened(self.folder / name, None, private=False)
             self._open[name], self._states[name] = number, _state(number)
             self._maps[name] = mmap.mmap(number, 0, access=mmap.ACCESS_READ)
         return self._maps[name]

@@ -293,6 +293,15 @@ def _contrib(name: str, op: str, *takes: Any, **more: Any) -> HostOp:
     return _row(f"{CONTRIB}:{name}", op, (1, 1), *takes, **more)
 
 
+def _qlinear(name: str, takes: str = ONE, *asked: Condition, types: str = SCALED) -> HostOp:
+    """The row of an operator of ONNX as one over quantized tensors."""
+    (row,) = (row for row in _ROWS if row.name == name)
+    return _contrib(
+        f"QLinear{name}", row.op, takes, *asked, *row.conditions, by=quantized.over(name),
+        types=types,
+    )  # fmt: skip
+
+
 _CONTRIB_ROWS: tuple[HostOp, ...] = (
     _contrib(
         "Attention", "softmax", "value weights bias? mask? past? bias? past*?",
@@ -332,24 +341,15 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
         conditions.MATRICES, conditions.SCALE_AND_ZERO_POINT, by=quantized.over("Gemm", 0, 1),
         types=SUMS,
     ),
-    _contrib("QLinearAdd", "add", PAIR, by=quantized.over("Add"), types=SCALED),
-    _contrib(
-        "QLinearAveragePool", "average_pool_2d", ONE, conditions.CHANNELS_FIRST, *windows.POOL,
-        by=quantized.over("AveragePool"), types=SCALED,
-    ),
+    _qlinear("Add", PAIR),
+    _qlinear("AveragePool", ONE, conditions.CHANNELS_FIRST),
     _contrib("QLinearConcat", "concat", f"{RESULT} value*", by=quantized.concat, types=SCALED),
-    _contrib(
-        "QLinearGlobalAveragePool", "mean", ONE, conditions.CHANNELS_FIRST, windows.SPATIAL,
-        by=quantized.over("GlobalAveragePool"), types=SCALED,
-    ),
-    _contrib("QLinearLeakyRelu", "leaky_relu", ONE, by=quantized.over("LeakyRelu"), types=SCALED),
-    _contrib("QLinearMul", "mul", PAIR, by=quantized.over("Mul"), types=SCALED),
-    _contrib("QLinearSigmoid", "logistic", ONE, by=quantized.over("Sigmoid"), types=SCALED),
-    _contrib("QLinearSoftmax", "softmax", ONE, by=quantized.over("Softmax"), types=SCALED),
-    _contrib(
-        "QLinearWhere", "where", f"condition {PAIR}", by=quantized.over("Where"),
-        types=f"bool {SCALED}",
-    ),
+    _qlinear("GlobalAveragePool", ONE, conditions.CHANNELS_FIRST),
+    _qlinear("LeakyRelu"),
+    _qlinear("Mul", PAIR),
+    _qlinear("Sigmoid"),
+    _qlinear("Softmax"),
+    _qlinear("Where", f"condition {PAIR}", types=f"bool {SCALED}"),
     _contrib("QuickGelu", "swish", alpha=1.702),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
