@@ -15,7 +15,9 @@ from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array
 from .. import HostError
 
 TENSOR = 1
-INT, INTS, FLOAT, FLOATS, TEXT, TEXTS = 1, 2, 3, 4, 5, 6
+INT, FLOAT, TEXT = 1, 3, 5
+# What attributes hold, by kind: a number, several, a text, several.
+ITEMS = {INT: "int64_t", 2: "int64_t", FLOAT: "float", 4: "float", TEXT: "char", 6: "char"}
 TENSOR_ATTRIBUTE = 8
 # Kinds of elements by number; the others have no numpy type.
 DTYPES = {
@@ -78,22 +80,20 @@ class Host:
             kind = self.get(self.api.get_attribute_kind, handle, "int")
         except HostError:  # a kind that the host itself cannot name, such as a type
             return None
-        if kind == INT:
-            return self._numbers(handle, kind, "int64_t", 1)[0]
-        if kind == FLOAT:
-            return float(self._numbers(handle, kind, "float", 1)[0])
-        if kind in (INTS, FLOATS):
-            item = "int64_t" if kind == INTS else "float"
-            count = self._size(handle, kind) // self.ffi.sizeof(item)
-            return tuple(self._numbers(handle, kind, item, count))
-        if kind == TEXT:
-            return bytes(self._numbers(handle, kind, "char", self._size(handle, kind), raw=True))
-        if kind == TEXTS:  # each ends with a zero byte
-            joined = self._numbers(handle, kind, "char", self._size(handle, kind), raw=True)
-            return tuple(bytes(joined).split(b"\0")[:-1])
         if kind == TENSOR_ATTRIBUTE:
             return self._tensor_attribute(handle)
-        return None
+        if kind not in ITEMS:
+            return None
+        item, single = ITEMS[kind], kind in (INT, FLOAT)
+        each = self.ffi.sizeof(item)
+        size = each if single else self._size(handle, kind)
+        out, needed = self.ffi.new(f"{item}[]", size // each), self.ffi.new("size_t *")
+        if size:
+            self.check(self.api.read_attribute(handle, kind, out, size, needed))
+        if item != "char":
+            return out[0] if single else tuple(out)
+        text = bytes(self.ffi.buffer(out))
+        return text if kind == TEXT else tuple(text.split(b"\0")[:-1])  # each ends with a zero byte
 
     def _size(self, handle: Any, kind: int) -> int:
         """Bytes of an attribute's value: reading into nothing fails, and tells."""
@@ -102,14 +102,6 @@ class Host:
         if status != self.ffi.NULL:
             self.api.release_status(status)
         return int(needed[0])
-
-    def _numbers(self, handle: Any, kind: int, item: str, count: int, raw: bool = False) -> Any:
-        if not count:
-            return b"" if raw else []
-        out, needed = self.ffi.new(f"{item}[]", count), self.ffi.new("size_t *")
-        size = self.ffi.sizeof(item) * count
-        self.check(self.api.read_attribute(handle, kind, out, size, needed))
-        return self.ffi.buffer(out, size)[:] if raw else list(out)
 
     def _tensor_attribute(self, handle: Any) -> Array | None:
         value = self.get(self.api.get_attribute_tensor, handle, "tgo_value *")
