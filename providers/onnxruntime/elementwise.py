@@ -11,7 +11,6 @@ import numpy as np
 from tflgpu_plugin.ir.quantization import COUNTS
 
 from .expansion import Expansion
-from .host import DTYPES
 
 
 def pairwise(**attributes: Any) -> Callable[[Expansion], int]:
@@ -73,15 +72,6 @@ def reduction(e: Expansion) -> int:
 def pool_all(e: Expansion) -> int:
     """A reduction over all spatial axes, which stay as extents of 1."""
     return e.add(e.row.op, e.x(), e.index(range(2, e.rank())), keep_dims=True)
-
-
-def cast(e: Expansion) -> int:
-    """Between float32, float16 (which is computed as float32), bool (held as 0.0 and 1.0), and
-    whole numbers."""
-    x, wanted = e.x(), DTYPES[e.integer("to")]
-    if wanted in (e.dtype(), "f32", "f16") and e.dtype() not in COUNTS:
-        return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
-    return e.add("cast", x, dtype=wanted)
 
 
 def argument(e: Expansion) -> int:

@@ -12,9 +12,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
 
-from . import elementwise as ew
 from .expansion import COUNTED, Expansion
 from .host import DTYPES
 from .quantize import dynamic_quantize, numbers, real, real_constant, spread_over, stored
@@ -69,10 +68,14 @@ def _product_bias(e: Expansion, place: int, *scales: int) -> int:
         return e.derived(
             bias, "bias", *scales, make=lambda data: (data * factor).astype(np.float32)
         )
-    value = numbers(e, bias)
+    return _scaled(e, numbers(e, bias), scales)
+
+
+def _scaled(e: Expansion, y: int, scales: Sequence[int]) -> int:
+    """The product with each of these, which are one or one per element of the last axis."""
     for scale in scales:
-        value = e.add("mul", value, spread_over(e, scale, e.rank(value), e.rank(value) - 1))
-    return value
+        y = e.add("mul", y, spread_over(e, scale, e.rank(y), e.rank(y) - 1))
+    return y
 
 
 def concat(e: Expansion) -> int:
@@ -151,20 +154,20 @@ def _int32(e: Expansion, sums: int, weights: int, axes: tuple[int, ...]) -> int:
 
 
 def cast(e: Expansion) -> int:
-    """Cast, also of stored numbers."""
-    x, wanted = e.x(), DTYPES.get(e.integer("to"), "")
-    if e.dtype() not in COUNTED:
-        return ew.cast(e)
-    if wanted == e.dtype():
-        return e.reshape(x, e.shape())
-    whole = numbers(e, x)
-    return e.reshape(whole, e.shape()) if wanted == "f32" else e.add("cast", whole, dtype=wanted)
+    """Between float32, float16 (which is computed as float32), bool (held as 0.0 and 1.0), and
+    whole numbers, those of 8 and 16 bits among them."""
+    x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
+    if held in COUNTED and wanted != held:
+        x, held = numbers(e, x), "f32"
+    if wanted in (held, "f32", "f16") and held not in COUNTS:
+        return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
+    return e.add("cast", x, dtype=wanted)
 
 
 def matmul_to_float(e: Expansion) -> int:
     """A product of stored numbers times both scales, and a bias."""
     y = e.run("MatMul", *_integer_factors(e, 4))
-    return _scaled(e, y, (e.x(2), e.x(3)), 6)
+    return e.plus(_scaled(e, y, (e.x(2), e.x(3))), e.get(6))
 
 
 def dynamic_matmul(e: Expansion) -> int:
@@ -172,10 +175,4 @@ def dynamic_matmul(e: Expansion) -> int:
     a, scale, zero = dynamic_quantize(e)
     left = e.add("sub", numbers(e, a), numbers(e, zero))
     y = e.run("MatMul", left, _differences(e, 1, 3, e.rank(e.x(1)) - 1))
-    return _scaled(e, y, (scale, e.x(2)), 4)
-
-
-def _scaled(e: Expansion, y: int, scales: Sequence[int], bias: int) -> int:
-    for scale in scales:
-        y = e.add("mul", y, spread_over(e, scale, e.rank(y), e.rank(y) - 1))
-    return e.plus(y, e.get(bias))
+    return e.plus(_scaled(e, y, (scale, e.x(2))), e.get(4))
