@@ -11,6 +11,7 @@ import pytest
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Quantization, Shape, Tensor
+from tflgpu_plugin.ops import views
 from tflgpu_plugin.passes.quant import requantize, whole_weights
 from tflgpu_plugin.passes.quant.dequantize import dequantize
 from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
@@ -156,6 +157,22 @@ def test_what_is_moved_before_a_quantize_is_quantized_where_it_is_made(
     assert [node.op for node in made][-2:] == ["max_pool_2d", "max_pool_2d"]
     assert [found.tensors[t].dtype for t in (made[-2].operand(), 2, 4)] == held
     assert found.tensors[2].quantization == EVEN and made[-1].outputs == (4,)
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(0.0, "u8"), (1.0, "f32"), (2.0, "f32")])
+def test_elements_with_others_around_them_are_real_numbers(value: float, dtype: str) -> None:
+    """Zero is on all levels."""
+    wide = (1, 6, 4, 8)
+    around = views.padded(SHAPE, [(0, 0), (1, 1), (0, 0), (0, 0)], value)
+    tensors = {0: stored(), 1: Tensor("", SHAPE), 2: Tensor("", wide), 3: Tensor("", wide)}
+    nodes = (
+        Node(0, "dequantize", (0,), (1,)),
+        Node(1, "view", (1,), (2,), {"view": around}),
+        Node(2, "sin", (2,), (3,)),
+    )
+    found = fuse_qdq(Graph(tensors, nodes, (0,), (3,)))
+    assert [node.op for node in found.nodes] == ["view", "sin"]
+    assert found.tensors[2].dtype == dtype
 
 
 # ---- numbers ------------------------------------------------------------------------------------
