@@ -85,14 +85,14 @@ class Grouping:
     def _late(self, groups: Sequence[set[int]]) -> list[set[int]]:
         """Groups in execution order: a node that opens a quantized group goes to the only one that
         reads it, so that partitions read and write 8 bits."""
-        places = {number: k for k, group in enumerate(groups) for number in group}
+        group_of = {number: k for k, group in enumerate(groups) for number in group}
         found = [set(group) for group in groups]
         for node in self.snapshot.nodes:
-            row, here = HOST_OPS.get(node.title), places.get(node.id)
+            row, here = HOST_OPS.get(node.title), group_of.get(node.id)
             if here is None or row is None or row.bounds != "opens":
                 continue
             name = node.writes[0]
-            wanted = {places.get(reader) for reader in self._readers.get(name, ())}
+            wanted = {group_of.get(reader) for reader in self._readers.get(name, ())}
             if name in self.snapshot.outputs or len(wanted) != 1:
                 continue
             (there,) = wanted

@@ -72,9 +72,9 @@ def _along(e: Expansion, scale: int, axis: int | None, rank: int) -> int:
     return e.axis(axis or 0, rank) if prod(e.shape(scale)) > 1 else 0
 
 
-def real(e: Expansion, place: int, axis: int | None = None) -> int:
-    """float32 values of the input at `place`; its scale and zero point are the two after it."""
-    return dequantized(e, e.x(place), e.x(place + 1), e.get(place + 2), axis)
+def real(e: Expansion, position: int, axis: int | None = None) -> int:
+    """float32 values of the input at `position`; its scale and zero point are the two after it."""
+    return dequantized(e, e.x(position), e.x(position + 1), e.get(position + 2), axis)
 
 
 def dequantized(
@@ -82,8 +82,8 @@ def dequantized(
 ) -> int:
     """float32 values scale * (stored - zero) of a tensor; several scales go along the axis."""
     rank = e.rank(tensor)
-    place = _along(e, scale, axis, rank)
-    known = _known(e, scale, zero, place)
+    along = _along(e, scale, axis, rank)
+    known = _known(e, scale, zero, along)
     if known is not None and e.constant(tensor) is not None and _fits(known, e.shape(tensor)):
         return real_constant(e, tensor, known)
     if known is not None and len(known.scale) == 1 and e.dtype(tensor) in COUNTED:
@@ -92,8 +92,8 @@ def dequantized(
             return e.add("dequantize", tensor, dtype="f32")
     values = numbers(e, tensor)
     if zero is not None:
-        values = e.add("sub", values, spread_over(e, numbers(e, zero), rank, place))
-    return e.add("mul", values, spread_over(e, scale, rank, place))
+        values = e.add("sub", values, spread_over(e, numbers(e, zero), rank, along))
+    return e.add("mul", values, spread_over(e, scale, rank, along))
 
 
 def real_constant(e: Expansion, tensor: int, known: Quantization) -> int:
@@ -121,10 +121,10 @@ def stored(
     known = _known(e, scale, zero)
     if known is not None and len(known.scale) == 1:
         return e.add("quantize", values, dtype=dtype, quantization=known)
-    place = _along(e, scale, axis, rank)
-    whole = e.add("round", e.add("div", values, spread_over(e, scale, rank, place)))
+    along = _along(e, scale, axis, rank)
+    whole = e.add("round", e.add("div", values, spread_over(e, scale, rank, along)))
     if zero is not None:
-        whole = e.add("add", whole, spread_over(e, numbers(e, zero), rank, place))
+        whole = e.add("add", whole, spread_over(e, numbers(e, zero), rank, along))
     return e.add("quantize", whole, dtype=dtype, quantization=NUMBERS)
 
 

@@ -39,7 +39,7 @@ def over(name: str, *axes: int) -> Row:
         result = len(roles)
         for k, role in enumerate(roles):
             if role == "bias" and e.has(k):
-                bias = _product_bias(e, k, *(e.x(place + 1) for place in scaled))
+                bias = _product_bias(e, k, *(e.x(position + 1) for position in scaled))
                 values.append(e.times(bias, e.number("alpha", 1.0)))
             elif role in OPERANDS and roles[k + 1] == "scale":
                 axis = axes[len(scaled)] if axes and not e.integer("transB") else 0
@@ -57,9 +57,9 @@ def over(name: str, *axes: int) -> Row:
     return row
 
 
-def _product_bias(e: Expansion, place: int, *scales: int) -> int:
+def _product_bias(e: Expansion, position: int, *scales: int) -> int:
     """An int32 input times the product of these scales (one, or one per element)."""
-    bias, known = e.x(place), [e.constant(scale) for scale in scales]
+    bias, known = e.x(position), [e.constant(scale) for scale in scales]
     found = [scale for scale in known if scale is not None]
     if e.constant(bias) is not None and len(found) == len(known):
         factor = np.ones((), np.float64)
@@ -80,9 +80,9 @@ def _scaled(e: Expansion, y: int, scales: Sequence[int]) -> int:
 
 def concat(e: Expansion) -> int:
     """Scale and zero point of the result first, then each input with its own."""
-    places = range(2, len(e.inputs), 3)
+    positions = range(2, len(e.inputs), 3)
     axis = e.axis(e.integer("axis"), e.rank(e.x(2)))
-    values = [real(e, place) for place in places]
+    values = [real(e, position) for position in positions]
     return stored(e, e.add("concat", *values, axis=axis), e.x(0), e.x(1))
 
 
@@ -110,9 +110,9 @@ def numbers_too(row: Row) -> Row:
 # ---- integers ------------------------------------------------------------------------------------
 
 
-def _differences(e: Expansion, place: int, zero: int, axis: int) -> int:
+def _differences(e: Expansion, position: int, zero: int, axis: int) -> int:
     """stored - zero point, as float32; weights keep what they are stored as."""
-    tensor = e.x(place)
+    tensor = e.x(position)
     known = e.constant(e.x(zero)) if e.has(zero) else np.zeros(1, np.int32)
     if known is not None and known.size == 1 and e.constant(tensor) is not None:
         return real_constant(e, tensor, replace(NUMBERS, zero_point=(int(known.reshape(-1)[0]),)))

@@ -27,13 +27,13 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Places from the first to the last tap of each axis, both included."""
+        """Elements from the first to the last tap of each axis, both included."""
         pairs = zip(self.kernel, self.dilations, strict=True)
         return tuple((extent - 1) * step + 1 for extent, step in pairs)
 
     @property
     def slack(self) -> list[tuple[int, int]]:
-        """Of each axis: places, padding included, less what one window takes; and the stride."""
+        """Of each axis: elements, padding included, less what one window takes; and the stride."""
         spans = zip(self.spatial, self.pads, self.reach, self.strides, strict=True)
         return [(extent + sum(pads) - reach, stride) for extent, pads, reach, stride in spans]
 
@@ -76,7 +76,7 @@ def _pads(e: Expansion, window: Window) -> tuple[tuple[int, int], ...]:
 
 
 def _left(window: Window) -> list[int]:
-    """Places of each axis after the last window where one starts for every stride."""
+    """Elements of each axis after the last window where one starts for every stride."""
     spans = zip(window.spatial, window.strides, window.reach, strict=True)
     return [extent - (-(-extent // stride) - 1) * stride - reach for extent, stride, reach in spans]
 
@@ -241,7 +241,7 @@ def _weighted(most: int) -> Condition:
 
 
 def _gapless(most: int) -> Condition:
-    """The last window ends at most so many places before the input does: hosts take a negative
+    """The last window ends at most so many elements before the input does: hosts take a negative
     padding for a shift, or fail."""
     return needs(
         "No auto_pad of strides wider than the window.",
@@ -251,7 +251,7 @@ def _gapless(most: int) -> Condition:
 
 
 SPATIAL = needs("An input of rank 3 at least.", lambda e: e.rank() >= 3)
-CONV = (_weighted(5), _sized, _within, _gapless(1), _grouped)  # half of one place is none
+CONV = (_weighted(5), _sized, _within, _gapless(1), _grouped)  # half of one element is none
 CONV_TRANSPOSE = (
     _weighted(4),
     _grouped,

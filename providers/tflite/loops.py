@@ -39,10 +39,10 @@ class _Search:
 
     def visit(self, graph: Any, repeated: bool) -> None:
         """All graphs that this one runs, and itself."""
-        place = int(self.ffi.cast("uintptr_t", graph)), repeated
-        if place in self.seen:
+        key = int(self.ffi.cast("uintptr_t", graph)), repeated
+        if key in self.seen:
             return
-        self.seen.add(place)
+        self.seen.add(key)
         self.mine |= repeated and graph == self.context
         for index in execution_plan(self.ffi, graph):
             node, registration = raw_node(self.ffi, graph, index)

@@ -1,7 +1,7 @@
 """Sparse constants of a TFLite model as dense arrays.
 
 Such a constant is a tree: each level holds one dimension (or one within the blocks that divide
-some dimensions), all of its places or only listed ones; the values are the leaves, in order. All
+some dimensions), all of its indices or only listed ones; the values are the leaves, in order. All
 of it lies in a model file that may be damaged: what does not add up is a sentence, and nothing is
 made that is far larger than what the file holds.
 """
@@ -26,8 +26,8 @@ MOST_TIMES = 4096  # as many elements, beyond that, as it holds values
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the tree: `extent` places, all of them or, with `indices`, listed ones: those
-    of the k-th place above from segments[k] to segments[k + 1]. `stride` is how far one step leads
+    """One level of the tree: `extent` indices, all of them or, with `indices`, listed ones: those
+    of the k-th index above from segments[k] to segments[k + 1]. `stride` is how far one step leads
     in the dense array.
     """
 
@@ -49,7 +49,7 @@ def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
         raise Unsupported(f"is sparse: {stored} values cannot stand for the shape {list(shape)}")
     values = np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind)
     found = np.zeros(prod(shape), kind)
-    found[places(levels(ffi, raw.sparsity, shape), stored)] = values
+    found[offsets(levels(ffi, raw.sparsity, shape), stored)] = values
     return found.reshape(shape)
 
 
@@ -92,7 +92,7 @@ def _level(ffi: Any, raw: Any, extent: int, stride: int) -> Level:
     return Level(extent, stride, _numbers(ffi, raw.segments), _numbers(ffi, raw.indices))
 
 
-def places(given: Sequence[Level], stored: int) -> Array:
+def offsets(given: Sequence[Level], stored: int) -> Array:
     """Where the `stored` values of a constant with these levels lie in the dense array, row-major.
     Raises Unsupported when they are not as many.
     """
@@ -105,13 +105,13 @@ def places(given: Sequence[Level], stored: int) -> Array:
             above = np.repeat(found, _lengths(level, found.size))
             found = above + level.indices.astype(np.int64) * level.stride
     if found.size != stored:
-        raise Unsupported(f"is sparse, with {stored} values in {found.size} places")
+        raise Unsupported(f"is sparse, with {stored} values in {found.size} elements")
     return found
 
 
 def _lengths(level: Level, above: int) -> Array:
-    """How many listed places each of the places above has. Indices ascend within a segment, so no
-    level holds more places than the dense array."""
+    """How many listed indices each of the indices above has. Indices ascend within a segment, so no
+    level holds more indices than the dense array."""
     assert level.segments is not None and level.indices is not None
     segments, indices = level.segments.astype(np.int64), level.indices
     lengths = np.diff(segments)

@@ -90,8 +90,8 @@ def _names(ffi: Any, context: Any) -> list[str]:
     size = NAME_BYTES
     names = ffi.new("char[]", context.tensor_count * size)
     native.lib.tg_tflite_names(context, names, size)
-    places = range(0, context.tensor_count * size, size)
-    return [ffi.string(names + at).decode(errors="replace") for at in places]
+    offsets = range(0, context.tensor_count * size, size)
+    return [ffi.string(names + at).decode(errors="replace") for at in offsets]
 
 
 def _tensor(ffi: Any, raw: Any, name: str, written: bool) -> Tensor:

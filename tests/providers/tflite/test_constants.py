@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tflgpu_plugin.providers.tflite import sparsity
-from tflgpu_plugin.providers.tflite.sparsity import Level, places
+from tflgpu_plugin.providers.tflite.sparsity import Level, offsets
 
 import tflgpu_plugin
 from conformance import host as hosts
@@ -263,7 +263,7 @@ DAMAGED: list[tuple[Any, str]] = [
     (lambda made: setattr(made, "order", [0, 0]), "order that is not supported"),
     (lambda made: setattr(made, "order", []), "order that is not supported"),
     (lambda made: setattr(made, "blocked", [0]), "order that is not supported"),
-    (lambda made: setattr(made, "values", made.values[:3]), "3 values in 4 places"),
+    (lambda made: setattr(made, "values", made.values[:3]), "3 values in 4 elements"),
 ]
 
 
@@ -286,9 +286,9 @@ def test_blocks_that_do_not_divide_are_a_sentence(blocks: dict[int, int]) -> Non
         Raw(made).dense((11, 11))
 
 
-def test_places_of_a_tree_without_levels() -> None:
-    assert places([], 1).tolist() == [0]
-    assert places([Level(2, 3), Level(3, 1)], 6).tolist() == [0, 1, 2, 3, 4, 5]
+def test_offsets_of_a_tree_without_levels() -> None:
+    assert offsets([], 1).tolist() == [0]
+    assert offsets([Level(2, 3), Level(3, 1)], 6).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_constants_are_quantized_by_the_scales_of_an_axis() -> None:
