@@ -68,9 +68,9 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("pick", (X, Told("i32", 5, 1)), {"axis": 2}, [(10, 1, 1)]),
         ("max_unpool", (X, Told("i32", *X)), {"window": (2, 2)}, [(158, 1, 1)]),
         ("concat", (X, X), {"axis": 1}, [(40, 1, 1)] * 2),
-        # 840 x 9 lanes, then 840 x 7: these make the last quad whole
+        # 840 x 9 lanes, then 840 x 7: these make the last slice whole
         ("concat", (X, (2, 20, 21, 6)), {"axis": 3}, [(119, 1, 1), (92, 1, 1)]),
-        # A thread for 4 rows of a quad: 15 x 23 = 345
+        # A thread for 4 rows of a slice: 15 x 23 = 345
         ("matmul", ((3, 60, 21), (3, 21, 90)), {}, [(6, 3, 1)]),
         ("lstm_basic", LSTM, {"results": 2}, [(6, 1, 1)]),  # 3 batches, 2 slices of units
         (

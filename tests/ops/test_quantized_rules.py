@@ -115,7 +115,7 @@ def test_sums_of_stored_numbers() -> None:
 
 
 def test_sums_of_stored_numbers_to_even() -> None:
-    """Each operand's scale, zero point and ratio; what the result begins with, and its grid."""
+    """Each operand's scale, zero point and ratio; what the result begins with, and its levels."""
     other = Tensor("b", (2, 3), "i8", quantization=Quantization((0.25,), (8,)))
     wanted = (0.5, 0.0, 0.5, 0.25, 8.0, 0.25, 1.0, 1.0, 3.0, *ENDS, 0.0)
     assert made("add", HALVES, other, even=True) == ("even_sum", wanted)
