@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from itertools import accumulate
 from math import isnan, prod
 from operator import mul
@@ -189,11 +189,9 @@ class View:
         return result.reshape(self.shape)
 
 
-def through(view: View | None, *views: View) -> View | None:
-    """The view through all of them; None where no axes can say it."""
-    for each in views:
-        view = None if view is None else view.then(each)
-    return view
+def through(*views: View | None) -> View | None:
+    """The view through all of them; None where one is missing, or no axes can say it."""
+    return reduce(lambda a, b: None if a is None or b is None else a.then(b), views)
 
 
 def axis_of(axis: int, rank: int) -> int:

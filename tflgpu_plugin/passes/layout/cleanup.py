@@ -6,27 +6,16 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.ops.movement import view_of
-from tflgpu_plugin.ops.views import transposed
-from tflgpu_plugin.passes.rewriter import Editor, Perm
+from tflgpu_plugin.ir.graph import Node
+from tflgpu_plugin.ops.views import through
+from tflgpu_plugin.passes.rewriter import Editor
 
 MAX_MOVED = 1 << 24  # elements of a constant that is moved here rather than on the device
 
 
-def is_plain(node: Node, op: str) -> bool:
-    """Whether a node is a transpose or reshape that does nothing else."""
-    return node.op == op and not node.epilogue and node.refusal is None
-
-
-def keeps_order(shape: Shape, perm: Perm) -> bool:
-    """Whether a transpose only moves axes of extent 1, so that it is a reshape."""
-    return transposed(shape, perm).whole
-
-
 def clean(e: Editor) -> None:
     """Tidy until nothing changes."""
-    while _fold_constants(e) or _join(e) or _drop_repeated(e) or _drop_idle(e):
+    while _fold_constants(e) or _join(e) or _drop(e):
         e.drop_unused()
     e.drop_unused()
 
@@ -34,23 +23,20 @@ def clean(e: Editor) -> None:
 def reshapes_for_transposes(e: Editor) -> None:
     """A transpose that keeps the order of elements becomes a reshape."""
     for k, node in enumerate(e.nodes):
-        source = node.inputs[0] if node.inputs else None
-        if is_plain(node, "transpose") and source is not None:
-            if keeps_order(e.shape(source), tuple(node.attributes["perm"])):
-                shape = e.shape(node.outputs[0])
-                e.nodes[k] = replace(node, op="reshape", attributes={"shape": shape})
+        view = e.view(node) if node.op == "transpose" else None
+        if view is not None and view.reshapes(e.shape(node.operand())):
+            e.nodes[k] = e.moving(node, node.operand(), node.outputs, view)
 
 
 def _fold_constants(e: Editor) -> bool:
     """Move constants here; what reads the result reads a new constant."""
     names: dict[int, int] = {}
-    view = Graph(e.tensors, (), (), ())
     for node in e.nodes:
         source, output = (node.inputs[0] if node.inputs else None), node.outputs[0]
         data = e.data(source)
         if data is None or source is None or output in e.needed or data.size > MAX_MOVED:
             continue
-        moved = None if node.epilogue else view_of(view, node)
+        moved = e.view(node)
         if moved is None or prod(moved.shape) > data.size:
             continue
         if e.tensors[output].dtype == e.tensors[source].dtype:
@@ -60,7 +46,7 @@ def _fold_constants(e: Editor) -> bool:
 
 
 def _join(e: Editor) -> bool:
-    """A transpose of a transpose, and a reshape of a reshape, read the first one's input."""
+    """A transpose of a transpose, and what is a reshape together, read the first one's input."""
     producers, changed = e.producers(), False
     for k, node in enumerate(e.nodes):
         source = node.inputs[0] if node.inputs else None
@@ -73,67 +59,49 @@ def _join(e: Editor) -> bool:
 
 
 def _joined(e: Editor, before: Node, node: Node) -> Node | None:
-    """One node for two of a kind."""
-    if is_plain(before, "reshape") and is_plain(node, "reshape"):
-        attributes = {"shape": e.shape(node.outputs[0])}
-        return replace(node, inputs=(before.inputs[0], None), attributes=attributes)
-    if not (is_plain(before, "transpose") and is_plain(node, "transpose")):
+    """One node for two of a kind: transposes have to be told apart while they move about."""
+    views = e.view(before), e.view(node)
+    if None in views or (before.op == "transpose") != (node.op == "transpose"):
         return None
-    perm = tuple(before.attributes["perm"][axis] for axis in node.attributes["perm"])
-    return replace(node, inputs=before.inputs[:1], attributes={"perm": perm})
+    if node.op == "transpose":
+        perm = tuple(before.attributes["perm"][axis] for axis in node.attributes["perm"])
+        return replace(node, inputs=before.inputs[:1], attributes={"perm": perm})
+    joined = through(*views)
+    if joined is None or not joined.reshapes(e.shape(before.operand())):
+        return None
+    return e.moving(node, before.operand(), node.outputs, joined)
 
 
-def _key(e: Editor, node: Node) -> tuple[object, ...] | None:
-    if is_plain(node, "transpose"):
-        return "transpose", node.inputs[0], tuple(node.attributes["perm"])
-    if is_plain(node, "reshape"):
-        output = e.tensors[node.outputs[0]]
-        return "reshape", node.inputs[0], output.shape, output.dtype
-    return None
-
-
-def _drop_repeated(e: Editor) -> bool:
-    """Of equal nodes over one input the first stays."""
+def _drop(e: Editor) -> bool:
+    """Of equal nodes over one input the first stays, and nothing of those whose result is their
+    input under another name."""
     first: dict[tuple[object, ...], int] = {}
     names: dict[int, int] = {}
     for node in e.nodes:
-        key, output = _key(e, node), node.outputs[0]
-        if key is None:
+        if (view := e.view(node)) is None:
             continue
-        if key in first and output not in e.needed:
-            names[output] = first[key]
-        first.setdefault(key, output)
+        source, output = node.operand(), node.outputs[0]
+        key = source, e.tensors[output].dtype, view.key, node.attributes.get("perm")
+        same = source if _idle(e, node) else first.setdefault(key, output)
+        if same != output and output not in e.needed:
+            names[output] = names.get(same, same)
     e.rename(names)
-    return bool(names)
+    return bool(names) or any(_idle(e, node) and _take_over(e, node) for node in e.nodes)
 
 
 def _idle(e: Editor, node: Node) -> bool:
     """Whether the result is the input under another name."""
-    source = node.inputs[0] if node.inputs else None
-    if source is None or e.tensors[source].dtype != e.tensors[node.outputs[0]].dtype:
+    view, perm = e.view(node), list(node.attributes.get("perm", ()))
+    if view is None or view.shape != e.shape(node.operand()) or not view.whole:
         return False
-    if is_plain(node, "transpose"):
-        return tuple(node.attributes["perm"]) == tuple(range(len(node.attributes["perm"])))
-    return is_plain(node, "reshape") and e.shape(source) == e.shape(node.outputs[0])
+    if perm != sorted(perm):
+        return False
+    return e.tensors[node.operand()].dtype == e.tensors[node.outputs[0]].dtype
 
 
-def _drop_idle(e: Editor) -> bool:
-    names: dict[int, int] = {}
-    for node in e.nodes:
-        source, output = (node.inputs[0] if node.inputs else None), node.outputs[0]
-        if source is not None and output not in e.needed and _idle(e, node):
-            names[output] = names.get(source, source)
-    if names:
-        e.rename(names)
-        return True
-    for node in e.nodes:
-        if _idle(e, node) and node.inputs[0] is not None and _take_over(e, node.inputs[0], node):
-            return True
-    return False
-
-
-def _take_over(e: Editor, source: int, node: Node) -> bool:
-    """The producer of `source` writes the graph's output itself."""
+def _take_over(e: Editor, node: Node) -> bool:
+    """The producer of what an idle node reads writes the graph's output itself."""
+    source = node.operand()
     if source in e.needed:
         return False
     for k, producer in enumerate(e.nodes):

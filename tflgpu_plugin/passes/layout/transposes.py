@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
-from tflgpu_plugin.passes.layout.cleanup import clean, keeps_order, reshapes_for_transposes
+from tflgpu_plugin.ops.views import transposed
+from tflgpu_plugin.passes.layout.cleanup import clean, reshapes_for_transposes
 from tflgpu_plugin.passes.layout.propagate import (
     Held,
     composed,
@@ -123,7 +124,7 @@ def _price(shape: Shape, perm: Perm) -> float:
     """What a transpose costs, in bytes."""
     if perm == tuple(range(len(perm))):
         return 0
-    return 1 if keeps_order(shape, perm) else LAUNCH_BYTES + 4 * prod(shape)
+    return 1 if transposed(shape, perm).whole else LAUNCH_BYTES + 4 * prod(shape)
 
 
 def _gain(
