@@ -239,15 +239,7 @@ def turned(view: View, inside: Geometry) -> bool:
     """Whether the result is the input with channels before space."""
     batch, _, spatial, channels = inside
     axes = Axis(batch, channels * spatial), Axis(channels, 1), Axis(spatial, channels)
-    return _distances(replace(view, axes=axes, offset=0)) == _distances(view)
-
-
-def _distances(view: View) -> list[tuple[int, int]] | None:
-    """Extents and strides, None for what is more than those."""
-    axes = view.simple().axes
-    if view.offset or not all(axis.straight for axis in axes):
-        return None
-    return [(axis.extent, axis.stride) for axis in axes]
+    return replace(view, axes=axes, offset=0).key == view.key
 
 
 def _hosted(low: Lowering, given: int, reading: Reading) -> Raw | None:
@@ -263,12 +255,10 @@ def _hosted(low: Lowering, given: int, reading: Reading) -> Raw | None:
 
 def _strides(view: View) -> tuple[int, ...] | None:
     """Between neighbours on each axis of the result, where these are all."""
-    groups = aligned(view.axes, view.shape) if view.shape else None
-    if view.offset or groups is None or any(len(group) > 1 for group in groups):
+    axes = view.one_each
+    if view.offset or axes is None or not all(axis.straight for axis in axes):
         return None
-    if not all(axis.straight for group in groups for axis in group):
-        return None
-    return tuple(group[0].stride if group else 0 for group in groups)
+    return tuple(axis.stride for axis in axes)
 
 
 def _table(lookups: Sequence[Array]) -> Constant:

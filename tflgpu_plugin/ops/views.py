@@ -99,24 +99,30 @@ class View:
 
     def by_axis(self, shape: Shape) -> bool:
         """Whether each axis goes along the same one of an input of this shape, or nowhere."""
-        groups = aligned(self.axes, self.shape) if self.shape else None
-        if groups is None or len(shape) != len(self.shape) or max(map(len, groups)) > 1:
+        axes = self.one_each
+        if axes is None or len(shape) != len(axes):
             return False
         return all(
             axis.reach == 0
             or (axis.stride % stride == 0 and abs(axis.stride) * axis.reach < extent * stride)
-            for group, extent, stride in zip(groups, shape, row_strides(shape), strict=True)
-            for axis in group
+            for axis, extent, stride in zip(axes, shape, row_strides(shape), strict=True)
         )
+
+    @property
+    def one_each(self) -> list[Axis] | None:
+        """One axis for each of the result; None where it takes more."""
+        groups = aligned(self.axes, self.shape) if self.shape else []
+        if groups is None or any(len(group) > 1 for group in groups):
+            return None
+        return [group[0] if group else Axis(1) for group in groups]
 
     def margins(self, shape: Shape) -> list[tuple[int, int]] | None:
         """What is before and after each axis of an input of this shape, where there is all of it,
         in its order."""
-        if not self.by_axis(shape):
+        axes = self.one_each
+        if axes is None or len(axes) != len(shape):
             return None
-        groups = aligned(self.axes, self.shape)
-        assert groups is not None
-        found = [(a.low, a.extent - a.stop) for a in (g[0] if g else Axis(1) for g in groups)]
+        found = [(axis.low, axis.extent - axis.stop) for axis in axes]
         return found if self.key == padded(shape, found, self.value).key else None
 
     def reshapes(self, shape: Shape) -> bool:
