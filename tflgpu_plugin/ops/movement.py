@@ -19,6 +19,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Node, Shape, geometry
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Hosted, Lowering, Raw, Source
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import Axis, View, aligned, coordinates, merged, row_strides
@@ -60,16 +61,19 @@ def view_of(graph: Graph, node: Node) -> View | None:
     return view
 
 
-def lower(low: Lowering, node: Node) -> None:
-    """A launch per result that moves."""
+def decompose_parts(steps: Decomposition, node: Node) -> bool:
+    """Each of several results is a view by itself."""
     views = ops.rows()[node.op].views
     assert views is not None
-    for output, view in zip(node.outputs, views(low.graph, node), strict=True):
-        move(low, replace(node, outputs=(output,)), view)
+    for output, view in zip(node.outputs, views(steps.graph, node), strict=True):
+        steps.put(output, "view", node.operand(), view=view)
+    return True
 
 
-def move(low: Lowering, node: Node, view: View) -> None:
-    """Make the node's output, this view of its first input, by a launch if need be."""
+def lower(low: Lowering, node: Node) -> None:
+    """Make the node's output, a view of its first input, by a launch if need be."""
+    view = view_of(low.graph, node)
+    assert view is not None
     given, output = node.operand(), node.outputs[0]
     inside, stored = low.geometry(given), low.geometry(output)
     reading = read(view, inside, stored)

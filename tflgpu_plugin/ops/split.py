@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node
-from tflgpu_plugin.ops.movement import moving
+from tflgpu_plugin.ops.movement import decompose_parts, moving
 from tflgpu_plugin.ops.views import View, axis_of, part
 
 REST = -1  # an extent: what the other parts leave
@@ -58,11 +58,14 @@ def unstacked(graph: Graph, node: Node) -> list[View]:
 
 
 OPS = (
-    moving("unstack", unstacked, "As many outputs as the axis has elements."),
+    moving(
+        "unstack", unstacked, "As many outputs as the axis has elements.", decompose=decompose_parts
+    ),
     moving(
         "split",
         views,
         "A constant axis that divides into equal parts, or (SPLIT_V) into parts of constant "
         "extents, one of which may be -1, the rest.",
+        decompose=decompose_parts,
     ),
 )
