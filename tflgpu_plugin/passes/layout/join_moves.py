@@ -5,7 +5,6 @@ launch this way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tflgpu_plugin.ir.graph import Graph, Node, geometry
@@ -15,59 +14,58 @@ from tflgpu_plugin.passes.sources import merged
 
 
 def join_moves(graph: Graph) -> Graph:
-    """Chains of movements with one reader each, and movements that only movements read, where
-    fewer launches do it."""
-    return _through_readers(_joined_chains(graph))
-
-
-def _joined_chains(graph: Graph) -> Graph:
-    readers, needed = graph.consumers(), graph.needed()
-    place: dict[int, Node] = {}  # what stands for the last node of a chain
-    gone: set[int] = set()
-    for node in graph.nodes:
-        if node.id in gone or (view := movement.view_of(graph, node)) is None:
+    """Without movements that only movements read, where these can read further back with as many
+    launches."""
+    readers, k = graph.consumers(), 0
+    while k < len(graph.nodes):
+        node, found = graph.nodes[k], dict[int, View]()
+        gone, view = [node], movement.view_of(graph, node)
+        moves = view is not None and _launches(graph, node, node)
+        if view is None or not moves or not _through(graph, readers, view, gone, found):
+            k += 1
             continue
-        chain, launches, best, result = [node], 0, 1, view
-        while (following := _following(chain[-1], readers, needed)) is not None:
-            joined = _reading(graph, view, chain[-1], following)
-            if joined is None:
-                break
-            view = joined
-            launches = launches or _launches(graph, node, node)
-            launches += _launches(graph, following, following)
-            chain.append(following)
-            if launches > 1 and _launches(graph, chain[0], following, view) < launches:
-                best, result = len(chain), view
-        if best > 1:
-            chain = chain[:best]
-            gone |= {n.id for n in chain}
-            place[chain[-1].id] = _view(chain[0].inputs[0], chain[-1], result, chain)
-    if not place:
-        return graph
-    return graph.with_nodes(
-        [place.get(n.id, n) for n in graph.nodes if n.id in place or n.id not in gone]
-    )
+        made: dict[int, Node | None] = dict.fromkeys(n.id for n in gone)
+        for n in graph.nodes:
+            if n.id in found:
+                read = replace(
+                    n, op="view", inputs=node.inputs[:1], attributes={"view": found[n.id]}
+                )
+                made[n.id] = replace(read, **merged(*gone, n))
+                gone = []  # one node stands for them
+        nodes = [made.get(n.id, n) for n in graph.nodes]
+        graph = graph.with_nodes([n for n in nodes if n is not None])
+        readers = graph.consumers()
+    return graph
 
 
-def _reading(graph: Graph, view: View, node: Node, reader: Node) -> View | None:
-    """`_joined`, where the reader moves the node's result and reads it nowhere else."""
+def _through(
+    graph: Graph,
+    readers: dict[int, list[Node]],
+    view: View,
+    gone: list[Node],
+    found: dict[int, View],
+) -> bool:
+    """Whether all that reads the last of `gone`, whose result is this view of the first one's
+    input, can read that, with as many launches. `found` tells how, by node; free ones between are
+    gone, too."""
+    node = gone[-1]
     output = node.outputs[0]
-    times = reader.inputs.count(output) + sum(each.tensor == output for each in reader.epilogue)
-    return _joined(graph, view, reader) if times == 1 and reader.inputs[0] == output else None
-
-
-def _following(node: Node, readers: dict[int, list[Node]], needed: set[int]) -> Node | None:
-    output = node.outputs[0]
-    found = readers.get(output, [])
-    return found[0] if len(found) == 1 and output not in needed and not node.epilogue else None
-
-
-def _joined(graph: Graph, view: View, reader: Node) -> View | None:
-    """What a reader of the view's result makes of the view's input, where one launch can."""
-    step = movement.view_of(graph, reader)
-    joined = None if step is None else view.then(step)
-    small = joined is not None and len(joined.simple().axes) <= movement.MAX_JOINED
-    return joined if small else None
+    if node.epilogue or output in graph.needed() or output not in readers:
+        return False
+    for reader in readers[output]:
+        step = movement.view_of(graph, reader)
+        joined = None if step is None else view.then(step)
+        if joined is None or len(joined.simple().axes) > movement.MAX_JOINED:
+            return False
+        if output != reader.inputs[0] or any(each.tensor == output for each in reader.epilogue):
+            return False
+        if _launches(graph, gone[0], reader, joined) <= _launches(graph, reader, reader):
+            found[reader.id] = joined
+            continue
+        gone.append(reader)
+        if not _through(graph, readers, joined, gone, found):
+            return False
+    return True
 
 
 def _launches(graph: Graph, first: Node, last: Node, view: View | None = None) -> int:
@@ -80,35 +78,3 @@ def _launches(graph: Graph, first: Node, last: Node, view: View | None = None) -
     free = movement.read(view, inside, stored).in_place(inside, stored)
     turned = output in graph.outputs and movement.turned(view, inside)
     return int(bool(last.epilogue) or not (free or turned))
-
-
-def _view(source: int | None, last: Node, view: View, nodes: Sequence[Node]) -> Node:
-    changed = replace(last, op="view", inputs=(source,), attributes={"view": view})
-    return replace(changed, **merged(*nodes))
-
-
-def _through_readers(graph: Graph) -> Graph:
-    """What several movements read becomes part of each."""
-    readers, needed = graph.consumers(), graph.needed()
-    place: dict[int, Node] = {}
-    gone: set[int] = set()
-    for node in graph.nodes:
-        output, found = node.outputs[0], readers.get(node.outputs[0], [])
-        if node.epilogue or node.id in place or output in needed or len(found) < 2:
-            continue
-        if (view := movement.view_of(graph, node)) is None or not _launches(graph, node, node):
-            continue
-        joined = [each for reader in found if (each := _reading(graph, view, node, reader))]
-        if len(joined) < len(found) or any(reader.id in place for reader in found):
-            continue
-        made = [
-            _view(node.inputs[0], reader, view, (reader,) if k else (node, reader))
-            for k, (reader, view) in enumerate(zip(found, joined, strict=True))
-        ]
-        before = sum(_launches(graph, each, each) for each in (node, *found))
-        if sum(_launches(graph, node, each) for each in made) < before:
-            gone.add(node.id)
-            place |= {each.id: each for each in made}
-    if not place:
-        return graph
-    return graph.with_nodes([place.get(n.id, n) for n in graph.nodes if n.id not in gone])
