@@ -80,11 +80,10 @@ def _part(e: Expansion, position: int, d: int) -> int:
 
 def _state(e: Expansion, position: int, d: int) -> int:
     """What a direction starts from, [B, D]; zeros when it is absent."""
-    x, units = e.shape(), e.shape(e.x(R))[-1]
-    shape = (x[1 - _time_axis(e)], units)
+    x, units, axis = e.shape(), e.shape(e.x(R))[-1], _time_axis(e)
+    shape = (x[1 - axis], units)
     if not e.has(position):
         return e.const(np.zeros(shape, np.float32))
-    axis = 1 if _time_axis(e) else 0
     ranges = [slice(None)] * 3
     ranges[axis] = slice(d, d + 1)
     state = e.x(position)

@@ -86,6 +86,9 @@ def test_results_of_steps() -> None:
     assert run("split_by", "data sizes", [1, 2, 3], [1, -1]) == [[1], [2, 3]]
     assert run("split_by", "data", [1, 2, 3], count=2) == [[1, 2], [3]]
     assert run("pad", "data widths", [1], [[1, 2]]) == [[0, 1, 0, 0]]
+    flat = run("pad", "data widths", [[1, 2]], [1, 0, 0, 2])  # all before, then all after
+    assert flat == [[[0, 0, 0, 0], [1, 2, 0, 0]]]
+    assert run("cut", "data starts ends", [1, 2, 3], [2], [2**63 - 1], steps=[-1]) == [[3, 2, 1]]
     assert run("reduce_sum", "data axes", [[1, 2]], [1], keep_dims=False) == [[3]]
     assert run("reduce_max", "data axes", [1 << 62, -(1 << 62) - 1], [0]) == [[1 << 62]]
     assert run("reshape_or_keep", "data shape", [1, 2], [2, 1], shape=[1, 2]) == [[[1, 2]]]

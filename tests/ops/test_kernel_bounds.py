@@ -13,7 +13,8 @@ import pytest
 from tflgpu_plugin import kernels
 
 TEMPLATES = sorted(Path(kernels.__file__).parent.glob("*.wgsl"))
-WRONG = re.compile(r"(?:<=|(?<![->])>)\s*p\.\w+")
+# A comparison that takes in the count itself, or an index that is cut to one past the last.
+WRONG = re.compile(r"(?:<=|(?<![->])>)\s*p\.\w+|\bmin\([^;]*, (?:p\.\w+|\bend) \+ \d")
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
@@ -29,6 +30,10 @@ def test_a_count_is_no_place_of_its_own(path: Path) -> None:
         ("for (var k = 0u; k <= p.count; k++) {", True),
         ("if (i >= p.vectors) { return; }", False),
         ("let a = x << p.bits;", False),
+        ("let at = min(first + 4u, p.pixels + 1u);", True),
+        ("let at = min(first + 4u, p.pixels - 1u);", False),
+        ("let at = min(k + lane, end + 1u);", True),
+        ("let end = min(start + p.chunk, p.count);", False),
     ],
 )
 def test_the_rule(line: str, wrong: bool) -> None:

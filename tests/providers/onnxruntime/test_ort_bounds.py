@@ -170,6 +170,7 @@ BOUNDS: list[tuple[Node, str]] = [
     (Node("Pad", (2, 3), np.array([1, 1]), None, np.array([-1])), ""),
     (Node("Unsqueeze", (2, 3), np.array([0, 0])), "each named once"),
     (Node("Squeeze", (2, 1, 1), np.array([0])), "Axes [0] of shape [2, 1, 1]"),
+    (Node("Squeeze", (2, 1, 1), np.array([0, 1])), "Axes [0, 1] of shape [2, 1, 1]"),
     (Node("Squeeze", (2, 1, 1), np.array([-1, 1])), ""),
     (Node("Split", (6,), np.array([2, 3]), outputs=("a", "b")), "[2, 3] do not make up"),
     (Node("Split", (6,), np.array([2, 2, 2]), outputs=("a", "b")), "do not make up"),
