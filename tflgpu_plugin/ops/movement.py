@@ -49,13 +49,19 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
     return Op(name, refuse, shapes, lower, "exact", views=views, **usual | traits)
 
 
+def moves(node: Node) -> bool:
+    """Its op moves data, to one result."""
+    row = ops.row(node.op)
+    return bool(row and row.views and not node.refusal and len(node.outputs) == 1)
+
+
 def view_of(graph: Graph, node: Node) -> View | None:
     """What a node with one result does, where it moves data."""
-    row = ops.row(node.op)
-    if row is None or row.views is None or node.refusal or len(node.outputs) != 1:
+    views = ops.rows()[node.op].views if moves(node) else None
+    if views is None:
         return None
     try:
-        (view,) = row.views(graph, node)
+        (view,) = views(graph, node)
     except ValueError:
         return None
     return view

@@ -85,13 +85,13 @@ class View:
     def padded(self) -> bool:
         return any(axis.padded for axis in self.axes)
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """All elements from the first on, in order."""
         axes = self.simple().axes
         return self.offset == 0 and len(axes) == 1 and axes[0].straight and axes[0].stride == 1
 
-    @property
+    @cached_property
     def key(self) -> tuple[object, ...]:
         """The same for views that are the same."""
         axes = [(a.extent, a.stride, a.low, a.stop, a.listed) for a in self.simple().axes]
@@ -195,6 +195,7 @@ class View:
         return result.reshape(self.shape)
 
 
+@lru_cache(256)  # passes ask for the same ones again, round by round
 def through(*views: View | None) -> View | None:
     """The view through all of them; None where one is missing, or no axes can say it."""
     return reduce(lambda a, b: None if a is None or b is None else a.then(b), views)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class Editor:
         self.tensors: dict[int, Tensor] = dict(graph.tensors)
         self.nodes: list[Node] = list(graph.nodes)
         self.needed = graph.needed()
+        self._views: dict[int, tuple[Node, list[Tensor], View | None]] = {}
         self._tensor = graph.fresh()
         self._node = max((node.id for node in graph.nodes), default=-1) + 1
 
@@ -35,8 +37,17 @@ class Editor:
         return None if tensor is None else self.tensors[tensor].data
 
     def view(self, node: Node) -> View | None:
-        """What a node does that moves data, and nothing else."""
-        return None if node.epilogue else movement.view_of(Graph(self.tensors, (), (), ()), node)
+        """What a node does that moves data, and nothing else; worked out once for the tensors that
+        it has.
+        """
+        if node.epilogue or not movement.moves(node):
+            return None
+        tensors = [self.tensors[t] for t in (*node.inputs, *node.outputs) if t is not None]
+        before, had, view = self._views.get(id(node), (None, [], None))
+        if before is not node or any(map(is_not, had, tensors)):
+            view = movement.view_of(Graph(self.tensors, (), (), ()), node)
+            self._views[id(node)] = node, tensors, view
+        return view
 
     def moving(self, node: Node, source: int, outputs: tuple[int, ...], view: View) -> Node:
         """The node as this view of a tensor."""

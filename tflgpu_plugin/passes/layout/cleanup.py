@@ -60,13 +60,16 @@ def _join(e: Editor) -> bool:
 
 def _joined(e: Editor, before: Node, node: Node) -> Node | None:
     """One node for two of a kind: transposes have to be told apart while they move about."""
-    views = e.view(before), e.view(node)
-    if None in views or (before.op == "transpose") != (node.op == "transpose"):
+    if (before.op == "transpose") != (node.op == "transpose"):
+        return None
+    view = e.view(node)
+    first = e.view(before) if view else None
+    if view is None or first is None:
         return None
     if node.op == "transpose":
         perm = tuple(before.attributes["perm"][axis] for axis in node.attributes["perm"])
         return replace(node, inputs=before.inputs[:1], attributes={"perm": perm})
-    joined = through(*views)
+    joined = through(first, view)
     if joined is None or not joined.reshapes(e.shape(before.operand())):
         return None
     return e.moving(node, before.operand(), node.outputs, joined)
