@@ -28,7 +28,8 @@ FAMILIES: dict[str, Sequence[str]] = {
     "gather": MOVED,
     "coordinates": ("binary", "concat", "transpose"),
     "each_vector": ("binary", "pool"),
-    "math": ("unary", "binary", "quantized"),
+    "math": ("unary", "binary"),
+    "numbers": ("binary", "quantized", "concat"),
     "common": ("softmax", "fully_connected", "conv"),
     "pool_argmax": ("unpool",),
     "lowering": ("binary", "fully_connected", "softmax"),
@@ -150,6 +151,9 @@ TESTS: dict[str, Sequence[str]] = {
     "math": (
         "test_function_accuracy",
         "test_large_arguments",
+        "test_nan",
+    ),
+    "numbers": (
         "test_nan",
         "test_half",
         "test_fixed_point",

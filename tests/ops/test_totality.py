@@ -30,7 +30,7 @@ KERNELS_OF: dict[str, set[str]] = {}
 
 # Kernel files that families do not launch by themselves: the I/O layout conversion, and templates
 # for import.
-SUPPORT_KERNELS = {"common", "math", "pack", "unpack"}
+SUPPORT_KERNELS = {"common", "math", "numbers", "pack", "unpack"}
 
 
 @cache

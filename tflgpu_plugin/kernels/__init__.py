@@ -243,8 +243,8 @@ def pairwise(step: str) -> bool:
 
 @cache
 def _library() -> dict[str, str]:
-    """The functions of math.wgsl by name, each with the comment in front of it."""
-    text = body("math", ())
+    """The functions of math.wgsl and numbers.wgsl by name, each without the comment before it."""
+    text = body("math", ()) + body("numbers", ())
     starts = [(found.start(), found[1]) for found in _FUNCTION.finditer(text)]
     ends = [start for start, _ in starts[1:]] + [len(text)]
     whole = zip(starts, ends, strict=True)

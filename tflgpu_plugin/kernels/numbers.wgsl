@@ -1,0 +1,212 @@
+// Numbers as they are stored: places, bytes, halves, fixed point, quantized sums, int32. Like math.wgsl, a kernel gets those
+// functions that it calls.
+// a / b and a % b for a below 2^31. By floats, since software drivers divide integers one lane after the other: the first
+// quotient is off by some of 2^-22, that of what it leaves by 1.
+fn divided(a: u32, b: u32) -> vec2u {
+  let divisor = f32(b);
+  let first = u32(f32(a) / divisor);
+  let second = first + u32(i32(f32(i32(a - first * b)) / divisor));
+  let left = i32(a - second * b);
+  let whole = second + select(0u, 1u, left >= i32(b)) - select(0u, 1u, left < 0);
+  return vec2u(whole, a - whole * b);
+}
+// Where row-major elements e of a tensor lie in device storage of [batch][slices][spatial] vec4, counted in scalars; and the
+// elements in the lanes of its vec4 i, of which those past the last channel repeat it.
+fn stored_at(e: vec4u, channels: u32, spatial: u32, slices: u32) -> vec4u {
+  let c = e % channels;
+  let row = e / channels;
+  return 4u * (((row / spatial) * slices + c / 4u) * spatial + row % spatial) + c % 4u;
+}
+fn elements_of(i: u32, channels: u32, spatial: u32, slices: u32) -> vec4u {
+  let q = (i / spatial) % slices;
+  let c = min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(channels - 1u));
+  return ((i / (spatial * slices)) * spatial + i % spatial) * channels + c;
+}
+// Two words of float16, and one of the two in a word: lane `i`, counted from any even number.
+fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
+fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }
+// unpack2x16float where the device has none. A float below 2^-14 is a count of 2^-24.
+fn unpacked(word: u32) -> vec2f {
+  let bits = vec2u(word & 0xffffu, word >> 16u);
+  let size = bits & vec2u(0x7fffu);
+  let tiny = bitcast<vec2u>(vec2f(size) * 0x1p-24f);
+  let near = (size << vec2u(13u)) + vec2u(0x38000000u);
+  let kept = select(select(near, tiny, size < vec2u(0x400u)), near | vec2u(0x7f800000u), size >= vec2u(0x7c00u));
+  return bitcast<vec2f>(kept | ((bits & vec2u(0x8000u)) << vec2u(16u)));
+}
+// Four whole numbers in a word, counted from `low`.
+fn of_bytes(word: u32, low: f32) -> vec4f {
+  return vec4f((vec4u(word) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u)) + low;
+}
+// float16 of v, to the nearest, halves to even, cut to 65504; infinity and NaN are kept. pack2x16float may round either
+// way, turn what is too large into anything, or be missing.
+fn halves(v: vec4f) -> vec2u {
+  let bits = bitcast<vec4u>(v);
+  let size = bits & vec4u(0x7fffffffu);
+  let even = (size + vec4u(0xfffu) + ((size >> vec4u(13u)) & vec4u(1u))) & vec4u(0xffffe000u);
+  let special = size >= vec4u(0x7f800000u);
+  let near = (min(even, vec4u(0x477fe000u)) - vec4u(0x38000000u)) >> vec4u(13u);
+  let is_tiny = size < vec4u(0x38800000u);
+  let tiny = vec4u(round(select(vec4f(0.0), abs(v), is_tiny) * 0x1p+24f));  // multiples of 2^-24
+  let nan_or_infinity = select(vec4u(0x7c00u), vec4u(0x7e00u), size > vec4u(0x7f800000u));
+  let m = select(select(near, tiny, is_tiny), nan_or_infinity, special) | ((bits >> vec4u(16u)) & vec4u(0x8000u));
+  return m.xz | (m.yw << vec2u(16u));
+}
+// float16 of v as hosts have it: like halves, but what is too large is infinite.
+fn float16(v: vec4f) -> vec2u { return halves(select(v, v * 0x1p+127f, abs(v) >= vec4f(65520.0))); }
+// The range [low, high]; NaN stays NaN.
+fn cut(v: vec4f, low: f32, high: f32) -> vec4f {
+  let w = select(v, vec4f(high), v > vec4f(high));
+  return select(w, vec4f(low), v < vec4f(low));
+}
+// The nearest whole number, halves away from zero (round() takes halves to the even neighbour).
+fn nearest_away(v: vec4f) -> vec4f {
+  let whole = trunc(v);
+  return whole + select(vec4f(0.0), sign(v), abs(v - whole) >= vec4f(0.5));
+}
+// The nearest value scale * n, n whole in [least, most]. Hosts come to n by rounding twice: first to a multiple of
+// 1 / parts (a power of two, or a count), then to a whole number, both with halves away from zero; `zero` is added
+// before and taken away after. The quarter keeps halves of that fraction where they are, however division rounds.
+fn fake_quantized(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32) -> vec4f {
+  let fine = nearest_away((v / scale + zero) * parts);
+  let n = nearest_away((fine + 0.25 * sign(fine)) / parts) - zero;
+  return cut(n, least, most) * scale;
+}
+// Stored numbers of both over a common scale with 20 bits after the point, and their sum in that of the result, as
+// `AddElementwise` of tensorflow/lite/kernels/internal/reference/integer_ops/add.h. Each vec4: scale, factor
+// (high and low part), shift to the right.
+fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
+  let sum = fixed_point(vec4i(nearest_away(v / a.x)) << vec4u(20u), a)
+          + fixed_point(vec4i(nearest_away(e / b.x)) << vec4u(20u), b);
+  return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
+}
+// The square of the difference of both, over a common scale with 7 bits after the point: tensorflow/lite/kernels/
+// squared_difference.cc.
+fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
+  let d = fixed_point(vec4i(nearest_away(v / a.x)) << vec4u(7u), a)
+        - fixed_point(vec4i(nearest_away(e / b.x)) << vec4u(7u), b);
+  return cut(vec4f(fixed_point(d * d, y)), least, most) * y.x;
+}
+// Whole numbers times factors in fixed point (high and low part, shift to the left): one for those from zero on, another
+// below, where they are multiplied by e. `levels`: scale, least and most. As `BroadcastPrelu4DSlow` and `QuantizeLeakyRelu`
+// of tensorflow/lite/kernels/internal/reference.
+fn quantized_sides(v: vec4f, e: vec4f, scales: vec2f, above: vec3f, below: vec3f, levels: vec3f) -> vec4f {
+  let n = vec4i(nearest_away(v / scales.x));
+  let m = n * vec4i(nearest_away(e / scales.y));
+  let whole = select(multiplied(m, below), multiplied(n, above), n >= vec4i(0));
+  return cut(vec4f(whole), levels.y, levels.z) * levels.x;
+}
+fn multiplied(x: vec4i, by: vec3f) -> vec4i {
+  let product = doubling_high(x << vec4u(u32(max(by.z, 0.0))), vec4u(u32(by.x)), vec4u(u32(by.y)));
+  return shifted(product, vec4u(u32(max(-by.z, 0.0))));
+}
+// x relu6(x + 3) / 6 in 16 bits of fixed point, as `HardSwish` of tensorflow/lite/kernels/internal/reference/hard_swish.h.
+// `to_result`: factor and shift to the right; `to_three`: factor to a 3 of 2^15 and shift to the left.
+fn quantized_swish(v: vec4f, scale: f32, to_result: vec2i, to_three: vec2i, levels: vec3f) -> vec4f {
+  let fine = vec4i(nearest_away(v / scale)) * 128i;
+  let result = high_16(fine, to_result.x);
+  var gate = fine;
+  if (to_three.y > 0i) { gate = cut_16(gate << vec4u(u32(to_three.y - 1i))); }
+  gate = high_16(gate, to_three.x);
+  if (to_three.y > 0i) { gate = cut_16(gate << vec4u(1u)); }
+  gate = shifted(gate, vec4u(u32(max(-to_three.y, 0i))));
+  gate = (gate + vec4i(32768i)) >> vec4u(1u);
+  let n = shifted((gate * result) / vec4i(32768i), vec4u(u32(to_result.y)));
+  return cut(vec4f(n), levels.y, levels.z) * levels.x;
+}
+// round(a b / 2^15) of numbers of 16 bits, halves away from zero; and to these.
+fn high_16(a: vec4i, b: i32) -> vec4i {
+  let product = a * b;
+  return (product + select(vec4i(-16383i), vec4i(16384i), product >= vec4i(0))) / vec4i(32768i);
+}
+// Of whole numbers at four points by weights of 1024 parts, down and along: the nearest, halves away from zero.
+fn whole_between(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4f {
+  let left = a * (1024i - part.x) + b * part.x;
+  let right = c * (1024i - part.x) + d * part.x;
+  let sum = left * (1024i - part.y) + right * part.y;
+  return vec4f((sum + select(vec4i(-524288i), vec4i(524288i), sum > vec4i(0))) / vec4i(1048576i));
+}
+fn cut_16(v: vec4i) -> vec4i { return clamp(v, vec4i(-32768i), vec4i(32767i)); }
+// Stored numbers of both times their factors in float32, as onnxruntime's MLAS adds them (qladd.cpp). a and b: scale,
+// zero point, factor; y: scale, zero point, least and most. `second`: v is the second operand.
+fn even_sum(v: vec4f, e: vec4f, a: vec3f, b: vec3f, start: f32, y: vec4f, second: f32) -> vec4f {
+  let turned = vec4<bool>(second != 0.0);
+  let left = nearest_away(select(v, e, turned) / a.x) + a.y;
+  let right = nearest_away(select(e, v, turned) / b.x) + b.y;
+  let sum = fma(left, vec4f(a.z), fma(right, vec4f(b.z), vec4f(start)));
+  return cut(round(sum) - y.y, y.z, y.w) * y.x;
+}
+fn fixed_point(x: vec4i, by: vec4f) -> vec4i {
+  return shifted(doubling_high(x, vec4u(u32(by.y)), vec4u(u32(by.z))), vec4u(u32(by.w)));
+}
+// x / 2^right, halves away from zero.
+fn shifted(x: vec4i, right: vec4u) -> vec4i {
+  let mask = vec4i((vec4u(1u) << right) - vec4u(1u));
+  let threshold = (mask >> vec4u(1u)) + select(vec4i(0), vec4i(1), x < vec4i(0));
+  return (x >> right) + select(vec4i(0), vec4i(1), (x & mask) > threshold);
+}
+// Of v, sums of scale * n * m over whole n and m: the whole sum, bias added, times a factor in fixed point, as
+// `MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/internal/common.h, cut to [least, most], times unit.
+fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, shift: vec4f,
+               scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
+  let sum = vec4i(nearest_away(v / scale)) + vec4i(bias_high) * 4096i + vec4i(bias_low);
+  let left = vec4u(max(shift, vec4f(0.0)));
+  let product = doubling_high(sum << left, vec4u(high), vec4u(low));
+  let n = shifted(product, vec4u(max(-shift, vec4f(0.0))));
+  return cut(vec4f(n), least, most) * unit;
+}
+// The same with the factor as a float32 number, halves of the product going to the even neighbour.
+fn rescaled(v: vec4f, bias_high: vec4f, bias_low: vec4f, factor: vec4f,
+            scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
+  let sum = vec4i(nearest_away(v / scale)) + vec4i(bias_high) * 4096i + vec4i(bias_low);
+  return cut(round(vec4f(sum) * factor), least, most) * unit;
+}
+// round(a * b / 2^31), b = 2^15 high + low below 2^31; halves of negative products go up, as in hosts. With a split into
+// 16 and 15 bits no partial product needs more than 32.
+fn doubling_high(a: vec4i, high: vec4u, low: vec4u) -> vec4i {
+  let size = vec4u(abs(a));
+  let upper = size >> vec4u(16u);
+  let lower = size & vec4u(65535u);
+  let nudge = select(vec4u(1073741824u), vec4u(1073741823u), a < vec4i(0));
+  let first = lower * high;
+  let second = upper * low * 2u;
+  let rest = (lower * low + nudge) >> vec4u(15u);
+  let carried = ((first & vec4u(65535u)) + (second & vec4u(65535u)) + rest) >> vec4u(16u);
+  let whole = vec4i(upper * high + (first >> vec4u(16u)) + (second >> vec4u(16u)) + carried);
+  return select(whole, -whole, a < vec4i(0));
+}
+// 1.0 where true, as bool tensors are stored.
+fn bool_as_f32(v: vec4<bool>) -> vec4f { return select(vec4f(0.0), vec4f(1.0), v); }
+// Whole quotients towards minus infinity.
+fn whole_floor_quotient(v: vec4i, e: vec4i) -> vec4i {
+  let left = v % e;
+  return v / e - select(vec4i(), vec4i(1), (left != vec4i()) & ((left < vec4i()) != (e < vec4i())));
+}
+// Powers, modulo 2^32; those of negative exponents without the fraction.
+fn whole_power(v: vec4i, e: vec4i) -> vec4i {
+  var found = vec4i(1);
+  var square = v;
+  for (var left = select(max(e, vec4i()), e & vec4i(1), abs(v) == vec4i(1)); any(left > vec4i()); left >>= vec4u(1u)) {
+    found *= select(vec4i(1), square, (left & vec4i(1)) == vec4i(1));
+    square *= square;
+  }
+  return select(found, vec4i(), (e < vec4i()) & (abs(v) != vec4i(1)));
+}
+// The same in floats that stay finite: what is too large stays so.
+fn near_power(v: vec4f, e: vec4i) -> vec4f {
+  var found = select(vec4f(1.0), vec4f(1e18), (v == vec4f(0.0)) & (e < vec4i()));
+  var square = v;
+  for (var left = max(e, vec4i()); any(left > vec4i()); left >>= vec4u(1u)) {
+    found *= select(vec4f(1.0), square, (left & vec4i(1)) == vec4i(1));
+    found = clamp(found, vec4f(-1e18), vec4f(1e18));
+    square = min(square * square, vec4f(1e18));
+  }
+  return found;
+}
+// Without the fraction; what int32 does not hold becomes the nearest that it does, NaN the least, as on most CPUs.
+fn whole_part(v: vec4f) -> vec4i {
+  let near = select(vec4i(cut(v, -2147483648.0, 2147483520.0)), vec4i(0x7fffffff), v >= vec4f(2147483648.0));
+  return select(near, vec4i(-0x7fffffff - 1), is_nan(v));
+}
+// A result in int32 is not the one that floats come to: it was too large, and lost a multiple of 2^32.
+fn beyond_int32(near: vec4f, held: vec4i) -> vec4<bool> { return abs(near - vec4f(held)) > vec4f(2147483648.0); }
