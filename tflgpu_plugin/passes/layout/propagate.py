@@ -60,8 +60,8 @@ def relabelled(e: Editor, node: Node, held: Mapping[int, Perm], names: Mapping[i
     follows = ops.rows()[node.op].follows
     if follows == "reduced":
         axes = {int(a) % len(perm) for a in _data(e, node.inputs[1]).reshape(-1)}
-        places = e.indices(sorted(perm.index(axis) for axis in axes))
-        inputs: list[int | None] = [names.get(source, source), places]
+        moved = e.indices(sorted(perm.index(axis) for axis in axes))
+        inputs: list[int | None] = [names.get(source, source), moved]
     else:
         inputs = [_operand(e, t, perm, names) for t in node.inputs]
     if follows == "axis":

@@ -20,8 +20,8 @@ MAX_WEIGHT = 255  # of weights in 8 bits less a zero point
 @dataclass(frozen=True)
 class Whole:
     """A layer's constants: whole weights in the layout of the op, and the rows [5 or 3, channels]
-    that `requantized` or `rescaled` of kernels/numbers.wgsl takes: bias (high and low parts), and the
-    factor as fraction (high and low parts) and shift, or as one float32 number.
+    that `requantized` or `rescaled` of kernels/numbers.wgsl takes: bias (high and low parts), and
+    the factor as fraction (high and low parts) and shift, or as one float32 number.
     """
 
     weights: Array
@@ -67,7 +67,8 @@ def whole(graph: Graph, node: Node) -> Whole | None:
 
 
 def factor_rows(factor: float, count: int, channels: int) -> Array:
-    """The rows of `rescaled` of kernels/numbers.wgsl for means of `count` numbers, times a factor."""
+    """Rows that `rescaled` of kernels/numbers.wgsl takes, for means of `count` numbers, times a
+    factor."""
     return np.repeat(np.array([[0.0], [0.0], [factor / count]], np.float32), channels, 1)
 
 
