@@ -88,10 +88,15 @@ def enter(folder: Path) -> None:
     assert not any(name == PACKAGE or name.startswith(f"{PACKAGE}.") for name in sys.modules)
 
 
+def sources(folder: Path = NATIVE) -> list[Path]:
+    """The C files of a folder of native code that are built on this system."""
+    return [path for path in sorted(folder.glob("*/*.c")) if path.stem != "windows"]
+
+
 def compile_all(objects: Path) -> None:
     """Every C file as it is."""
     objects.mkdir(parents=True, exist_ok=True)
-    for source in sorted(NATIVE.glob("*/*.c")):
+    for source in sources():
         compile_one(source, made_of(objects, source))
 
 

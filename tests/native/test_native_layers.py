@@ -1,4 +1,6 @@
-"""The C files build on each other one way: core knows no host, hosts not each other, no circles."""
+"""The C files build on each other one way: what differs between operating systems comes first, core
+knows no host, hosts not each other, no circles.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,18 @@ import pytest
 from tests.support.subprocesses import ROOT
 
 NATIVE = ROOT / "tflgpu_plugin" / "native"
-ROOMS = {"core": {"core"}, "tflite": {"core", "tflite"}, "ort": {"core", "ort"}}
-INCLUDE = re.compile(r'^#include "(\w+)/', re.MULTILINE)
+ROOMS = {
+    "platform": {"platform"},
+    "core": {"platform", "core"},
+    "tflite": {"platform", "core", "tflite"},
+    "ort": {"platform", "core", "ort"},
+}
+EXPORTS = "core/tflgpu.h"  # of functions that Python calls, wherever they are
+SYSTEM = re.compile(
+    r"_WIN32|__APPLE__|__linux__|__GLIBC__|_MSC_VER"
+    r"|<(?:pthread|unistd|time|dlfcn|windows|sys/\w+|link)\.h>|\b(?:pthread_|dlsym|dlopen)"
+)
+INCLUDE = re.compile(r'^#include "((\w+)/.*)"', re.MULTILINE)
 REMARK = re.compile(r'/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 # What other files can see: functions, and variables that are set or only named.
 FUNCTION = re.compile(r"^(?!static\b)[A-Za-z_][\w *]*[ *](\w+)\([^;{]*\)\s*\{", re.MULTILINE)
@@ -52,7 +64,17 @@ def test_headers_are_taken_from_the_own_folder_or_core() -> None:
     folders = {Path(name).parent.name for name in sources("*/*.[ch]")}
     assert folders == set(ROOMS)
     for path in NATIVE.glob("*/*.[ch]"):
-        assert set(INCLUDE.findall(path.read_text())) <= ROOMS[path.parent.name], path
+        included = {room for file, room in INCLUDE.findall(path.read_text()) if file != EXPORTS}
+        assert included <= ROOMS[path.parent.name], path
+
+
+def test_only_the_platform_layer_names_a_system() -> None:
+    found = {path.parent.name for path in NATIVE.glob("*/*.[ch]") if SYSTEM.search(_code(path))}
+    assert found == {"platform"}
+
+
+def _code(path: Path) -> str:
+    return re.sub(r"/\*.*?\*/", " ", path.read_text(), flags=re.DOTALL)
 
 
 def test_no_file_uses_what_is_not_below_it() -> None:

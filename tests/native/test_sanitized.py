@@ -28,7 +28,7 @@ CHOSEN = (
     "or report_counts or a_cache"
 )
 # Names are read as far as there is memory: by a call that tells where it ends.
-MEANT = "interceptor_via_fun:copy_some\n"
+MEANT = "interceptor_via_fun:tgi_probe_copy\n"
 CODE = """
 import gc, os, sys, pytest
 code = pytest.main(sys.argv[1:])
@@ -41,10 +41,9 @@ def checked(folder: Path) -> None:
     """Build the library of the package that is imported here, checks included, into a copy of the
     package.
     """
-    sources = [p for p in Path(native.__file__).parent.glob("*/*.c") if "_check" not in p.stem]
     objects = folder / "objects"
     objects.mkdir()
-    for source in sources:
+    for source in sandbox.sources(Path(native.__file__).parent):
         sandbox.compile_one(source, sandbox.made_of(objects, source), CHECKS)
     sandbox.build(folder / "tree", None, objects)
     library = folder / "tree" / sandbox.PACKAGE / "native" / sandbox.LIBRARY

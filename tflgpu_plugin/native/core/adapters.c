@@ -82,12 +82,12 @@ static int list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *
 }
 
 int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static tgi_mutex lock = TGI_MUTEX;
   if (!W(CreateInstance)) return tgi_fail(err, "tg_bind_wgpu was not called.");
   if (tgi_enter(err)) return 1;
-  pthread_mutex_lock(&lock);
+  tgi_mutex_lock(&lock);
   int status = list(adapters, capacity, count, err);
-  pthread_mutex_unlock(&lock);
+  tgi_mutex_unlock(&lock);
   tgi_leave();
   return status;
 }

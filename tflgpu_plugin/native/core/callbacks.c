@@ -1,8 +1,5 @@
 /* The way from a host's thread into Python: open while the interpreter lives; and what hosts have made of ours. */
-#include <time.h>
-
 #include "core/internal.h"
-#include "core/dl.h"
 
 static atomic_bool interrupted;
 
@@ -10,7 +7,7 @@ void tg_interrupted(void) { atomic_store(&interrupted, true); }
 
 /* Nothing of Python is linked. This function sets a flag: the main thread raises KeyboardInterrupt when it is back in Python. */
 static void interrupt_again(void) {
-  void (*interrupt)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "PyErr_SetInterrupt");
+  void (*interrupt)(void) = (void (*)(void))tgi_process_symbol("PyErr_SetInterrupt");
   if (interrupt) interrupt();
 }
 
@@ -47,13 +44,12 @@ static bool is_busy(const tgi_python *python) {
 }
 
 void tgi_python_set(tgi_python *python, const void *functions) {
-  const struct timespec step = {0, 1000000};
   tgi_lock();
   python->set = functions != NULL;
   if (functions) memcpy(python->functions, functions, python->size);
   tgi_unlock();
   /* Once the gate is closed, or in a forked child, those in flight may never come back. */
-  while (!functions && is_busy(python) && tgi_is_open()) nanosleep(&step, NULL);
+  while (!functions && is_busy(python) && tgi_is_open()) tgi_sleep(1000);
 }
 
 /* ---- delegates and sessions ------------------------------------------------------------------------------------------- */

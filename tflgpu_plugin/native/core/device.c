@@ -1,5 +1,4 @@
 /* The device: opening it, error scopes, submitting and waiting. */
-#include <time.h>
 
 #include "core/internal.h"
 
@@ -96,7 +95,7 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
     device->timestamps = has_feature(features, feature_count, WGPUFeatureName_TimestampQuery) &&
                          has_feature(features, feature_count, WGPUNativeFeature_TimestampQueryInsidePasses);
     device->mappable = has_feature(features, feature_count, WGPUNativeFeature_MappablePrimaryBuffers);
-    pthread_mutex_init(&device->lock, NULL);
+    tgi_mutex_init(&device->lock);
     tgi_register_exit();
   } else {
     free(device);
@@ -118,7 +117,7 @@ void tg_device_release(tg_device *device) {
     }
     tgi_leave_release();
   }
-  pthread_mutex_destroy(&device->lock);
+  tgi_mutex_destroy(&device->lock);
   free(device);
 }
 
@@ -126,9 +125,9 @@ int tg_device_is_lost(tg_device *device) { return atomic_load(&device->fate->los
 void tg_device_mark_lost(tg_device *device) { atomic_store(&device->fate->lost, true); }
 
 void tg_device_destroy(tg_device *device) {
-  pthread_mutex_lock(&device->lock);
+  tgi_mutex_lock(&device->lock);
   W(DeviceDestroy)(device->wgpu);
-  pthread_mutex_unlock(&device->lock);
+  tgi_mutex_unlock(&device->lock);
 }
 
 /* ---- error scopes --------------------------------------------------------------------------------------------------- */
@@ -188,9 +187,9 @@ bool tgi_is_alive(tg_device *device) {
 int tgi_lost(tg_error *err) { return tgi_fail(err, "The GPU device was lost; make a new interpreter or session."); }
 
 int tgi_check_alive(tg_device *device, tg_error *err) {
-  pthread_mutex_lock(&device->lock);
+  tgi_mutex_lock(&device->lock);
   bool alive = tgi_is_alive(device);
-  pthread_mutex_unlock(&device->lock);
+  tgi_mutex_unlock(&device->lock);
   return alive ? 0 : tgi_lost(err);
 }
 
@@ -280,14 +279,13 @@ static int finish_mapping(tgi_mapped *mapped, tg_error *err) {
 }
 
 int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err) {
-  const struct timespec step = {0, 20000};
   tgi_mapped *mapped = ticket->mapped;
   tgi_wait(device, ticket->index);
   /* Another thread's poll may have taken over our callback and be about to call it. */
   while (atomic_load(&mapped->waiting)) {
     if (tgi_check_alive(device, err)) return 1; /* callbacks may still come: their memory stays */
     W(DevicePoll)(device->wgpu, false, NULL);
-    nanosleep(&step, NULL);
+    tgi_sleep(20);
   }
   int failed = finish_mapping(mapped, err);
   free(mapped);
@@ -296,11 +294,11 @@ int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err) {
 
 void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes) {
   void *data = NULL;
-  pthread_mutex_lock(&buffer->device->lock);
+  tgi_mutex_lock(&buffer->device->lock);
   if (tgi_is_alive(buffer->device))
     data = mode == WGPUMapMode_Read ? (void *)W(BufferGetConstMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4))
                                     : W(BufferGetMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4));
-  pthread_mutex_unlock(&buffer->device->lock);
+  tgi_mutex_unlock(&buffer->device->lock);
   return data;
 }
 

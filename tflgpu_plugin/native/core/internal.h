@@ -2,7 +2,6 @@
 #ifndef TFLGPU_INTERNAL_H
 #define TFLGPU_INTERNAL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,6 +12,8 @@
 
 #include "webgpu.h"
 #include "wgpu.h"
+
+#include "platform/platform.h"
 
 #pragma GCC visibility push(default)
 #include "core/tflgpu.h"
@@ -122,7 +123,7 @@ struct tg_device {
   bool mappable;                   /* buffers that kernels use may be mapped */
   /* Held around every create call and from a run's first write to its submit: error scopes belong to the device, not to
    * the thread, so nobody else may work in between. */
-  pthread_mutex_t lock;
+  tgi_mutex lock;
   uint64_t unflushed;              /* bytes written since the last submit; under lock */
 };
 
@@ -244,7 +245,7 @@ struct tg_replay {
   tg_buffer *check;                /* or NULL */
   tg_buffer *readback;             /* of what cannot be mapped itself; NULL when all can */
   tgi_mapping *mappings;           /* of the present run, room for all; under run_lock */
-  pthread_mutex_t run_lock;        /* before the device's lock in order */
+  tgi_mutex run_lock;        /* before the device's lock in order */
   WGPUCommandBuffer prepared;      /* of a plain run, encoded while the one before it ran; under run_lock */
   tgi_timestamping prepared_timestamping; /* that it takes */
   WGPUSubmissionIndex last_index;  /* under run_lock */
@@ -260,7 +261,6 @@ typedef struct tgi_traffic {
 
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                    const tg_run_options *options, tgi_traffic *traffic, tg_error *err);
-uint64_t tgi_now(void);
 /* With the run lock held. Make room for timestamps; fetch those of a run of the first `steps` dispatches, in nanoseconds
  * (with TGI_EACH, those of steps that did not run repeat the last one). */
 int tgi_timestamps_ready(tg_replay *replay, tg_error *err);

@@ -1,10 +1,7 @@
 /* Binding to the loaded wgpu library, its log, the gate for exit and fork, error text, and copying. */
 #include <stdarg.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "core/internal.h"
-#include "core/dl.h"
 
 tgi_wgpu_table tgi_wgpu;
 
@@ -15,10 +12,10 @@ int64_t tg_next_number(void) {
   return (int64_t)atomic_fetch_add(&last, 1) + 1;
 }
 
-static pthread_mutex_t short_lock = PTHREAD_MUTEX_INITIALIZER;
+static tgi_mutex short_lock = TGI_MUTEX;
 
-void tgi_lock(void) { pthread_mutex_lock(&short_lock); }
-void tgi_unlock(void) { pthread_mutex_unlock(&short_lock); }
+void tgi_lock(void) { tgi_mutex_lock(&short_lock); }
+void tgi_unlock(void) { tgi_mutex_unlock(&short_lock); }
 
 /* ---- error text --------------------------------------------------------------------------------------------------- */
 
@@ -125,20 +122,18 @@ static atomic_int gate = OPEN;
 static atomic_int in_flight;
 static atomic_bool child, opened, forked;   /* a child of a fork; the GPU was opened; both in this order */
 static atomic_int busy;            /* calls of our Python code: they may hold locks, which a forked child would wait for */
-static pthread_t closer;           /* the thread that exits the process; written before CLOSING */
+static uintptr_t closer;           /* the thread that exits the process; written before CLOSING */
 
 bool tgi_is_forked(void) { return atomic_load(&forked); }
 int tg_is_forked(tg_error *err) { return tgi_is_forked() ? tgi_fail(err, "%s", FORKED) : 0; }
 void tg_busy(int change) { atomic_fetch_add(&busy, change); }
 bool tgi_is_open(void) { return atomic_load(&gate) == OPEN && !atomic_load(&child); }
 
-static bool is_closer(void) { return pthread_equal(pthread_self(), closer); }
+static bool is_closer(void) { return tgi_thread() == closer; }
 
 /* When the process exits, a thread that returned to its host would run host and Python code while these are taken down
  * (CPython ends such a thread with pthread_exit, which aborts in C++ hosts). It stays here; exit does not wait for it. */
-static void park(void) {
-  for (;;) pause();
-}
+static void park(void) { tgi_park(); }
 
 int tgi_enter(tg_error *err) {
   if (atomic_load(&forked)) return tgi_fail(err, "%s", FORKED);
@@ -170,40 +165,24 @@ void tgi_leave_release(void) { atomic_fetch_sub(&in_flight, 1); }
 
 void tg_close(void) {
   if (atomic_load(&forked)) return;
-  closer = pthread_self();
+  closer = tgi_thread();
   int expected = OPEN;
   atomic_compare_exchange_strong(&gate, &expected, CLOSING);
-  const struct timespec step = {0, 1000000};
-  for (int i = 0; atomic_load(&in_flight) > 0 && i < 10000; i++) nanosleep(&step, NULL);
+  for (int i = 0; atomic_load(&in_flight) > 0 && i < 10000; i++) tgi_sleep(1000);
 }
 
 /* A driver joins its threads when a process exits, but a forked child does not have them: Mesa crashes there. So the
  * child ends here; Python's own exit handlers have run already. */
-static void at_exit(int status) {
-  if (atomic_load(&forked)) {
-    fflush(NULL);
-    _exit(status);
-  }
-  tg_close();
+static bool at_exit(void) {
+  if (atomic_load(&forked)) return true;
+  if (!tgi_exits_alone()) tg_close();
   atomic_store(&gate, GONE);
+  return false;
 }
-
-#ifdef __GLIBC__
-static void on_status(int status, void *unused) {
-  (void)unused;
-  at_exit(status);
-}
-#else
-static void on_plain_exit(void) { at_exit(0); }
-#endif
 
 void tgi_register_exit(void) {
   atomic_store(&opened, true);
-#ifdef __GLIBC__
-  on_exit(on_status, NULL);
-#else
-  atexit(on_plain_exit);
-#endif
+  tgi_at_exit(at_exit);
 }
 
 static void in_child(void) {
@@ -212,13 +191,13 @@ static void in_child(void) {
   if (atomic_load(&opened) || atomic_load(&busy)) atomic_store(&forked, true);
 }
 
-__attribute__((constructor)) static void on_load(void) { pthread_atfork(tgi_lock, tgi_unlock, in_child); }
+__attribute__((constructor)) static void on_load(void) { tgi_at_fork(tgi_lock, tgi_unlock, in_child); }
 
 /* ---- binding ------------------------------------------------------------------------------------------------------ */
 
 static int resolve(void *library, const char *path, tgi_wgpu_table *table, tg_error *err) {
 #define TGI_RESOLVE(name)                                               \
-  if (!(*(void **)(void *)&table->name = dlsym(library, "wgpu" #name))) \
+  if (!(*(void **)(void *)&table->name = tgi_symbol(library, "wgpu" #name))) \
     return tgi_fail(err, "%s has no function wgpu" #name "; install wgpu>=0.32,<0.33.", path);
   TGI_WGPU_FUNCTIONS(TGI_RESOLVE)
 #undef TGI_RESOLVE
@@ -226,14 +205,15 @@ static int resolve(void *library, const char *path, tgi_wgpu_table *table, tg_er
 }
 
 int tg_bind_wgpu(const char *path, tg_error *err) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static tgi_mutex lock = TGI_MUTEX;
   static bool bound;
   int status = 0;
-  pthread_mutex_lock(&lock);
+  tgi_mutex_lock(&lock);
   if (!bound) {
     tgi_wgpu_table table;
-    void *library = dlopen(path, RTLD_NOW);
-    if (!library) status = tgi_fail(err, "%s cannot be loaded: %s", path, dlerror());
+    char reason[512];
+    void *library = tgi_load(path, reason, sizeof reason);
+    if (!library) status = tgi_fail(err, "%s cannot be loaded: %s", path, reason);
     else status = resolve(library, path, &table, err);
     if (!status) {
       tgi_wgpu = table;
@@ -241,6 +221,6 @@ int tg_bind_wgpu(const char *path, tg_error *err) {
       bound = true;
     }
   }
-  pthread_mutex_unlock(&lock);
+  tgi_mutex_unlock(&lock);
   return status;
 }

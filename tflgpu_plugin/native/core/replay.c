@@ -110,11 +110,11 @@ static void set_sizes(tg_replay *replay, const tg_replay_spec *spec) {
 static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err) {
   tg_device *device = replay->device;
   tgi_ticket ticket;
-  pthread_mutex_lock(&device->lock);
+  tgi_mutex_lock(&device->lock);
   unsigned mark = tgi_scope_begin(device);
   bind_steps(replay, spec);
   int failed = tgi_submit_steps(device, mark, replay->steps, replay->step_count, &ticket, err);
-  pthread_mutex_unlock(&device->lock);
+  tgi_mutex_unlock(&device->lock);
   set_sizes(replay, spec);
   return failed;
 }
@@ -140,7 +140,7 @@ tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_er
   replay->refs = 1;
   replay->device = device;
   tgi_device_retain(device);
-  pthread_mutex_init(&replay->run_lock, NULL);
+  tgi_mutex_init(&replay->run_lock);
   int failed = tgi_enter(err);
   if (!failed) {
     failed = fill_replay(replay, spec, err);
@@ -188,7 +188,7 @@ void tg_replay_release(tg_replay *replay) {
   free(replay->steps);
   free(replay->pipelines);
   free(replay->buffers);
-  pthread_mutex_destroy(&replay->run_lock);
+  tgi_mutex_destroy(&replay->run_lock);
   tg_device_release(replay->device);
   free(replay);
 }

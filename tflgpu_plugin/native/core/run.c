@@ -1,6 +1,4 @@
 /* Running a replay: write inputs, encode one pass, submit, wait, read outputs. */
-#include <time.h>
-
 #include "core/internal.h"
 
 enum { LONG_RUN = 200000000 };     /* nanoseconds; encoding is nothing beside it */
@@ -16,12 +14,6 @@ typedef struct run {
   uint64_t start;
   tgi_traffic traffic;
 } run;
-
-uint64_t tgi_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* What is read back: an output or, after them, a state. */
 static size_t result_count(const run *r) { return r->replay->output_count + r->replay->state_count; }
@@ -223,9 +215,9 @@ static int check_unmapped(const run *r, tg_error *err) {
 
 static int submit(run *r, tgi_ticket *ticket, tg_error *err) {
   tg_device *device = r->replay->device;
-  pthread_mutex_lock(&device->lock);
+  tgi_mutex_lock(&device->lock);
   if (check_unmapped(r, err)) {
-    pthread_mutex_unlock(&device->lock);
+    tgi_mutex_unlock(&device->lock);
     return 1;
   }
   unsigned mark = tgi_scope_begin(device);
@@ -237,7 +229,7 @@ static int submit(run *r, tgi_ticket *ticket, tg_error *err) {
     failed = tgi_submit(device, commands, r->replay->mappings, r->mapping_count, ticket, err);
   }
   if (!failed && ticket->mapped) prepare_next(r);
-  pthread_mutex_unlock(&device->lock);
+  tgi_mutex_unlock(&device->lock);
   return failed;
 }
 
@@ -311,9 +303,9 @@ int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outp
     return 1;
   }
   r.start = tgi_now();
-  pthread_mutex_lock(&replay->run_lock);
+  tgi_mutex_lock(&replay->run_lock);
   int failed = run_locked(&r, err);
-  pthread_mutex_unlock(&replay->run_lock);
+  tgi_mutex_unlock(&replay->run_lock);
   count(&r, failed);
   *traffic = r.traffic;
   if (!atomic_flag_test_and_set(&first)) tgi_register_exit();
@@ -344,9 +336,9 @@ int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t 
                     (unsigned long long)slot->bytes, (unsigned long long)bytes);
   if (!bytes) return 0;
   if (tgi_enter(err)) return 1;
-  pthread_mutex_lock(&replay->run_lock);
+  tgi_mutex_lock(&replay->run_lock);
   int failed = read_output(replay, slot, host, err);
-  pthread_mutex_unlock(&replay->run_lock);
+  tgi_mutex_unlock(&replay->run_lock);
   tgi_leave();
   return failed;
 }

@@ -226,3 +226,9 @@ struct tgo_ep_api {
                                  const tgo_pairs *metadata, tgo_hardware **hardware); /* 16, 1.24 */
   void (*release_hardware)(tgo_hardware *hardware); /* 17, 1.24 */
 };
+
+/* ---- what hosts look up in this library --------------------------------------------------------------------------------- */
+
+tgo_status *CreateEpFactories(const char *name, const tgo_base *base, const tgo_logger *logger, tgo_factory **factories,
+                              size_t capacity, size_t *written);
+tgo_status *ReleaseEpFactory(tgo_factory *factory);

@@ -1,7 +1,6 @@
 /* The library's two entry points for onnxruntime, the factory, and how a session is made. */
 #include "ort/internal.h"
 
-#define EXPORT __attribute__((visibility("default")))
 enum { MAX_DEVICES = 8 };
 static const char context_prefix[] = "ep.context_";           /* of the session's settings about compiled models */
 static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* of our options among the session's; the host's spelling */
@@ -167,7 +166,7 @@ static bool is_known_table(const tgo_api *api) {
   return info && !strncmp(info, start, sizeof start - 1) && api->get_ep_api();
 }
 
-EXPORT tgo_status *CreateEpFactories(const char *name, const tgo_base *base, const tgo_logger *logger, tgo_factory **factories,
+tgo_status *CreateEpFactories(const char *name, const tgo_base *base, const tgo_logger *logger, tgo_factory **factories,
                                      size_t capacity, size_t *written) {
   (void)name;
   (void)logger;
@@ -193,7 +192,7 @@ EXPORT tgo_status *CreateEpFactories(const char *name, const tgo_base *base, con
   return NULL;
 }
 
-EXPORT tgo_status *ReleaseEpFactory(tgo_factory *factory) {
+tgo_status *ReleaseEpFactory(tgo_factory *factory) {
   (void)factory;                   /* see tgi_factory */
   return NULL;
 }

@@ -5,7 +5,9 @@
 #include "core/internal.h"
 #include "core/plans.h"
 
+#pragma GCC visibility push(default)
 #include "ort/abi.h"
+#pragma GCC visibility pop
 
 #define TGI_EP_NAME "TflGpuExecutionProvider"
 

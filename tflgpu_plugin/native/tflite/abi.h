@@ -209,3 +209,9 @@ typedef struct tgl_gather_params { int32_t axis, batch_dims; } tgl_gather_params
 typedef struct tgl_pack_params { int32_t count, axis; } tgl_pack_params;                     /* PACK, UNPACK */
 typedef struct tgl_gelu_params { bool approximate; } tgl_gelu_params;
 typedef struct tgl_arg_params { int32_t output_type; } tgl_arg_params;                       /* ARG_MAX, ARG_MIN */
+
+/* ---- what hosts look up in this library --------------------------------------------------------------------------------- */
+
+tgl_delegate *tflite_plugin_create_delegate(const char *const *keys, const char *const *values, size_t count,
+                                            void (*report_error)(const char *));
+void tflite_plugin_destroy_delegate(tgl_delegate *delegate);

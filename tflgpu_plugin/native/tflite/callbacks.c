@@ -1,6 +1,5 @@
 /* What is asked of Python: to make a delegate, to prepare a graph, to build for other shapes. */
 #include "tflite/internal.h"
-#include "core/dl.h"
 
 static tg_tflite_callbacks table;
 static tgi_python python = {&table, sizeof table, "tflgpu: ", "import tflgpu_plugin before load_delegate(...)", false, 0};
@@ -28,10 +27,10 @@ int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *er
 
 /* A .pth file may have loaded only this library. Nothing of Python is linked: its functions are looked up. */
 static void import_package(void) {
-  int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
-  int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
-  void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
-  int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
+  int (*initialized)(void) = (int (*)(void))tgi_process_symbol("Py_IsInitialized");
+  int (*ensure)(void) = (int (*)(void))tgi_process_symbol("PyGILState_Ensure");
+  void (*release)(int) = (void (*)(int))tgi_process_symbol("PyGILState_Release");
+  int (*run)(const char *) = (int (*)(const char *))tgi_process_symbol("PyRun_SimpleString");
   if (!initialized || !ensure || !release || !run || !initialized()) return;
   int state = ensure();
   run("__import__('tflgpu_plugin')");

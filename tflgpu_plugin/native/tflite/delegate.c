@@ -1,8 +1,6 @@
 /* The delegate: the plugin's two entry points, and what the host calls on it. */
 #include "tflite/internal.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
 static int32_t delegate_prepare(tgl_context *context, tgl_delegate *host) {
   tg_error err = {0};
   if (tg_is_forked(&err)) {
@@ -30,7 +28,7 @@ static tgi_delegate *make_delegate(int64_t number, const tg_tflite_callbacks *fu
   return delegate;
 }
 
-EXPORT tgl_delegate *tflite_plugin_create_delegate(const char *const *keys, const char *const *values, size_t count,
+tgl_delegate *tflite_plugin_create_delegate(const char *const *keys, const char *const *values, size_t count,
                                                    void (*report_error)(const char *)) {
   tg_error err = {0};
   /* Hosts declare the count as an int, so the upper half of the register is not defined. */
@@ -42,6 +40,6 @@ EXPORT tgl_delegate *tflite_plugin_create_delegate(const char *const *keys, cons
   return NULL;
 }
 
-EXPORT void tflite_plugin_destroy_delegate(tgl_delegate *host) {
+void tflite_plugin_destroy_delegate(tgl_delegate *host) {
   if (host) tgi_delegate_release((tgi_delegate *)host);
 }

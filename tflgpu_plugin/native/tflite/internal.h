@@ -5,7 +5,9 @@
 #include "core/internal.h"
 #include "core/plans.h"
 
+#pragma GCC visibility push(default)
 #include "tflite/abi.h"
+#pragma GCC visibility pop
 
 /* References: the host's (create to destroy), and one per kernel. Hosts may destroy the delegate before they free
  * kernels; handles go with their kernel. */

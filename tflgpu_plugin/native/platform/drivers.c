@@ -1,8 +1,16 @@
 /* Drivers beside another LLVM. Libraries such as TensorFlow's export the one inside them to the whole process; Mesa's
  * drivers then call that one instead of their own, and crash: at once if it came before them, or later, since the Vulkan
  * loader binds a driver's functions when each is called for the first time. */
-#include "core/internal.h"
-#include "core/dl.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "platform/dl.h"
+
+#pragma GCC visibility push(default)
+#include "core/tflgpu.h"
+#pragma GCC visibility pop
 
 #ifdef __GLIBC__
 #include <link.h>

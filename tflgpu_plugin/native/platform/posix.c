@@ -1,0 +1,81 @@
+/* Linux and macOS. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "platform/dl.h"
+#include "platform/platform.h"
+
+void tgi_mutex_init(tgi_mutex *mutex) { pthread_mutex_init(mutex, NULL); }
+void tgi_mutex_lock(tgi_mutex *mutex) { pthread_mutex_lock(mutex); }
+void tgi_mutex_unlock(tgi_mutex *mutex) { pthread_mutex_unlock(mutex); }
+void tgi_mutex_destroy(tgi_mutex *mutex) { pthread_mutex_destroy(mutex); }
+
+uintptr_t tgi_thread(void) { return (uintptr_t)pthread_self(); }
+
+void tgi_sleep(uint32_t microseconds) {
+  nanosleep(&(struct timespec){microseconds / 1000000, microseconds % 1000000 * 1000L}, NULL);
+}
+
+void tgi_park(void) {
+  for (;;) pause();
+}
+
+uint64_t tgi_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool (*at_exit)(void);
+
+#ifdef __GLIBC__
+static void on_status(int status, void *unused) {
+  (void)unused;
+  if (!at_exit()) return;
+  fflush(NULL);
+  _exit(status);
+}
+#else
+static void on_plain_exit(void) { at_exit(); }
+#endif
+
+void tgi_at_exit(bool (*handler)(void)) {
+  at_exit = handler;
+#ifdef __GLIBC__
+  on_exit(on_status, NULL);
+#else
+  atexit(on_plain_exit);
+#endif
+}
+
+bool tgi_exits_alone(void) { return false; }
+
+void tgi_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void)) {
+  pthread_atfork(before, after, in_child);
+}
+
+void *tgi_load(const char *path, char *reason, size_t size) {
+  void *library = dlopen(path, RTLD_NOW);
+  if (!library) snprintf(reason, size, "%s", dlerror());
+  return library;
+}
+
+void *tgi_symbol(void *library, const char *name) { return dlsym(library, name); }
+void *tgi_process_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+
+/* The operating system is asked to copy memory into a pipe: where there is none it says so, and nobody crashes. */
+bool tgi_probe_open(tgi_probe *probe) { return !pipe(probe->ends); }
+
+size_t tgi_probe_copy(const tgi_probe *probe, const void *from, void *to, size_t most) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), here = page - (uintptr_t)from % page;
+  ssize_t sent = write(probe->ends[1], from, here < most ? here : most);
+  ssize_t got = sent > 0 ? read(probe->ends[0], to, (size_t)sent) : 0;
+  return got > 0 ? (size_t)got : 0;
+}
+
+void tgi_probe_close(tgi_probe *probe) {
+  close(probe->ends[0]);
+  close(probe->ends[1]);
+}

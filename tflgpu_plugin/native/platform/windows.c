@@ -1,0 +1,96 @@
+/* Windows. */
+#define WIN32_LEAN_AND_MEAN
+#define PSAPI_VERSION 2
+#include <windows.h>
+
+#include <psapi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "platform/platform.h"
+
+#pragma GCC visibility push(default)
+#include "core/tflgpu.h"
+#pragma GCC visibility pop
+
+_Static_assert(sizeof(tgi_mutex) == sizeof(SRWLOCK), "a tgi_mutex is an SRWLOCK");
+
+void tgi_mutex_init(tgi_mutex *mutex) { InitializeSRWLock((SRWLOCK *)mutex); }
+void tgi_mutex_lock(tgi_mutex *mutex) { AcquireSRWLockExclusive((SRWLOCK *)mutex); }
+void tgi_mutex_unlock(tgi_mutex *mutex) { ReleaseSRWLockExclusive((SRWLOCK *)mutex); }
+void tgi_mutex_destroy(tgi_mutex *mutex) { (void)mutex; }
+
+uintptr_t tgi_thread(void) { return GetCurrentThreadId(); }
+
+/* Below a millisecond others get their turn: timers of Windows are no finer. */
+void tgi_sleep(uint32_t microseconds) { Sleep(microseconds / 1000); }
+
+void tgi_park(void) {
+  for (;;) Sleep(INFINITE);
+}
+
+uint64_t tgi_now(void) {
+  LARGE_INTEGER now, each;
+  QueryPerformanceCounter(&now);
+  QueryPerformanceFrequency(&each);
+  uint64_t seconds = (uint64_t)(now.QuadPart / each.QuadPart), rest = (uint64_t)(now.QuadPart % each.QuadPart);
+  return seconds * 1000000000u + rest * 1000000000u / (uint64_t)each.QuadPart;
+}
+
+static bool (*at_exit)(void);
+
+static void on_plain_exit(void) { at_exit(); }
+
+/* Of a library: they run while it is unloaded, after the process has ended its other threads. */
+void tgi_at_exit(bool (*handler)(void)) {
+  at_exit = handler;
+  atexit(on_plain_exit);
+}
+
+bool tgi_exits_alone(void) { return true; }
+
+/* Nothing forks. */
+void tgi_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void)) {
+  (void)before;
+  (void)after;
+  (void)in_child;
+}
+
+void *tgi_load(const char *path, char *reason, size_t size) {
+  wchar_t wide[32768];
+  HMODULE library = NULL;
+  if (MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 32768)) library = LoadLibraryExW(wide, NULL, LOAD_WITH_ALTERED_SEARCH_PATH);
+  if (!library) snprintf(reason, size, "Windows gives the error %lu.", GetLastError());
+  return (void *)library;
+}
+
+void *tgi_symbol(void *library, const char *name) { return (void *)(uintptr_t)GetProcAddress((HMODULE)library, name); }
+
+void *tgi_process_symbol(const char *name) {
+  HMODULE modules[1024];
+  DWORD bytes = 0;
+  void *found = NULL;
+  if (!EnumProcessModules(GetCurrentProcess(), modules, sizeof modules, &bytes)) return NULL;
+  if (bytes > sizeof modules) bytes = sizeof modules;
+  for (size_t i = 0; i < bytes / sizeof *modules && !found; i++) found = tgi_symbol((void *)modules[i], name);
+  return found;
+}
+
+bool tgi_probe_open(tgi_probe *probe) { return probe != NULL; }
+
+size_t tgi_probe_copy(const tgi_probe *probe, const void *from, void *to, size_t most) {
+  enum { PAGE = 4096 };
+  SIZE_T got = 0, here = PAGE - (uintptr_t)from % PAGE;
+  (void)probe;
+  return ReadProcessMemory(GetCurrentProcess(), from, to, here < most ? here : most, &got) ? got : 0;
+}
+
+void tgi_probe_close(tgi_probe *probe) { (void)probe; }
+
+/* Libraries of Windows find their functions by the library's name, too, so no driver takes another one's. */
+void tg_open_driver(const char *path, int alone) {
+  (void)path;
+  (void)alone;
+}
+
+int tg_llvm_is_exported(void) { return 0; }
