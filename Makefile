@@ -10,13 +10,14 @@
 #   make mutants     small defects put into copies of our code: which of 300 no test sees (ARGS= goes to tests.mutation)
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make wheel       one py3-none-manylinux wheel in dist/
+#   make wheels      one for each of Linux, Windows and macOS in dist/wheels, all built here (ARGS= names some)
 #   make docs        write the generated pages anew
 
 BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus mutants bench wheel docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus mutants bench wheel wheels docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -44,6 +45,11 @@ bench: .venv/ready-dev
 
 wheel: .venv/ready-dev
 	@sh tools/wheel.sh
+
+wheels: .venv/ready-dev
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -r tools/wheels.txt
+	@$(BIN)/python tools/wheels.py $(ARGS)
+	@$(BIN)/python -m pytest -q tests/wheels
 
 docs: .venv/ready
 	@$(BIN)/tflgpu ops --markdown > docs/ops.md

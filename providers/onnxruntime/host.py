@@ -4,6 +4,8 @@ statuses as exceptions.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,6 +61,14 @@ class Host:
         """The text that `function(subject, out)` gives."""
         found = self.get(function, subject, "const char *")
         return self.ffi.string(found).decode(errors="replace") if found else ""
+
+    def path(self, found: Any) -> str:
+        """A path as the host has it: wide on Windows, bytes of the file system elsewhere."""
+        if not found:
+            return ""
+        if sys.platform == "win32":
+            return str(self.ffi.string(self.ffi.cast("wchar_t *", found)))
+        return os.fsdecode(self.ffi.string(self.ffi.cast("char *", found)))
 
     def handles(self, count: Any, function: Any, subject: Any, kind: str) -> list[Any]:
         """The handles that a pair of functions gives; NULL ones are kept."""

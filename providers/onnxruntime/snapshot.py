@@ -130,7 +130,7 @@ def take(host: Host, graph: Any) -> Snapshot:
     )
     names = tuple(reader.value(handle) for handle in outputs)
     outside = tuple(name for name in names if name is not None)
-    path = host.text(api.get_model_path, graph)
+    path = host.path(host.get(api.get_model_path, graph, "const void *"))
     node = host.get(api.get_parent_node, graph, "const tgo_node *")
     parent = host.text(api.get_op_type, node) if node else ""
     return Snapshot(tuple(nodes), reader.values, outside, path, parent, reader.origins)
@@ -202,7 +202,7 @@ class _Reader:
         if not info:
             return
         try:
-            file = self.host.ffi.string(api.get_external_file(info)).decode()
+            file = self.host.path(api.get_external_file(info))
             bounds = int(api.get_external_offset(info)), int(api.get_external_bytes(info))
         finally:
             api.release_external(info)

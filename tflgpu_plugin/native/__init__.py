@@ -19,11 +19,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-_FILE = "libtflgpu.so"
 MAX_ADAPTERS = 32  # adapters
 _START, _END = {"win32": ("", ".dll"), "darwin": ("lib", ".dylib")}.get(
     sys.platform, ("lib", ".so")
 )
+_FILE = f"{_START}tflgpu{_END}"
 _WGPU = tuple(f"{_START}wgpu_native{build}{_END}" for build in ("-release", ""))
 
 

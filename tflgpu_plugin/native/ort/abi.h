@@ -3,7 +3,7 @@
  * the minimum (1.24) carry their version. C includes this file and cffi reads it as it is: no preprocessor lines.
  * abi_check.c checks every slot. Members that start with unused are never read or called.
  *
- * Text is UTF-8. A status is NULL for success; others go back with release_status. */
+ * Text is UTF-8; a path (void) is a wide string on Windows. A status is NULL for success; others go back with release_status. */
 
 typedef struct tgo_api tgo_api;
 typedef struct tgo_ep_api tgo_ep_api;
@@ -131,7 +131,7 @@ struct tgo_api {
                                   tgo_attribute **attribute); /* 211; length counts items */
   void (*release_attribute)(tgo_attribute *attribute); /* 212 */
   void *unused_213[34];
-  tgo_status *(*log)(const tgo_logger *logger, int level, const char *message, const char *file, int line,
+  tgo_status *(*log)(const tgo_logger *logger, int level, const char *message, const void *file, int line,
                      const char *function); /* 247 */
   tgo_status *(*get_log_level)(const tgo_logger *logger, int *level); /* 248 */
   void *unused_249[5];
@@ -167,7 +167,7 @@ struct tgo_api {
   void *unused_330[1];
   tgo_status *(*is_constant)(const tgo_value_info *value, _Bool *is); /* 331 */
   void *unused_332[2];
-  tgo_status *(*get_model_path)(const tgo_graph *graph, const char **path); /* 334 */
+  tgo_status *(*get_model_path)(const tgo_graph *graph, const void **path); /* 334 */
   void *unused_335[3];
   tgo_status *(*get_graph_input_count)(const tgo_graph *graph, size_t *count); /* 338 */
   tgo_status *(*get_graph_inputs)(const tgo_graph *graph, const tgo_value_info **values, size_t count); /* 339 */
@@ -197,7 +197,7 @@ struct tgo_api {
   tgo_status *(*get_attribute_name)(const tgo_attribute *attribute, const char **name); /* 364 */
   void *unused_365[4];
   void (*release_external)(tgo_external *info); /* 369 */
-  const char *(*get_external_file)(const tgo_external *info); /* 370 */
+  const void *(*get_external_file)(const tgo_external *info); /* 370 */
   int64_t (*get_external_offset)(const tgo_external *info); /* 371 */
   size_t (*get_external_bytes)(const tgo_external *info); /* 372 */
   void *unused_373[6];

@@ -170,7 +170,7 @@ void tg_ort_log(void *host, int level, const char *text) {
   if (!is_ours(host)) return;
   const tgi_ep *ep = host;
   const tgo_api *api = ep->factory->api;
-  tgo_status *status = api->log(ep->logger, level, text, "tflgpu", 0, "GetCapability");
+  tgo_status *status = api->log(ep->logger, level, text, TGI_PATH("tflgpu"), 0, "GetCapability");
   if (status) api->release_status(status);
 }
 

@@ -11,10 +11,12 @@ typedef struct tgi_mutex {
   void *held;                      /* an SRWLOCK */
 } tgi_mutex;
 #define TGI_MUTEX {NULL}
+#define TGI_PATH(text) L##text     /* as hosts take them */
 #else
 #include <pthread.h>
 typedef pthread_mutex_t tgi_mutex;
 #define TGI_MUTEX PTHREAD_MUTEX_INITIALIZER
+#define TGI_PATH(text) text
 #endif
 
 /* ---- threads and time --------------------------------------------------------------------------------------------- */

@@ -1,0 +1,91 @@
+"""`make wheels`: a wheel for every platform, made here with the C compiler of the ziglang package.
+
+Usage: python tools/wheels.py [PLATFORM ...]; they go to dist/wheels. tests/wheels reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WHEELS = ROOT / "dist" / "wheels"
+
+
+@dataclass(frozen=True)
+class Platform:
+    """`tag` of wheels, `target` of the compiler, and what CMake calls system and processor."""
+
+    tag: str
+    target: str
+    system: str
+    processor: str
+
+
+PLATFORMS = (
+    Platform("manylinux_2_28_x86_64", "x86_64-linux-gnu.2.28", "Linux", "x86_64"),
+    Platform("manylinux_2_28_aarch64", "aarch64-linux-gnu.2.28", "Linux", "aarch64"),
+    Platform("win_amd64", "x86_64-windows-gnu", "Windows", "AMD64"),
+    Platform("win_arm64", "aarch64-windows-gnu", "Windows", "ARM64"),
+    Platform("macosx_12_0_arm64", "aarch64-macos.12.0", "Darwin", "arm64"),
+)
+
+
+def build(platform: Platform, folder: Path) -> Path:
+    """The wheel of a platform, in WHEELS. Raises CalledProcessError."""
+    tools = {name: folder / f"{platform.tag}-{name}" for name in ("cc", "ar", "ranlib", "rc")}
+    for name, path in tools.items():
+        target = f" -target {platform.target}" if name == "cc" else ""
+        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {name}{target} "$@"\n')
+        path.chmod(0o755)
+    defines = {
+        "CMAKE_SYSTEM_NAME": platform.system,
+        "CMAKE_SYSTEM_PROCESSOR": platform.processor,
+        "CMAKE_C_COMPILER": tools["cc"],
+        "CMAKE_AR": tools["ar"],
+        "CMAKE_RANLIB": tools["ranlib"],
+        "CMAKE_RC_COMPILER": tools["rc"],
+        "CMAKE_SHARED_LINKER_FLAGS": "-s",
+        "CMAKE_OSX_SYSROOT": "",
+        "CMAKE_OSX_ARCHITECTURES": "",
+        "CMAKE_OSX_DEPLOYMENT_TARGET": "",
+        "Python3_EXECUTABLE": sys.executable,
+    }
+    settings = [f"cmake.define.{name}={value}" for name, value in defines.items()]
+    settings += [
+        f"build-dir={folder / platform.tag}",
+        "install.strip=false",
+        "cmake.define.CMAKE_SHARED_LINKER_FLAGS=-s",
+    ]
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    command += [f"-C{setting}" for setting in settings]
+    before = set(folder.glob("*.whl"))
+    cache = {"ZIG_GLOBAL_CACHE_DIR": os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(folder / "zig"))}
+    subprocess.run([*command, str(ROOT)], check=True, env=os.environ | cache, stdout=sys.stderr)
+    (made,) = set(folder.glob("*.whl")) - before
+    tag = [sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", platform.tag]
+    named = subprocess.run([*tag, str(made)], check=True, capture_output=True, text=True).stdout
+    WHEELS.mkdir(parents=True, exist_ok=True)
+    return (folder / named.split()[-1]).replace(WHEELS / named.split()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python tools/wheels.py", description=__doc__)
+    parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="default: all")
+    wanted = parser.parse_args().platforms
+    known = {platform.tag: platform for platform in PLATFORMS}
+    if unknown := set(wanted) - set(known):
+        parser.error(f"{sorted(unknown)[0]} is none of {', '.join(known)}.")
+    with tempfile.TemporaryDirectory(prefix="tflgpu-wheels-") as folder:
+        for tag in wanted or known:
+            made = build(known[tag], Path(folder))
+            print(f"{made.relative_to(ROOT)}: {made.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
