@@ -125,12 +125,11 @@ class Partition:
         entry = self.cache.entry(graph, self.target, self._known) if self.cache else None
         if entry and (kept := self._kept(entry, graph, sibling)):
             return kept
-        from tflgpu_plugin.compile import (  # a start from what is kept needs neither
-            compiler,
-            tuning,
-        )
+        from tflgpu_plugin.compile import compiler  # a start from what is kept needs none
 
         if self.tuned and sibling is None:
+            from tflgpu_plugin.compile import tuning  # few ask for it
+
             self.target = tuning.best(graph, self.device, self.target)
         try:
             plan = compiler.compile(graph, self.target)

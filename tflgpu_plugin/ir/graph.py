@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tflgpu_plugin.ir.host_op import HostOp
 
 Shape = tuple[int, ...]
-Array = npt.NDArray[Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 FOLDED = "folded"  # op of a node whose results the provider has worked out: constants, nothing runs
 STORE = "store"  # op of a node that only fetches or keeps a value of the host's: it stays there
@@ -106,7 +106,7 @@ class Node:
     ] = ()  # ids of the host's nodes that passes merged into this one, itself included
     layout: bool = False
 
-    @property
+    @cached_property
     def reads(self) -> tuple[int, ...]:
         """Every tensor that is read, fused operands included, in order and without repeats."""
         ids = [t for t in self.inputs if t is not None] + [

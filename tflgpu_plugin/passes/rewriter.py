@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ class Editor:
         self.tensors: dict[int, Tensor] = dict(graph.tensors)
         self.nodes: list[Node] = list(graph.nodes)
         self.needed = graph.needed()
-        self._views: dict[int, tuple[Node, list[Tensor], View | None]] = {}
+        self._views: dict[int, tuple[Node, dict[int, Tensor], View | None]] = {}
         self._tensor = graph.fresh()
         self._node = max((node.id for node in graph.nodes), default=-1) + 1
 
@@ -40,13 +39,12 @@ class Editor:
         """What a node does that moves data, and nothing else; worked out once for the tensors that
         it has.
         """
-        if node.epilogue or not movement.moves(node):
-            return None
-        tensors = [self.tensors[t] for t in (*node.inputs, *node.outputs) if t is not None]
-        before, had, view = self._views.get(id(node), (None, [], None))
-        if before is not node or any(map(is_not, had, tensors)):
-            view = movement.view_of(Graph(self.tensors, (), (), ()), node)
-            self._views[id(node)] = node, tensors, view
+        before, had, view = self._views.get(id(node), (None, {}, None))
+        if before is not node or any(self.tensors[t] is not seen for t, seen in had.items()):
+            moves = not node.epilogue and movement.moves(node)
+            used = {t for t in (*node.inputs, *node.outputs) if t is not None} if moves else ()
+            view = movement.view_of(Graph(self.tensors, (), (), ()), node) if moves else None
+            self._views[id(node)] = node, {t: self.tensors[t] for t in used}, view
         return view
 
     def moving(self, node: Node, source: int, outputs: tuple[int, ...], view: View) -> Node:

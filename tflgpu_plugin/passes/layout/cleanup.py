@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin.ir.graph import Node
-from tflgpu_plugin.ops.views import through
+from tflgpu_plugin.ops.views import View, through
 from tflgpu_plugin.passes.rewriter import Editor
 
 MAX_MOVED = 1 << 24  # elements of a constant that is moved here rather than on the device
@@ -69,8 +69,11 @@ def _joined(e: Editor, before: Node, node: Node) -> Node | None:
     if node.op == "transpose":
         perm = tuple(before.attributes["perm"][axis] for axis in node.attributes["perm"])
         return replace(node, inputs=before.inputs[:1], attributes={"perm": perm})
+    given = e.shape(before.operand())
+    if first.reshapes(given) != view.reshapes(first.shape) or prod(view.shape) != prod(given):
+        return None  # soon told, and nearly always
     joined = through(first, view)
-    if joined is None or not joined.reshapes(e.shape(before.operand())):
+    if joined is None or not joined.whole:
         return None
     return e.moving(node, before.operand(), node.outputs, joined)
 
@@ -80,23 +83,27 @@ def _drop(e: Editor) -> bool:
     input under another name."""
     first: dict[tuple[object, ...], int] = {}
     names: dict[int, int] = {}
+    idle: list[Node] = []
     for node in e.nodes:
         if (view := e.view(node)) is None:
             continue
         source, output = node.operand(), node.outputs[0]
         key = source, e.tensors[output].dtype, view.key, node.attributes.get("perm")
-        same = source if _idle(e, node) else first.setdefault(key, output)
+        same = first.setdefault(key, output)
+        if _idle(e, node, view):
+            idle.append(node)
+            same = source
         if same != output and output not in e.needed:
             names[output] = names.get(same, same)
     e.rename(names)
-    return bool(names) or any(_idle(e, node) and _take_over(e, node) for node in e.nodes)
+    return bool(names) or any(_take_over(e, node) for node in idle)
 
 
-def _idle(e: Editor, node: Node) -> bool:
+def _idle(e: Editor, node: Node, view: View) -> bool:
     """Whether the result is the input under another name."""
-    view, perm = e.view(node), list(node.attributes.get("perm", ()))
-    if view is None or view.shape != e.shape(node.operand()) or not view.whole:
+    if view.shape != e.shape(node.operand()) or not view.whole:
         return False
+    perm = list(node.attributes.get("perm", ()))
     if perm != sorted(perm):
         return False
     return e.tensors[node.operand()].dtype == e.tensors[node.outputs[0]].dtype
