@@ -182,6 +182,12 @@ def selected(name: str, which: Shape, first: Shape, second: Shape, dtype: str = 
                 output_type=dtype)  # fmt: skip
 
 
+def chosen(name: str, which: Shape, shape: Shape, **more: Any) -> Case:
+    """By SELECT, which spreads a scalar only, and takes whole rows by a condition for each."""
+    values = Input(which, "bool"), Input(shape), Input(shape)
+    return Case(name, "SELECT", 1, values, "SelectOptions", **more)
+
+
 def prelu(name: str, x: Shape, alpha: Shape, runtime: bool = False) -> Case:
     """A case with alpha constant, or fed at run time."""
     given = Input(alpha) if runtime else constant(seeded(*alpha))
@@ -222,6 +228,10 @@ CASES = [
       for op in ("EQUAL", "NOT_EQUAL")],
     *[selected(name, *shapes) for name, shapes in SELECTED.items()],
     selected("bool", (2, 3), (2, 3), (2, 3), "bool"),
+    chosen("same", (3, 5, 7, 5), (3, 5, 7, 5)),
+    chosen("rank_1", (17,), (17,)),
+    chosen("scalar", (), (2, 3, 5)),
+    chosen("of_rows", (5,), (5, 5), refused=True),
     Case("constants", "SELECT_V2", 1, (Input((1, 5, 7, 5), "bool"), constant(seeded(5)),
          constant(0.0)), "SelectV2Options"),
     # Hosts' CPU kernels accept it and do not apply it.

@@ -37,6 +37,23 @@ def tile(name: str, shape: Shape, repeats: Shape, dtype: str = "f32", numbers: s
     return Case(name, "TILE", 1, given, "TileOptions", output_type=dtype)
 
 
+def reverse(name: str, shape: Shape, *axes: int, dtype: str = "f32", **more: Any) -> Case:
+    given = (Input(shape, dtype), constant(axes, "i32"))
+    return Case(name, "REVERSE_V2", 1, given, "ReverseV2Options", output_type=dtype, **more)
+
+
+def broadcast(name: str, shape: Shape, wanted: Shape, numbers: str = "i32") -> Case:
+    given = (Input(shape), constant(wanted, numbers))
+    return Case(name, "BROADCAST_TO", 2, given, "BroadcastToOptions")
+
+
+def looked_up(name: str, rows: int | Sequence[int], shape: Shape) -> Case:
+    """Rows of a table by indices, so many of a run or these."""
+    told = Input((rows,), "i32", low=0, high=shape[0]) if isinstance(rows, int) else None
+    given = (told or constant(tuple(rows), "i32"), Input(shape))  # type: ignore[arg-type]
+    return Case(name, "EMBEDDING_LOOKUP", 1, given)
+
+
 TILES: dict[str, tuple[Shape, Shape]] = {
     "channels": ((2, 3, 5, 3), (1, 1, 1, 3)),
     "channels_quads": ((1, 3, 5, 8), (1, 1, 1, 2)),
@@ -100,10 +117,25 @@ CASES = [
     gather("places_over_2048", (1, 2051, 5), (2049, 2050, 3), 1),
     *[tile(name, *given) for name, given in TILES.items()],
     tile("bool", (2, 3, 5), (1, 2, 3), "bool"),
+    *[reverse(f"axis_{axis}", (2, 3, 5, 7), axis) for axis in (0, 1, 2, 3, -1)],
+    reverse("rank_1", (9,), 0),
+    reverse("rank_5", (2, 3, 2, 2, 5), 4),
+    reverse("two_axes", (2, 3, 5, 8), 1, 2, refused=True),
+    reverse("one_element", (3, 1, 5), 1),
+    reverse("bool", (2, 3, 5), 2, dtype="bool"),
+    broadcast("rows", (3, 1), (3, 7)),
+    broadcast("new_axes", (5,), (2, 3, 5)),
+    broadcast("scalar", (), (2, 3)),
+    broadcast("both", (2, 1, 3, 1), (2, 4, 3, 5), "i64"),
+    broadcast("same", (2, 3), (2, 3)),
+    looked_up("of_a_run", 4, (9, 5)),
+    looked_up("constant", (8, 0, 3, 3), (9, 6)),
+    looked_up("rank_3", 3, (7, 2, 5)),
     tile("int64", (2, 3, 5), (2, 1, 3), numbers="i64"),
     *[batches(op, name, *given) for op, given in BATCHES for name in [named(*given)]],
 ]
-MOVED = ("DEPTH_TO_SPACE", "SPACE_TO_DEPTH", "GATHER", "TILE", "SPACE_TO_BATCH_ND")
+MOVED = ("DEPTH_TO_SPACE", "SPACE_TO_DEPTH", "GATHER", "TILE", "SPACE_TO_BATCH_ND", "REVERSE_V2",
+         "BROADCAST_TO")  # fmt: skip
 CASES += integers(CASES, dict.fromkeys((*MOVED, "BATCH_TO_SPACE_ND"), "i32 i64"))
 
 

@@ -142,6 +142,7 @@ MOVEMENT: dict[str, Callable[..., Any]] = {
     ),
     "tile": lambda x, repeats: np.tile(x, repeats),
     "expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))),
+    "reverse": lambda x, axes: np.flip(x, tuple(int(a) for a in axes)),
     "gather": lambda x, indices, axis: np.take(x, indices, axis=axis),
     "depth_to_space": _depth_to_space,
     "space_to_depth": _space_to_depth,

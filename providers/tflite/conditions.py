@@ -86,6 +86,22 @@ INACTIVE = needs(
     "No fused activation.",
     lambda graph, node: node.attributes.get("activation", "none") == "none",
 )
+
+
+def one_axis(graph: Graph, node: Node) -> str | None:
+    """One axis: of several tflite-runtime reverses the first, ai-edge-litert all."""
+    axes = graph.constant(node.operand(1))
+    if axes is None or axes.size == 1:
+        return None
+    return f"{node.host_op} of {axes.size} axes is not supported: hosts do not agree about it."
+
+
+def _alike(graph: Graph, node: Node) -> bool:
+    which, *values = (graph.shape(node.operand(k)) for k in range(3))
+    return values[0] == values[1] and which in ((), values[0])
+
+
+WHOLE_OR_ONE = needs("Values of one shape, and a condition of that shape or a scalar.", _alike)
 SIDE_BY_SIDE = _set("Windows side by side.", "strides")
 
 # ---- tensors -------------------------------------------------------------------------------------

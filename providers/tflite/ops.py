@@ -188,6 +188,7 @@ def _rows() -> tuple[HostOp, ...]:
             need.symmetric_hybrid, **ours,
         ),
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **ours),
+        _row("BROADCAST_TO", "expand", 3, None, "value shape!", **ours),
         _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO, **ours),
         _row("CEIL", "ceil", 1, **ours, types=FLOATS),
         _row(
@@ -196,6 +197,10 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("COS", "cos", 2, **ours, types=FLOATS),
         _row("EQUAL", "equal", 5, None, TWO, gives="bool", **ours, types=ANY),
+        _row(
+            "EMBEDDING_LOOKUP", "gather", 4, lambda node: {"axis": 0}, "index value", order=(1, 0),
+            **ours, types=("f32", "i32"),
+        ),
         _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **ours),
         _row("FLOOR", "floor", 1, **ours, types=FLOATS),
         # Of floats hosts take the floor of a rounded quotient, which no two drivers round alike.
@@ -218,11 +223,18 @@ def _rows() -> tuple[HostOp, ...]:
             "REDUCE_PROD", "reduce_prod", 2, params.reduction, "value axes", **ours, types=NUMBERS
         ),
         _row(
+            "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, **ours, types=ANY,
+        ),
+        _row(
             "REVERSE_SEQUENCE", "reverse_sequence", 1,
             params.plain("ii", "time_axis", "batch_axis"), "value index", **ours,
         ),
         _row("RIGHT_SHIFT", "right_shift", 1, None, TWO, **ours),
         _row("ROUND", "round", 1, **ours, types=FLOATS),
+        _row(
+            "SELECT", "where", 4, None, "condition value value", need.WHOLE_OR_ONE, **ours,
+            types=ANY,
+        ),
         _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
         _row("SIGN", "sign", 2, **ours, types=NUMBERS),
         _row("SIN", "sin", 2, **ours, types=FLOATS),
@@ -266,7 +278,6 @@ def _cpu(names: str, takes: str, spreads: bool = False, means: str = "") -> dict
 # Operators that stay on the CPU: what decides the shapes of their results, where values do.
 CPU_OPS: dict[str, HostOp] = (
     _cpu("BROADCAST_ARGS", "shape shape")
-    | _cpu("BROADCAST_TO", "value shape", means="expand")
     | _cpu("REDUCE_ALL REDUCE_ANY RFFT2D SEGMENT_SUM SPARSE_TO_DENSE", "value shape")
     | _cpu("FILL", "shape", means="fill")
     | _cpu("CONV_3D_TRANSPOSE RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
@@ -275,7 +286,6 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("RANGE", "starts ends steps", means="range")
     | _cpu("DENSIFY", "value", means="identity")  # sparse constants are read as dense ones
     | _cpu("RANK", "value", means="rank")
-    | _cpu("REVERSE_V2", "value index", means="reverse")
     | _cpu("SHAPE", "value", means="shape")
     | _cpu("SCATTER_ND", "index value shape")
     | _cpu("UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD", "value index count")

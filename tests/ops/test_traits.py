@@ -37,7 +37,16 @@ def of_kind(kind: str) -> set[str]:
         ("reduction", SUMS | {"softmax"}),
         (
             "movement",
-            {"max_unpool", "reverse_sequence", "transpose", "view", "tile", "expand", "gather"}
+            {
+                "max_unpool",
+                "reverse_sequence",
+                "transpose",
+                "view",
+                "tile",
+                "expand",
+                "reverse",
+                "gather",
+            }
             | {"depth_to_space", "space_to_depth", "strided_slice", "slice", "pad"}
             | {"resize_nearest"},
         ),

@@ -2,6 +2,7 @@
 
 * `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
   is broadcast with that of x)
+* `reverse(x, axes constant)`: numpy's flip
 * `gather(x, indices): axis, wraps`: numpy's take; constant indices may be negative, others become a
   `pick`
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
@@ -26,7 +27,7 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.movement import ANY, moving
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
-from tflgpu_plugin.ops.views import View, axis_of, repeated, taken, transposed
+from tflgpu_plugin.ops.views import View, axis_of, region, repeated, taken, transposed
 
 
 def _numbers(graph: Graph, node: Node, what: str) -> Array:
@@ -65,6 +66,14 @@ def expanded(graph: Graph, node: Node) -> list[View]:
     lead = len(target) - len(shape)
     pairs = zip(target, (1,) * lead + shape, strict=True)
     return [repeated(shape, [1 if wide == extent else wide for wide, extent in pairs])]
+
+
+def reversed_axes(graph: Graph, node: Node) -> list[View]:
+    shape = graph.shape(node.operand())
+    given = _numbers(graph, node, "the axes").reshape(-1)
+    axes = {axis_of(int(axis), len(shape)) for axis in given}
+    last = [extent - 1 if k in axes else 0 for k, extent in enumerate(shape)]
+    return [region(shape, last, shape, [-1 if k in axes else 1 for k in range(len(shape))])]
 
 
 def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -190,6 +199,7 @@ def decompose_batches(steps: Decomposition, node: Node) -> bool:
 OPS = (
     moving("tile", tiled, NEEDS, fuses=True),
     moving("expand", expanded, NEEDS, fuses=True),
+    moving("reverse", reversed_axes, NEEDS, fuses=True),
     *(moving(name, blocks, NEEDS, fuses=True) for name in ("depth_to_space", "space_to_depth")),
     replace(
         moving("gather", gathered, "", fuses=True, decompose=decompose_gather),
