@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.references import attention as references_attention
 from conformance.references import pools as references_pools
 from conformance.references import recurrent as references_recurrent
 from conformance.references.rounding import rounded, rounds
@@ -380,6 +381,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **references_pools.REFERENCES,
     "cumsum": _cumsum, "reverse_sequence": _reverse_sequence,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
+    "attention": references_attention.attention,
     "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,

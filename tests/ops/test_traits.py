@@ -32,7 +32,7 @@ def of_kind(kind: str) -> set[str]:
     ("kind", "fusing"),
     [
         ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
-        ("product", LAYERS | {"matmul"}),
+        ("product", LAYERS | {"matmul", "attention"}),
         ("window", of_kind("window")),
         ("reduction", SUMS | {"softmax"}),
         (

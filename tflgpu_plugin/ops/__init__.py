@@ -39,6 +39,7 @@ FAMILIES = (
     "normalization",
     "lrn",
     "matmul",
+    "attention",
     "quantization",
     "pick",
     "arg",

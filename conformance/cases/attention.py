@@ -1,0 +1,93 @@
+"""Attention: every remainder of 4 in lengths and depth, several blocks of keys and tiles of
+queries, shared heads, each form of a mask, causal with a past and a window, lengths that a run
+tells, and queries that see nothing."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from conformance.cases import Case, Input, constant
+from conformance.node_cases import NodeCase
+
+Shape = tuple[int, ...]
+CASES: list[Case] = []
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def case(name: str, q: Shape, k: Shape, width: int = 0, mask: Any = None, lengths: Any = None,
+         low: float = -1.0, **attributes: Any) -> NodeCase:  # fmt: skip
+    """`width` is that of values (default: of keys); `mask` is a shape or constant; `lengths` are
+    constant, or "run"."""
+    values = (*k[:-1], width or k[-1])
+    given = [Input(shape, low=low, high=-low) for shape in (q, k, values)]
+    masked = Input(mask) if isinstance(mask, tuple) else None
+    if mask is not None and masked is None:
+        masked = constant(np.float32(mask))
+    told = Input((q[0],), "i32", low=1, high=k[-2])
+    if lengths != "run":
+        told = lengths and constant(tuple(lengths), "i32")
+    return NodeCase(
+        name, "attention", (*given, masked, told), {"scale": q[-1] ** -0.5, **attributes},
+        terms=k[-2] + q[-1],
+    )  # fmt: skip
+
+
+Q, K = (2, 3, 7, 16), (2, 3, 9, 16)
+CAUSAL = np.where(np.tri(7, 9, dtype=bool), 0, -inf)
+NODES = [
+    *(case(f"remainder_{n}", (2, 2, 4 + n, 8 + n), (2, 2, 8 + n, 8 + n)) for n in range(4)),
+    *(case(f"width_{n}", (1, 2, 5, 12), (1, 2, 6, 12), n)
+      for n in (1, 4, 7, 64, 68, 100, 130, 300)),
+    case("one_query", (2, 3, 1, 16), K),
+    case("one_key", Q, (2, 3, 1, 16)),
+    case("blocks_of_keys", (1, 2, 5, 8), (1, 2, 200, 8), low=-4.0),
+    case("tiles_of_queries", (1, 2, 50, 8), (1, 2, 9, 8)),
+    case("rows_of_64", (1, 1, 64, 64), (1, 1, 64, 64)),
+    case("rank_3", (2, 7, 24), (2, 9, 24), heads=3),
+    case("rank_3_one_head", (2, 7, 10), (2, 9, 10)),
+    case("rank_3_uneven", (2, 7, 15), (2, 9, 15), heads=3),
+    case("rank_3_shared", (2, 7, 48), (2, 9, 16), heads=6, kv_heads=2),
+    case("rank_3_shared_uneven", (2, 7, 36), (2, 9, 12), heads=6, kv_heads=2),
+    case("shared", (2, 6, 7, 8), (2, 2, 9, 8)),
+    case("shared_by_all", (2, 5, 3, 8), (2, 1, 9, 8)),
+    case("shared_causal", (2, 6, 7, 8), (2, 2, 9, 8), causal=True, past=2),
+    case("scaled", Q, K, scale=3.0),
+    case("softcap", Q, K, softcap=0.3, scale=2.0),
+    case("softcap_and_mask", Q, K, mask=(7, 9), softcap=0.3, scale=2.0),
+    *(case(f"mask_{'_'.join(map(str, m))}", Q, K, mask=m)
+      for m in ((2, 3, 7, 9), (1, 1, 7, 9), (2, 1, 1, 9), (3, 7, 9), (7, 9), (9,), (2, 3, 7, 1))),
+    case("mask_shared", (2, 6, 7, 8), (2, 2, 9, 8), mask=(2, 6, 7, 9)),
+    case("mask_rank_3", (2, 7, 24), (2, 9, 24), heads=3, mask=(2, 3, 7, 9)),
+    case("mask_blocks_of_keys", (1, 2, 5, 8), (1, 2, 200, 8), mask=(5, 200)),
+    case("mask_infinite", Q, K, mask=CAUSAL),
+    case("nothing", Q, K, mask=np.full((7, 9), -inf)),
+    case("nothing_zero", Q, K, mask=np.full((7, 9), -inf), empty=0.0),
+    case("lowest", Q, K, mask=np.full((7, 9), LOWEST)),
+    case("lowest_zero", Q, K, mask=np.where(np.eye(7, 9, dtype=bool), LOWEST, 0), empty=0.0),
+    case("mask_nan", Q, K, mask=np.where(np.eye(7, 9, dtype=bool), np.nan, 0)),
+    case("causal", Q, K, causal=True),
+    case("causal_past", Q, K, causal=True, past=2),
+    case("causal_last", Q, K, causal=True, past=None),
+    case("causal_blocks", (1, 2, 150, 8), (1, 2, 150, 8), causal=True),
+    case("causal_unseen", (1, 2, 5, 8), (1, 2, 9, 8), causal=True, past=-3, empty=0.0),
+    case("window", Q, K, causal=True, past=2, window=3),
+    case("window_1", Q, K, causal=True, window=1),
+    case("window_blocks", (1, 2, 150, 8), (1, 2, 150, 8), causal=True, window=70),
+    case("window_blocks_short", (1, 2, 150, 8), (1, 2, 150, 8), causal=True, window=5),
+    case("lengths", Q, K, lengths=(4, 9)),
+    case("lengths_of_a_run", Q, K, lengths="run"),
+    case("lengths_0", Q, K, lengths=(0, 9), empty=0.0),
+    case("lengths_causal", (2, 3, 4, 8), (2, 3, 9, 8), lengths=(4, 9), causal=True, past=None),
+    case("lengths_window", (2, 3, 4, 8), (2, 3, 9, 8), lengths=(6, 9), causal=True, past=None,
+         window=2),
+    case("lengths_of_fewer", (2, 3, 4, 8), (2, 3, 9, 8), lengths=(3, 1), causal=True, past=None,
+         empty=0.0),
+    case("large_scores", Q, K, scale=300.0),
+    NodeCase("no_fit", "attention", (Input(Q), Input(K), Input((2, 3, 8, 16))), {"scale": 1.0},
+             refused=True),
+    NodeCase("mask_no_fit", "attention", (Input(Q), Input(K), Input(K), Input((8, 9))),
+             {"scale": 1.0}, refused=True),
+]  # fmt: skip

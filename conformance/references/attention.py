@@ -1,0 +1,53 @@
+"""What attention means, in numpy."""
+
+from __future__ import annotations
+
+from math import nan
+
+import numpy as np
+
+from conformance.references.rounding import rounded
+from tflgpu_plugin.ir.graph import Array
+
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def _rounded(x: Array, terms: int = 1) -> Array:
+    """Infinities are exact."""
+    return np.where(np.isfinite(x), rounded(x, terms), x)
+
+
+def _split(x: Array, heads: int) -> Array:
+    if x.ndim == 4:
+        return x
+    return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+
+
+def attention(
+    q: Array, k: Array, v: Array, mask: Array | None = None, lengths: Array | None = None,
+    scale: float = 1.0, softcap: float = 0.0, causal: bool = False, past: int | None = 0,
+    window: int = 0, heads: int = 1, kv_heads: int = 0, empty: float = nan,
+) -> Array:  # fmt: skip
+    packed = q.ndim == 3
+    q, k, v = (
+        _split(x, n) for x, n in ((q, heads), (k, kv_heads or heads), (v, kv_heads or heads))
+    )
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+    scores = rounded(rounded(scale * (q @ k.swapaxes(2, 3))), q.shape[3])
+    if softcap:
+        scores = rounded(softcap * np.tanh(scores / softcap))
+    scores = scores if mask is None else _rounded(scores + mask)
+    found = np.full((*q.shape[:3], v.shape[3]), empty)
+    for b, h, i in np.ndindex(*q.shape[:3]):
+        seen = np.arange(k.shape[2]) < (k.shape[2] if lengths is None else int(lengths[b]))
+        if causal:
+            before = max(int(seen.sum()) - q.shape[2], 0) if past is None else past
+            apart = i + before - np.arange(k.shape[2])
+            seen &= (apart >= 0) & ((apart < window) | (window <= 0))
+        if empty == 0:
+            seen &= ~(scores[b, h, i] <= LOWEST)
+        row = scores[b, h, i][seen]
+        if row.size:
+            e = np.exp(_rounded(row - row.max()))
+            found[b, h, i] = e / rounded(e.sum(), row.size) @ v[b, h][seen]
+    return found.swapaxes(1, 2).reshape(q.shape[0], q.shape[2], -1) if packed else found

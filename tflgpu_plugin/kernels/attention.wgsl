@@ -1,0 +1,189 @@
+// Scaled dot product attention. 8 threads have some rows (queries of the heads that share keys and values) and go through
+// the keys in blocks of 32, with the largest score and the sum of shares so far of each row. First each makes the scores of
+// 4 keys, then every 8th slice of the result. Steps in memory are parameters, see attention.py.
+// variant: rows, parts (slices of the result that a thread has), masked, lengths, softcap; `shared`: threads exchange values
+// by shuffle, otherwise in workgroup memory. Loops over rows pass their values on and take p.together rounds, which drivers do
+// not unroll: there is less to compile, and some keep no kernel as long as that.
+{% macro pass_on(names) %}
+{% for name in names %}
+      let {{ name }} = {{ name }}0;
+{% for r in range(rows - 1) %}
+      {{ name }}{{ r }} = {{ name }}{{ r + 1 }};
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+{% if not shared %}
+var<workgroup> peaks: array<f32, {{ 64 * rows }}>;  // [rows][threads]
+var<workgroup> shares: array<vec4f, {{ 64 * rows }}>;
+{% endif %}
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
+{%- if shared %}, @builtin(subgroup_invocation_id) sid: u32{% endif %}) {
+  let wi = group_id(wid);
+  let lane = lid % 8u;
+  let base = {{ "sid & ~7u" if shared else "lid - lane" }};
+  let group = wi.x * 8u + lid / 8u;
+  let tile = group % p.tiles;
+  let kv_head = group / p.tiles % p.kv_heads;
+  let batch = min(group / (p.tiles * p.kv_heads), p.batches - 1u);
+  let first = {{ rows }}u * tile;
+  let last = min(first + {{ rows }}u, p.rows) - 1u;
+  let whole = first / p.queries == last / p.queries;  // of one head
+  let first_head = kv_head * p.sharing + first / p.queries;
+  let lowest_query = select(0u, first % p.queries, whole);
+  let highest_query = select(p.queries - 1u, last % p.queries, whole);
+{% if lengths %}
+  let keys = u32(clamp(load_lengths(batch), 0, i32(p.keys)));
+{% else %}
+  let keys = p.keys;
+{% endif %}
+  // A query sees `window` keys before its own number + ahead.
+  let ahead = 1 + select(p.past, max(i32(keys) - i32(p.queries), 0), p.ends != 0u);
+  var begin = 0u;
+  var end = select(0u, keys, group < p.groups);
+  if (p.causal != 0u) {
+    end = min(end, u32(max(i32(highest_query) + ahead, 0)));
+    begin = u32(max(i32(lowest_query) + ahead - p.window, 0)) & ~3u;
+  }
+  let k_base = batch * p.k_batch + kv_head * p.k_head;
+  let v_base = batch * p.v_batch + kv_head * p.v_head;
+  let slice = 8u * {{ parts }}u * wi.y + lane;
+{% for r in range(rows) %}
+  let row{{ r }} = min(first + {{ r }}u, p.rows - 1u);
+  let q{{ r }} = batch * p.q_batch + (kv_head * p.sharing + row{{ r }} / p.queries) * p.q_head + row{{ r }} % p.queries * p.q_row;
+  var peak{{ r }} = -0x1.fffffep+127f;
+  var kept{{ r }} = 0.0;
+  var sum{{ r }} = 0.0;
+{% for n in range(parts) %}
+  var y{{ n }}_{{ r }} = vec4f(0.0);
+{% endfor %}
+{% endfor %}
+{% for n in range(parts) %}
+  let v{{ n }} = v_base + min(slice + {{ 8 * n }}u, p.v_slices - 1u) * p.v_slice;
+{% endfor %}
+{% if shared %}
+  var own = q0;
+{% for r in range(1, rows) %}
+  own = select(own, q{{ r }}, lane % {{ rows }}u == {{ r }}u);
+{% endfor %}
+  for (var start = begin; start < end; start += 32u) {
+{% else %}
+  for (var start = 0u; start < p.keys; start += 32u) {  // barriers want the same rounds of all
+{% endif %}
+    let key = start + 4u * lane;
+{% for r in range(rows) %}
+    var s{{ r }} = vec4f(0.0);
+{% endfor %}
+{% for j in range(4) %}
+    let k{{ j }} = k_base + min(key + {{ j }}u, p.keys - 1u) * p.k_row;
+{% endfor %}
+    for (var k = 0u; k < p.slices; k++) {
+{% for j in range(4) %}
+      let w{{ j }} = load_k(k{{ j }} + k * p.k_slice);
+{% endfor %}
+{% if shared %}
+      let x = load_q(own + k * p.q_slice);
+{% endif %}
+{% for r in range(rows) %}
+      let x{{ r }} = {{ "subgroupShuffle(x, base + %du)" % r if shared else "load_q(q%d + k * p.q_slice)" % r }};
+      s{{ r }} += vec4f(dot(x{{ r }}, w0), dot(x{{ r }}, w1), dot(x{{ r }}, w2), dot(x{{ r }}, w3));
+{% endfor %}
+    }
+    let number = vec4u(key) + vec4u(0u, 1u, 2u, 3u);
+    var query = first % p.queries;
+    var head = first_head;
+    for (var r = 0u; r < p.together; r++) {
+{{ pass_on(("s", "peak", "kept")) }}
+      var score = s * p.scale;
+{% if softcap %}
+      score = p.softcap * tanh_exact(score / p.softcap);
+{% endif %}
+{% if masked %}
+      let m_row = batch * p.m_batch + head * p.m_head + query * p.m_row;
+      score += load_m(m_row + min(key / 4u, p.m_slices - 1u) * p.m_slice);
+{% endif %}
+      let until = select(i32(keys), clamp(i32(query) + ahead, 0, i32(keys)), p.causal != 0u);
+      let oldest = select(0, max(i32(query) + ahead - p.window, 0), p.causal != 0u);
+      let seen = (number >= vec4u(u32(oldest))) & (number < vec4u(u32(until))) & !(score <= vec4f(p.nothing));
+      let above = select(vec4f(-0x1.fffffep+127f), score, seen);
+      var top = max(max(above.x, above.y), max(above.z, above.w));
+{% if shared %}
+      top = max(top, subgroupShuffleXor(top, 1u));
+      top = max(top, subgroupShuffleXor(top, 2u));
+      top = max(top, subgroupShuffleXor(top, 4u));
+{% else %}
+      workgroupBarrier();
+      peaks[64u * r + lid] = top;
+      workgroupBarrier();
+      for (var k = 0u; k < 8u; k++) { top = max(top, peaks[64u * r + base + k]); }
+{% endif %}
+      top = max(top, peak);
+      peak{{ rows - 1 }} = top;
+      kept{{ rows - 1 }} = exp(peak - top);
+      s{{ rows - 1 }} = select(vec4f(0.0), exp(score - top), seen);
+{% if not shared %}
+      shares[64u * r + lid] = s{{ rows - 1 }};
+{% endif %}
+      query++;
+      head += select(0u, 1u, query == p.queries && first + r + 1u < p.rows);
+      query = select(query, 0u, query == p.queries);
+    }
+{% for r in range(rows) %}
+    sum{{ r }} = sum{{ r }} * kept{{ r }} + (s{{ r }}.x + s{{ r }}.y) + (s{{ r }}.z + s{{ r }}.w);
+{% for n in range(parts) %}
+    y{{ n }}_{{ r }} *= kept{{ r }};
+{% endfor %}
+{% endfor %}
+{% if not shared %}
+    workgroupBarrier();
+{% endif %}
+    let fours = (min(max(end, start) - start, 32u) + 3u) / 4u;
+    for (var k = 0u; k < fours; k++) {
+{% for r in range(rows) %}
+      var share{{ r }} = {{ "subgroupShuffle(s%d, base + k)" % r if shared else "shares[%du + base + k]" % (64 * r) }};
+{% endfor %}
+      for (var j = 0u; j < 4u; j++) {
+        let at = min(start + 4u * k + j, end - 1u) * p.v_row;
+{% for n in range(parts) %}
+        let w{{ n }} = load_v(v{{ n }} + at);
+{% for r in range(rows) %}
+        y{{ n }}_{{ r }} = fma(vec4f(share{{ r }}.x), w{{ n }}, y{{ n }}_{{ r }});
+{% endfor %}
+{% endfor %}
+{% for r in range(rows) %}
+        share{{ r }} = share{{ r }}.yzwx;
+{% endfor %}
+      }
+    }
+  }
+  var query = first % p.queries;
+  var head = first_head;
+  for (var r = 0u; r < p.together; r++) {
+{{ pass_on(("sum",)) }}
+{% for n in range(parts) %}
+{{ pass_on(("y%d_" % n,)) }}
+{% endfor %}
+    var total = sum;
+{% if shared %}
+    total += subgroupShuffleXor(total, 1u);
+    total += subgroupShuffleXor(total, 2u);
+    total += subgroupShuffleXor(total, 4u);
+{% else %}
+    workgroupBarrier();
+    peaks[lid] = total;
+    workgroupBarrier();
+    total = 0.0;
+    for (var k = 0u; k < 8u; k++) { total += peaks[base + k]; }
+{% endif %}
+    let at = batch * p.y_batch + head * p.y_head + query * p.y_row;
+{% for n in range(parts) %}
+    if (group < p.groups && slice + {{ 8 * n }}u < p.v_slices && first + r <= last) {
+      let y = select(y{{ n }}_ / total, vec4f(p.empty), total == 0.0);
+      store_y(at + (slice + {{ 8 * n }}u) * p.y_slice, epilogue_y(head * p.y_first + slice + {{ 8 * n }}u), y);
+    }
+{% endfor %}
+    query++;
+    head += select(0u, 1u, query == p.queries);
+    query = select(query, 0u, query == p.queries);
+  }
+}

@@ -1,0 +1,227 @@
+"""`attention(q, k, v, mask | None, lengths | None): scale, softcap, causal, past, window, heads,
+kv_heads, empty`: softmax(scale * q k' + mask) v of each head, without a matrix of scores in memory.
+
+q is [batch, heads, queries, depth], k [batch, kv_heads, keys, depth] and v [batch, kv_heads, keys,
+width]; or all of them are of rank 3, [batch, queries or keys, heads * depth or width], and the
+attributes tell how many heads they have (default: 1). The result is like q, with the width of v.
+As many heads of q in a row as there are for each of k share it.
+
+`softcap` (default 0: none) limits scores before the mask, which broadcasts to [batch, heads,
+queries, keys] and has every key. Each batch has as many keys as its `lengths` says (int32).
+`causal`: query i sees the last `window` keys (default 0: all) of those up to i + past (default 0).
+With a past of None queries are the last keys of their batch, or, where there are fewer keys, the
+first. A query that sees nothing has the value `empty` (default NaN): all is masked by -inf, or by
+the lowest float32, too, where that is a number.
+"""
+
+from __future__ import annotations
+
+from math import isnan, nan, prod
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.movement import vector_strides
+from tflgpu_plugin.ops.table import Op, unplanned
+
+MASK, LENGTHS = 3, 4
+LANES = 8  # threads that share rows
+MOST_PARTS = 4  # slices of the result that a thread has
+MOST_SUMS = 32  # vec4 of the result that a thread has, of all its rows
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def _operands(node: Node) -> list[int]:
+    """q, k and v."""
+    return [node.operand(position) for position in range(3)]
+
+
+def _heads(node: Node) -> tuple[int, int, int]:
+    """Of q, k and v."""
+    count = int(node.attributes.get("heads", 1))
+    return count, *(int(node.attributes.get("kv_heads", count)),) * 2
+
+
+def split(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
+    """Shapes of q, k and v with their heads: [batch, heads, length, depth]. Raises ValueError where
+    they do not fit."""
+    found = []
+    for tensor, heads in zip(_operands(node), _heads(node), strict=True):
+        shape = graph.shape(tensor)
+        if len(shape) == 3 and heads and shape[2] % heads == 0:
+            shape = (shape[0], heads, shape[1], shape[2] // heads)
+        if len(shape) != 4:
+            raise ValueError(f"{list(shape)} has no {heads} heads")
+        found.append(shape)
+    q, k, v = found
+    if not (q[0] == k[0] == v[0] and q[3] == k[3] and k[1:3] == v[1:3]) or q[1] % k[1]:
+        raise Misfit(f"{list(q)}, {list(k)} and {list(v)} do not fit")
+    return q, k, v
+
+
+def _parts(width: int) -> tuple[int, int]:
+    """How many slices of a result of this width a thread has, and in how many launches in one."""
+    slices = -(-width // 4)
+    times = -(-slices // (LANES * MOST_PARTS))
+    return -(-slices // (LANES * times)), times
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    q, _, v = split(graph, node)
+    if len(graph.shape(node.operand())) == 4:
+        return [(*q[:3], v[3])]
+    return [(q[0], q[2], q[1] * v[3])]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Queries, keys and values of the same heads; a mask that spreads over the scores."""
+    reason = unplanned("Attention", shapes, graph, node)
+    if reason:
+        return reason
+    q, k, v = split(graph, node)
+    if 0 in (*q, *k, *v):
+        return "Attention over empty tensors is not supported."
+    mask = node.inputs[MASK] if len(node.inputs) > MASK else None
+    if mask is not None:
+        given, whole = graph.shape(mask), (*q[:3], k[2])
+        fits = zip(given[::-1], whole[::-1], strict=False)
+        if not 0 < len(given) <= 4 or any(g not in (1, w) for g, w in fits):
+            return f"A mask of shape {list(given)} does not fit scores of {list(whole)}."
+    return None
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, of tiles of rows for each batch and head of keys."""
+    q, k, v = split(low.graph, node)
+    attributes = node.attributes
+    mask, lengths = (*node.inputs[MASK:], None, None)[:2]
+    rows, past, cap = q[1] // k[1] * q[2], attributes.get("past", 0), _softcap(node)
+    window, empty = int(attributes.get("window", 0)), float(attributes.get("empty", nan))
+    reads = {
+        name: Access(low.stored(node.operand(position))) for position, name in enumerate("qkv")
+    }
+    parameters: dict[str, object] = {
+        "queries": q[2], "keys": k[2], "kv_heads": k[1], "sharing": q[1] // k[1], "rows": rows,
+        "slices": -(-q[3] // 4), "v_slices": -(-v[3] // 4),
+        "scale": float(attributes["scale"]), "empty": empty,
+        "nothing": -np.inf if isnan(empty) else LOWEST,
+        "causal": int(bool(attributes.get("causal"))), "ends": int(past is None),
+        "past": np.int32(past or 0),
+        "window": np.int32(window if window > 0 else np.iinfo(np.int32).max // 2),
+    }  # fmt: skip
+    for name, tensor in zip("qkvy", (*_operands(node), node.outputs[0]), strict=True):
+        parameters |= _steps(name, low.graph.shape(tensor), q[1] if name in "qy" else k[1])
+    if mask is not None:
+        reads["m"] = Access(low.stored(mask))
+        parameters |= _mask_steps(low.graph.shape(mask))
+    if lengths is not None:
+        reads["lengths"] = Access(low.stored(lengths), 1)
+    if cap:
+        parameters["softcap"] = cap
+    parts, times = _parts(v[3])
+    count = _rows(low.target, rows, parts)
+    tiles = -(-rows // count)
+    parameters |= {
+        "tiles": tiles,
+        "together": count,
+        "groups": tiles * k[1] * q[0],
+        "batches": q[0],
+    }
+    low.dispatch(
+        "attention",
+        node,
+        reads,
+        {"y": node.outputs[0]},
+        (-(-tiles * k[1] * q[0] * LANES // WORKGROUP), times, 1),
+        parameters,
+        {
+            "rows": count,
+            "parts": parts,
+            "masked": mask is not None,
+            "lengths": lengths is not None,
+            "softcap": bool(cap),
+            "shared": low.target.shuffles,
+        },
+    )
+
+
+def _rows(target: Target, rows: int, parts: int) -> int:
+    """How many rows threads share: a power of two."""
+    most = MOST_SUMS if target.shuffles else MOST_SUMS // 4  # there each row is a load more
+    count = 8
+    while count > 1 and (count >= 2 * rows or count * parts > most):
+        count //= 2
+    return count
+
+
+def _softcap(node: Node) -> float:
+    return float(node.attributes.get("softcap", 0.0))
+
+
+def _steps(name: str, shape: Shape, heads: int) -> dict[str, object]:
+    """Vec4 between neighbours: batches, heads, rows, slices; in a result, slices of a head."""
+    strides = vector_strides(shape)
+    if len(shape) == 4:
+        batch, head, row, slice_ = strides
+        first = 0
+    else:
+        batch, row, slice_ = strides
+        first = -(-shape[2] // heads // 4)
+        head = first * slice_
+    found = {"batch": batch, "head": head, "row": row, "slice": slice_}
+    if name == "y":
+        found["first"] = first
+    return {f"{name}_{what}": step for what, step in found.items()}
+
+
+def _mask_steps(shape: Shape) -> dict[str, object]:
+    """The same of a mask, 0 where it is spread."""
+    strides = vector_strides(shape)
+    outer = [0 if e == 1 else s for e, s in zip(shape[:-1], strides[:-1], strict=True)]
+    names = ("m_batch", "m_head", "m_row")
+    found: dict[str, object] = dict(zip(names, ([0] * 3 + outer)[-3:], strict=True))
+    return found | {"m_slice": strides[-1], "m_slices": -(-shape[-1] // 4)}
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """Heads that do not begin with a vec4 get an axis of their own; a mask has every key."""
+    q, k, v = split(steps.graph, node)
+    mask = node.inputs[MASK] if len(node.inputs) > MASK else None
+    short = mask is not None and steps.shape(mask)[-1:] != k[2:3]
+    packed = [len(steps.shape(t)) == 3 and s[1] > 1 and s[3] % 4 != 0
+              for t, s in zip(_operands(node), (q, k, v), strict=True)]  # fmt: skip
+    if not (short or any(packed)):
+        return False
+    if short:
+        assert mask is not None
+        shape = (*steps.shape(mask)[:-1], k[2])
+        mask = steps.add("expand", mask, steps.indices(shape))
+    attributes = {**node.attributes}
+    inputs = [*node.inputs[:3], mask, *node.inputs[LENGTHS:]]
+    if not any(packed):
+        steps.last("attention", *inputs, **attributes)
+        return True
+    for position, (tensor, shape) in enumerate(zip(_operands(node), (q, k, v), strict=True)):
+        if len(steps.shape(tensor)) == 3:
+            batch, heads, length, depth = shape
+            split_ = steps.reshape(tensor, (batch, length, heads, depth))
+            inputs[position] = steps.add("transpose", split_, perm=(0, 2, 1, 3))
+    made = steps.add("attention", *inputs, **attributes)
+    if len(steps.shape(node.outputs[0])) == 3:
+        turned = steps.add("transpose", made, perm=(0, 2, 1, 3))
+        steps.last("reshape", turned, None, shape=shapes(steps.graph, node)[0])
+    return True
+
+
+def _work(graph: Graph, node: Node) -> int:
+    q, k, v = split(graph, node)
+    return prod(q[:3]) * k[2] * (q[3] + v[3])
+
+
+OPS = (
+    Op("attention", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,
+       kind="product", fuses=True, decompose=decompose, accumulates=False),
+)  # fmt: skip
