@@ -22,7 +22,7 @@ from conformance.variants import onnx_quantized
 from conformance.variants.onnx_quantized import KINDS, Network
 from conformance.variants.quantized import FAR, NEAR, SHARE
 from tflgpu_plugin import ops
-from tflgpu_plugin.frontend.rules.quantized_groups import INCOMPLETE
+from tflgpu_plugin.frontend.rules import INCOMPLETE
 from tflgpu_plugin.harness import onnx
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]

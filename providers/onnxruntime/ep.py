@@ -18,7 +18,7 @@ from tflgpu_plugin import native, providers
 from tflgpu_plugin.frontend import callbacks, messages
 from tflgpu_plugin.frontend.callbacks import opened, pairs, sentence
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, remember
-from tflgpu_plugin.frontend.rules import quantized_groups
+from tflgpu_plugin.frontend.rules import INCOMPLETE
 from tflgpu_plugin.ir.graph import Shape
 from tflgpu_plugin.options import parse
 
@@ -111,7 +111,7 @@ def _place(level: records.Level, taken: Snapshot, session: records.Session) -> N
         if node.id not in inside and node.id not in reasons:
             reasons[node.id] = ARITHMETIC if node.id in reading.arithmetic else SPLIT
             if node.op == "DequantizeLinear":
-                reasons[node.id] = quantized_groups.INCOMPLETE
+                reasons[node.id] = INCOMPLETE
     level.decide({node: reason for node, reason in reasons.items() if node not in inside})
 
 

@@ -252,7 +252,7 @@ def _rows() -> tuple[HostOp, ...]:
             CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, "value weights bias",
             *windows, need.INACTIVE, **CUSTOM,
         ),
-        # Of positions in windows, which hosts number each in its own way (rules/pool_indices.py).
+        # Of positions in windows, which hosts number each in its own way (frontend/rules.py).
         _row(
             POOL_ARGMAX, "max_pool_argmax", 1, params.custom_pool, "value", *windows, need.INACTIVE,
             need.SIDE_BY_SIDE, gives="value index", **CUSTOM, alone=False,

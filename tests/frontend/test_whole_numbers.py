@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.frontend import plain_numbers, support
-from tflgpu_plugin.frontend.rules import integer_products
+from tflgpu_plugin.frontend.rules import exact_products
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.ir.quantization import NUMBERS, whole
 from tflgpu_plugin.ir.target import Target
@@ -101,12 +101,12 @@ def products(bound: int, to: str = "f32", outputs: tuple[int, ...] = (REAL,)) ->
 
 def test_sums_beyond_float32_are_for_casts_to_floats_only() -> None:
     exact = 1 << 24
-    assert integer_products.rule(products(exact, outputs=(WHOLE, REAL)), {}) == {}
-    assert integer_products.rule(products(exact + 1), {}) == {}
-    seen = integer_products.rule(products(exact + 1, outputs=(WHOLE, REAL)), {})
+    assert exact_products(products(exact, outputs=(WHOLE, REAL)), {}) == {}
+    assert exact_products(products(exact + 1), {}) == {}
+    seen = exact_products(products(exact + 1, outputs=(WHOLE, REAL)), {})
     assert list(seen) == [1] and "16,777,217" in seen[1]
-    assert list(integer_products.rule(products(exact + 1, "i64"), {})) == [1]
-    assert integer_products.rule(products(exact + 1, "i64"), {1: "already"}) == {}
+    assert list(exact_products(products(exact + 1, "i64"), {})) == [1]
+    assert exact_products(products(exact + 1, "i64"), {1: "already"}) == {}
 
 
 def test_casts_of_whole_numbers_and_back_go() -> None:

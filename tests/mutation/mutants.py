@@ -23,7 +23,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "tflgpu_plugin/frontend/fold.py",
         "tflgpu_plugin/frontend/meanings.py",
         "tflgpu_plugin/frontend/plain_numbers.py",
-        "tflgpu_plugin/frontend/rules/*.py",
+        "tflgpu_plugin/frontend/rules.py",
         "tflgpu_plugin/ir/host_op.py",
         "tflgpu_plugin/frontend/subgraph.py",
         "tflgpu_plugin/frontend/symbolic_shapes.py",

@@ -17,7 +17,6 @@ from tests.support.interpreters import gpu, places
 from tflgpu_plugin import engine
 from tflgpu_plugin.compile import precision
 from tflgpu_plugin.frontend import rules
-from tflgpu_plugin.frontend.rules import folded_constants
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Quantization, Tensor
 from tflgpu_plugin.ir.target import Target
@@ -96,7 +95,7 @@ def test_a_constant_for_both_sides_stays_on_the_cpu() -> None:
     reader = Node(2, "unknown", (2,), (4,), refusal="Not here.")
     tensors = {**graph.tensors, 4: Tensor("z", (3, 4))}
     whole = replace(graph, tensors=tensors, nodes=(*graph.nodes, reader), outputs=(3, 4))
-    assert rules.closed(whole, {2: "Not here."}) == {2: "Not here.", 0: folded_constants.SHARED}
+    assert rules.closed(whole, {2: "Not here."}) == {2: "Not here.", 0: rules.COPIED}
     part = engine.partition.extract(whole, {1})
     assert part.inputs == (0,)
 

@@ -94,6 +94,6 @@ def test_what_nothing_wrote_is_found_out_where_the_host_is_wrong_too(
     chosen = {"force": True, "exclude": ",".join(map(str, left))}
     assert cut_chains.worst(model, feeds, "ai_edge_litert", chosen) <= 1
     monkeypatch.setattr(fold, "constants", lambda *given: None)
-    left = [rule for rule in rules.RULES if rule is not rules.unwritten_constants.rule]
+    left = [rule for rule in rules.RULES if rule is not rules.written_constants]
     monkeypatch.setattr(rules, "RULES", tuple(left))
     assert cut_chains.worst(model, feeds, "ai_edge_litert", chosen) > 100

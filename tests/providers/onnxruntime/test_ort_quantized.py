@@ -17,7 +17,6 @@ from tflgpu_plugin.providers.onnxruntime.reader import Reading, read
 from tflgpu_plugin.providers.onnxruntime.snapshot import HostNode, Snapshot, Value
 
 from tflgpu_plugin.frontend import rules
-from tflgpu_plugin.frontend.rules import quantized_groups
 from tflgpu_plugin.frontend.support import support
 from tflgpu_plugin.ir.graph import Graph, Quantization, verify
 from tflgpu_plugin.ir.quantization import EVEN, NUMBERS
@@ -154,7 +153,7 @@ def taken(made: Snapshot) -> tuple[list[set[int]], set[int]]:
     judged = {n.id: support(graph, n, Target()) for n in graph.nodes}
     refused = rules.closed(graph, {n: reason for n, reason in judged.items() if reason})
     groups = grouping.group([n.id for n in graph.nodes if n.id not in refused])
-    reason = quantized_groups.INCOMPLETE
+    reason = rules.INCOMPLETE
     incomplete = {n.sources[0] for n in graph.nodes if refused.get(n.id) == reason}
     return [set(grouping.members[frozenset(g)]) for g in groups], incomplete
 

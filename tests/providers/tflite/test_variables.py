@@ -18,7 +18,7 @@ from tests.support import variable_models
 from tests.support.interpreters import gpu, places
 from tests.support.small_models import CPU_OP, binary, conv
 from tests.support.variable_models import FEATURES, ONE, SHAPE, Stateful
-from tflgpu_plugin.frontend.rules import variables
+from tflgpu_plugin.frontend import rules
 
 HOSTS = hosts.installed()
 HELD = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")
@@ -163,4 +163,4 @@ def test_a_host_that_does_not_keep_the_order(host: str, monkeypatch: pytest.Monk
     _, made = gpu(variable_models.again(), host)
     report = tflgpu_plugin.report(made)
     assert report.count("gpu") == 0
-    assert {node.reason for node in report.nodes if node.op not in HELD} == {variables.UNORDERED}
+    assert {node.reason for node in report.nodes if node.op not in HELD} == {rules.UNORDERED}

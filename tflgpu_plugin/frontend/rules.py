@@ -1,0 +1,248 @@
+"""What keeps nodes off the GPU because of others: an ordered list of rules over a whole graph.
+
+A rule is given a graph and why nodes of it cannot run here, by their ids, and returns the same of
+further nodes. Its docstring is on the page of operators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tflgpu_plugin.ir.graph import FOLDED, Graph, Node
+from tflgpu_plugin.passes.quant.dequantize import folded
+
+Refusals = Mapping[int, str]
+Rule = Callable[[Graph, Refusals], dict[int, str]]
+
+UNORDERED = (
+    "This host does not keep the order in which variables are read and assigned when some nodes "
+    "run elsewhere."
+)
+SHARED_STATE = "Its state is read in other places too, which is not supported."
+UNWRITTEN = (
+    "It reads the constant {!r}, which {} makes of other constants on the CPU: the host may keep "
+    "that as a weight of its own."
+)
+EXACT = 1 << 24  # float32 has every whole number up to here
+INEXACT = (
+    "Its sums may be {:,.0f}, and beyond 2^24 they are supported where only casts to floats read "
+    "them."
+)
+# Hosts number the indices of a pooling each in its own way: XNNPACK keeps bits of a whole number in
+# a float tensor, MediaPipe's own kernel a float with a fraction.
+POOL = "max_pool_argmax"
+UNPOOL = "max_unpool"
+PAIR = {POOL, UNPOOL}
+INDICES = 1  # position among the outputs of the one, and the inputs of the other
+READ = "Its indices in windows are read by more than unpoolings; hosts number them differently."
+FOREIGN = "Its indices must be those of a pooling on the GPU; hosts number them differently."
+INCOMPLETE = "It belongs to a quantized group of which another node stays on the CPU."
+COPIED = "A node on the CPU reads this constant; nodes on the GPU have a copy of their own."
+
+
+def ordered_variables(graph: Graph, refused: Refusals) -> dict[int, str]:
+    """Nothing of a model with variables runs here where the host might move a node that reads one
+    past a node that assigns it.
+    """
+    if graph.ordered:
+        return {}
+    return {node.id: UNORDERED for node in graph.nodes if node.id not in refused}
+
+
+def unshared_states(graph: Graph, refused: Refusals) -> dict[int, str]:
+    """State that is read in more than one place stays with the host, which updates it in the
+    middle of a run.
+    """
+    readers = Counter(tensor for node in graph.nodes for tensor in node.inputs)
+    shared = {before for before, _ in graph.states if readers[before] > 1}
+    return {
+        node.id: SHARED_STATE
+        for node in graph.nodes
+        if node.id not in refused and not shared.isdisjoint(node.inputs)
+    }
+
+
+def whole_host_nodes(graph: Graph, refused: Refusals) -> dict[int, str]:
+    """A node of the host that became several nodes runs here with all of them or not at all."""
+    sources = {s: refused[node.id] for node in graph.nodes if node.id in refused
+               for s in node.sources}  # fmt: skip
+    found = {}
+    for node in graph.nodes:
+        reason = next((sources[source] for source in node.sources if source in sources), None)
+        if reason is not None and node.id not in refused:
+            found[node.id] = reason
+    return found
+
+
+def written_constants(graph: Graph, refused: Refusals) -> dict[int, str]:
+    """A node that reads what the CPU makes of constants alone stays on the CPU: the host's own
+    delegate, which comes after this one, may keep that as a weight and never write it.
+    """
+    chained = {t for t in graph.chained if t in graph.tensors and graph.constant(t) is None}
+    made = {t: n for n in graph.nodes if n.id in refused for t in n.outputs if t in chained}
+    found = {}
+    for node in graph.nodes:
+        index = next((t for t in node.reads if t in made), None)
+        if index is None or node.id in refused:
+            continue
+        found[node.id] = UNWRITTEN.format(graph.tensors[index].name, made[index].host_op)
+        made |= {t: node for t in node.outputs if t in chained}
+    return found
+
+
+def exact_products(graph: Graph, refused: Refusals) -> dict[int, str]:
+    """Sums of products of integers that may pass 2^24 are read by casts to floats only, where the
+    hosts round them, too.
+    """
+    sums = {n.outputs[0]: n for n in graph.nodes if float(n.attributes.get("bound", 0)) > EXACT}
+    if not sums:
+        return {}
+    readers, found = graph.consumers(), dict[int, str]()
+    for node in graph.nodes:
+        if node.op != "cast" or node.inputs[0] not in sums or node.id in refused:
+            continue
+        result = node.outputs[0]
+        cast = all(_to_float(graph, reader) for reader in readers.get(result, []))
+        if not cast or result in graph.outputs:
+            bound = sums[node.inputs[0]].attributes["bound"]
+            found[node.id] = INEXACT.format(bound)
+    return found
+
+
+def _to_float(graph: Graph, node: Node) -> bool:
+    return node.op == "cast" and graph.tensors[node.outputs[0]].dtype in ("f32", "f16")
+
+
+def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, str]:
+    """A pooling that gives indices and the unpoolings that read them run here together, and nothing
+    else reads these: hosts number them differently.
+    """
+    if not any(node.op in PAIR for node in graph.nodes):
+        return {}
+    found: dict[int, str] = {}
+    consumers = graph.consumers()
+    visible = graph.outputs if graph.fused else ()
+    kept = set()
+    for pool in (node for node in graph.nodes if node.op == POOL):
+        indices = pool.outputs[INDICES]
+        readers = consumers.get(indices, [])
+        if indices in visible or not all(_only_unpools(node, indices) for node in readers):
+            found[pool.id] = READ
+            continue
+        kept.add(indices)
+        group = (pool, *readers)
+        if reason := next((refused[node.id] for node in group if node.id in refused), None):
+            found |= {node.id: reason for node in group}
+    for node in graph.nodes:
+        if node.op == UNPOOL and node.inputs[INDICES] not in kept:
+            found[node.id] = FOREIGN
+    return {node: reason for node, reason in found.items() if node not in refused}
+
+
+def _only_unpools(node: Node, indices: int) -> bool:
+    """The node reads these indices as such, and nothing else of them."""
+    reads = [k for k, tensor in enumerate(node.inputs) if tensor == indices]
+    return node.op == UNPOOL and reads == [INDICES]
+
+
+@dataclass
+class _HostNode:
+    """A node of the host, whose work several nodes may do."""
+
+    bounds: str
+    nodes: list[int] = field(default_factory=list)
+    reads: set[int] = field(default_factory=set)
+    writes: set[int] = field(default_factory=set)
+
+
+def whole_groups(graph: Graph, refused: Refusals) -> dict[int, str]:
+    """An operator of ONNX between DequantizeLinear and QuantizeLinear runs here with all of these
+    or not at all, since the CPU runs such a group as one.
+    """
+    if not any(node.row and node.row.bounds == "opens" for node in graph.nodes):
+        return {}
+    hosts = _hosts(graph)
+    opened = {t for host in hosts if host.bounds == "opens" for t in host.writes}
+    writers = {t: host for host in hosts for t in host.writes}
+    readers: dict[int, list[_HostNode]] = {}
+    for host in hosts:
+        for tensor in host.reads:
+            readers.setdefault(tensor, []).append(host)
+
+    away = set(refused)
+
+    def here(host: _HostNode) -> bool:
+        return away.isdisjoint(host.nodes)
+
+    def grouped(host: _HostNode) -> bool:
+        return not opened.isdisjoint(host.reads)
+
+    def incomplete(host: _HostNode) -> bool:
+        after = [reader for t in host.writes for reader in readers.get(t, ())]
+        before = [writers[t] for t in host.reads if t in writers]
+        if host.bounds == "opens":
+            return host.writes.isdisjoint(graph.outputs) and not all(map(here, after))
+        if host.bounds == "closes":
+            return any(grouped(maker) and not here(maker) for maker in before)
+        if not grouped(host):
+            return False
+        ends = [one for one in after if one.bounds == "closes"]
+        ends += [one for one in before if one.bounds == "opens"]
+        return not all(map(here, ends))
+
+    while more := {n for h in hosts if here(h) and incomplete(h) for n in h.nodes}:
+        away |= more
+    return dict.fromkeys(away - set(refused), INCOMPLETE)
+
+
+def _hosts(graph: Graph) -> list[_HostNode]:
+    found: dict[int, _HostNode] = {}
+    for node in graph.nodes:
+        bounds = node.row.bounds if node.row else ""
+        host = found.setdefault((*node.sources, node.id)[0], _HostNode(bounds))
+        host.nodes.append(node.id)
+        host.reads.update(set(node.reads) - host.writes)
+        host.writes.update(node.outputs)
+    return list(found.values())
+
+
+def copied_constants(graph: Graph, refused: Refusals) -> dict[int, str]:
+    """A constant that was worked out here is made on the CPU, too, where a node on the CPU or the
+    model's user reads it.
+    """
+    found: dict[int, str] = {}
+    needed = {t for node in graph.nodes if node.id in refused for t in node.reads}
+    for node in reversed(graph.nodes):
+        if node.id in refused or not folded(graph, node):
+            continue
+        of_model = node.op == FOLDED and set(graph.outputs).intersection(node.outputs)
+        if of_model or needed.intersection(node.outputs):
+            found[node.id] = COPIED
+            needed.update(node.reads)
+    return found
+
+
+RULES: tuple[Rule, ...] = (
+    ordered_variables,
+    unshared_states,
+    whole_host_nodes,
+    written_constants,
+    exact_products,
+    paired_pooling_indices,
+    whole_groups,
+    copied_constants,
+)
+
+
+def closed(graph: Graph, refused: Refusals) -> dict[int, str]:
+    """Also all that cannot run here without these nodes: the rules, until none finds any more."""
+    found = dict(refused)
+    while True:
+        before = len(found)
+        for rule in RULES:
+            for node, reason in rule(graph, found).items():
+                found.setdefault(node, reason)
+        if len(found) == before:
+            return found
