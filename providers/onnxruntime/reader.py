@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import meanings, plain_numbers, support
+from tflgpu_plugin.frontend import meanings, reading, support
 from tflgpu_plugin.frontend.symbolic_shapes import value
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
 
 from . import folding, ops
@@ -29,28 +29,19 @@ FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntim
 UNKNOWN = (-1,)
 
 
-@dataclass
-class Reading:
+@dataclass(frozen=True, kw_only=True)
+class Reading(reading.Reading):
     """`graph` holds what needs a kernel; `arithmetic` are the ids of nodes whose results are known
     and which are therefore not in it. `ids` gives the tensor of a value. A node of the host that
-    became several has its own id on the last of them, and in `sources` of all. `unfit` are
-    nodes of the host that were refused for their inputs' shapes, `impossible` those of them that no
-    host takes; `guessed` are nodes that were refused for the guess at open extents: another one
-    suited them.
+    became several has its own id on the last of them, and in `sources` of all. `impossible` are
+    those of the `unfit` that no host takes; `guessed` are nodes that were refused for the guess at
+    open extents: another one suited them.
     """
 
-    graph: Graph
     ids: dict[str, int]
     arithmetic: frozenset[int]
-    contradictions: int = 0
-    unfit: frozenset[int] = frozenset()
     impossible: frozenset[int] = frozenset()
     guessed: frozenset[int] = frozenset()
-
-    @property
-    def refused(self) -> dict[int, str]:
-        """Host nodes that could not be read, with the sentence."""
-        return {node.id: node.refusal for node in self.graph.nodes if node.refusal is not None}
 
 
 def read(
@@ -230,21 +221,15 @@ class _Reader:
         self.nodes.append(node)
 
     def finish(self) -> Reading:
-        table = self.tensors.table
         outputs = [self.ids[name] for name in self.snapshot.outputs if name in self.ids]
-        made = {t for node in self.nodes for t in node.outputs}
-        read_ids = {t for node in self.nodes for t in node.reads}
-        plain_numbers.annotate(read_ids, table)
-        graph = Graph(
-            tensors={t: table[t] for t in sorted(made | read_ids)},
-            nodes=tuple(self.nodes),
-            inputs=tuple(sorted(t for t in read_ids - made if table[t].data is None)),
-            outputs=tuple(dict.fromkeys(t for t in outputs if t in made)),
-        )
         return Reading(
-            graph, self.ids, frozenset(self.arithmetic), self.contradictions,
-            frozenset(self.unfit), frozenset(self.impossible),
-        )  # fmt: skip
+            graph=reading.assembled(self.nodes, self.tensors.table, outputs),
+            unfit=frozenset(self.unfit),
+            contradictions=self.contradictions,
+            ids=self.ids,
+            arithmetic=frozenset(self.arithmetic),
+            impossible=frozenset(self.impossible),
+        )
 
 
 def _one_off(told: tuple[Extent, ...], found: Shape) -> bool:

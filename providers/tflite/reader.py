@@ -16,7 +16,8 @@ from tflgpu_plugin.providers import HostError
 from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.frontend import plain_numbers, support
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.frontend.reading import Reading, assembled
 from tflgpu_plugin.ir.graph import STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
@@ -35,17 +36,10 @@ VARIABLES = {
 
 
 @dataclass(frozen=True)
-class HostGraph:
-    """A host's graph as ours, and the operator code of each node (for messages).
+class HostGraph(Reading):
+    """With the operator code of each node (for messages)."""
 
-    `open` are the axes of inputs that the model leaves open, and `unfit` is how many
-    nodes make nothing of inputs that have something.
-    """
-
-    graph: Graph
-    codes: Mapping[int, int]
-    open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    unfit: int = 0
+    codes: Mapping[int, int] = field(default_factory=dict)
 
 
 def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -> HostGraph:
@@ -70,30 +64,20 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     nodes = [walk.annotate(host, _node(host, given)) for host in hosts]
     tensors = dict(walk.view)
     nodes = [_visible(node) if node.refusal is not None else node for node in nodes]
-    produced = {t for node in nodes for t in node.outputs}
     states = tuple(pair for node in nodes for pair in state_pairs(node))
     for before, after in states:
         if after not in tensors:  # a result that the host has no tensor for
             tensors[after] = replace(tensors[before], variable=False)
     outputs, fused = _outputs(ffi, context, plan)
-    read_ids = sorted({t for node in nodes for t in node.reads})
-    plain_numbers.annotate(read_ids, tensors)
-    graph = Graph(
-        tensors={t: tensors[t] for t in sorted(produced | set(read_ids))},
-        nodes=tuple(nodes),
-        inputs=tuple(t for t in read_ids if t not in produced and tensors[t].data is None),
-        outputs=tuple(t for t in outputs if t in produced),
-        states=states,
-        chained=tuple(sorted(walk.chained)),
-        fused=fused,
-        ordered=all(host.has_side_effect for host in hosts if host.host_op in VARIABLES),
-    )
+    ordered = all(host.has_side_effect for host in hosts if host.host_op in VARIABLES)
+    told = {"states": states, "chained": tuple(sorted(walk.chained))}
+    graph = assembled(nodes, tensors, outputs, fused=fused, ordered=ordered, **told)
     axes = {t: _open_axes(context.tensors[t]) for t in graph.inputs}
     return HostGraph(
         graph,
-        {host.id: host.code for host in hosts},
-        {t: some for t, some in axes.items() if some},
         walk.unfit,
+        {t: some for t, some in axes.items() if some},
+        codes={host.id: host.code for host in hosts},
     )
 
 

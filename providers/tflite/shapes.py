@@ -35,14 +35,14 @@ class Walk:
     """Goes through a graph in execution order. `tensors` get the shapes that are known, all extents
     -1 where only a run tells; `known` are results of shape arithmetic and of constants; `chained`
     are all that follow from constants alone, whether they could be worked out here or not; `unfit`
-    is how many nodes make nothing of inputs that have something.
+    are nodes that make nothing of inputs that have something.
     """
 
     tensors: dict[int, Tensor]
     sparse: Mapping[int, Sparse] = field(default_factory=dict)
     assumed: Collection[int] = ()  # have other shapes here than in the host
     constants: Collection[int] = ()  # in the model, whether they can be read or not
-    unfit: int = 0
+    unfit: set[int] = field(default_factory=set)
     known: dict[int, Tensor] = field(default_factory=dict)
     chained: set[int] = field(default_factory=set)
     _later: dict[int, Node] = field(default_factory=dict)  # makes this float32 constant of another
@@ -194,11 +194,13 @@ class Walk:
         whole = all(extent > 0 for t in inputs for extent in self.tensors[t].shape)
         whole &= node.refusal is None
         try:
-            found = [tuple(s) for s in op.shapes(Graph(self.view, (node,), (), ()), node)]
+            found: list[Shape] | None = [
+                tuple(s) for s in op.shapes(Graph(self.view, (node,), (), ()), node)
+            ]
         except Exception:  # whoever runs the node will say what is wrong with it
-            self.unfit += whole
-            return None
-        self.unfit += whole and any(extent < 1 for shape in found for extent in shape)
+            found = None
+        if whole and (found is None or any(extent < 1 for shape in found for extent in shape)):
+            self.unfit.add(host.id)
         return found
 
 

@@ -1,21 +1,21 @@
-"""What the shapes are by which an open TFLite model is judged, without a host."""
+"""What the shapes are by which an open model is judged, without a host."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import pytest
-from tflgpu_plugin.providers.tflite.placeholders import grown
-from tflgpu_plugin.providers.tflite.reader import HostGraph
 
+from tflgpu_plugin.frontend.placeholders import grown
+from tflgpu_plugin.frontend.reading import Reading
 from tflgpu_plugin.ir.graph import Graph, Tensor
 
 Axes = Mapping[int, tuple[int, ...]]
 
 
-def host(shape: tuple[int, ...], axes: Axes, unfit: int) -> HostGraph:
+def host(shape: tuple[int, ...], axes: Axes, unfit: set[int]) -> Reading:
     """A graph of one input without nodes."""
-    return HostGraph(Graph({0: Tensor("x", shape)}, (), (0,), (0,)), {}, axes, unfit)
+    return Reading(Graph({0: Tensor("x", shape)}, (), (0,), (0,)), unfit, axes)
 
 
 @pytest.mark.parametrize("axes", [{0: (1,)}, {}])
@@ -24,11 +24,11 @@ def test_an_open_model_is_judged_by_its_present_shape(axes: Axes) -> None:
     is not open needs no second look."""
     asked = []
 
-    def read(shapes: Mapping[int, tuple[int, ...]]) -> HostGraph:
+    def read(shapes: Mapping[int, tuple[int, ...]]) -> Reading:
         asked.append(shapes[0])
-        return host(shapes[0], axes, int(shapes[0][1] < 64))
+        return host(shapes[0], axes, {0} if shapes[0][1] < 64 else set())
 
-    found = grown(host((1, 5), axes, 0), read, lambda graph: {})
+    found = grown(host((1, 5), axes, set()), read, lambda graph: {})
     if axes:
         assert asked[0] == (1, 5) and found.graph.tensors[0].shape[1] >= 64
     else:

@@ -22,7 +22,8 @@ AREAS: dict[str, tuple[str, ...]] = {
     "readers": (
         "tflgpu_plugin/frontend/fold.py",
         "tflgpu_plugin/frontend/meanings.py",
-        "tflgpu_plugin/frontend/plain_numbers.py",
+        "tflgpu_plugin/frontend/placeholders.py",
+        "tflgpu_plugin/frontend/reading.py",
         "tflgpu_plugin/frontend/rules.py",
         "tflgpu_plugin/ir/host_op.py",
         "tflgpu_plugin/frontend/subgraph.py",

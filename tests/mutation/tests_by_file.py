@@ -215,13 +215,12 @@ TESTS: dict[str, Sequence[str]] = {
     "binary": ("test_ort_integers",),
     "reduce": ("test_ort_integers",),
     "scan": ("test_ort_integers",),
-    "plain_numbers": ("test_whole_numbers", *READ),
+    "reading": ("test_whole_numbers", *READ),
+    "placeholders": ("test_open_shapes", "test_placeholders"),
     "fold": ("test_constant_operators", *READ),
     "subgraph": _TFLITE,
     "symbolic_shapes": ("test_misfits", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
-    "quantized_groups": ("test_ort_quantized", "test_onnx_quantized"),
-    "pooling_indices": ("test_pooling_indices",),
     "host_op": ("test_page_of_operators", *READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "device": (*_NATIVE, "test_survival"),
@@ -261,7 +260,14 @@ ROOMS = {
     "native/tflite": _NATIVE_TFLITE,
     "native/ort": _NATIVE_ORT,
     "cache": _CACHE,
-    "rules": ("test_quantization", "test_variables", *READ),
+    "rules": (
+        "test_quantization",
+        "test_ort_quantized",
+        "test_onnx_quantized",
+        "test_pooling_indices",
+        "test_judge",
+        *READ,
+    ),
 }
 
 

@@ -12,7 +12,6 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain, combinations, islice, permutations
 from math import prod
@@ -20,7 +19,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.frontend import support
-from tflgpu_plugin.ir.graph import FOLDED, Graph, Shape
+from tflgpu_plugin.frontend.reading import Reading
+from tflgpu_plugin.ir.graph import FOLDED, Shape
 from tflgpu_plugin.ir.target import Target
 
 HUGE = 1 << 24  # of an extent, or elements of a tensor: no size to guess
@@ -35,22 +35,6 @@ VISITS = 3000  # of nodes, which any graph may have
 MAX_KNOWN_ELEMENTS = 16  # elements of a known input whose values may be extents
 
 Likely = Callable[[str, int, int, int], int]  # a number by name, axis, rank and usual size
-
-
-class Reading(Protocol):
-    """What a frontend makes of a graph and of numbers for its open extents. `refused` are nodes of
-    the host with a sentence, `unfit` those of them whose inputs' shapes are why; `contradictions`
-    counts shapes that the host tells otherwise.
-    """
-
-    @property
-    def graph(self) -> Graph: ...
-    @property
-    def refused(self) -> Mapping[int, str]: ...
-    @property
-    def unfit(self) -> AbstractSet[int]: ...
-    @property
-    def contradictions(self) -> int: ...
 
 
 class OpenNode(Protocol):
@@ -83,6 +67,7 @@ class OpenGraph(Protocol):
 
 
 Read = TypeVar("Read", bound=Reading)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -275,18 +260,23 @@ def solve(solver: Solver[Read], likely: Likely) -> Guess[Read]:
 def _best(solver: Solver[Read], guesses: Iterable[Mapping[str, int]]) -> Guess[Read] | None:
     """The first guess without doubts, as it is or solved; else that with the fewest; None where
     there is none."""
-    plain: list[Guess[Read]] = []
-    for symbols in guesses:
-        if guess := solver.attempt(symbols):
-            plain.append(guess)
-            if not guess.doubts[0]:
-                return guess
-    solved: list[Guess[Read]] = []
-    for guess in sorted(plain, key=_doubts)[:SOLVED]:
-        solved.append(solver.solved(guess))
-        if not solved[-1].doubts[0] or solver.tired:
-            break
-    return min(solved, key=_doubts, default=None)
+    plain = [*until_fit(filter(None, map(solver.attempt, guesses)), _wrong)]
+    if plain and not _wrong(plain[-1]):
+        return plain[-1]
+    near = sorted(plain, key=_doubts)[:SOLVED]
+    return min(until_fit(map(solver.solved, near), _wrong), key=_doubts, default=None)
+
+
+def until_fit(found: Iterable[T], wrong: Callable[[T], Any]) -> Iterator[T]:
+    """What was found up to the first that has nothing wrong."""
+    for one in found:
+        yield one
+        if not wrong(one):
+            return
+
+
+def _wrong(guess: Guess[Any]) -> int:
+    return guess.doubts[0]
 
 
 def _doubts(guess: Guess[Any]) -> tuple[int, int, int]:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflgpu_plugin.providers.tflite import placeholders, reader
+from tflgpu_plugin.providers.tflite import reader
 
 import tflgpu_plugin
 from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support import resized_models
 from tests.support.interpreters import delegate, gpu, places, same
-from tflgpu_plugin.frontend import support
+from tflgpu_plugin.frontend import placeholders, support
 from tflgpu_plugin.frontend.support import Quirk
 
 HOSTS = hosts.installed()

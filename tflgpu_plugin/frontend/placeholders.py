@@ -1,4 +1,5 @@
-"""Shapes to decide by where those of a TFLite model only hold a place.
+"""Shapes to decide by where those of a model only hold a place: its open extents have no names, as
+those of `symbolic_shapes` do, and one size suits them all.
 
 A model with open extents has 1 in their stead, or whatever its converter had, and users resize its
 inputs before the first run; the hosts hand over their graph once, before that. Where something
@@ -12,21 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
+from typing import TypeVar
 
+from tflgpu_plugin.frontend.reading import Reading
+from tflgpu_plugin.frontend.symbolic_shapes import until_fit
 from tflgpu_plugin.ir.graph import Node, Shape
-
-from .reader import HostGraph
 
 SIZES = tuple(1 << k for k in range(6, 18))  # for open extents, until everything fits
 MORE = 4  # times the first size at which it does: one window more than none is no run to judge by
 MAX_FURTHER_ELEMENTS = 1 << 20  # of inputs, up to which there may be more
 MAX_INPUT_ELEMENTS = 1 << 24  # of inputs, up to which there may be any
 
-Read = Callable[[Mapping[int, Shape]], HostGraph]
-Judge = Callable[[HostGraph], Mapping[int, str]]  # why nodes cannot run here, by their ids
+Host = TypeVar("Host", bound=Reading)
+Shapes = Mapping[int, Shape]  # of inputs
+Judge = Callable[[Host], Mapping[int, str]]  # why nodes cannot run here, by their ids
 
 
-def grown(host: HostGraph, read: Read, judge: Judge) -> HostGraph:
+def grown(host: Host, read: Callable[[Shapes], Host], judge: Judge[Host]) -> Host:
     """The host's graph, for larger inputs where its own shapes are placeholders: `read` reads it
     for other shapes of inputs. A node that the CPU can run at the placeholder and we cannot is
     refused then.
@@ -45,7 +48,7 @@ def grown(host: HostGraph, read: Read, judge: Judge) -> HostGraph:
 
 
 def explained(
-    host: HostGraph, reasons: Mapping[int, str], read: Read, judge: Judge
+    host: Host, reasons: Mapping[int, str], read: Callable[[Shapes], Host], judge: Judge[Host]
 ) -> dict[int, str]:
     """These reasons for leaving nodes to the CPU, saying so where the present shape of an input is
     why.
@@ -63,7 +66,7 @@ def explained(
     }
 
 
-def said(host: HostGraph, reason: str) -> str:
+def said(host: Reading, reason: str) -> str:
     """A reason that holds for the present shapes only."""
     named = " and ".join(
         f"{list(host.graph.tensors[t].shape)} of {host.graph.tensors[t].name!r}"
@@ -72,26 +75,24 @@ def said(host: HostGraph, reason: str) -> str:
     return f"With the present shape {named}: {reason}"
 
 
-def _larger(host: HostGraph, present: HostGraph, read: Read) -> HostGraph | None:
+def _larger(host: Host, present: Host, read: Callable[[Shapes], Host]) -> Host | None:
     """The graph for inputs of which the fewest nodes are too small; None when there are none that
     fit better than the present ones.
     """
-    best: HostGraph | None = None
-    for axes in _choices(host):
-        for size in SIZES:
-            sized, more = (_sized(host, axes, times * size) for times in (1, MORE))
-            if _elements(sized) > MAX_INPUT_ELEMENTS:
-                break
-            found = read(sized)
-            if best is None or found.unfit < best.unfit:
-                best = found
-            if not found.unfit:
-                wider = read(more) if _elements(more) <= MAX_FURTHER_ELEMENTS else found
-                return found if wider.unfit else wider
-    return best if best is not None and best.unfit < present.unfit else None
+    sizes = ((axes, size) for axes in _choices(host) for size in SIZES)
+    sized = ((_sized(host, *one), _sized(host, one[0], MORE * one[1])) for one in sizes)
+    tried = ((read(some), more) for some, more in sized if _elements(some) <= MAX_INPUT_ELEMENTS)
+    found = [*until_fit(tried, lambda one: one[0].unfit)]
+    if not found:
+        return None
+    best, more = min(found, key=lambda one: len(one[0].unfit))
+    if best.unfit:
+        return best if len(best.unfit) < len(present.unfit) else None
+    wider = read(more) if _elements(more) <= MAX_FURTHER_ELEMENTS else best
+    return best if wider.unfit else wider
 
 
-def _choices(host: HostGraph) -> Iterator[Mapping[int, tuple[int, ...]]]:
+def _choices(host: Reading) -> Iterator[Mapping[int, tuple[int, ...]]]:
     """Extents to enlarge: open ones, but for batches, or those too. Older files do not tell: there
     extents of 1 may be placeholders.
     """
@@ -107,11 +108,11 @@ def _inner(axes: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
     return {t: tuple(k for k in some if k) for t, some in axes.items()}
 
 
-def _shapes(host: HostGraph) -> dict[int, Shape]:
+def _shapes(host: Reading) -> dict[int, Shape]:
     return {t: host.graph.tensors[t].shape for t in host.graph.inputs}
 
 
-def _sized(host: HostGraph, axes: Mapping[int, tuple[int, ...]], size: int) -> dict[int, Shape]:
+def _sized(host: Reading, axes: Mapping[int, tuple[int, ...]], size: int) -> dict[int, Shape]:
     """All inputs with these extents at least of this size."""
     return {
         t: tuple(max(n, size) if k in axes.get(t, ()) else n for k, n in enumerate(shape))
@@ -119,7 +120,7 @@ def _sized(host: HostGraph, axes: Mapping[int, tuple[int, ...]], size: int) -> d
     }
 
 
-def _elements(shapes: Mapping[int, Shape]) -> int:
+def _elements(shapes: Shapes) -> int:
     return sum(map(prod, shapes.values()))
 
 
