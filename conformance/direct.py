@@ -108,6 +108,9 @@ READERS: dict[str, Reader] = {
     "FULLY_CONNECTED": _fully_connected,
     "AVERAGE_POOL_2D": _pool,
     "MAX_POOL_2D": _pool,
+    "L2_POOL_2D": _pool,
+    "L2_NORMALIZATION": lambda o: {"axis": -1, "p": 2, "least": 1e-6},
+    "RELU_0_TO_1": lambda o: {"low": 0.0, "high": 1.0},
     "ADD": _activation,
     "SUB": _activation,
     "MUL": _activation,
@@ -131,7 +134,7 @@ READERS: dict[str, Reader] = {
     "UNPACK": lambda o: {"axis": int(o.get("axis", 0))},
     "CUSTOM Convolution2DTransposeBias": _window,
     **dict.fromkeys(
-        ("SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"),
+        ("SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ALL", "REDUCE_ANY"),
         lambda o: {"keep_dims": bool(o.get("keepDims", False))},
     ),
     "CONV_3D": _conv_3d,

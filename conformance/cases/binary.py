@@ -87,6 +87,7 @@ RANK_5: dict[str, tuple[Shape, Shape]] = {
 # What tells an operator with its own row from another one of the same kernel.
 FEW = {name: ONCE[name] for name in ("rank_3_both_ways", "rank_1_scalar", "scalars", "long_column")}
 ENDS = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0], np.float32)
+AROUND = Input((36,), low=-2, high=2, step=1)  # zero
 COMPARISONS = SPREADS | FEW | {"rank_5_same": RANK_5["rank_5_same"]}
 SELECTED: dict[str, tuple[Shape, Shape, Shape]] = {
     "same": ((1, 5, 7, 5), (1, 5, 7, 5), (1, 5, 7, 5)),
@@ -182,6 +183,10 @@ def selected(name: str, which: Shape, first: Shape, second: Shape, dtype: str = 
                 output_type=dtype)  # fmt: skip
 
 
+def summed(name: str, shape: Shape, count: int) -> Case:
+    return Case(name, "ADD_N", 1, tuple(Input(shape) for _ in range(count)), "AddNOptions")
+
+
 def chosen(name: str, which: Shape, shape: Shape, **more: Any) -> Case:
     """By SELECT, which spreads a scalar only, and takes whole rows by a condition for each."""
     values = Input(which, "bool"), Input(shape), Input(shape)
@@ -228,6 +233,11 @@ CASES = [
       for op in ("EQUAL", "NOT_EQUAL")],
     *[selected(name, *shapes) for name, shapes in SELECTED.items()],
     selected("bool", (2, 3), (2, 3), (2, 3), "bool"),
+    *[pair("ATAN2", name, shape, shape) for name, shape in
+      (("image", (2, 3, 5, 7)), ("rank_1", (17,)), ("scalar", ()))],
+    Case("ends", "ATAN2", 1, (constant(np.repeat(ENDS, 6)), AROUND)),
+    Case("ends_last", "ATAN2", 1, (AROUND, constant(np.repeat(ENDS, 6)))),
+    *[summed(f"{n}_values", (2, 3, 5), n) for n in (2, 3, 7)],
     chosen("same", (3, 5, 7, 5), (3, 5, 7, 5)),
     chosen("rank_1", (17,), (17,)),
     chosen("scalar", (), (2, 3, 5)),
@@ -278,8 +288,13 @@ CASES += [
 ]  # fmt: skip
 CASES += [
     *integers(CASES, {"ADD": BOTH, "SUB": BOTH}, WHOLE_SPREADS, -(2**30), 2**30),
+    *integers(CASES, {"SELECT": "i32"}),
     *integers(CASES, {"MUL": BOTH, "SQUARED_DIFFERENCE": "i32"}, WHOLE_SPREADS, -20_000, 20_000),
-    *integers(CASES, {"MAXIMUM": BOTH, "MINIMUM": BOTH, "SELECT_V2": BOTH}, WHOLE_SPREADS),
+    *integers(
+        CASES,
+        {"MAXIMUM": BOTH, "MINIMUM": BOTH, "SELECT_V2": BOTH, "ADD_N": "i32"},
+        {*WHOLE_SPREADS, "3_values"},
+    ),
     *[case for case in QUOTIENTS if case.op == "FLOOR_MOD"],
     pair("FLOOR_DIV", "floats", (1, 5, 7, 5), (5,), refused=True),
     *integers(QUOTIENTS, {"DIV": "i32", "FLOOR_DIV": "i32", "FLOOR_MOD": BOTH}),

@@ -13,7 +13,18 @@ def log_softmax(name: str, shape: Shape, low: float = -5.0, high: float = 5.0) -
     return Case(name, "LOG_SOFTMAX", 1, (Input(shape, low=low, high=high),), "LogSoftmaxOptions")
 
 
+def unit(name: str, shape: Shape, low: float = -5.0, high: float = 5.0) -> Case:
+    values = Input(shape, low=low, high=high)
+    options = {"fusedActivationFunction": "NONE"}
+    return Case(name, "L2_NORMALIZATION", 1, (values,), "L2NormOptions", options)
+
+
 CASES = [
+    *(unit(f"channels_{c}", (3, c)) for c in (1, 2, 5, 8, 17, 300)),
+    unit("rank_1", (7,)),
+    unit("rank_4", (1, 5, 3, 21)),
+    unit("below_the_least", (3, 5), -1e-8, 1e-8),
+    unit("zeros", (2, 5), 0.0, 0.0),
     *(log_softmax(f"channels_{c}", (3, c)) for c in (1, 2, 5, 8, 17, 1001)),
     log_softmax("rank_1", (7,)),
     log_softmax("rank_3", (2, 5, 3)),
@@ -54,6 +65,9 @@ NODES = [
     *(NodeCase(f"axis_{axis}", "log_softmax", (Input((2, 5, 3, 6), low=-5, high=5),),
                {"axis": axis}) for axis in (-1, 0, 1)),
     NodeCase("large", "log_softmax", (Input((3, 17), low=-500, high=500),), {"axis": 1}),
+    *(NodeCase(f"axis_{axis}_p_{p}", "lp_normalization", (Input((2, 5, 3, 6), low=-5, high=5),),
+               {"axis": axis, "p": p}, terms=6) for axis in (-1, 1, 2) for p in (1, 2)),
+    NodeCase("p_3", "lp_normalization", (Input((2, 5)),), {"axis": -1, "p": 3}, refused=True),
     NodeCase("no_fit", "layer_normalization", (Input((2, 5, 9)), Input((5,))), {"axis": -1},
              refused=True),
 ]  # fmt: skip

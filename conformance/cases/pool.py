@@ -9,6 +9,7 @@ from conformance.cases import Case, Input
 from conformance.node_cases import NodeCase
 
 Pair = tuple[int, int]
+ALL = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
 
 
 def pool(
@@ -44,10 +45,12 @@ def pool(
 CASES = [
     *pool("2x2_stride_2_channels_8", (1, 8, 8, 8), (2, 2), (2, 2)),
     *pool("2x2_stride_2_channels_1", (1, 6, 6, 1), (2, 2), (2, 2)),
-    *pool("2x2_stride_2_channels_3_batch_3", (3, 7, 5, 3), (2, 2), (2, 2)),
+    *pool("2x2_stride_2_channels_3_batch_3", (3, 7, 5, 3), (2, 2), (2, 2), ops=ALL),
     *pool("3x3_same_channels_4", (1, 7, 7, 4), (3, 3), padding="SAME"),
     *pool("3x3_same_stride_2_channels_5", (1, 7, 8, 5), (3, 3), (2, 2), "SAME"),
-    *pool("3x3_same_stride_2_channels_17_batch_3", (3, 13, 11, 17), (3, 3), (2, 2), "SAME"),
+    *pool(
+        "3x3_same_stride_2_channels_17_batch_3", (3, 13, 11, 17), (3, 3), (2, 2), "SAME", ops=ALL
+    ),
     *pool("2x3_same_stride_3_2", (1, 11, 7, 4), (2, 3), (3, 2), "SAME"),
     *pool("stride_over_window_valid", (1, 11, 13, 4), (2, 2), (3, 4)),
     *pool("stride_over_window_same", (1, 10, 11, 4), (2, 1), (4, 3), "SAME"),
@@ -60,7 +63,7 @@ CASES = [
     *pool("window_over_image_same_one_place", (1, 4, 3, 5), (9, 7), (4, 3), "SAME"),
     *pool("global_7x7_channels_17", (1, 7, 7, 17), (7, 7), (7, 7)),
     *pool("global_7x7_stride_1_batch_3", (3, 7, 7, 4), (7, 7)),
-    *pool("global_3x5_relu", (1, 3, 5, 5), (3, 5), activation="RELU"),
+    *pool("global_3x5_relu", (1, 3, 5, 5), (3, 5), activation="RELU", ops=ALL),
     *pool("global_65x65_channels_3", (1, 65, 65, 3), (65, 65)),
     *pool("global_70001_rows", (1, 70_001, 1, 3), (70_001, 1)),
     *pool("rows_65537", (1, 65_537, 2, 1), (2, 2), (2, 2)),
@@ -68,7 +71,7 @@ CASES = [
     *pool("columns_only", (1, 5, 12, 6), (1, 4), (1, 2)),
     *pool("rows_only_same", (1, 12, 5, 6), (5, 1), (3, 1), "SAME"),
     *pool("relu", (1, 6, 6, 5), (2, 2), (2, 2), activation="RELU"),
-    *pool("relu6", (1, 6, 6, 5), (2, 2), (1, 1), activation="RELU6", low=-10.0, high=20.0),
+    *pool("relu6", (1, 6, 6, 5), (2, 2), (1, 1), activation="RELU6", low=-10.0, high=20.0, ops=ALL),
     *pool("relu_n1_to_1", (1, 6, 6, 5), (2, 2), (1, 1), "SAME", "RELU_N1_TO_1", -4.0, 4.0),
     *pool("negative_only", (1, 5, 5, 5), (3, 3), padding="SAME", low=-9.0, high=-8.0),
     *pool("large_magnitude", (1, 5, 5, 3), (2, 2), padding="SAME", low=-1e30, high=1e30),

@@ -42,9 +42,11 @@ def reverse(name: str, shape: Shape, *axes: int, dtype: str = "f32", **more: Any
     return Case(name, "REVERSE_V2", 1, given, "ReverseV2Options", output_type=dtype, **more)
 
 
-def broadcast(name: str, shape: Shape, wanted: Shape, numbers: str = "i32") -> Case:
-    given = (Input(shape), constant(wanted, numbers))
-    return Case(name, "BROADCAST_TO", 2, given, "BroadcastToOptions")
+def broadcast(
+    name: str, shape: Shape, wanted: Shape, numbers: str = "i32", dtype: str = "f32"
+) -> Case:
+    given = (Input(shape, dtype), constant(wanted, numbers))
+    return Case(name, "BROADCAST_TO", 2, given, "BroadcastToOptions", output_type=dtype)
 
 
 def looked_up(name: str, rows: int | Sequence[int], shape: Shape) -> Case:
@@ -128,6 +130,7 @@ CASES = [
     broadcast("scalar", (), (2, 3)),
     broadcast("both", (2, 1, 3, 1), (2, 4, 3, 5), "i64"),
     broadcast("same", (2, 3), (2, 3)),
+    broadcast("bool", (2, 1, 3), (2, 4, 3), dtype="bool"),
     looked_up("of_a_run", 4, (9, 5)),
     looked_up("constant", (8, 0, 3, 3), (9, 6)),
     looked_up("rank_3", 3, (7, 2, 5)),

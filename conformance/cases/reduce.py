@@ -118,6 +118,16 @@ CASES = [
     replace(mean("positive_66049", (1, 257, 257, 1), (1, 2), low=0.5, high=1.5), op="SUM"),
     *(replace(mean("long", (3, 4099), (-1,)), op=op) for op in ("REDUCE_MAX", "REDUCE_MIN")),
 ]  # fmt: skip
+CASES += [
+    Case(name, op, 1, (Input(shape, "bool"), constant(axes, "i32")), "ReducerOptions",
+         {"keepDims": keep}, output_type="bool")
+    for op in ("REDUCE_ANY", "REDUCE_ALL")
+    for name, shape, axes, keep in (
+        ("last", (3, 4, 2), (-1,), False), ("image_keep", (2, 2, 1, 5), (1, 2), True),
+        ("all", (2, 2), (0, 1), False), ("first", (2, 17), (0,), True),
+        ("rank_1", (3,), (0,), True),
+    )
+]  # fmt: skip
 BOTH = "i32 i64"
 CASES += [
     *integers(CASES, {"MEAN": BOTH}, {*FEW, "rank_2_last_long", "sum_over_65504_channels"}),

@@ -76,6 +76,7 @@ CASES = [
     *everywhere("RELU"),
     *everywhere("RELU6"),
     *everywhere("RELU_N1_TO_1"),
+    *(unary("RELU_0_TO_1", name, SHAPES[name], -2.0, 2.0) for name in FEW),
     unary("RELU", "negative_only", (1, 3, 3, 5), -5.0, -1.0),
     unary("RELU", "huge", (1, 3, 3, 5), -3e38, 3e38),
     unary("RELU6", "huge", (1, 3, 3, 5), -3e38, 3e38),

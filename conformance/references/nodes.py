@@ -106,6 +106,7 @@ def _log_sum_exp(x: Array, **where: Any) -> Array:
 
 BINARY: dict[str, Callable[..., Any]] = {
     "div": np.divide, "pow": _pow, "squared_difference": lambda a, b: (a - b) ** 2,
+    "atan2": np.arctan2,
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "floor_div": np.floor_divide, "floor_mod": np.mod, "fmod": np.fmod,
     "checked": lambda x, near: x,
@@ -372,13 +373,20 @@ def _cumsum(x: Array, axis: Array, exclusive: bool = False, reverse: bool = Fals
     return np.asarray(y - x if exclusive else y)
 
 
+def _lp_normalization(x: Array, axis: int = -1, p: int = 2, least: float = 1e-38) -> Array:
+    norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
+    return np.asarray(x / np.maximum(norm, least))
+
+
 NORMALIZATIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax, "log_softmax": _log_softmax,
+    "lp_normalization": _lp_normalization,
     "instance_normalization": _instance, "layer_normalization": _layer,
 }  # fmt: skip
 
 REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **references_pools.REFERENCES,
+    "add_n": lambda *values: sum(values),
     "cumsum": _cumsum, "reverse_sequence": _reverse_sequence,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
     "attention": references_attention.attention,

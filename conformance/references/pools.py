@@ -40,5 +40,6 @@ def pool(x: Array, window: tuple[int, ...], strides: tuple[int, ...], padding: t
 REFERENCES: dict[str, Callable[..., Any]] = {
     "max_pool_2d": pool,
     "average_pool_2d": lambda x, **a: pool(x, kind="average", **a),
+    "root_mean_square_pool_2d": lambda x, **a: np.sqrt(pool(x * x, kind="average", **a)),
     "lp_pool": lambda x, **a: pool(x, kind="norm", **a),
 }

@@ -174,6 +174,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",)),
     _row("Log", "log", (6, 13)),
     _row("LogSoftmax", "log_softmax", (1, 13), by=ew.softmax),
+    _row("LpNormalization", "lp_normalization", (1, 22), axis=-1, p=2),
     _row(
         "LpPool", "lp_pool", (2, 22), "value", *windows.POOL, image=True, derived=windows.pooling,
         ceil_mode=False, p=2,

@@ -102,6 +102,7 @@ def _alike(graph: Graph, node: Node) -> bool:
 
 
 WHOLE_OR_ONE = needs("Values of one shape, and a condition of that shape or a scalar.", _alike)
+UNFUSED = _set("No fused activation.", "activation")
 SIDE_BY_SIDE = _set("Windows side by side.", "strides")
 
 # ---- tensors -------------------------------------------------------------------------------------

@@ -188,6 +188,8 @@ def _rows() -> tuple[HostOp, ...]:
             need.symmetric_hybrid, **ours,
         ),
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **ours),
+        _row("ADD_N", "add_n", 1, None, "value*", **ours, types=("f32", "i32")),
+        _row("ATAN2", "atan2", 1, None, TWO, **ours, types=FLOATS),
         _row("BROADCAST_TO", "expand", 3, None, "value shape!", **ours),
         _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO, **ours),
         _row("CEIL", "ceil", 1, **ours, types=FLOATS),
@@ -209,6 +211,14 @@ def _rows() -> tuple[HostOp, ...]:
         _row("GELU", "gelu", 2, params.gelu, **ours),
         _row("GREATER", "greater", 2, None, TWO, gives="bool", **ours, types=ANY),
         _row("GREATER_EQUAL", "greater_equal", 3, None, TWO, gives="bool", **ours, types=ANY),
+        _row(
+            "L2_NORMALIZATION", "lp_normalization", 2, params.l2_normalization, "value",
+            need.UNFUSED, **ours, types=FLOATS,
+        ),
+        _row(
+            "L2_POOL_2D", "root_mean_square_pool_2d", 1, params.pool, "value", *windows, **ours,
+            types=FLOATS,
+        ),
         _row("LESS", "less", 3, None, TWO, gives="bool", **ours, types=ANY),
         _row("LESS_EQUAL", "less_equal", 2, None, TWO, gives="bool", **ours, types=ANY),
         _row("LOGICAL_NOT", "logical_not", 1, **ours),
@@ -217,10 +227,15 @@ def _rows() -> tuple[HostOp, ...]:
         _row("NEG", "neg", 1, **ours, types=NUMBERS),
         _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", **ours, types=ANY),
         _row("POW", "pow", 1, None, TWO, **ours, types=NUMBERS),
-        _row("REDUCE_MAX", "reduce_max", 3, params.reduction, "value axes", **ours),
-        _row("REDUCE_MIN", "reduce_min", 3, params.reduction, "value axes", **ours),
-        _row(
-            "REDUCE_PROD", "reduce_prod", 2, params.reduction, "value axes", **ours, types=NUMBERS
+        *(
+            _row(name, op, 1, params.reduction, "value axes", **ours, types=("bool", "i32"))
+            for name, op in (("REDUCE_ALL", "reduce_min"), ("REDUCE_ANY", "reduce_max"))
+        ),
+        _row("RELU_0_TO_1", "clip", 1, params.between(0.0, 1.0), **ours, types=FLOATS),
+        *(
+            _row(f"REDUCE_{kind}", f"reduce_{kind.lower()}", version, params.reduction,
+                 "value axes", **ours, types=NUMBERS)
+            for kind, version in (("MAX", 3), ("MIN", 3), ("PROD", 2))
         ),
         _row(
             "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, **ours, types=ANY,
@@ -278,7 +293,7 @@ def _cpu(names: str, takes: str, spreads: bool = False, means: str = "") -> dict
 # Operators that stay on the CPU: what decides the shapes of their results, where values do.
 CPU_OPS: dict[str, HostOp] = (
     _cpu("BROADCAST_ARGS", "shape shape")
-    | _cpu("REDUCE_ALL REDUCE_ANY RFFT2D SEGMENT_SUM SPARSE_TO_DENSE", "value shape")
+    | _cpu("RFFT2D SEGMENT_SUM SPARSE_TO_DENSE", "value shape")
     | _cpu("FILL", "shape", means="fill")
     | _cpu("CONV_3D_TRANSPOSE RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
     | _cpu("MULTINOMIAL ONE_HOT", "value count")
@@ -290,7 +305,7 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("SCATTER_ND", "index value shape")
     | _cpu("UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD", "value index count")
     | _cpu("UNSORTED_SEGMENT_SUM", "value index count")
-    | _cpu("ADD_N ATAN2 ZEROS_LIKE", "value*", spreads=True)
+    | _cpu("ZEROS_LIKE", "value*", spreads=True)
 )
 # Nodes whose output shapes nothing outside them tells.
 OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE", "WHILE")

@@ -193,6 +193,16 @@ def _count(params: Any, found: int) -> dict[str, Any]:
     return _unusual(miscounted=params.count != found)
 
 
+def l2_normalization(node: HostNode) -> dict[str, Any]:
+    (activation,) = node.members("i")  # of norms below `least` (l2normalization.h) hosts take that
+    return {"axis": -1, "p": 2, "least": 1e-6} | _unusual(activation=activation)
+
+
+def between(low: float, high: float) -> Callable[[HostNode], dict[str, Any]]:
+    """Limits that the operator has by its name."""
+    return lambda node: {"low": low, "high": high}
+
+
 def axis(node: HostNode) -> dict[str, Any]:
     """Of PACK and UNPACK."""
     params = node.params("tgl_pack_params")

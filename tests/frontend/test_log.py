@@ -7,6 +7,7 @@ import logging
 import pytest
 
 import tflgpu_plugin
+from tests.support.small_models import CPU_OP
 from tests.support.subprocesses import run_python
 from tflgpu_plugin import log
 
@@ -83,6 +84,6 @@ made.allocate_tensors()
 """
     said = run_python(code, TFLGPU_LOG="debug")
     assert "tflgpu: 3 of 4 nodes go to the GPU, in 2 partitions" in said.stderr
-    assert "tflgpu: ADD_N 'd' stays on the CPU: " in said.stderr
+    assert f"tflgpu: {CPU_OP} 'd' stays on the CPU: " in said.stderr
     assert "tflgpu: " not in run_python(code, TFLGPU_LOG="error").stderr
     assert not said.stdout

@@ -63,6 +63,7 @@ def test_what_may_pass_float16() -> None:
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear"}
+    small |= {"add_n", "lp_normalization", "root_mean_square_pool_2d"}
     assert where(lambda row: row.accumulates is False) == small | of_kind("product")
 
 
@@ -119,6 +120,6 @@ def test_weights_and_states() -> None:
 
 
 def test_how_many_axes_ops_take() -> None:
-    many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k"}
+    many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k", "add_n"}
     assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
     assert where(lambda row: row.max_rank not in (5, 8)) == set()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from conformance.models.tflite import Model, schema
-from tests.support.small_models import CPU_OP, FEATURES, binary, conv
+from tests.support.small_models import FEATURES, conv, on_cpu
 
 SHAPE = (1, 6, 5, 3)
 OPEN = (-1, -1, -1, 3)
@@ -59,7 +59,7 @@ def in_the_middle(last: int = 2, between: bool = False, dynamic: bool = False) -
     features = conv(model, x, SHAPE, "features")
     large = enlarged(model, features, size_of(model, features))
     if between:
-        large = binary(model, CPU_OP, large, large, ANY, "between")
+        large = on_cpu(model, large, large, ANY, "between")
     if last:
         large = conv(model, large, ANY, "last", seed=3)
     if last > 1:
@@ -70,7 +70,7 @@ def in_the_middle(last: int = 2, between: bool = False, dynamic: bool = False) -
         places = positives(model, x)
         kind = {"inDataType": "INT64", "outDataType": "FLOAT32"}
         real = model.op("CAST", [places], "CastOptions", kind, shape=(1, 4), name="real")
-        model.output(binary(model, CPU_OP, real, real, (1, 4), "sum"))
+        model.output(on_cpu(model, real, real, (1, 4), "sum"))
     return model.to_bytes()
 
 
@@ -102,7 +102,7 @@ def of_another_partition() -> bytes:
         "MEAN", [features, model.constant(np.array([1, 2], np.int32))], "ReducerOptions",
         {"keepDims": True}, shape=ANY, name="mean",
     )  # fmt: skip
-    apart = binary(model, CPU_OP, mean, mean, ANY, "sum")
+    apart = on_cpu(model, mean, mean, ANY, "sum")
     large = enlarged(model, apart, size)
     model.output(conv(model, large, ANY, "last", seed=3))
     return model.to_bytes()

@@ -15,7 +15,7 @@ import numpy as np
 from conformance.cases import seeded
 from conformance.models.tflite import Model, Shape
 from tests.support.shape_models import enlarged, size_of
-from tests.support.small_models import CPU_OP, FEATURES, append_subgraph, binary, conv
+from tests.support.small_models import FEATURES, append_subgraph, binary, conv, on_cpu
 
 SHAPE = (1, 6, 5, FEATURES)
 OPEN = (-1, -1, -1, FEATURES)
@@ -129,7 +129,7 @@ def growing() -> bytes:
     state = model.op("RELU", [model.read(handle, loose=True)], shape=(), name="relu")
     old = binary(model, "ADD", state, model.constant(seeded(*ONE)), ONE, "old")
     features = conv(model, old, ONE, "features")
-    apart = binary(model, CPU_OP, features, features, ONE, "apart")
+    apart = on_cpu(model, features, features, ONE, "apart")
     again = conv(model, apart, ONE, "again", seed=3)
     model.output(enlarged(model, again, size_of(model, again), "large"))
     margins = model.constant(np.array([[0, 0], [0, 2], [0, 0], [0, 0]], np.int32))

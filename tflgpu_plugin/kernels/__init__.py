@@ -63,6 +63,7 @@ EPILOGUE_OPS: dict[str, str] = {
     "reverse_div": "e / v",
     "pow": "pow_exact(v, e)",
     "reverse_pow": "pow_exact(e, v)",
+    "atan2": "atan2_exact(v, e)",
     "squared_difference": "(v - e) * (v - e)",
     "abs": "abs(v)",
     "neg": "-v",

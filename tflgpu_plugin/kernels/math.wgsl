@@ -217,6 +217,17 @@ fn atan_exact(v: vec4f) -> vec4f {
   let size = start + (x + x * z * y);
   return select(size, -size, v < vec4f(0.0));
 }
+// C's atan2: the signs of zeros count, and two infinities are as long as each other.
+fn atan2_exact(v: vec4f, e: vec4f) -> vec4f {
+  let a = abs(v);
+  let b = abs(e);
+  let ratio = select(select(a / b, vec4f(1.0), a == b), vec4f(0.0), a == vec4f(0.0));
+  let angle = atan_exact(ratio);
+  let left = (bitcast<vec4u>(e) >> vec4u(31u)) != vec4u(0u);
+  let size = select(angle, (3.14159274 - angle) - 8.74227766e-8, left);
+  let found = select(size, -size, (bitcast<vec4u>(v) >> vec4u(31u)) != vec4u(0u));
+  return select(found, v + e, is_nan(v) | is_nan(e));
+}
 // asin for 0 <= a <= 0.5.
 fn asin_near(a: vec4f) -> vec4f {
   let z = a * a;

@@ -1,5 +1,5 @@
 """Elementwise ops of two operands (`where`: of three) with numpy broadcasting. One more op is one
-more row in `OPS`."""
+more row in `OPS`. `add_n` is the sum of any number of values of one shape."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.kernels import EPILOGUE_OPS
 from tflgpu_plugin.ops import quantized, rounding
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import (
     broadcast,
     broadcast_refusal,
@@ -21,7 +22,7 @@ from tflgpu_plugin.ops.elementwise import (
     pair_epilogue,
 )
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import GATE, Op
+from tflgpu_plugin.ops.table import GATE, Op, same_shape
 from tflgpu_plugin.ops.unary import LIMITED, LIMITS
 
 
@@ -95,6 +96,26 @@ def _lower_checked(low: Lowering, node: Node) -> None:
     lower_pair(low, node, "v", checked="beyond_int32(e, v)")
 
 
+def refuse_sum(graph: Graph, node: Node, target: Target) -> str | None:
+    """One or more values of one shape."""
+    found = [graph.shape(node.operand(k)) for k in range(len(node.inputs))]
+    if len(set(found)) == 1:
+        return None
+    return f"{node.op} needs values of one shape, not of {', '.join(map(str, map(list, found)))}."
+
+
+def decompose_sum(steps: Decomposition, node: Node) -> bool:
+    """The first two, then each other, in order."""
+    first, *others = (node.operand(k) for k in range(len(node.inputs)))
+    for other in others[:-1]:
+        first = steps.add("add", first, other)
+    if others:
+        steps.last("add", first, others[-1])
+    else:
+        steps.last("reshape", first, None, shape=steps.shape(first))
+    return True
+
+
 CHOICE = "select(w, e, v != vec4f(0.0))"
 OPS = (
     *(
@@ -139,6 +160,7 @@ OPS = (
         accuracy="transcendental",
         steps=("pow", "reverse_pow"),
     ),
+    row("atan2", accuracy="function"),
     # Hosts square 8 bits in fixed point.
     row(
         "squared_difference",
@@ -187,6 +209,18 @@ OPS = (
         max_rank=8,
         kind="elementwise",
         follows="elementwise",
+    ),
+    Op(
+        "add_n",
+        refuse_sum,
+        same_shape,
+        lower_decomposed,
+        "reduction",
+        types=("f32", "i32"),
+        max_rank=8,
+        kind="composite",
+        decompose=decompose_sum,
+        accumulates=False,
     ),
     row("where", CHOICE, types=("f32", "bool"), accuracy="exact", whole=CHOICE),
 )

@@ -6,6 +6,8 @@ differences from the mean, so that a large mean does not cancel it.
 * `layer_normalization(x, scale | None, bias | None): axis, epsilon`: over the axes from `axis` on;
   scale and bias broadcast to x
 * `log_softmax(x): axis`
+* `lp_normalization(x): axis, p, least`: x over the sum of |x| (p 1) or the root of that of squares
+  (p 2) along the axis, or over `least` where that is larger
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.table import Op, same_shape
 
+SMALLEST = 1.17549435e-38  # of normal float32: what divides an input of zeros
+
 
 def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
     """Axes that are normalized together."""
@@ -27,7 +31,8 @@ def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
         return tuple(range(1, rank - 1))
     axis = int(node.attributes.get("axis", -1))
     axis += rank if axis < 0 else 0
-    return (axis,) if node.op == "log_softmax" else tuple(range(axis, rank))
+    alone = node.op in ("log_softmax", "lp_normalization")
+    return (axis,) if alone else tuple(range(axis, rank))
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -83,6 +88,22 @@ def decompose_log_softmax(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def refuse_lp(graph: Graph, node: Node, target: Target) -> str | None:
+    """An axis of the input, p 1 or 2."""
+    if node.attributes.get("p", 2) not in (1, 2):
+        return f"A norm of p {node.attributes['p']} is not supported; 1 and 2 are."
+    return refuse(graph, node, target)
+
+
+def decompose_lp(steps: Decomposition, node: Node) -> bool:
+    """x / max(norm, least)."""
+    x, axes = node.operand(), steps.indices(_axes(steps.graph, node))
+    norm = steps.add(f"reduce_l{node.attributes.get('p', 2)}", x, axes, keep_dims=True)
+    least = steps.number(node.attributes.get("least", SMALLEST))
+    steps.last("div", x, steps.add("maximum", least, norm))  # which keeps NaN of its second operand
+    return True
+
+
 def _work(graph: Graph, node: Node) -> int:
     return 8 * prod(graph.shape(node.operand()))
 
@@ -96,5 +117,9 @@ OPS = (
     Op(
         "log_softmax", refuse, same_shape, lower_decomposed, "transcendental", work=_work,
         kind="composite", decompose=decompose_log_softmax,
+    ),
+    Op(
+        "lp_normalization", refuse_lp, same_shape, lower_decomposed, "reduction", work=_work,
+        kind="composite", decompose=decompose_lp, accumulates=False,
     ),
 )  # fmt: skip

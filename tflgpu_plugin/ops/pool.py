@@ -1,5 +1,6 @@
-"""Pooling of one to three spatial axes, x [B, ..., C]: `average_pool_2d`, `max_pool_2d` and
-`lp_pool` (p): window, strides, padding, and dilations, ceil_mode, counted (default: 1, no, no).
+"""Pooling of one to three spatial axes, x [B, ..., C]: `average_pool_2d`, `max_pool_2d`,
+`root_mean_square_pool_2d` and `lp_pool` (p): window, strides, padding, and dilations, ceil_mode,
+counted (default: 1, no, no).
 
 `padding` is "same", "valid" or (before, after) of each axis, one after another. An average divides
 by the number of elements inside the image, as
@@ -17,6 +18,7 @@ import numpy as np
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding, window
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
 from tflgpu_plugin.ops.reduce import MAXIMUM, REDUCTIONS, SUM, ZERO, Reduction, lower_spatial
 from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding
@@ -124,6 +126,18 @@ def _bare(node: Node) -> bool:
     return padding == "valid" or not (isinstance(padding, str) or any(padding))
 
 
+def decompose_root(steps: Decomposition, node: Node) -> bool:
+    """The square root of the average of squares, then the activation."""
+    attributes = {**node.attributes, "activation": "none"}
+    mean = steps.add("average_pool_2d", steps.add("square", node.operand()), **attributes)
+    activation = node.attributes.get("activation", "none")
+    if activation == "none":
+        steps.last("sqrt", mean)
+    else:
+        steps.last(activation, steps.add("sqrt", mean))
+    return True
+
+
 def _work(graph: Graph, node: Node) -> int:
     return prod(shapes(graph, node)[0]) * prod(map(_longest, _spans(graph, node)))
 
@@ -145,6 +159,8 @@ OPS = (
        rounding=Rounding(_parts, stored=True)),
     Op("max_pool_2d", refuse, shapes, lower, "exact", work=_work, kind="window", fuses=True,
        keeps="first", errors=MOVED),
+    Op("root_mean_square_pool_2d", refuse, shapes, lower_decomposed, "reduction", work=_work,
+       kind="composite", decompose=decompose_root, accumulates=False),
     Op("lp_pool", refuse, shapes, lower, "reduction", work=_work, kind="window", fuses=True,
        accumulates=False),
 )  # fmt: skip

@@ -292,7 +292,10 @@ def decompose_mean(steps: Decomposition, node: Node) -> bool:
 
 def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in WHOLE:
-        traits |= {"types": ("f32", "i32")}
+        bools = (
+            () if name in GROWING else ("bool",)
+        )  # of which the largest tells whether any is true
+        traits |= {"types": ("f32", "i32", *bools)}
     if name in GROWING:
         traits |= {"decompose": decompose_checked}
     return Op(name, refuse, shapes, lower, accuracy, work=_work, kind="reduction", fuses=True,

@@ -99,6 +99,10 @@ def reduced(op: str) -> Case:
     return Case(op, (few, ints(1)), ("ReducerOptions", {"keepDims": True}), dtypes=("i32",))
 
 
+def decided(op: str) -> Case:
+    return Case(op, (TRUE, ints(1)), ("ReducerOptions", {}), dtypes=("bool",))
+
+
 TWO = {"numSplits": 2}
 SLICED = ("StridedSliceOptions", {"beginMask": 1, "endMask": 1, "shrinkAxisMask": 4})
 CASES: list[Case] = [
@@ -140,7 +144,7 @@ CASES: list[Case] = [
     *compared("GREATER"), *compared("GREATER_EQUAL"),
     Case("SELECT_V2", (TRUE, X, -X)), Case("SELECT", (TRUE, X, -X)),
     Case("EMBEDDING_LOOKUP", (ints(1, 0, 1), X)),
-    *(Case(op, (X,)) for op in ("NEG", "ABS", "FLOOR", "CEIL", "SQUARE")),
+    *(Case(op, (X,)) for op in ("NEG", "ABS", "FLOOR", "CEIL", "SQUARE", "RELU_0_TO_1")),
     Case("SQRT", (np.abs(X),)),
     Case("ROUND", (np.linspace(-4, 4, 33, dtype=np.float32),)),
     *(Case(op, (TRUE, TRUE[::-1]), dtypes=("bool",)) for op in ("LOGICAL_AND", "LOGICAL_OR")),
@@ -148,6 +152,7 @@ CASES: list[Case] = [
     Case("FILL", (ints(3, 5), np.float32(2.5))),
     Case("RANGE", tuple(np.int32(k) for k in (3, 20, 4)), dtypes=("i32",)),
     *map(reduced, ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")),
+    *map(decided, ("REDUCE_ANY", "REDUCE_ALL")),
     Case("POW", (whole(2, 3) % 5, ints(3)), dtypes=("i32",)),
     Case("SIGN", (X,)),
     *(
