@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from tflgpu_plugin.cache import codec, folders, plan_file
 from tflgpu_plugin.ir import digests
 from tflgpu_plugin.ir.graph import Array, Shape
 
-from . import parts
 from .snapshot import HostNode, Snapshot
 
 DOMAIN, OP = "com.microsoft", "EPContext"
@@ -26,10 +25,6 @@ PREFIX = "ep.context_"  # of a session's settings about compiled models
 ENABLE, PATH, EMBED = (PREFIX + name for name in ("enable", "file_path", "embed_mode"))
 BODY = "onnxruntime writes no bodies of control flow into compiled models; this stays as it is."
 AGAIN = "Compile the original model again on this machine."
-NAMES = tuple[str, ...]
-# Fields of an interface that are stored as they are.
-STORED = {"ports": NAMES, "inputs": NAMES, "outputs": NAMES, "shapes": tuple[tuple[int, ...], ...],
-          "arithmetic": tuple[int, ...]}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,30 +62,31 @@ class Context:
 class Interface:
     """How a fused node and a plan fit together, by the names of values: `ports` are the plan's
     inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
-    they were planned for; `guards` are defaults that were planned as constants. With `part` other
-    shapes can be planned; `arithmetic` are its nodes that were shape arithmetic.
+    they were planned for; `guards` are defaults that were planned as constants (a compiled model
+    has their digests). With `part` other shapes can be planned; `arithmetic` are its nodes that
+    were shape arithmetic.
     """
 
     ports: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     shapes: tuple[Shape, ...]
-    guards: Mapping[str, Array]
     part: Snapshot | None = None
     arithmetic: tuple[int, ...] = ()
+    guards: Mapping[str, Array] = field(default_factory=dict, compare=False)
 
 
 def write(partition: Partition, interface: Interface, export: Export, model: str) -> Context:
     """The content for this partition's node; writes its file, named by its content, where there
     shall be one. `model` is the path of the original model. Raises OSError.
     """
-    snapshot, arrays = (None, None) if interface.part is None else parts.pack(interface.part)
-    extra = {name: codec.encode(getattr(interface, name)) for name in STORED} | {
+    arrays: dict[str, Array] = {}
+    extra = {
+        "interface": codec.encode(interface, arrays),
         "guards": {name: digests.of_array(data).hex() for name, data in interface.guards.items()},
         "half": partition.half,
-        "part": snapshot,
     }
-    data = providers.packed(partition, extra, arrays or {})
+    data = providers.packed(partition, extra, arrays)
     target = export.target(model)
     if export.embedded or target is None:
         return Context(data, True)
@@ -126,10 +122,12 @@ def read(node: HostNode, taken: Snapshot, adapter: AdapterInfo) -> tuple[Partiti
 
 
 def _interface(found: plan_file.Stored, taken: Snapshot) -> Interface:
-    extra = found.extra
-    part = None if extra["part"] is None else parts.unpack(extra["part"], found.arrays)
-    plain = {name: codec.decode(kind, extra[name]) for name, kind in STORED.items()}
-    return Interface(guards=_guards(extra["guards"], taken), part=part, **plain)
+    stored: Interface = codec.decode(Interface, found.extra["interface"], found.arrays)
+    part = stored.part or Snapshot((), {}, ())
+    for node in part.nodes:
+        if missing := {*node.reads, *node.writes} - {*part.values}:
+            raise codec.Mismatch(f"the values {sorted(missing)[:3]} are missing")
+    return replace(stored, guards=_guards(found.extra["guards"], taken))
 
 
 def _bytes(node: HostNode, model: str) -> bytes:

@@ -125,7 +125,7 @@ def _restore(level: records.Level, taken: Snapshot, session: records.Session) ->
         try:
             partition, interface = context.read(node, taken, session.adapter)
         except BuildError as error:
-            nothing = context.Interface((), (), (), (), {})
+            nothing = context.Interface((), (), (), ())
             broken[node.id] = _create(0, [node.id], nothing, refusal=error.sentence)
             continue
         level.placed.append(_with_interface(partition, (node.id,), interface))
@@ -161,15 +161,14 @@ def _placed(
     names = {tensor: name for name, tensor in reading.ids.items()}
     ports = tuple(names[t] for t in partition.graph.inputs)
     outputs = tuple(names[t] for t in partition.graph.outputs)
-    inputs = ports
-    if dynamic:
-        inputs += tuple(name for name in grouping.inputs(hosts) if name not in ports)
-    defaults = ((name, taken.values[name].data) for name in grouping.guards(hosts))
-    guards = {name: data for name, data in defaults if data is not None}
+    inside = taken.of(hosts)
+    inputs = tuple(dict.fromkeys((*ports, *inside.inputs))) if dynamic else ports
+    values = (taken.values[name] for name in inside.reads)
+    guards = {v.name: v.data for v in values if v.default and v.data is not None}
     part = taken.part(hosts, outputs) if dynamic else None
     shapes = tuple(_shape(reading, name) for name in inputs)
     arithmetic = tuple(sorted(reading.arithmetic & hosts)) if dynamic else ()
-    interface = context.Interface(ports, inputs, outputs, shapes, guards, part, arithmetic)
+    interface = context.Interface(ports, inputs, outputs, shapes, part, arithmetic, guards)
     made = context.write(partition, interface, export, taken.path) if export else None
     return _with_interface(partition, tuple(sorted(hosts)), interface, made)
 

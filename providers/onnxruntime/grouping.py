@@ -59,20 +59,6 @@ class Grouping:
             if name in self.snapshot.outputs or not self._readers.get(name, set()) <= set(hosts)
         )
 
-    def inputs(self, hosts: Collection[int]) -> tuple[str, ...]:
-        """The values that these nodes of the host take from others, constants not among them."""
-        read = [name for node in self.snapshot.nodes if node.id in hosts for name in node.reads]
-        return tuple(
-            name
-            for name in dict.fromkeys(read)
-            if self._writer.get(name) not in hosts and self.snapshot.values[name].data is None
-        )
-
-    def guards(self, hosts: Collection[int]) -> tuple[str, ...]:
-        """Defaults of the model's inputs that these nodes were read with, as constants."""
-        read = [name for node in self.snapshot.nodes if node.id in hosts for name in node.reads]
-        return tuple(name for name in dict.fromkeys(read) if self.snapshot.values[name].default)
-
     def _convex(self, supported: set[int]) -> list[set[int]]:
         """Partitions of the host's nodes, made again until shape arithmetic is where it can be."""
         while True:

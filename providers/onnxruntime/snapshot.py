@@ -72,16 +72,17 @@ class Snapshot:
     """Nodes in the host's order of execution, all values by name, and the names of the outputs.
     `path` is that of the model's file, "" where it came from memory; `parent` is the operator
     of the control-flow node whose body this is, "" for the model itself. `origins` are those of
-    constants in other files, and `files` holds what is mapped of them.
+    constants in other files, and `files` holds what is mapped of them; a compiled model has none of
+    these.
     """
 
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]
     outputs: tuple[str, ...]
-    path: str = ""
-    parent: str = ""
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-    files: Files | None = None
+    path: str = field(default="", compare=False)
+    parent: str = field(default="", compare=False)
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+    files: Files | None = field(default=None, compare=False)
 
     @property
     def repeated(self) -> bool:
@@ -89,17 +90,25 @@ class Snapshot:
         return self.parent in LOOPS
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """What nodes read, in order and without repeats."""
+        return tuple(dict.fromkeys(name for node in self.nodes for name in node.reads))
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Values that come from outside, constants not among them."""
         made = {name for node in self.nodes for name in node.writes}
-        read = dict.fromkeys(name for node in self.nodes for name in node.reads)
-        return tuple(n for n in read if n not in made and self.values[n].data is None)
+        return tuple(n for n in self.reads if n not in made and self.values[n].data is None)
+
+    def of(self, ids: Collection[int]) -> Snapshot:
+        """The same of these nodes alone."""
+        return replace(self, nodes=tuple(node for node in self.nodes if node.id in ids))
 
     def part(self, ids: Collection[int], outputs: tuple[str, ...]) -> Snapshot:
         """The same of these nodes alone, with constants that outlive the host's: mapped from their
         files, or copied. Shapes of what they make are left open: they follow from the inputs, and
         hosts may tell them wrongly."""
-        nodes = tuple(node for node in self.nodes if node.id in ids)
+        nodes = self.of(ids).nodes
         made = {name for node in nodes for name in node.writes}
         files = Files(Path(self.path).parent)
         values = {

@@ -120,7 +120,10 @@ def other_key(part: str) -> Callable[[bytes], bytes]:
 
 
 def other_ports(data: bytes) -> bytes:
-    return changed(data, lambda header: header["extra"].update(ports=["none"], inputs=["none"]))
+    def other(header: Any) -> None:
+        header["extra"]["interface"][:2] = [["none"], ["none"]]  # ports, inputs
+
+    return changed(data, other)
 
 
 @pytest.mark.parametrize(

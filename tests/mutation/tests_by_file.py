@@ -242,7 +242,6 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "recurrent": ("test_ort_recurrent",),
     "attention": ("test_ort_saved",),
     "matrices": ("test_ort_gemm",),
-    "parts": ("test_compiled_models",),
     "ep": ("test_onnxruntime", "test_ort_run_shapes", "test_ort_models", "test_ort_versions"),
 }
 # Where their room would take too long with these.
