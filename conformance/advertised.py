@@ -62,7 +62,7 @@ def open_constants(model: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in model.graph.node:
         form = HOST_OPS.get(node.op_type) if node.domain in DOMAINS else None
-        for position, role in (form.constants if form else {}).items():
+        for position, role in (form.planned if form else {}).items():
             if position < len(node.input) and node.input[position] in given:
                 found[node.input[position]] = role
     return found
@@ -124,7 +124,7 @@ class _Facts:
         for position in form.indices:
             if NAMES.get(self.types.get(node.input[position], 0)) not in INDICES:
                 return f"indices of another type than {' or '.join(INDICES)}"
-        apart = {*form.constants, *form.indices}
+        apart = {*form.planned, *form.indices}
         names = [n for k, n in enumerate(node.input) if n and k not in apart]
         return next(filter(None, map(self._value(form), [*names, *filter(None, node.output)])), "")
 

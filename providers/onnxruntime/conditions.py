@@ -41,9 +41,10 @@ def present(e: Expansion) -> str | None:
 
 def constant(e: Expansion) -> str | None:
     """Constants where the limits name them."""
-    for position, what in e.row.constants.items():
+    for position, what in e.row.planned.items():
         if e.has(position) and e.constant(e.x(position)) is None:
-            return f"The {what} of {e.host.title} must be a constant of the model."
+            told = "" if position in e.row.constants else ", or come from outside the partition"
+            return f"The {what} of {e.host.title} must be a constant of the model{told}."
     return None
 
 

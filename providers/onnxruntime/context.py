@@ -17,6 +17,7 @@ from tflgpu_plugin.cache import codec, folders, plan_file
 from tflgpu_plugin.ir import digests
 from tflgpu_plugin.ir.graph import Array, Shape
 
+from . import run_values
 from .snapshot import HostNode, Snapshot
 
 DOMAIN, OP = "com.microsoft", "EPContext"
@@ -63,8 +64,8 @@ class Interface:
     """How a fused node and a plan fit together, by the names of values: `ports` are the plan's
     inputs and `outputs` its outputs; `inputs` are all whose shape matters, with the `shapes` that
     they were planned for; `guards` are defaults that were planned as constants (a compiled model
-    has their digests). With `part` other shapes can be planned; `arithmetic` are its nodes that
-    were shape arithmetic.
+    has their digests). With `part` other shapes can be planned, and other `run_values`;
+    `arithmetic` are its nodes that were shape arithmetic.
     """
 
     ports: tuple[str, ...]
@@ -73,7 +74,15 @@ class Interface:
     shapes: tuple[Shape, ...]
     part: Snapshot | None = None
     arithmetic: tuple[int, ...] = ()
+    run_values: Mapping[str, Array] = field(default_factory=dict)
     guards: Mapping[str, Array] = field(default_factory=dict, compare=False)
+
+    @property
+    def key(self) -> tuple[tuple[int, ...], ...]:
+        """What the first plan was made for: the shapes of all inputs, then the numbers of those
+        whose values matter."""
+        numbers = (run_values.numbers(self.run_values[name]) for name in self.run_values)
+        return (*self.shapes, *numbers)
 
 
 def write(partition: Partition, interface: Interface, export: Export, model: str) -> Context:

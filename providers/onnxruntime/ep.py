@@ -162,13 +162,14 @@ def _placed(
     ports = tuple(names[t] for t in partition.graph.inputs)
     outputs = tuple(names[t] for t in partition.graph.outputs)
     inside = taken.of(hosts)
+    told = {name: reading.run_values[name] for name in inside.inputs if name in reading.run_values}
     inputs = tuple(dict.fromkeys((*ports, *inside.inputs))) if dynamic else ports
     values = (taken.values[name] for name in inside.reads)
     guards = {v.name: v.data for v in values if v.default and v.data is not None}
     part = taken.part(hosts, outputs) if dynamic else None
     shapes = tuple(_shape(reading, name) for name in inputs)
     arithmetic = tuple(sorted(reading.arithmetic & hosts)) if dynamic else ()
-    interface = context.Interface(ports, inputs, outputs, shapes, part, arithmetic, guards)
+    interface = context.Interface(ports, inputs, outputs, shapes, part, arithmetic, told, guards)
     made = context.write(partition, interface, export, taken.path) if export else None
     return _with_interface(partition, tuple(sorted(hosts)), interface, made)
 
@@ -182,7 +183,7 @@ def _with_interface(
     """The native object of a partition that is built."""
     handle = _create(partition.number, nodes, interface, made)
     placed = records.Placed(partition, handle, nodes, interface)
-    placed.add(handle, interface.shapes, partition.instance.output_shapes, partition.instance)
+    placed.add(handle, interface.key, partition.instance.output_shapes, partition.instance)
     if interface.part is None:  # the native object holds all that a run needs
         placed.partition = None
     return placed
@@ -216,6 +217,7 @@ def _create(
     spec.number, spec.nodes, spec.node_count = number, array("uint64_t", list(nodes)), len(nodes)
     spec.inputs, spec.input_count = texts(interface.inputs), len(interface.inputs)
     spec.port_count = len(interface.ports)
+    spec.values, spec.value_count = texts(interface.run_values), len(interface.run_values)
     spec.outputs, spec.output_count = texts(interface.outputs), len(interface.outputs)
     held = [np.ascontiguousarray(data) for data in interface.guards.values()]
     spec.guards, spec.guard_count = texts(interface.guards), len(held)
@@ -245,7 +247,7 @@ def _log(ep: Any, level: records.Level) -> None:
 
 
 def build(number: int, handle: Any, shapes: Any, count: int) -> None:
-    """Give a partition a plan for these input shapes (each a rank and its extents), or the sentence
-    that its runs fail with. Raises ImpossibleShapes."""
+    """Give a partition a plan for these input shapes (each a rank and its extents) and values (each
+    a count and numbers), or the sentence that its runs fail with. Raises ImpossibleShapes."""
     placed = records.kept.claimed(number, "The model gives shapes for which nothing was planned.")
     placed.build(handle, placed.shapes([int(shapes[k]) for k in range(count)]))

@@ -159,7 +159,7 @@ class Expansion:
     def axis(self, value: int, rank: int) -> int:
         """An axis from the front. Raises Unsupported when it is out of range."""
         if not -rank <= value < max(rank, 1):
-            raise Unsupported(f"Axis {value} is out of range for rank {rank}.")
+            raise Unsupported(Impossible(f"Axis {value} is out of range for rank {rank}."))
         return value % rank if rank else 0
 
     @property

@@ -20,7 +20,7 @@ def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
     shapes."""
     if not _is_open(snapshot):
         reading = read(snapshot, {})
-        return reading, reading.contradictions > 0
+        return reading, reading.contradictions > 0 or bool(reading.run_values)
     solver = solver_of(snapshot)
     best = symbolic_shapes.solve(solver, _likely)
     return replace(best.reading, guessed=frozenset(solver.fitting & best.wrong)), True

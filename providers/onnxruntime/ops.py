@@ -55,12 +55,12 @@ COUNTS = "i32 i64"  # indices, and what is computed with them
 
 # How many operators take their inputs.
 TWO, MANY, LAYER = "value value", "value*", "value weights bias?"
-AXES, SPLIT = "value axes!?", "value split!?"
+AXES, SPLIT = "value axes?", "value split?"
 NORMED = "value scale bias"
 QUANTIZED = "value scale zero_point?"
 RESULT = "scale zero_point"
 CELL = "value weights! recurrent_weights! biases!? lengths!? state?"
-EDGES = "value starts!? ends!? axes!? steps!?"
+EDGES = "value starts? ends? axes? steps?"
 
 BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
@@ -111,7 +111,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Cos", "cos", (7, 22)),
     _row("Cosh", "cosh", (9, 22)),
     _row("Crop", "strided_slice", (1, 1), by=rearranging.crop),
-    _row("CumSum", "cumsum", (11, 14), "value axis!", exclusive=False, reverse=False),
+    _row("CumSum", "cumsum", (11, 14), "value axis", exclusive=False, reverse=False),
     _row("DepthToSpace", "depth_to_space", (1, 13), image=True, block=("blocksize", 1), mode="DCR"),
     _row(
         "DequantizeLinear", "dequantize", (10, 25), QUANTIZED, conditions.DEQUANTIZED, blocks.along,
@@ -129,7 +129,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Equal", "equal", (7, 19), TWO, makes=("bool",)),
     _row("Erf", "erf", (9, 13)),
     _row("Exp", "exp", (6, 13), listed=CURRENT),
-    _row("Expand", "expand", (8, 13), "value shape!"),
+    _row("Expand", "expand", (8, 13), "value shape"),
     _row("Flatten", "reshape", (1, 25), by=rearranging.flatten, listed=BOTH),
     _row("Floor", "floor", (6, 13)),
     _row("GRU", "gru", (7, 22), CELL, *recurrent.GRU, by=recurrent.gru),
@@ -200,7 +200,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Or", "logical_or", (7, 7), TWO),
     _row("PRelu", "prelu", (7, 16), "value slope", listed=BOTH),
     _row(
-        "Pad", "pad", (2, 25), "value pads!? padding_value!? axes!?", rearranging.PADS,
+        "Pad", "pad", (2, 25), "value pads? padding_value!? axes?", rearranging.PADS,
         rearranging.STORED, by=quantized.numbers_too(rearranging.pad), listed=BOTH,
     ),
     _row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power),
@@ -231,11 +231,11 @@ _ROWS: tuple[HostOp, ...] = (
     _row("ReduceSumSquare", "reduce_sum_square", (1, 18), AXES, by=ew.reduction),
     _row("Relu", "relu", (6, 14), listed=BOTH),
     _row(
-        "Reshape", "reshape", (5, 25), "value shape!", rearranging.KEPT, by=rearranging.reshape,
+        "Reshape", "reshape", (5, 25), "value shape", rearranging.KEPT, by=rearranging.reshape,
         listed=BOTH,
     ),
     _row(
-        "Resize", "resize", (10, 19), "value roi_or_scales!? scales!? sizes!?", *resizing.RESIZE,
+        "Resize", "resize", (10, 19), "value roi_or_factors? factors? sizes?", *resizing.RESIZE,
         by=quantized.numbers_too(resizing.resize), listed=BOTH,
     ),
     _row("ReverseSequence", "reverse_sequence", (10, 10), "value index", batch_axis=1, time_axis=0),
@@ -270,15 +270,15 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Tan", "tan", (7, 22)),
     _row("Tanh", "tanh", (6, 13)),
     _row("ThresholdedRelu", "thresholded_relu", (10, 22), alpha=1.0),
-    _row("Tile", "tile", (6, 13), "value repeats!"),
+    _row("Tile", "tile", (6, 13), "value repeats"),
     _row(
-        "TopK", "top_k", (10, 24), "value count!", makes=("", "i64"), axis=-1, largest=1,
+        "TopK", "top_k", (10, 24), "value count", makes=("", "i64"), axis=-1, largest=1,
         types=f"f32 f16 {COUNTS}",
     ),
     _row("Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose),
     _row("Unsqueeze", "reshape", (1, 25), AXES, rearranging.NAMED, by=rearranging.unsqueeze),
     _row(
-        "Upsample", "resize", (7, 10), "value scales!?", *resizing.UPSAMPLE, by=resizing.resize,
+        "Upsample", "resize", (7, 10), "value factors?", *resizing.UPSAMPLE, by=resizing.resize,
         listed=BOTH,
     ),
     _row("Where", "where", (9, 16), "condition value value"),

@@ -19,7 +19,7 @@ from tflgpu_plugin.frontend.symbolic_shapes import value
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import Impossible, Unfit
 
-from . import folding, ops
+from . import folding, ops, run_values
 from .conditions import EVERY
 from .expansion import Expansion, Tensors
 from .snapshot import Extent, HostNode, Snapshot, Value
@@ -35,13 +35,15 @@ class Reading(reading.Reading):
     and which are therefore not in it. `ids` gives the tensor of a value. A node of the host that
     became several has its own id on the last of them, and in `sources` of all. `impossible` are
     those of the `unfit` that no host takes; `guessed` are nodes that were refused for the guess at
-    open extents: another one suited them.
+    open extents: another one suited them. `run_values` were guessed: runs tell
+    them.
     """
 
     ids: dict[str, int]
     arithmetic: frozenset[int]
     impossible: frozenset[int] = frozenset()
     guessed: frozenset[int] = frozenset()
+    run_values: Mapping[str, Array] = field(default_factory=dict)
 
 
 def read(
@@ -49,17 +51,23 @@ def read(
     shapes: Mapping[str, Shape],
     symbols: Mapping[str, int] | None = None,
     arithmetic: Collection[int] | None = None,
+    run_values: Mapping[str, Array] | None = None,
 ) -> Reading:
     """Read the snapshot. `shapes` are those of its inputs where the model leaves them open;
     `symbols` gives numbers for named extents: those that it does not name are what they are found
     to be first, or 1. Once a partition is planned, `arithmetic` are its nodes that were shape
     arithmetic then: they stay it for any shapes, however large, and no others become it.
+    `run_values` come from outside and are what plans are made for; before a run they are guessed.
     """
-    told = None if symbols is None else dict(symbols)
-    reader = _Reader(snapshot, shapes, told, arithmetic)
-    for node in snapshot.nodes:
-        reader.visit(node)
-    return reader.finish()
+    guesses = dict(run_values or {})
+    while True:
+        numbers = None if symbols is None else dict(symbols)
+        reader = _Reader(snapshot, shapes, numbers, arithmetic, guesses)
+        known = len(guesses)
+        for node in snapshot.nodes:
+            reader.visit(node)
+        if len(guesses) == known:  # else a node before may have taken one for unknown
+            return reader.finish()
 
 
 @dataclass
@@ -68,6 +76,7 @@ class _Reader:
     shapes: Mapping[str, Shape]
     symbols: dict[str, int] | None
     planned: Collection[int] | None
+    run_values: dict[str, Array]
     tensors: Tensors = field(default_factory=Tensors)
     ids: dict[str, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -101,8 +110,32 @@ class _Reader:
     def _outside(self, value: Value) -> Tensor:
         if value.data is not None:
             return _widened(Tensor(value.name, value.data.shape, value.dtype, value.data))
+        if value.name in self.run_values:
+            return self._of_a_run(value)
         shape = self.shapes.get(value.name, self._host_shape(value))
         return Tensor(value.name, UNKNOWN if shape is None else shape, value.dtype)
+
+    def _of_a_run(self, value: Value) -> Tensor:
+        data = self.run_values[value.name]
+        return Tensor(value.name, data.shape, value.dtype, data)
+
+    def _guess(self, expansion: Expansion) -> None:
+        """Values from outside that this node's shapes depend on become known, by a guess."""
+        for position in expansion.row.deciding if self.planned is None else ():
+            name = next(iter(expansion.host.inputs[position : position + 1]), None)
+            if name is None or expansion.known(expansion.x(position)) or not self._is_outside(name):
+                continue
+            made, value = self.snapshot.values[expansion.host.writes[0]], self.snapshot.values[name]
+            result = run_values.known_shape(made)
+            guess = run_values.guess(expansion, position, value, result)
+            if guess is not None:
+                self.run_values[name] = guess
+                expansion.inputs = [self.tensors.add(self._of_a_run(value)) if k == position else t
+                                    for k, t in enumerate(expansion.inputs)]  # fmt: skip
+
+    def _is_outside(self, name: str) -> bool:
+        """No node of ours makes the value."""
+        return not any(self.ids[name] in node.outputs for node in self.nodes if not node.refusal)
 
     def _host_shape(self, told: Value) -> Shape | None:
         """The shape as the host tells it, open extents from `symbols`."""
@@ -139,6 +172,7 @@ class _Reader:
             raise Unsupported(f"{host.title} is not in the table of this plugin.")
         assert row.attributes is not None
         expansion = Expansion(host, row, self.tensors, inputs, ops.HOST_OPS)
+        self._guess(expansion)
         if reason := support.unmet((*EVERY, *row.conditions), expansion):
             raise Unsupported(reason)
         found: Any = row.attributes(expansion)
@@ -165,7 +199,8 @@ class _Reader:
     def _check(self, expansion: Expansion, named: list[tuple[str, int]]) -> None:
         """The host's own shapes, where it knows them, must be those that were worked out; but for
         what its inference rounds otherwise than its kernels do, and what follows from that."""
-        follows = not self.misled.isdisjoint(expansion.host.reads)
+        unsure = self.misled | self.run_values.keys()
+        follows = not unsure.isdisjoint(expansion.host.reads)
         for name, tensor in named:
             told, found = self.snapshot.values[name].shape, self.tensors.table[tensor].shape
             if told is None:
@@ -210,6 +245,7 @@ class _Reader:
             value = self.snapshot.values[name]
             shape = self._host_shape(value)
             tensor = Tensor(name, UNKNOWN if shape is None else shape, value.dtype)
+            tensor = self._of_a_run(value) if name in self.run_values else tensor
             self.ids[name] = self.tensors.add(tensor)
             outputs.append(self.ids[name])
         reads = [t for t in inputs if t is not None] + [self.tensor(n) for n in host.implicit]
@@ -229,6 +265,7 @@ class _Reader:
             ids=self.ids,
             arithmetic=frozenset(self.arithmetic),
             impossible=frozenset(self.impossible),
+            run_values=self.run_values,
         )
 
 

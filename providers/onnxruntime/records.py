@@ -14,6 +14,7 @@ from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition,
 from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.ir.graph import Graph, Shape, Tensor
 
+from . import run_values
 from .context import Export, Interface
 from .external import Changed
 from .reader import read
@@ -38,9 +39,10 @@ class Placed(PlacedPartition):
         self.program, self.interface = None, replace(self.interface, part=None)
 
     def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
-        """The shapes of `interface.inputs` from a list of ranks and extents."""
+        """The shapes of `interface.inputs` from a list of ranks and extents, and the numbers of its
+        `run_values` from counts and numbers."""
         found, at = [], 0
-        for _ in self.interface.inputs:
+        for _ in (*self.interface.inputs, *self.interface.run_values):
             found.append(tuple(flat[at + 1 : at + 1 + flat[at]]))
             at += 1 + flat[at]
         return tuple(found)
@@ -50,13 +52,18 @@ class Placed(PlacedPartition):
         shapes."""
         interface, part = self.interface, self.interface.part
         assert part is not None
-        shapes = dict(zip(interface.inputs, given, strict=True))
+        shapes = dict(zip(interface.inputs, given, strict=False))
+        numbers = zip(interface.run_values, given[len(interface.inputs) :], strict=True)
+        values = {
+            name: run_values.restored(held, shapes[name], part.values[name].dtype)
+            for name, held in numbers
+        }
         if part.files:
             try:
                 part.files.check()
             except Changed as changed:
                 raise BuildError((), str(changed)) from changed
-        reading = read(part, shapes, None, interface.arithmetic)
+        reading = read(part, shapes, None, interface.arithmetic, values)
         for node, reason in reading.refused.items():
             raise (ImpossibleShapes if node in reading.impossible else BuildError)((node,), reason)
         ids, tensors = reading.ids, dict(reading.graph.tensors)

@@ -28,9 +28,10 @@ def test_what_a_row_knows_of_its_operands() -> None:
     assert ROW.indices == (3,) and ROW.deciding == (2,)
     assert ROW.taken == ("value", "weights", "axis", "index")
     assert replace(ROW, order=(2, 0)).taken == ("axis", "value")
-    assert HostOp("X", "", (1, 1), operands=operands("value roi_or_scales!")).constants == {
-        1: "roi or scales"
+    assert HostOp("X", "", (1, 1), operands=operands("value roi_or_factors!")).constants == {
+        1: "roi or factors"
     }
+    assert replace(ROW, operands=operands("value axis mask!")).planned == {1: "axis", 2: "mask"}
 
 
 def test_roles() -> None:
@@ -38,9 +39,9 @@ def test_roles() -> None:
     assert {name for name, role in ROLES.items() if role.whole} == {"index", "mask"}
     decides = {name for name, role in ROLES.items() if role.decides}
     assert decides == {
-        *("shape", "axes", "count", "split", "steps", "crops", "pads", "roi_or_scales", "starts"),
+        *("shape", "axes", "count", "split", "steps", "crops", "pads", "roi_or_factors", "starts"),
         *("ends", "size", "sizes", "begin", "end", "strides", "block", "start", "length", "order"),
-        *("repeats", "axis", "paddings"),
+        *("repeats", "axis", "paddings", "factors"),
     }
     assert {name for name, role in ROLES.items() if role.typed} == {"value", "slope"}
     assert {name: role.extents for name, role in ROLES.items() if role.extents} == {

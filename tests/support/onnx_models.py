@@ -29,12 +29,15 @@ def model(
     outputs: Mapping[str, Shape | None],
     constants: Mapping[str, Array] | None = None,
     opset: int = 17,
+    kinds: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """A model of float32 inputs and outputs; a shape may hold names, and None means unknown."""
-    from onnx import TensorProto, helper, numpy_helper
+    """A model of float32 inputs and outputs, or of other `kinds` (numpy dtypes) for these; a shape
+    may hold names, and None means unknown."""
+    from onnx import helper, numpy_helper
 
     def info(name: str, shape: Shape | None) -> Any:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        kind = np.dtype((kinds or {}).get(name, np.float32))
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind), shape)
 
     graph = helper.make_graph(
         nodes,

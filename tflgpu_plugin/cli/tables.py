@@ -178,8 +178,9 @@ them for each node.
 **types** are those of all that a node reads and writes, scales and biases among them.
 **limits** are those of the operator itself: inputs whose values must be known before a run (as
 initializers, or worked out from shapes), how many outputs may be used where not all may, and what
-else a node needs. Every node needs these, axes among those of its input, and shapes and types that
-its op takes:
+else a node needs. Axes, shapes, sizes, scales, pads, splits and counts may also be the model's
+inputs or come from nodes on the CPU: each of their values has a plan of its own, as each shape has.
+Every node needs these, axes among those of its input, and shapes and types that its op takes:
 
 {_listed(ONNX_NODES)}
 

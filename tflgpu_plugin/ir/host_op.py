@@ -34,7 +34,7 @@ ROLES: Mapping[str, Role] = (
     | dict.fromkeys(("index", "mask"), Role(whole=True))
     # What tells shapes.
     | dict.fromkeys(("shape", "axes", "count", "split", "steps", "crops"), Role(decides=True))
-    | dict.fromkeys(("pads", "roi_or_scales", "starts", "ends"), Role(decides=True))
+    | dict.fromkeys(("pads", "factors", "roi_or_factors", "starts", "ends"), Role(decides=True))
     | dict.fromkeys(("size", "sizes", "begin", "end", "strides", "block"), Role(True, "list"))
     | dict.fromkeys(("start", "length", "order", "repeats"), Role(True, "axes"))
     | {"axis": Role(True, "one"), "paddings": Role(True, "pairs")}
@@ -133,6 +133,12 @@ class HostOp:
         """The roles of inputs whose values must be known before a run, by position."""
         found = enumerate(self.operands)
         return {k: one.role.replace("_", " ") for k, one in found if one.constant}
+
+    @cached_property
+    def planned(self) -> dict[int, str]:
+        """The roles of inputs whose values a plan is made for, by position."""
+        found = enumerate(self.operands)
+        return {k: o.role.replace("_", " ") for k, o in found if o.constant or o.traits.decides}
 
     @property
     def indices(self) -> tuple[int, ...]:

@@ -120,8 +120,8 @@ static int check_replay(tgi_arity arity, const tg_replay *replay, tg_error *err)
 int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
                      size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
   tgi_arity arity = partition->arity;
-  if (!well_formed(shapes, shape_count, arity.inputs))
-    return tgi_fail(err, "The list of input shapes does not describe %zu tensors.", arity.inputs);
+  if (!well_formed(shapes, shape_count, arity.inputs + arity.values))
+    return tgi_fail(err, "The list of input shapes does not describe %zu tensors.", arity.inputs + arity.values);
   if ((replay || output_shape_count > 0) && !well_formed(output_shapes, output_shape_count, arity.outputs))
     return tgi_fail(err, "The list of output shapes does not describe %zu tensors.", arity.outputs);
   if (replay && check_replay(arity, replay, err)) return 1;

@@ -23,9 +23,10 @@ typedef struct tgi_plans {
   uint64_t clock;
 } tgi_plans;
 
-/* What a partition takes and gives. The shapes of all inputs choose the plan; the first ports of them are its replay's. */
+/* What a partition takes and gives. The shapes of all inputs, and the values of some, choose the plan; the first ports of
+ * the inputs are its replay's. */
 typedef struct tgi_arity {
-  size_t inputs, ports, outputs, states;
+  size_t inputs, ports, values, outputs, states;
 } tgi_arity;
 
 /* What both frontends keep of a partition: the first member of their own structs. */

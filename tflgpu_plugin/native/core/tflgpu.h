@@ -255,8 +255,9 @@ typedef struct tg_ort_callbacks {
                     size_t adapter_count, tg_error *err);
   /* One level of the model is to be claimed: see tg_ort_claim. api, graph and support are onnxruntime's (ort/abi.h). */
   int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, tg_error *err);
-  /* The partition has no plan for these input shapes: compile one and hand it over with tg_partition_add. Returns -1 (and
-   * writes a sentence) where the model cannot be run with them, whatever it runs on. */
+  /* The partition has no plan for these input shapes (and then values: a count and numbers each): compile one and hand it
+   * over with tg_partition_add. Returns -1 (and writes a sentence) where the model cannot be run with them, whatever it
+   * runs on. */
   int (*build)(int64_t partition_number, tg_ort_partition *partition, const int32_t *shapes, size_t shape_count,
                tg_error *err);
 } tg_ort_callbacks;
@@ -264,12 +265,15 @@ typedef struct tg_ort_callbacks {
 /* NULL clears them: waits for callbacks in flight; afterwards sessions are refused with a sentence. */
 void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks);
 
+enum { TG_MAX_NUMBERS = 64 };
+
 /* nodes: onnxruntime's ids. inputs: names of all values whose shape matters; the first port_count are the replay's
  * inputs in order. outputs: names in the replay's order. */
 typedef struct tg_ort_partition_spec {
   int64_t number;
   const uint64_t *nodes; size_t node_count;
   const char *const *inputs; size_t input_count, port_count;
+  const char *const *values; size_t value_count;   /* inputs whose values a plan is made for: up to TG_MAX_NUMBERS each */
   const char *const *outputs; size_t output_count;
   /* Inputs that have a default which was planned as a constant, and its bytes (copied): a run with others fails. */
   const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes; size_t guard_count;

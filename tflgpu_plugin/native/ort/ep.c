@@ -28,6 +28,7 @@ static void free_partition(tg_ort_partition *partition) {
   free_names(partition->inputs, partition->base.arity.inputs);
   free_names(partition->outputs, partition->base.arity.outputs);
   free_names(partition->guards, partition->guard_count);
+  free_names(partition->values, partition->base.arity.values);
   for (size_t i = 0; partition->guard_data && i < partition->guard_count; i++) free(partition->guard_data[i]);
   free(partition->guard_data);
   free(partition->guard_bytes);
@@ -65,11 +66,13 @@ static bool copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *
   partition->base.refs = 1;
   partition->base.number = spec->number;
   partition->node_count = spec->node_count;
-  partition->base.arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .outputs = spec->output_count};
+  partition->base.arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .values = spec->value_count,
+                                      .outputs = spec->output_count};
   partition->nodes = malloc((spec->node_count + 1) * sizeof *partition->nodes);
   partition->inputs = copy_names(spec->inputs, spec->input_count);
   partition->outputs = copy_names(spec->outputs, spec->output_count);
-  if (!partition->nodes || !partition->inputs || !partition->outputs) return false;
+  partition->values = copy_names(spec->values, spec->value_count);
+  if (!partition->nodes || !partition->inputs || !partition->outputs || !partition->values) return false;
   memcpy(partition->nodes, spec->nodes, spec->node_count * sizeof *partition->nodes);
   qsort(partition->nodes, partition->node_count, sizeof *partition->nodes, compare);
   return copy_guards(partition, spec) && copy_context(partition, spec);
@@ -225,6 +228,7 @@ static void free_compute(tgi_compute *compute) {
   free(compute->inputs);
   free(compute->outputs);
   free(compute->guards);
+  free(compute->values);
   free(compute);
 }
 
@@ -241,7 +245,9 @@ static tgi_compute *make_compute(const tgi_ep *ep, tg_ort_partition *partition, 
                (compute->outputs = find_positions(api, fused, outputs, api->get_node_outputs, partition->outputs,
                                                   partition->base.arity.outputs, err)) &&
                (compute->guards =
-                    find_positions(api, fused, inputs, api->get_node_inputs, partition->guards, partition->guard_count, err));
+                    find_positions(api, fused, inputs, api->get_node_inputs, partition->guards, partition->guard_count, err)) &&
+               (compute->values = find_positions(api, fused, inputs, api->get_node_inputs, partition->values,
+                                                 partition->base.arity.values, err));
   if (found) {
     tgi_partition_retain(partition);
     atomic_store(&partition->base.live, 1);

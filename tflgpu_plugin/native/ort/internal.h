@@ -34,7 +34,7 @@ struct tg_ort_partition {
   tg_ort_callbacks functions;      /* of the session that has claimed it */
   uint64_t *nodes;                 /* sorted */
   size_t node_count;
-  char **inputs, **outputs, **guards;
+  char **inputs, **outputs, **guards, **values;
   void **guard_data;               /* what the guards must hold */
   size_t *guard_bytes, guard_count;
   void *context;                   /* for a compiled model, and whether it holds the bytes or the name of their file */
@@ -48,7 +48,7 @@ typedef struct tgi_compute {
   tgo_compute host;
   const tgo_api *api;
   tg_ort_partition *partition;
-  size_t *inputs, *outputs, *guards;   /* the fused node's positions of the partition's values */
+  size_t *inputs, *outputs, *guards, *values;   /* the fused node's positions of the partition's values */
 } tgi_compute;
 
 /* ---- status.c ------------------------------------------------------------------------------------------------------ */

@@ -7,13 +7,13 @@ typedef struct call {
   const tgo_api *api;
   tgo_context *context;
   tg_port *inputs, *outputs;
-  int32_t *shapes;                 /* of all inputs: rank, then extents */
+  int32_t *shapes;                 /* of all inputs: rank, then extents; then of those that matter a count and numbers */
   size_t shape_count, shape_room;
   int code;                        /* of the status, should the run fail: the host gives up the provider for TGO_EP_FAIL */
 } call;
 
 static bool append(call *c, int64_t number) {
-  if (number < 0 || number > INT32_MAX) return false;
+  if (number < INT32_MIN || number > INT32_MAX) return false;
   if (c->shape_count == c->shape_room) {
     size_t room = 2 * c->shape_room + 32;
     int32_t *larger = realloc(c->shapes, room * sizeof *larger);
@@ -44,6 +44,41 @@ static int read_input(call *c, size_t i, tg_error *err) {
 static int read_inputs(call *c, tg_error *err) {
   for (size_t i = 0; i < c->partition->base.arity.inputs; i++)
     if (read_input(c, i, err)) return 1;
+  return 0;
+}
+
+/* What is beyond int32 becomes the nearest in it; floats are their bits. */
+static int32_t number_at(const void *data, int kind, size_t k) {
+  if (kind == TGO_BOOL) return ((const uint8_t *)data)[k] != 0;
+  if (kind != TGO_I64) return ((const int32_t *)data)[k];
+  int64_t number = ((const int64_t *)data)[k];
+  return number < INT32_MIN ? INT32_MIN : number > INT32_MAX ? INT32_MAX : (int32_t)number;
+}
+
+static int read_value(call *c, size_t i, tg_error *err) {
+  const tgo_api *api = c->api;
+  const char *name = c->partition->values[i];
+  const tgo_value *value = NULL;
+  const int64_t *dims = NULL;
+  size_t rank = 0, count = 1;
+  void *data = NULL;
+  int kind = 0;
+  if (tgi_take_status(api, api->get_input(c->context, c->compute->values[i], &value), err)) return 1;
+  if (!value) return tgi_fail(err, "Input \"%s\" is absent.", name);
+  if (tgi_take_status(api, api->get_kind_and_dims(value, &kind, &dims, &rank), err) ||
+      tgi_take_status(api, api->get_tensor_data((tgo_value *)value, &data), err))
+    return 1;
+  for (size_t k = 0; k < rank; k++) count *= (size_t)dims[k];
+  bool known = kind == TGO_F32 || kind == TGO_I32 || kind == TGO_I64 || kind == TGO_BOOL;
+  if (!known || count > TG_MAX_NUMBERS) return tgi_fail(err, "Input \"%s\" has too many numbers to plan for.", name);
+  bool fits = append(c, (int64_t)count);
+  for (size_t k = 0; fits && k < count; k++) fits = append(c, number_at(data, kind, k));
+  return fits ? 0 : tgi_fail(err, "not enough memory for a run.");
+}
+
+static int read_values(call *c, tg_error *err) {
+  for (size_t i = 0; i < c->partition->base.arity.values; i++)
+    if (read_value(c, i, err)) return 1;
   return 0;
 }
 
@@ -124,7 +159,7 @@ static int run(call *c, tg_error *err) {
     tgi_enter(err);
     return 1;
   }
-  if (read_inputs(c, err) || check_guards(c, err)) return 1;
+  if (read_inputs(c, err) || read_values(c, err) || check_guards(c, err)) return 1;
   tgi_entry *entry = find_entry(c, err);
   int failed = !entry || run_entry(c, entry, err);
   tgi_entry_release(entry);

@@ -1,0 +1,125 @@
+"""Axes, shapes, sizes and the like that only a run tells: each value has a plan of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from tests.support.onnx_models import EP, Array, cpu, model, node, quiet
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+
+X = np.random.default_rng(2).uniform(-1, 1, (2, 3, 6)).astype(np.float32)
+LARGE = np.iinfo(np.int64).max
+
+
+def whole(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
+# A node with inputs "x", "a", "b", ..., and what these are in runs one after the other.
+CASES: dict[str, tuple[Any, Sequence[Sequence[Array]]]] = {
+    "axes": (node("ReduceSum", ["x", "a"], ["y"], keepdims=0), [[whole(0)], [whole(2)],
+             [whole(-1)], [whole(0)]]),
+    "shape": (node("Reshape", ["x", "a"], ["y"]), [[whole(6, 6)], [whole(-1, 9)], [whole(0, -1)]]),
+    "expanded": (node("Expand", ["x", "a"], ["y"]), [[whole(2, 3, 6)], [whole(1, 1, 1)]]),
+    "slice": (node("Slice", ["x", "a", "b", "c"], ["y"]), [
+        [whole(1), whole(LARGE), whole(2)], [whole(-2), whole(-1), whole(2)],
+        [whole(0), whole(3), whole(1)], [whole(0), whole(1), whole(0)]]),
+    "pads": (node("Pad", ["x", "a"], ["y"]), [[whole(0, 1, 0, 2, 0, 3)],
+             [whole(0, 0, 1, 0, 0, -2)]]),
+    "count": (node("TopK", ["x", "a"], ["y", "z"]), [[whole(2)], [whole(6)], [whole(1)]]),
+    "repeats": (node("Tile", ["x", "a"], ["y"]), [[whole(2, 1, 1)], [whole(1, 3, 2)]]),
+    "scales": (node("Resize", ["x", "", "a"], ["y"], mode="linear"), [
+        [np.array([1, 1, scale], np.float32)] for scale in (2.0, 0.5, 1.7)]),
+    "sizes": (node("Resize", ["x", "", "", "a"], ["y"]), [[whole(2, 3, 9)], [whole(2, 3, 4)]]),
+    "axis": (node("CumSum", ["x", "a"], ["y"]), [[np.int64(1)], [np.int64(-1)]]),
+    "unsqueezed": (node("Unsqueeze", ["x", "a"], ["y"]), [[whole(0, 4)], [whole(1, 2)]]),
+    "split": (node("Split", ["x", "a"], ["y", "z"], axis=2), [[whole(2, 4)], [whole(5, 1)]]),
+}  # fmt: skip
+
+
+def _ours(data: bytes | str, **given: str) -> Any:
+    import onnxruntime
+
+    tflgpu_plugin.register()
+    providers = [(EP, {"force": "1"}), "CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(data, quiet(**given), providers=providers)
+
+
+def _built(name: str) -> tuple[bytes, list[dict[str, Array]]]:
+    made, runs = CASES[name]
+    feeds = [{"x": X} | dict(zip("abc", map(np.asarray, run), strict=False)) for run in runs]
+    shapes = {key: array.shape for key, array in feeds[0].items()}
+    kinds = {key: array.dtype for key, array in feeds[0].items()}
+    results = dict.fromkeys(made.output)
+    kinds |= {"z": np.dtype(np.int64)} if made.op_type == "TopK" else {}
+    return model([made], shapes, results, {}, opset=18, kinds=kinds), feeds
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_value_has_its_answer(name: str) -> None:
+    data, feeds = _built(name)
+    ours, theirs = _ours(data), cpu(data)
+    for feed in (*feeds, *feeds):
+        for got, wanted in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+            assert got.shape == wanted.shape and got.dtype == wanted.dtype
+            np.testing.assert_allclose(got, wanted, atol=1e-5)
+    (partition,) = tflgpu_plugin.report(ours).islands
+    assert partition.runs == 2 * len(feeds)
+
+
+def test_a_value_that_no_run_can_have_is_an_error_and_nothing_more() -> None:
+    data, (feed, *_) = _built("axes")
+    ours = _ours(data)
+    with pytest.raises(Exception, match="tflgpu: "):
+        ours.run(None, feed | {"a": whole(7)})
+    np.testing.assert_allclose(ours.run(None, feed)[0], X.sum(0), atol=1e-5)
+
+
+def test_a_value_that_the_cpu_makes() -> None:
+    """As long as something is positive, told by a node that stays on the CPU."""
+    nodes = [
+        node("NonZero", ["c"], ["where"]), node("Shape", ["where"], ["s"]),
+        node("Slice", ["s", "one", "two"], ["ends"]),
+        node("Slice", ["x", "zero", "ends"], ["y"]), node("Tanh", ["y"], ["z"]),
+    ]  # fmt: skip
+    held = {"zero": whole(0), "one": whole(1), "two": whole(2)}
+    data = model(nodes, {"x": X[0].shape, "c": (3,)}, {"z": None}, held)
+    ours, theirs = _ours(data), cpu(data)
+    for count in (1, 3, 2):
+        feed = {"x": X[0], "c": np.float32([1, 1, 1]) * (np.arange(3) < count)}
+        np.testing.assert_allclose(ours.run(None, feed)[0], theirs.run(None, feed)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["axes", "scales"])
+def test_a_compiled_model(name: str, tmp_path: Path) -> None:
+    data, feeds = _built(name)
+    (tmp_path / "model.onnx").write_bytes(data)
+    path, theirs = tmp_path / "made.onnx", cpu(data)
+    entries = {"ep__context_enable": "1", "ep__context_file_path": str(path)}
+    _ours(str(tmp_path / "model.onnx"), **entries)
+    again = _ours(str(path))
+    for feed in feeds:
+        np.testing.assert_allclose(again.run(None, feed)[0], theirs.run(None, feed)[0], atol=1e-5)
+
+
+def test_numbers_are_restored() -> None:
+    from tflgpu_plugin.providers.onnxruntime import run_values
+
+    for array, dtype in (
+        (np.array([[1.5, -np.inf]], np.float32), "f32"), (whole(-3, 7), "i64"),
+        (np.array([True, False]), "bool"), (np.array(9, np.int32), "i32"),
+    ):  # fmt: skip
+        found = run_values.restored(run_values.numbers(array), array.shape, dtype)
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found, array)
+    limits = np.iinfo(np.int32)
+    assert run_values.numbers(whole(LARGE, -LARGE)) == (limits.max, limits.min)
