@@ -62,6 +62,14 @@ def _gather_nd(x: Array, indices: Array, batch: int = 0, wraps: bool = False) ->
     return np.asarray(rows).reshape(indices.shape[:-1] + x.shape[batch + count :])
 
 
+def _one_hot(indices: Array, depth: Array, on: Array, off: Array, axis: int,
+             wraps: bool = False) -> Array:  # fmt: skip
+    count = int(depth.reshape(-1)[0])
+    indices = np.where((indices < 0) & wraps, indices + count, indices)
+    there = np.expand_dims(indices, -1) == np.arange(count)
+    return np.moveaxis(np.where(there, on, off), -1, axis)
+
+
 UNARY: dict[str, Callable[..., Any]] = {
     "abs": np.abs, "neg": np.negative, "ceil": np.ceil, "floor": np.floor, "round": np.round,
     "sign": np.sign, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "square": np.square,
@@ -395,6 +403,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
+    "one_hot": _one_hot,
     "pick": _pick, "gather_nd": _gather_nd, "arg_max": _argument(1), "arg_min": _argument(-1),
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

@@ -18,6 +18,7 @@ from . import (
     blocks,
     conditions,
     fused,
+    indexing,
     matrices,
     quantize,
     quantized,
@@ -95,6 +96,7 @@ _ROWS: tuple[HostOp, ...] = (
         "Cast", "cast", (6, 25), "value", conditions.castable, by=quantized.cast,
         types=f"f32 f16 bool {COUNTS}",
     ),
+    _row("CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like),
     _row("Ceil", "ceil", (6, 13)),
     _row("Celu", "celu", (12, 12), alpha=1.0),
     _row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH),
@@ -128,6 +130,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Elu", "elu", (6, 22), alpha=1.0),
     _row("Equal", "equal", (7, 19), TWO, makes=("bool",)),
     _row("Erf", "erf", (9, 13)),
+    _row("EyeLike", "cast", (9, 22), "value", indexing.EYE, by=indexing.eye),
     _row("Exp", "exp", (6, 13), listed=CURRENT),
     _row("Expand", "expand", (8, 13), "value shape"),
     _row("Flatten", "reshape", (1, 25), by=rearranging.flatten, listed=BOTH),
@@ -150,6 +153,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row("HardSigmoid", "hard_sigmoid", (6, 22), alpha=0.2, beta=0.5),
     _row("HardSwish", "hard_swish", (14, 22)),
+    _row("Hardmax", "one_hot", (1, 13), by=indexing.hardmax, types="f32 f16"),
     _row("Identity", "reshape", (1, 25), by=rearranging.same, listed=BOTH),
     _row("ImageScaler", "mul", (1, 1), by=ew.image_scaler),
     _row(
@@ -197,6 +201,9 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Mul", "mul", (7, 14), TWO, listed=BOTH),
     _row("Neg", "neg", (6, 13)),
     _row("Not", "logical_not", (1, 1)),
+    _row(
+        "OneHot", "one_hot", (9, 11), "index count! like", indexing.OFF_AND_ON, by=indexing.one_hot,
+    ),
     _row("Or", "logical_or", (7, 7), TWO),
     _row("PRelu", "prelu", (7, 16), "value slope", listed=BOTH),
     _row(
@@ -276,6 +283,7 @@ _ROWS: tuple[HostOp, ...] = (
         types=f"f32 f16 {COUNTS}",
     ),
     _row("Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose),
+    _row("Trilu", "where", (14, 14), "value count?", indexing.ONE_DIAGONAL, by=indexing.trilu),
     _row("Unsqueeze", "reshape", (1, 25), AXES, rearranging.NAMED, by=rearranging.unsqueeze),
     _row(
         "Upsample", "resize", (7, 10), "value factors?", *resizing.UPSAMPLE, by=resizing.resize,

@@ -181,6 +181,10 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("DIV", "div", 2, mul, TWO, **ours),
         _row("GATHER_ND", "gather_nd", 5, None, "value index", **ours),
+        _row(
+            "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count! value value", **ours,
+            types=ANY,
+        ),
         _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED, **ours),
         _row("UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*", **ours),
         _row(
@@ -296,7 +300,7 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("RFFT2D SEGMENT_SUM SPARSE_TO_DENSE", "value shape")
     | _cpu("FILL", "shape", means="fill")
     | _cpu("CONV_3D_TRANSPOSE RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
-    | _cpu("MULTINOMIAL ONE_HOT", "value count")
+    | _cpu("MULTINOMIAL", "value count")
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
     | _cpu("RANGE", "starts ends steps", means="range")
     | _cpu("DENSIFY", "value", means="identity")  # sparse constants are read as dense ones

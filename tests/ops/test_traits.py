@@ -121,5 +121,6 @@ def test_weights_and_states() -> None:
 
 def test_how_many_axes_ops_take() -> None:
     many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k", "add_n"}
+    many |= {"one_hot"}
     assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
     assert where(lambda row: row.max_rank not in (5, 8)) == set()

@@ -27,7 +27,9 @@ ROLES: Mapping[str, Role] = (
     # What is computed with.
     dict.fromkeys(("value", "slope"), Role(typed=True))
     | dict.fromkeys(("weights", "recurrent_weights", "projection_weights", "peepholes"), Role())
-    | dict.fromkeys(("bias", "biases", "projection_bias", "scale", "scales", "fill"), Role())
+    | dict.fromkeys(
+        ("bias", "biases", "projection_bias", "scale", "scales", "fill", "like"), Role()
+    )
     | dict.fromkeys(("zero_point", "zero_points", "mean", "variance", "low", "high"), Role())
     | dict.fromkeys(("condition", "state", "past", "ratio", "training_mode", "lengths"), Role())
     | {"channel_bias": Role(extents="list"), "padding_value": Role(extents="one")}

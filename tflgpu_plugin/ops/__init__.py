@@ -43,6 +43,7 @@ FAMILIES = (
     "quantization",
     "pick",
     "arg",
+    "one_hot",
 )
 
 

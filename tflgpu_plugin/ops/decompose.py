@@ -65,6 +65,14 @@ class Decomposition:
         self.put(made, op, *inputs, **attributes)
         return made
 
+    def truth(self, op: str, *inputs: int) -> int:
+        """A further node whose result is of true and false."""
+        made = self.editor.tensor((), like=inputs[0])
+        model = self.editor.tensors[made]
+        self.editor.tensors[made] = replace(model, dtype="bool", quantization=None)
+        self.put(made, op, *inputs)
+        return made
+
     def _real(self, tensor: int) -> None:
         """What lies in between is not quantized as the operand, nor to be rounded."""
         model = replace(self.editor.tensors[tensor], wide=True)

@@ -75,9 +75,9 @@ def _inside(graph: Graph, node: Node, extents: Shape) -> bool:
     return bool(np.all((listed >= first) & (listed < np.asarray(extents))))
 
 
-def refuse_indices(graph: Graph, node: Node) -> str | None:
+def refuse_indices(graph: Graph, node: Node, position: int = 1) -> str | None:
     """They are int32 or int64."""
-    indices = graph.tensors[node.operand(1)]
+    indices = graph.tensors[node.operand(position)]
     if quantization.whole(indices):
         return None
     return f"The indices {indices.name!r} hold {indices.dtype} values; use int32 or int64."

@@ -1,0 +1,88 @@
+"""Rows that choose elements by where they are, or make them of it."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir.quantization import COUNTS
+
+from .conditions import REAL
+from .expansion import Expansion
+from .host import DTYPES
+from .rearranging import cut
+
+LIKENESS = needs(
+    "Types of float32, float16, bool, int32 and int64.",
+    lambda e: e.dtype(e.x(0)) in REAL and e.dtype(e.x(1)) in REAL,
+)
+ONE_DIAGONAL = needs(
+    "A matrix at least, and one number k.",
+    lambda e: e.rank() > 1 and (not e.has(1) or prod(e.shape(e.x(1))) == 1),
+)
+EYE = needs(
+    "A matrix, and a result in float32, float16, bool, int32 or int64.",
+    lambda e: e.rank() == 2 and _made(e) in REAL,
+)
+OFF_AND_ON = needs("Two values, off and on.", lambda e: e.shape(e.x(2)) == (2,))
+
+
+def _ahead(e: Expansion) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """How far each element of a matrix is to the right of the main diagonal."""
+    rows, columns = e.shape()[-2:]
+    return np.arange(columns) - np.arange(rows)[:, None]
+
+
+def trilu(e: Expansion) -> int:
+    """What lies on one side of a diagonal, which a run may tell, and zeros."""
+    upper, ahead, dtype = e.integer("upper", 1), _ahead(e), e.dtype()
+    if e.known(e.get(1)):
+        k = int(e.value(1).reshape(-1)[0]) if e.has(1) else 0
+        kept = e.const(ahead >= k if upper else ahead <= k, np.bool_)
+    else:
+        side, k = "greater_equal" if upper else "less_equal", e.reshape(e.x(1), (1,))
+        kept = e.add(side, e.index(ahead), k, dtype="bool")
+    zero = np.int32 if dtype in COUNTS else np.bool_ if dtype == "bool" else None
+    return e.add("where", kept, e.x(), e.const([0], zero), dtype=dtype)
+
+
+def _made(e: Expansion) -> str:
+    """The type of an EyeLike's result."""
+    number = e.integer("dtype")
+    return DTYPES.get(number, f"element type {number}") if number else e.dtype()
+
+
+def eye(e: Expansion) -> int:
+    """Ones on a diagonal, whatever the input holds."""
+    return e.add("cast", e.const(_ahead(e) == e.integer("k"), np.bool_), dtype=_made(e))
+
+
+def one_hot(e: Expansion) -> int:
+    """OneHot, whose two values are one input."""
+    indices, dtype = e.x(), e.dtype(e.x(2))
+    axis = e.axis(e.integer("axis", -1), e.rank() + 1)
+    off, on = (cut(e, e.x(2), [slice(k, k + 1)]) for k in (0, 1))
+    depth = e.index(e.value(1).reshape(-1))
+    return e.add("one_hot", indices, depth, on, off, dtype=dtype, axis=axis, wraps=True)
+
+
+def hardmax(e: Expansion) -> int:
+    """1 at the first maximum of an axis; before opset 13 of all from the axis on."""
+    shape = e.shape()
+    axis = e.axis(e.integer("axis", -1 if e.version >= 13 else 1), len(shape))
+    after = axis + 1 if e.version >= 13 else len(shape)
+    rows = (prod(shape[:axis]), prod(shape[axis:after]), prod(shape[after:]))
+    x = e.reshape(e.x(), rows)
+    first = e.add("arg_max", x, e.index([1]), dtype="i32", keep_dims=False, last=False)
+    values = e.const([1]), e.const([0])
+    depth = e.index([rows[1]])
+    made = e.add("one_hot", first, depth, *values, dtype=e.dtype(), axis=1, wraps=False)
+    return e.reshape(made, shape)
+
+
+def cast_like(e: Expansion) -> int:
+    """A cast to the type of another tensor, of which nothing else is read."""
+    number = next(number for number, dtype in DTYPES.items() if dtype == e.dtype(e.x(1)))
+    return int(e.run("Cast", e.x(), attributes={"to": number}))

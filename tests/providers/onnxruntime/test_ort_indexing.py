@@ -1,0 +1,69 @@
+"""ONNX operators that choose or place elements by indices: the answers are those of the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.providers.onnxruntime.test_ort_integers import check
+from tests.support.onnx_models import Array, node
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+
+KINDS = [np.float32, np.float16, np.int32, np.int64, np.bool_]
+
+
+def held(*shape: int, kind: type = np.float32) -> Array:
+    """Values of any kind, negative ones too; of floats some that no product leaves alone."""
+    numbers = np.random.default_rng(len(shape)).integers(-7, 7, shape).astype(kind)
+    if kind is np.float32:
+        numbers.reshape(-1)[:3] = np.inf, -np.inf, np.nan
+    return numbers
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("upper", [0, 1])
+def test_trilu(kind: type, upper: int) -> None:
+    one = node("Trilu", ["x", "k"], ["y"], upper=upper)
+    for k in (-7, -1, 0, 2, 9):
+        check([one], {"x": held(2, 4, 7, kind=kind)}, ["y"], {"k": np.int64(k)})
+        check([one], {"x": held(2, 4, 7, kind=kind), "k": np.int64([k])}, ["y"])
+
+
+def test_trilu_of_the_main_diagonal() -> None:
+    check([node("Trilu", ["x"], ["y"])], {"x": held(9, 5)}, ["y"])
+
+
+@pytest.mark.parametrize("dtype", [0, 1, 6, 7])
+def test_eye_like(dtype: int) -> None:
+    more: dict[str, Any] = {"dtype": dtype} if dtype else {}
+    for k in (-2, 0, 3):
+        check([node("EyeLike", ["x"], ["y"], k=k, **more)], {"x": held(4, 6)}, ["y"])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_one_hot(kind: type, axis: int) -> None:
+    index = np.array([[0, 4, -5], [-1, 7, -6]])
+    values, depth = np.array([3, 0], kind), np.array([5], np.int64)
+    one = node("OneHot", ["i", "d", "v"], ["y"], axis=axis)
+    check([one], {"i": index, "v": values}, ["y"], {"d": depth})
+    check([one], {"i": index}, ["y"], {"d": depth, "v": values})
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_hardmax_takes_the_first_maximum(axis: int) -> None:
+    x = np.random.default_rng(3).integers(0, 3, (3, 4, 5)).astype(np.float32)
+    check([node("Hardmax", ["x"], ["y"], axis=axis)], {"x": x}, ["y"])
+
+
+def test_cast_like() -> None:
+    for given in KINDS:
+        for wanted in KINDS:
+            feeds = {"x": held(3, 5, kind=given), "as": np.ones(2, wanted)}
+            feeds["x"][~np.isfinite(feeds["x"])] = 3  # of which a cast is not defined
+            check([node("CastLike", ["x", "as"], ["y"])], feeds, ["y"])

@@ -1,0 +1,61 @@
+"""`one_hot(indices, depth constant, on, off): axis, wraps`: an axis of `depth` elements in front of
+`axis` of the indices (-1: behind all), `on` where it has the index and `off` elsewhere. With
+`wraps` negative indices count from the end; one that lies outside is nowhere.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.movement import ANY
+from tflgpu_plugin.ops.pick import refuse_indices
+from tflgpu_plugin.ops.table import Op, unplanned
+from tflgpu_plugin.ops.views import axis_of
+
+
+def _axis(graph: Graph, node: Node) -> int:
+    return axis_of(node.attributes["axis"], len(graph.shape(node.operand())) + 1)
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape, depth = graph.shape(node.operand()), graph.constant(node.inputs[1])
+    if depth is None or depth.size != 1 or int(depth.reshape(-1)[0]) < 0:
+        raise ValueError("the depth must be one constant number, not negative")
+    axis = _axis(graph, node)
+    return [(*shape[:axis], int(depth.reshape(-1)[0]), *shape[axis:])]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """A constant depth; one value for on and one for off."""
+    if found := unplanned(node.op, shapes, graph, node):
+        return found
+    if any(prod(graph.shape(node.operand(k))) != 1 for k in (2, 3)):
+        return "one_hot takes one value for on and one for off."
+    return refuse_indices(graph, node, 0)
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """Where the numbers of the new axis are the indices."""
+    (shape,), axis = shapes(steps.graph, node), _axis(steps.graph, node)
+    outer, depth, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    indices = steps.reshape(node.operand(), (outer, 1, inner))
+    numbers = np.arange(depth).reshape(-1, 1)
+    found = steps.truth("equal", indices, steps.indices(numbers))
+    if node.attributes.get("wraps"):
+        below = steps.truth("equal", indices, steps.indices(numbers - depth))
+        found = steps.truth("logical_or", found, below)
+    on, off = (steps.reshape(node.operand(k), (1,)) for k in (2, 3))
+    there = steps.reshape(found, shape)
+    steps.last("where", there, on, off)
+    return True
+
+
+OPS = (
+    Op("one_hot", refuse, shapes, lower_decomposed, "exact", types=ANY, max_rank=8,
+       kind="composite", decompose=decompose),
+)  # fmt: skip
