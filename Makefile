@@ -17,7 +17,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus mutants bench wheel wheels docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench wheel wheels docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -36,6 +36,9 @@ conformance-settings: .venv/ready-dev
 
 conformance-cpus: .venv/ready-dev
 	@$(BIN)/python tools/cpus.py $(ARGS)
+
+exported: .venv/ready-dev
+	@sh tools/exported.sh $(ARGS)
 
 mutants: .venv/ready-dev
 	@LP_NUM_THREADS=0 $(BIN)/python -m tests.mutation $(ARGS)

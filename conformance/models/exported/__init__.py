@@ -1,0 +1,7 @@
+"""Models as today's exporters write them: small networks with seeded weights, for
+
+    python -m conformance.models.exported FOLDER [--only TEXT]
+
+in an environment that has an exporter (`torch.txt`, `keras.txt` beside this file), and for
+`python -m conformance.exported FOLDER` in one that has the plugin. `make exported` does all of it.
+"""

@@ -1,0 +1,90 @@
+"""Routes from torch to ONNX: as exported, with open extents, by the older exporter, with a cache,
+as onnxruntime's tools write it (fused, with integers)."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import diffusion_models, torch_models, transformer_models
+from .transformer_models import Recipe
+
+OPSET = 20
+FUSED = {"bert": "bert", "roberta": "bert", "distilbert": "bert", "vit": "vit",
+         "whisper_encoder": "bart", "llama": "gpt2", "unet_2d_condition": "unet"}  # fmt: skip
+OLDER = ("text_bert", "text_gpt2", "image_vit", "image_convnext", "image_segformer",
+         "torch_lstm_tagger", "torch_gru_tagger", "torch_unet",
+         "torch_detector", "image_mobilenetv2")  # fmt: skip
+OPEN = ("text_bert", "text_llama", "text_debertav2", "text_gpt2", "image_vit", "image_segformer",
+        "image_resnet", "torch_unet", "text_qwen3")  # fmt: skip
+SMALL_NUMBERS = ("text_bert", "image_resnet", "image_vit", "image_mobilenetv2")
+
+
+def routes() -> dict[str, Callable[[Path], None]]:
+    """What writes each model into a folder, by the model's name."""
+    recipes: dict[str, Recipe] = {
+        **transformer_models.RECIPES,
+        **{f"torch_{name}": recipe for name, recipe in torch_models.networks().items()},
+        **diffusion_models.RECIPES,
+    }
+    found: dict[str, Callable[[Path], None]] = {}
+    found |= {name: partial(_plain, name, recipe) for name, recipe in recipes.items()}
+    found |= {f"{n}.open": partial(_open, n, recipes[n]) for n in OPEN}
+    found |= {f"{n}.older": partial(_older, n, recipes[n]) for n in OLDER}
+    kinds = {n: kind for n in recipes for end, kind in FUSED.items() if n.endswith(f"_{end}")}
+    found |= {f"{n}.fused": partial(_fused, n, kind) for n, kind in kinds.items()}
+    found |= {f"{n}.int8": partial(_int8, n) for n in SMALL_NUMBERS}
+    return found
+
+
+def _export(path: Path, recipe: Recipe, open_axes: Collection[int] = (), **more: Any) -> None:
+    import torch
+
+    module, inputs = recipe()
+    if open_axes:  # an extent of 1 would be taken for one that is always 1
+        inputs = {name: torch.cat([t, t]) for name, t in inputs.items()}
+        shapes = dict.fromkeys(open_axes, torch.export.Dim.AUTO)
+        given = tuple(dict(shapes) for _ in inputs)
+        more |= {"dynamic_shapes": (given,) if hasattr(module, "inner") else given}
+    settings = {"opset_version": OPSET, "input_names": [*inputs], **more}
+    if settings.get("dynamo", True):
+        settings = {"dynamo": True, "external_data": False, "verbose": False, **settings}
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(module, tuple(inputs.values()), str(path), **settings)
+    np.savez(path.with_suffix(".npz"), **{name: t.numpy() for name, t in inputs.items()})
+
+
+def _plain(name: str, recipe: Recipe, folder: Path) -> None:
+    _export(folder / f"{name}.onnx", recipe)
+
+
+def _open(name: str, recipe: Recipe, folder: Path) -> None:
+    """The batch, and the length of a text, are left open."""
+    _export(folder / f"{name}.open.onnx", recipe, (0, 1) if name.startswith("text") else (0,))
+
+
+def _older(name: str, recipe: Recipe, folder: Path) -> None:
+    _export(folder / f"{name}.older.onnx", recipe, dynamo=False, opset_version=17)
+
+
+def _fused(name: str, kind: str, folder: Path) -> None:
+    from onnxruntime.transformers import optimizer
+
+    heads = {"num_heads": 4, "hidden_size": 64} if kind in ("bert", "gpt2", "vit") else {}
+    made = optimizer.optimize_model(str(folder / f"{name}.onnx"), kind, opt_level=1, **heads)
+    made.save_model_to_file(str(folder / f"{name}.fused.onnx"))
+
+
+def _int8(name: str, folder: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    target = folder / f"{name}.int8.onnx"
+    quantize_dynamic(folder / f"{name}.onnx", target, weight_type=QuantType.QInt8)

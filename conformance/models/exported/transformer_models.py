@@ -1,0 +1,150 @@
+"""Networks of `transformers`, by the names of their configurations: two layers, narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+Recipe = Callable[[], tuple[Any, dict[str, Any]]]  # a module of torch and its inputs
+
+SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "intermediate_size": 96}  # fmt: skip
+SEEN = {"image_size": 64, "patch_size": 16}
+WORDS = {"vocab_size": 99, "max_position_embeddings": 64}
+SHARED = {"num_key_value_heads": 2, "head_dim": 16, "pad_token_id": 0, "bos_token_id": 1,
+          "eos_token_id": 2}  # fmt: skip
+BOTH = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96}  # fmt: skip
+STAGES = {"depths": [1, 1, 2, 1], "hidden_sizes": [16, 32, 48, 64]}
+HEARD = {"conv_dim": (16, 16, 16), "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 2),
+         "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}  # fmt: skip
+SEGMENTED = {"depths": [1, 1, 1, 1], "hidden_sizes": [16, 32, 40, 64],
+             "num_attention_heads": [1, 2, 5, 8]}  # fmt: skip
+
+TEXT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "Bert": ("Model", SMALL | WORDS),
+    "Roberta": ("ForMaskedLM", SMALL | WORDS),
+    "Electra": ("ForTokenClassification", SMALL | WORDS | {"embedding_size": 32}),
+    "Albert": ("ForSequenceClassification", SMALL | WORDS | {"embedding_size": 32}),
+    "DistilBert": ("ForQuestionAnswering", WORDS | {"dim": 64, "n_layers": 2, "n_heads": 4,
+                   "hidden_dim": 96}),
+    "MPNet": ("Model", SMALL | WORDS),
+    "DebertaV2": ("Model", SMALL | WORDS | {"relative_attention": True, "pos_att_type": ["p2c",
+                  "c2p"], "position_buckets": 16, "norm_rel_ebd": "layer_norm"}),
+    "ModernBert": ("Model", SMALL | WORDS | {"pad_token_id": 0, "global_attn_every_n_layers": 2}),
+    "XLMRoberta": ("Model", SMALL | WORDS),
+    "MobileBert": ("Model", SMALL | WORDS | {"embedding_size": 32, "intra_bottleneck_size": 32,
+                   "num_feedforward_networks": 2}),
+    "FNet": ("Model", SMALL | WORDS),
+    "SqueezeBert": ("Model", SMALL | WORDS | {"embedding_size": 64}),
+    "GPT2": ("LMHeadModel", {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 99,
+             "n_positions": 64}),
+    "GPTNeoX": ("ForCausalLM", SMALL | WORDS),
+    "OPT": ("ForCausalLM", SMALL | WORDS | {"ffn_dim": 96, "word_embed_proj_dim": 64}),
+    "Bloom": ("ForCausalLM", {"hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 99}),
+    "Llama": ("ForCausalLM", SMALL | WORDS | SHARED),
+    "Mistral": ("ForCausalLM", SMALL | WORDS | SHARED | {"sliding_window": 8}),
+    "Qwen2": ("ForCausalLM", SMALL | WORDS | SHARED),
+    "Qwen3": ("ForCausalLM", SMALL | WORDS | SHARED),
+    "Phi": ("ForCausalLM", SMALL | WORDS | SHARED),
+    "Phi3": ("ForCausalLM", SMALL | WORDS | SHARED),
+    "Gemma": ("ForCausalLM", SMALL | WORDS | SHARED),
+    "Gemma2": ("ForCausalLM", SMALL | WORDS | SHARED | {"sliding_window": 8}),
+    "Falcon": ("ForCausalLM", SMALL | WORDS),
+    "SmolLM3": ("ForCausalLM", SMALL | WORDS | SHARED),
+    "Olmo2": ("ForCausalLM", SMALL | WORDS | SHARED),
+}  # fmt: skip
+IMAGES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "ViT": ("ForImageClassification", SMALL | SEEN),
+    "DeiT": ("ForImageClassification", SMALL | SEEN),
+    "Beit": ("ForImageClassification", SMALL | SEEN),
+    "Dinov2": ("Model", SMALL | SEEN | {"mlp_ratio": 2}),
+    "Swin": ("ForImageClassification", {"image_size": 64, "patch_size": 4, "embed_dim": 16,
+             "depths": [1, 1, 2], "num_heads": [2, 2, 4], "window_size": 4}),
+    "Swinv2": ("ForImageClassification", {"image_size": 64, "patch_size": 4, "embed_dim": 16,
+               "depths": [1, 1, 2], "num_heads": [2, 2, 4], "window_size": 4}),
+    "ConvNext": ("ForImageClassification", STAGES),
+    "ConvNextV2": ("ForImageClassification", STAGES),
+    "ResNet": ("ForImageClassification", STAGES | {"embedding_size": 16}),
+    "RegNet": ("ForImageClassification", STAGES | {"embedding_size": 16, "groups_width": 8}),
+    "MobileNetV1": ("ForImageClassification", {"depth_multiplier": 0.25, "image_size": 64}),
+    "MobileNetV2": ("ForImageClassification", {"depth_multiplier": 0.35, "image_size": 64}),
+    "MobileViT": ("ForImageClassification", {"image_size": 64, "hidden_sizes": [32, 48, 64],
+                  "neck_hidden_sizes": [8, 16, 24, 32, 40, 48, 64]}),
+    "EfficientNet": ("ForImageClassification", {"image_size": 64, "width_coefficient": 0.5,
+                     "depth_coefficient": 0.3, "hidden_dim": 640}),
+    "PoolFormer": ("ForImageClassification", {"depths": [1, 1, 1, 1], "hidden_sizes": [16, 32, 40,
+                   64]}),
+    "Segformer": ("ForSemanticSegmentation", SEGMENTED | {"decoder_hidden_size": 32,
+                  "num_encoder_blocks": 4}),
+    "Yolos": ("ForObjectDetection", SMALL | {"image_size": [64, 64], "patch_size": 16,
+              "num_detection_tokens": 8}),
+    "Swin2SR": ("ForImageSuperResolution", {"embed_dim": 24, "depths": [2], "num_heads": [4],
+                "window_size": 8, "upscale": 2, "image_size": 32}),
+    "Levit": ("ForImageClassification", {"image_size": 64, "hidden_sizes": [32, 48, 64],
+                         "num_attention_heads": [2, 3, 4], "depths": [1, 1, 1]}),
+    "GLPN": ("ForDepthEstimation", SEGMENTED | {"decoder_hidden_size": 16}),
+}  # fmt: skip
+
+
+def built(name: str, head: str, settings: Mapping[str, Any]) -> Any:
+    """The seeded network, as it is used."""
+    import torch
+
+    transformers = import_module("transformers")
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**settings)
+    return getattr(transformers, name + head)(config).eval()
+
+
+def plain(module: Any, names: Iterable[str], **fixed: Any) -> Any:
+    """The module with inputs in this order and a tuple of tensors for a result."""
+    import torch
+
+    class Plain(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = module
+
+        def forward(self, *given: Any) -> Any:
+            named = dict(zip(names, given, strict=True))
+            made = self.inner(**named, **fixed, return_dict=False)
+            tensors = [t for t in made if isinstance(t, torch.Tensor)]
+            return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+    return Plain().eval()
+
+
+def text(name: str) -> Recipe:
+    def recipe() -> tuple[Any, dict[str, Any]]:
+        import torch
+
+        head, settings = TEXT[name]
+        causal = head in ("ForCausalLM", "LMHeadModel")
+        tokens = torch.randint(3, 99, (1, 16))
+        mask = torch.ones_like(tokens)
+        mask[:, 13:] = int(causal)
+        inputs = {"input_ids": tokens} | ({} if name == "FNet" else {"attention_mask": mask})
+        fixed = {"use_cache": False} if causal else {}
+        return plain(built(name, head, settings), inputs, **fixed), inputs
+
+    return recipe
+
+
+def image(name: str) -> Recipe:
+    def recipe() -> tuple[Any, dict[str, Any]]:
+        import torch
+
+        head, settings = IMAGES[name]
+        size = 32 if name == "Swin2SR" else 64
+        inputs = {"pixel_values": torch.rand(1, 3, size, size)}
+        return plain(built(name, head, settings), inputs), inputs
+
+    return recipe
+
+
+RECIPES: dict[str, Recipe] = (
+    {f"text_{name.lower()}": text(name) for name in TEXT}
+    | {f"image_{name.lower()}": image(name) for name in IMAGES}
+)  # fmt: skip
