@@ -127,7 +127,7 @@ READERS: dict[str, Reader] = {
     "SPACE_TO_DEPTH": lambda o: {"block": int(o.get("blockSize", 0))},
     "EMBEDDING_LOOKUP": lambda o: {"axis": 0},
     "ONE_HOT": lambda o: {"axis": int(o.get("axis", 0))},
-    "GATHER": lambda o: {"axis": int(o.get("axis", 0))},
+    "GATHER": lambda o: {"axis": int(o.get("axis", 0)), "batch_dims": int(o.get("batchDims", 0))},
     "ARG_MAX": lambda o: {"keep_dims": False},
     "ARG_MIN": lambda o: {"keep_dims": False},
     "DIV": _activation,

@@ -51,6 +51,12 @@ def from_both_ends(name: str, shape: Shape, indices: Shape, batch: int = 0) -> N
     return NodeCase(name, "gather_nd", reads, {"batch": batch, "wraps": True})
 
 
+def elements(name: str, shape: Shape, indices: Shape, axis: int, **more: Any) -> NodeCase:
+    """Indices of a run from both ends."""
+    given = (Input(shape), Input(indices, "i32", low=-shape[axis], high=shape[axis]))
+    return NodeCase(name, "gather_elements", given, {"axis": axis, "wraps": True}, **more)
+
+
 OUTSIDE = (Input((3, 3)), constant(np.array([[3]], np.int32), "i32"))
 NODES = [
     from_both_ends("wraps", (5, 3, 7), (6, 2)),
@@ -67,6 +73,23 @@ NODES = [
         "other_batch", "gather_nd", (Input((2, 3)), Input((3, 1))), {"batch": 1}, refused=True
     ),
     *(pick(f"axis_{axis}", (3, 3, 3, 3), (5, 1), axis) for axis in range(4)),
+    *(elements(f"axis_{axis}", (3, 4, 5, 6), (2, 3, 4, 5), axis) for axis in range(4)),
+    *(
+        elements(f"longer_{axis}", (3, 4, 5), (*(3, 4, 5)[:axis], 9, *(3, 4, 5)[axis + 1 :]), axis)
+        for axis in range(3)
+    ),
+    elements("rank_1", (7,), (70,), 0),
+    elements("rank_7", (2, 1, 3, 2, 1, 2, 3), (2, 1, 3, 2, 1, 2, 3), 2),
+    elements("one_of_several", (3, 4, 5), (1, 4, 1), 1),
+    elements("of_more", (3, 4), (4, 4), 1, refused=True),
+    NodeCase(
+        "truths",
+        "gather_elements",
+        (Input((2, 3), "bool"), constant([[2, 0], [1, 1]], "i32")),
+        {"axis": 1},
+        output_type="bool",
+    ),
+    NodeCase("outside", "gather_elements", OUTSIDE, {"axis": 1}, refused=True),
     pick("more_than_a_group", (3, 4), (65, 1), 0),
     pick("two_axes", (2, 3, 3, 6), (4, 2), 1),
     pick("channels_21", (3, 4, 21), (7, 1), 0),

@@ -32,6 +32,17 @@ def computed(name: str, shape: Shape, places: Shape, axis: int) -> Case:
     return Case(name, "GATHER", 1, given, "GatherOptions", {"axis": axis})
 
 
+def of_batches(
+    name: str, shape: Shape, places: Shape, axis: int, batch: int, told: bool = True
+) -> Case:
+    """Indices for each batch, of a run or constant."""
+    given: Any = Input(places, "i32", low=0, high=shape[axis])
+    if not told:
+        given = constant(np.arange(np.prod(places)).reshape(places) * 7 % shape[axis], "i32")
+    options = {"axis": axis, "batchDims": batch}
+    return Case(name, "GATHER", 5, (Input(shape), given), "GatherOptions", options)
+
+
 def tile(name: str, shape: Shape, repeats: Shape, dtype: str = "f32", numbers: str = "i32") -> Case:
     given = (Input(shape, dtype), constant(repeats, numbers))
     return Case(name, "TILE", 1, given, "TileOptions", output_type=dtype)
@@ -115,6 +126,12 @@ CASES = [
     gather("channels", (1, 3, 4, 6), (5, 1, 2), 3),
     gather("table", (9, 6), ((1, 2, 3), (8, 0, 4)), 0),
     gather("scalar", (4, 3, 5), 2, 1),
+    of_batches("batch", (3, 5, 7), (3, 4), 1, 1),
+    of_batches("batch_of_constants", (3, 5, 7), (3, 4), 1, 1, told=False),
+    of_batches("batch_axis_2", (2, 3, 5, 4), (2, 6), 2, 1),
+    of_batches("batches_2", (2, 3, 5, 4), (2, 3, 2, 2), 2, 2),
+    of_batches("batches_all_but_one", (2, 3, 5), (2, 3, 4), -1, -1),
+    of_batches("batches_last_axis", (2, 3, 5), (2, 4), 2, 1),
     gather("rows_over_2048", (4099, 3), (2049, 4097, 4098, 2051), 0),
     gather("places_over_2048", (1, 2051, 5), (2049, 2050, 3), 1),
     *[tile(name, *given) for name, given in TILES.items()],

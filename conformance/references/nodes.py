@@ -62,6 +62,11 @@ def _gather_nd(x: Array, indices: Array, batch: int = 0, wraps: bool = False) ->
     return np.asarray(rows).reshape(indices.shape[:-1] + x.shape[batch + count :])
 
 
+def _gather_elements(x: Array, indices: Array, axis: int, wraps: bool = False) -> Array:
+    corner = tuple(slice(None if k == axis else n) for k, n in enumerate(indices.shape))
+    return np.take_along_axis(x[corner], indices, axis)
+
+
 def _one_hot(indices: Array, depth: Array, on: Array, off: Array, axis: int,
              wraps: bool = False) -> Array:  # fmt: skip
     count = int(depth.reshape(-1)[0])
@@ -404,6 +409,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
     "one_hot": _one_hot,
+    "gather_elements": _gather_elements,
     "pick": _pick, "gather_nd": _gather_nd, "arg_max": _argument(1), "arg_min": _argument(-1),
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

@@ -137,6 +137,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Floor", "floor", (6, 13)),
     _row("GRU", "gru", (7, 22), CELL, *recurrent.GRU, by=recurrent.gru),
     _row("Gather", "gather", (1, 13), "value index", axis=0, wraps=True),
+    _row("GatherElements", "gather_elements", (11, 13), "value index", axis=0, wraps=True),
     _row("GatherND", "gather_nd", (11, 13), "value index", batch=("batch_dims", 0), wraps=True),
     _row("Gelu", "gelu", (20, 20), by=ew.gelu),
     _row(

@@ -78,7 +78,6 @@ MIRRORED = needs("The mode REFLECT or SYMMETRIC.", lambda graph, node: node.attr
 COUNTED = _set("As many tensors as its parameters say.", "miscounted")
 INDEXED = _set("Indices of the type that its parameters name.", "asked")
 UNSHUFFLED = _set("No shuffled weights.", "shuffled")
-UNBATCHED = _set("No batch dimensions.", "batch_dims")
 DENSE = _set("No diagonal recurrent weights.", "diagonal")
 KERNEL = _set("The kernel, BASIC or FULL, that takes so many inputs.", "other_kernel")
 TANH = _set("The activation tanh.", "activation")

@@ -143,7 +143,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("HARD_SWISH", "hard_swish", 1, **ours),
         _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, **ours),
         _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block, **ours),
-        _row("GATHER", "gather", 7, params.gather, "value index", need.UNBATCHED, **ours),
+        _row("GATHER", "gather", 7, params.gather, "value index", **ours),
         _row("LOG", "log", 2, **ours),
         _row("MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED, **ours),
         _row(

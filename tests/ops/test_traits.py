@@ -79,6 +79,7 @@ def test_how_ops_take_permuted_axes() -> None:
     assert follows == wanted | {"softmax": "last", "concat": "axis"}
     assert where(lambda row: row.views is not None) == of_kind("movement") - {
         *("concat", "stack", "space_to_batch", "batch_to_space", "gather_nd", "pick"),
+        "gather_elements",
         *("max_unpool", "reverse_sequence"),
     }
 
@@ -87,7 +88,7 @@ def test_what_becomes_of_errors() -> None:
     assert where(lambda row: row.errors.averages) == {
         *("average_pool_2d", "mean", "reduce_sum", "reduce_sum_square", "reduce_mean_square")
     }
-    moved = of_kind("movement") - {"stack", "gather_nd", "pick"}
+    moved = of_kind("movement") - {"stack", "gather_nd", "pick", "gather_elements"}
     resized = {"max_pool_2d", "resize_bilinear", "resize"}
     assert where(lambda row: row.errors.keeps_magnitude) == moved | resized
     assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"}
@@ -121,6 +122,6 @@ def test_weights_and_states() -> None:
 
 def test_how_many_axes_ops_take() -> None:
     many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k", "add_n"}
-    many |= {"one_hot"}
+    many |= {"one_hot", "gather_elements"}
     assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
     assert where(lambda row: row.max_rank not in (5, 8)) == set()

@@ -1,6 +1,6 @@
-"""Ops that pick elements by indices that a run tells: `gather_nd(x, indices): batch, wraps` as the
-hosts' operators, and `pick(x, indices[n, m]): axis, wraps`, which it becomes, as `gather` does when
-its indices are computed.
+"""Ops that pick elements by indices that a run tells: `gather_nd(x, indices): batch, wraps` and
+`gather_elements(x, indices): axis, wraps` as the hosts' operators, and `pick(x, indices[n, m]):
+axis, wraps`, which these become, as `gather` does when its indices are computed.
 
 Each row of `indices` names an element on the m axes of x from `axis` on; the result has these axes
 replaced by one of n. With `wraps` negative indices count from the end. What lies outside becomes
@@ -10,13 +10,14 @@ the nearest index inside, where hosts answer with an error. The first
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering, Source
@@ -47,6 +48,14 @@ def nd_shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(*indices[:-1], *shape[batch + indices[-1] :])]
 
 
+def element_shapes(graph: Graph, node: Node) -> list[Shape]:
+    (shape, indices), axis = _pair(graph, node), int(node.attributes["axis"])
+    others = [k for k in range(len(shape)) if k != axis]
+    if not 0 <= axis < len(shape) == len(indices) or any(indices[k] > shape[k] for k in others):
+        raise ValueError(f"indices of shape {list(indices)} do not fit {list(shape)}")
+    return [indices]
+
+
 def batched(node: Node) -> int:
     """How many axes x and indices share."""
     return int(node.attributes.get("batch", 0))
@@ -56,17 +65,19 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Indices that fit the input. One outside of it gives the nearest element."""
     shape, indices = _pair(graph, node)
     try:
-        (nd_shapes if node.op == "gather_nd" else shapes)(graph, node)
+        SHAPES[node.op](graph, node)
     except ValueError as error:
         return f"{node.op} cannot be planned: {error}."
     if prod(shape) == 0:
         return f"{node.op} takes from axes of at least 1, not from {list(shape)}."
-    if node.op == "gather_nd" and not _inside(graph, node, shape[batched(node) :][: indices[-1]]):
+    first = int(node.attributes.get("axis", batched(node)))
+    width = indices[-1] if node.op == "gather_nd" else 1
+    if node.op != "pick" and not inside(graph, node, shape[first : first + width]):
         return f"{node.op} cannot be planned: an index is outside {list(shape)}."
     return refuse_indices(graph, node)
 
 
-def _inside(graph: Graph, node: Node, extents: Shape) -> bool:
+def inside(graph: Graph, node: Node, extents: Shape) -> bool:
     """Constant indices are on their axes."""
     listed = graph.constant(node.inputs[1])
     if listed is None:
@@ -88,16 +99,52 @@ def decompose_nd(steps: Decomposition, node: Node) -> bool:
     x, indices = node.operand(), node.operand(1)
     *outer, last = steps.shape(indices)
     indexed, batch = rows(steps, indices, last), batched(node)
+    columns: list[Any] = [indexed]
     if batch:  # one more index: the number of the batch
         shape = steps.shape(x)
         count = prod(shape[:batch])
         x = steps.reshape(x, (count, *shape[batch:]))
-        numbers = np.repeat(np.arange(count), prod(outer) // count).reshape(-1, 1)
-        column = steps.indices(numbers)
-        indexed = steps.add("concat", column, indexed, axis=1, activation="none")
+        columns.insert(0, np.repeat(np.arange(count), prod(outer) // max(count, 1)))
+    pick_by(steps, node, x, columns)
+    return True
+
+
+def decompose_elements(steps: Decomposition, node: Node) -> bool:
+    """An index on the axis, and numbers of what lies before and behind it."""
+    x, axis = node.operand(), int(node.attributes["axis"])
+    shape, indices = steps.shape(x), steps.shape(node.operand(1))
+    before, behind = slice(axis), slice(axis + 1, None)
+    outer, inner = (
+        _numbered(shape[before], indices[before]),
+        _numbered(shape[behind], indices[behind]),
+    )
+    columns: list[Any] = [rows(steps, node.operand(1), 1)]
+    extents: Shape = (shape[axis],)
+    if prod(shape[before]) > 1:
+        columns.insert(0, np.repeat(outer, indices[axis] * len(inner)))
+        extents = (prod(shape[before]), *extents)
+    if prod(shape[behind]) > 1:
+        columns.append(np.tile(inner, len(outer) * indices[axis]))
+        extents = (*extents, prod(shape[behind]))
+    pick_by(steps, node, steps.reshape(x, extents), columns)
+    return True
+
+
+def _numbered(shape: Shape, used: Shape) -> Array:
+    """The numbers of the elements in the first corner of so many."""
+    numbers = np.arange(prod(shape)).reshape(shape)
+    return numbers[tuple(slice(n) for n in used)].reshape(-1)
+
+
+def pick_by(steps: Decomposition, node: Node, x: int, columns: Sequence[Any]) -> None:
+    """The last step: elements on the first axes of x, an axis by each column of indices, of which
+    one is a tensor [n, m], and others are known numbers."""
+    parts = [c if isinstance(c, int) else steps.indices(c.reshape(-1, 1)) for c in columns]
+    indexed = parts[0]
+    if len(parts) > 1:
+        indexed = steps.add("concat", *parts, axis=1, activation="none")
     picked = steps.add("pick", x, indexed, axis=0, wraps=node.attributes.get("wraps", False))
     steps.last("reshape", picked, None, shape=steps.shape(node.outputs[0]))
-    return True
 
 
 def rows(steps: Decomposition, indices: int, count: int) -> int:
@@ -147,7 +194,10 @@ def _parts(
         yield part, {"first": first * row, "last": last * row}
 
 
+SHAPES = {"gather_nd": nd_shapes, "gather_elements": element_shapes, "pick": shapes}
 OPS = (
+    Op("gather_elements", refuse, element_shapes, lower_decomposed, "exact", types=ANY,
+       decompose=decompose_elements, max_rank=8, kind="movement", keeps="first"),
     Op("gather_nd", refuse, nd_shapes, lower_decomposed, "exact", decompose=decompose_nd,
        types=ANY, max_rank=MAX_AXES, kind="movement", keeps="first"),
     Op("pick", refuse, shapes, lower, "exact", types=ANY, max_rank=MAX_AXES,

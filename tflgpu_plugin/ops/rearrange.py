@@ -3,8 +3,9 @@
 * `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
   is broadcast with that of x)
 * `reverse(x, axes constant)`: numpy's flip
-* `gather(x, indices): axis, wraps`: numpy's take; constant indices may be negative, others become a
-  `pick`
+* `gather(x, indices): axis, wraps, batch_dims`: numpy's take; constant indices may be negative,
+  others become a `pick`, and so do those whose first `batch_dims` axes are also x's and the
+  result's
 * `depth_to_space(x [B, H, W, C]): block, mode` and `space_to_depth`: mode "DCR" (default) has the
   block outside of the channels, "CRD" inside
 * `space_to_batch(x [B, extents..., C], blocks, paddings)` and `batch_to_space(x, blocks, crops)`:
@@ -42,9 +43,17 @@ def _axis(graph: Graph, node: Node) -> int:
     return axis_of(node.attributes["axis"], len(graph.shape(node.operand())))
 
 
+def _batch(graph: Graph, node: Node) -> int:
+    """How many axes x and the indices of a gather share, -1 for all of these but one."""
+    batch, rank = int(node.attributes.get("batch_dims", 0)), len(graph.shape(node.operand(1)))
+    return batch + rank if batch < 0 else batch
+
+
 def gathered(graph: Graph, node: Node) -> list[View]:
     """By constant indices. Raises ValueError where one is outside, or a run tells them."""
     shape, axis, given = graph.shape(node.operand()), _axis(graph, node), node.operand(1)
+    if _batch(graph, node):
+        raise ValueError("each batch has indices of its own")
     row = _numbers(graph, node, "indices").astype(np.int64).reshape(-1)
     if row.size and (row.min() < -shape[axis] or row.max() >= shape[axis]):
         raise ValueError(f"an index is outside an axis of {shape[axis]}")
@@ -77,10 +86,16 @@ def reversed_axes(graph: Graph, node: Node) -> list[View]:
 
 
 def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
-    if graph.constant(node.inputs[1]) is not None:
+    batch = _batch(graph, node)
+    if graph.constant(node.inputs[1]) is not None and not batch:
         return [view.shape for view in gathered(graph, node)]
     shape, axis = graph.shape(node.operand()), _axis(graph, node)
-    return [(*shape[:axis], *graph.shape(node.operand(1)), *shape[axis + 1 :])]
+    indices = graph.shape(node.operand(1))
+    if not 0 <= batch <= min(axis, len(indices)) or indices[:batch] != shape[:batch]:
+        raise ValueError(f"{list(shape)} and {list(indices)} have no {batch} axes in common")
+    if batch and not pick.inside(graph, node, (shape[axis],)):
+        raise ValueError(f"an index is outside an axis of {shape[axis]}")
+    return [(*shape[:axis], *indices[batch:], *shape[axis + 1 :])]
 
 
 def blocks(graph: Graph, node: Node) -> list[View]:
@@ -148,12 +163,15 @@ def refuse_gather(graph: Graph, node: Node, target: Target) -> str | None:
     """Indices inside the tensor, or of a run, of which one outside gives the nearest element; up to
     5 axes."""
     found = unplanned(node.op, gather_shapes, graph, node)
-    computed = graph.constant(node.inputs[1]) is None
+    computed = graph.constant(node.inputs[1]) is None or _batch(graph, node) != 0
     return found or (pick.refuse_indices(graph, node) if computed else None)
 
 
 def decompose_gather(steps: Decomposition, node: Node) -> bool:
     """Indices that a run tells: a pick of one row of them, then given their shape."""
+    if batch := _batch(steps.graph, node):
+        _gather_batches(steps, node, batch)
+        return True
     if steps.data(node.inputs[1]) is not None:
         return False
     axis, wraps = _axis(steps.graph, node), node.attributes.get("wraps", False)
@@ -161,6 +179,20 @@ def decompose_gather(steps: Decomposition, node: Node) -> bool:
     picked = steps.add("pick", node.operand(), row, axis=axis, wraps=wraps)
     steps.last("reshape", picked, None, shape=gather_shapes(steps.graph, node)[0])
     return True
+
+
+def _gather_batches(steps: Decomposition, node: Node, batch: int) -> None:
+    """A pick by the number of the batch, with all between it and the axis, and by the index."""
+    shape, axis = steps.shape(node.operand()), _axis(steps.graph, node)
+    indices = steps.shape(node.operand(1))
+    batches, between, each = prod(shape[:batch]), prod(shape[batch:axis]), prod(indices[batch:])
+    index = pick.rows(steps, node.operand(1), 1)
+    if between > 1:
+        apart = steps.reshape(index, (batches, 1, each))
+        spread = steps.add("expand", apart, steps.indices((batches, between, each)))
+        index = steps.reshape(spread, (batches * between * each, 1))
+    x = steps.reshape(node.operand(), (batches * between, shape[axis], *shape[axis + 1 :]))
+    pick.pick_by(steps, node, x, [np.repeat(np.arange(batches * between), each), index])
 
 
 def refuse_batches(graph: Graph, node: Node, target: Target) -> str | None:

@@ -67,3 +67,15 @@ def test_cast_like() -> None:
             feeds = {"x": held(3, 5, kind=given), "as": np.ones(2, wanted)}
             feeds["x"][~np.isfinite(feeds["x"])] = 3  # of which a cast is not defined
             check([node("CastLike", ["x", "as"], ["y"])], feeds, ["y"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gather_elements(kind: type, axis: int) -> None:
+    x, chance = held(4, 5, 6, kind=kind), np.random.default_rng(axis + 1)
+    shape = {0: (9, 5, 3), 1: (4, 2, 6), -1: (3, 4, 7)}[axis]
+    index = chance.integers(-x.shape[axis], x.shape[axis], shape)
+    one = node("GatherElements", ["x", "i"], ["y"], axis=axis)
+    check([one], {"x": x, "i": index}, ["y"])
+    check([one], {"x": x, "i": index.astype(np.int32)}, ["y"])
+    check([one], {"x": x}, ["y"], {"i": index})

@@ -164,7 +164,6 @@ SENSELESS = [
         host_node("LSTM", "tgl_lstm_params", activation=4, kernel=1, cell_clip=-1),
         "clips of at least 0",
     ),
-    (host_node("GATHER", "tgl_gather_params", batch_dims=1), "batch dimensions"),
     (host_node("CONV_3D", "tgl_conv_3d_params", **CONV), STEPS),
     (host_node("EXPAND_DIMS", "tgl_gelu_params"), "axis of EXPAND_DIMS must be a constant"),
     (host_node("TRANSPOSE", "tgl_gelu_params"), "order of TRANSPOSE must be a constant"),
