@@ -11,6 +11,7 @@ import numpy as np
 from conformance.references import attention as references_attention
 from conformance.references import pools as references_pools
 from conformance.references import recurrent as references_recurrent
+from conformance.references import samples as references_samples
 from conformance.references.rounding import rounded, rounds
 from tflgpu_plugin.ir.graph import Array
 
@@ -405,6 +406,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "attention": references_attention.attention,
     "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,
+    "grid_sample": references_samples.grid_sample,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,

@@ -152,6 +152,7 @@ _ROWS: tuple[HostOp, ...] = (
         "GroupNormalization", "layer_normalization", (18, 21), NORMED, conditions.GROUPS,
         by=matrices.group_norm,
     ),
+    _row("GridSample", "grid_sample", (16, 22), TWO, resizing.IMAGE, by=resizing.grid_sample),
     _row("HardSigmoid", "hard_sigmoid", (6, 22), alpha=0.2, beta=0.5),
     _row("HardSwish", "hard_swish", (14, 22)),
     _row("Hardmax", "one_hot", (1, 13), by=indexing.hardmax, types="f32 f16"),

@@ -1,8 +1,10 @@
-"""Rows for Resize and Upsample (operator documentation of Resize-19 and Upsample-9)."""
+"""Rows for Resize and Upsample (operator documentation of Resize-19 and Upsample-9), and for
+GridSample."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ from .expansion import COUNTED, Expansion
 
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"
+IMAGE = needs("An image of rank 4.", lambda e: e.rank() == 4)
 
 
 def resize(e: Expansion) -> int:
@@ -31,6 +34,16 @@ def resize(e: Expansion) -> int:
         exclude_outside=e.attribute("exclude_outside", False),
         extrapolation=e.number("extrapolation_value", 0.0),
     )  # fmt: skip
+
+
+def grid_sample(e: Expansion) -> int:
+    """An image at the places of a grid, which stay float32: between pixels digits count."""
+    table, grid = e.tensors.table, e.x(1)
+    table[grid] = replace(table[grid], wide=True)
+    method = e.text("mode", "linear").removeprefix("bi")
+    padding, aligned = e.text("padding_mode", "zeros"), bool(e.integer("align_corners"))
+    return e.image("grid_sample", e.x(), grid, method=method, padding=padding,
+                   align_corners=aligned)  # fmt: skip
 
 
 def _coordinates(e: Expansion) -> str:

@@ -62,7 +62,7 @@ def test_what_may_pass_float16() -> None:
     sums = SUMS | {"cumsum", "reduce_log_sum_exp"}
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
-    small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear"}
+    small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}
     small |= {"add_n", "lp_normalization", "root_mean_square_pool_2d"}
     assert where(lambda row: row.accumulates is False) == small | of_kind("product")
 
@@ -89,7 +89,7 @@ def test_what_becomes_of_errors() -> None:
         *("average_pool_2d", "mean", "reduce_sum", "reduce_sum_square", "reduce_mean_square")
     }
     moved = of_kind("movement") - {"stack", "gather_nd", "pick", "gather_elements"}
-    resized = {"max_pool_2d", "resize_bilinear", "resize"}
+    resized = {"max_pool_2d", "resize_bilinear", "resize", "grid_sample"}
     assert where(lambda row: row.errors.keeps_magnitude) == moved | resized
     assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"}
     assert where(lambda row: row.errors.choice not in (1, None)) == set()
@@ -124,4 +124,4 @@ def test_how_many_axes_ops_take() -> None:
     many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k", "add_n"}
     many |= {"one_hot", "gather_elements"}
     assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
-    assert where(lambda row: row.max_rank not in (5, 8)) == set()
+    assert where(lambda row: row.max_rank not in (5, 8)) == {"grid_sample"}

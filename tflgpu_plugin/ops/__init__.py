@@ -37,6 +37,7 @@ FAMILIES = (
     "lstm",
     "recurrent",
     "normalization",
+    "grid_sample",
     "lrn",
     "matmul",
     "attention",

@@ -1,0 +1,40 @@
+"""GridSample of ONNX, as nodes: places inside, on the edge and far outside of the image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.cases import Input
+from conformance.node_cases import NodeCase
+
+Shape = tuple[int, ...]
+
+
+def node(name: str, shape: Shape, places: tuple[int, int], method: str, padding: str,
+         align_corners: bool = False, reach: float = 1.3, **more: Any) -> NodeCase:  # fmt: skip
+    """Places from -reach to reach, at which nothing is rounded."""
+    grid = Input((shape[0], *places, 2), low=-reach, high=reach, step=1 / 64)
+    attributes = {"method": method, "padding": padding, "align_corners": align_corners}
+    return NodeCase(name, "grid_sample", (Input(shape), grid), attributes, terms=16, **more)
+
+
+NODES = [
+    *(
+        node(f"{method}_{padding}{'_aligned' if aligned else ''}", (2, 5, 7, 6), (4, 6), method,
+             padding, aligned)
+        for method in ("nearest", "linear", "cubic")
+        for padding in ("zeros", "border", "reflection")
+        for aligned in (False, True)
+    ),
+    *(node(f"far_{padding}", (1, 4, 3, 3), (5, 3), "linear", padding, reach=9.0)
+      for padding in ("zeros", "border", "reflection")),
+    node("far_aligned", (1, 4, 3, 8), (5, 3), "cubic", "reflection", True, reach=9.0),
+    node("one_pixel", (1, 1, 1, 5), (3, 3), "linear", "border", True),
+    node("one_pixel_reflected", (2, 1, 3, 4), (3, 3), "linear", "reflection", True),
+    node("many_channels", (1, 3, 3, 17), (2, 2), "linear", "zeros"),
+    node("area", (1, 4, 4, 4), (2, 2), "area", "zeros", refused=True),
+    NodeCase("volume", "grid_sample", (Input((1, 3, 4, 4, 4)), Input((1, 2, 2, 2, 3))),
+             {"method": "linear", "padding": "zeros"}, refused=True),
+    NodeCase("other_batch", "grid_sample", (Input((2, 4, 4, 4)), Input((1, 2, 2, 2))),
+             {"method": "linear", "padding": "zeros"}, refused=True),
+]  # fmt: skip
