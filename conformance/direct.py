@@ -149,6 +149,15 @@ READERS: dict[str, Reader] = {
         "batch_axis": o.get("batchDim", 0),
         "time_axis": o.get("seqDim", 0),
     },
+    **{
+        op: lambda o, reduction=reduction: {"reduction": reduction}  # type: ignore[misc]
+        for op, reduction in (
+            *((op, "add") for op in ("SCATTER_ND", "SEGMENT_SUM", "UNSORTED_SEGMENT_SUM")),
+            ("UNSORTED_SEGMENT_PROD", "mul"),
+            ("UNSORTED_SEGMENT_MIN", "min"),
+            ("UNSORTED_SEGMENT_MAX", "max"),
+        )
+    },
     "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
 

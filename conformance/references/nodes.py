@@ -12,6 +12,7 @@ from conformance.references import attention as references_attention
 from conformance.references import pools as references_pools
 from conformance.references import recurrent as references_recurrent
 from conformance.references import samples as references_samples
+from conformance.references import scatter as references_scatter
 from conformance.references.rounding import rounded, rounds
 from tflgpu_plugin.ir.graph import Array
 
@@ -412,6 +413,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **UNARY, **BINARY, **MOVEMENT,
     "one_hot": _one_hot,
     "gather_elements": _gather_elements,
+    **references_scatter.REFERENCES,
     "pick": _pick, "gather_nd": _gather_nd, "arg_max": _argument(1), "arg_min": _argument(-1),
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

@@ -61,6 +61,7 @@ NORMED = "value scale bias"
 QUANTIZED = "value scale zero_point?"
 RESULT = "scale zero_point"
 CELL = "value weights! recurrent_weights! biases!? lengths!? state?"
+PLACED = "index value"
 EDGES = "value starts? ends? axes? steps?"
 
 BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
@@ -249,6 +250,15 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row("ReverseSequence", "reverse_sequence", (10, 10), "value index", batch_axis=1, time_axis=0),
     _row("Round", "round", (11, 22)),
+    _row(
+        "Scatter", "scatter_elements", (9, 9), f"value {PLACED}", axis=0, reduction="none",
+        wraps=True,
+    ),
+    _row(
+        "ScatterElements", "scatter_elements", (11, 18), f"value {PLACED}", axis=0,
+        reduction="none", wraps=True,
+    ),
+    _row("ScatterND", "scatter_nd", (11, 18), f"value {PLACED}", reduction="none", wraps=True),
     _row("Selu", "selu", (6, 22), alpha=SELU[0], gamma=SELU[1]),
     _row("Shrink", "shrink", (9, 9), lambd=0.5, bias=0.0),
     _row("Sigmoid", "logistic", (6, 13), listed=BOTH),

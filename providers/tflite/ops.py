@@ -36,6 +36,7 @@ CUSTOM: Mapping[str, Any] = {"edition_2019": None, "current": None, "types": ("f
 FLOATS, WHOLE = ("f32",), ("i32", "i64")
 NUMBERS = (*FLOATS, *WHOLE)
 ANY = (*NUMBERS, "bool")
+SUMMED = ("f32", "i32")  # not int64, whose sums may be over what is held
 
 
 def _row(
@@ -85,6 +86,8 @@ FULL_LSTM = (
 def _rows() -> tuple[HostOp, ...]:
     since: Mapping[str, Any] = {"edition_2019": None}
     ours: Mapping[str, Any] = {"edition_2019": None, "current": None}
+    reduced: Callable[[str], Callable[[HostNode], dict[str, Any]]]
+    reduced = lambda reduction: lambda node: {"reduction": reduction}  # noqa: E731
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED)
     layer = (*windows, need.activation, need.symmetric)
@@ -254,6 +257,22 @@ def _rows() -> tuple[HostOp, ...]:
             "SELECT", "where", 4, None, "condition value value", need.WHOLE_OR_ONE, **ours,
             types=ANY,
         ),
+        _row(
+            "SCATTER_ND", "scatter_new", 1, reduced("add"), "index value shape!", **ours,
+            types=SUMMED,
+        ),
+        _row(
+            "SEGMENT_SUM", "segments", 1, reduced("add"), "value index!", **ours, types=SUMMED,
+        ),
+        *(
+            _row(
+                f"UNSORTED_SEGMENT_{name}", "segments", 1, reduced(reduction),
+                "value index count!", **ours, types=SUMMED,
+            )
+            for name, reduction in (
+                ("SUM", "add"), ("PROD", "mul"), ("MIN", "min"), ("MAX", "max"),
+            )
+        ),
         _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
         _row("SIGN", "sign", 2, **ours, types=NUMBERS),
         _row("SIN", "sin", 2, **ours, types=FLOATS),
@@ -297,7 +316,7 @@ def _cpu(names: str, takes: str, spreads: bool = False, means: str = "") -> dict
 # Operators that stay on the CPU: what decides the shapes of their results, where values do.
 CPU_OPS: dict[str, HostOp] = (
     _cpu("BROADCAST_ARGS", "shape shape")
-    | _cpu("RFFT2D SEGMENT_SUM SPARSE_TO_DENSE", "value shape")
+    | _cpu("RFFT2D SPARSE_TO_DENSE", "value shape")
     | _cpu("FILL", "shape", means="fill")
     | _cpu("CONV_3D_TRANSPOSE RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
     | _cpu("MULTINOMIAL", "value count")
@@ -306,9 +325,6 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("DENSIFY", "value", means="identity")  # sparse constants are read as dense ones
     | _cpu("RANK", "value", means="rank")
     | _cpu("SHAPE", "value", means="shape")
-    | _cpu("SCATTER_ND", "index value shape")
-    | _cpu("UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD", "value index count")
-    | _cpu("UNSORTED_SEGMENT_SUM", "value index count")
     | _cpu("ZEROS_LIKE", "value*", spreads=True)
 )
 # Nodes whose output shapes nothing outside them tells.

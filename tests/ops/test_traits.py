@@ -16,6 +16,7 @@ from tflgpu_plugin.ops.table import Op
 RECURRENT = {"lstm_basic", "lstm", "gru", "rnn"}
 SUMS = {f"reduce_{name}" for name in ("sum", "prod", "l1", "l2", "log_sum", "max", "min")}
 SUMS |= {"mean", "reduce_sum_square", "reduce_mean_square"}
+SCATTERS = {"scatter_elements", "scatter_nd", "scatter_new", "segments"}
 LAYERS = {"conv_2d", "depthwise_conv_2d", "conv_3d", "transpose_conv", "fully_connected"}
 
 
@@ -59,7 +60,7 @@ def test_what_takes_steps_behind_it(kind: str, fusing: set[str]) -> None:
 
 
 def test_what_may_pass_float16() -> None:
-    sums = SUMS | {"cumsum", "reduce_log_sum_exp"}
+    sums = SUMS | SCATTERS | {"cumsum", "reduce_log_sum_exp"}
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}
@@ -122,6 +123,6 @@ def test_weights_and_states() -> None:
 
 def test_how_many_axes_ops_take() -> None:
     many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k", "add_n"}
-    many |= {"one_hot", "gather_elements"}
+    many |= {"one_hot", "gather_elements"} | SCATTERS
     assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
     assert where(lambda row: row.max_rank not in (5, 8)) == {"grid_sample"}

@@ -45,6 +45,7 @@ FAMILIES = (
     "pick",
     "arg",
     "one_hot",
+    "scatter",
 )
 
 

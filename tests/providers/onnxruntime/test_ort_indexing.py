@@ -79,3 +79,34 @@ def test_gather_elements(kind: type, axis: int) -> None:
     check([one], {"x": x, "i": index}, ["y"])
     check([one], {"x": x, "i": index.astype(np.int32)}, ["y"])
     check([one], {"x": x}, ["y"], {"i": index})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
+def test_scatter_elements_and_nd(kind: type, reduction: str) -> None:
+    """Duplicates in the order of the updates; a sum of int64 is the host's."""
+    ours = not (kind is np.int64 and reduction in ("add", "mul"))
+    if reduction != "none" and kind in (np.bool_, np.float16):
+        return  # of which the host has no kernel, or we have none
+    more: dict[str, Any] = {} if reduction == "none" else {"reduction": reduction}
+    chance = np.random.default_rng(7)
+    x, updates = (chance.integers(-3, 3, (4, 5, 3)).astype(kind) for _ in range(2))
+    index = chance.integers(-5, 5, (3, 5, 2))
+    one = node("ScatterElements", ["x", "i", "u"], ["y"], axis=1, **more)
+    feeds = {"x": x, "i": index, "u": updates[:3, :, :2].copy()}
+    check([one], feeds, ["y"], on_cpu=() if ours else ["ScatterElements"])
+    index = chance.integers(-4, 4, (2, 3, 2))
+    one = node("ScatterND", ["x", "i", "u"], ["y"], **more)
+    feeds = {"x": x, "i": index, "u": chance.integers(-3, 3, (2, 3, 3)).astype(kind)}
+    check([one], feeds, ["y"], on_cpu=() if ours else ["ScatterND"])
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_scatters_of_constant_indices(count: int) -> None:
+    chance = np.random.default_rng(count)
+    index = {"i": chance.integers(-5, 5, (count, 2))}
+    one = node("ScatterND", ["x", "i", "u"], ["y"])
+    check([one], {"x": held(5, 5, 6), "u": held(count, 6)}, ["y"], index)
+    index = {"i": chance.integers(-5, 5, (2, count, 3))}
+    one = node("ScatterElements", ["x", "i", "u"], ["y"], axis=1)
+    check([one], {"x": held(4, 5, 6), "u": held(2, count, 3)}, ["y"], index)

@@ -1,0 +1,61 @@
+"""What ops that put elements where indices say mean, one update after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array
+
+REDUCED: dict[str, Callable[[Any, Any], Any]] = {
+    "none": lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
+    "min": min,
+    "max": max,
+}
+MOST = float(np.finfo(np.float32).max)
+FIRST: dict[str, float] = {"add": 0, "mul": 1, "min": MOST, "max": -MOST}
+
+
+def _elements(x: Array, indices: Array, updates: Array, axis: int, reduction: str,
+              wraps: bool = False) -> Array:  # fmt: skip
+    y = x.copy()
+    for at in np.ndindex(indices.shape):
+        k = int(indices[at])
+        there = (*at[:axis], k + x.shape[axis] * (k < 0 and wraps), *at[axis + 1 :])
+        if 0 <= there[axis] < x.shape[axis]:
+            y[there] = REDUCED[reduction](y[there], updates[at])
+    return y
+
+
+def _nd(x: Array, indices: Array, updates: Array, reduction: str, wraps: bool = False) -> Array:
+    y = x.copy()
+    for at in np.ndindex(indices.shape[:-1]):
+        pairs = list(zip(indices[at], x.shape, strict=False))
+        there = tuple(int(k) + n * bool(k < 0 and wraps) for k, n in pairs)
+        if all(0 <= k < n for k, n in zip(there, x.shape, strict=False)):
+            for rest in np.ndindex(x.shape[len(there) :]):
+                whole = (*there, *rest)
+                y[whole] = REDUCED[reduction](y[whole], updates[(*at, *rest)])
+    return y
+
+
+def _new(indices: Array, updates: Array, shape: Array, reduction: str) -> Array:
+    return _nd(np.zeros(tuple(shape), updates.dtype), indices, updates, reduction)
+
+
+def _segments(x: Array, ids: Array, count: Array | None = None, *, reduction: str) -> Array:
+    number = int(ids.max()) + 1 if count is None else int(np.ravel(count)[0])
+    first = FIRST[reduction]
+    if x.dtype.kind == "i":
+        first = max(min(first, 2**31 - 1), -(2**31))
+    start = np.full((number, *x.shape[ids.ndim :]), first, x.dtype)
+    return _nd(start, ids[..., None], x, reduction)
+
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "scatter_elements": _elements, "scatter_nd": _nd, "scatter_new": _new, "segments": _segments,
+}  # fmt: skip

@@ -1,0 +1,48 @@
+// Updates put where their indices say: one thread per storage vec4 of the result, which looks through all `count` updates
+// that may be for its elements. An index has `axes` coordinates, on axes of `extent` whose neighbours are `stride` apart
+// (in units of `inner` elements). `rows`: one index for all of these; otherwise each has its own, of one
+// coordinate. `wraps`: negative ones count from the end. What lies outside is no element's.
+{% set index = "i32" if rows else "vec4i" %}
+fn loaded(e: {{ "u32" if rows else "vec4u" }}) -> {{ index }} {
+  let t = stored_at(vec4u(e), p.index_channels, p.index_spatial, p.index_slices);
+{% if rows %}
+  return load_indices(t.x);
+{% else %}
+  return vec4i(load_indices(t.x), load_indices(t.y), load_indices(t.z), load_indices(t.w));
+{% endif %}
+}
+
+{% include "each_vector.wgsl" %}
+  let o = elements_of(i, p.channels, p.spatial, p.slices);
+  let line = o / (p.inner * p.places);
+  let wanted = (o / p.inner) % p.places;
+  var v = load_x(i);
+  for (var block = 0u; block < p.count; block += 4096u) {
+    let end = min(block + 4096u, p.count);
+    for (var j = block; j < end; j++) {
+      let e = (line * p.count + j) * p.inner + o % p.inner;
+{% if rows %}
+      var at = 0;
+      var inside = true;
+{% for k in range(axes) %}
+      var c{{ k }} = loaded(j * {{ axes }}u + {{ k }}u);
+{% if wraps %}
+      c{{ k }} = select(c{{ k }}, c{{ k }} + i32(p.extent{{ k }}), c{{ k }} < 0);
+{% endif %}
+      inside = inside && c{{ k }} >= 0 && c{{ k }} < i32(p.extent{{ k }});
+      at += c{{ k }} * i32(p.stride{{ k }});
+{% endfor %}
+      let hit = (vec4i(wanted) == vec4i(at)) & vec4<bool>(inside);
+{% else %}
+      let c = loaded(e);
+      let hit = vec4i(wanted) == {{ "select(c, c + i32(p.extent0), c < vec4i())" if wraps else "c" }};
+{% endif %}
+      if (any(hit)) {
+        let t = stored_at(e, p.update_channels, p.update_spatial, p.update_slices);
+        let u = vector_out(load_updates(t.x), load_updates(t.y), load_updates(t.z), load_updates(t.w));
+        v = select(v, {{ combined }}, hit);
+      }
+    }
+  }
+  store_out(i, epilogue_out((i / p.spatial) % p.slices), v);
+}

@@ -1,0 +1,283 @@
+"""Ops that put elements where indices say, as the hosts' operators do:
+
+* `scatter_elements(x, indices, updates): axis, reduction, wraps`, whose indices are along an axis
+* `scatter_nd(x, indices, updates): reduction, wraps`, of rows of coordinates on the first axes
+* `scatter_new(indices, updates, shape constant)`: sums of updates, and zeros
+* `segments(x, ids, count constant): reduction` of rows that have one id, of a run or constant; a
+  segment without rows is what the reduction begins with (0, 1, or what is worst)
+
+`reduction` is "none" (the last update stays), "add", "mul", "min" or "max" with what was there, in
+the order of the updates. With `wraps` negative indices count from the end. An update whose index
+lies outside is left out, where hosts answer with an error.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.movement import ANY, MAX_AXES
+from tflgpu_plugin.ops.pick import refuse_indices
+from tflgpu_plugin.ops.table import Op, same_shape, unplanned
+
+MAX_READS = 1 << 28  # of indices in one launch, by all threads together
+FEW = 16  # updates that are looked through even where they could be put in order beforehand
+COMBINED = {
+    "none": "u", "add": "v + u", "mul": "v * u", "min": "select(u, v, v < u)",
+    "max": "select(v, u, v < u)",
+}  # fmt: skip
+MOST = float(np.finfo(np.float32).max)
+FIRST: dict[str, float] = {"add": 0, "mul": 1, "min": MOST, "max": -MOST}  # of a segment
+
+
+class Form(NamedTuple):
+    """`axes` that are indexed lie behind `outer` others and in front of `inner` elements, with so
+    many `updates` each."""
+
+    outer: int
+    axes: Shape
+    inner: int
+    updates: int
+
+
+def _form(graph: Graph, node: Node) -> Form:
+    """Raises ValueError where the shapes do not fit."""
+    x, indices, updates = (graph.shape(node.operand(k)) for k in range(3))
+    if node.op == "scatter_nd":
+        width = indices[-1] if indices else 0
+        if not 0 < width <= len(x) or updates != (*indices[:-1], *x[width:]):
+            raise ValueError(_unfit(indices, updates, x))
+        return Form(1, x[:width], prod(x[width:]), prod(indices[:-1]))
+    axis, pairs = int(node.attributes["axis"]), list(zip(indices, x, strict=False))
+    fits = indices == updates and 0 <= axis < len(indices) == len(x)
+    if not fits or any(few > many for few, many in (*pairs[:axis], *pairs[axis + 1 :])):
+        raise ValueError(_unfit(indices, updates, x))
+    return Form(prod(x[:axis]), x[axis : axis + 1], prod(x[axis + 1 :]), indices[axis])
+
+
+def _unfit(indices: Shape, updates: Shape, x: Shape) -> str:
+    return f"indices {list(indices)} and updates {list(updates)} do not fit {list(x)}"
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Updates that fit; of booleans no reduction, of int64 no sum and product; up to 2^28 indices
+    that all elements of the result together look at, unless the indices are constant and nothing
+    is reduced."""
+    if found := unplanned(node.op, _form, graph, node) or refuse_indices(graph, node):
+        return found
+    form, reduction = _form(graph, node), node.attributes["reduction"]
+    if found := _refuse_type(graph, node.operand(), reduction):
+        return found
+    given = graph.constant(node.inputs[1])
+    if given is not None and not _inside(node, form, given):
+        return f"{node.op} cannot be planned: an index is outside {list(form.axes)}."
+    shape, indices = graph.shape(node.operand()), graph.shape(node.operand(1))
+    if (
+        len(shape) > MAX_AXES
+        and node.op == "scatter_elements"
+        and form.outer * form.updates * form.inner != prod(indices)
+    ):
+        return (
+            f"Indices for a part of {len(shape)} axes are not supported; {MAX_AXES} are the most."
+        )
+    if given is not None and reduction == "none" and form.updates > FEW:
+        return None
+    return _refuse_reads(prod(shape), form.updates * len(form.axes))
+
+
+def _refuse_type(graph: Graph, tensor: int, reduction: str) -> str | None:
+    dtype = graph.tensors[tensor].dtype
+    if reduction not in COMBINED:
+        return f"The reduction {reduction!r} is not known."
+    sums = ("add", "mul")
+    if (dtype == "bool" and reduction != "none") or (dtype == "i64" and reduction in sums):
+        return f"Updates of {dtype} with the reduction {reduction!r} are not supported."
+    return None
+
+
+def _refuse_reads(elements: int, indices: int) -> str | None:
+    if elements * indices <= MAX_READS:
+        return None
+    return (
+        f"{elements:,} elements that each look through {indices:,} indices are over the limit of "
+        f"{MAX_READS:,} in all."
+    )
+
+
+def _inside(node: Node, form: Form, given: Array) -> bool:
+    extents = np.asarray(form.axes)
+    low = -extents if node.attributes.get("wraps") else 0 * extents
+    listed = given.reshape(-1, len(extents))
+    return bool(np.all((listed >= low) & (listed < extents)))
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, four elements of the result per thread."""
+    x, indices, updates = (node.operand(k) for k in range(3))
+    form, listed, given = _form(low.graph, node), low.geometry(indices), low.geometry(updates)
+    parameters: dict[str, object] = {
+        "channels": low.geometry(x).channels, "places": prod(form.axes), "inner": form.inner,
+        "count": form.updates, "index_channels": listed.channels,
+        "index_spatial": listed.spatial, "index_slices": listed.slices,
+        "update_channels": given.channels, "update_spatial": given.spatial,
+        "update_slices": given.slices,
+    }  # fmt: skip
+    for k, extent in enumerate(form.axes):
+        parameters |= {f"extent{k}": extent, f"stride{k}": prod(form.axes[k + 1 :])}
+    low.each_vector(
+        "scatter",
+        node,
+        {
+            "x": low.stored(x), "indices": Access(low.stored(indices), 1),
+            "updates": Access(low.stored(updates), 1),
+        },
+        parameters,
+        {
+            "axes": len(form.axes), "rows": node.op == "scatter_nd",
+            "wraps": bool(node.attributes.get("wraps")),
+            "combined": COMBINED[node.attributes["reduction"]],
+        },
+        fused=False,
+    )  # fmt: skip
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """Many constant indices: each element is picked where it comes from. Indices of a corner of the
+    other axes: none in the rest."""
+    form, given = _form(steps.graph, node), steps.data(node.inputs[1])
+    if given is not None and node.attributes["reduction"] == "none" and form.updates > FEW:
+        _arrange(steps, node, form, given)
+        return True
+    x, indices = steps.shape(node.operand()), steps.shape(node.operand(1))
+    axis = int(node.attributes.get("axis", 0))
+    wide = tuple(indices[k] if k == axis else n for k, n in enumerate(x))
+    if node.op != "scatter_elements" or indices == wide:
+        return False
+    around = steps.indices([(0, n - have) for n, have in zip(wide, indices, strict=True)])
+    nowhere = steps.indices(x[axis])
+    if given is not None:
+        sides = [(0, n - have) for n, have in zip(wide, indices, strict=True)]
+        spread = steps.indices(np.pad(given, sides, constant_values=x[axis]))
+    else:
+        spread = steps.add("pad", node.operand(1), around, nowhere, mode="constant")
+    more = steps.add("pad", node.operand(2), around, mode="constant")
+    steps.last(node.op, node.operand(), spread, more, **node.attributes)
+    return True
+
+
+def _arrange(steps: Decomposition, node: Node, form: Form, given: Array) -> None:
+    """Elements and updates one after the other, and a gather of the last that each place has."""
+    shape, axes = steps.shape(node.operand()), np.asarray(form.axes)
+    at = np.where(given < 0, given + axes, given)
+    if node.op == "scatter_nd":
+        places, each = (
+            np.ravel_multi_index(tuple(at.reshape(-1, len(axes)).T), form.axes),
+            form.inner,
+        )
+    else:
+        corner = list(np.indices(given.shape))
+        corner[int(node.attributes["axis"])] = at
+        places, each = np.ravel_multi_index(tuple(corner), shape).reshape(-1), 1
+    source = np.arange(prod(shape) // each)
+    source[places] = len(source) + np.arange(len(places))
+    x = steps.reshape(node.operand(), (len(source), each))
+    updates = steps.reshape(node.operand(2), (len(places), each))
+    both = steps.add("concat", x, updates, axis=0, activation="none")
+    made = steps.add("gather", both, steps.indices(source), axis=0)
+    steps.last("reshape", made, None, shape=shape)
+
+
+# ---- from nothing --------------------------------------------------------------------------------
+
+
+def new_shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape = graph.constant(node.inputs[2])
+    if shape is None:
+        raise ValueError("the shape must be constant")
+    made = tuple(int(n) for n in shape.reshape(-1))
+    indices, updates = (graph.shape(node.operand(k)) for k in range(2))
+    width = indices[-1] if indices else 0
+    if not 0 < width <= len(made) or updates != (*indices[:-1], *made[width:]):
+        raise ValueError(_unfit(indices, updates, made))
+    return [made]
+
+
+def segment_shapes(graph: Graph, node: Node) -> list[Shape]:
+    x, ids, count = (
+        graph.shape(node.operand()),
+        graph.shape(node.operand(1)),
+        _segments(graph, node),
+    )
+    if not ids or x[: len(ids)] != ids:
+        raise ValueError(f"ids of shape {list(ids)} do not fit {list(x)}")
+    return [(count, *x[len(ids) :])]
+
+
+def _segments(graph: Graph, node: Node) -> int:
+    """How many there are: as told, or up to the last of constant ids."""
+    told = graph.constant(node.inputs[2] if len(node.inputs) > 2 else node.inputs[1])
+    if told is None or (len(node.inputs) > 2 and told.size != 1):
+        raise ValueError("the number of segments must be known")
+    return int(told.max()) + (len(node.inputs) < 3) if told.size else 0
+
+
+def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
+    """A constant shape, or number of segments; no booleans; of int64 no sum and product; up to 2^28
+    indices that all elements of the result together look at."""
+    segmented = node.op == "segments"
+    shapes = segment_shapes if segmented else new_shapes
+    if found := unplanned(node.op, shapes, graph, node):
+        return found
+    indices = node.operand(1 if segmented else 0)
+    found = _refuse_type(graph, node.operand(0 if segmented else 1), node.attributes["reduction"])
+    found = found or refuse_indices(graph, node, 1 if segmented else 0)
+    return found or _refuse_reads(prod(shapes(graph, node)[0]), prod(graph.shape(indices)))
+
+
+def decompose_new(steps: Decomposition, node: Node) -> bool:
+    """Into a tensor of what the reduction begins with."""
+    segmented, reduction = node.op == "segments", node.attributes["reduction"]
+    shapes = segment_shapes if segmented else new_shapes
+    (shape,) = shapes(steps.graph, node)
+    indices, updates = node.operand(1 if segmented else 0), node.operand(0 if segmented else 1)
+    if segmented:
+        indices = steps.reshape(indices, (*steps.shape(indices), 1))
+    first: Array = np.asarray(FIRST[reduction])
+    if steps.graph.tensors[updates].dtype == "f32":
+        first = first.astype(np.float32)
+    else:
+        first = np.clip(first, -(2.0**31), 2.0**31 - 1).astype(np.int32)
+    start = steps.editor.constant(first, like=updates)
+    x = steps.reshape(steps.add("expand", start, steps.indices([prod(shape)])), shape)
+    steps.last("scatter_nd", x, indices, updates, reduction=reduction, wraps=False)
+    return True
+
+
+def _terms(graph: Graph, node: Node) -> int:
+    form = _form(graph, node)
+    return 1 if node.attributes["reduction"] == "none" else form.updates
+
+
+def _work(graph: Graph, node: Node) -> int:
+    form = _form(graph, node)
+    return prod(graph.shape(node.operand())) * form.updates * len(form.axes)
+
+
+OPS = (
+    *(
+        Op(name, refuse, same_shape, lower, "reduction", types=ANY, work=_work, terms=_terms,
+           max_rank=8, decompose=decompose, kind="reduction", accumulates=True)
+        for name in ("scatter_elements", "scatter_nd")
+    ),
+    *(
+        Op(name, refuse_new, shapes, lower_decomposed, "reduction", types=("f32", "i32"),
+           max_rank=8, decompose=decompose_new, kind="reduction", accumulates=True)
+        for name, shapes in (("scatter_new", new_shapes), ("segments", segment_shapes))
+    ),
+)  # fmt: skip
