@@ -63,8 +63,8 @@ EVERY: tuple[Condition, ...] = (
 # ---- elements ------------------------------------------------------------------------------------
 
 REMAINDER = needs(
-    "The attribute fmod, or integers of 32 and 64 bits.",
-    lambda e: bool(e.integer("fmod")) or e.dtype() in COUNTS,
+    "The attribute fmod, or integers.",
+    lambda e: bool(e.integer("fmod")) or e.dtype() in (*COUNTS, *COUNTED),
 )
 
 
@@ -79,10 +79,10 @@ EXPONENTS = needs("Whole exponents of integers.", _exponents)
 
 
 def castable(e: Expansion) -> str | None:
-    """Between float32, float16, bool, int32 and int64, and to these from 8 and 16 bits."""
+    """Between float32, float16, bool, int32, int64, and whole numbers of 8 and 16 bits."""
     held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
-    if (held in (*REAL, *COUNTED) and wanted in REAL) or (held in COUNTED and held == wanted):
+    if held in (*REAL, *COUNTED) and wanted in (*REAL, *COUNTED):
         return None
     return f"Casting {held} to {wanted} is not supported."
 

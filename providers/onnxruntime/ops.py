@@ -20,6 +20,7 @@ from . import (
     fused,
     indexing,
     matrices,
+    narrow,
     quantize,
     quantized,
     rearranging,
@@ -34,15 +35,20 @@ from .declared import Row, declared
 def _row(
     host_op: str, op: str, versions: tuple[int, int], takes: str = "value", *asked: Condition,
     by: Row | None = None, gives: str = "", types: str = "", listed: tuple[str, ...] = (),
-    bounds: str = "", **more: Any,
+    bounds: str = "", small: bool = False, **more: Any,
 ) -> HostOp:  # fmt: skip
     """A row of nodes that are made as `declared` of `more`, or `by` a function of their own;
     `gives` names the outputs that are supported where not all are, and `listed` the editions of the
-    documentation that list what a converter to TFLite makes of the operator."""
-    documented = dict.fromkeys(listed, versions)
+    documentation that list what a converter to TFLite makes of the operator. `small`: also of whole
+    numbers of 8 and 16 bits."""
+    documented, row = dict.fromkeys(listed, versions), by or declared(**more)
+    given = tuple(types.split())
+    if small:
+        own = internal.rows()[op].types
+        row, given = narrow.also(row), (*own, *(["f16"] if "f32" in own else []), *narrow.TYPES)
     return HostOp(
-        host_op, op, versions, documented, by or declared(**more), operands(takes),
-        outputs=tuple(gives.split()) or None, types=tuple(types.split()), conditions=asked,
+        host_op, op, versions, documented, row, operands(takes),
+        outputs=tuple(gives.split()) or None, types=given, conditions=asked,
         bounds=bounds,
     )  # fmt: skip
 
@@ -69,10 +75,10 @@ BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # defaults of Selu-22
 
 _ROWS: tuple[HostOp, ...] = (
-    _row("Abs", "abs", (6, 13)),
+    _row("Abs", "abs", (6, 13), small=True),
     _row("Acos", "acos", (7, 22)),
     _row("Acosh", "acosh", (9, 22)),
-    _row("Add", "add", (7, 14), TWO, listed=BOTH),
+    _row("Add", "add", (7, 14), TWO, listed=BOTH, small=True),
     _row("Affine", "mul", (1, 1), by=ew.affine),
     _row("And", "logical_and", (7, 7), TWO, listed=CURRENT),
     _row("ArgMax", "arg_max", (1, 13), by=ew.argument, types=f"f32 f16 {COUNTS}"),
@@ -89,13 +95,13 @@ _ROWS: tuple[HostOp, ...] = (
         "BatchNormalization", "mul", (7, 15), f"{NORMED} mean variance", conditions.INFERENCE,
         by=matrices.batch_norm, gives="value", listed=BOTH,
     ),
-    _row("BitwiseAnd", "bitwise_and", (18, 18), TWO),
-    _row("BitwiseNot", "bitwise_not", (18, 18)),
-    _row("BitwiseOr", "bitwise_or", (18, 18), TWO),
-    _row("BitwiseXor", "bitwise_xor", (18, 18), TWO),
+    _row("BitwiseAnd", "bitwise_and", (18, 18), TWO, small=True),
+    _row("BitwiseNot", "bitwise_not", (18, 18), small=True),
+    _row("BitwiseOr", "bitwise_or", (18, 18), TWO, small=True),
+    _row("BitwiseXor", "bitwise_xor", (18, 18), TWO, small=True),
     _row(
         "Cast", "cast", (6, 25), "value", conditions.castable, by=quantized.cast,
-        types=f"f32 f16 bool {COUNTS}",
+        types=f"f32 f16 bool {COUNTS} {' '.join(narrow.TYPES)}",
     ),
     _row("CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like),
     _row("Ceil", "ceil", (6, 13)),
@@ -120,7 +126,7 @@ _ROWS: tuple[HostOp, ...] = (
         "DequantizeLinear", "dequantize", (10, 25), QUANTIZED, conditions.DEQUANTIZED, blocks.along,
         by=quantize.dequantize_linear, types=WIDE, listed=BOTH, bounds="opens",
     ),
-    _row("Div", "div", (7, 14), TWO),
+    _row("Div", "div", (7, 14), TWO, small=True),
     _row(
         "Dropout", "reshape", (7, 22), "value ratio? training_mode!?", conditions.NOTHING_DROPPED,
         by=rearranging.same, gives="value", listed=BOTH,
@@ -129,7 +135,7 @@ _ROWS: tuple[HostOp, ...] = (
         "DynamicQuantizeLinear", "quantize", (11, 11), by=quantize.dynamic_quantize, types="f32 u8",
     ),
     _row("Elu", "elu", (6, 22), alpha=1.0),
-    _row("Equal", "equal", (7, 19), TWO, makes=("bool",)),
+    _row("Equal", "equal", (7, 19), TWO, makes=("bool",), small=True),
     _row("Erf", "erf", (9, 13)),
     _row("EyeLike", "cast", (9, 22), "value", indexing.EYE, by=indexing.eye),
     _row("Exp", "exp", (6, 13), listed=CURRENT),
@@ -147,8 +153,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row("GlobalAveragePool", "mean", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
     _row("GlobalMaxPool", "reduce_max", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
-    _row("Greater", "greater", (7, 13), TWO, makes=("bool",)),
-    _row("GreaterOrEqual", "greater_equal", (12, 16), TWO, makes=("bool",)),
+    _row("Greater", "greater", (7, 13), TWO, makes=("bool",), small=True),
+    _row("GreaterOrEqual", "greater_equal", (12, 16), TWO, makes=("bool",), small=True),
     _row(
         "GroupNormalization", "layer_normalization", (18, 21), NORMED, conditions.GROUPS,
         by=matrices.group_norm,
@@ -177,8 +183,8 @@ _ROWS: tuple[HostOp, ...] = (
         "LayerNormalization", "layer_normalization", (1, 17), f"{NORMED}?", by=matrices.layer_norm,
     ),
     _row("LeakyRelu", "leaky_relu", (6, 16), alpha=0.01),
-    _row("Less", "less", (7, 13), TWO, makes=("bool",)),
-    _row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",)),
+    _row("Less", "less", (7, 13), TWO, makes=("bool",), small=True),
+    _row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",), small=True),
     _row("Log", "log", (6, 13)),
     _row("LogSoftmax", "log_softmax", (1, 13), by=ew.softmax),
     _row("LpNormalization", "lp_normalization", (1, 22), axis=-1, p=2),
@@ -191,18 +197,18 @@ _ROWS: tuple[HostOp, ...] = (
         "MatMulInteger", "matmul", (10, 10), "value weights zero_point? zero_point?",
         by=quantized.matmul_integer, types=f"{WHOLE} i32",
     ),
-    _row("Max", "maximum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT),
+    _row("Max", "maximum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True),
     _row(
         "MaxPool", "max_pool_2d", (1, 22), "value", *windows.POOL, image=True,
         derived=windows.pooling, ceil_mode=False, gives="value", listed=BOTH,
     ),
     _row("Mean", "add", (8, 13), MANY, by=ew.average),
     _row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), by=matrices.mean_variance),
-    _row("Min", "minimum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT),
+    _row("Min", "minimum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True),
     _row("Mish", "mish", (18, 22)),
-    _row("Mod", "fmod", (10, 13), TWO, conditions.REMAINDER, by=ew.modulo),
-    _row("Mul", "mul", (7, 14), TWO, listed=BOTH),
-    _row("Neg", "neg", (6, 13)),
+    _row("Mod", "fmod", (10, 13), TWO, conditions.REMAINDER, by=ew.modulo, small=True),
+    _row("Mul", "mul", (7, 14), TWO, listed=BOTH, small=True),
+    _row("Neg", "neg", (6, 13), small=True),
     _row("Not", "logical_not", (1, 1)),
     _row(
         "OneHot", "one_hot", (9, 11), "index count! like", indexing.OFF_AND_ON, by=indexing.one_hot,
@@ -262,7 +268,7 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Selu", "selu", (6, 22), alpha=SELU[0], gamma=SELU[1]),
     _row("Shrink", "shrink", (9, 9), lambd=0.5, bias=0.0),
     _row("Sigmoid", "logistic", (6, 13), listed=BOTH),
-    _row("Sign", "sign", (9, 13)),
+    _row("Sign", "sign", (9, 13), small=True),
     _row(
         "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), "value scale",
         by=matrices.rms_norm,
@@ -283,7 +289,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row("Sqrt", "sqrt", (6, 13)),
     _row("Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze),
-    _row("Sub", "sub", (7, 14), TWO, listed=BOTH),
+    _row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True),
     _row("Sum", "add", (8, 13), MANY, by=ew.pairwise(), listed=BOTH),
     _row("Swish", "swish", (24, 24), alpha=1.0),
     _row("Tan", "tan", (7, 22)),
@@ -301,7 +307,7 @@ _ROWS: tuple[HostOp, ...] = (
         "Upsample", "resize", (7, 10), "value factors?", *resizing.UPSAMPLE, by=resizing.resize,
         listed=BOTH,
     ),
-    _row("Where", "where", (9, 16), "condition value value"),
+    _row("Where", "where", (9, 16), "condition value value", small=True),
     _row("Xor", "logical_xor", (7, 7), TWO),
 )  # fmt: skip
 

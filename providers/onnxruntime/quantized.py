@@ -14,6 +14,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
 
+from . import narrow
 from .expansion import COUNTED, Expansion
 from .host import DTYPES
 from .quantize import dynamic_quantize, numbers, real, real_constant, spread_over, stored
@@ -157,6 +158,8 @@ def cast(e: Expansion) -> int:
     """Between float32, float16 (which is computed as float32), bool (held as 0.0 and 1.0), and
     whole numbers, those of 8 and 16 bits among them."""
     x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
+    if wanted in COUNTED and wanted != held:
+        return narrow.stored(e, narrow.int32(e, x), wanted)
     if held in COUNTED and wanted != held:
         x, held = numbers(e, x), "f32"
     if wanted in (held, "f32", "f16") and held not in COUNTS:

@@ -40,12 +40,12 @@ def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
 def guess(e: Expansion, position: int, value: Value, result: Shape | None) -> Array | None:
     """A likely value of an input of this node, whose first result may be known to have this shape;
     None where a run is not asked for it."""
-    likely = LIKELY.get(e.row.operands[position].role)
-    extents = known_shape(value)
-    if likely is None or value.dtype not in TYPES or extents is None or 0 in e.shape():
+    role, extents = e.row.operands[position].role, known_shape(value)
+    likely = LIKELY.get(role)
+    if likely is None or value.dtype not in TYPES or extents is None or prod(extents) > MAX_NUMBERS:
         return None
-    if prod(extents) > MAX_NUMBERS or (e.row.operands[position].role == REGION and e.version > 10):
-        return None
+    if (role == REGION and e.version > 10) or (role == "axes" and 0 in e.shape()):
+        return None  # a reduction of nothing has a value
     return np.array(likely(e, prod(extents), result), TYPES[value.dtype]).reshape(extents)
 
 

@@ -1,0 +1,54 @@
+"""Plain whole numbers of 8 and 16 bits: they are computed with as int32, and results wrap around
+where they are stored, as in the types of C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.ir.quantization import NUMBERS
+
+from .expansion import COUNTED, Expansion
+from .quantize import numbers
+
+TYPES = COUNTED
+Row = Callable[[Expansion], Any]
+
+
+def also(row: Row) -> Row:
+    """A row of int32, for narrower numbers too."""
+
+    def either(e: Expansion) -> Any:
+        held = {e.dtype(t) for t in e.inputs if t is not None} & {*COUNTED}
+        if not held:
+            return row(e)
+        y = row(replace(e, inputs=[_wide(e, t) for t in e.inputs]))
+        return stored(e, y, held.pop()) if e.dtype(y) == "i32" else y
+
+    return either
+
+
+def _wide(e: Expansion, tensor: int | None) -> int | None:
+    return tensor if tensor is None or e.dtype(tensor) not in COUNTED else int32(e, tensor)
+
+
+def int32(e: Expansion, tensor: int) -> int:
+    """The numbers of a tensor, fractions cut off."""
+    held = e.dtype(tensor)
+    if held in COUNTED and e.constant(tensor) is not None:
+        return e.derived(tensor, "int32", make=lambda data: data.astype(np.int32))
+    return e.add("cast", numbers(e, tensor) if held in COUNTED else tensor, dtype="i32")
+
+
+def stored(e: Expansion, y: int, dtype: str) -> int:
+    """int32 as a narrower type, whose bits it keeps."""
+    bits = 8 if dtype.endswith("8") else 16
+    half, mask = (e.index([n]) for n in (1 << (bits - 1), (1 << bits) - 1))
+    shifted = e.add("add", y, half) if dtype[0] == "i" else y
+    kept = e.add("bitwise_and", shifted, mask)
+    whole = e.add("sub", kept, half) if dtype[0] == "i" else kept
+    shaped = e.reshape(whole, e.shape(y))
+    return e.add("quantize", e.add("cast", shaped, dtype="f32"), dtype=dtype, quantization=NUMBERS)

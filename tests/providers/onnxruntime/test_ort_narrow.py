@@ -1,0 +1,85 @@
+"""Plain whole numbers of 8 and 16 bits, which wrap around where they are stored. The answers are
+those of numpy's types, and of the CPU provider where it has a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.providers.onnxruntime.test_ort_integers import build
+from tests.support.onnx_models import Array, cpu, node, places, session
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+
+KINDS = ("uint8", "int8", "uint16", "int16")
+
+
+def numbers(kind: str, count: int, seed: int) -> Array:
+    """Of the whole range, its ends among them."""
+    limits = np.iinfo(kind)
+    found = np.random.default_rng(seed).integers(limits.min, limits.max, (2, count), endpoint=True)
+    found[0, :4] = (limits.min, limits.max, limits.max, 0)
+    return found.astype(kind)
+
+
+CASES: dict[str, tuple[dict[str, Any], Callable[..., Array]]] = {
+    "Add": ({}, np.add), "Sub": ({}, np.subtract), "Mul": ({}, np.multiply),
+    "Max": ({}, np.maximum), "Min": ({}, np.minimum), "Mod": ({}, np.mod),
+    "Less": ({}, np.less), "GreaterOrEqual": ({}, np.greater_equal), "Equal": ({}, np.equal),
+    "BitwiseAnd": ({}, np.bitwise_and), "BitwiseXor": ({}, np.bitwise_xor),
+}  # fmt: skip
+
+
+def answer(data: bytes, feeds: dict[str, Array]) -> Array:
+    """Ours, the whole model being on the GPU."""
+    ours = session(data)
+    assert {*places(ours).values()} == {"gpu"}
+    return np.asarray(ours.run(None, feeds)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("op", CASES)
+def test_arithmetic(op: str, kind: str) -> None:
+    attributes, meaning = CASES[op]
+    a, b = numbers(kind, 40, 1), numbers(kind, 40, 2)
+    if op == "Mod":
+        b = np.where(b == 0, 1, b).astype(kind)
+    data = build([node(op, ["a", "b"], ["y"], **attributes)], {"a": a, "b": b}, ["y"])
+    got = answer(data, {"a": a, "b": b})
+    wanted = meaning(a, b)
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_constant_and_a_choice(kind: str) -> None:
+    a, held = numbers(kind, 24, 3), numbers(kind, 24, 4)
+    nodes = [node("Less", ["a", "held"], ["c"]), node("Where", ["c", "a", "held"], ["y"])]
+    got = answer(build(nodes, {"a": a}, ["y"], {"held": held}), {"a": a})
+    np.testing.assert_array_equal(got, np.minimum(a, held))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("given", ["float32", "int32", "int64", "bool", *KINDS])
+def test_casts(given: str, kind: str) -> None:
+    """Fractions are cut off, and bits that do not fit; of floats those that fit are asked for."""
+    from onnx import helper
+
+    if given == "bool":
+        x = np.array([[True, False, True]])
+    elif given == "float32":
+        limits = np.iinfo(kind)
+        x = np.linspace(limits.min, limits.max, 37, dtype=np.float32).reshape(1, -1)
+    else:
+        x = np.concatenate([numbers(kind, 12, 5), numbers("int16", 12, 6)], 1).astype(given)
+    wanted = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    data = build([node("Cast", ["x"], ["y"], to=wanted)], {"x": x}, ["y"])
+    got = answer(data, {"x": x})
+    assert got.dtype == np.dtype(kind)
+    np.testing.assert_array_equal(got, x.astype(kind))
+    np.testing.assert_array_equal(got, cpu(data).run(None, {"x": x})[0])
