@@ -121,8 +121,9 @@ class _Facts:
                 return f"the row asks for a constant {role}"
         if form.outputs is not None and any(node.output[len(form.outputs) :]):
             return f"{len(node.output)} outputs, the row has {len(form.outputs)}"
-        for position in form.indices:
-            if NAMES.get(self.types.get(node.input[position], 0)) not in INDICES:
+        indices = [node.input[k] for k in form.indices if k < len(node.input)]
+        for name in filter(None, indices):
+            if NAMES.get(self.types.get(name, 0)) not in INDICES:
                 return f"indices of another type than {' or '.join(INDICES)}"
         apart = {*form.planned, *form.indices}
         names = [n for k, n in enumerate(node.input) if n and k not in apart]

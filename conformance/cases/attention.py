@@ -30,7 +30,7 @@ def case(name: str, q: Shape, k: Shape, width: int = 0, mask: Any = None, length
     if lengths != "run":
         told = lengths and constant(tuple(lengths), "i32")
     return NodeCase(
-        name, "attention", (*given, masked, told), {"scale": q[-1] ** -0.5, **attributes},
+        name, "attention", (*given, masked, told), {"scale": 0.25} | attributes,
         terms=k[-2] + q[-1],
     )  # fmt: skip
 
@@ -51,6 +51,8 @@ NODES = [
     case("rank_3_uneven", (2, 7, 15), (2, 9, 15), heads=3),
     case("rank_3_shared", (2, 7, 48), (2, 9, 16), heads=6, kv_heads=2),
     case("rank_3_shared_uneven", (2, 7, 36), (2, 9, 12), heads=6, kv_heads=2),
+    case("rank_3_and_4", (2, 7, 24), (2, 3, 9, 8), heads=3),
+    case("rank_3_and_4_uneven", (2, 7, 24), (2, 3, 9, 8), 6, heads=3),
     case("shared", (2, 6, 7, 8), (2, 2, 9, 8)),
     case("shared_by_all", (2, 5, 3, 8), (2, 1, 9, 8)),
     case("shared_causal", (2, 6, 7, 8), (2, 2, 9, 8), causal=True, past=2),

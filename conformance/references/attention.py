@@ -41,7 +41,7 @@ def attention(
     for b, h, i in np.ndindex(*q.shape[:3]):
         seen = np.arange(k.shape[2]) < (k.shape[2] if lengths is None else int(lengths[b]))
         if causal:
-            before = max(int(seen.sum()) - q.shape[2], 0) if past is None else past
+            before = int(seen.sum()) - q.shape[2] if past is None else past
             apart = i + before - np.arange(k.shape[2])
             seen &= (apart >= 0) & ((apart < window) | (window <= 0))
         if empty == 0:

@@ -1,6 +1,9 @@
-"""Rows for the operators of a transformer that onnxruntime's own optimization makes of many."""
+"""Rows for attention: of ONNX, and as onnxruntime's own optimization writes it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,32 +13,130 @@ from tflgpu_plugin.ir.host_op import needs
 from .expansion import Expansion
 from .rearranging import cut
 
-LOWEST = float(np.finfo(np.float32).min)
+# Positions of inputs: of Attention, of MultiHeadAttention, of Attention in ONNX.
 MASK, PAST, BIAS = 3, 4, 5
+KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY, PAST_VALUE = 3, 4, 5, 6, 7
+ONNX_MASK, ONNX_PAST, LENGTHS = 3, 4, 6
+Part = int  # a tensor of queries, keys or values
 
 
-def attention(e: Expansion) -> int:
-    """Attention: softmax(scale * Q K' + mask) V of each head, where Q, K and V are parts of
-    x W + b; without a past."""
+def attention(e: Expansion) -> list[int | None]:
+    """Attention: of each head, where queries, keys and values are parts of x W + b."""
     x, heads = e.x(0), e.integer("num_heads", 1)
     batch, length, _ = e.shape(x)
     made = e.plus(e.run("MatMul", x, e.x(1)), e.get(2))
-    sizes = _widths(e)
     parts, start = [], 0
-    for size in sizes:
-        part = cut(e, made, [slice(0, batch), slice(0, length), slice(start, start + size)])
-        split = e.reshape(part, (batch, length, heads, size // heads))
-        parts.append(e.transpose(split, (0, 2, 1, 3)))
+    for size in _widths(e):
+        parts.append(cut(e, made, [slice(batch), slice(length), slice(start, start + size)]))
         start += size
-    scale = e.number("scale", 0.0) or (sizes[0] // heads) ** -0.5
-    scores = e.add("mul", e.add("matmul", *parts[:2], transpose_b=True), scale)
-    scores = e.plus(e.plus(scores, _mask(e)), e.get(BIAS))
-    if e.integer("unidirectional"):
-        after = np.triu(np.full((length, length), LOWEST, np.float32), 1)
-        scores = e.add("add", scores, e.const(after))
-    shares = e.add("softmax", scores, beta=1.0, axis=3)
-    mixed = e.add("matmul", shares, parts[2])
-    return e.reshape(e.transpose(mixed, (0, 2, 1, 3)), (batch, length, sizes[2]))
+    q, k, v = parts
+    before, present = 0, None
+    if e.has(PAST) or e.wants(1):
+        k, v = (heads_first(e, part, heads) for part in (k, v))
+        if e.has(PAST):
+            before = e.shape(e.x(PAST))[3]
+            past = [_nth(e, e.x(PAST), k) for k in range(2)]
+            k, v = (e.add("concat", *pair, axis=2) for pair in zip(past, (k, v), strict=True))
+        if e.wants(1):
+            present = e.add("concat", *(e.reshape(t, (1, *e.shape(t))) for t in (k, v)), axis=0)
+    masked = _mask(e, MASK, (batch, length, before + length))
+    y = _of_heads(e, q, k, v, heads, heads, _sum(e, masked, e.get(BIAS)), causal=_causal(e),
+                  past=before)  # fmt: skip
+    return [y, present]
+
+
+def multi_head(e: Expansion) -> list[int | None]:
+    """MultiHeadAttention: of queries, keys and values as they come, each with a bias."""
+    heads, parts = e.integer("num_heads", 1), [e.x(k) for k in range(3)]
+    if e.has(KEY_BIAS):
+        parts = _biased(e, parts)
+    q, k, v = parts
+    before, present = 0, [k, v]
+    if e.has(PAST_KEY) or e.wants(1) or e.wants(2):
+        k, v = present = [t if e.rank(t) == 4 else heads_first(e, t, heads) for t in (k, v)]
+    if e.has(PAST_KEY):
+        before = e.shape(e.x(PAST_KEY))[2]
+        pasts = (e.x(PAST_KEY), e.x(PAST_VALUE))
+        k, v = present = [e.add("concat", p, t, axis=2) for p, t in zip(pasts, (k, v), strict=True)]
+    batch, length, _ = e.shape(q)
+    keys = e.shape(k)[-2]
+    masked = _mask(e, KEY_MASK, (batch, length, keys))
+    y = _of_heads(e, q, k, v, heads, heads, _sum(e, masked, e.get(SCORE_BIAS)), causal=_causal(e),
+                  past=before)  # fmt: skip
+    return [y, *present]
+
+
+def scaled_dot_product(e: Expansion) -> list[int | None]:
+    """Attention of ONNX. What is masked by the lowest number is as much so as by -inf."""
+    q, k, v = (e.x(k) for k in range(3))
+    heads, kv_heads = e.integer("q_num_heads", 1), e.integer("kv_num_heads", 1)
+    before = 0
+    if e.has(ONNX_PAST) or e.wants(1) or e.wants(2):
+        k, v = (t if e.rank(t) == 4 else heads_first(e, t, kv_heads) for t in (k, v))
+    if e.has(ONNX_PAST):
+        before = e.shape(e.x(ONNX_PAST))[2]
+        pasts = (e.x(ONNX_PAST), e.x(ONNX_PAST + 1))
+        k, v = (e.add("concat", p, t, axis=2) for p, t in zip(pasts, (k, v), strict=True))
+    mask, lengths = e.get(ONNX_MASK), e.get(LENGTHS)
+    if mask is not None and e.dtype(mask) == "bool":
+        mask = e.add("where", mask, 0.0, -np.inf, dtype="f32")
+    y = _of_heads(
+        e, q, k, v, heads, kv_heads, mask, None if lengths is None else _whole(e, lengths),
+        causal=e.integer("is_causal") == 1, past=before if lengths is None else None,
+        softcap=e.number("softcap", 0.0), empty=0.0,
+    )  # fmt: skip
+    return [y, k, v]
+
+
+def _of_heads(
+    e: Expansion, q: Part, k: Part, v: Part, heads: int, kv_heads: int, mask: int | None,
+    lengths: int | None = None, **attributes: Any,
+) -> int:  # fmt: skip
+    """The op; its result is [batch, queries, values of all heads] where q is so."""
+    depth = e.shape(q)[-1] if e.rank(q) == 4 else e.shape(q)[-1] // heads
+    scale = e.number("scale", 0.0) or max(depth, 1) ** -0.5
+    return e.add("attention", q, k, v, mask, lengths, heads=heads, kv_heads=kv_heads, scale=scale,
+                 **attributes)  # fmt: skip
+
+
+def heads_first(e: Expansion, x: int, heads: int) -> int:
+    """[batch, length, heads * depth] as [batch, heads, length, depth]."""
+    batch, length, width = e.shape(x)
+    split = e.reshape(x, (batch, length, heads, width // heads))
+    return e.transpose(split, (0, 2, 1, 3))
+
+
+def _nth(e: Expansion, x: int, k: int) -> int:
+    """x[k]."""
+    shape = e.shape(x)
+    return e.reshape(cut(e, x, [slice(k, k + 1), *map(slice, shape[1:])]), shape[1:])
+
+
+def _whole(e: Expansion, x: int) -> int:
+    """Lengths, which constants hold as int32."""
+    known = e.constant(x)
+    return x if known is None else e.index(known)
+
+
+def _sum(e: Expansion, *terms: int | None) -> int | None:
+    """Of those that there are."""
+    given = [term for term in terms if term is not None]
+    return e.add("add", *given) if len(given) == 2 else given[0] if given else None
+
+
+def _causal(e: Expansion) -> bool:
+    return e.integer("unidirectional") == 1
+
+
+def _biased(e: Expansion, parts: Sequence[Part]) -> list[Part]:
+    """Queries, keys and values with their part of the bias."""
+    made, start, (whole,) = [], 0, e.shape(e.x(KEY_BIAS))
+    for position, part in enumerate(parts):
+        size = e.shape(part)[-1] if position < 2 else whole - start
+        bias = cut(e, e.x(KEY_BIAS), [slice(start, start + size)])
+        made.append(e.add("add", part, bias))
+        start += size
+    return made
 
 
 def _widths(e: Expansion) -> tuple[int, ...]:
@@ -43,22 +144,27 @@ def _widths(e: Expansion) -> tuple[int, ...]:
     return e.integers("qkv_hidden_sizes") or (e.shape(e.x(1))[-1] // 3,) * 3
 
 
-def _masks(e: Expansion) -> dict[Shape, Shape]:
-    """Shapes that a mask may have, with those in which it spreads over the scores."""
-    batch, length, _ = e.shape(e.x(0))
+def _masks(scores: Shape) -> dict[Shape, Shape]:
+    """Shapes that a mask of these scores [batch, queries, keys] may have, with those in which it
+    spreads over them."""
+    batch, length, keys = scores
     return {
-        (batch, length): (batch, 1, 1, length),
-        (batch, length, length): (batch, 1, length, length),
+        (batch, keys): (batch, 1, 1, keys),
+        (batch, length, keys): (batch, 1, length, keys),
+        (batch,): (batch, 1, 1, 1),
     }
 
 
-def _mask(e: Expansion) -> int | None:
-    """What is added to the scores: 0 where the mask is positive."""
-    if not e.has(MASK):
+def _mask(e: Expansion, position: int, scores: Shape) -> int | None:
+    """What is added to the scores: 0 where the mask is positive, or before as many keys as it says
+    for each batch."""
+    if not e.has(position):
         return None
-    spread = _masks(e)[e.shape(e.x(MASK))]
-    given = e.reshape(e.add("cast", e.x(MASK), dtype="f32"), spread)
-    seen = e.add("greater", given, 0.0, dtype="bool")
+    shape = e.shape(e.x(position))
+    given = e.add("cast", e.x(position), dtype="f32")
+    given = e.reshape(given, _masks(scores)[shape])
+    least = 0.0 if len(shape) > 1 else e.const(np.arange(scores[2]))
+    seen = e.add("greater", given, least, dtype="bool")
     return e.add("where", seen, 0.0, e.number("mask_filter_value", -10000.0), dtype="f32")
 
 
@@ -79,10 +185,27 @@ def embedding(e: Expansion) -> list[int | None]:
 
 # ---- what they need ------------------------------------------------------------------------------
 
+
+def _past(e: Expansion) -> int:
+    """Keys before those of an Attention, whose past is [2, batch, heads, keys, depth]."""
+    return e.shape(e.x(PAST))[3] if e.has(PAST) and e.rank(e.x(PAST)) == 5 else 0
+
+
+def _masked(e: Expansion, position: int, scores: Shape) -> bool:
+    return not e.has(position) or e.shape(e.x(position)) in _masks(scores)
+
+
+def _keys(e: Expansion) -> int:
+    """Of a MultiHeadAttention."""
+    past = e.shape(e.x(PAST_KEY))[2] if e.has(PAST_KEY) else 0
+    return past + e.shape(e.x(1))[-2]
+
+
+WHOLE_MASK = "A mask of shape [batch], [batch, keys] or [batch, queries, keys]."
 ATTENTION = (
     needs(
-        "No past.",
-        lambda e: not (e.has(PAST) or e.wants(1) or any(e.has(k) for k in range(6, len(e.inputs)))),
+        "No past in a buffer that is longer.",
+        lambda e: not (e.integer("past_present_share_buffer") or e.has(6)),
     ),
     needs("No rotary positions.", lambda e: not e.integer("do_rotary")),
     needs(
@@ -99,8 +222,46 @@ ATTENTION = (
         ),
     ),
     needs(
-        "A mask of shape [batch, length] or [batch, length, length].",
-        lambda e: not e.has(MASK) or e.shape(e.x(MASK)) in _masks(e),
+        "Keys and values of one width where there is a past.",
+        lambda e: not (e.has(PAST) or e.wants(1)) or _widths(e)[1] == _widths(e)[2],
+    ),
+    needs(
+        WHOLE_MASK,
+        lambda e: _masked(e, MASK, (*e.shape(e.x(0))[:2], _past(e) + e.shape(e.x(0))[1])),
+    ),
+)
+MULTI_HEAD = (
+    needs("No indirection of beams.", lambda e: not (e.has(8) or e.has(9))),
+    needs("Scores that nothing reads.", lambda e: not e.wants(3)),
+    needs(
+        "Queries of rank 3, keys and values that are not packed.",
+        lambda e: (
+            e.rank(e.x(0)) == 3
+            and e.has(1)
+            and e.has(2)
+            and e.rank(e.x(1)) == e.rank(e.x(2)) in (3, 4)
+            and (e.rank(e.x(1)) == 3 or not (e.has(KEY_BIAS) or e.has(PAST_KEY)))
+        ),
+    ),
+    needs("Both a past of keys and one of values.", lambda e: e.has(PAST_KEY) == e.has(PAST_VALUE)),
+    needs(WHOLE_MASK, lambda e: _masked(e, KEY_MASK, (*e.shape(e.x(0))[:2], _keys(e)))),
+)
+SCALED_DOT_PRODUCT = (
+    needs("Scores that nothing reads.", lambda e: not e.wants(3)),
+    needs(
+        "Heads of its queries, keys and values.",
+        lambda e: (
+            all(e.rank(e.x(k)) == 4 for k in range(3))
+            or (
+                all(e.rank(e.x(k)) == 3 for k in range(3))
+                and e.integer("q_num_heads") > 0
+                and e.integer("kv_num_heads") > 0
+            )
+        ),
+    ),
+    needs(
+        "Both a past of keys and one of values.",
+        lambda e: e.has(ONNX_PAST) == e.has(ONNX_PAST + 1),
     ),
 )
 EMBEDDING = (

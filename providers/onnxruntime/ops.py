@@ -88,6 +88,10 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Atan", "atan", (7, 22)),
     _row("Atanh", "atanh", (9, 22)),
     _row(
+        "Attention", "attention", (23, 24), "value value value condition? past? past? index?",
+        *attention.SCALED_DOT_PRODUCT, by=attention.scaled_dot_product, types="f32 f16 bool",
+    ),
+    _row(
         "AveragePool", "average_pool_2d", (7, 22), "value", *windows.POOL, image=True,
         derived=windows.pooling, ceil_mode=False, counted=("count_include_pad", False), listed=BOTH,
     ),
@@ -331,7 +335,7 @@ def _qlinear(name: str, takes: str = ONE, *asked: Condition, types: str = SCALED
 
 _CONTRIB_ROWS: tuple[HostOp, ...] = (
     _contrib(
-        "Attention", "softmax", "value weights bias? mask? past? bias? past*?",
+        "Attention", "attention", "value weights bias? mask? past? bias? past?",
         *attention.ATTENTION, by=attention.attention,
     ),
     _contrib("BiasGelu", "gelu", "value bias", by=fused.gelu),
@@ -377,6 +381,11 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
     _qlinear("Sigmoid"),
     _qlinear("Softmax"),
     _qlinear("Where", f"condition {PAIR}", types=f"bool {SCALED}"),
+    _contrib(
+        "MultiHeadAttention", "attention",
+        "value value? value? bias? mask? bias? past? past? past? past?", *attention.MULTI_HEAD,
+        by=attention.multi_head,
+    ),
     _contrib("QuickGelu", "swish", alpha=1.702),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",

@@ -38,7 +38,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let keys = p.keys;
 {% endif %}
   // A query sees `window` keys before its own number + ahead.
-  let ahead = 1 + select(p.past, max(i32(keys) - i32(p.queries), 0), p.ends != 0u);
+  let ahead = 1 + select(p.past, i32(keys) - i32(p.queries), p.ends != 0u);
   var begin = 0u;
   var end = select(0u, keys, group < p.groups);
   if (p.causal != 0u) {

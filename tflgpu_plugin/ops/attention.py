@@ -9,9 +9,9 @@ As many heads of q in a row as there are for each of k share it.
 `softcap` (default 0: none) limits scores before the mask, which broadcasts to [batch, heads,
 queries, keys] and has every key. Each batch has as many keys as its `lengths` says (int32).
 `causal`: query i sees the last `window` keys (default 0: all) of those up to i + past (default 0).
-With a past of None queries are the last keys of their batch, or, where there are fewer keys, the
-first. A query that sees nothing has the value `empty` (default NaN): all is masked by -inf, or by
-the lowest float32, too, where that is a number.
+With a past of None the last query is at the last key of its batch. A query that sees nothing has
+the value `empty` (default NaN): all is masked by -inf, or by the lowest float32, too, where that is
+a number.
 """
 
 from __future__ import annotations
@@ -191,9 +191,9 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     q, k, v = split(steps.graph, node)
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     short = mask is not None and steps.shape(mask)[-1:] != k[2:3]
-    packed = [len(steps.shape(t)) == 3 and s[1] > 1 and s[3] % 4 != 0
-              for t, s in zip(_operands(node), (q, k, v), strict=True)]  # fmt: skip
-    if not (short or any(packed)):
+    held = (*zip(_operands(node), (q, k, v), strict=True), (node.operand(), v))  # as the result
+    packed = any(len(steps.shape(t)) == 3 and q[1] > 1 and s[3] % 4 != 0 for t, s in held)
+    if not (short or packed):
         return False
     if short:
         assert mask is not None
@@ -201,7 +201,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
         mask = steps.add("expand", mask, steps.indices(shape))
     attributes = {**node.attributes}
     inputs = [*node.inputs[:3], mask, *node.inputs[LENGTHS:]]
-    if not any(packed):
+    if not packed:
         steps.last("attention", *inputs, **attributes)
         return True
     for position, (tensor, shape) in enumerate(zip(_operands(node), (q, k, v), strict=True)):

@@ -63,6 +63,19 @@ def resized(scales: Sequence[float] = (), sizes: Any = None, roi: Any = None,
 CUT = {"coordinate_transformation_mode": b"tf_crop_and_resize"}
 SAME, LOWER = b"SAME_UPPER", b"SAME_LOWER"
 SCALES, ZEROS = np.ones((2, 2), F), np.ones((2, 2), np.uint8)
+
+
+def multi_head(*more: Any, **given: Any) -> Node:
+    """Four heads of two values."""
+    return Node(f"{MS}:MultiHeadAttention", (2, 5, 8), *(more or ((2, 5, 8),) * 2),
+                **{"num_heads": 4, **given})  # fmt: skip
+
+
+def dot_product(*shapes: Any, **given: Any) -> Node:
+    """Four heads of two values."""
+    return Node("Attention", *(shapes or ((2, 4, 5, 2),) * 3), **given)
+
+
 HEADS, FIT, ROWS = "divide into the heads", "shapes that fit", "needs two matrices"
 LSTM_BIAS, PEEPHOLES = rows(1, 16), rows(1, 6)
 BOUNDS: list[tuple[Node, str]] = [
@@ -241,10 +254,12 @@ BOUNDS: list[tuple[Node, str]] = [
     (layer("LSTM", 4, input_forget=1), "coupled gates"),
     # Attention.
     (attention(), ""),
-    (attention(None, None, (2, 2, 4, 1, 2)), "with past"),
-    (attention(outputs=("y", "present")), "with past"),
+    (attention(None, None, (2, 2, 4, 1, 2)), ""),
+    (attention(outputs=("y", "present")), ""),
+    (attention(outputs=("y", "present"), w=(6, 28), qkv_hidden_sizes=(8, 8, 12)), "of one width"),
     (attention(outputs=("y", None)), ""),
-    (attention(None, None, None, None, (2, 4, 5, 5)), "with past"),
+    (attention(None, None, None, None, ("i32", (1,))), "with past in a buffer"),
+    (attention(past_present_share_buffer=1), "with past in a buffer"),
     (attention(None, None, None, (2, 4, 5, 5)), ""),
     (attention(do_rotary=1), "rotary"),
     (attention(x=(5, 6)), "rank 3 and a matrix"),
@@ -258,7 +273,32 @@ BOUNDS: list[tuple[Node, str]] = [
     (attention(w=(6, 25), qkv_hidden_sizes=(8, 8, 9)), HEADS),
     (attention(qkv_hidden_sizes=(0, 0, 24)), HEADS),
     (attention(None, ("i32", (2, 5))), ""),
+    (attention(None, ("i32", (2,))), ""),
     (attention(None, ("i32", (2, 6))), "A mask of shape"),
+    (attention(None, ("i32", (2, 6)), (2, 2, 4, 1, 2)), ""),
+    # MultiHeadAttention.
+    (multi_head(), ""),
+    (multi_head((2, 7, 8), (2, 7, 8)), ""),
+    (multi_head((2, 4, 7, 2), (2, 4, 7, 2)), ""),
+    (multi_head((2, 4, 7, 2), (2, 4, 7, 2), (24,)), "not packed"),
+    (multi_head((2, 7, 4, 2, 2), None), "not packed"),
+    (multi_head((2, 7, 8), (2, 7, 8), None, ("i32", (2, 7))), ""),
+    (multi_head((2, 7, 8), (2, 7, 8), None, ("i32", (2, 6))), "A mask of shape"),
+    (multi_head((2, 7, 8), (2, 7, 8), None, None, None, (2, 4, 3, 2)), "Both a past"),
+    (multi_head((2, 7, 8), (2, 7, 8), None, ("i32", (2, 10)), None, (2, 4, 3, 2), (2, 4, 3, 2)),
+     ""),
+    (multi_head(*((2, 7, 8),) * 2, *(None,) * 5, ("i32", (1,))), "indirection"),
+    (multi_head(outputs=("y", None, None, "scores")), "Scores that nothing reads"),
+    (multi_head(outputs=("y", "k", "v")), ""),
+    # Attention of ONNX.
+    (dot_product(), ""),
+    (dot_product((2, 5, 8), (2, 7, 8), (2, 7, 8)), "Heads of its"),
+    (dot_product((2, 5, 8), (2, 7, 8), (2, 7, 8), q_num_heads=2, kv_num_heads=2), ""),
+    (dot_product((2, 5, 8), (2, 7, 8), (2, 7, 8), q_num_heads=2), "Heads of its"),
+    (dot_product(outputs=("y", None, None, "scores")), "Scores that nothing reads"),
+    (dot_product(*((2, 4, 5, 2),) * 3, ("bool", (5, 5))), ""),
+    (dot_product(*((2, 4, 5, 2),) * 3, None, (2, 4, 3, 2)), "Both a past"),
+    (dot_product(*((2, 4, 5, 2),) * 3, None, None, None, ("i64", (2,))), ""),
     (Node(f"{MS}:EmbedLayerNormalization", ("i32", (2, 5)), ("i32", (2, 5)), (9, 4), (7, 4), None,
           (4,), (4,)), "Embeddings of segments"),
     (Node(f"{MS}:EmbedLayerNormalization", ("i32", (2, 5)), None, (9, 4), (7, 4), None, (4,), (4,),

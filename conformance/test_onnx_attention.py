@@ -1,0 +1,175 @@
+"""Attention of ONNX, and as onnxruntime's tools write it, against the CPU provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import onnx_host
+from conformance.host import Array
+from conformance.plugin.book import Book
+from conformance.plugin.record import FAIL, PASS, Record
+from conformance.test_graph_cases import worst
+
+pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
+CONTRIB = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One node; `inputs` are fed (None: absent), those at the positions `fixed` are constants,
+    `outputs` are its results ("": not asked for)."""
+
+    op: str
+    inputs: Sequence[Array | None]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Sequence[str] = ("y",)
+    fixed: Sequence[int] = ()
+    domain: str = CONTRIB
+    opset: int = 24
+
+    def build(self, symbolic: bool) -> tuple[bytes, list[Array]]:
+        """The model, its extents as numbers or as names, and what it is fed."""
+        from onnx import helper, numpy_helper
+
+        names = ["" if a is None else f"x{k}" for k, a in enumerate(self.inputs)]
+        node = helper.make_node(self.op, names, self.outputs, domain=self.domain, **self.attributes)
+        inputs, held, fed = [], [], []
+        for k, (name, array) in enumerate(zip(names, self.inputs, strict=True)):
+            if array is None:
+                continue
+            if k in self.fixed:
+                held.append(numpy_helper.from_array(array, name))
+                continue
+            extents = _named(array.shape) if symbolic else array.shape
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            inputs.append(helper.make_tensor_value_info(name, kind, extents))
+            fed.append(array)
+        kind = helper.np_dtype_to_tensor_dtype(next(a for a in self.inputs if a is not None).dtype)
+        made = [helper.make_tensor_value_info(n, kind, None) for n in self.outputs if n]
+        graph = helper.make_graph([node], "form", inputs, made, held)
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(CONTRIB, 1)]
+        proto = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        return bytes(proto.SerializeToString()), fed
+
+
+def _named(shape: Sequence[int]) -> list[int | str]:
+    """The batch and how many queries and keys there are by name, as exporters have them."""
+    rank, extents = len(shape), list[int | str](shape)
+    for axis, extent in enumerate(shape):
+        if extent == 2 and axis == (rank == 5):
+            extents[axis] = "batch"
+        elif axis == rank - 2 or (axis == rank - 1 and (extent in (5, 7) or rank == 2)):
+            extents[axis] = {5: "n", 7: "keys", 3: "past", 8: "past + n"}.get(extent, extent)
+    return extents
+
+
+_chance = np.random.default_rng(11)
+
+
+def some(*shape: int) -> Array:
+    return _chance.uniform(-1, 1, shape).astype(np.float32)
+
+
+def counts(*numbers: int) -> Array:
+    return np.array(numbers, np.int32)
+
+
+def seen(*shape: int) -> Array:
+    """A mask in which every row has a key."""
+    mask = _chance.integers(0, 2, shape)
+    mask[..., 0] = 1
+    return mask.astype(np.int32)
+
+
+def packed(mask: Array | None = None, past: int = 0, bias: Array | None = None,
+           outputs: Sequence[str] = ("y",), width: int = 24, **more: Any) -> Form:  # fmt: skip
+    """Attention of 4 heads over 5 places."""
+    before = some(2, 2, 4, past, width // 12) if past else None
+    given = [some(2, 5, 6), some(6, width), some(width), mask, before, bias]
+    return Form("Attention", given, {"num_heads": 4, **more}, outputs, (1, 2))
+
+
+def multi(*more: Array | None, keys: int = 7, depth: int = 4, outputs: Sequence[str] = ("y",),
+          **attributes: Any) -> Form:  # fmt: skip
+    """MultiHeadAttention of 3 heads and 5 queries."""
+    given = [some(2, 5, 3 * depth), some(2, keys, 3 * depth), some(2, keys, 3 * depth)]
+    return Form("MultiHeadAttention", [*given, *more], {"num_heads": 3, **attributes}, outputs)
+
+
+def dot(*more: Array | None, **attributes: Any) -> Form:
+    given = [some(2, 4, 5, 8), some(2, 2, 7, 8), some(2, 2, 7, 12)]
+    return Form("Attention", [*given, *more], attributes, domain="")
+
+
+LOWEST = np.float32(np.finfo(np.float32).min)
+WHOLE = ("y", "present")
+ALL = ("y", "key", "value")
+PAIR = (some(2, 3, 3, 4), some(2, 3, 3, 4))
+FORMS = {
+    "Attention": packed(),
+    "Attention of heads of 8": packed(width=96),
+    "Attention masked": packed(seen(2, 5)),
+    "Attention masked each": packed(seen(2, 5, 5)),
+    "Attention of lengths": packed(counts(3, 5)),
+    "Attention causal": packed(seen(2, 5), unidirectional=1),
+    "Attention with a past": packed(None, 3, outputs=WHOLE),
+    "Attention with a past, causal": packed(seen(2, 8), 3, outputs=WHOLE, unidirectional=1),
+    "Attention with a bias": packed(None, 0, some(2, 4, 5, 5)),
+    "Attention with a bias of all": packed(seen(2, 5), 0, some(1, 1, 5, 5)),
+    "Attention with a present": packed(outputs=WHOLE),
+    "MultiHead": multi(),
+    "MultiHead of heads of 5": multi(depth=5),
+    "MultiHead, biased": multi(some(36)),
+    "MultiHead of lengths": multi(None, counts(3, 6)),
+    "MultiHead masked": multi(None, seen(2, 7), mask_filter_value=-3.0),
+    "MultiHead masked each": multi(None, seen(2, 5, 7)),
+    "MultiHead with a bias of scores": multi(None, None, some(2, 3, 5, 7), scale=0.3),
+    "MultiHead with both": multi(None, seen(2, 7), some(1, 3, 5, 7)),
+    "MultiHead with a past": multi(None, None, None, *PAIR, keys=5, outputs=ALL),
+    "MultiHead with a past, causal": multi(
+        None, seen(2, 8), None, *PAIR, keys=5, outputs=ALL, unidirectional=1),
+    "MultiHead with a present": multi(outputs=ALL),
+    "MultiHead of a cache": Form(
+        "MultiHeadAttention", [some(2, 5, 12), some(2, 3, 7, 4), some(2, 3, 7, 4)],
+        {"num_heads": 3}),
+    "MultiHead of wide values": Form(
+        "MultiHeadAttention", [some(2, 5, 12), some(2, 7, 12), some(2, 7, 18)], {"num_heads": 3}),
+    "ONNX": dot(),
+    "ONNX causal": dot(is_causal=1),
+    "ONNX with a mask of all": dot(some(5, 7)),
+    "ONNX with a mask and a softcap": dot(some(2, 1, 5, 7), softcap=0.2, scale=2.0),
+    "ONNX with bools": dot(seen(2, 4, 5, 7) > 0),
+    "ONNX with bools for a row of nothing": dot(np.tri(5, 7, -1) > 0),
+    "ONNX with the lowest for a row of nothing": dot(np.where(np.tri(5, 7, -1) > 0, 0, LOWEST)),
+    "ONNX of lengths": dot(None, None, None, np.array([3, 7])),
+    "ONNX of lengths, causal": dot(None, None, None, np.array([3, 7]), is_causal=1),
+    "ONNX with a past": Form(
+        "Attention", [some(2, 4, 5, 8), *(some(2, 2, 5, 8),) * 2, None, *(some(2, 2, 3, 8),) * 2],
+        {"is_causal": 1}, ALL, domain=""),
+    "ONNX of rank 3": Form(
+        "Attention", [some(2, 5, 32), some(2, 7, 16), some(2, 7, 16)],
+        {"q_num_heads": 4, "kv_num_heads": 2}, domain="", opset=23),
+    "ONNX of rank 3 with a past": Form(
+        "Attention", [some(2, 5, 24), *(some(2, 5, 12),) * 2, None, *(some(2, 2, 3, 6),) * 2],
+        {"q_num_heads": 4, "kv_num_heads": 2}, ALL, domain=""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("name", FORMS)
+def test_form(name: str, symbolic: bool, book: Book, pytestconfig: pytest.Config) -> None:
+    content, fed = FORMS[name].build(symbolic)
+    expected = onnx_host.run_on_cpu(content, [fed])
+    run = onnx_host.run_on_gpu(content, [fed], pytestconfig.getoption("--adapter"))
+    problem = "" if run.placement.on_gpu else str(run.placement)
+    share, text = worst(expected, run.outputs)
+    outcome = FAIL if problem or not share <= 1.0 else PASS
+    case = f"{name}, {'open' if symbolic else 'known'} extents"
+    record = Record("", "form", outcome, op=FORMS[name].op, case=case, host=onnx_host.label(),
+                    share=share, text=problem or text)  # fmt: skip
+    book.close(record, content)
