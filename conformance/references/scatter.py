@@ -56,6 +56,22 @@ def _segments(x: Array, ids: Array, count: Array | None = None, *, reduction: st
     return _nd(start, ids[..., None], x, reduction)
 
 
+def _update_slice(x: Array, updates: Array, starts: Array, axis: int | None = None,
+                  circular: bool = False) -> Array:  # fmt: skip
+    y = x.copy()
+    room = [n - k for n, k in zip(x.shape, updates.shape, strict=True)]
+    for at in np.ndindex(updates.shape):
+        begin = list(starts) if axis is None else [0] * x.ndim
+        if axis is not None:
+            begin[axis] = starts[at[0]]
+        if not circular:
+            begin = list(np.clip(begin, 0, room))
+        there = [int(k + s) % n for k, s, n in zip(at, begin, x.shape, strict=True)]
+        y[tuple(there)] = updates[at]
+    return y
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "scatter_elements": _elements, "scatter_nd": _nd, "scatter_new": _new, "segments": _segments,
+    "update_slice": _update_slice,
 }  # fmt: skip

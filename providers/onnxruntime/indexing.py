@@ -27,6 +27,10 @@ EYE = needs(
     lambda e: e.rank() == 2 and _made(e) in REAL,
 )
 OFF_AND_ON = needs("Two values, off and on.", lambda e: e.shape(e.x(2)) == (2,))
+WRITTEN = needs(
+    "The mode linear or circular.",
+    lambda e: e.text("mode", "linear") in ("linear", "circular"),
+)
 
 
 def _ahead(e: Expansion) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -86,3 +90,10 @@ def cast_like(e: Expansion) -> int:
     """A cast to the type of another tensor, of which nothing else is read."""
     number = next(number for number, dtype in DTYPES.items() if dtype == e.dtype(e.x(1)))
     return int(e.run("Cast", e.x(), attributes={"to": number}))
+
+
+def tensor_scatter(e: Expansion) -> int:
+    """TensorScatter, from the first element on where it is not told."""
+    starts = e.x(2) if e.has(2) else e.index([0] * e.shape()[0])
+    axis, circular = e.attribute("axis", -2), e.text("mode", "linear") == "circular"
+    return e.add("update_slice", e.x(0), e.x(1), starts, axis=axis, circular=circular)

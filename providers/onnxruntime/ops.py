@@ -298,6 +298,10 @@ _ROWS: tuple[HostOp, ...] = (
     _row("Swish", "swish", (24, 24), alpha=1.0),
     _row("Tan", "tan", (7, 22)),
     _row("Tanh", "tanh", (6, 13)),
+    _row(
+        "TensorScatter", "update_slice", (24, 24), "value value index?", indexing.WRITTEN,
+        by=indexing.tensor_scatter, types=f"f32 f16 bool {COUNTS}",
+    ),
     _row("ThresholdedRelu", "thresholded_relu", (10, 22), alpha=1.0),
     _row("Tile", "tile", (6, 13), "value repeats"),
     _row(

@@ -205,6 +205,9 @@ def _rows() -> tuple[HostOp, ...]:
             types=FLOATS,
         ),
         _row("COS", "cos", 2, **ours, types=FLOATS),
+        _row(
+            "DYNAMIC_UPDATE_SLICE", "update_slice", 2, None, "value value index", **ours, types=ANY,
+        ),
         _row("EQUAL", "equal", 5, None, TWO, gives="bool", **ours, types=ANY),
         _row(
             "EMBEDDING_LOOKUP", "gather", 4, lambda node: {"axis": 0}, "index value", order=(1, 0),

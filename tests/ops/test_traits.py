@@ -69,8 +69,10 @@ def test_what_may_pass_float16() -> None:
 
 
 def test_whose_elements_results_are() -> None:
-    assert where(lambda row: row.keeps == "any") == {"maximum", "minimum", "concat", "stack"}
-    moved = of_kind("movement") - {"concat", "stack", "max_unpool"}
+    assert where(lambda row: row.keeps == "any") == {
+        *("maximum", "minimum", "concat", "stack", "update_slice")
+    }
+    moved = of_kind("movement") - {"concat", "stack", "max_unpool", "update_slice"}
     assert where(lambda row: row.keeps == "first") == moved | {"max_pool_2d"}
 
 
@@ -80,7 +82,7 @@ def test_how_ops_take_permuted_axes() -> None:
     assert follows == wanted | {"softmax": "last", "concat": "axis"}
     assert where(lambda row: row.views is not None) == of_kind("movement") - {
         *("concat", "stack", "space_to_batch", "batch_to_space", "gather_nd", "pick"),
-        "gather_elements",
+        *("gather_elements", "update_slice"),
         *("max_unpool", "reverse_sequence"),
     }
 
@@ -123,6 +125,6 @@ def test_weights_and_states() -> None:
 
 def test_how_many_axes_ops_take() -> None:
     many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k", "add_n"}
-    many |= {"one_hot", "gather_elements"} | SCATTERS
+    many |= {"one_hot", "gather_elements", "update_slice"} | SCATTERS
     assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
     assert where(lambda row: row.max_rank not in (5, 8)) == {"grid_sample"}

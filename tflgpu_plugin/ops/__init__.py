@@ -46,6 +46,7 @@ FAMILIES = (
     "arg",
     "one_hot",
     "scatter",
+    "update_slice",
 )
 
 

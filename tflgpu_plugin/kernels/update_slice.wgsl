@@ -1,0 +1,40 @@
+// A tensor with a part of it replaced: one thread per storage vec4 of the result. Axes (those that are replaced whole are
+// one with their neighbours) have `extent` elements that are `stride` apart, of which the update has `span`, `apart` in it.
+// They begin where `starts` says, at a number of its own for each axis, or at that of the batch, of the first axis.
+fn start(k: u32, extent: u32, span: u32) -> u32 {
+{% if circular %}
+  return u32(load_starts(k) % i32(extent));  // below 0 it is counted from the end
+{% else %}
+  return u32(clamp(load_starts(k), 0, i32(extent - span)));
+{% endif %}
+}
+
+{% include "each_vector.wgsl" %}
+  let o = elements_of(i, p.channels, p.spatial, p.slices);
+  var e = vec4u();
+  var kept = vec4u();
+{% if batch %}
+  let b = o / p.stride0;
+{% endif %}
+{% for k, number in starts %}
+  var c{{ k }} = (o / p.stride{{ k }}) % p.extent{{ k }};
+{% if number is not none %}
+{% if batch %}
+  let s{{ k }} = vec4u(start(b.x, p.extent{{ k }}, p.span{{ k }}), start(b.y, p.extent{{ k }}, p.span{{ k }}),
+                       start(b.z, p.extent{{ k }}, p.span{{ k }}), start(b.w, p.extent{{ k }}, p.span{{ k }}));
+{% else %}
+  let s{{ k }} = vec4u(start({{ number }}u, p.extent{{ k }}, p.span{{ k }}));
+{% endif %}
+  c{{ k }} = (c{{ k }} + p.extent{{ k }} - s{{ k }}) % p.extent{{ k }};
+  kept |= vec4u(c{{ k }} >= vec4u(p.span{{ k }}));
+{% endif %}
+  e += c{{ k }} * p.apart{{ k }};
+{% endfor %}
+  var v = load_x(i);
+  if (any(kept == vec4u())) {
+    let t = stored_at(select(vec4u(), e, kept == vec4u()), p.update_channels, p.update_spatial, p.update_slices);
+    let u = vector_out(load_updates(t.x), load_updates(t.y), load_updates(t.z), load_updates(t.w));
+    v = select(v, u, kept == vec4u());
+  }
+  store_out(i, epilogue_out((i / p.spatial) % p.slices), v);
+}

@@ -1,0 +1,83 @@
+"""`update_slice(x, updates, starts): axis, circular`: x with a part of it replaced. `starts` has an
+index for each axis, or with an `axis` one for each batch, of the first axis; `circular`: what goes
+over the end of that is put at its beginning. Otherwise starts are moved so that all is inside.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.movement import ANY
+from tflgpu_plugin.ops.pick import refuse_indices
+from tflgpu_plugin.ops.table import MOVED, Op, same_shape
+
+
+def _shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
+    return tuple(graph.shape(node.operand(k)) for k in range(3))
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """An update that is no larger on any axis; a start for each axis, or for each batch."""
+    (x, update, starts), axis = _shapes(graph, node), node.attributes.get("axis")
+    cut = [k for k, (many, few) in enumerate(zip(x, update, strict=False)) if few != many]
+    if len(x) != len(update) or any(update[k] > x[k] for k in cut) or 0 in update:
+        return f"An update of {list(update)} does not fit {list(x)}."
+    if axis is None and starts != (len(x),):
+        return f"A part of {list(x)} has starts of the shape {list(starts)}."
+    if axis is not None and (not 0 < axis < len(x) or starts != x[:1] or {*cut} - {axis}):
+        return f"Batches of {list(x)} have updates of {list(update)} and starts of {list(starts)}."
+    return refuse_indices(graph, node, 2)
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, four elements of the result per thread."""
+    (shape, update, _), axis = _shapes(low.graph, node), node.attributes.get("axis")
+    given = low.geometry(node.operand(1))
+    parameters: dict[str, object] = {
+        "channels": low.geometry(node.operand()).channels, "update_channels": given.channels,
+        "update_spatial": given.spatial, "update_slices": given.slices,
+    }  # fmt: skip
+    levels = _levels(shape, update, axis)
+    for k, (_, many, few) in enumerate(levels):
+        behind = levels[k + 1 :]
+        parameters |= {
+            f"extent{k}": many, f"span{k}": few, f"stride{k}": prod(n for _, n, _ in behind),
+            f"apart{k}": prod(n for _, _, n in behind),
+        }  # fmt: skip
+    low.each_vector(
+        "update_slice",
+        node,
+        {
+            "x": low.stored(node.operand()), "updates": Access(low.stored(node.operand(1)), 1),
+            "starts": Access(low.stored(node.operand(2)), 1),
+        },
+        parameters,
+        {
+            "starts": tuple((k, number) for k, (number, _, _) in enumerate(levels)),
+            "batch": axis is not None, "circular": bool(node.attributes.get("circular")),
+        },
+        fused=False,
+    )  # fmt: skip
+
+
+def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | None, int, int]]:
+    """Axes that have a start, by its number, and between these one for all others; the batch is one
+    by itself. Each has an extent, and that of the update."""
+    levels: list[tuple[int | None, int, int]] = []
+    for k, (many, few) in enumerate(zip(shape, update, strict=True)):
+        starts = many != few if axis is None else k == axis
+        alone = starts or not levels or levels[-1][0] is not None
+        if alone or (axis is not None and k == 1):
+            levels.append((k if starts else None, many, few))
+        else:
+            levels[-1] = (None, levels[-1][1] * many, levels[-1][2] * few)
+    return levels
+
+
+OPS = (
+    Op("update_slice", refuse, same_shape, lower, "exact", types=ANY, max_rank=8, kind="movement",
+       keeps="any", errors=MOVED),
+)  # fmt: skip
