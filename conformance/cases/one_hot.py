@@ -31,7 +31,7 @@ CASES = [
     Case("values_of_a_run", "ONE_HOT", 1, COUNTED, "OneHotOptions", {"axis": 0}),
     Case("depth_of_a_run", "ONE_HOT", 1, DEEP, "OneHotOptions", {"axis": 0}, refused=True),
 ]
-CASES += integers(CASES, {"ONE_HOT": "i32 i64"}, ("axis_1",))
+CASES += integers(CASES, {"ONE_HOT": "i32 i64"}, ("values_of_a_run",))
 
 
 def from_both_ends(name: str, shape: Shape, depth: int, axis: int) -> NodeCase:
