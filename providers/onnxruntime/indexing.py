@@ -31,6 +31,14 @@ WRITTEN = needs(
     "The mode linear or circular.",
     lambda e: e.text("mode", "linear") in ("linear", "circular"),
 )
+UNPOOLED = needs(
+    "Values and indices of one shape, and a window over all axes but two.",
+    lambda e: (
+        e.shape() == e.shape(e.x(1))
+        and len(e.integers("kernel_shape") or ()) == e.rank() - 2 > 0
+        and (not e.has(2) or len(e.value(2).reshape(-1)) == e.rank())
+    ),
+)
 
 
 def _ahead(e: Expansion) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -97,3 +105,20 @@ def tensor_scatter(e: Expansion) -> int:
     starts = e.x(2) if e.has(2) else e.index([0] * e.shape()[0])
     axis, circular = e.attribute("axis", -2), e.text("mode", "linear") == "circular"
     return e.add("update_slice", e.x(0), e.x(1), starts, axis=axis, circular=circular)
+
+
+def max_unpool(e: Expansion) -> int:
+    """Values back where they came from, by their numbers among all elements of the result."""
+    shape, window = e.shape(), e.integers("kernel_shape") or ()
+    rank = len(window)
+    steps, pads = e.integers("strides") or (1,) * rank, e.integers("pads") or (0,) * (2 * rank)
+    made = [
+        (n - 1) * step + size - pads[k] - pads[k + rank]
+        for k, (n, step, size) in enumerate(zip(shape[2:], steps, window, strict=True))
+    ]
+    wanted = e.optional(2)
+    result = (*shape[:2], *made) if wanted is None else [int(n) for n in wanted.reshape(-1)]
+    indices, x = e.reshape(e.x(1), (prod(shape), 1)), e.reshape(e.x(0), (prod(shape),))
+    flat = e.index([prod(result)])
+    y = e.add("scatter_new", indices, x, flat, dtype=e.dtype(), reduction="none")
+    return e.reshape(y, result)

@@ -206,6 +206,10 @@ _ROWS: tuple[HostOp, ...] = (
         "MaxPool", "max_pool_2d", (1, 22), "value", *windows.POOL, image=True,
         derived=windows.pooling, ceil_mode=False, gives="value", listed=BOTH,
     ),
+    _row(
+        "MaxUnpool", "scatter_new", (9, 22), "value index shape!?", indexing.UNPOOLED,
+        by=indexing.max_unpool, types="f32",
+    ),
     _row("Mean", "add", (8, 13), MANY, by=ew.average),
     _row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), by=matrices.mean_variance),
     _row("Min", "minimum", (8, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True),

@@ -2,7 +2,7 @@
 
 * `scatter_elements(x, indices, updates): axis, reduction, wraps`, whose indices are along an axis
 * `scatter_nd(x, indices, updates): reduction, wraps`, of rows of coordinates on the first axes
-* `scatter_new(indices, updates, shape constant)`: sums of updates, and zeros
+* `scatter_new(indices, updates, shape constant): reduction`, into zeros
 * `segments(x, ids, count constant): reduction` of rows that have one id, of a run or constant; a
   segment without rows is what the reduction begins with (0, 1, or what is worst)
 
@@ -33,7 +33,7 @@ COMBINED = {
     "max": "select(v, u, v < u)",
 }  # fmt: skip
 MOST = float(np.finfo(np.float32).max)
-FIRST: dict[str, float] = {"add": 0, "mul": 1, "min": MOST, "max": -MOST}  # of a segment
+FIRST: dict[str, float] = {"none": 0, "add": 0, "mul": 1, "min": MOST, "max": -MOST}  # of a segment
 
 
 class Form(NamedTuple):

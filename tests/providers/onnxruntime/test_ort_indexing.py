@@ -110,3 +110,14 @@ def test_scatters_of_constant_indices(count: int) -> None:
     index = {"i": chance.integers(-5, 5, (2, count, 3))}
     one = node("ScatterElements", ["x", "i", "u"], ["y"], axis=1)
     check([one], {"x": held(4, 5, 6), "u": held(2, count, 3)}, ["y"], index)
+
+
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 0, 1]])
+def test_max_unpool(pads: list[int]) -> None:
+    """Some of the indices are the same: the last value stays."""
+    chance = np.random.default_rng(1)
+    size = 2 * 3 * (8 - pads[0]) * (10 - pads[3])
+    feeds = {"x": chance.normal(size=(2, 3, 4, 5)).astype(np.float32),
+             "i": chance.integers(0, size, (2, 3, 4, 5))}  # fmt: skip
+    one = node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2], pads=pads)
+    check([one], feeds, ["y"])
