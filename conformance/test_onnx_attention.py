@@ -106,10 +106,21 @@ def dot(*more: Array | None, **attributes: Any) -> Form:
     return Form("Attention", [*given, *more], attributes, domain="")
 
 
+def turned(x: Array, places: Array | None, rows: int = 9, half: int = 4, domain: str = CONTRIB,
+           **attributes: Any) -> Form:  # fmt: skip
+    """RotaryEmbedding, its angles of so many places, or of those of the batch."""
+    angles = _chance.uniform(-3, 3, (rows, half) if places is not None else (2, 5, half))
+    turns = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    given = (x, places, *turns) if domain == CONTRIB else (x, *turns, places)
+    return Form("RotaryEmbedding", given, attributes, domain=domain)
+
+
 LOWEST = np.float32(np.finfo(np.float32).min)
 WHOLE = ("y", "present")
 ALL = ("y", "key", "value")
 PAIR = (some(2, 3, 3, 4), some(2, 3, 3, 4))
+PLACES = _chance.integers(0, 9, (2, 5))  # but a first one, which 4 follow
+PLACES[:, 0] = 3, 1
 FORMS = {
     "Attention": packed(),
     "Attention of heads of 8": packed(width=96),
@@ -157,6 +168,20 @@ FORMS = {
     "ONNX of rank 3 with a past": Form(
         "Attention", [some(2, 5, 24), *(some(2, 5, 12),) * 2, None, *(some(2, 2, 3, 6),) * 2],
         {"q_num_heads": 4, "kv_num_heads": 2}, ALL, domain=""),
+    "Rotary": turned(some(2, 5, 24), PLACES),
+    "Rotary from a place on": turned(some(2, 5, 24), PLACES[0, :1]),
+    "Rotary of neighbours": turned(some(2, 5, 24), PLACES, interleaved=1),
+    "Rotary of rank 4": turned(some(2, 3, 5, 8), PLACES),
+    "Rotary of rank 4, of neighbours": turned(some(2, 3, 5, 8), PLACES[1, :1], interleaved=1),
+    "Rotary of a part": turned(
+        some(2, 5, 36), PLACES, num_heads=3, rotary_embedding_dim=8),
+    "Rotary of a part, of neighbours": turned(
+        some(2, 5, 36), PLACES, num_heads=3, rotary_embedding_dim=8, interleaved=1),
+    "ONNX rotary": turned(some(2, 5, 24), PLACES, domain="", num_heads=3),
+    "ONNX rotary of each place": turned(some(2, 5, 24), None, domain="", num_heads=3),
+    "ONNX rotary of rank 4": turned(some(2, 3, 5, 8), PLACES, domain="", interleaved=1),
+    "ONNX rotary of a part": turned(
+        some(2, 3, 5, 10), None, domain="", rotary_embedding_dim=8),
 }  # fmt: skip
 
 

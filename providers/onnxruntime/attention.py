@@ -81,7 +81,7 @@ def scaled_dot_product(e: Expansion) -> list[int | None]:
     if mask is not None and e.dtype(mask) == "bool":
         mask = e.add("where", mask, 0.0, -np.inf, dtype="f32")
     y = _of_heads(
-        e, q, k, v, heads, kv_heads, mask, None if lengths is None else _whole(e, lengths),
+        e, q, k, v, heads, kv_heads, mask, None if lengths is None else whole(e, lengths),
         causal=e.integer("is_causal") == 1, past=before if lengths is None else None,
         softcap=e.number("softcap", 0.0), empty=0.0,
     )  # fmt: skip
@@ -112,8 +112,8 @@ def _nth(e: Expansion, x: int, k: int) -> int:
     return e.reshape(cut(e, x, [slice(k, k + 1), *map(slice, shape[1:])]), shape[1:])
 
 
-def _whole(e: Expansion, x: int) -> int:
-    """Lengths, which constants hold as int32."""
+def whole(e: Expansion, x: int) -> int:
+    """Whole numbers, which constants hold as int32."""
     known = e.constant(x)
     return x if known is None else e.index(known)
 

@@ -26,6 +26,7 @@ from . import (
     rearranging,
     recurrent,
     resizing,
+    rotary,
     windows,
 )
 from . import elementwise as ew
@@ -263,6 +264,10 @@ _ROWS: tuple[HostOp, ...] = (
         by=quantized.numbers_too(resizing.resize), listed=BOTH,
     ),
     _row("ReverseSequence", "reverse_sequence", (10, 10), "value index", batch_axis=1, time_axis=0),
+    _row(
+        "RotaryEmbedding", "mul", (23, 23), "value value value index?", *rotary.ROTARY,
+        by=rotary.rotary,
+    ),
     _row("Round", "round", (11, 22)),
     _row(
         "Scatter", "scatter_elements", (9, 9), f"value {PLACED}", axis=0, reduction="none",
@@ -395,6 +400,9 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
         by=attention.multi_head,
     ),
     _contrib("QuickGelu", "swish", alpha=1.702),
+    _contrib(
+        "RotaryEmbedding", "mul", "value index value value", *rotary.CONTRIB, by=rotary.contrib
+    ),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
         by=fused.skip_layer_norm,

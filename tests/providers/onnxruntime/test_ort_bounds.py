@@ -76,6 +76,13 @@ def dot_product(*shapes: Any, **given: Any) -> Node:
     return Node("Attention", *(shapes or ((2, 4, 5, 2),) * 3), **given)
 
 
+def turned(x: Any, places: Any = ("i32", (2, 5)), op: str = f"{MS}:RotaryEmbedding",
+           **given: Any) -> Node:  # fmt: skip
+    """Two pairs of a head, of 9 places."""
+    table = ((9, 2),) * 2
+    return Node(op, x, *((places, *table) if MS in op else (*table, places)), **given)
+
+
 HEADS, FIT, ROWS = "divide into the heads", "shapes that fit", "needs two matrices"
 LSTM_BIAS, PEEPHOLES = rows(1, 16), rows(1, 6)
 BOUNDS: list[tuple[Node, str]] = [
@@ -290,6 +297,20 @@ BOUNDS: list[tuple[Node, str]] = [
     (multi_head(*((2, 7, 8),) * 2, *(None,) * 5, ("i32", (1,))), "indirection"),
     (multi_head(outputs=("y", None, None, "scores")), "Scores that nothing reads"),
     (multi_head(outputs=("y", "k", "v")), ""),
+    # RotaryEmbedding, of com.microsoft and of ONNX.
+    (turned((2, 5, 8)), ""),
+    (turned((2, 5, 8), ("i32", (1,))), ""),
+    (turned((2, 5, 8), ("i32", (2, 4))), "Angles of every"),
+    (turned((2, 5, 6)), "Angles of every"),
+    (turned((2, 4, 5, 3)), "Angles of every"),
+    (turned((2, 5, 8), scale=2.0), "scale of 1"),
+    (turned((10, 8), is_packed_batching=1), "not packed"),
+    (turned((2, 5, 8), op="RotaryEmbedding"), "Angles of every"),
+    (turned((2, 5, 8), op="RotaryEmbedding", num_heads=2), ""),
+    (turned((2, 5, 12), op="RotaryEmbedding", num_heads=2), "Angles of every"),
+    (turned((2, 5, 12), op="RotaryEmbedding", num_heads=2, rotary_embedding_dim=4), ""),
+    (Node("RotaryEmbedding", (2, 4, 5, 4), (2, 5, 2), (2, 5, 2)), ""),
+    (Node("RotaryEmbedding", (2, 4, 5, 4), (9, 2), (9, 2)), "Angles of every"),
     # Attention of ONNX.
     (dot_product(), ""),
     (dot_product((2, 5, 8), (2, 7, 8), (2, 7, 8)), "Heads of its"),
