@@ -34,11 +34,11 @@ WRITTEN = needs(
 UNPOOLED = needs(
     "Values and indices of one shape, and a window over all axes but two.",
     lambda e: (
-        e.shape() == e.shape(e.x(1))
-        and len(e.integers("kernel_shape") or ()) == e.rank() - 2 > 0
-        and (not e.has(2) or len(e.value(2).reshape(-1)) == e.rank())
+        e.shape() == e.shape(e.x(1)) and len(e.integers("kernel_shape") or ()) == e.rank() - 2 > 0
     ),
 )
+# Indices are then those of another shape in ONNX, of this one in onnxruntime.
+SHAPED_BY_WINDOW = needs("No shape of the result.", lambda e: not e.has(2))
 
 
 def _ahead(e: Expansion) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -116,8 +116,7 @@ def max_unpool(e: Expansion) -> int:
         (n - 1) * step + size - pads[k] - pads[k + rank]
         for k, (n, step, size) in enumerate(zip(shape[2:], steps, window, strict=True))
     ]
-    wanted = e.optional(2)
-    result = (*shape[:2], *made) if wanted is None else [int(n) for n in wanted.reshape(-1)]
+    result = (*shape[:2], *made)
     indices, x = e.reshape(e.x(1), (prod(shape), 1)), e.reshape(e.x(0), (prod(shape),))
     flat = e.index([prod(result)])
     y = e.add("scatter_new", indices, x, flat, dtype=e.dtype(), reduction="none")

@@ -208,8 +208,8 @@ _ROWS: tuple[HostOp, ...] = (
         derived=windows.pooling, ceil_mode=False, gives="value", listed=BOTH,
     ),
     _row(
-        "MaxUnpool", "scatter_new", (9, 22), "value index shape!?", indexing.UNPOOLED,
-        by=indexing.max_unpool, types="f32",
+        "MaxUnpool", "scatter_new", (9, 22), "value index shape?", indexing.UNPOOLED,
+        indexing.SHAPED_BY_WINDOW, by=indexing.max_unpool, types="f32",
     ),
     _row("Mean", "add", (8, 13), MANY, by=ew.average),
     _row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), by=matrices.mean_variance),
