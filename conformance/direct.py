@@ -139,6 +139,7 @@ READERS: dict[str, Reader] = {
         lambda o: {"keep_dims": bool(o.get("keepDims", False))},
     ),
     "CONV_3D": _conv_3d,
+    "CONV_3D_TRANSPOSE": _conv_3d,
     "BATCH_MATMUL": lambda o: {
         "transpose_a": bool(o.get("adjX")),
         "transpose_b": bool(o.get("adjY")),

@@ -10,11 +10,11 @@ from conformance.node_cases import NodeCase
 Shape = tuple[int, ...]
 
 
-def node(name: str, shape: Shape, places: tuple[int, int], method: str, padding: str,
+def node(name: str, shape: Shape, places: tuple[int, int], method: str, outside: str,
          align_corners: bool = False, reach: float = 1.3, **more: Any) -> NodeCase:  # fmt: skip
     """Places from -reach to reach, at which nothing is rounded."""
     grid = Input((shape[0], *places, 2), low=-reach, high=reach, step=1 / 64)
-    attributes = {"method": method, "padding": padding, "align_corners": align_corners}
+    attributes = {"method": method, "outside": outside, "align_corners": align_corners}
     return NodeCase(name, "grid_sample", (Input(shape), grid), attributes, terms=16, **more)
 
 
@@ -34,7 +34,7 @@ NODES = [
     node("many_channels", (1, 3, 3, 17), (2, 2), "linear", "zeros"),
     node("area", (1, 4, 4, 4), (2, 2), "area", "zeros", refused=True),
     NodeCase("volume", "grid_sample", (Input((1, 3, 4, 4, 4)), Input((1, 2, 2, 2, 3))),
-             {"method": "linear", "padding": "zeros"}, refused=True),
+             {"method": "linear", "outside": "zeros"}, refused=True),
     NodeCase("other_batch", "grid_sample", (Input((2, 4, 4, 4)), Input((1, 2, 2, 2))),
-             {"method": "linear", "padding": "zeros"}, refused=True),
+             {"method": "linear", "outside": "zeros"}, refused=True),
 ]  # fmt: skip

@@ -245,6 +245,33 @@ def _conv_3d(x: Array, w: Array, bias: Array | None, strides: tuple[int, ...],
     return y if bias is None else y + bias
 
 
+def _transpose_conv_3d(x: Array, w: Array, bias: Array | None, size: Array,
+                       strides: tuple[int, ...], padding: Any,
+                       dilations: tuple[int, ...] = (1, 1, 1), activation: str = "none",
+                       filters_last: bool = False) -> Array:  # fmt: skip
+    """Every element adds its products with the filters to the full result, of which a part is
+    wanted."""
+    w = w.transpose(3, 0, 1, 2, 4) if filters_last else w
+    full = [(x.shape[k + 1] - 1) * strides[k] + (w.shape[k + 1] - 1) * dilations[k] + 1
+            for k in range(3)]  # fmt: skip
+    groups = x.shape[4] // w.shape[4]
+    y = np.zeros((x.shape[0], *np.maximum(full, size[1:4]), w.shape[0]))
+    for tap in np.ndindex(*w.shape[1:4]):
+        at: Any = tuple(
+            slice(tap[k] * dilations[k], tap[k] * dilations[k] + full[k] - (w.shape[k + 1] - 1)
+                  * dilations[k], strides[k])
+            for k in range(3)
+        )  # fmt: skip
+        own: Any = (slice(None), *tap)
+        y[(slice(None), *at)] += _grouped(x, w[own], groups)
+    for k in range(3):
+        cut = (
+            max(full[k] - int(size[k + 1]), 0) // 2 if isinstance(padding, str) else padding[2 * k]
+        )
+        y = np.take(y, np.arange(cut, cut + int(size[k + 1])), axis=k + 1)
+    return y if bias is None else y + bias
+
+
 def _conv_2d(x: Array, w: Array, bias: Array | None, strides: tuple[int, int],
              padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
              activation: str = "none") -> Array:  # fmt: skip
@@ -404,6 +431,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "add_n": lambda *values: sum(values),
     "cumsum": _cumsum, "reverse_sequence": _reverse_sequence,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
+    "transpose_conv_3d": _transpose_conv_3d,
     "attention": references_attention.attention,
     "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
     "transpose_conv": _transpose_conv,

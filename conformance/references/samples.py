@@ -19,18 +19,18 @@ def _weights(method: str, distance: Array) -> Array:
     return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
 
-def _inside(index: Array, extent: int, padding: str, aligned: bool) -> tuple[Array, Array]:
+def _inside(index: Array, extent: int, outside: str, aligned: bool) -> tuple[Array, Array]:
     """Pixels that stand for these, and whether they count."""
-    if padding == "reflection":  # periodic, there and back
+    if outside == "reflection":  # periodic, there and back
         period = 2 * (extent - 1) if aligned else 2 * extent
         turned = index % period if period else index * 0
         index = np.minimum(turned, period - turned if aligned else period - 1 - turned)
-    counts = (index >= 0) & (index < extent) | (padding == "border")
+    counts = (index >= 0) & (index < extent) | (outside == "border")
     return np.clip(index, 0, extent - 1), counts
 
 
 def grid_sample(
-    x: Array, grid: Array, method: str, padding: str, align_corners: bool = False
+    x: Array, grid: Array, method: str, outside: str, align_corners: bool = False
 ) -> Array:
     out = np.zeros((*grid.shape[:3], x.shape[3]))
     for n, *place in np.ndindex(*grid.shape[:3]):
@@ -42,7 +42,7 @@ def grid_sample(
             else:
                 index = np.floor(wanted) + np.arange(-1, 3)
                 weight = _weights(method, wanted - index)
-            pixels, counts = _inside(index.astype(int), extent, padding, align_corners)
+            pixels, counts = _inside(index.astype(int), extent, outside, align_corners)
             taps.append((pixels, weight * counts))
         (rows, heights), (columns, widths) = taps
         part = x[n][np.ix_(rows, columns)]

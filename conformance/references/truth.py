@@ -134,6 +134,8 @@ def _run(graph: Graph, node: Node, known: Mapping[int, Array],
 
 def _padding(graph: Graph, node: Node) -> dict[str, tuple[int, ...]]:
     """Padding by name as (top, bottom, left, right), and dilations as far as they go."""
+    if node.op == "transpose_conv_3d":
+        return {}  # its meaning is said by the shape of the result
     x, y = graph.shape(node.inputs[0] or 0), graph.shape(node.outputs[0])
     if node.op == "transpose_conv":
         kernel, strides = graph.shape(node.inputs[1] or 0)[1:3], node.attributes["strides"]

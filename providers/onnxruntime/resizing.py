@@ -41,8 +41,8 @@ def grid_sample(e: Expansion) -> int:
     table, grid = e.tensors.table, e.x(1)
     table[grid] = replace(table[grid], wide=True)
     method = e.text("mode", "linear").removeprefix("bi")
-    padding, aligned = e.text("padding_mode", "zeros"), bool(e.integer("align_corners"))
-    return e.image("grid_sample", e.x(), grid, method=method, padding=padding,
+    outside, aligned = e.text("padding_mode", "zeros"), bool(e.integer("align_corners"))
+    return e.image("grid_sample", e.x(), grid, method=method, outside=outside,
                    align_corners=aligned)  # fmt: skip
 
 

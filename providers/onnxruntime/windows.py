@@ -122,8 +122,9 @@ def conv_transpose(e: Expansion) -> int:
     extents, pads = _cut(e, window)
     height = (1,) if len(extents) == 1 else ()
     size = e.index([e.shape()[0], *height, *extents, e.of("weights")[1] * groups])
+    op = "transpose_conv_3d" if e.rank() == 5 else "transpose_conv"
     return _convolved(
-        e, "transpose_conv", _grouped_weights(e, groups), size,
+        e, op, _grouped_weights(e, groups), size,
         **window._replace(pads=pads).of_image.attributes,
     )  # fmt: skip
 
@@ -253,7 +254,7 @@ def _gapless(most: int) -> Condition:
 SPATIAL = needs("An input of rank 3 at least.", lambda e: e.rank() >= 3)
 CONV = (_weighted(5), _sized, _within, _gapless(1), _grouped)  # half of one element is none
 CONV_TRANSPOSE = (
-    _weighted(4),
+    _weighted(5),
     _grouped,
     _sized,
     needs(

@@ -201,6 +201,10 @@ def _rows() -> tuple[HostOp, ...]:
         _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO, **ours),
         _row("CEIL", "ceil", 1, **ours, types=FLOATS),
         _row(
+            "CONV_3D_TRANSPOSE", "transpose_conv_3d", 1, params.conv_3d,
+            "shape weights value bias?", *windows, need.activation, **ours, order=(2, 1, 3, 0),
+        ),
+        _row(
             "CONV_3D", "conv_3d", 1, params.conv_3d, LAYER, *windows, need.activation, **ours,
             types=FLOATS,
         ),
@@ -321,7 +325,7 @@ CPU_OPS: dict[str, HostOp] = (
     _cpu("BROADCAST_ARGS", "shape shape")
     | _cpu("RFFT2D SPARSE_TO_DENSE", "value shape")
     | _cpu("FILL", "shape", means="fill")
-    | _cpu("CONV_3D_TRANSPOSE RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
+    | _cpu("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
     | _cpu("MULTINOMIAL", "value count")
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
     | _cpu("RANGE", "starts ends steps", means="range")

@@ -1,6 +1,6 @@
 // Pixels at the places of a grid: one thread per output vec4. `grid` holds (column, row) from -1 to 1. Places are cut to
 // where every whole number is a float32, so that they are pixels, far outside.
-{% if padding == "reflection" %}
+{% if outside == "reflection" %}
 // v mirrored at `first` and `last`.
 fn mirrored(v: f32, first: f32, last: f32) -> f32 {
   let range = last - first;
@@ -14,7 +14,7 @@ fn mirrored(v: f32, first: f32, last: f32) -> f32 {
 {% endif %}
 
 fn pixel(plane: u32, row: f32, column: f32) -> vec4f {
-{% if padding == "reflection" %}
+{% if outside == "reflection" %}
 {% if aligned %}
   let y = mirrored(row, 0.0, f32(p.height) - 1.0);
   let x = mirrored(column, 0.0, f32(p.width) - 1.0);
@@ -29,7 +29,7 @@ fn pixel(plane: u32, row: f32, column: f32) -> vec4f {
   let j = u32(clamp(y, 0.0, f32(p.height) - 1.0));
   let i = u32(clamp(x, 0.0, f32(p.width) - 1.0));
   let v = load_x(plane * p.image + min(j, p.height - 1u) * p.width + min(i, p.width - 1u));
-{% if padding == "zeros" %}
+{% if outside == "zeros" %}
   return select(vec4f(), v, y == f32(j) && x == f32(i));
 {% else %}
   return v;

@@ -2,18 +2,27 @@
 None)`: strides and dilations (d, h, w), padding "same", "valid" or (before, after) of each axis one
 after another -> [B, OD, OH, OW, O]. With the attribute `filters_last` weights are [KD, KH, KW, C,
 O].
+
+`transpose_conv_3d(x, weights, bias | None, shape)` is the way back, to a result of this shape: a
+convolution of the input with zeros between its elements, by the filters turned around. `padding` is
+what is cut from the full result, of which only what is cut before counts; for "same" and "valid"
+that is half of what the full result has more. With `filters_last` weights are [KD, KH, KW, O, C].
 """
 
 from __future__ import annotations
 
-from tflgpu_plugin.ir.graph import Node
+from math import prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
-from tflgpu_plugin.ops.blocks import shapes, work
+from tflgpu_plugin.ops.blocks import refuse_groups, shapes, work
 from tflgpu_plugin.ops.conv import lower, refuse
-from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, Weights
 
 FIRST = (4, 0, 1, 2, 3)  # brings filters that are last to the front
+BACK = (3, 0, 1, 2, 4)  # the same of transposed ones
 
 
 def _decompose(steps: Decomposition, node: Node) -> bool:
@@ -31,7 +40,97 @@ def _decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+# ---- transposed ----------------------------------------------------------------------------------
+
+
+def _refuse_back(graph: Graph, node: Node, target: Target) -> str | None:
+    """5 dimensions, constant weights and shape, and a part of the full result."""
+    x, weights, wanted = graph.shape(node.operand()), _filters(graph, node), _wanted(graph, node)
+    if len(x) != 5 or len(weights) != 5 or wanted is None or len(wanted) != 5:
+        return "A transposed convolution of volumes needs 5 dimensions, and a constant shape."
+    if graph.constant(node.inputs[1]) is None:
+        return "The weights of a transposed convolution of volumes must be constant."
+    if min(*node.attributes["strides"], *wanted) < 1 or 0 in (*x, *weights):
+        return f"Nothing is made of {list(x)} with weights of {list(weights)}."
+    if refusal := refuse_groups(x, weights):
+        return refusal
+    if wanted[0] != x[0] or wanted[4] != weights[0]:
+        return f"Shapes {list(x)}, {list(weights)} and output {list(wanted)} do not agree."
+    if min(_sides(graph, node)) < 0:
+        return f"An output of {list(wanted)} is not a part of the full result."
+    return None
+
+
+def _filters(graph: Graph, node: Node) -> Shape:
+    """The shape of the weights, outputs first."""
+    shape = graph.shape(node.operand(1))
+    return (shape[3], *shape[:3], shape[4]) if node.attributes.get("filters_last") else shape
+
+
+def _wanted(graph: Graph, node: Node) -> Shape | None:
+    value = graph.constant(node.inputs[3])
+    return None if value is None else tuple(int(extent) for extent in value)
+
+
+def _shapes_back(graph: Graph, node: Node) -> list[Shape]:
+    wanted = _wanted(graph, node)
+    if wanted is None:
+        raise ValueError("the shape must be a constant")
+    return [wanted]
+
+
+def _sides(graph: Graph, node: Node) -> tuple[int, ...]:
+    """The padding, (before, after) of each axis, of the convolution over the spread input."""
+    found, wanted, padding = [], _wanted(graph, node), node.attributes["padding"]
+    assert wanted is not None
+    x, kernel = graph.shape(node.operand()), _filters(graph, node)[1:4]
+    dilations = node.attributes.get("dilations", (1, 1, 1))
+    for k in range(3):
+        spread = (x[k + 1] - 1) * node.attributes["strides"][k] + 1
+        reach = (kernel[k] - 1) * dilations[k]
+        more = max(spread + reach - wanted[k + 1], 0)
+        cut = more // 2 if isinstance(padding, str) else padding[2 * k]
+        found += [reach - cut, wanted[k + 1] - spread + cut]
+    return tuple(found)
+
+
+def _decompose_back(steps: Decomposition, node: Node) -> bool:
+    """A convolution over the spread input."""
+    data = steps.data(node.inputs[1])
+    assert data is not None
+    filters = data.transpose(BACK) if node.attributes.get("filters_last") else data
+    turned = steps.number(filters[:, ::-1, ::-1, ::-1])
+    x = node.operand()
+    for axis, stride in enumerate(node.attributes["strides"], 1):
+        x = _spread(steps, x, axis, int(stride))
+    attributes = {k: v for k, v in node.attributes.items() if k != "filters_last"}
+    attributes |= {"strides": (1, 1, 1), "padding": _sides(steps.graph, node)}
+    steps.last("conv_3d", x, turned, node.inputs[2], **attributes)
+    return True
+
+
+def _spread(steps: Decomposition, x: int, axis: int, stride: int) -> int:
+    """With zeros between the elements of an axis."""
+    shape = steps.shape(x)
+    if stride == 1 or shape[axis] == 1:
+        return x
+    outer, inner = prod(shape[: axis + 1]), prod(shape[axis + 1 :])
+    apart = steps.reshape(x, (outer, 1, inner))
+    zeros = steps.indices([[0, 0], [0, stride - 1], [0, 0]])
+    spread = (*shape[:axis], shape[axis] * stride, *shape[axis + 1 :])
+    whole = steps.reshape(steps.add("pad", apart, zeros), spread)
+    used = (*shape[:axis], (shape[axis] - 1) * stride + 1, *shape[axis + 1 :])
+    return steps.add("slice", whole, steps.indices([0] * len(shape)), steps.indices(used))
+
+
+def _work_back(graph: Graph, node: Node) -> int:
+    """Multiply-adds: every input element meets every weight of its channel."""
+    return prod(graph.shape(node.operand())) * prod(_filters(graph, node)[:4])
+
+
 OPS = (
     Op("conv_3d", refuse, shapes, lower, "accumulate", work=work, kind="product", fuses=True,
        decompose=_decompose, weights=Weights(), accumulates=False, rounding=rounding.PRODUCT),
+    Op("transpose_conv_3d", _refuse_back, _shapes_back, lower_decomposed, "accumulate",
+       work=_work_back, kind="product", decompose=_decompose_back, accumulates=False),
 )  # fmt: skip
