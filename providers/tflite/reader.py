@@ -59,7 +59,8 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     given = read.tensors
     for index, shape in (shapes_of or {}).items():
         given[index] = replace(given[index], shape=shape)
-    walk = shapes.Walk(given, read.sparse, shapes_of or (), read.constants)
+    loose = {t for t in given if _open_axes(context.tensors[t])}
+    walk = shapes.Walk(given, read.sparse, shapes_of or (), read.constants, loose)
     hosts = [_host_node(ffi, context, index, read) for index in plan]
     nodes = [walk.annotate(host, _node(host, given)) for host in hosts]
     tensors = dict(walk.view)

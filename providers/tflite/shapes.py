@@ -42,6 +42,7 @@ class Walk:
     sparse: Mapping[int, Sparse] = field(default_factory=dict)
     assumed: Collection[int] = ()  # have other shapes here than in the host
     constants: Collection[int] = ()  # in the model, whether they can be read or not
+    loose: Collection[int] = ()  # the model leaves extents open: what it says may hold a place
     unfit: set[int] = field(default_factory=set)
     known: dict[int, Tensor] = field(default_factory=dict)
     chained: set[int] = field(default_factory=set)
@@ -96,6 +97,8 @@ class Walk:
 
     def _learn(self, index: int, shape: Shape | None) -> None:
         tensor = self.tensors[index]
+        if index in self.loose and shape is not None:
+            self.tensors[index] = replace(tensor, shape=shape)
         if index in self._open:
             unknown = (-1,) * max(1, len(tensor.shape))
             self.tensors[index] = replace(tensor, shape=unknown if shape is None else shape)

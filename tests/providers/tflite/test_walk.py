@@ -105,3 +105,12 @@ def test_an_empty_result_of_something_is_counted() -> None:
         made = walk([*given, tensor((0,))])
         annotate(made, "SLICE", [0, 1, 2], 3)
         assert len(made.unfit) == unfit
+
+
+@pytest.mark.parametrize("loose", [(1,), ()])
+def test_a_shape_that_the_model_leaves_open_is_worked_out(loose: tuple[int, ...]) -> None:
+    """A converter wrote 1 in place of the batch, which is known further on."""
+    made = walk([tensor((3, 4)), tensor((1, 4)), tensor((1, 4))], loose=loose)
+    annotate(made, "NEG", [0], 1)
+    annotate(made, "NEG", [1], 2)
+    assert [made.tensors[k].shape for k in (1, 2)] == [(3, 4) if loose else (1, 4), (1, 4)]
