@@ -17,12 +17,14 @@ from conformance.test_graph_cases import worst
 
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 CONTRIB = "com.microsoft"
+ALL = ("y", "key", "value")
 
 
 @dataclass(frozen=True)
 class Form:
     """One node; `inputs` are fed (None: absent), those at the positions `fixed` are constants,
-    `outputs` are its results ("": not asked for)."""
+    `outputs` are its results ("": not asked for). The one at `counted` is how many columns a
+    mask has where extents are open."""
 
     op: str
     inputs: Sequence[Array | None]
@@ -31,6 +33,7 @@ class Form:
     fixed: Sequence[int] = ()
     domain: str = CONTRIB
     opset: int = 24
+    counted: int | None = None
 
     def build(self, symbolic: bool) -> tuple[bytes, list[Array]]:
         """The model, its extents as numbers or as names, and what it is fed."""
@@ -38,12 +41,18 @@ class Form:
 
         names = ["" if a is None else f"x{k}" for k, a in enumerate(self.inputs)]
         node = helper.make_node(self.op, names, self.outputs, domain=self.domain, **self.attributes)
-        inputs, held, fed = [], [], []
+        inputs: list[Any] = []
+        held: list[Any] = []
+        fed, made_before = [], []
         for k, (name, array) in enumerate(zip(names, self.inputs, strict=True)):
             if array is None:
                 continue
-            if k in self.fixed:
+            if symbolic and k == self.counted:
+                made_before += _count(name, inputs, held)
+                fed.append(np.ones((1, array.item()), np.int64))
+            elif k in self.fixed:
                 held.append(numpy_helper.from_array(array, name))
+            if k in (self.counted if symbolic else None, *self.fixed):
                 continue
             extents = _named(array.shape) if symbolic else array.shape
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -51,10 +60,23 @@ class Form:
             fed.append(array)
         kind = helper.np_dtype_to_tensor_dtype(next(a for a in self.inputs if a is not None).dtype)
         made = [helper.make_tensor_value_info(n, kind, None) for n in self.outputs if n]
-        graph = helper.make_graph([node], "form", inputs, made, held)
+        graph = helper.make_graph([*made_before, node], "form", inputs, made, held)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(CONTRIB, 1)]
         proto = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         return bytes(proto.SerializeToString()), fed
+
+
+def _count(name: str, inputs: list[Any], held: list[Any]) -> list[Any]:
+    """Nodes that count the columns of a mask, which joins the inputs."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    inputs.append(helper.make_tensor_value_info("mask", TensorProto.INT64, [1, "past + n"]))
+    held.append(numpy_helper.from_array(np.array(1), "one"))
+    return [
+        helper.make_node("Shape", ["mask"], ["extents"]),
+        helper.make_node("Gather", ["extents", "one"], ["columns"]),
+        helper.make_node("Cast", ["columns"], [name], to=TensorProto.INT32),
+    ]
 
 
 def _named(shape: Sequence[int]) -> list[int | str]:
@@ -115,9 +137,22 @@ def turned(x: Array, places: Array | None, rows: int = 9, half: int = 4, domain:
     return Form("RotaryEmbedding", given, attributes, domain=domain)
 
 
+def grouped(length: int, past: int, packed: bool = False, angles: int = 0, buffer: int = 0,
+            **attributes: Any) -> Form:  # fmt: skip
+    """GroupQueryAttention of 4 heads, 2 of keys."""
+    wide = [some(1, length, 16 * n) for n in ((8,) if packed else (4, 2, 2))]
+    whole = past + length
+    given = [*wide, None, None][:3] if packed else wide
+    room = buffer or past
+    held = (some(1, 2, room, 16), some(1, 2, room, 16)) if room else (None, None)
+    told = counts(whole - 1), np.array(whole, np.int32)
+    turns = (some(600, angles), some(600, angles)) if angles else ()
+    more = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": int(angles > 0), **attributes}
+    return Form("GroupQueryAttention", [*given, *held, *told, *turns], more, ALL, (6,), counted=6)
+
+
 LOWEST = np.float32(np.finfo(np.float32).min)
 WHOLE = ("y", "present")
-ALL = ("y", "key", "value")
 PAIR = (some(2, 3, 3, 4), some(2, 3, 3, 4))
 PLACES = _chance.integers(0, 9, (2, 5))  # but a first one, which 4 follow
 PLACES[:, 0] = 3, 1
@@ -168,6 +203,17 @@ FORMS = {
     "ONNX of rank 3 with a past": Form(
         "Attention", [some(2, 5, 24), *(some(2, 5, 12),) * 2, None, *(some(2, 2, 3, 6),) * 2],
         {"q_num_heads": 4, "kv_num_heads": 2}, ALL, domain=""),
+    "Grouped": grouped(5, 0),
+    "Grouped with a past": grouped(5, 3),
+    "Grouped, one more": grouped(1, 7),
+    "Grouped in a buffer": grouped(5, 3, buffer=11, angles=8),
+    "Grouped in a buffer of nothing": grouped(5, 0, buffer=11),
+    "Grouped in a full buffer": grouped(1, 7, buffer=8),
+    "Grouped, turned": grouped(5, 3, angles=8),
+    "Grouped, neighbours turned": grouped(1, 7, angles=8, rotary_interleaved=1),
+    "Grouped of one tensor": grouped(5, 3, packed=True, angles=8),
+    "Grouped in a window": grouped(5, 3, local_window_size=3),
+    "Grouped with a softcap": grouped(5, 3, softcap=0.3, scale=2.0),
     "Rotary": turned(some(2, 5, 24), PLACES),
     "Rotary from a place on": turned(some(2, 5, 24), PLACES[0, :1]),
     "Rotary of neighbours": turned(some(2, 5, 24), PLACES, interleaved=1),

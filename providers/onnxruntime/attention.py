@@ -40,7 +40,7 @@ def attention(e: Expansion) -> list[int | None]:
         if e.wants(1):
             present = e.add("concat", *(e.reshape(t, (1, *e.shape(t))) for t in (k, v)), axis=0)
     masked = _mask(e, MASK, (batch, length, before + length))
-    y = _of_heads(e, q, k, v, heads, heads, _sum(e, masked, e.get(BIAS)), causal=_causal(e),
+    y = of_heads(e, q, k, v, heads, heads, _sum(e, masked, e.get(BIAS)), causal=_causal(e),
                   past=before)  # fmt: skip
     return [y, present]
 
@@ -61,7 +61,7 @@ def multi_head(e: Expansion) -> list[int | None]:
     batch, length, _ = e.shape(q)
     keys = e.shape(k)[-2]
     masked = _mask(e, KEY_MASK, (batch, length, keys))
-    y = _of_heads(e, q, k, v, heads, heads, _sum(e, masked, e.get(SCORE_BIAS)), causal=_causal(e),
+    y = of_heads(e, q, k, v, heads, heads, _sum(e, masked, e.get(SCORE_BIAS)), causal=_causal(e),
                   past=before)  # fmt: skip
     return [y, *present]
 
@@ -80,7 +80,7 @@ def scaled_dot_product(e: Expansion) -> list[int | None]:
     mask, lengths = e.get(ONNX_MASK), e.get(LENGTHS)
     if mask is not None and e.dtype(mask) == "bool":
         mask = e.add("where", mask, 0.0, -np.inf, dtype="f32")
-    y = _of_heads(
+    y = of_heads(
         e, q, k, v, heads, kv_heads, mask, None if lengths is None else whole(e, lengths),
         causal=e.integer("is_causal") == 1, past=before if lengths is None else None,
         softcap=e.number("softcap", 0.0), empty=0.0,
@@ -88,7 +88,7 @@ def scaled_dot_product(e: Expansion) -> list[int | None]:
     return [y, k, v]
 
 
-def _of_heads(
+def of_heads(
     e: Expansion, q: Part, k: Part, v: Part, heads: int, kv_heads: int, mask: int | None,
     lengths: int | None = None, **attributes: Any,
 ) -> int:  # fmt: skip

@@ -18,6 +18,7 @@ from . import (
     blocks,
     conditions,
     fused,
+    grouped,
     indexing,
     matrices,
     narrow,
@@ -372,6 +373,11 @@ _CONTRIB_ROWS: tuple[HostOp, ...] = (
     ),
     _contrib("FusedMatMul", "matmul", TWO, by=fused.matmul),
     _contrib("Gelu", "gelu"),
+    _contrib(
+        "GroupQueryAttention", "attention",
+        "value value? value? past? past? index count! value? value? index? bias? value?",
+        *grouped.GROUPED_QUERY, by=grouped.grouped_query,
+    ),
     _contrib(
         "MatMulIntegerToFloat", "matmul", "value weights scale scale zero_point? zero_point? bias?",
         by=quantized.matmul_to_float, types=SCALED,

@@ -40,14 +40,15 @@ def _of_host(e: Expansion, first: int, places: int | None) -> int:
     spread[axis] = length
     cos, sin = (e.reshape(turn, spread) for turn in turns)
     given = e.reshape(x, (batch, length, heads, depth)) if axis == 1 else x
-    return e.reshape(turned(e, given, cos, sin), e.shape(x))
+    together = e.integer("interleaved") == 1
+    return e.reshape(turned(e, given, cos, sin, together), e.shape(x))
 
 
-def turned(e: Expansion, x: int, cos: int, sin: int) -> int:
-    """The first values of the last of 4 axes in pairs: neighbours, or of one half and the other."""
+def turned(e: Expansion, x: int, cos: int, sin: int, together: bool) -> int:
+    """The first values of the last of 4 axes in pairs: neighbours if `together`, or one of each
+    half."""
     shape, half = e.shape(x), e.shape(cos)[-1]
     pairs = _part(e, x, 0, 2 * half)
-    together = e.integer("interleaved") == 1
     if together:
         pairs = e.reshape(pairs, (*shape[:3], half, 2))
         cos, sin = (e.reshape(turn, (*e.shape(turn), 1)) for turn in (cos, sin))

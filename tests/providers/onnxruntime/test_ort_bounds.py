@@ -76,6 +76,14 @@ def dot_product(*shapes: Any, **given: Any) -> Node:
     return Node("Attention", *(shapes or ((2, 4, 5, 2),) * 3), **given)
 
 
+def grouped(*more: Any, total: int = 8, **given: Any) -> Node:
+    """Five places after three, four heads of two values, two of keys."""
+    inputs = ((1, 5, 8), (1, 5, 4), (1, 5, 4), (1, 2, 3, 2), (1, 2, 3, 2), ("i32", (1,)))
+    heads = {"num_heads": 4, "kv_num_heads": 2}
+    return Node(f"{MS}:GroupQueryAttention", *inputs, np.array(total, np.int32), *more,
+                **{**heads, **given})  # fmt: skip
+
+
 def turned(x: Any, places: Any = ("i32", (2, 5)), op: str = f"{MS}:RotaryEmbedding",
            **given: Any) -> Node:  # fmt: skip
     """Two pairs of a head, of 9 places."""
@@ -298,6 +306,19 @@ BOUNDS: list[tuple[Node, str]] = [
     (multi_head(*((2, 7, 8),) * 2, *(None,) * 5, ("i32", (1,))), "indirection"),
     (multi_head(outputs=("y", None, None, "scores")), "Scores that nothing reads"),
     (multi_head(outputs=("y", "k", "v")), ""),
+    # GroupQueryAttention.
+    (grouped(), ""),
+    (grouped(local_window_size=2), ""),
+    (grouped(total=9), "4 keys of before"),
+    (grouped(total=7), ""),
+    (grouped(total=3), "keys of before"),
+    (grouped(num_heads=3), "Heads that divide"),
+    (grouped(smooth_softmax=1), "A softmax as usual"),
+    (grouped(do_rotary=1), "Angles of every place"),
+    (grouped((9, 1), (9, 1), do_rotary=1), ""),
+    (grouped((7, 1), (7, 1), do_rotary=1), "Angles of every place"),
+    (grouped(None, None, ("i32", (1, 5))), "Positions that follow"),
+    (grouped(outputs=("y", "k", "v", "scores")), "Scores that nothing reads"),
     # RotaryEmbedding, of com.microsoft and of ONNX.
     (turned((2, 5, 8)), ""),
     (turned((2, 5, 8), ("i32", (1,))), ""),
