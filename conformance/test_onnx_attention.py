@@ -138,14 +138,14 @@ def turned(x: Array, places: Array | None, rows: int = 9, half: int = 4, domain:
 
 
 def grouped(length: int, past: int, packed: bool = False, angles: int = 0, buffer: int = 0,
-            **attributes: Any) -> Form:  # fmt: skip
+            padding: int = 0, **attributes: Any) -> Form:  # fmt: skip
     """GroupQueryAttention of 4 heads, 2 of keys."""
     wide = [some(1, length, 16 * n) for n in ((8,) if packed else (4, 2, 2))]
     whole = past + length
     given = [*wide, None, None][:3] if packed else wide
     room = buffer or past
     held = (some(1, 2, room, 16), some(1, 2, room, 16)) if room else (None, None)
-    told = counts(whole - 1), np.array(whole, np.int32)
+    told = counts(whole - padding - 1), np.array(whole, np.int32)
     turns = (some(600, angles), some(600, angles)) if angles else ()
     more = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": int(angles > 0), **attributes}
     return Form("GroupQueryAttention", [*given, *held, *told, *turns], more, ALL, (6,), counted=6)
@@ -206,6 +206,7 @@ FORMS = {
     "Grouped": grouped(5, 0),
     "Grouped with a past": grouped(5, 3),
     "Grouped, one more": grouped(1, 7),
+    "Grouped, padded": grouped(5, 0, padding=2),
     "Grouped in a buffer": grouped(5, 3, buffer=11, angles=8),
     "Grouped in a buffer of nothing": grouped(5, 0, buffer=11),
     "Grouped in a full buffer": grouped(1, 7, buffer=8),

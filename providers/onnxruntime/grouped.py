@@ -10,12 +10,12 @@ import numpy as np
 
 from tflgpu_plugin.ir.host_op import Unfit, needs
 
-from .attention import heads_first, of_heads
+from .attention import heads_first, of_heads, whole
 from .expansion import Expansion
 from .rearranging import cut
 from .rotary import turned
 
-KEY, VALUE, PAST_KEY, PAST_VALUE, TOTAL, COS, SIN = 1, 2, 3, 4, 6, 7, 8
+KEY, VALUE, PAST_KEY, PAST_VALUE, LAST, TOTAL, COS, SIN = 1, 2, 3, 4, 5, 6, 7, 8
 
 
 def grouped_query(e: Expansion) -> list[int | None]:
@@ -37,7 +37,8 @@ def grouped_query(e: Expansion) -> list[int | None]:
         together = e.integer("rotary_interleaved") == 1
         q, k = (turned(e, part, cos, sin, together) for part in (q, k))
     k, v = (_joined(e, p, t, before) for p, t in zip((PAST_KEY, PAST_VALUE), (k, v), strict=True))
-    y = of_heads(e, q, k, v, heads, kv_heads, None, causal=True, past=before,
+    lengths = e.add("add", whole(e, e.x(LAST)), e.index([1]))  # fewer where there is padding
+    y = of_heads(e, q, k, v, heads, kv_heads, None, lengths, causal=True, past=before,
                  window=max(e.integer("local_window_size", -1), 0),
                  softcap=e.number("softcap", 0.0))  # fmt: skip
     joined = e.reshape(e.transpose(y, (0, 2, 1, 3)), (batch, length, heads * depth))
