@@ -17,6 +17,7 @@ from . import (
     attention,
     blocks,
     conditions,
+    einsum,
     fused,
     grouped,
     indexing,
@@ -139,6 +140,9 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _row(
         "DynamicQuantizeLinear", "quantize", (11, 11), by=quantize.dynamic_quantize, types="f32 u8",
+    ),
+    _row(
+        "Einsum", "matmul", (12, 12), MANY, einsum.EQUATION, by=einsum.einsum, types="f32 f16",
     ),
     _row("Elu", "elu", (6, 22), alpha=1.0),
     _row("Equal", "equal", (7, 19), TWO, makes=("bool",), small=True),

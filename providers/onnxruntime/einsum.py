@@ -1,0 +1,85 @@
+"""Einsum of one or two operands: sums, one product of matrices, and an order of axes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from math import prod
+
+from tflgpu_plugin.ir.host_op import needs
+
+from .expansion import Expansion
+
+TERMS = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)?(->[a-zA-Z]*)?")
+
+
+def einsum(e: Expansion) -> int:
+    """Letters of one operand alone that the result lacks are summed at first."""
+    terms, wanted = _equation(e)
+    extents = _extents(e)
+    given = [_summed(e, e.x(k), term, {*"".join(terms[:k] + terms[k + 1 :]), *wanted})
+             for k, term in enumerate(terms)]  # fmt: skip
+    y, letters = given[0] if len(given) == 1 else _product(e, given, wanted, extents)
+    return e.transpose(y, [letters.index(letter) for letter in wanted])
+
+
+def _equation(e: Expansion) -> tuple[list[str], str]:
+    """The letters of each operand, and those of the result: if they are not told, all that are
+    there once, by the alphabet."""
+    left, arrow, right = e.text("equation", "").replace(" ", "").partition("->")
+    counts = Counter(left.replace(",", ""))
+    implied = "".join(sorted(letter for letter, count in counts.items() if count == 1))
+    return left.split(","), right if arrow else implied
+
+
+def _extents(e: Expansion) -> Mapping[str, int]:
+    pairs = ((letter, n) for k, term in enumerate(_equation(e)[0])
+             for letter, n in zip(term, e.shape(e.x(k)), strict=True))  # fmt: skip
+    return dict(pairs)
+
+
+def _summed(e: Expansion, x: int, letters: str, kept: set[str]) -> tuple[int, str]:
+    axes = [axis for axis, letter in enumerate(letters) if letter not in kept]
+    if not axes:
+        return x, letters
+    y = e.add("reduce_sum", x, e.index(axes), keep_dims=False)
+    return y, "".join(letter for letter in letters if letter in kept)
+
+
+def _product(
+    e: Expansion, given: list[tuple[int, str]], wanted: str, extents: Mapping[str, int]
+) -> tuple[int, str]:
+    """[batch, rows, inner] x [batch, inner, columns], each of them being any number of letters."""
+    (a, left), (b, right) = given
+    batch = "".join(letter for letter in left if letter in right and letter in wanted)
+    inner = "".join(letter for letter in left if letter in right and letter not in wanted)
+    rows = "".join(letter for letter in left if letter not in right)
+    columns = "".join(letter for letter in right if letter not in left)
+
+    def matrices(x: int, letters: str, first: str, second: str) -> int:
+        ordered = e.transpose(x, [letters.index(letter) for letter in batch + first + second])
+        sizes = (prod(extents[letter] for letter in part) for part in (batch, first, second))
+        return e.reshape(ordered, tuple(sizes))
+
+    y = e.add("matmul", matrices(a, left, rows, inner), matrices(b, right, inner, columns))
+    letters = batch + rows + columns
+    return e.reshape(y, tuple(extents[letter] for letter in letters)), letters
+
+
+def _readable(e: Expansion) -> bool:
+    terms, wanted = _equation(e)
+    if not TERMS.fullmatch(e.text("equation", "").replace(" ", "")) or len(terms) != len(e.inputs):
+        return False
+    once = all(len({*term}) == len(term) == e.rank(e.x(k)) for k, term in enumerate(terms))
+    known = {*wanted} <= {*"".join(terms)} and len({*wanted}) == len(wanted)
+    pairs = {
+        pair for k, term in enumerate(terms) for pair in zip(term, e.shape(e.x(k)), strict=False)
+    }
+    return once and known and len({letter for letter, _ in pairs}) == len(pairs)
+
+
+EQUATION = needs(
+    "An equation of one or two operands, without an ellipsis or a letter twice in one of them.",
+    _readable,
+)
