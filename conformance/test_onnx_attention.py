@@ -207,6 +207,8 @@ FORMS = {
     "Grouped with a past": grouped(5, 3),
     "Grouped, one more": grouped(1, 7),
     "Grouped, padded": grouped(5, 0, padding=2),
+    "Grouped with a past, padded": grouped(1, 7, padding=3, angles=8),
+    "Grouped with a past, padded, of several": grouped(4, 6, padding=2),
     "Grouped in a buffer": grouped(5, 3, buffer=11, angles=8),
     "Grouped in a buffer of nothing": grouped(5, 0, buffer=11),
     "Grouped in a full buffer": grouped(1, 7, buffer=8),

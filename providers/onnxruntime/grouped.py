@@ -1,7 +1,9 @@
 """The row for attention as language models have it: grouped heads, and keys and values of before.
 
-One batch, of which `total_sequence_length` says how many keys there are with what is new. A past
-may be longer than what was before, and the present is as long then, with zeros at the end.
+One batch, of which `total_sequence_length` says how many keys there may be with what is new, and
+`seqlens_k` how many there are, less one: with a past, what is new comes before those that are not
+there. A past may be longer than what was before, and the present is as long then, with zeros at the
+end.
 """
 
 from __future__ import annotations
@@ -30,32 +32,43 @@ def grouped_query(e: Expansion) -> list[int | None]:
         parts.append(heads_first(e, part, count))
         start = end
     q, k, v = parts
+    lengths = e.add("add", whole(e, e.x(LAST)), e.index([1]))
+    first = e.add("sub", lengths, e.index([length])) if before else e.index([0])
     if e.integer("do_rotary"):
-        half = e.shape(e.x(COS))[1]
-        rows = [cut(e, e.x(p), [slice(before, before + length), slice(half)]) for p in (COS, SIN)]
-        cos, sin = (e.reshape(row, (1, 1, length, half)) for row in rows)
+        cos, sin = (_angles(e, e.x(p), first, length) for p in (COS, SIN))
         together = e.integer("rotary_interleaved") == 1
         q, k = (turned(e, part, cos, sin, together) for part in (q, k))
-    k, v = (_joined(e, p, t, before) for p, t in zip((PAST_KEY, PAST_VALUE), (k, v), strict=True))
-    lengths = e.add("add", whole(e, e.x(LAST)), e.index([1]))  # fewer where there is padding
-    y = of_heads(e, q, k, v, heads, kv_heads, None, lengths, causal=True, past=before,
-                 window=max(e.integer("local_window_size", -1), 0),
+    if e.has(PAST_KEY):  # also where nothing is in it: another run reads it
+        pasts = zip((PAST_KEY, PAST_VALUE), (k, v), strict=True)
+        k, v = (_joined(e, e.x(p), new, first, before + length) for p, new in pasts)
+    y = of_heads(e, q, k, v, heads, kv_heads, None, lengths, causal=True,
+                 past=None if before else 0, window=max(e.integer("local_window_size", -1), 0),
                  softcap=e.number("softcap", 0.0))  # fmt: skip
     joined = e.reshape(e.transpose(y, (0, 2, 1, 3)), (batch, length, heads * depth))
     return [joined, *(_filled(e, t) for t in (k, v))]
 
 
-def _joined(e: Expansion, past: int, new: int, before: int) -> int:
-    """What was before and what is new."""
+def _angles(e: Expansion, table: int, first: int, length: int) -> int:
+    """Rows of the places from the first on, which a run tells where there is a past."""
+    places = e.add("add", e.index(np.arange(length)), first)
+    rows = e.add("gather", table, places, axis=0)
+    return e.reshape(rows, (1, 1, length, e.shape(table)[1]))
+
+
+def _joined(e: Expansion, past: int, new: int, first: int, total: int) -> int:
+    """What was before and, from the place `first` on, what is new; so many in all."""
     batch, heads, length, depth = e.shape(new)
-    if not before and not _buffer(e):
-        return new
-    if not before:  # another run reads the past
-        whole = e.add("concat", new, e.x(past), axis=2)
-        return cut(e, whole, [*map(slice, (batch, heads, length, depth))])
-    ranges = [*map(slice, (batch, heads, before, depth))]
-    held = e.x(past) if before == _buffer(e) else cut(e, e.x(past), ranges)
-    return e.add("concat", held, new, axis=2)
+    held = cut(e, past, [*map(slice, (batch, heads, min(_buffer(e), total), depth))])
+    if total > _buffer(e):
+        rest = np.zeros((batch, heads, total - _buffer(e), depth))
+        held = e.add("concat", held, e.const(rest), axis=2)
+    places = e.add("sub", e.index(np.arange(total)), first)
+    inside = e.add("minimum", e.add("maximum", places, e.index([0])), e.index([length - 1]))
+    spread, axes = e.add("gather", new, inside, axis=2), (1, 1, total, 1)
+    there = e.add("greater_equal", places, e.index([0]), dtype="bool")
+    found = e.add("where", e.reshape(there, axes), spread, held, dtype=e.dtype(new))
+    until = e.add("less", places, e.index([length]), dtype="bool")  # and zeros after that
+    return e.add("where", e.reshape(until, axes), found, 0.0, dtype=e.dtype(new))
 
 
 def _filled(e: Expansion, t: int) -> int:
