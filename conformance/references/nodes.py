@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from conformance.references import attention as references_attention
+from conformance.references import convolutions
 from conformance.references import pools as references_pools
 from conformance.references import recurrent as references_recurrent
 from conformance.references import samples as references_samples
@@ -219,73 +220,6 @@ def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis
     return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
 
 
-def _grouped(x: Array, w: Array, groups: int) -> Array:
-    """x [..., C] times one tap w [O, C / groups], group by group."""
-    pairs = zip(np.split(x, groups, axis=-1), np.split(w, groups), strict=True)
-    return np.concatenate([part @ own.T for part, own in pairs], axis=-1)
-
-
-def _conv_3d(x: Array, w: Array, bias: Array | None, strides: tuple[int, ...],
-             padding: tuple[int, ...], dilations: tuple[int, ...] = (1, 1, 1),
-             activation: str = "none", filters_last: bool = False) -> Array:  # fmt: skip
-    w = np.moveaxis(w, 4, 0) if filters_last else w
-    sides = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
-    x = np.pad(x, sides)
-    kernel, depth, filters = w.shape[1:4], w.shape[4], w.shape[0]
-    counts = [(x.shape[k + 1] - (kernel[k] - 1) * dilations[k] - 1) // strides[k] + 1
-              for k in range(3)]  # fmt: skip
-    y = np.zeros((x.shape[0], *counts, filters))
-    groups = x.shape[4] // depth
-    for tap in np.ndindex(*kernel):
-        at = tuple(slice(tap[k] * dilations[k], tap[k] * dilations[k] + (counts[k] - 1)
-                         * strides[k] + 1, strides[k]) for k in range(3))  # fmt: skip
-        taps: Any = (slice(None), *at)
-        own: Any = (slice(None), *tap)
-        y += _grouped(x[taps], w[own], groups)
-    return y if bias is None else y + bias
-
-
-def _transpose_conv_3d(x: Array, w: Array, bias: Array | None, size: Array,
-                       strides: tuple[int, ...], padding: Any,
-                       dilations: tuple[int, ...] = (1, 1, 1), activation: str = "none",
-                       filters_last: bool = False) -> Array:  # fmt: skip
-    """Every element adds its products with the filters to the full result, of which a part is
-    wanted."""
-    w = w.transpose(3, 0, 1, 2, 4) if filters_last else w
-    full = [(x.shape[k + 1] - 1) * strides[k] + (w.shape[k + 1] - 1) * dilations[k] + 1
-            for k in range(3)]  # fmt: skip
-    groups = x.shape[4] // w.shape[4]
-    y = np.zeros((x.shape[0], *np.maximum(full, size[1:4]), w.shape[0]))
-    for tap in np.ndindex(*w.shape[1:4]):
-        at: Any = tuple(
-            slice(tap[k] * dilations[k], tap[k] * dilations[k] + full[k] - (w.shape[k + 1] - 1)
-                  * dilations[k], strides[k])
-            for k in range(3)
-        )  # fmt: skip
-        own: Any = (slice(None), *tap)
-        y[(slice(None), *at)] += _grouped(x, w[own], groups)
-    for k in range(3):
-        cut = (
-            max(full[k] - int(size[k + 1]), 0) // 2 if isinstance(padding, str) else padding[2 * k]
-        )
-        y = np.take(y, np.arange(cut, cut + int(size[k + 1])), axis=k + 1)
-    return y if bias is None else y + bias
-
-
-def _conv_2d(x: Array, w: Array, bias: Array | None, strides: tuple[int, int],
-             padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
-             activation: str = "none") -> Array:  # fmt: skip
-    """A volume of one layer."""
-    y = _conv_3d(x[:, None], w[:, None], bias, (1, *strides), (0, 0, *padding), (1, *dilations))
-    return np.asarray(y[:, 0])
-
-
-def _depthwise(x: Array, w: Array, bias: Array | None, multiplier: int = 1,
-               **more: Any) -> Array:  # fmt: skip
-    """As many groups as channels; the weights are [1, KH, KW, channels * multiplier]."""
-    return _conv_2d(x, np.moveaxis(w, 3, 0).swapaxes(1, 3).swapaxes(1, 2), bias, **more)
-
-
 def _pool_argmax(x: Array, window: tuple[int, int], padding: str) -> tuple[Array, Array]:
     """The largest element of each window and its place, side by side from the first element."""
     (b, h, w, c), (rows, columns) = x.shape, window
@@ -307,25 +241,6 @@ def _unpool(x: Array, indices: Array, window: tuple[int, int], padding: str) -> 
         at = divmod(int(indices[n, i, j, k]), window[1])
         y[n, i, at[0], j, at[1], k] = x[n, i, j, k]
     return y.reshape(b, h * window[0], w * window[1], c)
-
-
-def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, strides: tuple[int, int],
-                    padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
-                    activation: str = "none") -> Array:  # fmt: skip
-    """Every input element adds its filter to the full result, of which a part is kept."""
-    b, h, wide, c = x.shape
-    kept = np.zeros((b, int(shape[1]), int(shape[2]), w.shape[0]))
-    for ky, kx in np.ndindex(*w.shape[1:3]):
-        rows = np.arange(h) * strides[0] + ky * dilations[0] - padding[0]
-        columns = np.arange(wide) * strides[1] + kx * dilations[1] - padding[2]
-        part = _grouped(x, w[:, ky, kx], c // w.shape[3])
-        near, beside = (
-            np.flatnonzero((at >= 0) & (at < n))
-            for at, n in zip((rows, columns), kept.shape[1:], strict=False)
-        )
-        here = np.ix_(np.arange(b), rows[near], columns[beside])
-        kept[here] += part[np.ix_(np.arange(b), near, beside)]
-    return kept if bias is None else kept + bias
 
 
 def _place(o: int, n: int, out: int, kind: str, scale: float, roi: tuple[float, float]) -> float:
@@ -430,14 +345,11 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **references_pools.REFERENCES,
     "add_n": lambda *values: sum(values),
     "cumsum": _cumsum, "reverse_sequence": _reverse_sequence,
-    "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul, "conv_3d": _conv_3d,
-    "transpose_conv_3d": _transpose_conv_3d,
+    "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention,
-    "conv_2d": _conv_2d, "depthwise_conv_2d": _depthwise,
-    "transpose_conv": _transpose_conv,
     "grid_sample": references_samples.grid_sample,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
-    **references_recurrent.REFERENCES,
+    **convolutions.REFERENCES, **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
     "one_hot": _one_hot,
     "gather_elements": _gather_elements,

@@ -105,6 +105,7 @@ def _divides(e: Expansion) -> bool:
 
 
 def _whole(e: Expansion) -> str | None:
+    """A past with room for what was before."""
     if 0 <= _past(e) <= _buffer(e):
         return None
     return Unfit(f"{_past(e)} keys of before in a past of {_buffer(e)}.")

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper  # noqa: E402
 from conformance import advertised  # noqa: E402
 
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
+BOOL = TensorProto.BOOL
 
 
 def model(
@@ -34,6 +35,7 @@ def judged(nodes: list[Any], kind: int = FLOAT, **inputs: tuple[int, list[Any] |
 ADD = [helper.make_node("Add", ["a", "b"], ["y"])]
 CAT = [helper.make_node("Concat", ["a", "b"], ["y"], axis=0)]
 SUM = [helper.make_node("ReduceSum", ["a", "b"], ["y"])]
+DROPOUT = [helper.make_node("Dropout", ["a", "", "b"], ["y"])]
 
 
 def test_what_a_row_promises() -> None:
@@ -47,7 +49,7 @@ def test_what_a_row_promises() -> None:
         (ADD, DOUBLE, (DOUBLE, [2]), (DOUBLE, [2]), "DOUBLE, the row has f32"),
         (CAT, FLOAT, (FLOAT, [1] * 6), (FLOAT, [1] * 6), "rank 6, the row has up to 5"),
         (ADD, FLOAT, (FLOAT, ["n"]), (FLOAT, [1]), "a shape that only a run tells"),
-        (SUM, FLOAT, (FLOAT, [2, 3]), (INT64, [1]), "the row asks for a constant axes"),
+        (DROPOUT, FLOAT, (FLOAT, [2]), (BOOL, []), "the row asks for a constant training mode"),
         (
             [helper.make_node("Dropout", ["a"], ["y", "mask"])],
             FLOAT, (FLOAT, [2]), (FLOAT, [2]), "2 outputs, the row has 1",

@@ -1,0 +1,118 @@
+"""The rows of onnxruntime's own operators; its optimization writes some into models it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tflgpu_plugin.ir.host_op import Condition, HostOp
+
+from . import attention, blocks, conditions, fused, grouped, quantized, rotary, windows
+from .rows import LAYER, QUANTIZED, RESULT, SCALED, SUMS, TWO, row
+
+DOMAIN = "com.microsoft"
+PAIR, ONE = f"{QUANTIZED} {QUANTIZED} {QUANTIZED[6:]}", f"{QUANTIZED} {QUANTIZED[6:]}"
+
+
+def _contrib(name: str, op: str, *takes: Any, **more: Any) -> HostOp:
+    return row(f"{DOMAIN}:{name}", op, (1, 1), *takes, **more)
+
+
+def _qlinear(one: HostOp, takes: str, asked: Sequence[Condition], types: str) -> HostOp:
+    """The row of an operator of ONNX as one over quantized tensors."""
+    return _contrib(
+        f"QLinear{one.name}", one.op, takes, *asked, *one.conditions,
+        by=quantized.over(one.name), types=types,
+    )  # fmt: skip
+
+
+_ROWS: tuple[HostOp, ...] = (
+    _contrib(
+        "Attention", "attention", "value weights bias? mask? past? bias? past?",
+        *attention.ATTENTION, by=attention.attention,
+    ),
+    _contrib("BiasGelu", "gelu", "value bias", by=fused.gelu),
+    _contrib(
+        "DynamicQuantizeMatMul", "matmul", "value weights scale zero_point? bias?",
+        by=quantized.dynamic_matmul, types=SCALED,
+    ),
+    _contrib(
+        "EmbedLayerNormalization", "layer_normalization",
+        "index index? value value value? scale bias mask? index?", *attention.EMBEDDING,
+        by=attention.embedding,
+    ),
+    _contrib("FastGelu", "gelu_tanh", "value bias?", by=fused.gelu),
+    _contrib(
+        "FusedConv", "conv_2d", f"{LAYER} value?", *windows.CONV, conditions.activation,
+        by=fused.conv,
+    ),
+    _contrib(
+        "FusedGemm", "fully_connected", LAYER, conditions.MATRICES, conditions.activation,
+        by=fused.gemm,
+    ),
+    _contrib("FusedMatMul", "matmul", TWO, by=fused.matmul),
+    _contrib("Gelu", "gelu"),
+    _contrib(
+        "GroupQueryAttention", "attention",
+        "value value? value? past? past? index count! value? value? index? bias? value?",
+        *grouped.GROUPED_QUERY, by=grouped.grouped_query,
+    ),
+    _contrib(
+        "MatMulIntegerToFloat", "matmul", "value weights scale scale zero_point? zero_point? bias?",
+        by=quantized.matmul_to_float, types=SCALED,
+    ),
+    _contrib(
+        "MatMulNBits", "matmul", "value weights! scales! zero_points!? index? bias?",
+        *blocks.N_BITS, by=blocks.matmul_n_bits, types="f32 f16 u8",
+    ),
+    _contrib(
+        "QGemm", "fully_connected", f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?",
+        conditions.MATRICES, conditions.SCALE_AND_ZERO_POINT, by=quantized.over("Gemm", 0, 1),
+        types=SUMS,
+    ),
+    _contrib("QLinearConcat", "concat", f"{RESULT} value*", by=quantized.concat, types=SCALED),
+    _contrib(
+        "MultiHeadAttention", "attention",
+        "value value? value? bias? mask? bias? past? past? past? past?", *attention.MULTI_HEAD,
+        by=attention.multi_head,
+    ),
+    _contrib("QuickGelu", "swish", alpha=1.702),
+    _contrib(
+        "RotaryEmbedding", "mul", "value index value value", *rotary.CONTRIB, by=rotary.contrib
+    ),
+    _contrib(
+        "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
+        by=fused.skip_layer_norm,
+    ),
+    _contrib(
+        "SkipSimplifiedLayerNormalization", "reduce_mean_square", "value value scale bias?",
+        conditions.UNREAD_MEAN, by=fused.skip_rms_norm,
+    ),
+    _contrib("TransposeMatMul", "matmul", TWO, by=fused.matmul),
+)  # fmt: skip
+
+# Operators of ONNX over quantized tensors: what they take, ask, and hold.
+_QLINEAR: dict[str, tuple[str, Sequence[Condition], str]] = {
+    "Add": (PAIR, (), SCALED),
+    "AveragePool": (ONE, (conditions.CHANNELS_FIRST,), SCALED),
+    "GlobalAveragePool": (ONE, (conditions.CHANNELS_FIRST,), SCALED),
+    "LeakyRelu": (ONE, (), SCALED),
+    "Mul": (PAIR, (), SCALED),
+    "Sigmoid": (ONE, (), SCALED),
+    "Softmax": (ONE, (), SCALED),
+    "Where": (f"condition {PAIR}", (), f"bool {SCALED}"),
+}
+
+
+def contributed(standard: Sequence[HostOp]) -> tuple[HostOp, ...]:
+    """All rows, given those of ONNX: those with bounds are there as ONNX has them, but for element
+    types."""
+    named = {one.name: one for one in standard}
+    quantized_ones = (_qlinear(named[name], *asked) for name, asked in _QLINEAR.items())
+    bounds = (
+        replace(one, name=f"{DOMAIN}:{one.name}", versions=(1, 1), documented={})
+        for one in standard
+        if one.bounds
+    )
+    return (*_ROWS, *quantized_ones, *bounds)
