@@ -17,6 +17,12 @@ def _rounded(x: Array, terms: int = 1) -> Array:
     return np.where(np.isfinite(x), rounded(x, terms), x)
 
 
+def _masked(scores: Array, mask: Array) -> Array:
+    """Beside the lowest number of float32 no score can be told from another."""
+    lowest = np.isfinite(mask) & (mask < 0.99 * LOWEST)
+    return np.where(lowest, LOWEST, _rounded(scores + mask))
+
+
 def _split(x: Array, heads: int) -> Array:
     if x.ndim == 4:
         return x
@@ -36,7 +42,7 @@ def attention(
     scores = rounded(rounded(scale * (q @ k.swapaxes(2, 3))), q.shape[3])
     if softcap:
         scores = rounded(softcap * np.tanh(scores / softcap))
-    scores = scores if mask is None else _rounded(scores + mask)
+    scores = scores if mask is None else _masked(scores, mask)
     found = np.full((*q.shape[:3], v.shape[3]), empty)
     for b, h, i in np.ndindex(*q.shape[:3]):
         seen = np.arange(k.shape[2]) < (k.shape[2] if lengths is None else int(lengths[b]))

@@ -37,8 +37,8 @@ def grid_sample(
         taps = []
         for extent, at in zip(x.shape[1:3], grid[(n, *place)][::-1], strict=True):
             wanted = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
-            if method == "nearest":
-                index, weight = np.array([np.rint(wanted)]), np.ones(1)
+            if method == "nearest":  # halfway stays halfway, whatever a place was rounded to
+                index, weight = np.array([np.rint(np.round(wanted, 4))]), np.ones(1)
             else:
                 index = np.floor(wanted) + np.arange(-1, 3)
                 weight = _weights(method, wanted - index)
