@@ -57,11 +57,7 @@ def build(platform: Platform, folder: Path) -> Path:
         "Python3_EXECUTABLE": sys.executable,
     }
     settings = [f"cmake.define.{name}={value}" for name, value in defines.items()]
-    settings += [
-        f"build-dir={folder / platform.tag}",
-        "install.strip=false",
-        "cmake.define.CMAKE_SHARED_LINKER_FLAGS=-s",
-    ]
+    settings += [f"build-dir={folder / platform.tag}", "install.strip=false"]
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     command += [f"-C{setting}" for setting in settings]
     before = set(folder.glob("*.whl"))
