@@ -85,7 +85,7 @@ def judged(model: Path) -> Found:
     reasons = Counter(f"{n.op}: {n.reason}" for n in nodes if n.where != GPU)
     taken = sum(n.where == GPU for n in nodes)
     share, where = worst([expected], [made])
-    share /= BITS if ".int8" in model.name else 1.0
+    share /= BITS if any(few in model.name for few in (".int8", ".int4")) else 1.0
     return Found(model.name, len(nodes), taken, len(report.islands), share, where, reasons)
 
 

@@ -19,6 +19,7 @@ def models() -> Iterator[Named]:
     yield from _constants()
     yield from _of_a_run()
     yield from _products()
+    yield from _tables()
 
 
 def _constants() -> Iterator[Named]:
@@ -83,6 +84,29 @@ def _products() -> Iterator[Named]:
         yield f"product-{bits}-{block}-{zeros}", _model([node], fed, held), fed
 
 
+def _tables() -> Iterator[Named]:
+    """Rows picked from tables, of which bytes hold one number or two."""
+    chance = np.random.default_rng(4)
+    ids = {"x": chance.integers(-9, 9, (2, 5))}
+    for kind, bits, zeros in (
+        (UINT8, 4, False), (UINT8, 4, True), (UINT8, 8, False), (UINT8, 8, True), (UINT4, 4, False),
+        (UINT4, 4, True), (INT4, 4, False), (INT4, 4, True),
+    ):  # fmt: skip
+        halves = 2 if (kind, bits) == (UINT8, 4) else 1
+        low, high = (-8, 8) if kind == INT4 else (0, 16 if kind == UINT4 else 256)
+        held = {
+            "w": _tensor("w", kind, chance.integers(low, high, (9, 48 // halves))),
+            "s": _tensor("s", FLOAT, chance.uniform(0.01, 0.03, (9, 3))),
+        }
+        if zeros:
+            held["z"] = _tensor("z", kind, chance.integers(low, high, (9, -(-3 // halves))))
+        node = _node(
+            "GatherBlockQuantized", ["w", "x", "s", *(["z"] if zeros else [])], "y",
+            domain="com.microsoft", bits=bits, block_size=16,
+        )  # fmt: skip
+        yield f"table-{kind}-{bits}-{int(zeros)}", _model([node], ids, held), ids
+
+
 def _tensor(name: str, kind: int, values: Array) -> Any:
     from onnx import helper
 
@@ -102,7 +126,7 @@ def _model(
     from onnx import helper
 
     given = [
-        helper.make_tensor_value_info(name, UINT8 if a.dtype == np.uint8 else FLOAT, a.shape)
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for name, a in fed.items()
     ]
     made = [helper.make_tensor_value_info("y", kind, None)]

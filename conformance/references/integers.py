@@ -264,6 +264,22 @@ class MatMulNBits(OpRun):
         return (x @ real.T + (0 if bias is None else bias),)
 
 
+class GatherBlockQuantized(OpRun):
+    """Rows of a table; uint8 holds numbers of 4 bits by pairs, and is shifted unless told."""
+
+    op_domain = MICROSOFT
+
+    def _run(self, w: Array, ids: Array, s: Array, zero: Array | None = None, bits: int = 4,
+             block_size: int = 128, **_: Any) -> tuple[Array]:  # fmt: skip
+        numbers, shift = np.asarray(w, np.float64), np.zeros(s.shape)
+        if w.dtype == np.uint8 and w.shape[1] * 8 < s.shape[1] * block_size * bits + 1:
+            numbers, shift = _unpacked(w, bits), np.full(s.shape, 2.0 ** (bits - 1))
+            zero = None if zero is None else _unpacked(zero, bits)[:, : s.shape[1]]
+        shift = shift if zero is None else np.asarray(zero, np.float64)
+        blocks = numbers.reshape(*s.shape, block_size) - shift[..., None]
+        return ((blocks * s[..., None]).reshape(numbers.shape)[ids],)
+
+
 def _unpacked(packed: Array, bits: int) -> Array:
     """Numbers of so many bits in bytes of the last axis, as float64."""
     parts = [packed >> shift & 2**bits - 1 for shift in range(0, 8, bits)]
@@ -359,7 +375,7 @@ class Resize(float64.Resize):
 OPERATORS: tuple[type[OpRun], ...] = (
     QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, ConvInteger,
     Layer, QLinearConv, QLinearMatMul, QGemm, MatMulIntegerToFloat, DynamicQuantizeMatMul,
-    MatMulNBits, Resize,
+    MatMulNBits, GatherBlockQuantized, Resize,
     *(type(op.__name__, (op,), {"op_domain": MICROSOFT})
       for op in (QuantizeLinear, DequantizeLinear)),
     _made("QLinearAdd", _sum), _made("QLinearMul", _binary(np.multiply)),

@@ -1,5 +1,5 @@
 """Scales and zero points of blocks along an axis (block_size of QuantizeLinear-23), and weights
-that are stored so (MatMulNBits of com.microsoft).
+that are stored so (MatMulNBits and GatherBlockQuantized of com.microsoft).
 """
 
 from __future__ import annotations
@@ -54,6 +54,43 @@ def matmul_n_bits(e: Expansion) -> int:
 
     weights = e.derived(e.x(1), "n bits", e.x(2), make=wide)
     return e.plus(e.run("MatMul", e.x(0), weights), e.get(5))
+
+
+def gather_block_quantized(e: Expansion) -> int:
+    """Rows of a table in 4 or 8 bits, which becomes float32 once."""
+    axis, block = _quantize_axis(e), e.integer("block_size", 128)
+    numbers, zeros, scales = _table(e), e.optional(3), e.value(2)
+    middle = 2 ** (e.integer("bits", 4) - 1) if e.value(0).dtype == np.uint8 else 0
+    if numbers.shape == e.shape():
+        middle = middle if e.integer("bits", 4) == 8 else 0  # uint4
+    elif zeros is not None:
+        zeros = nibbles(zeros)[..., : scales.shape[-1]]
+
+    def wide(_: Array) -> Array:
+        spread = [
+            repeated(part.astype(np.float32), axis, block, numbers.shape)
+            for part in (np.full(scales.shape, middle) if zeros is None else zeros, scales)
+        ]
+        return np.asarray((numbers - spread[0]) * spread[1], np.float32)
+
+    table = e.derived(e.x(), "blocks", block, axis, e.x(2), e.get(3), make=wide)
+    return int(e.run("Gather", table, e.x(1), attributes={"axis": e.integer("gather_axis")}))
+
+
+def _quantize_axis(e: Expansion) -> int:
+    return e.axis(e.integer("quantize_axis", 1), e.rank())
+
+
+def _table(e: Expansion) -> Array:
+    """The numbers; a byte holds two of the last axis where scales fit those and not the bytes."""
+    held = e.value(0)
+    packed = e.integer("bits", 4) == 4 and held.dtype == np.uint8 and not _blocked(e, held.shape)
+    return nibbles(held) if packed else held
+
+
+def _blocked(e: Expansion, shape: Shape) -> bool:
+    """There is a scale for each block of a table of this shape."""
+    return e.shape(e.x(2)) == counts(_quantize_axis(e), e.integer("block_size", 128), shape)
 
 
 def _zeros(given: Array | None, bits: int, shape: tuple[int, int]) -> Array:
@@ -117,4 +154,24 @@ N_BITS = (
     ),
     needs("No g_idx (an order of the groups).", lambda e: not e.has(4)),
     needs("Weights, scales and zero points of shapes that fit.", _fit),
+)
+
+
+def _table_fits(e: Expansion) -> bool:
+    """Whether bytes are one number or two can be told from the scales."""
+    bits, block, held, zeros = e.integer("bits", 4), e.integer("block_size", 128), e.value(0), None
+    if bits not in (4, 8) or block < 16 or not held.ndim:
+        return False
+    readings = [held.shape]
+    if bits == 4 and held.dtype == np.uint8:
+        readings.append((*held.shape[:-1], 2 * held.shape[-1]))
+    fitting = [shape for shape in readings if _blocked(e, shape)]
+    zeros, wanted = e.optional(3), e.shape(e.x(2))
+    if fitting and fitting[0] != held.shape:
+        wanted = (*wanted[:-1], -(-wanted[-1] // 2))
+    return len(fitting) == 1 and (zeros is None or zeros.shape == wanted)
+
+
+TABLE = (
+    needs("A table in 4 or 8 bits, with scales and zero points of shapes that fit.", _table_fits),
 )

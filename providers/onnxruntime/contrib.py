@@ -52,6 +52,10 @@ _ROWS: tuple[HostOp, ...] = (
         by=fused.gemm,
     ),
     _contrib("FusedMatMul", "matmul", TWO, by=fused.matmul),
+    _contrib(
+        "GatherBlockQuantized", "gather", "weights! index scales! zero_points!?", *blocks.TABLE,
+        by=blocks.gather_block_quantized, types="f32 u8 i8",
+    ),
     _contrib("Gelu", "gelu"),
     _contrib(
         "GroupQueryAttention", "attention",

@@ -1,5 +1,5 @@
 """Routes from torch to ONNX: as exported, with open extents, by the older exporter, with a cache,
-as onnxruntime's tools write it (fused, with integers)."""
+as onnxruntime's tools write it (fused, with integers, by the builder of its generator)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import diffusion_models, torch_models, transformer_models
+from . import diffusion_models, genai_models, torch_models, transformer_models
 from .transformer_models import Recipe
 
 OPSET = 20
@@ -41,7 +41,7 @@ def routes() -> dict[str, Callable[[Path], None]]:
     kinds = {n: kind for n in recipes for end, kind in FUSED.items() if n.endswith(f"_{end}")}
     found |= {f"{n}.fused": partial(_fused, n, kind) for n, kind in kinds.items()}
     found |= {f"{n}.int8": partial(_int8, n) for n in SMALL_NUMBERS}
-    return found
+    return found | genai_models.routes()
 
 
 def _export(path: Path, recipe: Recipe, open_axes: Collection[int] = (), **more: Any) -> None:

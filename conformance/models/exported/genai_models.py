@@ -1,0 +1,70 @@
+"""Decoders as the builder of onnxruntime-genai writes them: a prompt, and a token after it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .transformer_models import SHARED, SMALL, WORDS, built
+
+NAMES = ("Llama", "Qwen2", "Qwen3", "Mistral", "Gemma", "SmolLM3")
+PRECISIONS = ("fp32", "int4")
+SEEN = 12  # tokens of the prompt
+
+
+def routes() -> dict[str, Callable[[Path], None]]:
+    """What writes each model into a folder, by the model's name."""
+    return {
+        f"genai_{name.lower()}.{precision}": partial(_write, name, precision)
+        for name in NAMES
+        for precision in PRECISIONS
+    }
+
+
+def _tokenizer() -> Any:
+    """Of words that are their numbers: the builder asks for one, the model does not."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = models.WordLevel({str(k): k for k in range(99)}, unk_token="0")
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), eos_token="2", pad_token="0")
+
+
+def _write(name: str, precision: str, folder: Path) -> None:
+    import onnx
+
+    with tempfile.TemporaryDirectory() as kept:
+        built(name, "ForCausalLM", SMALL | WORDS | SHARED).save_pretrained(kept)
+        _tokenizer().save_pretrained(kept)
+        builder = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", kept]
+        to = ["-o", kept + "/made", "-c", kept + "/cache", "-p", precision, "-e", "cpu"]
+        subprocess.run(builder + to, check=True, capture_output=True)
+        model = onnx.load(kept + "/made/model.onnx")
+    for step, past, tokens in (("prompt", 0, SEEN), ("token", SEEN, 1)):
+        path = folder / f"genai_{name.lower()}.{precision}.{step}.onnx"
+        onnx.save(model, path)
+        np.savez(path.with_suffix(".npz"), **_inputs(model, past, tokens))
+
+
+def _inputs(model: Any, past: int, tokens: int) -> dict[str, Any]:
+    """What the generator would feed after `past` tokens: ids, a mask of ones, keys and values."""
+    random = np.random.default_rng(0)
+    found: dict[str, Any] = {}
+    for value in model.graph.input:
+        if value.name.startswith("past"):
+            heads, width = SHARED["num_key_value_heads"], SHARED["head_dim"]
+            found[value.name] = random.normal(size=(1, heads, past, width)).astype(np.float32)
+        elif value.name == "attention_mask":
+            found[value.name] = np.ones((1, past + tokens), np.int64)
+        elif value.name == "position_ids":
+            found[value.name] = np.arange(past, past + tokens, dtype=np.int64)[None]
+        else:
+            found[value.name] = random.integers(3, 99, (1, tokens))
+    return found
