@@ -254,7 +254,7 @@ PROVIDERS: dict[str, Sequence[str]] = {
 ALONE: dict[str, Sequence[str]] = {
     "quantize": ("test_ort_defaults", "test_ort_bounds", *_STORED),
     "quantized": ("test_ort_defaults", "test_ort_bounds", *_STORED),
-    "blocks": ("test_ort_bounds", *_STORED),
+    "blocks": ("test_ort_blocks", *_STORED),
     "context": ("test_onnxruntime", "test_compiled_models"),
 }
 ROOMS = {

@@ -35,16 +35,6 @@ def attention(*more: Input, x: Any = (2, 5, 6), w: Any = (6, 24), **given: Any) 
     return Node(f"{MS}:Attention", x, rows(*w), *more, **{"num_heads": 4, **given})
 
 
-def bits(
-    packed: Any = (3, 2, 8), scales: int = 6, *more: Input, kind: Any = np.uint8, **given: Any
-) -> Node:
-    """Three outputs, two blocks of 16 in 4 bits, the second one not full."""
-    settings = {"K": 20, "N": 3, "block_size": 16, **given}
-    return Node(
-        f"{MS}:MatMulNBits", (2, 20), np.ones(packed, kind), rows(scales), *more, **settings
-    )
-
-
 def layer(op: str, gates: int, *more: Input, x: Any = (5, 2, 3), w: Any = None, r: Any = None,
           **given: Any) -> Node:  # fmt: skip
     w, r = w or (1, gates * 2, 3), r or (1, gates * 2, 2)
@@ -370,20 +360,6 @@ BOUNDS: list[tuple[Node, str]] = [
      "A zero point of the result"),
     (Node(f"{MS}:QGemm", STORED, *GRID, np.ones((4, 3), np.uint8), *GRID, None, *GRID,
           kinds=["u8"]), ""),
-    (bits(), ""),
-    (bits((3, 2, 16), bits=8), ""),
-    (bits((3, 2, 4), bits=2), "4 or 8 bits"),
-    (bits(block_size=0), "4 or 8 bits"),
-    (bits(weight_prepacked=1), "4 or 8 bits"),
-    (bits((3, 2, 8), 6, None, np.zeros(20, np.int32)), "g_idx"),
-    (bits((3, 2, 9)), FIT),
-    (bits((3, 2, 8), 5), FIT),
-    (bits((3, 2, 8), 6, np.ones(3, np.uint8)), ""),
-    (bits((3, 2, 8), 6, np.ones(6, np.uint8)), FIT),
-    (bits((3, 2, 8), 6, np.ones(6, F)), ""),
-    (bits((3, 2, 8), 6, np.ones(3, F)), FIT),
-    (bits((3, 2, 16), 6, np.ones(6, np.uint8), bits=8), ""),
-    (bits((3, 2, 16), 6, np.ones(3, np.uint8), bits=8), FIT),
 ]  # fmt: skip
 
 
