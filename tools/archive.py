@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 APT = Path("/etc/apt")
@@ -91,6 +92,32 @@ def fetch(work: Path, package: str, *, backports: bool = False, alone: bool = Fa
     return sorted(work.glob("*.deb"))
 
 
+def fetch_foreign(work: Path, packages: Sequence[str], architecture: str) -> list[Path]:
+    """Download packages of the system's release for another architecture, with all that they need
+    down to the C library, as for an empty system.
+
+    Returns the .deb files, which lie in `work`, an empty folder. Raises Unavailable.
+    """
+    if shutil.which("apt-get") is None:
+        raise Unavailable("apt-get is missing: packages come from the system's own archive.")
+    source = base()
+    options = tuple(option for option in source.options if option[0] != "architectures")
+    apt = _private_apt(work, replace(source, options=options), {source.suite: None})
+    (work / "status").touch()
+    apt += [f"-oAPT::Architecture={architecture}", f"-oAPT::Architectures={architecture}"]
+    apt += [f"-oDir::State::status={work / 'status'}"]
+    _run([*apt, "update"], work)
+    listing = _run([*apt, "-s", "--no-install-recommends", "install", *packages], work)
+    _run([*apt, "download", *_chosen(listing)], work)
+    return sorted(work.glob("*.deb"))
+
+
+def unpack(files: Iterable[Path], into: Path) -> None:
+    """The files of .deb packages, without their scripts. Raises Unavailable."""
+    for file in files:
+        _run(["dpkg-deb", "-x", str(file), str(into)], file.parent)
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
@@ -152,11 +179,19 @@ def _needs(apt: list[str], suite: str, package: str) -> list[str]:
     listing = subprocess.run(command, capture_output=True, text=True)
     if listing.returncode:
         raise Unavailable(f"apt cannot place {package} of {suite} here: {listing.stderr.strip()}")
-    found = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", listing.stdout, flags=re.MULTILINE)
+    found = (item.split("=", 1) for item in _chosen(listing.stdout))
     return [f"{name}={v}" for name, v in found if name != package and not name.endswith("-dev")]
 
 
-def _run(command: list[str], work: Path) -> None:
+def _chosen(listing: str) -> list[str]:
+    """The packages with their versions that apt says it would install."""
+    lines = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", listing, flags=re.MULTILINE)
+    return [f"{name}={version}" for name, version in lines]
+
+
+def _run(command: list[str], work: Path) -> str:
+    """What a command prints. Raises Unavailable."""
     done = subprocess.run(command, cwd=work, capture_output=True, text=True)
     if done.returncode:
         raise Unavailable(f"{' '.join(command[:1])} failed: {done.stderr.strip()}")
+    return done.stdout

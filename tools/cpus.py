@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 EMULATOR, PACKAGE = "qemu-x86_64-static", "qemu-user-static"
 NOISE = f"{EMULATOR}: warning: TCG doesn't support requested feature"
+LEAST = "QEMU 7.2 or later is needed"
 INTEGERS = (
     "test_quantized.py",
     "test_quantized_means.py",
@@ -71,24 +72,33 @@ CPUS = {
 }
 
 
-def emulator() -> str:
-    """The path of qemu-x86_64-static. Raises Unavailable."""
+def emulator(name: str = EMULATOR) -> str:
+    """The path of one of QEMU's user emulators. Raises Unavailable."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        raise drivers.Unavailable("Other x86-64 CPUs are emulated on Linux on x86-64 only.")
-    if found := shutil.which(EMULATOR):
+        raise drivers.Unavailable("Other CPUs are emulated on Linux on x86-64 only.")
+    if found := shutil.which(name):
         return found
     place = drivers.folder() / PACKAGE
     package = drivers.unpacked(place, PACKAGE, alone=True)
-    path = place / "usr" / "bin" / EMULATOR
+    path = place / "usr" / "bin" / name
     if not path.exists():
-        raise drivers.Unavailable(f"{package} holds no {EMULATOR}.")
+        raise drivers.Unavailable(f"{package} holds no {name}.")
     return str(path)
 
 
-def command(qemu: str, cpu: str, *arguments: str) -> list[str]:
+@dataclass(frozen=True)
+class Python:
+    """A Python under emulation: how it starts, and where, and in which environment."""
+
+    start: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path = ROOT
+
+
+def own(qemu: str, cpu: str) -> Python:
     """This environment's Python as another CPU."""
     python = os.path.realpath(sys.executable)
-    return [qemu, "-cpu", cpu, "-0", sys.executable, python, *arguments]
+    return Python([qemu, "-cpu", cpu, "-0", sys.executable, python], environment(cpu))
 
 
 def environment(cpu: str) -> dict[str, str]:
@@ -102,21 +112,19 @@ def environment(cpu: str) -> dict[str, str]:
     return {**os.environ, **own, "XDG_RUNTIME_DIR": tempfile.gettempdir()}
 
 
-def check(qemu: str, cpu: Cpu) -> None:
+def check(cpu: Cpu, python: Python) -> None:
     """Raises Unavailable when programs do not see this CPU, or the judge would be wrong on it."""
     done = subprocess.run(
-        command(qemu, cpu.name, "-c", SEEN + WORST), cwd=ROOT, env=environment(cpu.name),
+        [*python.start, "-c", SEEN + WORST], cwd=python.folder, env=python.environment,
         capture_output=True, text=True,
     )  # fmt: skip
     *words, worst = done.stdout.split() or ["inf"]
     if cpu.has not in words or cpu.lacks in words:
         told = done.stdout or done.stderr
-        raise drivers.Unavailable(
-            f"{EMULATOR} -cpu {cpu.name} shows another CPU (QEMU 7.2 or later is needed): {told}"
-        )
+        raise drivers.Unavailable(f"-cpu {cpu.name} shows another CPU ({LEAST}): {told}")
     if not float(worst) <= CLOSE:
         raise drivers.Unavailable(
-            f"{EMULATOR} -cpu {cpu.name}: numpy's functions in float64 are off by {worst}"
+            f"-cpu {cpu.name}: numpy's functions in float64 are off by {worst}"
         )
 
 
@@ -160,15 +168,15 @@ class Shard:
     names: Sequence[str]
     folder: Path
 
-    def run(self, qemu: str) -> int:
+    def run(self, python: Python) -> int:
         """pytest's exit status; what it said and its report lie in the folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         listed = self.folder / "tests.txt"
         listed.write_text("\n".join(self.names))
-        made = command(qemu, self.cpu, *PYTEST, "--report", str(self.folder), f"@{listed}")
+        command = [*python.start, *PYTEST, "--report", str(self.folder), f"@{listed}"]
         with (self.folder / "output.txt").open("w") as output:
             done = subprocess.run(
-                made, cwd=ROOT, env=environment(self.cpu), stdout=output, stderr=output
+                command, cwd=python.folder, env=python.environment, stdout=output, stderr=output
             )
         return done.returncode
 
@@ -197,21 +205,23 @@ def tell(shard: Shard) -> None:
 def run(qemu: str, cpus: Sequence[str], names: Sequence[str], reports: Path, jobs: int) -> int:
     """All tests as all CPUs; returns how many processes failed."""
     shards = [
-        Shard(cpu, own, reports / cpu / part) for part, own in parts(names).items() for cpu in cpus
+        Shard(cpu, some, reports / cpu / part)
+        for part, some in parts(names).items()
+        for cpu in cpus
     ]
     for cpu in cpus:
         shutil.rmtree(reports / cpu, ignore_errors=True)
     with ThreadPoolExecutor(jobs) as pool:
-        states = list(pool.map(lambda shard: shard.run(qemu), shards))
+        states = list(pool.map(lambda shard: shard.run(own(qemu, shard.cpu)), shards))
     lines = []
     for cpu in cpus:
-        own = [(s, state) for s, state in zip(shards, states, strict=True) if s.cpu == cpu]
-        for shard, state in own:
+        of_it = [(s, state) for s, state in zip(shards, states, strict=True) if s.cpu == cpu]
+        for shard, state in of_it:
             if state:
                 tell(shard)
-        whole = [shard for shard, _ in own if (shard.folder / "report.json").exists()]
+        whole = [shard for shard, _ in of_it if (shard.folder / "report.json").exists()]
         counts = merged(whole, reports / cpu) if whole else "no report"
-        said = "FAIL" if any(state for _, state in own) else "ok"
+        said = "FAIL" if any(state for _, state in of_it) else "ok"
         lines.append(f"{cpu:<12} {said}  {counts}")
     print("\n== CPUs\n" + "\n".join(lines))
     return sum(state != 0 for state in states)
@@ -232,7 +242,7 @@ def main(arguments: list[str]) -> int:
     try:
         qemu = emulator()
         for name in cpus:
-            check(qemu, CPUS[name])
+            check(CPUS[name], own(qemu, name))
     except drivers.Unavailable as reason:
         print(reason, file=sys.stderr)
         return 1

@@ -126,8 +126,7 @@ def unpacked(place: Path, package: str, backports: bool = False, alone: bool = F
     with tempfile.TemporaryDirectory(dir=place.parent) as work:
         files = archive.fetch(Path(work), package, backports=backports, alone=alone)
         made = Path(work) / "root"
-        for file in files:
-            subprocess.run(["dpkg-deb", "-x", str(file), str(made)], check=True)
+        archive.unpack(files, made)
         main = next(file for file in files if file.name.startswith(f"{package}_"))
         shown = subprocess.run(
             ["dpkg-deb", "--showformat=${Package} ${Version}", "-W", str(main)],

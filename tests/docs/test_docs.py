@@ -41,8 +41,8 @@ def test_pages_are_finished() -> None:
 def test_readme_names_commands_that_exist() -> None:
     from tflgpu_plugin.cli.commands import main
 
-    goals = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
-    assert set(re.findall(r"`make ([a-z]+)", read("README.md"))) <= goals
+    goals = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z0-9-]+)", read("README.md"))) <= goals
     commands = set(re.findall(r"`tflgpu ([a-z]+)", read("README.md")))
     assert commands and commands <= set(main.commands)
 

@@ -53,10 +53,11 @@ def test_an_emulator_that_would_mislead_is_refused(
     emulator = tmp_path / "emulator"
     emulator.write_text(f"#!/bin/sh\necho {says}\n")
     emulator.chmod(0o755)
+    python = cpus.own(str(emulator), "Haswell")
     if not reason:
-        return cpus.check(str(emulator), cpus.CPUS["Haswell"])
+        return cpus.check(cpus.CPUS["Haswell"], python)
     with pytest.raises(drivers.Unavailable, match=reason):
-        cpus.check(str(emulator), cpus.CPUS["Haswell"])
+        cpus.check(cpus.CPUS["Haswell"], python)
 
 
 @pytest.mark.parametrize("name", cpus.CPUS)
@@ -66,4 +67,4 @@ def test_the_judge_is_right_under_emulation(name: str) -> None:
     found = shutil.which(cpus.EMULATOR) or str(own)
     if not Path(found).exists():
         pytest.skip(f"no {cpus.EMULATOR}: `make conformance-cpus` unpacks one")
-    cpus.check(found, cpus.CPUS[name])
+    cpus.check(cpus.CPUS[name], cpus.own(found, name))

@@ -92,6 +92,41 @@ def test_apt_reads_what_is_written(tmp_path: Path) -> None:
     assert f"file:{tmp_path}/a b Release" in done.stderr
 
 
+def test_what_apt_would_install_is_asked_for() -> None:
+    listing = "NOTE: a simulation\nInst libc6 (2.36-9 Debian:12 [arm64])\n"
+    listing += (
+        "Inst mesa [22.3-1] (22.3-2 Debian:12 [arm64]) []\nConf libc6 (2.36-9 Debian [arm64])\n"
+    )
+    assert archive._chosen(listing) == ["libc6=2.36-9", "mesa=22.3-2"]
+
+
+def test_another_architecture_is_of_an_empty_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that is installed here counts, and sources that name this architecture hold it."""
+    asked: list[list[str]] = []
+
+    def run(command: list[str], work: Path) -> str:
+        asked.append(command)
+        (work / "a_1_arm64.deb").touch()
+        return "Inst a (1 Debian [arm64])\n"
+
+    options = (("architectures", "amd64"), ("signed-by", "/keys/own.gpg"))
+    source = archive.Source("http://own.example/debian", "bookworm", "main", options)
+    monkeypatch.setattr(archive, "base", lambda: source)
+    monkeypatch.setattr(archive.shutil, "which", lambda name: name)
+    monkeypatch.setattr(archive, "_run", run)
+    (found,) = archive.fetch_foreign(tmp_path, ["a"], "arm64")
+    assert found.name == "a_1_arm64.deb"
+    written = (tmp_path / "archive.sources").read_text()
+    assert "signed-by: /keys/own.gpg" in written and "amd64" not in written
+    for command in asked:
+        assert {"-oAPT::Architecture=arm64", f"-oDir::State::status={tmp_path}/status"} <= {
+            *command
+        }
+    assert asked[-1][-2:] == ["download", "a=1"] and (tmp_path / "status").read_text() == ""
+
+
 def hosts_of_registries() -> set[str]:
     """The hosts that this machine's own package clients ask."""
     from pip._internal.models.index import PyPI

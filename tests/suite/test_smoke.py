@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
-from smoke import judge, models, scenarios
+import cpus
+from smoke import aarch64, foreign, judge, models, sample, scenarios
+
+from tflgpu_plugin.ops import FAMILIES
 
 HOST = "onnxruntime"
 SCENARIOS = [
@@ -116,3 +121,87 @@ def test_each_kind_of_host_has_each_kind_of_model() -> None:
     kinds = (models.FLOAT, models.QUANTIZED, models.RECURRENT)
     assert sorted(found) == sorted((s, kind) for s in (".onnx", ".tflite") for kind in kinds)
     assert {scenarios.suffix(host) for host in scenarios.MODULES} == {".onnx", ".tflite"}
+
+
+def test_the_sample_is_of_every_family() -> None:
+    places = [f"conformance/test_nodes.py::test_nodes[{family}]" for family in FAMILIES]
+    pools = [f"conformance/test_ops.py::test_case[tflite_runtime-pool-MAX_POOL_2D-case-{k}]"
+             for k in range(9)]  # fmt: skip
+    other = [f"conformance/test_onnx_forms.py::test_form[Add {k}]" for k in range(99)]
+    names = [*pools, *other, *places, "conformance/test_graphs.py::test_graph[1]"]
+    found = sample.chosen(names, 0)
+    assert found == [name for name in names if name in set(found)]
+    assert found == sample.chosen(names, 0) != sample.chosen(names, 1)
+    counts = [sum(word in name for name in found) for word in ("_ops", "_forms", "_nodes", "graph")]
+    assert counts == [2, 30, len(FAMILIES), 0]
+    assert sorted(chain(*sample.parts(found).values())) == sorted(found)
+    with pytest.raises(ValueError, match="is of attention"):
+        sample.chosen([name for name in names if "attention" not in name], 0)
+
+
+def test_a_wheel_that_is_not_there_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "WHEELS", tmp_path)
+    with pytest.raises(foreign.Unavailable, match=r"run python tools/wheels.py some_tag"):
+        foreign.wheel("some_tag")
+
+
+def test_packages_are_installed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With our wheel's extras, for the named platforms; anew with another wheel."""
+    own = tmp_path / "tflgpu_plugin-1-py3-none-some_tag.whl"
+    own.write_bytes(b"one")
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        asked.append(command)
+        Path(command[command.index("--target") + 1]).mkdir()
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(foreign, "WHEELS", tmp_path)
+    monkeypatch.setattr(foreign.subprocess, "run", run)
+    for content, times in ((b"one", 1), (b"one", 1), (b"two", 2)):
+        own.write_bytes(content)
+        foreign.installed("some_tag", ["a", "b"], ["[tflite]", "x==1"], tmp_path / "site")
+        assert len(asked) == times
+    text = " ".join(asked[0])
+    assert f"{own}[tflite] x==1" in text and "--platform a --platform b" in text
+    assert "--only-binary=:all:" in text
+
+
+def test_programs_read_the_cpu_that_is_emulated() -> None:
+    told = aarch64.CPUS["neoverse-n1"].cpuinfo(2)
+    assert told.count("processor\t:") == 2 and told.count("CPU part\t: 0xd0c\n") == 2
+    assert "asimddp" in told and "asimddp" not in aarch64.CPUS["cortex-a72"].cpuinfo(1)
+
+
+def test_the_report_says_who_and_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / f"tflgpu_plugin-1-py3-none-{aarch64.TAG}.whl"
+    wheel.write_bytes(b"x" * 1234)
+    packages = tmp_path / "aarch64" / "root" / "packages.txt"
+    packages.parent.mkdir(parents=True)
+    packages.write_text("libc6_2.36_arm64\nlibx11-6_1_arm64\nmesa-vulkan-drivers_22_arm64\n")
+    monkeypatch.setattr(foreign, "WHEELS", tmp_path)
+    monkeypatch.setattr(foreign, "place", lambda name: tmp_path / name)
+    monkeypatch.setattr(aarch64, "emulated", lambda: "QEMU 7.2")
+    verdict = judge.Verdict("ai-edge-litert 2.3.0", "a", "float", "3 of 3", 4.2, 0.25, 0.5)
+    names = [f"conformance/test_nodes.py::test_nodes[{family}]" for family in ("conv", "pool")]
+    cpu = aarch64.CPUS["neoverse-n1"]
+    text = aarch64.report(cpu, [verdict], ["b is left out."], names, "2 PASS", (61.4, 99.6))
+    for line in (
+        "`make smoke-aarch64`: 61 s, 100 s of CPU time",
+        "1,234 bytes, as neoverse-n1 in QEMU 7.2",
+        "* libc6_2.36_arm64, mesa-vulkan-drivers_22_arm64\n",
+        "| ai-edge-litert 2.3.0 | a | float | 3 of 3 | 0.25 | 0.5 | 4 s | agrees |",
+        "b is left out.",
+        "2 tests of 2 families: 2 PASS.",
+    ):
+        assert line in text
+    assert "Not run" in aarch64.report(cpu, [verdict], [], [], "", (1.0, 1.0))
+
+
+def test_a_python_that_crashes_leaves_no_answers(tmp_path: Path) -> None:
+    python = cpus.Python(["sh", "-c", "kill -SEGV $$"], {}, tmp_path)
+    aarch64.answers(python, tmp_path, tmp_path / "there", [HOST])
+    assert [path.name for path in (tmp_path / "there").iterdir()] == [f"{HOST}.txt"]
+    assert "exit status -11" in (tmp_path / "there" / f"{HOST}.txt").read_text()

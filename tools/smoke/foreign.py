@@ -1,0 +1,67 @@
+"""What every smoke needs: a folder for what is fetched, and our wheel installed with its hosts for
+a Python that this machine's is not. Nothing goes into the system or into the checkout's
+environment."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+import drivers  # noqa: E402
+from archive import Unavailable  # noqa: E402
+
+WHEELS = ROOT / "dist" / "wheels"
+CONSTRAINTS = ROOT / "tools" / "constraints.txt"
+
+
+def place(name: str) -> Path:
+    """Where a smoke keeps what it fetched, beside the software drivers."""
+    return drivers.folder().parent / "smoke" / name
+
+
+def wheel(tag: str) -> Path:
+    """Our wheel for a platform. Raises Unavailable."""
+    found = sorted(WHEELS.glob(f"tflgpu_plugin-*-{tag}.whl"))
+    if len(found) != 1:
+        raise Unavailable(
+            f"dist/wheels holds {len(found)} wheels for {tag}: run python tools/wheels.py {tag}."
+        )
+    return found[0]
+
+
+def pinned(hosts: Iterable[str]) -> list[str]:
+    """The hosts in the versions that answer here."""
+    return [f"{host}=={importlib.metadata.version(host)}" for host in hosts]
+
+
+def installed(tag: str, tags: Sequence[str], requirements: Sequence[str], into: Path) -> Path:
+    """A fresh folder of packages with our wheel in it, for the platforms that `tags` name.
+
+    `requirements` may begin with "[extras]" of our wheel. The same wheel and requirements are
+    installed once. Raises Unavailable.
+    """
+    own = wheel(tag)
+    extras, *more = requirements if requirements[0].startswith("[") else ["", *requirements]
+    wanted = [f"{own}{extras}", *more, "-c", str(CONSTRAINTS)]
+    state = hashlib.sha256(own.read_bytes() + CONSTRAINTS.read_bytes() + str(wanted).encode())
+    stamp = into.with_suffix(".txt")
+    if into.exists() and stamp.exists() and stamp.read_text() == state.hexdigest():
+        return into
+    shutil.rmtree(into, ignore_errors=True)
+    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    command += ["--target", str(into), "--only-binary=:all:", "--no-compile"]
+    command += ["--python-version", f"{sys.version_info.major}.{sys.version_info.minor}"]
+    command += [part for platform in tags for part in ("--platform", platform)]
+    done = subprocess.run([*command, *wanted], capture_output=True, text=True)
+    if done.returncode:
+        raise Unavailable(f"pip cannot install {own.name}{extras}: {done.stderr.strip()}")
+    stamp.write_text(state.hexdigest())
+    return into

@@ -1,0 +1,59 @@
+"""Which tests of quick conformance a smoke runs: some of every operator, so of every family."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
+
+from tflgpu_plugin.ops import FAMILIES
+
+# Modules whose tests are of one operator each: so many of each are taken; and of others, at all.
+EACH = {"test_ops.py": 2, "test_quantized.py": 1, "test_onnx_twins.py": 2, "test_hybrid.py": 1,
+        "test_nodes.py": 1}  # fmt: skip
+SOME = {"test_onnx_quantized.py": 30, "test_onnx_forms.py": 30, "test_graph_cases.py": 20,
+        "test_onnx_graph_cases.py": 20}  # fmt: skip
+
+
+def chosen(names: Sequence[str], seed: int) -> list[str]:
+    """Tests of all families, in the order of `names`, pytest's identifiers. Raises ValueError where
+    a family has none."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        module = name.split("::")[0].rsplit("/", 1)[-1]
+        if module in EACH:
+            groups.setdefault((module, family(name), operator(name)), []).append(name)
+        elif module in SOME:
+            groups.setdefault((module,), []).append(name)
+    draw, picked = random.Random(seed), set[str]()
+    for (module, *_), own in groups.items():
+        wanted = EACH.get(module) or SOME[module]
+        picked.update(draw.sample(own, min(wanted, len(own))))
+    if missing := set(FAMILIES) - {family(name) for name in picked}:
+        raise ValueError(f"No test of the sample is of {', '.join(sorted(missing))}.")
+    return [name for name in names if name in picked]
+
+
+def family(name: str) -> str:
+    """The family of operators that an identifier names, "" where it names none."""
+    return next((word for word in _words(name) if word in FAMILIES), "")
+
+
+def operator(name: str) -> str:
+    """The TFLite operator that it names."""
+    return next((word for word in _words(name) if word in HOST_OPS), "")
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[\[\]-]", name)[1:]
+
+
+def parts(names: Sequence[str]) -> dict[str, list[str]]:
+    """What one process each runs: tests of a part share code that the emulator translates once."""
+    found: dict[str, list[str]] = {"single": [], "onnx": [], "others": []}
+    for name in names:
+        onnx = "_onnx_" in name
+        found["onnx" if onnx else "single" if "/test_ops.py" in name else "others"].append(name)
+    return {part: own for part, own in found.items() if own}
