@@ -6,47 +6,32 @@ Exit status: 0 for yes, 1 for no (no adapter, no agreement), 2 for input that ca
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+from tflgpu_plugin.cli.run import run
+from tflgpu_plugin.cli.shared import (
+    adapter_option,
+    as_json,
+    console,
+    existing,
+    or_sentence,
+    pairs,
+    prepared,
+    print_json,
+    table,
+)
+
 _runs = click.option(
     "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
 )
-_adapter = click.option(
-    "--adapter", help="A part of an adapter's name, or its index in `tflgpu info`."
-)
-# What is printed is text, never markup: names and advice hold brackets and colons.
-_LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-console = Console(soft_wrap=True, **_LITERAL)
-
-
-def _prepared(command: F) -> F:
-    """Options of the commands that make a model ready to run."""
-    host = "tflite-runtime or ai-edge-litert; the preferred one by default."
-    option = click.option(
-        "--option", "-o", "given", multiple=True, metavar="KEY=VALUE", help="An option."
-    )
-    return option(click.option("--host", help=host)(command))
-
-
-class Sentence(click.ClickException):
-    """Input that cannot be used: the message says what to do."""
-
-    exit_code = 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,6 +45,9 @@ def main() -> None:
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 
+main.add_command(run)
+
+
 @main.command()
 @as_json
 def info(as_json: bool) -> None:
@@ -68,7 +56,7 @@ def info(as_json: bool) -> None:
 
     found = doctor.examine()
     if as_json:
-        _print_json({"usable": found.usable, **asdict(found)})
+        print_json({"usable": found.usable, **asdict(found)})
     else:
         _show_info(found)
     if not found.adapters:
@@ -97,11 +85,11 @@ def ops(markdown: bool, adapter: str | None, as_json: bool) -> None:
     """The operators that run on the GPU: versions per edition, types, what a node needs."""
     from tflgpu_plugin.cli import tables
 
-    target = None if adapter is None else _or_sentence(lambda: _target(adapter))
+    target = None if adapter is None else or_sentence(lambda: _target(adapter))
     rows = tables.op_rows(target)
     if markdown or as_json:
-        return click.echo(tables.ops_markdown(), nl=False) if markdown else _print_json(rows)
-    _table(tables.OP_HEAD, tables.op_cells(rows))
+        return click.echo(tables.ops_markdown(), nl=False) if markdown else print_json(rows)
+    table(tables.OP_HEAD, tables.op_cells(rows))
     if target is not None:
         _show_quirks(target, rows)
 
@@ -132,22 +120,22 @@ def options(markdown: bool, as_json: bool) -> None:
 
     rows = tables.option_rows()
     if markdown or as_json:
-        return click.echo(tables.options_markdown(), nl=False) if markdown else _print_json(rows)
+        return click.echo(tables.options_markdown(), nl=False) if markdown else print_json(rows)
     names = ("option", "values", "meaning")
-    return _table(names, [[row[name] for name in names] for row in rows])
+    return table(names, [[row[name] for name in names] for row in rows])
 
 
 @main.command()
 @click.argument("model", type=existing)
-@_prepared
+@prepared
 @as_json
 def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) -> None:
     """What of MODEL runs on the GPU: nodes, partitions, reasons for the rest, bytes."""
     from tflgpu_plugin.cli import check as checker
 
-    found = _or_sentence(lambda: checker.check(model, _pairs(given), host))
+    found = or_sentence(lambda: checker.check(model, pairs(given), host))
     if as_json:
-        return _print_json(found.as_json())
+        return print_json(found.as_json())
     for line in checker.lines(found):
         console.print(line)
 
@@ -155,8 +143,8 @@ def check(model: Path, given: Sequence[str], host: str | None, as_json: bool) ->
 @main.command()
 @click.argument("model", type=existing)
 @click.option("--node", help="Only this node: its number, its name or an operator.")
-@_adapter
-@_prepared
+@adapter_option
+@prepared
 @as_json
 def kernels(
     model: Path,
@@ -169,55 +157,55 @@ def kernels(
     """The WGSL and the launches that MODEL becomes, node by node; nothing is run."""
     from tflgpu_plugin.cli import kernels as planner
 
-    options = _pairs(given) | ({} if adapter is None else {"adapter": adapter})
-    found = _or_sentence(lambda: planner.planned(model, options, host))
+    options = pairs(given) | ({} if adapter is None else {"adapter": adapter})
+    found = or_sentence(lambda: planner.planned(model, options, host))
     if node is not None:
-        found = _or_sentence(lambda: found.of_node(node))
+        found = or_sentence(lambda: found.of_node(node))
     if as_json:
-        return _print_json(asdict(found))
+        return print_json(asdict(found))
     for line in found.lines():
         click.echo(line)
 
 
 @main.command()
 @click.argument("model", type=existing)
-@_prepared
+@prepared
 @_runs
 @as_json
 def bench(model: Path, given: Sequence[str], host: str | None, runs: int, as_json: bool) -> None:
     """Time MODEL on the host's CPU kernels and through this plugin, in turns."""
     from tflgpu_plugin.cli import measure
 
-    found = _or_sentence(lambda: measure.bench(model, _pairs(given), host, runs))
+    found = or_sentence(lambda: measure.bench(model, pairs(given), host, runs))
     if as_json:
-        return _print_json(asdict(found))
+        return print_json(asdict(found))
     console.print(f"{found.model} in {found.host}, {found.adapter}")
     head = ["engine", "first result ms", "median ms", "best ms"]
-    _table(head, [[t.engine, f"{t.first_ms:.0f}", f"{t.median_ms:.2f}", f"{t.best_ms:.2f}"]
+    table(head, [[t.engine, f"{t.first_ms:.0f}", f"{t.median_ms:.2f}", f"{t.best_ms:.2f}"]
                   for t in found.timings])  # fmt: skip
     console.print(f"largest difference between their outputs: {found.difference:.1e}")
 
 
 @main.command()
 @click.argument("model", type=existing)
-@_prepared
+@prepared
 @_runs
 @as_json
 def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_json: bool) -> None:
     """Where the time of MODEL goes on the device, launch by launch, by timestamps."""
     from tflgpu_plugin.cli import measure
 
-    found = _or_sentence(lambda: measure.profiled(model, _pairs(given), host, runs))
+    found = or_sentence(lambda: measure.profiled(model, pairs(given), host, runs))
     if as_json:
-        return _print_json(found.as_json())
+        return print_json(found.as_json())
     console.print(f"{found.model} in {found.host}, {found.adapter}")
     share = 100 / (found.total or 1)
-    _table(["partition", "ms", "%", "kernel", "nodes"], [
+    table(["partition", "ms", "%", "kernel", "nodes"], [
         [str(one.island), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}", one.kernel,
          ", ".join(one.nodes)] for one in found.launches
     ])  # fmt: skip
     console.print(f"\n{found.total:.2f} ms on the device in {len(found.launches)} launches")
-    _table(["kernel", "launches", "ms", "%"], [
+    table(["kernel", "launches", "ms", "%"], [
         [name, str(count), f"{taken:.3f}", f"{taken * share:.1f}"]
         for name, count, taken in found.by_kernel()
     ])  # fmt: skip
@@ -234,7 +222,7 @@ def profile(model: Path, given: Sequence[str], host: str | None, runs: int, as_j
 @click.option(
     "--host", help="tflite-runtime, ai-edge-litert or onnxruntime; by default what reads the model."
 )
-@_adapter
+@adapter_option
 @click.option(
     "--mean", default=127.5, help="Float models get (pixel - mean) / std.", show_default=True
 )
@@ -249,14 +237,14 @@ def demo(as_json: bool, **given: Any) -> None:
     """Run a model on the CPU and on the GPU and compare. Exit status 1 when they disagree."""
     from tflgpu_plugin import demo as demonstration
 
-    adapter = _or_sentence(lambda: demonstration.adapter(given["adapter"]))
+    adapter = or_sentence(lambda: demonstration.adapter(given["adapter"]))
     if adapter.software and not as_json:
         console.print(
             f"{adapter.name} is a software adapter: this run proves answers, not speed.\n"
         )
-    result = _or_sentence(lambda: demonstration.run(demonstration.Request(**given)))
+    result = or_sentence(lambda: demonstration.run(demonstration.Request(**given)))
     if as_json:
-        _print_json(result.as_json())
+        print_json(result.as_json())
     else:
         _show_demo(result)
     raise SystemExit(0 if result.ok else 1)
@@ -287,7 +275,7 @@ def _show_agreements(agreements: Iterable[Any]) -> None:
         ]
         for a in agreements
     ]
-    _table(["tensor", "largest difference", "largest value", "ratio", "agrees"], cells)
+    table(["tensor", "largest difference", "largest value", "ratio", "agrees"], cells)
 
 
 @main.command()
@@ -296,9 +284,9 @@ def enable(as_json: bool) -> None:
     """Make load_delegate("tflgpu") work in every program of this environment without the import."""
     from tflgpu_plugin.cli import enable as switch
 
-    path = _or_sentence(switch.enable)
+    path = or_sentence(switch.enable)
     if as_json:
-        return _print_json({"enabled": [str(path)]})
+        return print_json({"enabled": [str(path)]})
     console.print(f"Wrote {path}; `tflgpu disable` removes it.")
 
 
@@ -308,50 +296,15 @@ def disable(as_json: bool) -> None:
     """Undo `tflgpu enable`."""
     from tflgpu_plugin.cli import enable as switch
 
-    removed = _or_sentence(switch.disable)
+    removed = or_sentence(switch.disable)
     if as_json:
-        return _print_json({"removed": [str(path) for path in removed]})
+        return print_json({"removed": [str(path) for path in removed]})
     for path in removed:
         console.print(f"Removed {path}.")
     if not removed:
         console.print("Nothing to remove: it was not enabled.")
 
 
-def _pairs(given: Iterable[str]) -> dict[str, str]:
-    pairs = [item.partition("=") for item in given]
-    for key, separator, _ in pairs:
-        if not separator:
-            raise Sentence(
-                f"An option is written KEY=VALUE, not {key!r}; `tflgpu options` lists them."
-            )
-    return {key: value for key, _, value in pairs}
-
-
-def _or_sentence(action: Callable[[], T]) -> T:
-    """Run an action; what hosts and our own modules raise about bad input becomes one sentence."""
-    try:
-        return action()
-    except (ValueError, RuntimeError, OSError, ImportError) as error:
-        _fail(error)
-
-
-def _fail(error: Exception) -> NoReturn:
-    raise Sentence(" ".join(str(error).split()) or type(error).__name__) from error
-
-
 def _tail(name: str, width: int = 32) -> str:
     """Names in models are paths: the end tells more than the beginning."""
     return name if len(name) <= width else "…" + name[1 - width :]
-
-
-def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=1))
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for name in head:
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*row)
-    Console(**_LITERAL).print(table)

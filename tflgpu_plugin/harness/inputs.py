@@ -5,7 +5,7 @@ and label files.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,34 +48,41 @@ def is_image(shape: tuple[int, ...]) -> bool:
 
 
 def picture(
-    path: Path | None, shape: tuple[int, ...], dtype: np.dtype[Any], mean: float, std: float
+    source: Path | IO[bytes] | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    mean: float,
+    std: float,
 ) -> Array:
     """The picture at the model's size, channels last or first: (pixel - mean) / std for float
     models, the pixels themselves for others.
     """
-    if path is None:
+    if source is None:
         raise BadInput("Give a picture.")
-    if shape[3] not in (1, 3):
-        last = (shape[0], *shape[2:], shape[1])
-        return np.ascontiguousarray(picture(path, last, dtype, mean, std).transpose(0, 3, 1, 2))
+    last = shape[3] in (1, 3)
+    height, width, channels = shape[1:] if last else (*shape[2:], shape[1])
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError as error:
         raise BadInput("Reading pictures needs pillow. Run: pip install pillow") from error
     try:
-        with Image.open(path) as opened:
-            mode = "L" if shape[3] == 1 else "RGB"
-            pixels = np.asarray(
-                opened.convert(mode).resize((shape[2], shape[1]), Image.Resampling.BILINEAR)
-            )
-    except (OSError, UnidentifiedImageError) as error:
-        raise BadInput(f"{path} cannot be read as a picture ({error}).") from error
-    pixels = pixels.reshape(shape)
+        with Image.open(source) as opened:
+            mode = "L" if channels == 1 else "RGB"
+            scaled = opened.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
+    except Exception as error:  # what pillow raises for damaged files is of many kinds
+        name = source if isinstance(source, Path) else "it"
+        raise BadInput(f"{name} cannot be read as a picture ({error}).") from error
+    pixels = np.asarray(scaled).reshape(1, height, width, channels)
+    return values_of(pixels if last else pixels.transpose(0, 3, 1, 2), dtype, mean, std)
+
+
+def values_of(pixels: Array, dtype: np.dtype[Any], mean: float, std: float) -> Array:
+    """What a model of this type is given for pixels of 8 bits, contiguous."""
     if dtype.kind == "f":
-        return ((pixels.astype(np.float32) - mean) / std).astype(dtype)
-    return (
-        (pixels.astype(np.int16) - 128).astype(dtype) if dtype == np.int8 else pixels.astype(dtype)
-    )
+        return np.ascontiguousarray(((pixels.astype(np.float32) - mean) / std).astype(dtype))
+    if dtype == np.int8:
+        return np.ascontiguousarray((pixels.astype(np.int16) - 128).astype(dtype))
+    return np.ascontiguousarray(pixels.astype(dtype))
 
 
 def _seeded(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

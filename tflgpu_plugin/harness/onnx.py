@@ -61,7 +61,8 @@ def read(path: Path) -> File:
 
 
 def details(model: File, path: Path) -> list[dict[str, Any]]:
-    """Name, shape and dtype of each input, with numbers for open extents. Raises BadInput."""
+    """Name, shape and dtype of each input, with numbers for open extents, which are None in `open`.
+    Raises BadInput."""
     try:
         opened = session(model)
     except Exception as error:  # onnxruntime's exceptions have no common class
@@ -74,7 +75,10 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
         image = len(value.shape) == 4
         shape = [n if isinstance(n, int) else OPEN if image and k > 1 else 1
                  for k, n in enumerate(value.shape)]  # fmt: skip
-        found.append({"name": value.name, "shape": shape, "dtype": np.dtype(TYPES[kind])})
+        open_ = tuple(n if isinstance(n, int) else None for n in value.shape)
+        found.append(
+            {"name": value.name, "shape": shape, "dtype": np.dtype(TYPES[kind]), "open": open_}
+        )
     return found
 
 
@@ -95,7 +99,7 @@ class OnnxModel:
 
         def run() -> list[Array]:
             try:
-                return _arrays(opened.run(None, self.feeds))
+                return arrays(opened.run(None, self.feeds))
             except Exception as error:
                 if options is not None:
                     raise
@@ -114,7 +118,7 @@ class OnnxModel:
         return self.probed(thinned([name for name in inner if name in floats]))
 
 
-def _arrays(outputs: Sequence[Any]) -> list[Array]:
+def arrays(outputs: Sequence[Any]) -> list[Array]:
     """Numbers only: maps from classes to scores become their scores, and of a text its checksum, so
     that another one is a difference."""
     found = []

@@ -1,0 +1,62 @@
+"""Models, inputs and results of runs over many inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.models.tflite import Model
+from tests.support import small_models
+from tflgpu_plugin.batch import parts, run
+from tflgpu_plugin.batch.spec import Spec
+
+Array = npt.NDArray[Any]
+SHAPE = (8, 8, 3)
+
+
+def model(folder: Path, batched: bool = True) -> Path:
+    """Two convolutions of pictures of 8 x 8; the batch is open, or one."""
+    made, shape = Model(), (1, *SHAPE)
+    x = made.input("x", shape, signature=(-1, *SHAPE) if batched else None)
+    features = small_models.conv(made, x, shape, "first")
+    made.output(small_models.conv(made, features, (1, 8, 8, 4), "second", seed=3))
+    path = folder / ("open.tflite" if batched else "one.tflite")
+    path.write_bytes(made.to_bytes())
+    return path
+
+
+def values(count: int, seed: int = 1) -> Array:
+    return np.random.default_rng(seed).uniform(-1, 1, (count, *SHAPE)).astype(np.float32)
+
+
+def arrays(folder: Path, given: Array) -> Path:
+    """A file for each sample."""
+    folder.mkdir(exist_ok=True)
+    for number, value in enumerate(given):
+        np.save(folder / f"{number:04}.npy", value)
+    return folder
+
+
+def ran(model: Path, *inputs: Path, out: Path, batch: int = 4, **more: Any) -> run.Outcome:
+    """In this process, unless `workers` say otherwise."""
+    said: list[str] = more.pop("said", [])
+    progress = more.pop("progress", lambda done, whole: None)
+    spec = Spec(model, batch=batch, **more.pop("spec", {}))
+    request = run.Request(spec, inputs, out, **more)
+    return run.run(request, said.append, progress)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The results, byte by byte."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*"))}
+
+
+def results(folder: Path) -> Mapping[str, Array]:
+    """Columns of all parts, in order."""
+    found = [np.load(path) for path in sorted(folder.glob("part-*.npz"))]
+    names = [name for name in found[0].files if name != parts.ADAPTER]
+    return {name: np.concatenate([one[name] for one in found]) for name in names}

@@ -1,0 +1,46 @@
+"""Columns by name with one row per sample, as Ray Data and files of results have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tflgpu_plugin.batch.sources import matched
+from tflgpu_plugin.batch.spec import Array, Signature, Spec
+
+
+def taken(batch: Mapping[str, Array], signature: Signature) -> list[str]:
+    """The column of each input; the only column is that of the only input. Raises BadInput."""
+    return matched(signature, list(batch))
+
+
+def samples(batch: Mapping[str, Array], signature: Signature, spec: Spec) -> list[list[Array]]:
+    """One list of arrays per row. Raises BadInput."""
+    found = []
+    for one, name in zip(signature.inputs, taken(batch, signature), strict=True):
+        rows: Iterable[Array] = map(np.asarray, batch[name])
+        found.append([spec.sample(one, row) for row in rows])
+    return [list(row) for row in zip(*found, strict=True)]
+
+
+def names(outputs: Sequence[str], used: Iterable[str]) -> list[str]:
+    """Names of columns for these outputs, each one once."""
+    found, seen = [], set(used)
+    for output in outputs:
+        name, count = output, 0
+        while name in seen:
+            count += 1
+            name = f"{output}_{count}"
+        seen.add(name)
+        found.append(name)
+    return found
+
+
+def stacked(rows: Sequence[Array]) -> Array:
+    """One column; of objects where the rows have different shapes."""
+    if len({row.shape for row in rows}) == 1:
+        return np.stack(rows)
+    made = np.empty(len(rows), object)
+    made[:] = rows
+    return made

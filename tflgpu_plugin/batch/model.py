@@ -1,0 +1,239 @@
+"""A model in its host, ready for batches of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+import tflgpu_plugin
+from tflgpu_plugin.batch.spec import BATCH, Array, Signature, Spec
+from tflgpu_plugin.frontend.reports import GPU, Report
+from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
+from tflgpu_plugin.harness.inputs import BadInput
+from tflgpu_plugin.harness.onnx import arrays
+
+Sample = Sequence[Array]
+Row = list[Array]
+STATE = {"ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"}
+
+
+class Running(Protocol):
+    """A model that is ready: the names of its outputs, one inference, what became of its nodes."""
+
+    names: list[str]
+
+    def run(self, values: Sequence[Array]) -> list[Array]: ...
+    def report(self) -> Report: ...
+
+
+class _Tflite:
+    def __init__(self, spec: Spec) -> None:
+        runner = hosts.host(spec.host)
+        self.delegate = runner.delegate(spec.options)
+        content = inputs.model(spec.model)
+        self.interpreter = runner.made(content, experimental_delegates=[self.delegate])
+        self.runner = runner
+        self.names = [str(detail["name"]) for detail in self.interpreter.get_output_details()]
+        self.shapes: list[tuple[int, ...]] = []
+        if STATE & {node.op for node in self.report().nodes}:
+            raise BadInput(
+                "The model keeps variables from run to run, so that the results for an input would "
+                "depend on those that its worker had before; run it in a program of your own."
+            )
+
+    def run(self, values: Sequence[Array]) -> list[Array]:
+        shapes = [value.shape for value in values]
+        if shapes != self.shapes:
+            self.shapes = []  # what is not allocated has none
+            for detail, shape in zip(self.interpreter.get_input_details(), shapes, strict=True):
+                if tuple(detail["shape"]) != shape:
+                    self.interpreter.resize_tensor_input(detail["index"], shape)
+            self.runner.allocate(self.interpreter)
+            self.shapes = shapes
+        self.interpreter.reset_all_variables()  # no sample sees another's state
+        return hosts.invoked(self.interpreter, values)
+
+    def report(self) -> Report:
+        return tflgpu_plugin.report(self.delegate)
+
+
+class _Onnx:
+    def __init__(self, spec: Spec) -> None:
+        self.session = onnx.session(onnx.read(spec.model), spec.options)
+        self.inputs = [value.name for value in self.session.get_inputs()]
+        self.names = [output.name for output in self.session.get_outputs()]
+
+    def run(self, values: Sequence[Array]) -> list[Array]:
+        return arrays(self.session.run(None, dict(zip(self.inputs, values, strict=True))))
+
+    def report(self) -> Report:
+        return onnx.report(self.session)
+
+
+def opened(spec: Spec) -> Running:
+    """Raises BadInput, NoHost, ValueError or RuntimeError with a sentence."""
+    return _Onnx(spec) if subjects.is_onnx(spec.model, spec.host) else _Tflite(spec)
+
+
+class Gone(RuntimeError):
+    """The model ran and cannot be opened any more, as without its adapter; the text says why."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """In place of a sample's results: why the model has none for it."""
+
+    reason: str
+
+
+class Model:
+    """Takes samples, gives the results of each; runs `spec.batch` of them at once where the model's
+    first extent is open, one at a time elsewhere.
+
+    A run that fails is tried again with the model opened anew, as for a device that was lost. What
+    fails then is tried alone, so that one sample does not take the others with it.
+    """
+
+    def __init__(self, spec: Spec, signature: Signature | None = None) -> None:
+        self.spec = spec
+        self.signature = spec.signature() if signature is None else signature
+        self.batch = spec.batch if self.signature.batched else 1
+        self.running = opened(spec)
+
+    @property
+    def names(self) -> list[str]:
+        return self.running.names
+
+    def results(self, samples: Sequence[Sample]) -> list[Row | Failed]:
+        """One result per sample. Raises BadInput where the model has no batch, Gone, and
+        RuntimeError with a sentence where none of several samples can be run."""
+        found: list[Row | Failed] = []
+        for batch in self._batches(samples):
+            try:
+                found += self._again(batch)
+            except (BadInput, Gone):
+                raise
+            except Exception as error:
+                found += self._each(batch, error)
+        reasons = [one.reason for one in found if isinstance(one, Failed)]
+        if len(reasons) == len(found) > 1:
+            raise RuntimeError(f"None of {len(found)} inputs in a row can be run: {reasons[0]}")
+        return found
+
+    def _batches(self, samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+        """Neighbours of one shape, as many as a batch holds."""
+        for _, group in groupby(samples, key=lambda sample: [value.shape for value in sample]):
+            alike = list(group)
+            for start in range(0, len(alike), self.batch):
+                yield alike[start : start + self.batch]
+
+    def _again(self, batch: Sequence[Sample]) -> list[Row]:
+        try:
+            return self._run(batch)
+        except BadInput:
+            raise
+        except Exception:
+            try:
+                self.running = opened(self.spec)
+            except Exception as error:
+                raise Gone(f"The model cannot be opened again: {error}") from error
+            return self._run(batch)
+
+    def _each(self, batch: Sequence[Sample], error: Exception) -> list[Row | Failed]:
+        if len(batch) == 1:
+            return [Failed(f"the model cannot run it ({' '.join(str(error).split())})")]
+        found: list[Row | Failed] = []
+        for sample in batch:
+            try:
+                found += self._again([sample])
+            except Gone:
+                raise
+            except Exception as alone:
+                found += self._each([sample], alone)
+        return found
+
+    def _run(self, batch: Sequence[Sample]) -> list[Row]:
+        """The last sample fills up what is missing of a batch."""
+        if not self.signature.batched:
+            (sample,) = batch
+            return [self._alone(sample)]
+        filled = [*batch, *[batch[-1]] * (self.batch - len(batch))]
+        outputs = self.running.run([np.stack(each) for each in zip(*filled, strict=True)])
+        for name, value in zip(self.names, outputs, strict=True):
+            if not value.shape or value.shape[0] != self.batch:
+                raise BadInput(
+                    f"The result {name} of a batch of {self.batch} has the shape "
+                    f"{list(value.shape)}, not one row per input: the model's first extent is no "
+                    "batch. Use --batch 0, and inputs that are whole tensors."
+                )
+        return [[value[k] for value in outputs] for k in range(len(batch))]
+
+    def _alone(self, sample: Sample) -> Row:
+        """A leading 1 of inputs is none of the sample's, and none of the results'."""
+        given = zip(self.signature.inputs, sample, strict=True)
+        outputs = self.running.run([value[None] if one.pad else value for one, value in given])
+        if not all(one.pad for one in self.signature.inputs):
+            return outputs
+        return [value[0] if value.shape[:1] == (1,) else value for value in outputs]
+
+    def described(self) -> str:
+        """The adapter, and how many nodes are on it."""
+        report = self.running.report()
+        name = report.adapter.name if report.adapter else "no adapter"
+        return f"{name}: {report.count(GPU)} of {len(report.nodes)} nodes on the GPU"
+
+
+class Predictor:
+    """A model for `Dataset.map_batches` of Ray Data, as an actor, for deployments of Ray Serve, and
+    for any loop:
+
+        dataset.map_batches(
+            Predictor, fn_constructor_args=["model.onnx"], batch_size=32, concurrency=4
+        )
+
+    `host`, `options`: as elsewhere. `adapters`: handed to the workers of a machine in turn; without
+    them a worker takes the one that its Ray GPU ids name, or the best. `batch`: how many samples
+    the model runs at once, where its first extent is open; what is missing of the last batch is
+    filled up. Columns of 8-bit pixels become (pixel - mean) / std in models that take floats.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        host: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        adapters: Sequence[str] = (),
+        batch: int = BATCH,
+        mean: float = 127.5,
+        std: float = 127.5,
+    ) -> None:
+        """Raises ValueError or RuntimeError with a sentence where it cannot be made ready."""
+        from tflgpu_plugin.batch import placing
+
+        spec = Spec(Path(model), host, dict(options or {}), batch, mean, std)
+        self.adapter = placing.adapter(adapters)
+        self.model = Model(spec.ready(self.adapter))
+
+    def __call__(self, batch: Mapping[str, Array]) -> dict[str, Array]:
+        """Columns with one row per sample, to which the outputs are added by their names. Raises
+        ValueError with a sentence for what the model does not take."""
+        from tflgpu_plugin.batch import columns
+
+        samples = columns.samples(batch, self.model.signature, self.model.spec)
+        rows = self.model.results(samples)
+        for row in rows:
+            if isinstance(row, Failed):
+                raise RuntimeError(row.reason)
+        used = [name for name in batch if name not in columns.taken(batch, self.model.signature)]
+        kept = {name: batch[name] for name in used}
+        names = columns.names(self.model.names, kept)
+        return kept | dict(zip(names, map(columns.stacked, zip(*rows, strict=True)), strict=False))
+
+    def report(self) -> Report:
+        """What of the model runs where."""
+        return self.model.running.report()

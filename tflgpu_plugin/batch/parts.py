@@ -1,0 +1,187 @@
+"""What a run leaves in its folder: `_run.json`, and for each part a file of results and, where
+inputs failed, one of their sentences. Each file is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from tflgpu_plugin.batch import columns
+from tflgpu_plugin.batch.sources import PYARROW, Item
+from tflgpu_plugin.batch.spec import Array
+from tflgpu_plugin.harness.inputs import BadInput
+
+NPZ, PARQUET = "npz", "parquet"
+MANIFEST = "_run.json"  # readers of Parquet folders pass over such names
+INDEX, INPUT, ADAPTER = "index", "input", "adapter"
+ITEMS, FAILED = "items", "failed"  # of a file of failures
+_UNFINISHED = ".unfinished"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An input without results: its number, its name, and why."""
+
+    index: int
+    input: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.input}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Results:
+    """Those of one part: the items, what the model gave for each, the names of its outputs, and
+    where it ran."""
+
+    part: int
+    items: Sequence[Item]
+    rows: Sequence[Sequence[Array]]
+    names: Sequence[str]
+    adapter: str
+    failures: Sequence[Failure] = field(default=())
+
+
+class Folder:
+    """The folder of a run. `kind` is npz or parquet."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        if kind == PARQUET:
+            try:
+                import pyarrow  # noqa: F401
+            except ImportError as error:
+                raise BadInput(PYARROW) from error
+        self.path, self.kind = path, kind
+
+    def begin(self, manifest: Mapping[str, Any], resume: bool) -> None:
+        """Make the folder, or go on in that of a run that was broken off. Raises BadInput where it
+        is that of another run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        known = self.path / MANIFEST
+        if known.exists():
+            self._same(known, manifest, resume)
+        elif any(self.path.iterdir()):
+            raise BadInput(f"{self.path} holds other files: choose an empty folder.")
+        else:
+            _write(
+                known, lambda stream: stream.write((json.dumps(manifest, indent=1) + "\n").encode())
+            )
+        for left in self.path.glob(f".*{_UNFINISHED}"):
+            left.unlink(missing_ok=True)
+
+    def _same(self, known: Path, manifest: Mapping[str, Any], resume: bool) -> None:
+        if not resume:
+            raise BadInput(
+                f"{self.path} holds a run: add --resume to go on with it, or choose another folder."
+            )
+        try:
+            before = json.loads(known.read_bytes())
+        except ValueError as error:
+            raise BadInput(f"{known} is damaged: choose another folder.") from error
+        other = [key for key, value in manifest.items() if before.get(key) != value]
+        if other:
+            raise BadInput(
+                f"{self.path} holds a run that differs in {', '.join(other)}: repeat what it was "
+                "given, or choose another folder."
+            )
+
+    def file(self, part: int) -> Path:
+        return self.path / f"part-{part:08}.{self.kind}"
+
+    def _failed(self, part: int) -> Path:
+        return self.path / f"_failed-{part:08}.json"
+
+    def done(self) -> set[int]:
+        """The parts that are complete."""
+        found = {_number(path) for path in self.path.glob(f"part-*.{self.kind}")}
+        for path in self.path.glob("_failed-*.json"):
+            if _number(path) not in found:
+                told = json.loads(path.read_bytes())
+                found |= {_number(path)} if len(told[FAILED]) == told[ITEMS] else set()
+        return found
+
+    def write(self, results: Results) -> None:
+        """Failures first: with the file of its results a part is complete. Where nothing but
+        failures is told there is none, since it would have no columns."""
+        if results.failures:
+            failed = [[one.index, one.input, one.reason] for one in results.failures]
+            told = {ITEMS: len(results.items) + len(failed), FAILED: failed}
+            _write(self._failed(results.part), lambda s: s.write(json.dumps(told).encode()))
+        if results.items:
+            made = table(results)
+            save = _save_parquet if self.kind == PARQUET else _save_npz
+            _write(self.file(results.part), lambda stream: save(stream, made, results.adapter))
+
+    def failures(self, parts: Iterable[int]) -> Iterator[Failure]:
+        """Those of these parts, in order."""
+        for part in parts:
+            with suppress(FileNotFoundError):
+                for index, name, reason in json.loads(self._failed(part).read_bytes())[FAILED]:
+                    yield Failure(index, name, reason)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.partition("-")[2].partition(".")[0])
+
+
+def table(results: Results) -> dict[str, Array]:
+    """Columns of a part; one whose rows have different shapes is of objects."""
+    shown = [one.name.encode(errors="backslashreplace").decode() for one in results.items]
+    made: dict[str, Array] = {
+        INDEX: np.array([item.index for item in results.items], np.int64),
+        INPUT: np.array(shown, np.str_),
+    }
+    names = columns.names(results.names, (*made, ADAPTER))
+    outputs = map(columns.stacked, zip(*results.rows, strict=True))
+    return made | dict(zip(names, outputs, strict=True))
+
+
+def _save_npz(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> None:
+    """Rows of different shapes become arrays of their own, by their place in the part."""
+    arrays = dict[str, Array]()
+    for name, column in made.items():
+        if column.dtype == object:
+            arrays |= {f"{name}#{place}": row for place, row in enumerate(column)}
+        else:
+            arrays[name] = column
+    np.savez(stream, **arrays, **{ADAPTER: np.array(adapter)})
+
+
+def _save_parquet(stream: IO[bytes], made: Mapping[str, Array], adapter: str) -> None:
+    """Results are lists of numbers, beside each a column with their shapes."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    found: dict[str, Any] = {INDEX: pa.array(made[INDEX])}
+    found[INPUT] = pa.array(made[INPUT].tolist(), pa.string())
+    for name, column in made.items():
+        if name not in found:
+            ends = np.cumsum([0, *(row.size for row in column)])
+            values = np.concatenate([np.asarray(row).reshape(-1) for row in column])
+            found[name] = pa.LargeListArray.from_arrays(ends, pa.array(values))
+            found[f"{name}.shape"] = pa.array([list(np.shape(row)) for row in column])
+    whole = pa.table(found).replace_schema_metadata({ADAPTER: adapter})
+    parquet.write_table(whole, stream)
+
+
+def _write(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
+    try:
+        with unfinished.open("wb") as stream:
+            save(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(unfinished, path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise

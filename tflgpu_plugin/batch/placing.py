@@ -1,0 +1,76 @@
+"""Which adapter a worker uses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import count
+from typing import Any
+
+from tflgpu_plugin.cache import folders
+from tflgpu_plugin.runtime.adapter import adapters as present
+from tflgpu_plugin.runtime.adapter import select
+
+ALL = "all"
+_claimed: list[Any] = []  # locks, held for the life of the process
+
+
+def dealt(adapters: Sequence[str], worker: int) -> str | None:
+    """The adapter of the worker of this number; None: the best."""
+    return adapters[worker % len(adapters)] if adapters else None
+
+
+def spread(adapters: Sequence[str]) -> list[str]:
+    """`all` becomes the indices of all adapters, of software ones only where there are no others.
+    Raises NoAdapter.
+    """
+    if list(adapters) != [ALL]:
+        return list(adapters)
+    best = select(None)
+    return [str(k) for k, one in enumerate(present()) if one.software == best.software]
+
+
+def adapter(adapters: Sequence[str]) -> str | None:
+    """For a worker that nobody has numbered: the adapters in turn among the workers of this
+    machine, or the one that Ray's GPU ids name; None: the best. Raises NoAdapter.
+    """
+    if adapters:
+        return dealt(spread(adapters), _number(adapters))
+    ids = _gpu_ids()
+    if not ids:
+        return None
+    hardware = [str(k) for k, one in enumerate(present()) if not one.software]
+    return dealt(hardware, ids[0])
+
+
+def _number(adapters: Sequence[str]) -> int:
+    """The least number that no living worker of these adapters has on this machine. It is held by a
+    lock on a file, which the system takes from a process that dies."""
+    folder = folders.cache("workers")
+    try:
+        from filelock import FileLock, Timeout
+    except ImportError:  # comes with Ray
+        return 0
+    if folder is None:
+        return os.getpid()
+    name = sha256("\0".join(adapters).encode()).hexdigest()[:16]
+    for number in count():
+        lock = FileLock(folder / f"{name}-{number}.lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            continue
+        _claimed.append(lock)
+        return number
+    raise AssertionError("numbers do not end")
+
+
+def _gpu_ids() -> list[int]:
+    """The GPUs that Ray has given to this worker, none outside of one."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return []
+    given = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+    return [int(one) for one in given if str(one).isdigit()]

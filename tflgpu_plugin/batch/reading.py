@@ -1,0 +1,128 @@
+"""Reads samples: one array per input of the model."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from tflgpu_plugin.batch import sources
+from tflgpu_plugin.batch.sources import Item
+from tflgpu_plugin.batch.spec import Array, Input, Signature, Spec, shown
+from tflgpu_plugin.harness import inputs, onnx
+from tflgpu_plugin.harness.inputs import BadInput
+
+Sample = list[Array]
+
+
+class Reader:
+    """Reads items in order; the file that it read last stays open."""
+
+    def __init__(self, spec: Spec, signature: Signature) -> None:
+        self.spec, self.signature = spec, signature
+        self._path, self._file = "", None
+        self._group: tuple[int, Any] = (0, None)
+
+    def read(self, item: Item) -> Sample:
+        """Raises BadInput with the reason."""
+        try:
+            return self._read(item)
+        except BadInput:
+            raise
+        except Exception as error:  # of many kinds, in damaged files
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise BadInput(f"it cannot be read ({text})") from error
+
+    def _read(self, item: Item) -> Sample:
+        kind = Path(item.path).suffix.lower()
+        if kind not in sources.TABLES:
+            with Path(item.path).open("rb") as stream:
+                return self._picture(stream)
+        if item.path != self._path:
+            self._path, self._group = "", (0, None)
+            self._file = self._opened(item.path, kind)
+            self._path = item.path
+        if kind == ".parquet":
+            return self._row_of_table(item.row or 0)
+        values: Any = self._file
+        if kind == ".npy":
+            names, values = ["0"], {"0": values}
+        else:
+            names = sources.matched(self.signature, list(values))
+        given = ((one, values[name]) for one, name in zip(self.inputs, names, strict=True))
+        return [
+            self.spec.sample(one, value if item.row is None else value[item.row])
+            for one, value in given
+        ]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return self.signature.inputs
+
+    def _opened(self, path: str, kind: str) -> Any:
+        if kind == ".parquet":
+            return sources.table(path)
+        if kind == ".npy":
+            if len(self.inputs) > 1:
+                raise BadInput("the model takes several inputs: use .npz or .parquet files")
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+
+    def _picture(self, source: IO[bytes]) -> Sample:
+        if len(self.inputs) != 1:
+            raise BadInput("the model takes several inputs, so that a picture is not all of them")
+        return [picture(self.inputs[0], source, self.spec)]
+
+    def _row_of_table(self, row: int) -> Sample:
+        """Columns of numbers, or of pictures as they are in files."""
+        start, group = self._group
+        if group is None or not start <= row < start + group.num_rows:
+            start, group = self._group = _group(self._file, row)
+        found = []
+        names = sources.matched(self.signature, group.column_names)
+        for one, name in zip(self.inputs, names, strict=True):
+            value = group.column(name)[row - start]
+            if value.is_valid and "StructScalar" in type(value).__name__:  # as data sets have them
+                value = value["bytes"]
+            if not value.is_valid:
+                raise BadInput(f"there is nothing in its column {name}")
+            given = value.as_py() if not hasattr(value, "values") else None
+            if isinstance(given, bytes):
+                found.append(picture(one, io.BytesIO(given), self.spec))
+            else:
+                found.append(self.spec.sample(one, _numbers(value)))
+        return found
+
+
+def _numbers(value: Any) -> Array:
+    """A number or a list, or lists of lists."""
+    if not hasattr(value, "values"):
+        return np.asarray(value.as_py())
+    inner = value.values
+    flat = inner.type.num_fields == 0
+    return np.asarray(inner.to_numpy(zero_copy_only=False) if flat else value.as_py())
+
+
+def _group(file: Any, row: int) -> tuple[int, Any]:
+    """The row group that this row is in, with the number of its first row."""
+    start = 0
+    for group in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if row < start + count:
+            return start, file.read_row_group(group)
+        start += count
+    raise BadInput(f"it has no row {row}")
+
+
+def picture(given: Input, source: IO[bytes], spec: Spec) -> Array:
+    """As one sample of this input. Raises BadInput."""
+    shape = tuple(onnx.OPEN if n is None else n for n in given.shape)
+    if given.shape and len(shape) == 4 and shape[0] == 1:  # a whole tensor
+        return inputs.picture(source, shape, given.dtype, spec.mean, spec.std)
+    if not inputs.is_image((1, *shape)):
+        raise BadInput(f"{given.name} takes {shown(given.shape)}, which is no picture")
+    made: Array = inputs.picture(source, (1, *shape), given.dtype, spec.mean, spec.std)[0]
+    return made

@@ -1,0 +1,161 @@
+"""`tflgpu run`: all inputs through a model, in this process, in several, or on Ray."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tflgpu_plugin.batch import placing, sources
+from tflgpu_plugin.batch.parts import NPZ, Failure, Folder
+from tflgpu_plugin.batch.sources import Listing
+from tflgpu_plugin.batch.spec import BATCH, Signature, Spec, digest
+from tflgpu_plugin.batch.work import Part, Worker, ahead
+from tflgpu_plugin.batch.workers import Finished, Stopped, Workers
+from tflgpu_plugin.harness.inputs import BadInput
+
+FORMAT = 1  # of the folder
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run, where to, and on what: `workers` processes (1: this one), or Ray's actors at the
+    address `ray` ("": a cluster on this machine)."""
+
+    spec: Spec
+    inputs: Sequence[Path]
+    out: Path
+    kind: str = NPZ
+    resume: bool = False
+    workers: int | None = None
+    adapters: Sequence[str] = ()
+    ray: str | None = None
+
+
+@dataclass
+class Outcome:
+    """How a run ended. `before`: inputs that an earlier run had finished; `failures`: inputs
+    without results, also of that run."""
+
+    inputs: int
+    before: int = 0
+    done: int = 0
+    seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+
+    def line(self) -> str:
+        rate = f", {self.done / self.seconds:.1f}/s" if self.done and self.seconds else ""
+        text = f"{self.inputs - len(self.failures)} of {self.inputs} inputs have results"
+        earlier = f", {self.before} of them from before" if self.before else ""
+        return f"{text}{earlier} ({self.seconds:.1f} s{rate})"
+
+
+Progress = Callable[[int, int], None]  # inputs that are finished, and all
+
+
+def run(request: Request, tell: Callable[[str], None], progress: Progress) -> Outcome:
+    """Raises BadInput, NoHost, or what hosts raise for a model that cannot be used, with a
+    sentence, before anything is written; Stopped when the run cannot go on.
+    """
+    signature = request.spec.signature()
+    _apart(request)
+    listing = sources.listed(request.inputs, signature)
+    folder = Folder(request.out, request.kind)
+    with _engine(request, signature, folder, tell) as engine:
+        folder.begin(_manifest(request, listing, signature), request.resume)
+        return _ran(engine, folder, listing, request.spec.batch or BATCH, progress)
+
+
+def _ran(
+    engine: Engine, folder: Folder, listing: Listing, size: int, progress: Progress
+) -> Outcome:
+    """All parts that have no results yet."""
+    outcome, kept = Outcome(len(listing)), folder.done()
+    numbers = range(-(-len(listing) // size))
+    outcome.before = sum(min(size, len(listing) - part * size) for part in kept)
+    outcome.failures = list(folder.failures(sorted(kept)))
+    parts = (
+        Part(number, listing.items(number * size, (number + 1) * size))
+        for number in numbers
+        if number not in kept
+    )
+    begin = time.perf_counter()
+    progress(outcome.before, outcome.inputs)
+    for finished in engine.run(parts):
+        outcome.done += len(finished.part.items)
+        outcome.failures += finished.failures
+        progress(outcome.before + outcome.done, outcome.inputs)
+    outcome.seconds = time.perf_counter() - begin
+    outcome.failures.sort(key=lambda failure: failure.index)
+    return outcome
+
+
+class Engine(Protocol):
+    """Runs parts while it is open."""
+
+    def __enter__(self) -> Engine: ...
+    def __exit__(self, *_: object) -> None: ...
+    def run(self, parts: Iterable[Part]) -> Iterator[Finished]: ...
+
+
+def _engine(
+    request: Request, signature: Signature, folder: Folder, tell: Callable[[str], None]
+) -> Engine:
+    adapters = placing.spread(request.adapters)
+    count = request.workers or max(1, len(adapters))
+    dealt = [placing.dealt(adapters, worker) for worker in range(count)]
+    if count == 1:
+        return Here(request.spec.ready(dealt[0]), signature, folder, tell)
+    return Workers(request.spec, signature, folder, dealt, tell)
+
+
+class Here:
+    """The one worker of a run in this process."""
+
+    def __init__(
+        self, spec: Spec, signature: Signature, folder: Folder, tell: Callable[[str], None]
+    ) -> None:
+        self.worker, self.folder = Worker(spec, signature), folder
+        tell(self.worker.model.described())
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
+        """Raises Stopped."""
+        for read in ahead(parts, self.worker.read):
+            try:
+                results = self.worker.results(read)
+            except (ValueError, RuntimeError) as error:
+                raise Stopped(str(error)) from error
+            self.folder.write(results)
+            yield Finished(read.part, list(results.failures))
+
+
+def _apart(request: Request) -> None:
+    """Results that lie among the inputs would be inputs of the next run. Raises BadInput."""
+    out = request.out.resolve()
+    for given in request.inputs:
+        if given.is_dir() and out.is_relative_to(given.resolve()):
+            raise BadInput(f"{request.out} is inside {given}: choose a folder beside the inputs.")
+
+
+def _manifest(request: Request, listing: Listing, signature: Signature) -> dict[str, Any]:
+    """What results depend on: a run goes on only where all of it is the same."""
+    spec = request.spec
+    return {
+        "format": FORMAT,
+        "model": digest(spec.model),
+        "host": signature.host,
+        "options": {key: str(value) for key, value in sorted(spec.options.items())},
+        "batch": spec.batch,
+        "pixels": [spec.mean, spec.std],
+        "inputs": listing.digest(),
+        "count": len(listing),
+        "results": request.kind,
+    }

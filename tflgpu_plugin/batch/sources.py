@@ -1,0 +1,174 @@
+"""The inputs of a run: files that hold one sample or many, numbered in the order in which they were
+given.
+"""
+
+from __future__ import annotations
+
+import bisect
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tflgpu_plugin.batch.spec import Input, Signature
+from tflgpu_plugin.harness.inputs import BadInput
+
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+TABLES = (".npy", ".npz", ".parquet")
+PYARROW = "Parquet needs pyarrow. Run: pip install pyarrow"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One sample: its number in the run, its file and, where this holds several, its row there."""
+
+    index: int
+    path: str
+    row: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path if self.row is None else f"{self.path}#{self.row}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file with `rows` samples; None: it is one, or cannot be read, which its reader tells."""
+
+    path: str
+    rows: int | None = None
+    size: int = 0
+
+    @property
+    def count(self) -> int:
+        return 1 if self.rows is None else self.rows
+
+
+class Listing:
+    """All inputs of a run, in order."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = sources
+        self.ends = list(accumulate(source.count for source in sources))
+
+    def __len__(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def items(self, start: int, stop: int) -> list[Item]:
+        """Those with these numbers."""
+        found = []
+        place = bisect.bisect_right(self.ends, start)
+        for index in range(start, min(stop, len(self))):
+            while self.ends[place] <= index:
+                place += 1
+            source = self.sources[place]
+            row = None if source.rows is None else index - self.ends[place] + source.count
+            found.append(Item(index, source.path, row))
+        return found
+
+    def digest(self) -> str:
+        """Of the names, counts and sizes: another value means other inputs."""
+        lines = (f"{one.path}\0{one.rows}\0{one.size}\n" for one in self.sources)
+        return sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+
+def listed(paths: Sequence[Path], signature: Signature) -> Listing:
+    """The files and, in order of their names, those in the folders. Raises BadInput where there is
+    none.
+    """
+    found = [source_of(path, signature) for given in paths for path in _files(given)]
+    if not found:
+        named = ", ".join(str(path) for path in paths)
+        raise BadInput(
+            f"There are no inputs in {named}. An input is a picture, a .npy, .npz or .parquet file."
+        )
+    return Listing(found)
+
+
+def _files(given: Path) -> Iterator[Path]:
+    if not given.is_dir():
+        yield given
+        return
+    for path in sorted(given.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(given).parts)
+        if path.suffix.lower() in PICTURES + TABLES and not hidden and path.is_file():
+            yield path
+
+
+def source_of(path: Path, signature: Signature) -> Source:
+    """How many samples there are in a file, from its head alone."""
+    kind = path.suffix.lower()
+    try:
+        size = path.stat().st_size
+        if kind == ".npy":
+            with path.open("rb") as stream:
+                rows = _rows(signature.inputs[0], _head(stream))
+        elif kind == ".npz":
+            rows = _rows_of_npz(path, signature)
+        elif kind == ".parquet":
+            rows = table(path).metadata.num_rows
+        else:
+            rows = None
+    except Exception:  # of many kinds, in damaged files
+        return Source(str(path))
+    return Source(str(path), rows, size)
+
+
+def table(path: Path | str) -> Any:
+    """A Parquet file, opened. Raises BadInput without pyarrow."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise BadInput(PYARROW) from error
+    return parquet.ParquetFile(path)
+
+
+def _head(stream: BinaryIO) -> tuple[int, ...]:
+    """The shape that the head of a .npy file tells."""
+    heads: Any = np.lib.format
+    version = heads.read_magic(stream)
+    read = heads.read_array_header_1_0 if version == (1, 0) else heads.read_array_header_2_0
+    return tuple(read(stream)[0])
+
+
+def _rows_of_npz(path: Path, signature: Signature) -> int | None:
+    with zipfile.ZipFile(path) as archive:
+        heads = {}
+        for name in archive.namelist():
+            with archive.open(name) as stream:
+                heads[name.removesuffix(".npy")] = _head(stream)  # type: ignore[arg-type]
+    names = matched(signature, list(heads))
+    counts = {_rows(one, heads[name]) for one, name in zip(signature.inputs, names, strict=True)}
+    if len(counts) != 1:
+        raise BadInput(f"its arrays have different numbers of samples: {heads}")
+    return counts.pop()
+
+
+def _rows(given: Input, shape: Sequence[int]) -> int | None:
+    """None for one sample; how many there are behind one another."""
+    whole = len(shape) == len(given.shape) + 1 and shape[0] == 1
+    if given.fits(shape) or (whole and given.fits(shape[1:])):
+        return None
+    if len(shape) == len(given.shape) + 1 and given.fits(shape[1:]):
+        return shape[0]
+    return None  # whose reader says what is wrong
+
+
+def matched(signature: Signature, names: Sequence[str]) -> list[str]:
+    """The name of each input's array or column. Raises BadInput."""
+    if len(signature.inputs) == 1 and len(names) == 1:
+        return [names[0]]
+    found = []
+    for one in signature.inputs:
+        short = one.name.removeprefix("serving_default_").partition(":")[0]
+        name = next((each for each in (one.name, short) if each in names), None)
+        if name is None:
+            wanted = ", ".join(each.name for each in signature.inputs)
+            raise BadInput(f"the model takes {wanted}; here are {', '.join(names) or 'none'}")
+        found.append(name)
+    return found

@@ -1,0 +1,151 @@
+"""How a model is made ready for batches, and what it takes: data that travels to workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflgpu_plugin.cache import folders
+from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
+from tflgpu_plugin.harness.inputs import BadInput
+
+Array = npt.NDArray[Any]
+Shape = tuple[int | None, ...]
+
+BATCH = 32
+PLANS = "plans"  # the folder of kept plans in the user's cache
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of the model: the shape of one sample (None: open) and the type. `pad` says that the
+    model wants an extent of 1 before it."""
+
+    name: str
+    shape: Shape
+    dtype: np.dtype[Any]
+    pad: bool = False
+
+    def conform(self, value: Array) -> Array:
+        """The value as one sample: of this type, and of this shape where that is only a matter of a
+        leading 1 or of a flat list. Raises BadInput.
+        """
+        if not _can_be(value, self.dtype):
+            raise BadInput(f"{self.name} takes {self.dtype}, not {value.dtype}.")
+        if value.ndim == len(self.shape) + 1 and value.shape[0] == 1:
+            value = value[0]
+        if value.ndim == 1 and len(self.shape) != 1 and None not in self.shape:
+            fixed = tuple(n or 0 for n in self.shape)
+            value = value.reshape(fixed) if value.size == np.prod(fixed) else value
+        if not self.fits(value.shape):
+            raise BadInput(f"{self.name} takes {shown(self.shape)}, not {shown(value.shape)}.")
+        return np.array(value, self.dtype)  # what is mapped from a file is read here
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        pairs = zip(shape, self.shape, strict=False)
+        return len(shape) == len(self.shape) and all(n in (m, None) or m is None for n, m in pairs)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a model takes. `batched`: the first extent of every input is open, and is the batch; a
+    run takes one sample otherwise."""
+
+    inputs: tuple[Input, ...]
+    batched: bool
+    host: str
+
+    def __str__(self) -> str:
+        return ", ".join(f"{one.name} {shown(one.shape)} {one.dtype}" for one in self.inputs)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A model file, the host that runs it (None: the preferred one), the options of the plugin, and
+    how many samples make a batch (0: an input is a whole tensor, first extent and all). Pictures
+    become (pixel - mean) / std in models that take floats.
+    """
+
+    model: Path
+    host: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    batch: int = BATCH
+    mean: float = 127.5
+    std: float = 127.5
+
+    def ready(self, adapter: str | None = None) -> Spec:
+        """With what a worker adds: its adapter, and plans kept where others of this machine find
+        them. Raises BadInput."""
+        more = {} if adapter is None else {"adapter": adapter}
+        folder = None if "serialization_dir" in self.options else folders.cache(PLANS)
+        if folder is not None:
+            more |= {"serialization_dir": str(folder), "model_token": digest(self.model)[:16]}
+        return replace(self, options=more | {**self.options, **more})
+
+    def sample(self, given: Input, value: Array) -> Array:
+        """A value as a sample of this input. Pixels of 8 bits become what the model takes for them,
+        channels where it has these. Raises BadInput."""
+        is_pixels = value.dtype == np.uint8 and (given.dtype.kind == "f" or given.dtype == np.int8)
+        if is_pixels and value.ndim == 4 and value.shape[0] == 1:
+            value = value[0]
+        if is_pixels and value.ndim == 3:
+            last = value.transpose(2, 0, 1)
+            value = last if given.fits(last.shape) and not given.fits(value.shape) else value
+            value = inputs.values_of(value, given.dtype, self.mean, self.std)
+        return given.conform(value)
+
+    def signature(self) -> Signature:
+        """What the model takes, asked of its host alone. Raises BadInput or NoHost."""
+        details, host = _details(self.model, self.host)
+        opened = [detail["open"] for detail in details]
+        batched = self.batch > 0 and all(shape and shape[0] is None for shape in opened)
+        made = []
+        for detail, shape in zip(details, opened, strict=True):
+            pad = not batched and self.batch > 0 and bool(shape) and shape[0] in (1, None)
+            rest = shape[1:] if batched or pad else shape
+            made.append(Input(str(detail["name"]), rest, np.dtype(detail["dtype"]), pad))
+        return Signature(tuple(made), batched, host)
+
+
+def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether this type holds the values, but for the digits of floats. Integers are told by their
+    values, since tables have them wider than they were."""
+    if value.dtype.kind in "iu" and dtype.kind in "iu":
+        return not value.size or bool(
+            np.iinfo(dtype).min <= value.min() and value.max() <= np.iinfo(dtype).max
+        )
+    return np.can_cast(value.dtype, dtype, "same_kind")
+
+
+def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:
+    """Name, dtype and shape of each input, None for open extents; the host with its version."""
+    if subjects.is_onnx(path, host):
+        found = onnx.details(onnx.read(path), path)
+        return found, onnx.host()
+    runner, content = hosts.host(host), inputs.model(path)
+    try:
+        details = runner.plain(content).get_input_details()
+    except (ValueError, RuntimeError) as error:
+        raise BadInput(f"{runner.name} cannot read {path}: {error}") from error
+    for one in details:
+        extents = one["shape_signature"] if len(one["shape_signature"]) else one["shape"]
+        one["open"] = tuple(None if n < 0 else int(n) for n in extents)
+    return details, f"{runner.name} {runner.version}"
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of the model file. Raises BadInput."""
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise BadInput(f"The model {path} cannot be read ({error.strerror}).") from error
+
+
+def shown(shape: Sequence[int | None]) -> str:
+    return "[" + ", ".join("?" if n is None else str(n) for n in shape) + "]"

@@ -1,0 +1,92 @@
+"""What a worker does with a part: read, run, and hand over the results."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tflgpu_plugin.batch import reading
+from tflgpu_plugin.batch.model import Failed, Model
+from tflgpu_plugin.batch.parts import Failure, Results
+from tflgpu_plugin.batch.sources import Item
+from tflgpu_plugin.batch.spec import Signature, Spec
+from tflgpu_plugin.harness.inputs import BadInput
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Neighbouring inputs whose results make one file."""
+
+    number: int
+    items: list[Item]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A part with its samples; inputs that cannot be read are among the failures."""
+
+    part: Part
+    items: list[Item]
+    samples: list[reading.Sample]
+    failures: list[Failure]
+
+
+class Worker:
+    """A model that is ready for parts. Reading may be done in another thread than running."""
+
+    def __init__(self, spec: Spec, signature: Signature) -> None:
+        self.reader = reading.Reader(spec, signature)
+        self.model = Model(spec, signature)
+
+    def read(self, part: Part) -> Read:
+        items, samples, failures = [], [], []
+        for item in part.items:
+            try:
+                samples.append(self.reader.read(item))
+                items.append(item)
+            except BadInput as error:
+                failures.append(Failure(item.index, item.name, str(error)))
+        return Read(part, items, samples, failures)
+
+    def results(self, read: Read) -> Results:
+        """Raises what `Model.results` raises."""
+        items, rows, failures = [], [], list(read.failures)
+        for item, row in zip(read.items, self.model.results(read.samples), strict=True):
+            if isinstance(row, Failed):
+                failures.append(Failure(item.index, item.name, row.reason))
+            else:
+                items.append(item)
+                rows.append(row)
+        failures.sort(key=lambda failure: failure.index)
+        report = self.model.running.report()
+        adapter = report.adapter.name if report.adapter else ""
+        return Results(read.part.number, items, rows, self.model.names, adapter, failures)
+
+
+def ahead(values: Iterable[T], function: Callable[[T], V]) -> Iterator[V]:
+    """The function of each value, worked out in a thread while the one before it is used. What is
+    raised there is raised here, in its turn."""
+    made: queue.Queue[tuple[bool, V | BaseException | None]] = queue.Queue(maxsize=1)
+
+    def work() -> None:
+        try:
+            for value in values:
+                made.put((True, function(value)))
+            made.put((False, None))
+        except BaseException as error:
+            made.put((False, error))
+
+    threading.Thread(target=work, name="tflgpu reader", daemon=True).start()
+    while True:
+        more, value = made.get()
+        if isinstance(value, BaseException):
+            raise value
+        if not more:
+            return
+        yield value  # type: ignore[misc]

@@ -1,0 +1,255 @@
+"""Worker processes of one machine: each has a model and a pipe, and writes the results itself. A
+worker that dies is replaced, and its parts are given out again.
+
+`concurrent.futures` gives up all workers when one dies, and leaves them behind when the process
+that started them is killed; here a worker ends when its pipe does.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from tflgpu_plugin.batch.parts import Failure, Folder
+from tflgpu_plugin.batch.spec import Signature, Spec
+from tflgpu_plugin.batch.work import Part, Worker, ahead
+from tflgpu_plugin.harness.inputs import BadInput
+
+OUTSTANDING = 2  # parts of a worker: one that runs, and one that is read meanwhile
+TRIES = 3  # of a part whose workers die or fail
+READY, DONE, FAILED, STOP, UNUSABLE = "ready", "done", "failed", "stop", "unusable"
+
+
+class Stopped(RuntimeError):
+    """The run cannot go on; the text says why. What is finished is kept."""
+
+
+@dataclass
+class Finished:
+    """A part that is complete, or given up (`lost`)."""
+
+    part: Part
+    failures: list[Failure]
+    lost: bool = False
+
+
+@dataclass
+class _Process:
+    number: int
+    adapter: str | None
+    process: Any
+    pipe: Connection
+    ready: bool = False
+    parts: deque[Part] = field(default_factory=deque)
+
+
+class Workers:
+    """`tell` gets a line when a worker is ready, dies or is given up."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        signature: Signature,
+        folder: Folder,
+        adapters: Sequence[str | None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self.spec, self.signature, self.folder, self.tell = spec, signature, folder, tell
+        self.waiting = deque(enumerate(adapters))
+        self.running: list[_Process] = []
+        self.tries: dict[int, int] = {}
+        self.again: deque[Part] = deque()
+        self.ended = False  # there are no more parts but those
+
+    def __enter__(self) -> Workers:
+        """Start the first one, whose plans the others find kept. Raises Stopped where the model
+        cannot be used."""
+        self._start()
+        try:
+            while not self.running[0].ready:
+                list(self._wait())
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """All are gone after it."""
+        for worker in self.running:
+            worker.pipe.close()  # ends one that waits
+            if worker.parts or not worker.ready:
+                worker.process.terminate()
+        for worker in self.running:
+            worker.process.join(timeout=5)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self.running.clear()
+
+    def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
+        """Parts as they are finished. Raises Stopped."""
+        todo = iter(parts)
+        while True:
+            for worker in list(self.running):
+                self._feed(worker, todo)
+            if self.ended and not self.again and not any(one.parts for one in self.running):
+                return
+            yield from self._wait()
+
+    def _start(self) -> None:
+        number, adapter = self.waiting.popleft()
+        ours, theirs = multiprocessing.get_context("spawn").Pipe()
+        spec = self.spec.ready(adapter)
+        process = multiprocessing.get_context("spawn").Process(
+            target=work,
+            args=(theirs, spec, self.signature, self.folder.path, self.folder.kind),
+            name=f"tflgpu worker {number}",
+            daemon=True,
+        )
+        with _without_ctrl_c():
+            process.start()
+        theirs.close()
+        self.running.append(_Process(number, adapter, process, ours))
+
+    def _feed(self, worker: _Process, todo: Iterator[Part]) -> None:
+        """Parts that a worker has failed on go out alone, so that it is known which it was."""
+        while worker.ready and len(worker.parts) < OUTSTANDING:
+            if any(part.number in self.tries for part in worker.parts):
+                return
+            if self.again and worker.parts:
+                return
+            part = self.again.popleft() if self.again else next(todo, None)
+            if part is None:
+                self.ended = True
+                return
+            worker.parts.append(part)
+            with suppress(OSError):  # it died: that is seen where it is waited for
+                worker.pipe.send(part)
+
+    def _wait(self) -> Iterator[Finished]:
+        ready = wait([worker.pipe for worker in self.running])
+        for worker in [one for one in self.running if one.pipe in ready]:
+            try:
+                kind, value = worker.pipe.recv()
+            except (EOFError, OSError):
+                yield from self._died(worker)
+                continue
+            if kind == READY:
+                worker.ready = True
+                self.tell(f"worker {worker.number}: {value}")
+                while self.waiting:
+                    self._start()
+            elif kind == DONE:
+                yield Finished(worker.parts.popleft(), value)
+            elif kind == FAILED:
+                yield from self._failed(worker, value, died=False)
+            elif kind == STOP:
+                raise Stopped(value)
+            else:
+                self._unusable(worker, value)
+
+    def _died(self, worker: _Process) -> Iterator[Finished]:
+        worker.process.join()
+        if not worker.ready:
+            self._unusable(worker, f"its process ended with {worker.process.exitcode}")
+            return
+        status = worker.process.exitcode
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        yield from self._failed(worker, f"it {how}", died=True)
+
+    def _failed(self, worker: _Process, reason: str, died: bool) -> Iterator[Finished]:
+        """Replace the worker and give its parts to others. A part whose workers died is given up at
+        last; where they said why they failed, others would fail as well. Raises Stopped."""
+        self._remove(worker)
+        suspects = [*worker.parts]
+        self.tell(
+            f"worker {worker.number}: {reason}; its {len(suspects)} parts are given out again"
+        )
+        for part in suspects:
+            self.tries.setdefault(part.number, 0)
+            self.tries[part.number] += len(suspects) == 1
+            if self.tries[part.number] < TRIES:
+                self.again.append(part)
+            elif not died:
+                raise Stopped(reason)
+            else:
+                text = f"its worker died {TRIES} times with it: {reason}"
+                yield Finished(
+                    part, [Failure(one.index, one.name, text) for one in part.items], lost=True
+                )
+        self.waiting.append((worker.number, worker.adapter))
+        self._start()
+
+    def _unusable(self, worker: _Process, reason: str) -> None:
+        """Go on without it. Raises Stopped where no other is left."""
+        self._remove(worker)
+        self.again.extend(worker.parts)
+        if not self.running:
+            raise Stopped(reason)
+        self.tell(f"worker {worker.number} is given up: {reason}")
+
+    def _remove(self, worker: _Process) -> None:
+        self.running.remove(worker)
+        worker.pipe.close()
+        worker.process.join(timeout=1)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """What is started here does not see Ctrl-C, which is for the process that started it."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows `work` has to do
+        yield
+        return
+    resource_tracker.ensure_running()  # whose start would undo the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def work(pipe: Connection, spec: Spec, signature: Signature, place: Path, kind: str) -> None:
+    """The life of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError, EOFError):  # the other end is gone: so is the run
+        try:
+            worker = Worker(spec, signature)
+        except Exception as error:
+            pipe.send((UNUSABLE, _sentence(error)))
+            return
+        pipe.send((READY, worker.model.described()))
+        folder = Folder(place, kind)
+        for read in ahead(_received(pipe), worker.read):
+            try:
+                results = worker.results(read)
+                folder.write(results)
+            except BadInput as error:
+                pipe.send((STOP, str(error)))
+                return
+            except Exception as error:
+                pipe.send((FAILED, _sentence(error)))
+                return
+            pipe.send((DONE, list(results.failures)))
+
+
+def _received(pipe: Connection) -> Iterator[Part]:
+    while True:
+        try:
+            yield pipe.recv()
+        except (EOFError, OSError):
+            return
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,124 @@
+"""`tflgpu run MODEL INPUTS... --out DIR`: many inputs through a model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tflgpu_plugin.cli.shared import (
+    LITERAL,
+    as_json,
+    console,
+    existing,
+    or_sentence,
+    pairs,
+    prepared,
+    print_json,
+)
+
+INTERRUPTED = 130  # the exit status of a program that Ctrl-C ends
+
+
+@click.command()
+@click.argument("model", type=existing)
+@click.argument("inputs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder for the results.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["npz", "parquet"]),
+    default="npz",
+    show_default=True,
+    help="Of the results.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(min=0),
+    default=32,
+    show_default=True,
+    help="Inputs per file of results, and per run of a model whose first extent is open. "
+    "0: an input is a whole tensor, first extent and all.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Processes on this machine; by default one for each of --adapters.",
+)
+@click.option(
+    "--adapters",
+    metavar="LIST",
+    help="Names or indices with commas, handed to workers in turn; or `all`.",
+)
+@click.option("--resume", is_flag=True, help="Go on with the run that --out holds.")
+@click.option(
+    "--mean", default=127.5, show_default=True, help="Float models get (pixel - mean) / std."
+)
+@click.option(
+    "--std", default=127.5, type=click.FloatRange(min=0, min_open=True), show_default=True
+)
+@prepared
+@as_json
+def run(
+    model: Path, inputs: Sequence[Path], given: Sequence[str], host: str | None,
+    adapters: str | None, as_json: bool, **more: Any,
+) -> None:  # fmt: skip
+    """Run MODEL on all INPUTS: pictures, .npy, .npz and .parquet files, and folders of them.
+
+    Results are in the order of the inputs. Exit status 1 when some inputs have no results, each
+    with a sentence; 130 after Ctrl-C, from which --resume goes on.
+    """
+    from tflgpu_plugin.batch import run as runner
+    from tflgpu_plugin.batch.spec import Spec
+
+    settings = {name: more.pop(name) for name in ("batch", "mean", "std")}
+    spec = Spec(model, host, or_sentence(lambda: pairs(given)), **settings)
+    named = tuple(name for name in (adapters or "").split(",") if name)
+    request = runner.Request(spec, inputs, adapters=named, **more)
+    with _Bar() as (tell, progress):
+        try:
+            outcome = or_sentence(lambda: runner.run(request, tell, progress))
+        except KeyboardInterrupt:
+            tell(f"Broken off. Finished results are in {request.out}; --resume goes on.")
+            raise SystemExit(INTERRUPTED) from None
+    if as_json:
+        print_json(asdict(outcome))
+    else:
+        for failure in outcome.failures:
+            click.echo(str(failure), err=True)
+        console.print(outcome.line())
+    raise SystemExit(1 if outcome.failures else 0)
+
+
+class _Bar:
+    """A line that grows on a terminal, and lines above it, on stderr."""
+
+    def __init__(self) -> None:
+        self.progress = Progress(
+            BarColumn(), MofNCompleteColumn(), TextColumn("inputs"), TimeRemainingColumn(),
+            console=Console(stderr=True, soft_wrap=True, **LITERAL),
+            disable=not sys.stderr.isatty(), transient=True,
+        )  # fmt: skip
+        self.task = self.progress.add_task("", total=None)
+
+    def __enter__(self) -> tuple[Any, Any]:
+        self.progress.start()
+
+        def moved(done: int, whole: int) -> None:
+            self.progress.update(self.task, completed=done, total=whole)
+
+        return self.progress.console.print, moved
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
