@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from conformance.cases import seeded
 from conformance.models.tflite import Model
 from tests.support import small_models
 from tflgpu_plugin.batch import parts, run
 from tflgpu_plugin.batch.spec import Spec
+from tflgpu_plugin.harness.hosts import host, invoked
 
 Array = npt.NDArray[Any]
 SHAPE = (8, 8, 3)
@@ -60,3 +62,27 @@ def results(folder: Path) -> Mapping[str, Array]:
     found = [np.load(path) for path in sorted(folder.glob("part-*.npz"))]
     names = [name for name in found[0].files if name != parts.ADAPTER]
     return {name: np.concatenate([one[name] for one in found]) for name in names}
+
+
+def on_cpu(model: Path, given: Array) -> Array:
+    """On the host's own kernels, one input after the other."""
+    interpreter = host().interpreter(model.read_bytes())
+    return np.concatenate([invoked(interpreter, [one[None]])[0] for one in given])
+
+
+def as_onnx(folder: Path) -> Path:
+    """The same network as an ONNX model, channels last by transposes."""
+    from tests.support import onnx_models as onnx
+
+    nodes, constants = [onnx.node("Transpose", ["x"], ["t0"], perm=[0, 3, 1, 2])], {}
+    for number, (seed, channels) in enumerate(((1, 3), (3, small_models.FEATURES))):
+        weights = seeded(small_models.FEATURES, 3, 3, channels, seed=seed).transpose(0, 3, 1, 2)
+        bias = seeded(small_models.FEATURES, seed=seed + 1)
+        constants |= {f"w{number}": np.ascontiguousarray(weights), f"b{number}": bias}
+        names = [f"t{number}", f"w{number}", f"b{number}"]
+        nodes.append(onnx.node("Conv", names, [f"c{number}"], pads=[1, 1, 1, 1]))
+        nodes.append(onnx.node("Relu", [f"c{number}"], [f"t{number + 1}"]))
+    nodes.append(onnx.node("Transpose", ["t2"], ["second"], perm=[0, 2, 3, 1]))
+    path = folder / "open.onnx"
+    path.write_bytes(onnx.model(nodes, {"x": ("n", *SHAPE)}, {"second": ("n", 8, 8, 4)}, constants))
+    return path

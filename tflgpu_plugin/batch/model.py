@@ -184,8 +184,13 @@ class Model:
     def described(self) -> str:
         """The adapter, and how many nodes are on it."""
         report = self.running.report()
-        name = report.adapter.name if report.adapter else "no adapter"
-        return f"{name}: {report.count(GPU)} of {len(report.nodes)} nodes on the GPU"
+        return f"{self.adapter}: {report.count(GPU)} of {len(report.nodes)} nodes on the GPU"
+
+    @property
+    def adapter(self) -> str:
+        """Its name and index."""
+        found = self.running.report().adapter
+        return f"{found.name} (adapter {found.index})" if found else "no adapter"
 
 
 class Predictor:

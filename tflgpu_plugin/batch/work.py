@@ -64,9 +64,8 @@ class Worker:
                 items.append(item)
                 rows.append(row)
         failures.sort(key=lambda failure: failure.index)
-        report = self.model.running.report()
-        adapter = report.adapter.name if report.adapter else ""
-        return Results(read.part.number, items, rows, self.model.names, adapter, failures)
+        names, adapter = self.model.names, self.model.adapter
+        return Results(read.part.number, items, rows, names, adapter, failures)
 
 
 def ahead(values: Iterable[T], function: Callable[[T], V]) -> Iterator[V]:

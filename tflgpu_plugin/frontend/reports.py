@@ -17,7 +17,9 @@ GPU, CPU, REVERTED = "gpu", "cpu", "reverted"
 
 @dataclass(frozen=True)
 class AdapterReport:
-    """The adapter that partitions run on; `kind` is discrete, integrated, software or other."""
+    """The adapter that partitions run on; `kind` is discrete, integrated, software or other.
+    `index` is that of `tflgpu info`, which tells equal ones apart.
+    """
 
     name: str
     vendor: str
@@ -25,6 +27,7 @@ class AdapterReport:
     backend: str
     kind: str
     software: bool
+    index: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -53,7 +53,7 @@ class NoAdapter(RuntimeError):
 @dataclass(frozen=True)
 class AdapterInfo:
     """What users see of an adapter. `kind` is discrete, integrated, software or other; limits in
-    WebGPU's units.
+    WebGPU's units. `index` is its place in `adapters()`, which tells equal ones apart.
     """
 
     name: str
@@ -65,6 +65,7 @@ class AdapterInfo:
     device_id: int
     features: tuple[str, ...] = field(repr=False, default=())
     limits: tuple[tuple[str, int], ...] = field(repr=False, default=())
+    index: int = 0
     handle: Any = field(repr=False, compare=False, default=None)
 
     @property
@@ -152,7 +153,8 @@ def _enumerate() -> list[AdapterInfo]:
         raise NoAdapter(f"{INSTALL_HINT} ({error})") from error
     found = [_describe(listed[k]) for k in range(count)]
     usable = [info for info in found if info.backend in BACKENDS.values()]
-    return sorted(usable, key=lambda info: PREFERENCE.index(info.kind))
+    best_first = sorted(usable, key=lambda info: PREFERENCE.index(info.kind))
+    return [replace(info, index=place) for place, info in enumerate(best_first)]
 
 
 def _describe(raw: Any) -> AdapterInfo:

@@ -1,0 +1,123 @@
+"""Several adapters at once, in one process and in several: no device is taken for another's.
+
+The software driver of the system is given twice, as two equal GPUs are, and SwiftShader beside it
+where `python tools/drivers.py swiftshader` has unpacked it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conformance import host as hosts
+from tests.support.subprocesses import ROOT, run_python
+
+sys.path.append(str(ROOT / "tools"))
+
+import drivers
+
+HOSTS = hosts.installed()
+pytestmark = [
+    pytest.mark.adapter,
+    pytest.mark.skipif(not HOSTS, reason="no TFLite host: pip install -e .[tflite]"),
+]
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(params=["twice", "swiftshader"])
+def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """Variables for two adapters."""
+    try:
+        stock = drivers.lavapipe().variables["VK_DRIVER_FILES"]
+    except drivers.Unavailable as error:
+        pytest.skip(str(error))
+    other = drivers.folder() / "swiftshader" / "icd.json"
+    if request.param == "twice":
+        other = Path(shutil.copy(stock, tmp_path / "again.json"))
+    elif not other.exists():
+        pytest.skip("SwiftShader is not unpacked here: python tools/drivers.py swiftshader")
+    both = os.pathsep.join([stock, str(other)])
+    return {"VK_DRIVER_FILES": both, "VK_ICD_FILENAMES": both}
+
+
+ONE_PROCESS = """
+import threading
+import numpy as np
+import tflgpu_plugin
+from tests.support import batches
+from tflgpu_plugin import native
+from tflgpu_plugin.batch.model import Model
+from tflgpu_plugin.batch.spec import Spec
+from tflgpu_plugin.runtime import adapter
+from pathlib import Path
+found = adapter.adapters()
+assert [one.index for one in found] == [0, 1], found
+folder, given = Path({folder!r}), batches.values(8)
+paths = {paths}
+models = [Model(Spec(path, batch=4, options={{"adapter": k}})) for path in paths for k in (0, 1)]
+wanted = batches.on_cpu(batches.model(folder), given)
+def run(model):
+    for _ in range(20):
+        for row, right in zip(model.results([[one] for one in given]), wanted, strict=True):
+            said.append(np.abs(row[0] - right.reshape(row[0].shape)).max())
+said = []
+threads = [threading.Thread(target=run, args=(model,)) for model in models]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len(said) == len(models) * 160 and max(said) <= {tolerance}, max(said)
+for k, model in enumerate(models):
+    report = model.running.report()
+    assert report.runs >= 40, report
+    assert report.adapter.index == k % 2 and report.adapter.name == found[k % 2].name, report
+devices = [adapter.open_device(one).handle for one in found]
+assert devices[0] != devices[1]
+native.lib.tg_device_mark_lost(devices[0])
+models[1].running.run([given[:4]])          # the other goes on
+try: models[0].running.run([given[:4]]); raise SystemExit("it ran")
+except RuntimeError as error: assert "device was lost" in str(error), error
+"""
+
+
+def test_two_adapters_in_one_process(environment: dict[str, str], tmp_path: Path) -> None:
+    """Interpreters, and sessions where there is onnxruntime, on four threads."""
+    paths = "[batches.model(folder)]"
+    if importlib.util.find_spec("onnxruntime"):
+        paths = "[batches.model(folder), batches.as_onnx(folder)]"
+    code = ONE_PROCESS.format(folder=str(tmp_path), paths=paths, tolerance=TOLERANCE)
+    run_python(code, **environment)
+
+
+SEVERAL = """
+import json, time
+from pathlib import Path
+import numpy as np
+from tests.support import batches
+if __name__ == "__main__":
+    folder, said, ready = Path({folder!r}), [], []
+    np.save(folder / "all.npy", batches.values(400))
+    def wait(done, whole):
+        if sum(" nodes on the GPU" in line for line in said) < 3: time.sleep(0.05)
+    outcome = batches.ran(batches.model(folder), folder / "all.npy", out=folder / "out", batch=1,
+                          workers=3, adapters=["0", "1"], said=said, progress=wait)
+    assert outcome.done == 400 and not outcome.failures, outcome
+    print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize("environment", ["twice"], indirect=True)
+def test_adapters_are_handed_to_workers_in_turn(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Three workers, two adapters."""
+    said = json.loads(run_python(SEVERAL.format(folder=str(tmp_path)), **environment).stdout)
+    ready = sorted(line for line in said if "nodes on the GPU" in line)
+    assert [line.partition("(adapter ")[2][0] for line in ready] == ["0", "1", "0"]
+    ran = {str(np.load(path)["adapter"]) for path in (tmp_path / "out").glob("*.npz")}
+    assert {name.partition("(adapter ")[2] for name in ran} == {"0)", "1)"}
