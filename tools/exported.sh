@@ -3,7 +3,7 @@
 # Each exporter has an environment of its own, as they ask for different versions of what they share.
 set -e
 folder=build/exported
-for exporter in torch keras; do
+for exporter in torch litert keras; do
   python=build/exporters/$exporter/bin/python
   test -x $python || ${PYTHON:-python3} -m venv build/exporters/$exporter
   $python -m pip install -q --disable-pip-version-check -r conformance/models/exported/$exporter.txt

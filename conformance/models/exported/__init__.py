@@ -2,6 +2,7 @@
 
     python -m conformance.models.exported FOLDER [--only TEXT]
 
-in an environment that has an exporter (`torch.txt`, `keras.txt` beside this file), and for
-`python -m conformance.exported FOLDER` in one that has the plugin. `make exported` does all of it.
+in an environment that has an exporter (`torch.txt`, `litert.txt`, `keras.txt` beside this file),
+and for `python -m conformance.exported FOLDER` in one that has the plugin. `make exported` does all
+of it.
 """

@@ -8,6 +8,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+# The first that is installed: litert-torch has torch beside it.
+EXPORTERS = {
+    "litert_torch": "conformance.models.exported.litert_exporter",
+    "torch": "conformance.models.exported.torch_exporter",
+    "keras": "conformance.models.exported.keras_exporter",
+}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -15,23 +22,21 @@ def main() -> int:
     parser.add_argument("--only", default="", help="recipes whose name contains this")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    here = [name for name in ("torch", "keras") if find_spec(name)]
-    if not here:
-        print("Neither torch nor keras is installed: see torch.txt and keras.txt.", file=sys.stderr)
+    here = next((room for module, room in EXPORTERS.items() if find_spec(module)), None)
+    if here is None:
+        print("No exporter is installed: see torch.txt, litert.txt and keras.txt.", file=sys.stderr)
         return 2
     failed = 0
-    for exporter in here:
-        room = import_module(f"conformance.models.exported.{exporter}_exporter")
-        for name, write in room.routes().items():
-            if given.only not in name:
-                continue
-            try:
-                write(given.folder)
-                print(f"{name}: written", flush=True)
-            except Exception as error:  # a limit of the exporter: tell it, and go on
-                failed += 1
-                said = str(error).strip().splitlines()[:1]
-                print(f"{name}: {type(error).__name__} {said}", file=sys.stderr, flush=True)
+    for name, write in import_module(here).routes().items():
+        if given.only not in name:
+            continue
+        try:
+            write(given.folder)
+            print(f"{name}: written", flush=True)
+        except Exception as error:  # a limit of the exporter: tell it, and go on
+            failed += 1
+            said = str(error).strip().splitlines()[:1]
+            print(f"{name}: {type(error).__name__} {said}", file=sys.stderr, flush=True)
     return int(failed > 0)
 
 

@@ -23,7 +23,8 @@ OLDER = ("text_bert", "text_gpt2", "image_vit", "image_convnext", "image_segform
          "torch_lstm_tagger", "torch_gru_tagger", "torch_unet",
          "torch_detector", "image_mobilenetv2")  # fmt: skip
 OPEN = ("text_bert", "text_llama", "text_debertav2", "text_gpt2", "image_vit", "image_segformer",
-        "image_resnet", "torch_unet", "text_qwen3")  # fmt: skip
+        "image_resnet", "torch_unet", "text_qwen3", "cached_llama",
+        "cached_gpt2")  # fmt: skip
 SMALL_NUMBERS = ("text_bert", "image_resnet", "image_vit", "image_mobilenetv2")
 
 
@@ -67,8 +68,14 @@ def _plain(name: str, recipe: Recipe, folder: Path) -> None:
 
 
 def _open(name: str, recipe: Recipe, folder: Path) -> None:
-    """The batch, and the length of a text, are left open."""
-    _export(folder / f"{name}.open.onnx", recipe, (0, 1) if name.startswith("text") else (0,))
+    """The batch, and the length of a text, are left open; of what has a past, how long it is."""
+    path = folder / f"{name}.open.onnx"
+    if not name.startswith("cached"):
+        return _export(path, recipe, (0, 1) if name.startswith("text") else (0,))
+    import torch
+
+    auto, pasts = torch.export.Dim.AUTO, len(recipe()[1]) - 2
+    _export(path, recipe, dynamic_shapes=({}, {1: auto}, ({2: auto},) * pasts))
 
 
 def _older(name: str, recipe: Recipe, folder: Path) -> None:

@@ -55,6 +55,7 @@ TEXT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "SmolLM3": ("ForCausalLM", SMALL | WORDS | SHARED),
     "Olmo2": ("ForCausalLM", SMALL | WORDS | SHARED),
 }  # fmt: skip
+CACHED = ("GPT2", "GPTNeoX", "OPT", "Llama", "Mistral", "Qwen3", "Phi", "Gemma2")
 IMAGES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ViT": ("ForImageClassification", SMALL | SEEN),
     "DeiT": ("ForImageClassification", SMALL | SEEN),
@@ -132,6 +133,38 @@ def text(name: str) -> Recipe:
     return recipe
 
 
+def cached(name: str) -> Recipe:
+    """A token after others, whose keys and values go in and come out."""
+
+    def recipe() -> tuple[Any, dict[str, Any]]:
+        import torch
+
+        head, settings = TEXT[name]
+        inner = built(name, head, settings)
+        layers = inner.config.num_hidden_layers
+        heads = getattr(inner.config, "num_key_value_heads", None) or 4
+
+        class Step(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, token: Any, mask: Any, *past: Any) -> Any:
+                cache = import_module("transformers").DynamicCache()
+                for k in range(layers):
+                    cache.update(past[2 * k], past[2 * k + 1], k)
+                made = self.inner(input_ids=token, attention_mask=mask, past_key_values=cache,
+                                  use_cache=True)  # fmt: skip
+                kept = made.past_key_values.layers
+                return (made.logits, *(t for one in kept for t in (one.keys, one.values)))
+
+        inputs = {"token": torch.randint(3, 99, (1, 1)), "mask": torch.ones(1, 13, dtype=int)}
+        past = {f"past_{n}": torch.randn(1, heads, 12, 16) for n in range(2 * layers)}
+        return Step().eval(), inputs | past
+
+    return recipe
+
+
 def image(name: str) -> Recipe:
     def recipe() -> tuple[Any, dict[str, Any]]:
         import torch
@@ -147,4 +180,5 @@ def image(name: str) -> Recipe:
 RECIPES: dict[str, Recipe] = (
     {f"text_{name.lower()}": text(name) for name in TEXT}
     | {f"image_{name.lower()}": image(name) for name in IMAGES}
+    | {f"cached_{name.lower()}": cached(name) for name in CACHED}
 )  # fmt: skip
