@@ -71,7 +71,8 @@ def refuse_epilogue(graph: Graph, node: Node, outputs: int) -> str | None:
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None:
         shape = graph.shape(bias)
-        if prod(shape) != outputs or spread(graph, bias, node.outputs[0]) is None:
+        row = shape == (outputs,) or spread(graph, bias, node.outputs[0]) is not None
+        if prod(shape) != outputs or not row:
             return f"The bias has shape {list(shape)} for {outputs} output channels."
     if node.attributes.get("activation") == "tanh":
         return f"A tanh fused into {node.op} is not supported; make it an op of its own."

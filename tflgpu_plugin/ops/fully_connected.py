@@ -11,16 +11,18 @@ from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, work
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
 from tflgpu_plugin.ops.tiles import choose_tile
 
 CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
+KEPT = 4  # dimensions
 MANY_ROWS = 8  # from here on rows are treated as the pixels of a 1x1 convolution
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
-    """A weight matrix; up to 4 dimensions where they are kept; no fused tanh."""
+    """A weight matrix; no fused tanh."""
     x, weights = operands(graph, node)
     if len(weights) != 2 or min(prod(x), prod(weights)) < 1:
         return f"Weights of shape {list(weights)} are not a matrix with elements."
@@ -30,8 +32,6 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal:
     if node.attributes.get("keep_num_dims"):
         if not x or x[-1] != inputs:
             return f"An input of shape {list(x)} does not end with the {inputs} inputs of a row."
-        if len(x) > 4:
-            return "keep_num_dims is supported for at most 4 dimensions."
     return refuse_epilogue(graph, node, outputs)
 
 
@@ -40,6 +40,20 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
     if node.attributes.get("keep_num_dims"):
         return [(*x[:-1], outputs)]
     return [(prod(x) // inputs, outputs)]
+
+
+def _decompose(steps: Decomposition, node: Node) -> bool:
+    """More dimensions than rows have in memory are joined, and parted again."""
+    weights, *bias = node.inputs[1:]
+    shape = steps.shape(node.operand())
+    if not node.attributes.get("keep_num_dims") or len(shape) <= KEPT:
+        return False
+    rows = steps.reshape(node.operand(), (prod(shape[:-1]), shape[-1]))
+    given = {**node.attributes, "keep_num_dims": False}
+    made = steps.editor.tensor((), like=node.outputs[0])
+    steps.put(made, "fully_connected", rows, weights, *bias, **given)
+    steps.last("reshape", made, None, shape=steps.shape(node.outputs[0]))
+    return True
 
 
 def _lower(low: Lowering, node: Node) -> None:
@@ -120,5 +134,6 @@ def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, pixels: in
 
 OPS = (
     Op("fully_connected", _refuse, _shapes, _lower, "accumulate", work=work, kind="product",
-       fuses=True, weights=Weights(flattens=True), accumulates=False, rounding=rounding.PRODUCT),
+       max_rank=8, decompose=_decompose, fuses=True,
+       weights=Weights(flattens=True), accumulates=False, rounding=rounding.PRODUCT),
 )  # fmt: skip

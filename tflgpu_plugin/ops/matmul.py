@@ -1,5 +1,5 @@
 """`matmul(a [..., M, K], b [..., K, N]): transpose_a, transpose_b` -> [..., M, N], the leading axes
-being broadcast, ranks 2 to 5.
+being broadcast, ranks 2 to 5; more where the leading axes are the same, or b is a constant matrix.
 
 A constant matrix b makes it a fully connected layer; transpose_b runs as it is.
 """
@@ -19,6 +19,7 @@ from tflgpu_plugin.ops.table import Op
 
 ROWS = 4  # of one thread
 CHUNK = 1 << 15  # rounds of the inner loop
+KEPT = 4  # dimensions that rows of a fully connected layer have in memory
 
 
 def _swapped(shape: Shape, swap: object) -> Shape:
@@ -44,36 +45,60 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Matrices that fit, of rank 5 at most."""
+    """Matrices that fit; of rank 5 at most where leading axes are broadcast."""
     try:
         (shape,) = shapes(graph, node)
     except ValueError as error:
         return f"A matrix product cannot be planned: {error}."
-    if len(shape) > MAX_AXES:
+    if len(shape) > MAX_AXES and not (_alike(graph, node) or _dense(graph, node)):
         return f"A matrix product of rank {len(shape)} is not supported; reshape to {MAX_AXES}."
     if 0 in (*shape, _matrices(graph, node)[0][-1]):
         return "A matrix product of empty tensors is not supported."
     return None
 
 
+def _dense(graph: Graph, node: Node) -> bool:
+    """b is a constant matrix."""
+    weights = graph.constant(node.operand(1))
+    return weights is not None and weights.ndim == 2
+
+
+def _alike(graph: Graph, node: Node) -> bool:
+    """The leading axes are the same."""
+    a, b = (graph.shape(node.operand(k)) for k in range(2))
+    return a[:-2] == b[:-2]
+
+
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """transpose_a by a node of its own; a constant matrix b as weights."""
+    """transpose_a by a node of its own; a constant matrix b as weights; one leading axis in place
+    of many."""
     a, b = node.operand(), node.operand(1)
-    weights = steps.data(b)
-    rank = len(steps.shape(a))
+    rank, dense = len(steps.shape(a)), _dense(steps.graph, node)
     swap = bool(node.attributes.get("transpose_a"))
-    dense = weights is not None and weights.ndim == 2 and rank <= 4
-    if not swap and not dense:
+    joined = max(rank, len(steps.shape(b))) > MAX_AXES
+    if not (swap or joined or (dense and rank <= KEPT)):
         return False
     if swap:
         a = steps.add("transpose", a, perm=(*range(rank - 2), rank - 1, rank - 2))
-    if dense:
-        assert weights is not None
-        straight = node.attributes.get("transpose_b")
-        matrix = steps.moved(b, weights if straight else weights.T)
-        steps.last("fully_connected", a, matrix, None, keep_num_dims=True, activation="none")
+    whole = steps.shape(node.outputs[0])
+    if joined:
+        a = steps.reshape(a, (-1, *steps.shape(a)[-1 if dense else -2 :]))
+    if dense and (joined or rank <= KEPT):
+        data, straight = steps.data(b), node.attributes.get("transpose_b")
+        assert data is not None
+        matrix = steps.moved(b, data if straight else data.T)
+        op, inputs = "fully_connected", (a, matrix, None)
+        given = {"keep_num_dims": True, "activation": "none"}
     else:
-        steps.last("matmul", a, b, transpose_b=node.attributes.get("transpose_b", False))
+        b = steps.reshape(b, (-1, *steps.shape(b)[-2:])) if joined else b
+        op, inputs = "matmul", (a, b)
+        given = {"transpose_b": node.attributes.get("transpose_b", False)}
+    if not joined:
+        steps.last(op, *inputs, **given)
+        return True
+    made = steps.editor.tensor((), like=node.outputs[0])
+    steps.put(made, op, *inputs, **given)
+    steps.last("reshape", made, None, shape=whole)
     return True
 
 
@@ -122,5 +147,5 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("matmul", refuse, shapes, lower, "accumulate", work=_work, kind="product", fuses=True,
-       decompose=decompose, accumulates=False, rounding=rounding.PRODUCT),
+       max_rank=8, decompose=decompose, accumulates=False, rounding=rounding.PRODUCT),
 )  # fmt: skip
