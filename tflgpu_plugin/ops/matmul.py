@@ -81,17 +81,18 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     if swap:
         a = steps.add("transpose", a, perm=(*range(rank - 2), rank - 1, rank - 2))
     whole = steps.shape(node.outputs[0])
+    inputs: list[int | None]
     if joined:
         a = steps.reshape(a, (-1, *steps.shape(a)[-1 if dense else -2 :]))
     if dense and (joined or rank <= KEPT):
         data, straight = steps.data(b), node.attributes.get("transpose_b")
         assert data is not None
         matrix = steps.moved(b, data if straight else data.T)
-        op, inputs = "fully_connected", (a, matrix, None)
+        op, inputs = "fully_connected", [a, matrix, None]
         given = {"keep_num_dims": True, "activation": "none"}
     else:
         b = steps.reshape(b, (-1, *steps.shape(b)[-2:])) if joined else b
-        op, inputs = "matmul", (a, b)
+        op, inputs = "matmul", [a, b]
         given = {"transpose_b": node.attributes.get("transpose_b", False)}
     if not joined:
         steps.last(op, *inputs, **given)
