@@ -42,8 +42,12 @@ def written(into: Path, **changed: Any) -> None:
         held = {key: changed.get(key, value) for key, value in values.items()}
         np.savez(into / f"{HOST}-{name}.npz", **held)
     found = changed.get("scenarios", {"plain": told, "levels": told})
-    text = json.dumps({"host": f"{HOST} 1.31.1", "machine": "aarch64", "scenarios": found})
-    (into / f"{HOST}.json").write_text(text)
+    who = {
+        "host": f"{HOST} 1.31.1",
+        "machine": "aarch64",
+        "package": changed.get("package", into.name),
+    }
+    (into / f"{HOST}.json").write_text(json.dumps({**who, "scenarios": found}))
 
 
 @pytest.fixture
@@ -73,6 +77,7 @@ def off(by: float) -> Any:
         ({"gpu.0.0": off(float("nan"))}, "inf of what", "inf of what"),
         ({"gpu.0.0": FIRST[None]}, "inf of what", "inf of what"),
         ({"gpu.0.0": SECOND}, "two inputs have one answer", "two inputs have one answer"),
+        ({"package": "here"}, "both ran one package", "both ran one package"),
         ({"on_gpu": 2}, "on_gpu: 2, not 3", "on_gpu: 2, not 3"),
         ({"failures": 1}, "a run failed", "a run failed"),
         ({"runs": [1]}, "runs: [1], not [2]", "runs: [1], not [2]"),

@@ -79,6 +79,8 @@ def _judged(
         return verdict
     verdict.nodes, verdict.seconds = f"{got['on_gpu']} of {got['nodes']}", got["seconds"]
     verdict.wrong += [f"{key}: {got[key]}, not {own[key]}" for key in SAME if got[key] != own[key]]
+    if here.get("package") == there.get("package"):
+        verdict.wrong.append("both ran one package")
     if not got["on_gpu"] or got["failures"]:
         verdict.wrong.append("nothing ran on the GPU, or a run failed")
     file = f"{host}-{name}.npz"

@@ -14,9 +14,10 @@ Pythons alike, and `judge.py` compares what both wrote. It reads
 or the provider) and leaves, for each host and written anew after each model, so that a crash keeps
 what was before it,
 
-    ANSWERS/<host>.json          {"machine", "system", "python", "host", "plugin", "adapters",
-                                  "scenarios": {name: {"nodes", "on_gpu", "partitions", "runs",
-                                  "failures", "adapter", "reasons", "seconds"} or {"error"}}}
+    ANSWERS/<host>.json          {"machine", "system", "python", "host", "plugin", "package",
+                                  "adapters", "scenarios": {name: {"nodes", "on_gpu",
+                                  "partitions", "runs", "failures", "adapter", "reasons",
+                                  "seconds"} or {"error"}}}
     ANSWERS/<host>-<name>.npz    "gpu.0.0", ... and "cpu.0.0", ...: run, then place among the
                                   outputs; ours, and the host's own kernels'
 
@@ -142,6 +143,7 @@ def run(host: str, folder: Path, scenario: dict[str, Any], options: Any, into: P
 
 def identity(host: str) -> dict[str, Any]:
     """Who answers."""
+    import tflgpu_plugin
     from tflgpu_plugin.runtime import adapter
 
     version = importlib.metadata.version
@@ -151,6 +153,7 @@ def identity(host: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "host": f"{host} {version(host)}",
         "plugin": version("tflgpu-plugin"),
+        "package": str(Path(tflgpu_plugin.__file__).parent),
         "adapters": [f"{found.name}, {found.backend}" for found in adapter.adapters()],
     }
 
