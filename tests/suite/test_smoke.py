@@ -205,8 +205,23 @@ def test_the_report_says_who_and_how(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "Not run" in aarch64.report(cpu, [verdict], [], [], "", (1.0, 1.0))
 
 
-def test_a_python_that_crashes_leaves_no_answers(tmp_path: Path) -> None:
-    python = cpus.Python(["sh", "-c", "kill -SEGV $$"], {}, tmp_path)
-    aarch64.answers(python, tmp_path, tmp_path / "there", [HOST])
-    assert [path.name for path in (tmp_path / "there").iterdir()] == [f"{HOST}.txt"]
-    assert "exit status -11" in (tmp_path / "there" / f"{HOST}.txt").read_text()
+def test_a_python_that_crashes_is_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line, ended, said in (("kill -SEGV $$", False, "exit status -11"), ("exit 0", True, "")):
+        python = cpus.Python(["sh", "-c", line], {}, tmp_path)
+        assert aarch64.answers(python, tmp_path, tmp_path / "there", [HOST]) is ended
+        told = capsys.readouterr().out
+        assert said in told if said else not told
+
+
+def test_all_must_be_right() -> None:
+    good, bad = (judge.Verdict(HOST, "a", "float", wrong=wrong) for wrong in ([], ["off"]))
+    assert aarch64.passed([good, good], [True, True], [0, 0]) and aarch64.passed([good], [True], [])
+    for case in (
+        ([], [True], [0]),
+        ([good, bad], [True], [0]),
+        ([good], [True, False], [0]),
+        ([good], [True], [0, 1]),
+    ):
+        assert not aarch64.passed(*case)

@@ -139,20 +139,23 @@ def suite(folder: Path) -> Path:
     return folder
 
 
-def answers(python: cpus.Python, given: Path, into: Path, hosts: Sequence[str]) -> None:
-    """Have a Python run the models in these hosts; what it says goes to a file. Where it crashed or
-    went on for too long, answers are missing, which the judge sees."""
+def answers(python: cpus.Python, given: Path, into: Path, hosts: Sequence[str]) -> bool:
+    """Have a Python run the models in these hosts; whether it ended well. What it says goes to a
+    file; where it crashed or went on for too long, answers are missing, which the judge sees."""
     into.mkdir(parents=True, exist_ok=True)
     command = [*python.start, str(Path(scenarios.__file__)), str(given), str(into), *hosts]
-    with (into / f"{'-'.join(hosts)}.txt").open("w") as output:
+    told = into / f"{'-'.join(hosts)}.txt"
+    with told.open("w") as output:
         try:
-            done = subprocess.run(
+            status = subprocess.run(
                 command, cwd=python.folder, env=python.environment, stdout=output, stderr=output,
                 timeout=LONGEST,
-            )  # fmt: skip
-            output.write(f"exit status {done.returncode}\n")
+            ).returncode  # fmt: skip
         except subprocess.TimeoutExpired:
-            output.write(f"not done after {LONGEST} s\n")
+            status = -1
+    if status:
+        print(f"{', '.join(hosts)}: exit status {status}\n{told.read_text()}", flush=True)
+    return not status
 
 
 def run(options: argparse.Namespace, folder: Path) -> bool:
@@ -176,8 +179,7 @@ def run(options: argparse.Namespace, folder: Path) -> bool:
     with ThreadPoolExecutor(options.jobs) as pool:
         runs = [pool.submit(answers, there, given, folder / "aarch64", [h]) for h in hosts]
         states = list(pool.map(lambda shard: shard.run(there), shards))
-        for each in runs:
-            each.result()
+        ended = [each.result() for each in runs]
     verdicts = judge.judge(given, folder / "x86-64", folder / "aarch64", hosts)
     for shard, state in zip(shards, states, strict=True):
         if state:
@@ -189,7 +191,13 @@ def run(options: argparse.Namespace, folder: Path) -> bool:
     text = report(cpu, verdicts, absent, names, counts, seconds)
     (folder / "report.md").write_text(text)
     print(text)
-    return not any(states) and bool(verdicts) and not any(verdict.wrong for verdict in verdicts)
+    return passed(verdicts, ended, states)
+
+
+def passed(verdicts: Sequence[judge.Verdict], ended: Sequence[bool], states: Sequence[int]) -> bool:
+    """Every model agrees, every Python ended well, and so did every process of tests."""
+    wrong = [verdict for verdict in verdicts if verdict.wrong]
+    return bool(verdicts) and not wrong and all(ended) and not any(states)
 
 
 def report(
