@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.ir.graph import MAX_FLOAT32
 from tflgpu_plugin.ir.quantization import COUNTS
 
 from .expansion import Expansion
@@ -40,8 +41,7 @@ def clip(e: Expansion) -> int:
         return y
     low, high = e.scalar(1, "min", -inf), e.scalar(2, "max", inf)
     low = min(low, high)  # where they are the wrong way round, all is `high`
-    largest = float(np.finfo(np.float32).max)
-    low, high = (-inf if low <= -largest else low), (inf if high >= largest else high)
+    low, high = (-inf if low <= -MAX_FLOAT32 else low), (inf if high >= MAX_FLOAT32 else high)
     named = {(0.0, 6.0): "relu6", (0.0, inf): "relu", (-1.0, 1.0): "relu_n1_to_1"}
     if (low, high) in named:
         return e.add(named[low, high], e.x())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -294,3 +296,25 @@ def test_demo_notices_a_damaged_kernel(kernel: str, monkeypatch: pytest.MonkeyPa
         assert result.onnx and result.onnx.report.count("gpu") == 58
         assert result.onnx.ok == (kernel in ONLY_TFLITE)
     assert seen <= set(KERNELS), "the demo uses a kernel that this test does not damage"
+
+
+def test_a_host_does_not_change_how_numbers_are_rounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what is zero, as tflite-runtime does on ARM when it is loaded: a module that rounds down
+    from then on stands for it."""
+    try:
+        libm = ctypes.CDLL("libm.so.6")
+    except OSError:
+        pytest.skip("rounding is set through glibc")
+    down = 0x800000 if platform.machine() == "aarch64" else 0x400
+    (tmp_path / "rounds_down.py").write_text(
+        f"import ctypes\nassert not ctypes.CDLL('libm.so.6').fesetround({down})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    before = libm.fegetround()
+    try:
+        assert hosts._imported("rounds_down").__name__ == "rounds_down"
+        assert libm.fegetround() == before != down
+    finally:
+        libm.fesetround(before)

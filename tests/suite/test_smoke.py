@@ -28,7 +28,7 @@ SCENARIOS = [
 ]
 TOLD = {
     "nodes": 3, "on_gpu": 3, "partitions": 1, "runs": [2], "failures": 0, "adapter": "llvmpipe",
-    "reasons": [], "seconds": 1.0,
+    "reasons": [], "seconds": 1.0, "warnings": [],
 }  # fmt: skip
 FIRST, SECOND = np.array([1.0, -2.0, 0.5], "f4"), np.array([2.0, 1.0, 0.0], "f4")
 
@@ -80,6 +80,7 @@ def off(by: float) -> Any:
         ({"package": "here"}, "both ran one package", "both ran one package"),
         ({"on_gpu": 2}, "on_gpu: 2, not 3", "on_gpu: 2, not 3"),
         ({"failures": 1}, "a run failed", "a run failed"),
+        ({"warnings": ["a"]}, "warnings: ['a'], not []", "warnings: ['a'], not []"),
         ({"runs": [1]}, "runs: [1], not [2]", "runs: [1], not [2]"),
         ({"scenarios": {"plain": TOLD}}, "", "aarch64: no answer"),
         ({"scenarios": {"plain": {"error": "Bad: x"}, "levels": TOLD}}, "aarch64: Bad: x", ""),

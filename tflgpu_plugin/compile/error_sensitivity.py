@@ -17,6 +17,7 @@ An op that is not known here passes errors on as they are.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from math import prod
 
@@ -29,7 +30,7 @@ from tflgpu_plugin.ops.table import AS_THEY_ARE, GATE, Errors, Weights
 
 Sensitivity = npt.NDArray[np.float64]  # one per channel of a tensor
 
-TINY, SMALL_ERROR = float(np.finfo(np.float64).tiny), np.finfo(np.float32).tiny
+TINY, SMALL_ERROR = sys.float_info.min, 2.0**-126  # the least normal numbers of both types
 
 
 def sensitivities(graph: Graph) -> dict[int, float]:

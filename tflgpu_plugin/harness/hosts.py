@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
@@ -97,7 +98,22 @@ def host(name: str | None = None) -> Host:
     name = name.replace("_", "-") if name else next(iter(found))
     if name not in found:
         raise NoHost(f"The host {name} is not installed; installed are: {', '.join(found)}.")
-    return Host(name, found[name], importlib.import_module(PACKAGES[name] + ".interpreter"))
+    return Host(name, found[name], _imported(PACKAGES[name] + ".interpreter"))
+
+
+def _imported(name: str) -> Any:
+    """A host's module, loaded with this thread's floating-point environment kept: tflite-runtime
+    for ARM has the smallest floats flushed to zero from then on, also in numpy, which compares."""
+    try:
+        libm = ctypes.CDLL("libm.so.6")
+    except OSError:  # no glibc, for which tflite-runtime's wheels are
+        return importlib.import_module(name)
+    before = ctypes.create_string_buffer(64)
+    libm.fegetenv(before)
+    try:
+        return importlib.import_module(name)
+    finally:
+        libm.fesetenv(before)
 
 
 def feed(interpreter: Any, values: Sequence[npt.NDArray[Any]]) -> None:

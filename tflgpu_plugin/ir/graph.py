@@ -24,6 +24,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 FOLDED = "folded"  # op of a node whose results the provider has worked out: constants, nothing runs
 STORE = "store"  # op of a node that only fetches or keeps a value of the host's: it stays there
 
+# Not numpy's finfo, which warns where a host has the smallest floats flushed to zero.
+MAX_FLOAT32 = 3.4028234663852886e38
 NUMPY_DTYPES: dict[str, str] = {
     "f32": "float32", "f16": "float16", "f64": "float64", "bool": "bool",
     "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16",

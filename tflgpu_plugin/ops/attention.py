@@ -20,7 +20,7 @@ from math import isnan, nan, prod
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
+from tflgpu_plugin.ir.graph import MAX_FLOAT32, Graph, Misfit, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
@@ -31,7 +31,6 @@ MASK, LENGTHS = 3, 4
 LANES = 8  # threads that share rows
 MOST_PARTS = 4  # slices of the result that a thread has
 MOST_SUMS = 32  # vec4 of the result that a thread has, of all its rows
-LOWEST = float(np.finfo(np.float32).min)
 
 
 def _operands(node: Node) -> list[int]:
@@ -107,7 +106,7 @@ def lower(low: Lowering, node: Node) -> None:
         "queries": q[2], "keys": k[2], "kv_heads": k[1], "sharing": q[1] // k[1], "rows": rows,
         "slices": -(-q[3] // 4), "v_slices": -(-v[3] // 4),
         "scale": float(attributes["scale"]), "empty": empty,
-        "nothing": -np.inf if isnan(empty) else LOWEST,
+        "nothing": -np.inf if isnan(empty) else -MAX_FLOAT32,
         "causal": int(bool(attributes.get("causal"))), "ends": int(past is None),
         "past": np.int32(past or 0),
         "window": np.int32(window if window > 0 else np.iinfo(np.int32).max // 2),

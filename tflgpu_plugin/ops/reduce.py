@@ -12,7 +12,7 @@ from itertools import groupby
 from math import inf, isqrt, prod
 from typing import Any, NamedTuple
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape, geometry, planar
+from tflgpu_plugin.ir.graph import MAX_FLOAT32, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
@@ -23,7 +23,6 @@ from tflgpu_plugin.ops.views import Axis, merged, row_strides
 SHUFFLED_THREADS = 8  # threads that share one result where they can exchange values by shuffle ...
 MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many: their sums must not be too long to round well
 MAX_MEANT = 46_341  # integers: what is left of so many divisions by this number adds up in int32
-MAX_FLOAT32 = 3.4028234663852886e38
 ZERO, SUM = "vec4f(0.0)", "a + v"
 INFINITE = "vec4f(p.infinity)"
 LOWEST = "vec4f(-0x1.fffffep+127f)"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
+from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering
@@ -32,8 +32,9 @@ COMBINED = {
     "none": "u", "add": "v + u", "mul": "v * u", "min": "select(u, v, v < u)",
     "max": "select(v, u, v < u)",
 }  # fmt: skip
-MOST = float(np.finfo(np.float32).max)
-FIRST: dict[str, float] = {"none": 0, "add": 0, "mul": 1, "min": MOST, "max": -MOST}  # of a segment
+FIRST: dict[str, float] = {  # of a segment
+    "none": 0, "add": 0, "mul": 1, "min": MAX_FLOAT32, "max": -MAX_FLOAT32,
+}  # fmt: skip
 
 
 class Form(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 CLOSE = 1e-4  # of an output's largest magnitude; of quantized ones, one step
-SAME = ("nodes", "on_gpu", "partitions", "runs", "failures")  # as here
+SAME = ("nodes", "on_gpu", "partitions", "runs", "failures", "warnings")  # as here
 
 
 @dataclass

@@ -4,6 +4,7 @@ and made here, with inputs; and real models where ../shared has them."""
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -142,7 +143,9 @@ def _onnx_quantized() -> tuple[Scenario, bytes, Feeds]:
     from conformance.variants import onnx_quantized
 
     *_, chain = onnx_quantized.networks()
+    logging.disable(logging.WARNING)  # advice of the quantizer's
     content = onnx_quantized.quantize(chain, "qdq", ("u8", "i8", True))
+    logging.disable(logging.NOTSET)
     (step,) = onnx_quantized.steps(content)
     feeds = [list(chain.feed(seed).values()) for seed in (11, 12)]
     return Scenario("onnx-qdq", "qdq.onnx", QUANTIZED, step), content, feeds

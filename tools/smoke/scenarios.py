@@ -17,7 +17,7 @@ what was before it,
     ANSWERS/<host>.json          {"machine", "system", "python", "host", "plugin", "package",
                                   "adapters", "scenarios": {name: {"nodes", "on_gpu",
                                   "partitions", "runs", "failures", "adapter", "reasons",
-                                  "seconds"} or {"error"}}}
+                                  "seconds", "warnings"} or {"error"}}}
     ANSWERS/<host>-<name>.npz    "gpu.0.0", ... and "cpu.0.0", ...: run, then place among the
                                   outputs; ours, and the host's own kernels'
 
@@ -34,6 +34,7 @@ import platform
 import sys
 import time
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +130,10 @@ def run(host: str, folder: Path, scenario: dict[str, Any], options: Any, into: P
     with_host = in_onnxruntime if host == "onnxruntime" else in_tflite
     model, feeds = folder / scenario["model"], fed(folder / f"{scenario['name']}.npz")
     try:
-        gpu, report = with_host(host, model, feeds, options)
+        with warnings.catch_warnings(record=True) as said:
+            gpu, report = with_host(host, model, feeds, options)
         facts = told(report)
+        facts["warnings"] = sorted({f"{w.category.__name__}: {w.message}" for w in said})
         facts["seconds"] = round(time.perf_counter() - start, 1)
         cpu, _ = with_host(host, model, feeds, None)
     except Exception as error:  # hosts raise all kinds
