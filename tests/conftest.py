@@ -16,6 +16,7 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "adapter: needs a GPU, or the software adapter lavapipe")
+    config.addinivalue_line("markers", "cluster: starts Ray; needs an adapter, too")
     config.addinivalue_line("markers", "wheel: builds and installs the wheel")
 
 
@@ -43,7 +44,8 @@ def missing_adapter() -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("adapter") and (reason := missing_adapter()):
+    needs = any(map(item.get_closest_marker, ("adapter", "cluster")))
+    if needs and (reason := missing_adapter()):
         if os.environ.get("TFLGPU_TEST_ADAPTER"):
             pytest.fail(f"no adapter: {reason}")
         pytest.skip(f"no adapter: {reason}")

@@ -21,6 +21,7 @@ SHADERS, TOTALITY = "tests/ops/test_shader_lint.py", "tests/ops/test_totality.py
 SUITE, MODELS = "conformance", "conformance/test_models.py"
 NETWORKS = "conformance/test_networks.py"
 QUICK = (SUITE, "--strict", "--dtype", "all")
+NO_MARK = "not adapter and not cluster and not wheel"
 CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools")
 
 # One process per core, each with the software driver on its own thread: the quickest on small
@@ -97,10 +98,11 @@ def steps() -> list[Step]:
              (PYTHON, "tools/layers.py"), _contracts, {}),
         _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel),
         _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel),
-        _pytest("unit", "other tests, no adapter", *others, mark="not adapter and not wheel"),
+        _pytest("unit", "other tests, no adapter", *others, mark=NO_MARK),
         Step("judge", "wrong answers, fed to the suite's own judge",
              (PYTHON, "-m", "conformance.wrong"), _wrong_answers, NO_ADAPTER),
         _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
+        _pytest("cluster", "Ray on this machine, and its faults", "tests/batch", mark="cluster"),
         _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),
         Step("mutants", "a sample of small defects, which the tests must see",
              (PYTHON, "-m", "tests.mutation", "--sample"), _mutants, ON_ADAPTER),

@@ -177,7 +177,8 @@ def test_rows_of_different_shapes(tmp_path: Path) -> None:
             pytest.importorskip("pyarrow", exc_type=ImportError)
         folder = parts.Folder(tmp_path / kind, kind)
         folder.begin({}, resume=False)
-        folder.write(parts.Results(0, items, rows, ["boxes"], "adapter"))
+        results = parts.Results(0, items, rows, ["boxes"], "adapter")
+        folder.keep(parts.packed(results, kind))
     found = np.load(tmp_path / "npz" / "part-00000000.npz")
     assert [found[f"boxes#{k}"].shape for k in range(3)] == [(0, 4), (1, 4), (2, 4)]
     from pyarrow import parquet

@@ -10,7 +10,6 @@ import pytest
 
 from conformance import host as hosts
 from tests.support import batches, onnx_models
-from tflgpu_plugin.batch import run
 from tflgpu_plugin.batch.spec import Spec
 from tflgpu_plugin.harness.hosts import host, invoked
 from tflgpu_plugin.harness.inputs import BadInput
@@ -78,8 +77,9 @@ def test_a_first_extent_that_is_no_batch_is_a_sentence(tmp_path: Path) -> None:
         onnx_models.model(nodes, {"x": ("n", 3, 5)}, {"y": (1, 1, 1)})
     )
     np.save(tmp_path / "all.npy", np.ones((4, 3, 5), np.float32))
-    with pytest.raises(run.Stopped, match="is no batch"):
+    with pytest.raises(BadInput, match="is no batch"):
         batches.ran(tmp_path / "m.onnx", tmp_path / "all.npy", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:

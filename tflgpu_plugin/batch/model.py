@@ -28,6 +28,9 @@ class Running(Protocol):
     names: list[str]
 
     def run(self, values: Sequence[Array]) -> list[Array]: ...
+    def shapes_for(self, values: Sequence[Array]) -> list[Sequence[int]]:
+        """Of the outputs, with all made ready that a run of such values needs."""
+
     def report(self) -> Report: ...
 
 
@@ -47,6 +50,15 @@ class _Tflite:
             )
 
     def run(self, values: Sequence[Array]) -> list[Array]:
+        self._allocate(values)
+        self.interpreter.reset_all_variables()  # no sample sees another's state
+        return hosts.invoked(self.interpreter, values)
+
+    def shapes_for(self, values: Sequence[Array]) -> list[Sequence[int]]:
+        self._allocate(values)
+        return [tuple(one["shape"]) for one in self.interpreter.get_output_details()]
+
+    def _allocate(self, values: Sequence[Array]) -> None:
         shapes = [value.shape for value in values]
         if shapes != self.shapes:
             self.shapes = []  # what is not allocated has none
@@ -55,8 +67,6 @@ class _Tflite:
                     self.interpreter.resize_tensor_input(detail["index"], shape)
             self.runner.allocate(self.interpreter)
             self.shapes = shapes
-        self.interpreter.reset_all_variables()  # no sample sees another's state
-        return hosts.invoked(self.interpreter, values)
 
     def report(self) -> Report:
         return tflgpu_plugin.report(self.delegate)
@@ -70,6 +80,9 @@ class _Onnx:
 
     def run(self, values: Sequence[Array]) -> list[Array]:
         return arrays(self.session.run(None, dict(zip(self.inputs, values, strict=True))))
+
+    def shapes_for(self, values: Sequence[Array]) -> list[Sequence[int]]:
+        return [value.shape for value in self.run(values)]
 
     def report(self) -> Report:
         return onnx.report(self.session)
@@ -104,6 +117,26 @@ class Model:
         self.signature = spec.signature() if signature is None else signature
         self.batch = spec.batch if self.signature.batched else 1
         self.running = opened(spec)
+        if self.signature.batched and self.signature.fixed:
+            self._make_ready()
+
+    def _make_ready(self) -> None:
+        """For whole batches, so that those who start later find the plans kept. Raises BadInput."""
+        try:
+            shapes = self.running.shapes_for(self.signature.zeros(self.batch))
+        except Exception:  # zeros are no sample of this model
+            return
+        self._batch_is_possible(shapes)
+
+    def _batch_is_possible(self, shapes: Sequence[Sequence[int]]) -> None:
+        """Raises BadInput where a result has not one row per sample."""
+        for name, shape in zip(self.names, shapes, strict=True):
+            if not len(shape) or shape[0] != self.batch:
+                raise BadInput(
+                    f"The result {name} of a batch of {self.batch} has the shape {list(shape)}, "
+                    "not one row per input: the model's first extent is no batch. Use --batch 0, "
+                    "and inputs that are whole tensors."
+                )
 
     @property
     def names(self) -> list[str]:
@@ -164,13 +197,7 @@ class Model:
             return [self._alone(sample)]
         filled = [*batch, *[batch[-1]] * (self.batch - len(batch))]
         outputs = self.running.run([np.stack(each) for each in zip(*filled, strict=True)])
-        for name, value in zip(self.names, outputs, strict=True):
-            if not value.shape or value.shape[0] != self.batch:
-                raise BadInput(
-                    f"The result {name} of a batch of {self.batch} has the shape "
-                    f"{list(value.shape)}, not one row per input: the model's first extent is no "
-                    "batch. Use --batch 0, and inputs that are whole tensors."
-                )
+        self._batch_is_possible([value.shape for value in outputs])
         return [[value[k] for value in outputs] for k in range(len(batch))]
 
     def _alone(self, sample: Sample) -> Row:
@@ -222,7 +249,9 @@ class Predictor:
 
         spec = Spec(Path(model), host, dict(options or {}), batch, mean, std)
         self.adapter = placing.adapter(adapters)
-        self.model = Model(spec.ready(self.adapter))
+        spec = spec.ready(self.adapter)
+        with placing.one_at_a_time(spec.options):
+            self.model = Model(spec)
 
     def __call__(self, batch: Mapping[str, Array]) -> dict[str, Array]:
         """Columns with one row per sample, to which the outputs are added by their names. Raises

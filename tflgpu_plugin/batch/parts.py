@@ -4,9 +4,10 @@ inputs failed, one of their sentences. Each file is written whole or not at all.
 
 from __future__ import annotations
 
+import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,27 @@ class Results:
     failures: Sequence[Failure] = field(default=())
 
 
+@dataclass(frozen=True)
+class Packed:
+    """Results of one part as they are kept: the content of their file (none where nothing but
+    failures is told: it would have no columns), and how many inputs the part has."""
+
+    part: int
+    count: int
+    content: bytes
+    failures: Sequence[Failure]
+    adapter: str
+
+
+def packed(results: Results, kind: str) -> Packed:
+    stream = io.BytesIO()
+    if results.items:
+        save = _save_parquet if kind == PARQUET else _save_npz
+        save(stream, table(results), results.adapter)
+    count = len(results.items) + len(results.failures)
+    return Packed(results.part, count, stream.getvalue(), results.failures, results.adapter)
+
+
 class Folder:
     """The folder of a run. `kind` is npz or parquet."""
 
@@ -72,9 +94,7 @@ class Folder:
         elif any(self.path.iterdir()):
             raise BadInput(f"{self.path} holds other files: choose an empty folder.")
         else:
-            _write(
-                known, lambda stream: stream.write((json.dumps(manifest, indent=1) + "\n").encode())
-            )
+            _write(known, (json.dumps(manifest, indent=1) + "\n").encode())
         for left in self.path.glob(f".*{_UNFINISHED}"):
             left.unlink(missing_ok=True)
 
@@ -109,17 +129,14 @@ class Folder:
                 found |= {_number(path)} if len(told[FAILED]) == told[ITEMS] else set()
         return found
 
-    def write(self, results: Results) -> None:
-        """Failures first: with the file of its results a part is complete. Where nothing but
-        failures is told there is none, since it would have no columns."""
-        if results.failures:
-            failed = [[one.index, one.input, one.reason] for one in results.failures]
-            told = {ITEMS: len(results.items) + len(failed), FAILED: failed}
-            _write(self._failed(results.part), lambda s: s.write(json.dumps(told).encode()))
-        if results.items:
-            made = table(results)
-            save = _save_parquet if self.kind == PARQUET else _save_npz
-            _write(self.file(results.part), lambda stream: save(stream, made, results.adapter))
+    def keep(self, packed: Packed) -> None:
+        """Failures first: with the file of its results a part is complete."""
+        if packed.failures:
+            failed = [[one.index, one.input, one.reason] for one in packed.failures]
+            told = {ITEMS: packed.count, FAILED: failed}
+            _write(self._failed(packed.part), json.dumps(told).encode())
+        if packed.content:
+            _write(self.file(packed.part), packed.content)
 
     def failures(self, parts: Iterable[int]) -> Iterator[Failure]:
         """Those of these parts, in order."""
@@ -173,11 +190,11 @@ def _save_parquet(stream: IO[bytes], made: Mapping[str, Array], adapter: str) ->
     parquet.write_table(whole, stream)
 
 
-def _write(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
+def _write(path: Path, content: bytes) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
     try:
         with unfinished.open("wb") as stream:
-            save(stream)
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(unfinished, path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import count
 from typing import Any
@@ -14,6 +15,7 @@ from tflgpu_plugin.runtime.adapter import adapters as present
 from tflgpu_plugin.runtime.adapter import select
 
 ALL = "all"
+LONGEST = 60.0  # seconds that a worker waits for another to be ready
 _claimed: list[Any] = []  # locks, held for the life of the process
 
 
@@ -65,6 +67,28 @@ def _number(adapters: Sequence[str]) -> int:
         _claimed.append(lock)
         return number
     raise AssertionError("numbers do not end")
+
+
+@contextmanager
+def one_at_a_time(options: Mapping[str, Any]) -> Iterator[None]:
+    """While workers of this machine make one model ready: the first one keeps plans, which the
+    others find. Nobody waits for long."""
+    folder = folders.cache("workers")
+    try:
+        from filelock import FileLock, Timeout
+    except ImportError:
+        folder = None
+    if folder is None or not options.get("serialization_dir"):
+        yield
+        return
+    name = sha256(f"{options['serialization_dir']} {options.get('model_token')}".encode())
+    lock = FileLock(folder / f"start-{name.hexdigest()[:16]}.lock")
+    with suppress(Timeout):
+        lock.acquire(timeout=LONGEST)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _gpu_ids() -> list[int]:

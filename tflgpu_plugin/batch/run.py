@@ -103,6 +103,11 @@ class Engine(Protocol):
 def _engine(
     request: Request, signature: Signature, folder: Folder, tell: Callable[[str], None]
 ) -> Engine:
+    if request.ray is not None:
+        from tflgpu_plugin.batch.on_ray import OnRay
+
+        more = request.ray, request.workers, request.adapters
+        return OnRay(request.spec, signature, folder, *more, tell)
     adapters = placing.spread(request.adapters)
     count = request.workers or max(1, len(adapters))
     dealt = [placing.dealt(adapters, worker) for worker in range(count)]
@@ -130,11 +135,11 @@ class Here:
         """Raises Stopped."""
         for read in ahead(parts, self.worker.read):
             try:
-                results = self.worker.results(read)
+                packed = self.worker.packed(read, self.folder.kind)
             except (ValueError, RuntimeError) as error:
                 raise Stopped(str(error)) from error
-            self.folder.write(results)
-            yield Finished(read.part, list(results.failures))
+            self.folder.keep(packed)
+            yield Finished(read.part, list(packed.failures))
 
 
 def _apart(request: Request) -> None:

@@ -61,8 +61,16 @@ class Signature:
     batched: bool
     host: str
 
-    def __str__(self) -> str:
-        return ", ".join(f"{one.name} {shown(one.shape)} {one.dtype}" for one in self.inputs)
+    @property
+    def fixed(self) -> bool:
+        """Whether nothing of a sample's shape is open."""
+        return not any(None in one.shape for one in self.inputs)
+
+    def zeros(self, batch: int) -> list[Array]:
+        """A batch of this size, for models of fixed shapes."""
+        shapes = [tuple(n or 0 for n in one.shape) for one in self.inputs]
+        given = zip(self.inputs, shapes, strict=True)
+        return [np.zeros((batch, *shape), one.dtype) for one, shape in given]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tflgpu_plugin.batch import reading
 from tflgpu_plugin.batch.model import Failed, Model
-from tflgpu_plugin.batch.parts import Failure, Results
+from tflgpu_plugin.batch.parts import Failure, Packed, Results, packed
 from tflgpu_plugin.batch.sources import Item
 from tflgpu_plugin.batch.spec import Signature, Spec
 from tflgpu_plugin.harness.inputs import BadInput
@@ -53,6 +53,10 @@ class Worker:
             except BadInput as error:
                 failures.append(Failure(item.index, item.name, str(error)))
         return Read(part, items, samples, failures)
+
+    def packed(self, read: Read, kind: str) -> Packed:
+        """The results as they are kept. Raises what `Model.results` raises."""
+        return packed(self.results(read), kind)
 
     def results(self, read: Read) -> Results:
         """Raises what `Model.results` raises."""

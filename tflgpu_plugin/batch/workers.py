@@ -232,15 +232,15 @@ def work(pipe: Connection, spec: Spec, signature: Signature, place: Path, kind: 
         folder = Folder(place, kind)
         for read in ahead(_received(pipe), worker.read):
             try:
-                results = worker.results(read)
-                folder.write(results)
+                packed = worker.packed(read, kind)
+                folder.keep(packed)
             except BadInput as error:
                 pipe.send((STOP, str(error)))
                 return
             except Exception as error:
                 pipe.send((FAILED, _sentence(error)))
                 return
-            pipe.send((DONE, list(results.failures)))
+            pipe.send((DONE, list(packed.failures)))
 
 
 def _received(pipe: Connection) -> Iterator[Part]:

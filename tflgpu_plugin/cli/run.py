@@ -61,6 +61,14 @@ INTERRUPTED = 130  # the exit status of a program that Ctrl-C ends
     metavar="LIST",
     help="Names or indices with commas, handed to workers in turn; or `all`.",
 )
+@click.option(
+    "--ray",
+    metavar="[ADDRESS]",
+    is_flag=False,
+    flag_value="",
+    help="Workers on the Ray cluster there, or on one of this machine. The model and the "
+    "inputs have to be at the same paths on all of it.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the run that --out holds.")
 @click.option(
     "--mean", default=127.5, show_default=True, help="Float models get (pixel - mean) / std."

@@ -1,0 +1,142 @@
+"""A local Ray cluster: the answers of one process, bit for bit, whatever happens to workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import host as hosts
+from tests.support import batches
+from tests.support.ray_workers import Dying, Large, Unlucky
+from tests.support.subprocesses import ROOT
+from tflgpu_plugin.batch import Predictor, on_ray, run
+
+ray = pytest.importorskip("ray", reason="Ray has no wheel here", exc_type=ImportError)
+pytest.importorskip("ray.data", reason="Ray Data is not installed", exc_type=ImportError)
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(not hosts.installed(), reason="no TFLite host: pip install -e .[tflite]"),
+]
+STORE = 100 << 20  # bytes of the object store
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its address."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+    ray.init(
+        address="local", num_cpus=4, include_dashboard=False, object_store_memory=STORE,
+        logging_level="error", log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
+    )  # fmt: skip
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars, context.execution_options.preserve_order = False, True
+    yield ray.get_runtime_context().gcs_address
+    ray.shutdown()
+
+
+def dataset(given: batches.Array, blocks: int) -> Any:
+    rows = [{"number": number, "x": value} for number, value in enumerate(given)]
+    return ray.data.from_items(rows, override_num_blocks=blocks)
+
+
+def mapped(
+    made: Any, worker: Any, *arguments: Any, size: int = 2, batch: int = 8, **more: Any
+) -> Any:
+    return made.map_batches(
+        worker, fn_constructor_args=arguments, fn_constructor_kwargs={"batch": batch},
+        batch_size=batch, compute=ray.data.ActorPoolStrategy(size=size), num_cpus=1, **more,
+    )  # fmt: skip
+
+
+def test_workers_that_are_killed_or_lose_their_adapter(cluster: str, tmp_path: Path) -> None:
+    """As actors of Ray Data; the last batch of each block is not full."""
+    given, model = batches.values(100), batches.model(tmp_path)
+    wanted = Predictor(model, batch=8)({"x": given})["second"]
+    out = mapped(dataset(given, 10), Unlucky, str(model), str(tmp_path)).take_all()
+    assert (tmp_path / "killed").exists() and (tmp_path / "lost").exists()
+    assert [row["number"] for row in out] == list(range(100))
+    np.testing.assert_array_equal([row["second"] for row in out], wanted)
+
+
+def test_a_run_on_a_cluster(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among good inputs are unreadable ones, and one that ends its process each time; what is lost
+    with that is made up for later. Files are those of one process."""
+    model, folder = batches.model(tmp_path), batches.arrays(tmp_path / "in", batches.values(30))
+    (folder / "0003.npy").write_bytes(b"no array")
+    (folder / "0013.png").write_bytes(b"no picture")
+    alone = batches.ran(model, folder, out=tmp_path / "alone")
+    unreadable = [one.index for one in alone.failures]
+    assert unreadable == [3, 14]
+    monkeypatch.setattr(on_ray, "Actor", Dying)
+    outcome = batches.ran(model, folder, out=tmp_path / "out", ray=cluster, workers=2)
+    assert [one.index for one in outcome.failures] == [3, 4, 5, 6, 7, 14]
+    assert "its worker died 3 times" in outcome.failures[2].reason
+    outcome = batches.ran(model, folder, out=tmp_path / "out", resume=True)
+    assert (outcome.before, outcome.done, outcome.failures) == (27, 4, alone.failures)
+    assert batches.files(tmp_path / "out") == batches.files(tmp_path / "alone")
+
+
+def test_a_model_that_no_worker_can_load(cluster: str, tmp_path: Path) -> None:
+    model, folder = batches.model(tmp_path), batches.arrays(tmp_path / "in", batches.values(4))
+    with pytest.raises(run.Stopped, match="No adapter matches"):
+        batches.ran(model, folder, out=tmp_path / "out", ray=cluster, adapters=["none such"])
+
+
+def test_a_slow_sink_holds_workers_back(cluster: str) -> None:
+    """Results that wait are bounded by the object store, a fraction of what is made in all."""
+    count, times = 100, []
+    rows = dataset(np.zeros((count, 1), np.float32), count)
+    for row in mapped(rows, Large, batch=1).iter_rows():
+        times.append((row["made"], time.time()))
+        time.sleep(0.02)
+    made = np.sort([one for one, _ in times])
+    ahead = [np.searchsorted(made, taken) - number for number, (_, taken) in enumerate(times)]
+    assert len(times) == count
+    assert max(ahead) * (2 << 20) <= STORE / 2, max(ahead)
+
+
+def alive(name: str) -> list[str]:
+    """Processes whose titles hold this."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            title = path.read_bytes()
+        except OSError:
+            continue
+        found += [path.parent.name] if name.encode() in title else []
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
+def test_ctrl_c(cluster: str, tmp_path: Path) -> None:
+    """Workers are gone, finished results are kept, and another run goes on."""
+    model = batches.model(tmp_path)
+    np.save(tmp_path / "all.npy", batches.values(4000))
+    line = [sys.executable, "-m", "tflgpu_plugin.cli", "run", str(model), str(tmp_path / "all.npy")]
+    line += ["--out", str(tmp_path / "out"), f"--ray={cluster}", "--batch", "4"]
+    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not [*tmp_path.glob("out/part-*.npz")] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert alive("MapBatches(Actor)")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert "--resume goes on" in said and "Traceback" not in said
+    while alive("MapBatches(Actor)") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive("MapBatches(Actor)")
+    finished = len(batches.files(tmp_path / "out"))
+    assert 0 < finished < 1000
+    outcome = batches.ran(model, tmp_path / "all.npy", out=tmp_path / "out", resume=True)
+    assert (outcome.before, outcome.done) == (4 * finished, 4000 - 4 * finished)

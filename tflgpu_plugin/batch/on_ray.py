@@ -1,0 +1,178 @@
+"""Runs parts on a Ray cluster: Ray Data hands them to actors, which read and run them; the results
+come back to this process, which keeps them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.batch import placing
+from tflgpu_plugin.batch.model import Gone
+from tflgpu_plugin.batch.parts import Failure, Folder, Packed
+from tflgpu_plugin.batch.sources import Item
+from tflgpu_plugin.batch.spec import Array, Signature, Spec
+from tflgpu_plugin.batch.work import Part, Worker
+from tflgpu_plugin.batch.workers import TRIES, Finished, Stopped
+
+INSTALL = "Ray is not installed. Run: pip install 'tflgpu-plugin[ray]'"
+BLOCKS = 2000  # that the parts of a run are dealt into: what Ray keeps of each costs memory
+NUMBER, INDICES, PATHS, ROWS = "part", "indices", "paths", "rows"
+PACKED, PROBLEM = "packed", "problem"
+
+
+class Actor:
+    """A worker of Ray Data: parts in, packed results out."""
+
+    def __init__(
+        self, spec: Spec, signature: Signature, adapters: Sequence[str], kind: str
+    ) -> None:
+        spec = spec.ready(placing.adapter(adapters))
+        with placing.one_at_a_time(spec.options):
+            self.worker = Worker(spec, signature)
+        self.kind = kind
+
+    def __call__(self, batch: dict[str, Array]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {NUMBER: [], PACKED: [], PROBLEM: []}
+        columns = (batch[name] for name in (NUMBER, INDICES, PATHS, ROWS))
+        for number, indices, paths, rows in zip(*columns, strict=True):
+            made, problem = self._packed(_part(int(number), indices, paths, rows))
+            found[NUMBER].append(int(number))
+            found[PACKED].append(pickle.dumps(made))
+            found[PROBLEM].append(problem)
+        return found
+
+    def _packed(self, part: Part) -> tuple[Packed | None, str]:
+        try:
+            return self.worker.packed(self.worker.read(part), self.kind), ""
+        except Gone:
+            os._exit(1)  # Ray starts another one, and gives it the part again
+        except Exception as error:
+            return None, " ".join(str(error).split()) or type(error).__name__
+
+
+def _part(number: int, indices: Array, paths: Array, rows: Array) -> Part:
+    fields = zip(indices.tolist(), list(paths), rows.tolist(), strict=True)
+    items = [Item(index, str(path), None if row < 0 else row) for index, path, row in fields]
+    return Part(number, items)
+
+
+def _row(part: Part) -> dict[str, Any]:
+    return {
+        NUMBER: part.number,
+        INDICES: np.array([one.index for one in part.items], np.int64),
+        PATHS: [one.path for one in part.items],
+        ROWS: np.array([-1 if one.row is None else one.row for one in part.items], np.int64),
+    }
+
+
+class OnRay:
+    """The cluster at this address; "": one on this machine, which ends with the run."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        signature: Signature,
+        folder: Folder,
+        address: str,
+        workers: int | None,
+        adapters: Sequence[str],
+        tell: Callable[[str], None],
+    ) -> None:
+        self.arguments = (spec, signature, tuple(adapters), folder.kind)
+        self.folder, self.address, self.tell = folder, address, tell
+        self.workers, self.adapters = workers, adapters
+        self.ray: Any = None
+        self.own = False  # the program that runs this has not connected to a cluster itself
+
+    def __enter__(self) -> OnRay:
+        """Raises Stopped where there is no cluster."""
+        try:
+            import ray
+            import ray.data
+        except ImportError as error:
+            raise Stopped(f"{INSTALL} ({error})") from error
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it is told here
+        self.ray, self.own = ray, not ray.is_initialized()
+        if self.own:
+            self._connect(ray)
+        return self
+
+    def _connect(self, ray: Any) -> None:
+        settings: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
+        if not self.address:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it tells nobody of this run
+            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+            cores = max(os.cpu_count() or 1, (self.workers or len(self.adapters)) + 1)
+            settings |= {"include_dashboard": False, "num_cpus": cores}
+        try:
+            ray.init(address=self.address or "local", **settings)
+        except Exception as error:
+            raise Stopped(
+                f"There is no Ray cluster at {self.address or 'hand'}: {error}"
+            ) from error
+
+    def __exit__(self, *_: object) -> None:
+        if self.own:
+            self.ray.shutdown()
+
+    def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
+        """Parts as they are finished; one whose workers died again and again is given up. Raises
+        Stopped."""
+        waiting, told = {part.number: part for part in parts}, set[str]()
+        if not waiting:
+            return
+        try:
+            for row in self._dataset(list(waiting.values())).iter_rows():
+                if row[PROBLEM]:
+                    raise Stopped(row[PROBLEM])
+                packed = pickle.loads(row[PACKED])
+                if packed.adapter not in told:
+                    told.add(packed.adapter)
+                    self.tell(f"a worker runs on {packed.adapter}")
+                self.folder.keep(packed)
+                yield Finished(waiting.pop(packed.part), list(packed.failures))
+        except self.ray.exceptions.RayError as error:
+            raise Stopped(f"Ray has given up: {_last(error)}") from error
+        text = f"its worker died {TRIES} times with it"
+        for part in waiting.values():
+            lost = [Failure(one.index, one.name, text) for one in part.items]
+            yield Finished(part, lost, lost=True)
+
+    def _dataset(self, parts: list[Part]) -> Any:
+        data, resources = self.ray.data, self.ray.cluster_resources()
+        gpus = 0.0 if self.adapters else resources.get("GPU", 0.0)
+        count = self.workers or max(1, int(gpus), len(self.adapters))
+        items = data.from_items(
+            [_row(part) for part in parts], override_num_blocks=min(len(parts), BLOCKS)
+        )
+        items.context.enable_progress_bars = False
+        items.context.max_errored_blocks = -1  # those are found by what is missing at the end
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Ray has no other way yet
+            return items.map_batches(
+                Actor,
+                fn_constructor_args=self.arguments,
+                batch_size=1,
+                compute=data.ActorPoolStrategy(size=count),
+                num_cpus=1,
+                num_gpus=min(1.0, gpus / count) if gpus else None,
+                ray_remote_args_fn=_retries,
+            )
+
+
+def _retries() -> dict[str, Any]:
+    """Of parts whose worker dies; by default Ray would go on for ever."""
+    return {"max_task_retries": TRIES - 1}
+
+
+def _last(error: BaseException) -> str:
+    """The last line, which says what was raised; those above are where."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
