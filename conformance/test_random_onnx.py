@@ -21,12 +21,21 @@ from conformance.random import onnx_graphs as random_onnx
 pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 
 SEEDS = range(150)
+ATTENTION = range(200, 240)  # as many more, of one kind
 REFUSED_RUN = "these input shapes cannot run on the GPU"  # of symbolic extents, with the reason
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_graph(seed: int, book: Book, pytestconfig: pytest.Config) -> None:
-    made = random_onnx.build(seed)
+    _compare(seed, random_onnx.build(seed), book, pytestconfig)
+
+
+@pytest.mark.parametrize("seed", ATTENTION)
+def test_attention(seed: int, book: Book, pytestconfig: pytest.Config) -> None:
+    _compare(seed, random_onnx.build_attention(seed), book, pytestconfig)
+
+
+def _compare(seed: int, made: random_onnx.Made, book: Book, pytestconfig: pytest.Config) -> None:
     cpu = onnx_host.session(made.content, cpu=True)
     feeds = [feed for feed in made.feeds if _run(cpu, feed) is not None]
     expected = onnx_host.invoke(cpu, feeds)

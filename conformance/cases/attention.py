@@ -37,6 +37,7 @@ def case(name: str, q: Shape, k: Shape, width: int = 0, mask: Any = None, length
 
 Q, K = (2, 3, 7, 16), (2, 3, 9, 16)
 CAUSAL = np.where(np.tri(7, 9, dtype=bool), 0, -inf)
+CAUSAL_FROM_1 = np.where(np.tri(7, 9, -1, dtype=bool), 0, -inf)
 NODES = [
     *(case(f"remainder_{n}", (2, 2, 4 + n, 8 + n), (2, 2, 8 + n, 8 + n)) for n in range(4)),
     *(case(f"width_{n}", (1, 2, 5, 12), (1, 2, 6, 12), n)
@@ -53,6 +54,10 @@ NODES = [
     case("rank_3_shared_uneven", (2, 7, 36), (2, 9, 12), heads=6, kv_heads=2),
     case("rank_3_and_4", (2, 7, 24), (2, 3, 9, 8), heads=3),
     case("rank_3_and_4_uneven", (2, 7, 24), (2, 3, 9, 8), 6, heads=3),
+    case("joined", (2, 3, 7, 8), (2, 3, 9, 8), joined=True),
+    case("joined_uneven", (2, 3, 7, 8), (2, 3, 9, 8), 6, joined=True),
+    case("joined_and_packed", (2, 3, 7, 8), (2, 9, 24), heads=3, joined=True),
+    case("not_joined", (2, 7, 24), (2, 9, 24), heads=3, joined=False),
     case("shared", (2, 6, 7, 8), (2, 2, 9, 8)),
     case("shared_by_all", (2, 5, 3, 8), (2, 1, 9, 8)),
     case("shared_causal", (2, 6, 7, 8), (2, 2, 9, 8), causal=True, past=2),
@@ -69,6 +74,10 @@ NODES = [
     case("nothing_zero", Q, K, mask=np.full((7, 9), -inf), empty=0.0),
     case("lowest", Q, K, mask=np.full((7, 9), LOWEST)),
     case("lowest_zero", Q, K, mask=np.where(np.eye(7, 9, dtype=bool), LOWEST, 0), empty=0.0),
+    case("mends_nothing", Q, K, mask=CAUSAL_FROM_1, empty=0.0, mends=True),
+    case("mends_lowest", Q, K, mask=np.full((7, 9), LOWEST), empty=0.0, mends=True),
+    case("mends_nan", Q, K, mask=np.where(np.eye(7, 9, 2, dtype=bool), np.nan, 0), empty=0.0,
+         mends=True),
     case("mask_nan", Q, K, mask=np.where(np.eye(7, 9, dtype=bool), np.nan, 0)),
     case("causal", Q, K, causal=True),
     case("causal_past", Q, K, causal=True, past=2),

@@ -18,7 +18,7 @@ WHOLE = 1 << 20  # the end of a slice that goes to the end
 LARGEST_FILTER = 600
 
 
-def _attention(m: Maker) -> None:
+def attention(m: Maker) -> None:
     """Heads that are split off, multiplied and put together again."""
     x = m.pick(3)
     width = x.shape[2]
@@ -31,11 +31,42 @@ def _attention(m: Maker) -> None:
         parts = m.step("Reshape", value, m.ints(0, 0, heads, width // heads))
         return m.step("Transpose", parts, perm=[0, 2, 1, 3])
 
+    batch, length, _ = x.shape
+    together = m.choose.random() < 0.4  # as one batch
     query, key, value = head(), head(), head()
-    scores = m.step("MatMul", query, m.step("Transpose", key, perm=[0, 1, 3, 2]))
-    scores = m.step("Softmax", m.step("Mul", scores, m.const(0.5)), axis=-1)
-    joined = m.step("Transpose", m.step("MatMul", scores, value), perm=[0, 2, 1, 3])
-    m.add("Reshape", joined, m.ints(0, 0, width))
+    if together:
+        one = m.ints(batch * heads, length, width // heads)
+        query, key, value = (m.step("Reshape", part, one) for part in (query, key, value))
+    key = m.step("Transpose", key, perm=[0, 2, 1] if together else [0, 1, 3, 2])
+    before = m.choose.random() < 0.5
+    query, key = (_times(m, part) if before else part for part in (query, key))
+    scores = m.step("MatMul", query, key)
+    scores = scores if before else _times(m, scores)
+    if m.choose.random() < 0.6:
+        scores = _masked(m, scores, length)
+    shares = m.step("Softmax", scores, axis=-1)
+    if m.choose.random() < 0.3:
+        shares = m.step("Where", m.step("IsNaN", shares), m.const(0.0), shares)
+    mixed = m.step("MatMul", shares, value)
+    if together:
+        mixed = m.step("Reshape", mixed, m.ints(batch, heads, length, width // heads))
+    m.add("Reshape", m.step("Transpose", mixed, perm=[0, 2, 1, 3]), m.ints(0, 0, width))
+
+
+def _times(m: Maker, part: str) -> str:
+    return m.step(m.choose.choice(("Mul", "Div")), part, m.const(m.choose.choice((0.5, -0.7, 2.0))))
+
+
+def _masked(m: Maker, scores: str, length: int) -> str:
+    """Scores of which some are left out; of each query one is not."""
+    seen = (m.numbers.uniform(size=(length, length)) < 0.6) | np.eye(length, dtype=bool)
+    low = m.choose.choice((-np.inf, np.finfo(np.float32).min))
+    form = m.choose.choice(("Add", "seen", "hidden"))
+    if form == "Add":
+        return m.step("Add", scores, m.const(np.where(seen, 0, low)))
+    if form == "seen":
+        return m.step("Where", m.const(seen, np.bool_), scores, m.const(low))
+    return m.step("Where", m.const(~seen, np.bool_), m.const(low), scores)
 
 
 def _residual(m: Maker) -> None:
@@ -184,7 +215,7 @@ def _branches(m: Maker) -> None:
 
 
 BLOCKS: tuple[Callable[[Maker], None], ...] = (
-    *[_attention] * 2, *[_residual] * 2, *[_slices_joined] * 2, *[_product_of_two] * 2, _recurrent,
+    *[attention] * 2, *[_residual] * 2, *[_slices_joined] * 2, *[_product_of_two] * 2, _recurrent,
     _quarters_joined, _shuffle, _turned_there_and_back, _less_its_mean, _computed_filter,
     _resized_by_shape, _half_by_shape, _filled_by_shape, _whole_numbers, _branches,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from conformance.host import Array
-from conformance.random.onnx_blocks import BLOCKS
+from conformance.random.onnx_blocks import BLOCKS, attention
 from conformance.random.onnx_maker import CHANNELS, Maker, Value
 from conformance.random.onnx_steps import MAKERS
 
@@ -76,3 +76,14 @@ def listing(content: bytes) -> str:
     import onnx
 
     return str(onnx.printer.to_text(onnx.load_from_string(content)))
+
+
+def build_attention(seed: int) -> Made:
+    """Attention alone, of several heads or of one."""
+    m = Maker(seed)
+    shape = m.choose.choice((1, 2)), m.choose.randint(2, 9), m.choose.choice((4, 8, 12, 16))
+    m.inputs.append(Value("x", shape))
+    m.values += m.inputs
+    attention(m)
+    feeds = [[m.numbers.uniform(-1, 1, shape).astype(np.float32)] for _ in range(2)]
+    return Made(m.to_bytes(m.values[1:]), feeds, (), False)

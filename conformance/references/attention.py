@@ -29,12 +29,18 @@ def _split(x: Array, heads: int) -> Array:
     return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
 
 
+def _shares(row: Array) -> Array:
+    """Not yet divided by their sum."""
+    return np.asarray(np.exp(_rounded(row - row.max())))
+
+
 def attention(
     q: Array, k: Array, v: Array, mask: Array | None = None, lengths: Array | None = None,
     scale: float = 1.0, softcap: float = 0.0, causal: bool = False, past: int | None = 0,
-    window: int = 0, heads: int = 1, kv_heads: int = 0, empty: float = nan,
+    window: int = 0, heads: int = 1, kv_heads: int = 0, joined: bool | None = None,
+    empty: float = nan, mends: bool = False,
 ) -> Array:  # fmt: skip
-    packed = q.ndim == 3
+    packed = q.ndim == 3 if joined is None else joined
     q, k, v = (
         _split(x, n) for x, n in ((q, heads), (k, kv_heads or heads), (v, kv_heads or heads))
     )
@@ -50,10 +56,10 @@ def attention(
             before = int(seen.sum()) - q.shape[2] if past is None else past
             apart = i + before - np.arange(k.shape[2])
             seen &= (apart >= 0) & ((apart < window) | (window <= 0))
-        if empty == 0:
+        if empty == 0 and not mends:
             seen &= ~(scores[b, h, i] <= LOWEST)
         row = scores[b, h, i][seen]
-        if row.size:
-            e = np.exp(_rounded(row - row.max()))
+        if row.size and not (mends and np.isnan(_shares(row)).any()):
+            e = _shares(row)
             found[b, h, i] = e / rounded(e.sum(), row.size) @ v[b, h][seen]
     return found.swapaxes(1, 2).reshape(q.shape[0], q.shape[2], -1) if packed else found

@@ -49,7 +49,8 @@ def run_node(node: Node, given: list[Array | None]) -> Array:
         e = np.exp(x - x.max(-1, keepdims=True))
         return e / e.sum(-1, keepdims=True)
     plain = {"add": np.add, "mul": np.multiply, "sub": np.subtract, "div": np.divide,
-             "minimum": np.minimum, "maximum": np.maximum, "relu": lambda v: np.maximum(v, 0),
+             "tanh": np.tanh, "is_nan": np.isnan, "minimum": np.minimum, "maximum": np.maximum,
+             "relu": lambda v: np.maximum(v, 0),
              "prelu": lambda v, a: np.where(v < 0, v * a, v)}  # fmt: skip
     settings = {k: v for k, v in attributes.items() if k != "activation"}
     return np.asarray((plain | REFERENCES)[node.op](*given, **settings))

@@ -1,7 +1,7 @@
 // Scaled dot product attention. 8 threads have some rows (queries of the heads that share keys and values) and go through
 // the keys in blocks of 32, with the largest score and the sum of shares so far of each row. First each makes the scores of
 // 4 keys, then every 8th slice of the result. Steps in memory are parameters, see attention.py.
-// variant: rows, parts (slices of the result that a thread has), masked, lengths, softcap; `shared`: threads exchange values
+// variant: rows, parts (slices of the result that a thread has), masked, lengths, softcap, mends; `shared`: threads exchange values
 // by shuffle, otherwise in workgroup memory. Loops over rows pass their values on and take p.together rounds, which drivers do
 // not unroll: there is less to compile, and some keep no kernel as long as that.
 {% macro pass_on(names) %}
@@ -178,7 +178,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let at = batch * p.y_batch + head * p.y_head + query * p.y_row;
 {% for n in range(parts) %}
     if (group < p.groups && slice + {{ 8 * n }}u < p.v_slices && first + r <= last) {
-      let y = select(y{{ n }}_ / total, vec4f(p.empty), total == 0.0);
+      let y = select(y{{ n }}_ / total, vec4f(p.empty), total == 0.0{{ " || is_nan(vec4f(total)).x" if mends }});
       store_y(at + (slice + {{ 8 * n }}u) * p.y_slice, epilogue_y(head * p.y_first + slice + {{ 8 * n }}u), y);
     }
 {% endfor %}

@@ -1,17 +1,20 @@
 """`attention(q, k, v, mask | None, lengths | None): scale, softcap, causal, past, window, heads,
-kv_heads, empty`: softmax(scale * q k' + mask) v of each head, without a matrix of scores in memory.
+kv_heads, joined, empty, mends`: softmax(scale * q k' + mask) v of each head, without a matrix of
+scores in memory.
 
 q is [batch, heads, queries, depth], k [batch, kv_heads, keys, depth] and v [batch, kv_heads, keys,
-width]; or all of them are of rank 3, [batch, queries or keys, heads * depth or width], and the
-attributes tell how many heads they have (default: 1). The result is like q, with the width of v.
-As many heads of q in a row as there are for each of k share it.
+width]; or some of them are of rank 3, [batch, queries or keys, heads * depth or width], and the
+attributes tell how many heads they have (default: 1). The result is of rank 3 where it is `joined`
+(default: as q is), with the width of v. As many heads of q in a row as there are for each of k
+share it.
 
 `softcap` (default 0: none) limits scores before the mask, which broadcasts to [batch, heads,
 queries, keys] and has every key. Each batch has as many keys as its `lengths` says (int32).
 `causal`: query i sees the last `window` keys (default 0: all) of those up to i + past (default 0).
 With a past of None the last query is at the last key of its batch. A query that sees nothing has
 the value `empty` (default NaN): all is masked by -inf, or by the lowest float32, too, where that is
-a number.
+a number. With `mends` so has a query with a score of NaN, and the lowest float32 is a number like
+others.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def _parts(width: int) -> tuple[int, int]:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     q, _, v = split(graph, node)
-    if len(graph.shape(node.operand())) == 4:
+    if not node.attributes.get("joined", len(graph.shape(node.operand())) == 3):
         return [(*q[:3], v[3])]
     return [(q[0], q[2], q[1] * v[3])]
 
@@ -99,6 +102,7 @@ def lower(low: Lowering, node: Node) -> None:
     mask, lengths = (*node.inputs[MASK:], None, None)[:2]
     rows, past, cap = q[1] // k[1] * q[2], attributes.get("past", 0), _softcap(node)
     window, empty = int(attributes.get("window", 0)), float(attributes.get("empty", nan))
+    mends = bool(attributes.get("mends"))
     reads = {
         name: Access(low.stored(node.operand(position))) for position, name in enumerate("qkv")
     }
@@ -106,7 +110,7 @@ def lower(low: Lowering, node: Node) -> None:
         "queries": q[2], "keys": k[2], "kv_heads": k[1], "sharing": q[1] // k[1], "rows": rows,
         "slices": -(-q[3] // 4), "v_slices": -(-v[3] // 4),
         "scale": float(attributes["scale"]), "empty": empty,
-        "nothing": -np.inf if isnan(empty) else -MAX_FLOAT32,
+        "nothing": -np.inf if isnan(empty) or mends else -MAX_FLOAT32,
         "causal": int(bool(attributes.get("causal"))), "ends": int(past is None),
         "past": np.int32(past or 0),
         "window": np.int32(window if window > 0 else np.iinfo(np.int32).max // 2),
@@ -142,6 +146,7 @@ def lower(low: Lowering, node: Node) -> None:
             "masked": mask is not None,
             "lengths": lengths is not None,
             "softcap": bool(cap),
+            "mends": mends,
             "shared": low.target.shuffles,
         },
     )
@@ -190,8 +195,9 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     q, k, v = split(steps.graph, node)
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     short = mask is not None and steps.shape(mask)[-1:] != k[2:3]
-    held = (*zip(_operands(node), (q, k, v), strict=True), (node.operand(), v))  # as the result
-    packed = any(len(steps.shape(t)) == 3 and q[1] > 1 and s[3] % 4 != 0 for t, s in held)
+    given = (*_operands(node), node.outputs[0])
+    held = zip(given, (q, k, v, (*q[:3], v[3])), strict=True)
+    packed = any(len(steps.shape(t)) == 3 and s[1] > 1 and s[3] % 4 != 0 for t, s in held)
     if not (short or packed):
         return False
     if short:
@@ -208,7 +214,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
             batch, heads, length, depth = shape
             split_ = steps.reshape(tensor, (batch, length, heads, depth))
             inputs[position] = steps.add("transpose", split_, perm=(0, 2, 1, 3))
-    made = steps.add("attention", *inputs, **attributes)
+    made = steps.add("attention", *inputs, **attributes | {"joined": False})
     if len(steps.shape(node.outputs[0])) == 3:
         turned = steps.add("transpose", made, perm=(0, 2, 1, 3))
         steps.last("reshape", turned, None, shape=shapes(steps.graph, node)[0])

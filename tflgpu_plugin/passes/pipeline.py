@@ -15,6 +15,7 @@ from tflgpu_plugin.errors import debugging, defect
 from tflgpu_plugin.ir.graph import Graph, verify
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.decompose import decompose
+from tflgpu_plugin.passes.fuse.attention import attend
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.fuse.patterns import recompose
@@ -35,6 +36,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     drop_casts,
     decompose,
     recompose,
+    attend,
     transposes,
     canonical,
     fuse_qdq,
@@ -49,7 +51,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
-    drop_casts, recompose, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales,
+    drop_casts, recompose, attend, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales,
     share_steps, whole_weights,
 )  # fmt: skip
 

@@ -128,15 +128,25 @@ class Editor:
             self.credit(gone)
 
     def credit(self, gone: Iterable[Node]) -> None:
-        """Keep the host's nodes that removed ones stand for: with the producer of an input, else
-        with any neighbour."""
+        """Keep the host's nodes that removed ones, the last of them first, stand for: with the
+        producer of an input, else with any neighbour; where that is removed, with its own."""
         place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
         reader = {t: k for k, node in enumerate(self.nodes) for t in node.reads}
         added: dict[int, list[Node]] = {}
-        for node in gone:
-            near = [where[t] for where in (place, reader) for t in (*node.reads, *node.outputs)
-                    if t in where]  # fmt: skip
-            added.setdefault(near[0] if near else 0, []).append(node)
+        waiting = list(gone)[::-1]
+        while waiting:
+            left: list[Node] = []
+            for node in waiting:
+                sides = (place, node.reads), (reader, node.outputs), (reader, node.reads)
+                near = [where[t] for where, tensors in sides for t in tensors if t in where]
+                if not near and len(left) < len(waiting) - 1:
+                    left.append(node)
+                    continue
+                k = near[0] if near else 0
+                added.setdefault(k, []).append(node)
+                place |= dict.fromkeys(node.outputs, k)
+                reader |= dict.fromkeys(node.reads, k)
+            waiting = left
         for k, nodes in added.items():
             if self.nodes:
                 self.nodes[k] = replace(self.nodes[k], **merged(self.nodes[k], *nodes))

@@ -6,24 +6,22 @@ stays beside the single op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from math import isclose, pi, sqrt
 
 from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.passes.fuse.makers import CLOSE, Makers
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.rewriter import Editor
-from tflgpu_plugin.passes.sources import merged
 
-CLOSE = 1e-3  # of a constant, relative: models round them
 POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 
 
 def recompose(graph: Graph) -> Graph:
     """Rule by rule over all nodes: later rules see what earlier ones made."""
     e = Editor(graph)
-    view = _View(e)
+    view = Makers(e)
     changed = False
     for rule in RULES:
         for number, node in enumerate(e.nodes):
@@ -44,64 +42,10 @@ def recompose(graph: Graph) -> Graph:
     return e.finish() if changed else graph
 
 
-class _View:
-    """Who makes each tensor, who is read by one node only, and what is a constant number."""
-
-    def __init__(self, e: Editor) -> None:
-        self.e = e
-        self.producer = e.producers()
-
-    def plain(self, node: Node) -> bool:
-        """Whether values are floats and not quantized."""
-        if any(whole(self.e.tensors[t]) for t in node.outputs) or node.refusal is not None:
-            return False
-        return all(self.e.tensors[t].quantization is None for t in (*node.reads, *node.outputs))
-
-    def number(self, tensor: int | None) -> float | None:
-        """The value of a constant with one element."""
-        data = self.e.data(tensor)
-        return None if data is None or data.size != 1 else float(data.reshape(-1)[0])
-
-    def made_by(self, tensor: int | None, *ops: str) -> Node | None:
-        """The node that makes a tensor, when it is one of these ops."""
-        node = None if tensor is None else self.producer.get(tensor)
-        if node is None or node.op not in ops or node.epilogue or not self.plain(node):
-            return None
-        return node if node.attributes.get("activation", "none") == "none" else None
-
-    def operand(self, node: Node | None, value: float) -> int | None:
-        """The other operand of a node that has this number as one (either place)."""
-        if node is None:
-            return None
-        for mine, other in (node.inputs[:2], node.inputs[1::-1]):
-            number = self.number(mine)
-            if number is not None and isclose(number, value, rel_tol=CLOSE):
-                return other
-        return None
-
-    def factors(self, tensor: int) -> Iterator[int]:
-        """The factors of a product, constants among them."""
-        node = self.made_by(tensor, "mul")
-        if node is None:
-            yield tensor
-            return
-        for operand in node.inputs[:2]:
-            if operand is not None:
-                yield from self.factors(operand)
-
-    def replaced(
-        self, node: Node, op: str, x: int, merging: list[Node], **attributes: object
-    ) -> Node:
-        """`op` of x in place of the node. Of those `merging` with it the unread ones go later."""
-        made = replace(node, op=op, inputs=(x,), attributes=attributes, **merged(node, *merging))
-        self.producer[node.outputs[0]] = made
-        return made
-
-
 Found = tuple[str, int, list[Node]] | None
 
 
-def _power(view: _View, node: Node) -> Found:
+def _power(view: Makers, node: Node) -> Found:
     """x^2, sqrt(x) and the like, from a power with a constant exponent."""
     exponent = view.number(node.inputs[1]) if node.op == "pow" else None
     x = node.inputs[0]
@@ -110,7 +54,7 @@ def _power(view: _View, node: Node) -> Found:
     return (POWERS[exponent], x, []) if _same_shape(view, node, x) else None
 
 
-def _square(view: _View, node: Node) -> Found:
+def _square(view: Makers, node: Node) -> Found:
     """x * x."""
     x = node.inputs[0]
     if node.op != "mul" or x is None or x != node.inputs[1] or _active(node):
@@ -118,7 +62,7 @@ def _square(view: _View, node: Node) -> Found:
     return "square", x, []
 
 
-def _gated(view: _View, node: Node) -> Found:
+def _gated(view: Makers, node: Node) -> Found:
     """x * logistic(x) and x * tanh(softplus(x))."""
     if node.op != "mul" or _active(node):
         return None
@@ -134,7 +78,7 @@ def _gated(view: _View, node: Node) -> Found:
     return None
 
 
-def _gelu(view: _View, node: Node) -> Found:
+def _gelu(view: Makers, node: Node) -> Found:
     """0.5 x (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) (x + 0.044715 x^3)), the factors in
     any order."""
     if node.op != "mul" or _active(node):
@@ -160,7 +104,7 @@ def _gelu(view: _View, node: Node) -> Found:
     return None
 
 
-def _is_scaled(view: _View, tensor: int | None, x: int, factor: float) -> bool:
+def _is_scaled(view: Makers, tensor: int | None, x: int, factor: float) -> bool:
     """Whether a tensor is x * factor."""
     node = view.made_by(tensor, "mul", "div")
     if node is None:
@@ -173,7 +117,7 @@ def _is_scaled(view: _View, tensor: int | None, x: int, factor: float) -> bool:
     )
 
 
-def _is_cubic(view: _View, tensor: int | None, x: int) -> bool:
+def _is_cubic(view: Makers, tensor: int | None, x: int) -> bool:
     """Whether a tensor is sqrt(2 / pi) (x + 0.044715 x^3)."""
     outer = view.made_by(tensor, "mul")
     total = view.made_by(view.operand(outer, sqrt(2 / pi)), "add")
@@ -195,8 +139,8 @@ def _active(node: Node) -> bool:
     return str(node.attributes.get("activation", "none")) != "none"
 
 
-def _same_shape(view: _View, node: Node, x: int) -> bool:
+def _same_shape(view: Makers, node: Node, x: int) -> bool:
     return view.e.shape(x) == view.e.shape(node.outputs[0])
 
 
-RULES: tuple[Callable[[_View, Node], Found], ...] = (_power, _square, _gated, _gelu)
+RULES: tuple[Callable[[Makers, Node], Found], ...] = (_power, _square, _gated, _gelu)

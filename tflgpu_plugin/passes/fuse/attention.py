@@ -1,0 +1,230 @@
+"""Scaled dot product attention that a model spells out becomes the op: two products with a softmax
+between them, however scale and mask are applied and heads are split and joined.
+
+A mask that chooses between scores and -inf, or a number beside which every score is lost, becomes 0
+and that number, which are added. A softmax whose NaN are replaced by 0 is that of queries which may
+see nothing. Where something else reads a step in between, all stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.passes.fuse.heads import Held, Lead, counts, held, joined
+from tflgpu_plugin.passes.fuse.makers import Makers
+from tflgpu_plugin.passes.fuse.masks import Mask, Masks
+from tflgpu_plugin.passes.rewriter import Editor
+
+AS_LOWEST = -1e37  # beside which a score is lost
+
+
+def attend(graph: Graph) -> Graph:
+    """Attention in place of its second product."""
+    if not any(node.op == "softmax" for node in graph.nodes):
+        return graph
+    attending = _Attending(Editor(graph))
+    changed = [attending.replace(node) for node in graph.nodes if node.op == "matmul"]
+    if not any(changed):
+        return graph
+    attending.e.drop_unused()
+    return attending.e.finish()
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """From shares back to the product: the steps so far, what they apply, and shapes that scores
+    have in between."""
+
+    steps: tuple[Node, ...] = ()
+    scale: float = 1.0
+    softcap: float = 0.0
+    masks: tuple[Mask, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    mends: bool = False
+
+    def past(self, *nodes: Node, **changed: Any) -> _Scores:
+        return replace(self, steps=(*self.steps, *nodes), **changed)
+
+    @property
+    def product(self) -> Node:
+        return self.steps[-1]
+
+
+class _Attending:
+    """The graph while it changes."""
+
+    def __init__(self, e: Editor) -> None:
+        self.e, self.makers, self.readers = e, Makers(e), e.readers()
+        self.masks = Masks(e, self.makers)
+
+    def replace(self, product: Node) -> bool:
+        """Whether this was the second product of attention, which now is there in its place."""
+        if product.epilogue or not self.makers.plain(product):
+            return False
+        found = self._shares(product.operand(), _Scores())
+        if found is None:
+            return False
+        return any(self._made(product, found, lead) for lead in self._leads(found))
+
+    def _made_by(self, tensor: int | None, readers: int = 1) -> Node | None:
+        """What makes a tensor that so many nodes read, once each, and nothing else."""
+        node = None if tensor is None else self.makers.producer.get(tensor)
+        if tensor is None or node is None or tensor in self.e.needed:
+            return None
+        near = self.readers.get(tensor, [])
+        if len(near) != readers or any(n.inputs.count(tensor) != 1 or n.epilogue for n in near):
+            return None
+        return self.makers.made_by(tensor, node.op)
+
+    def _moved(self, node: Node) -> bool:
+        """Whether a node only gives scores other axes in front."""
+        view = self.e.view(node)
+        given = view and self.e.shape(node.operand())
+        return bool(view and given and view.reshapes(given) and view.shape[-1:] == given[-1:])
+
+    def _shares(self, tensor: int, found: _Scores, readers: int = 1) -> _Scores | None:
+        """From the tensor that the second product reads."""
+        node = self._made_by(tensor, readers)
+        if node is None:
+            return None
+        x = node.operand()
+        if node.op == "softmax":
+            shape = self.e.shape(x)
+            if int(node.attributes.get("axis", -1)) not in (-1, len(shape) - 1):
+                return None
+            beta = float(node.attributes["beta"])
+            return self._scores(x, found.past(node, scale=beta, shapes=(shape,)))
+        if node.op == "where":
+            nan = self._made_by(x)
+            zero = self.makers.number(node.inputs[1]) == 0 and not found.mends
+            if nan is None or nan.op != "is_nan" or not zero or nan.inputs[0] != node.inputs[2]:
+                return None
+            return self._shares(nan.operand(), found.past(node, nan, mends=True), readers=2)
+        return self._shares(x, found.past(node), readers) if self._moved(node) else None
+
+    def _scores(self, tensor: int, found: _Scores) -> _Scores | None:
+        """From scores on."""
+        node = self._made_by(tensor)
+        if node is None:
+            return None
+        x, shape = node.operand(), self.e.shape(tensor)
+        if node.op == "matmul":
+            return found.past(node, shapes=(*found.shapes, shape))
+        if node.op == "tanh":
+            limited = found.scale > 0 and not found.softcap
+            capped = found.past(node, softcap=found.scale, scale=1.0)
+            return self._scores(x, capped) if limited else None
+        if self._moved(node):
+            return self._scores(x, found.past(node))
+        if (scaling := self.makers.scaling(node)) is not None:
+            return self._scores(scaling[0], found.past(node, scale=found.scale * scaling[1]))
+        if found.scale != 1 or found.softcap:  # which would be of the mask, too
+            return None
+        for scores, mask in self._masked(node, shape):
+            masks, shapes = (mask, *found.masks), (*found.shapes, shape)
+            before = self._scores(scores, found.past(node, masks=masks, shapes=shapes))
+            if before is not None:
+                return before
+        return None
+
+    def _masked(self, node: Node, shape: Shape) -> Iterator[tuple[int, Mask]]:
+        """Scores and their mask, as they may be the operands of a node."""
+        pairs = [
+            (x, y) for x in node.inputs for y in node.inputs if x is not None and y is not None
+        ]
+        for scores, other in pairs:
+            if scores == other or self.e.shape(scores) != shape:
+                continue
+            if node.op == "add" and self.makers.real(other):
+                yield scores, Mask(shape, other, node)
+            value = self.makers.number(other) if node.op == "where" else None
+            if value is not None and value <= AS_LOWEST and node.operand() not in (scores, other):
+                yield scores, Mask(shape, node.operand(), node, value, other == node.inputs[1])
+
+    def _leads(self, found: _Scores) -> Iterator[Lead]:
+        """How many batches and heads there may be, by what is done to scores."""
+        outer, (rows, keys) = (s := self.e.shape(found.product.outputs[0]))[:-2], s[-2:]
+        masked = [mask.scores for mask in found.masks]
+        shapes = [s[:-2] for s in (*masked, *found.shapes) if s[-2:] == (rows, keys)]
+        yield from ((s[0], s[1]) for s in shapes if len(s) == 2)
+        yield from ((prod(s[:-1]), s[-1]) for s in shapes if len(s) > 2)
+        if len(outer) < 2:
+            every = prod(outer)
+            yield from counts(self.makers, found.product.operand(), every)
+            yield every, 1
+
+    def _made(self, product: Node, found: _Scores, lead: Lead) -> bool:
+        """Whether these are the batches and heads of attention that the op has."""
+        first = found.product
+        *outer, rows, keys = self.e.shape(first.outputs[0])
+        depth, width = self.e.shape(first.operand())[-1], self.e.shape(product.outputs[0])[-1]
+        if prod(outer) != prod(lead) or prod(self.e.shape(product.outputs[0])) != prod(
+            (*lead, rows, width)
+        ):
+            return False
+        straight, turned = (bool(n.attributes.get("transpose_b")) for n in (first, product))
+        queries = held(self.makers, first.operand(), (*lead, rows, depth), scaled=True)
+        asked = (*lead, keys, depth), (*lead, keys, width)
+        ks = held(self.makers, first.operand(1), asked[0], turned=not straight, scaled=True)
+        vs = held(self.makers, product.operand(1), asked[1], turned=turned)
+        q = next((q for q in queries if q.heads == lead[1]), None)
+        pair = next(((k, v) for k in ks for v in vs if k.heads == v.heads), None)
+        mask = self.masks.joined(found.masks, (*lead, rows, keys)) if q and pair else None
+        if q is None or pair is None or mask is None:
+            return False
+        self._put(product, found, (q, *pair), mask, (*lead, rows, width))
+        return True
+
+    def _put(
+        self, product: Node, found: _Scores, parts: tuple[Held, Held, Held],
+        mask: tuple[list[Node], int | None], heads: tuple[int, int, int, int],
+    ) -> None:  # fmt: skip
+        """The op in place of the product, and of the nodes that join its results."""
+        e, (q, k, _) = self.e, parts
+        steps, tail = (product, *found.steps), joined(self.makers, self.readers, product, heads)
+        nodes, added = list(mask[0]), list[int | None]()
+        for part in parts:
+            tensor = self._turned(nodes, part.tensor, steps) if part.turned else part.tensor
+            added.append(self._reshaped(nodes, tensor, part.shape, steps))
+        output = (tail or [product])[-1].outputs[0]
+        batch, count, rows, width = heads
+        shape = (batch, rows, count * width) if tail else heads
+        y = output if e.shape(output) == shape else e.tensor(shape, like=output)
+        attributes: dict[str, Any] = {
+            "heads": count, "kv_heads": k.heads, "joined": bool(tail),
+            "scale": found.scale * q.factor * k.factor * (found.softcap or 1.0),
+        }  # fmt: skip
+        attributes |= {"softcap": found.softcap} if found.softcap else {}
+        attributes |= {"empty": 0.0, "mends": True} if found.mends else {}
+        nodes.append(e.node("attention", (*added, mask[1]), (y,), (*steps, *tail), **attributes))
+        if y != output:
+            self._reshaped(nodes, y, e.shape(output), steps, output)
+        gone = {node.id for node in (*found.steps, *tail)}
+        place = next(k for k, node in enumerate(e.nodes) if node.id == product.id)
+        e.nodes[place : place + 1] = nodes
+        e.nodes = [node for node in e.nodes if node.id not in gone]
+
+    def _turned(self, nodes: list[Node], tensor: int, origin: tuple[Node, ...]) -> int:
+        """The tensor with its last two axes swapped."""
+        *outer, rows, columns = self.e.shape(tensor)
+        made = self.e.tensor((*outer, columns, rows), like=tensor)
+        perm = (*range(len(outer)), len(outer) + 1, len(outer))
+        node = self.e.node("transpose", (tensor,), (made,), origin[:1], perm=perm)
+        nodes.append(replace(node, layout=True))
+        return made
+
+    def _reshaped(
+        self, nodes: list[Node], tensor: int, shape: Shape, origin: tuple[Node, ...],
+        output: int | None = None,
+    ) -> int:  # fmt: skip
+        """The tensor in this shape."""
+        if self.e.shape(tensor) == shape:
+            return tensor
+        made = self.e.tensor(shape, like=tensor) if output is None else output
+        node = self.e.node("reshape", (tensor,), (made,), origin[:1], shape=shape)
+        nodes.append(replace(node, layout=True))
+        return made

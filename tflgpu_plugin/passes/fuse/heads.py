@@ -1,0 +1,139 @@
+"""Where the heads of attention lie: the tensor from which queries, keys or values are split,
+however that is spelled, and the one into which results are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from tflgpu_plugin.ir.graph import Node, Shape
+from tflgpu_plugin.ops.views import Axis, View, whole
+from tflgpu_plugin.passes.fuse.makers import Makers
+
+Lead = tuple[int, int]  # extents: batch, heads
+Heads = tuple[int, int, int, int]  # and length, depth
+
+
+class Held(NamedTuple):
+    """A tensor that has the heads, as it is once it is seen under `shape`: that of rank 3, or with
+    an axis of heads. They are repeated to those asked for, in a row, and multiplied by `factor`.
+    `turned`: once its last two axes have been swapped."""
+
+    tensor: int
+    shape: Shape
+    heads: int
+    factor: float = 1.0
+    turned: bool = False
+
+
+def held(
+    makers: Makers, tensor: int, heads: Heads, *, turned: bool = False, scaled: bool = False
+) -> list[Held]:
+    """Where the heads may be read that this tensor has (`turned`: with the last two axes swapped),
+    the best first. `scaled`: a factor may be taken out."""
+    start = _start(makers.e.shape(tensor), heads, turned)
+    found: list[tuple[tuple[bool, bool, int], Held]] = []
+    sources = _sources(makers, tensor, start, scaled) if start else ()
+    batch, count, length, depth = heads
+    for number, (source, view, factor) in enumerate(sources):
+        own, rest = divmod(prod(makers.e.shape(source)), batch * length * depth)
+        if rest or not own or count % own:
+            continue
+        for packed in (True, False) if _beside(own, depth) else (False,):
+            shape = (batch, length, own * depth) if packed else (batch, own, length, depth)
+            if view.key == _view(heads, own, packed).key:
+                rank = packed, shape == makers.e.shape(source), number
+                found.append((rank, Held(source, shape, own, factor)))
+    if start and turned and not found:
+        own = prod(makers.e.shape(tensor)[:-2]) // batch
+        return [Held(tensor, (batch, own, length, depth), own, turned=True)]
+    return [each for _, each in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def counts(makers: Makers, tensor: int, every: int) -> Iterator[Lead]:
+    """Batches and heads that may be `every` one of a tensor [..., length, depth], from the widths
+    of what it is split from."""
+    *_, depth = makers.e.shape(tensor)
+    for source, _, _ in _sources(makers, tensor, whole(makers.e.shape(tensor)), True):
+        width = makers.e.shape(source)[-1]
+        if width % depth == 0 and width > depth and every % (width // depth) == 0:
+            yield every // (width // depth), width // depth
+
+
+def joined(
+    makers: Makers, readers: dict[int, list[Node]], product: Node, heads: Heads
+) -> list[Node]:
+    """The nodes that join these heads of a result, one after the other; none where nothing does, or
+    something else reads what is between."""
+    batch, count, length, depth = heads
+    tensor = product.outputs[0]
+    axes = (
+        Axis(batch, count * length * depth), Axis(length, depth), Axis(count, length * depth),
+        Axis(depth, 1),
+    )  # fmt: skip
+    view, nodes, last = whole(heads), list[Node](), 0
+    while _beside(count, depth) and tensor not in makers.e.needed:
+        near = readers.get(tensor, [])
+        step = makers.e.view(near[0]) if len(near) == 1 else None
+        found = view.then(step) if step else None
+        if found is None or near[0].operand() != tensor or not makers.plain(near[0]):
+            break
+        view, tensor = found, near[0].outputs[0]
+        nodes.append(near[0])
+        if view.key == View(view.shape, axes).key:
+            last = len(nodes)
+    return nodes[:last]
+
+
+def _beside(heads: int, depth: int) -> bool:
+    """Whether the op takes heads beside each other as they are: each begins with a vec4."""
+    return heads == 1 or depth % 4 == 0
+
+
+def _start(shape: Shape, heads: Heads, turned: bool) -> View | None:
+    """These heads as a view of a tensor [..., length, depth] that spreads over them."""
+    batch, count, length, depth = heads
+    outer, every = shape[:-2], prod(shape[:-2])
+    own = count if every == batch * count else 1
+    if own == 1 and (every != batch or (batch > 1 and outer[-1] != 1 and count > 1)):
+        return None
+    row, lane = (1, length) if turned else (depth, 1)
+    size = length * depth
+    axes = (
+        Axis(batch, own * size), Axis(own, size), Axis(count // own), Axis(length, row),
+        Axis(depth, lane),
+    )  # fmt: skip
+    return View(heads, axes)
+
+
+def _view(heads: Heads, own: int, packed: bool) -> View:
+    batch, count, length, depth = heads
+    row, head = (own * depth, depth) if packed else (depth, length * depth)
+    axes = (
+        Axis(batch, own * length * depth), Axis(own, head), Axis(count // own), Axis(length, row),
+        Axis(depth, 1),
+    )  # fmt: skip
+    return View(heads, axes)
+
+
+def _sources(
+    makers: Makers, tensor: int, view: View, scaled: bool
+) -> Iterator[tuple[int, View, float]]:
+    """The tensor and those that it is made of by moving elements, and by a number as a factor:
+    what it is as a view of each, and how many times as large."""
+    factor = 1.0
+    while True:
+        yield tensor, view, factor
+        node = makers.producer.get(tensor)
+        if node is None or node.epilogue:
+            return
+        times = makers.scaling(node) if scaled else None
+        if times is not None:
+            tensor, factor = times[0], factor * times[1]
+            continue
+        moved = makers.e.view(node)
+        further = moved.then(view) if moved else None
+        if further is None or not makers.plain(node):
+            return
+        tensor, view = node.operand(), further

@@ -1,0 +1,87 @@
+"""What recognizing passes ask: which node makes a tensor, and which number a constant is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import isclose, isfinite
+
+from tflgpu_plugin.ir.graph import Node
+from tflgpu_plugin.ir.quantization import whole
+from tflgpu_plugin.passes.rewriter import Editor
+from tflgpu_plugin.passes.sources import merged
+
+CLOSE = 1e-3  # of a constant, relative: models round them
+
+
+class Makers:
+    """Who makes each tensor, who is read by one node only, and what is a constant number."""
+
+    def __init__(self, e: Editor) -> None:
+        self.e = e
+        self.producer = e.producers()
+
+    def plain(self, node: Node) -> bool:
+        """Whether values are floats and not quantized."""
+        if any(whole(self.e.tensors[t]) for t in node.outputs) or node.refusal is not None:
+            return False
+        return all(self.e.tensors[t].quantization is None for t in (*node.reads, *node.outputs))
+
+    def real(self, tensor: int) -> bool:
+        """Whether values are floats and not quantized."""
+        given = self.e.tensors[tensor]
+        return given.quantization is None and given.dtype in ("f32", "f16")
+
+    def number(self, tensor: int | None) -> float | None:
+        """The value of a constant with one element."""
+        data = self.e.data(tensor)
+        return None if data is None or data.size != 1 else float(data.reshape(-1)[0])
+
+    def made_by(self, tensor: int | None, *ops: str) -> Node | None:
+        """The node that makes a tensor, when it is one of these ops."""
+        node = None if tensor is None else self.producer.get(tensor)
+        if node is None or node.op not in ops or node.epilogue or not self.plain(node):
+            return None
+        return node if node.attributes.get("activation", "none") == "none" else None
+
+    def operand(self, node: Node | None, value: float) -> int | None:
+        """The other operand of a node that has this number as one (either place)."""
+        if node is None:
+            return None
+        for mine, other in (node.inputs[:2], node.inputs[1::-1]):
+            number = self.number(mine)
+            if number is not None and isclose(number, value, rel_tol=CLOSE):
+                return other
+        return None
+
+    def scaling(self, node: Node) -> tuple[int, float] | None:
+        """What a node multiplies by which finite number, where it does only that."""
+        if node.op not in ("mul", "div") or node.epilogue or not self.plain(node):
+            return None
+        if node.attributes.get("activation", "none") != "none":
+            return None
+        x, number = node.operand(), self.number(node.inputs[1])
+        if number is None and node.op == "mul":
+            x, number = node.operand(1), self.number(node.inputs[0])
+        if not number or self.e.shape(x) != self.e.shape(node.outputs[0]):
+            return None
+        number = 1 / number if node.op == "div" else number
+        return (x, number) if isfinite(number) else None
+
+    def factors(self, tensor: int) -> Iterator[int]:
+        """The factors of a product, constants among them."""
+        node = self.made_by(tensor, "mul")
+        if node is None:
+            yield tensor
+            return
+        for operand in node.inputs[:2]:
+            if operand is not None:
+                yield from self.factors(operand)
+
+    def replaced(
+        self, node: Node, op: str, x: int, merging: list[Node], **attributes: object
+    ) -> Node:
+        """`op` of x in place of the node. Of those `merging` with it the unread ones go later."""
+        made = replace(node, op=op, inputs=(x,), attributes=attributes, **merged(node, *merging))
+        self.producer[node.outputs[0]] = made
+        return made
