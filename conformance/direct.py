@@ -121,6 +121,11 @@ READERS: dict[str, Reader] = {
     "RESIZE_BILINEAR": _resize,
     "LSTM": _lstm,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _sequence,
+    "RNN": _activation,
+    "UNIDIRECTIONAL_SEQUENCE_RNN": lambda o: (
+        _activation(o) | {"time_axis": 0 if o.get("timeMajor") else 1}
+    ),
+    "SVDF": lambda o: _activation(o) | {"rank": int(o.get("rank", 0))},
     "RESIZE_NEAREST_NEIGHBOR": _resize,
     "MIRROR_PAD": lambda o: {"mode": str(o.get("mode", "REFLECT")).lower()},
     "DEPTH_TO_SPACE": lambda o: {"block": int(o.get("blockSize", 0))},

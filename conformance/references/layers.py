@@ -51,8 +51,8 @@ def _resize_bilinear(x: Array, size: Array, align_corners: bool, half_pixel_cent
     return x
 
 
-def _lstm_basic(x: Array, h: Array, w: Array, bias: Array, c: Array, cell_clip: float = 0.0,
-                proj_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+def _lstm_basic(x: Array, h: Array, w: Array, bias: Array, c: Array, activation: str = "tanh",
+                cell_clip: float = 0.0, proj_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
     z = np.concatenate([x, h], axis=1) @ w.T + bias
     enter, new, keep, leave = np.split(z, 4, axis=1)
     state = rounded(_logistic(enter) * np.tanh(new)) + rounded(_logistic(keep) * c)

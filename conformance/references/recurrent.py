@@ -21,6 +21,12 @@ ACTIVATIONS: dict[str, Any] = {
 }
 
 
+FUSED: dict[str, Any] = {
+    "none": lambda v: v, "relu": lambda v: np.maximum(v, 0), "relu6": lambda v: np.clip(v, 0, 6),
+    "relu_n1_to_1": lambda v: np.clip(v, -1, 1), "tanh": np.tanh,
+}  # fmt: skip
+
+
 def _cut(v: Array, limit: float) -> Array:
     return np.clip(v, -limit, limit) if limit else v
 
@@ -111,4 +117,24 @@ def rnn(z: Array, r: Array, h: Array, activation: str = "tanh", time_axis: int =
     return _whole(results, time_axis), h
 
 
-REFERENCES: dict[str, Any] = {"lstm": lstm, "gru": gru, "rnn": rnn}
+def rnn_basic(x: Array, weights: Array, r: Array, bias: Array, h: Array, activation: str = "tanh",
+              time_axis: int = 0) -> tuple[Array, ...]:  # fmt: skip
+    z = rounded(x @ weights.T + bias, x.shape[-1])
+    if x.ndim == 3:
+        return rnn(z, r, h, activation, time_axis)
+    _, last = rnn(z[None], r, h, activation)
+    return last, last
+
+
+def svdf(x: Array, features: Array, times: Array, bias: Array | None, memory: Array,
+         rank: int = 1, activation: str = "none") -> tuple[Array, ...]:  # fmt: skip
+    count, length = times.shape
+    new = rounded(x @ features.T, x.shape[1])
+    kept = np.concatenate([memory.reshape(-1, count, length)[:, :, 1:], new[:, :, None]], axis=2)
+    sums = rounded((kept * times).reshape(len(x), -1, rank * length).sum(axis=2), rank * length)
+    y = sums if bias is None else sums + bias
+    return FUSED[activation](y), kept.reshape(len(x), -1)
+
+
+REFERENCES: dict[str, Any] = {"lstm": lstm, "gru": gru, "rnn": rnn, "rnn_basic": rnn_basic,
+                              "svdf": svdf}  # fmt: skip

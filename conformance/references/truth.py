@@ -120,14 +120,15 @@ def _run(graph: Graph, node: Node, known: Mapping[int, Array],
          more: Mapping[str, Any]) -> list[Array]:  # fmt: skip
     given = [None if t is None else known[t] for t in node.inputs]
     settings = {**node.attributes, **more}
-    activation = settings.pop("activation", "none")
+    inside = bool(ops.rows()[node.op].states)  # what is kept from run to run is not activated
+    activation = "none" if inside else settings.pop("activation", "none")
     if isinstance(settings.get("padding"), str):
         settings |= _padding(graph, node)
     if node.op == "transpose_conv" and len(given) == 3:
         given.append(np.array(graph.shape(node.outputs[0])))
     found = REFERENCES[node.op](*given, **settings)
     results = list(found) if isinstance(found, tuple) else [np.asarray(found)]
-    if activation == "none" or node.op == "lstm_basic":  # which has it inside
+    if activation == "none":
         return results
     return [REFERENCES[activation](result) for result in results]
 

@@ -77,6 +77,7 @@ def _row(
 
 TWO = "value value"
 LAYER = "value weights bias?"
+RNN = "value weights recurrent_weights bias state"
 FULL_LSTM = (
     f"value? {'weights? ' * 4}{'recurrent_weights? ' * 4}{'peepholes? ' * 3}{'biases? ' * 4}"
     f"projection_weights? projection_bias? state? state? {'scales? ' * 4}"
@@ -165,6 +166,10 @@ def _rows() -> tuple[HostOp, ...]:
             "UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 5, params.sequence_lstm, FULL_LSTM, *lstm,
             need.DENSE, **ours,
         ),
+        _row("RNN", "rnn_basic", 3, params.rnn, RNN, **ours),
+        _row("UNIDIRECTIONAL_SEQUENCE_RNN", "rnn_basic", 3, params.sequence_rnn, RNN, **ours),
+        _row("SVDF", "svdf", 4, params.svdf, "value weights weights bias? state", need.activation,
+             types=FLOATS, **ours),
         _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", **ours),
         _row("RSQRT", "rsqrt", 3, **ours),
         _row("SQRT", "sqrt", 2, **ours),

@@ -184,6 +184,20 @@ def sequence_lstm(node: HostNode) -> dict[str, Any]:
     return given | _unusual(diagonal=bool(params.diagonal_recurrent))
 
 
+def rnn(node: HostNode) -> dict[str, Any]:
+    return {"activation": ACTIVATIONS.get(node.members("i")[0])}
+
+
+def sequence_rnn(node: HostNode) -> dict[str, Any]:
+    time_major, activation = node.members("?i")
+    return {"activation": ACTIVATIONS.get(activation), "time_axis": 0 if time_major else 1}
+
+
+def svdf(node: HostNode) -> dict[str, Any]:
+    rank, activation = node.members("ii")
+    return {"rank": rank, "activation": ACTIVATIONS.get(activation)}
+
+
 def argument(node: HostNode) -> dict[str, Any]:
     made = codes.dtype(int(node.params("tgl_arg_params").output_type))
     return {"keep_dims": False} | _unusual(asked="" if made == node.result() else made)

@@ -36,6 +36,8 @@ FAMILIES = (
     "resize",
     "lstm",
     "recurrent",
+    "rnn_basic",
+    "svdf",
     "normalization",
     "grid_sample",
     "lrn",

@@ -1,0 +1,66 @@
+"""`rnn_basic(x, weights [D,I], recurrent weights [D,D], bias [D], h0 [B,D]): activation, time_axis`
+-> y, last h: a recurrent layer as TFLite has it, of `rnn` in `recurrent`.
+
+x is [B,I], one step, or [T,B,I] ([B,T,I] with `time_axis` 1); y has D in place of I.
+h = activation(weights x + recurrent weights h + bias), as tensorflow/lite/kernels/kernel_utils.cc.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.recurrent import ACTIVATIONS, MAX_UNITS
+from tflgpu_plugin.ops.table import Op
+
+WEIGHTS, RECURRENT, BIAS, STATE = 1, 2, 3, 4
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Constant weights of shapes that fit, and an activation that `rnn` has."""
+    activation = node.attributes.get("activation", "none")
+    if activation not in ACTIVATIONS:
+        return f"A recurrent layer with the activation {activation} is not supported."
+    if any(graph.constant(node.operand(k)) is None for k in (WEIGHTS, RECURRENT, BIAS)):
+        return "The weights of a recurrent layer must be constant."
+    x, weights, *others = (graph.shape(node.operand(k)) for k in range(5))
+    if len(x) not in (2, 3) or len(weights) != 2 or 0 in (*x, *weights):
+        return "A recurrent layer needs an input of rank 2 or 3 and matrices, none of them empty."
+    units, batch = weights[0], x[0] if len(x) == 2 else x[1 - node.attributes.get("time_axis", 0)]
+    if units > MAX_UNITS:
+        return f"A recurrent layer of {units} units is not supported; up to {MAX_UNITS} are."
+    if weights[1] != x[-1] or others != [(units, units), (units,), (batch, units)]:
+        return "The weights and the state of a recurrent layer have shapes that do not fit."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    x, state = graph.shape(node.operand()), graph.shape(node.operand(STATE))
+    return [(*x[:-1], state[1]), state][: len(node.outputs)]
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """The input's part of all steps as one fully connected layer, then `rnn`."""
+    x, weights, recurrent, bias, state = (node.operand(k) for k in range(5))
+    shape = steps.shape(x)
+    sequence = x if len(shape) == 3 else steps.reshape(x, (1, *shape))
+    z = steps.add("fully_connected", sequence, weights, bias, keep_num_dims=True, activation="none")
+    first = steps.editor.tensor((), like=z)
+    axis = node.attributes.get("time_axis", 0) if len(shape) == 3 else 0
+    given = {"activation": node.attributes["activation"], "time_axis": axis}
+    (y, *_) = steps.many("rnn", z, recurrent, state, outputs=(first, *node.outputs[1:]), **given)
+    steps.last("reshape", y, None, shape=steps.shape(node.outputs[0]))
+    return True
+
+
+def _work(graph: Graph, node: Node) -> int:
+    weights = sum(prod(graph.shape(node.operand(k))) for k in (WEIGHTS, RECURRENT))
+    return prod(graph.shape(node.operand())[:-1]) * weights
+
+
+OPS = (
+    Op("rnn_basic", refuse, shapes, lower_decomposed, "accumulate", work=_work, kind="composite",
+       decompose=decompose, states=((STATE, 1),), accumulates=False),
+)  # fmt: skip
