@@ -203,6 +203,7 @@ TESTS: dict[str, Sequence[str]] = {
     "makers": ("test_recompose", "test_attention", *_PASSES),
     "attention": ("test_attention", *_PASSES),
     "heads": ("test_attention", *_PASSES),
+    "rows": ("test_rows", *_PASSES),
     "masks": ("test_attention", *_PASSES),
     "transposes": ("test_transposes", *_PASSES),
     "join_moves": ("test_views", "test_transposes", *_PASSES),

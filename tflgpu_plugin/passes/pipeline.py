@@ -21,6 +21,7 @@ from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.fuse.patterns import recompose
 from tflgpu_plugin.passes.fuse.scales import fold_scales
 from tflgpu_plugin.passes.layout.join_moves import join_moves
+from tflgpu_plugin.passes.layout.rows import keep_rows
 from tflgpu_plugin.passes.layout.transposes import transposes
 from tflgpu_plugin.passes.quant.casts import drop_casts
 from tflgpu_plugin.passes.quant.dequantize import dequantize
@@ -37,6 +38,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     decompose,
     recompose,
     attend,
+    keep_rows,
     transposes,
     canonical,
     fuse_qdq,
@@ -51,8 +53,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
-    drop_casts, recompose, attend, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales,
-    share_steps, whole_weights,
+    drop_casts, recompose, attend, keep_rows, transposes, join_moves, fuse_pad, fuse_epilogue,
+    fold_scales, share_steps, whole_weights,
 )  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.passes.fuse.heads import Held, Lead, counts, held, joined
-from tflgpu_plugin.passes.fuse.makers import Makers
 from tflgpu_plugin.passes.fuse.masks import Mask, Masks
+from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Editor
 
 AS_LOWEST = -1e37  # beside which a score is lost

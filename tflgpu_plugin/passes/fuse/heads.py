@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tflgpu_plugin.ir.graph import Node, Shape
 from tflgpu_plugin.ops.views import Axis, View, whole
-from tflgpu_plugin.passes.fuse.makers import Makers
+from tflgpu_plugin.passes.makers import Makers
 
 Lead = tuple[int, int]  # extents: batch, heads
 Heads = tuple[int, int, int, int]  # and length, depth

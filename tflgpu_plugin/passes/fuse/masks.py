@@ -11,7 +11,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Node, Shape
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.passes.fuse.makers import Makers
+from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Editor
 
 MAX_KNOWN = 1 << 24  # elements of constant masks that are put together here

@@ -11,8 +11,8 @@ from dataclasses import replace
 from math import isclose, pi, sqrt
 
 from tflgpu_plugin.ir.graph import Graph, Node
-from tflgpu_plugin.passes.fuse.makers import CLOSE, Makers
 from tflgpu_plugin.passes.layout.cleanup import clean
+from tflgpu_plugin.passes.makers import CLOSE, Makers
 from tflgpu_plugin.passes.rewriter import Editor
 
 POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}

@@ -1,0 +1,89 @@
+"""The pass that leaves rows of dense layers where they are. No adapter is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.passes.test_transposes import Net
+from tests.support.evaluate import evaluate
+from tflgpu_plugin.ir.graph import Graph, Shape, verify
+from tflgpu_plugin.passes.layout.rows import keep_rows
+
+
+def dense(n: Net, x: int, outputs: int, keep: bool = False) -> int:
+    shape = n.tensors[x].shape
+    weights = n.constant(np.random.default_rng(outputs).uniform(-1, 1, (outputs, shape[-1])))
+    return n.run("fully_connected", x, weights, None, shape=(*shape[:-1], outputs),
+                 keep_num_dims=keep, activation="none")  # fmt: skip
+
+
+def kept(graph: Graph) -> list[str]:
+    """The ops that are left, after comparing values and the record of merged nodes."""
+    made = keep_rows(graph)
+    verify(made)
+    values = {t: np.random.default_rng(3).uniform(-1, 1, graph.shape(t)) for t in graph.inputs}
+    before, after = evaluate(graph, values), evaluate(made, values)
+    for tensor in graph.outputs:
+        np.testing.assert_allclose(after[tensor], before[tensor], rtol=1e-12)
+    assert {s for node in made.nodes for s in (node.sources or (node.id,))} == {
+        node.id for node in graph.nodes
+    }
+    return [node.op for node in made.nodes]
+
+
+def layers(shape: Shape, rows: int, *, back: Shape | None = None) -> list[str]:
+    """What becomes of two layers, each between reshapes."""
+    n = Net()
+    x = n.input(shape)
+    back = back or shape[:-1]
+    y = n.reshape(dense(n, n.reshape(x, (rows, shape[-1])), 6), (*back, 6))
+    y = n.same("relu", y)
+    y = n.reshape(dense(n, n.reshape(y, (rows, 6)), 5), (*back, 5))
+    return kept(n.graph(n.same("relu", y)))
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 4), (2, 8, 4), (2, 2, 4, 4), (16, 1, 4), (3, 2, 4)])
+def test_rows_stay(shape: Shape) -> None:
+    rows = int(np.prod(shape[:-1]))
+    assert layers(shape, rows) == ["fully_connected", "relu"] * 2
+
+
+def test_rows_that_would_be_slow_move() -> None:
+    """Few rows of many batches are quicker on one axis."""
+    assert "reshape" in layers((4, 5, 4), 20)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows", "back"),
+    [((1, 16, 4), 16, (2, 8)), ((1, 1, 2, 8, 4), 16, (1, 1, 2, 8)), ((2, 8, 4), 16, (16, 1))],
+)
+def test_rows_that_come_back_otherwise_move(shape: Shape, rows: int, back: Shape) -> None:
+    assert layers(shape, rows, back=back).count("reshape") >= 2
+
+
+def test_other_inputs_move() -> None:
+    """A reshape that changes the last axis."""
+    n = Net()
+    x = n.input((1, 16, 4))
+    y = n.reshape(dense(n, n.reshape(x, (32, 2)), 4), (1, 32, 4))
+    assert kept(n.graph(y)) == ["reshape", "fully_connected", "reshape"]
+
+
+@pytest.mark.parametrize("reader", ["another", "output"])
+def test_rows_that_others_read_stay_together(reader: str) -> None:
+    n = Net()
+    y = dense(n, n.reshape(n.input((1, 16, 4)), (16, 4)), 5)
+    apart = n.reshape(y, (1, 16, 5))
+    graph = n.graph(apart, n.same("relu", y) if reader == "another" else y)
+    assert keep_rows(graph) == graph
+
+    assert keep_rows(graph) == graph
+
+
+def test_layers_share_rows() -> None:
+    """One reshape before several layers."""
+    n = Net()
+    x = n.reshape(n.input((1, 16, 4)), (16, 4))
+    made = [n.reshape(dense(n, x, size), (1, 16, size)) for size in (3, 4, 8)]
+    assert kept(n.graph(*made)) == ["fully_connected"] * 3
