@@ -51,9 +51,10 @@ def _words(name: str) -> list[str]:
 
 
 def parts(names: Sequence[str]) -> dict[str, list[str]]:
-    """What one process each runs: tests of a part share code that the emulator translates once."""
-    found: dict[str, list[str]] = {"single": [], "onnx": [], "others": []}
+    """What one process each runs, what takes longest first: tests of a part share code that the
+    emulator translates once."""
+    marks = {"nodes": "/test_nodes.py", "single": "/test_ops.py", "onnx": "_onnx_", "others": ""}
+    found: dict[str, list[str]] = {part: [] for part in marks}
     for name in names:
-        onnx = "_onnx_" in name
-        found["onnx" if onnx else "single" if "/test_ops.py" in name else "others"].append(name)
+        found[next(part for part, mark in marks.items() if mark in name)].append(name)
     return {part: own for part, own in found.items() if own}
