@@ -49,7 +49,25 @@ def layer(name: str, shape: Shape, axis: int, given: int = 2, largest: float = 3
                     {"axis": axis, "epsilon": 1e-5}, terms=8)  # fmt: skip
 
 
+def rows(name: str, shape: Shape, low: float = -2.0, high: float = 3.0,
+         **attributes: object) -> NodeCase:  # fmt: skip
+    """A node case of rows alone."""
+    return NodeCase(name, "standardize", (Input(shape, low=low, high=high),),
+                    {"epsilon": 1e-5} | attributes, terms=8)  # fmt: skip
+
+
 NODES = [
+    *(rows(f"channels_{c}", (2, 3, c)) for c in (1, 2, 3, 4, 5, 63, 64, 77, 260, 1030)),
+    *(rows(f"not_centred_{c}", (2, 3, c), centred=False) for c in (1, 3, 4, 77, 1030)),
+    *(rows(f"rank_{len(shape)}", shape)
+      for shape in ((7, 12), (2, 3, 5, 12), (2, 3, 2, 3, 12))),
+    rows("many", (3, 70, 24)),
+    rows("large_mean", (2, 5, 100), 100.0, 101.0),
+    rows("large_mean_not_centred", (2, 5, 100), 100.0, 101.0, centred=False),
+    rows("epsilon", (2, 5, 100), epsilon=3.0),
+    rows("faint", (2, 5, 100), -1e-6, 1e-6, epsilon=1e-12),
+    rows("squares_over_65504", (2, 5, 100), -1000.0, 1000.0),
+    NodeCase("rank_1", "standardize", (Input((5,)),), {"epsilon": 0.0}, refused=True),
     *(instance(f"image_channels_{c}", (2, 5, 7, c)) for c in (1, 3, 4, 17)),
     instance("rank_3", (2, 9, 5)),
     instance("rank_5", (2, 3, 2, 4, 5)),

@@ -220,6 +220,11 @@ def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis
     return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
 
 
+def _standardize(x: Array, epsilon: float, centred: bool = True) -> Array:
+    x = x - x.mean(-1, keepdims=True) if centred else x
+    return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon))
+
+
 def _pool_argmax(x: Array, window: tuple[int, int], padding: str) -> tuple[Array, Array]:
     """The largest element of each window and its place, side by side from the first element."""
     (b, h, w, c), (rows, columns) = x.shape, window
@@ -339,6 +344,7 @@ NORMALIZATIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax, "log_softmax": _log_softmax,
     "lp_normalization": _lp_normalization,
     "instance_normalization": _instance, "layer_normalization": _layer,
+    "standardize": _standardize,
 }  # fmt: skip
 
 REFERENCES: dict[str, Callable[..., Any]] = {

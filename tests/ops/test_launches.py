@@ -42,6 +42,7 @@ def lowered(target: Target, op: str, *given: Any, **more: Any) -> Lowering:
 # 2 batches, 420 pixels, 3 slices: 2,520 vec4, 40 workgroups of 64 threads, one each.
 X = (2, 20, 21, 9)
 CORNERS = {"align_corners": False, "half_pixel_centers": False}
+EPSILON = {"epsilon": 1e-5}
 BETA, KEEP = {"beta": 1.0}, {"keep_dims": True}
 LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
 
@@ -55,6 +56,8 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("transpose", (X,), {"perm": (0, 2, 1, 3)}, [(40, 1, 1)]),
         ("reverse_sequence", (X, [2, 1]), {"batch_axis": 0, "time_axis": 1}, [(40, 1, 1)]),
         ("softmax", (X,), BETA, [(14, 1, 1)]),  # 840 pixels
+        ("standardize", (X,), EPSILON, [(14, 1, 1)]),
+        ("standardize", ((2, 5, 64),), EPSILON, [(2, 1, 1)]),  # 8 threads for a row
         ("mean", (X, [0]), KEEP, [(20, 1, 1)]),  # a thread for 2 elements: 1,260 results
         ("mean", (X, [1]), KEEP, [(16, 1, 1)]),  # 8 threads for 20: 126 results
         ("mean", (X, [1, 2]), KEEP, [(6, 1, 1)]),  # a workgroup for 420: 6 results

@@ -35,7 +35,7 @@ def of_kind(kind: str) -> set[str]:
         ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
         ("product", LAYERS | {"matmul", "attention"}),
         ("window", of_kind("window")),
-        ("reduction", SUMS | {"softmax"}),
+        ("reduction", SUMS | {"softmax", "standardize"}),
         (
             "movement",
             {
@@ -64,7 +64,7 @@ def test_what_may_pass_float16() -> None:
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}
-    small |= {"add_n", "lp_normalization", "root_mean_square_pool_2d"}
+    small |= {"standardize", "add_n", "lp_normalization", "root_mean_square_pool_2d"}
     assert where(lambda row: row.accumulates is False) == small | of_kind("product")
 
 
@@ -79,7 +79,7 @@ def test_whose_elements_results_are() -> None:
 def test_how_ops_take_permuted_axes() -> None:
     follows = {name: row.follows for name, row in ops.rows().items() if row.follows}
     wanted = dict.fromkeys(SUMS, "reduced") | dict.fromkeys(of_kind("elementwise"), "elementwise")
-    assert follows == wanted | {"softmax": "last", "concat": "axis"}
+    assert follows == wanted | {"softmax": "last", "standardize": "last", "concat": "axis"}
     assert where(lambda row: row.views is not None) == of_kind("movement") - {
         *("concat", "stack", "space_to_batch", "batch_to_space", "gather_nd", "pick"),
         *("gather_elements", "update_slice"),
@@ -97,6 +97,7 @@ def test_what_becomes_of_errors() -> None:
     assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"}
     assert where(lambda row: row.errors.choice not in (1, None)) == set()
     assert where(lambda row: row.errors.relative) == {"log"}
+    assert where(lambda row: row.errors.normalizes) == {"standardize"}
     assert where(lambda row: row.errors.bounded) == {"tanh", "logistic", "hard_sigmoid"}
     # Of both signs, half are closed for one.
     assert where(lambda row: row.errors.passes == 0.5) == {

@@ -59,6 +59,7 @@ class _Walk:
         self.producers = self.graph.producers()
         means = [node for node in self.graph.nodes if _errors(node.op).averages]
         inside = [node for node in means if self.graph.tensors[node.outputs[0]].wide]
+        inside += [node for node in self.graph.nodes if _errors(node.op).normalizes]
         self.normalized = {tensor for node in inside for tensor in node.reads}
 
     def give(self, tensor: int | None, sensitivity: Sensitivity) -> None:

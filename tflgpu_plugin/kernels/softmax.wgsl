@@ -1,30 +1,8 @@
-// Softmax over channels: `p.lanes` threads (a power of two up to 64) share a row. Largest value,
-// sum of exp, quotients. `shared`: up to 8 threads exchange values by shuffle, which software drivers compile sooner
-// than the trees in workgroup memory.
-{% macro across(name, both) %}
-fn {{ name }}(thread: u32, v: vec4f) -> f32 {
-{% if shared %}
-  var a = {{ both % (both % ("v.x", "v.y"), both % ("v.z", "v.w")) }};
-  for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) { a = {{ both % ("a", "subgroupShuffleXor(a, reach)") }}; }
-  return a;
-{% else %}
-  workgroupBarrier();
-  scratch[thread] = v;
-  for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) {
-    workgroupBarrier();
-    if (thread % p.lanes < reach) { scratch[thread] = {{ both % ("scratch[thread]", "scratch[thread + reach]") }}; }
-  }
-  workgroupBarrier();
-  let a = scratch[thread - thread % p.lanes];
-  return {{ both % (both % ("a.x", "a.y"), both % ("a.z", "a.w")) }};
-{% endif %}
-}
-{% endmacro %}
-{% if not shared %}
-var<workgroup> scratch: array<vec4f, 64>;
-{% endif %}
-{{ across("largest", "max(%s, %s)") }}
-{{ across("sum_of", "(%s + %s)") }}
+// Softmax over channels: `p.lanes` threads share a row. Largest value, sum of exp, quotients. `shared`: see lanes.wgsl.
+{% import "lanes.wgsl" as lanes %}
+{{ lanes.scratch(shared) }}
+{{ lanes.across("largest", "max(%s, %s)", shared) }}
+{{ lanes.across("sum_of", "(%s + %s)", shared) }}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
   let lane = thread % p.lanes;

@@ -1,6 +1,9 @@
-"""Normalizations, made of reductions and elementwise ops: the mean of squares is that of the
+"""Normalizations. Of rows, the last axis, they are one launch, with scale and bias as steps of its
+store; others are made of reductions and elementwise ops. The mean of squares is that of the
 differences from the mean, so that a large mean does not cancel it.
 
+* `standardize(x): epsilon, centred`: x - mean (x itself where it is not `centred`) over the root of
+  the mean of its squares + epsilon, along the last axis
 * `instance_normalization(x [B, ..., C], scale [C] | None, bias [C] | None): epsilon`: over all axes
   between batch and channels
 * `layer_normalization(x, scale | None, bias | None): axis, epsilon`: over the axes from `axis` on;
@@ -14,13 +17,16 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
+from tflgpu_plugin.ops.lowering import WORKGROUP, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES
-from tflgpu_plugin.ops.table import Op, same_shape
+from tflgpu_plugin.ops.reduce import exchanges, lanes
+from tflgpu_plugin.ops.table import NORMALIZED, Op, same_shape
 
+MAX_CHANNELS = 1 << 14  # of a row that few threads share
 SMALLEST = 1.17549435e-38  # of normal float32: what divides an input of zeros
 
 
@@ -56,9 +62,51 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
+def whole_rows(shape: Shape, axes: tuple[int, ...]) -> bool:
+    """Whether these axes are rows that `standardize` takes. With longer ones fewer threads are busy
+    than in several launches."""
+    return axes == (len(shape) - 1,) and planar(shape) and shape[-1] <= MAX_CHANNELS
+
+
+def refuse_rows(graph: Graph, node: Node, target: Target) -> str | None:
+    """Rows of up to 16,384 channels."""
+    shape = graph.shape(node.operand())
+    if not whole_rows(shape, (len(shape) - 1,)) or prod(shape) == 0:
+        return f"{node.op} takes no rows of {list(shape)}."
+    return None
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch over rows of [batch, spatial]."""
+    x = low.geometry(node.operand())
+    rows, together = x.batch * x.spatial, lanes(low.target, x.slices)
+    low.dispatch(
+        "normalization",
+        node,
+        {"x": node.operand()},
+        {"out": node.outputs[0]},
+        (-(-rows * together // WORKGROUP), 1, 1),
+        {
+            "rows": rows,
+            "spatial": x.spatial,
+            "slices": x.slices,
+            "channels": x.channels,
+            "count": float(x.channels),
+            "lanes": together,
+            "epsilon": float(node.attributes["epsilon"]),
+        },
+        {
+            "centred": bool(node.attributes.get("centred", True)),
+            "shared": exchanges(low.target, x.slices),
+        },
+    )
+
+
 def decompose(steps: Decomposition, node: Node) -> bool:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
     x = node.operand()
+    if whole_rows(steps.shape(x), _axes(steps.graph, node)):
+        return _decompose_rows(steps, node)
     axes = steps.indices(_axes(steps.graph, node))
     mean = steps.add("mean", x, axes, keep_dims=True)
     centred = steps.add("sub", x, mean)
@@ -74,6 +122,20 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     for op, operand in tail[:-1]:
         value = steps.add(op, value, operand)
     steps.last(tail[-1][0], value, tail[-1][1])
+    return True
+
+
+def _decompose_rows(steps: Decomposition, node: Node) -> bool:
+    """Rows are standardized, scaled and moved."""
+    tail = zip(("mul", "add"), node.inputs[1:3], strict=False)
+    given = [(op, operand) for op, operand in tail if operand is not None]
+    epsilon = node.attributes.get("epsilon", 1e-5)
+    inputs: tuple[int, ...] = (node.operand(),)
+    last, attributes = "standardize", {"epsilon": epsilon, "centred": True}
+    for op, operand in given:
+        inputs = (steps.add(last, *inputs, **attributes), operand)
+        last, attributes = op, {}
+    steps.last(last, *inputs, **attributes)
     return True
 
 
@@ -109,6 +171,8 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 OPS = (
+    Op("standardize", refuse_rows, same_shape, lower, "reduction", work=_work, kind="reduction",
+       fuses=True, accumulates=False, errors=NORMALIZED, follows="last"),
     *(
         Op(name, refuse, same_shape, lower_decomposed, "reduction", work=_work, kind="composite",
            decompose=decompose, accumulates=False)

@@ -46,8 +46,9 @@ class Errors(NamedTuple):
     `passes` is the share of the mean square error that a result has. `averages`: of many values,
     with errors of either sign. `keeps_magnitude`: results are as large as the inputs. `bounded`:
     results are of magnitude 1 at most. `relative`: errors count in proportion to each value, as
-    under a logarithm. `choice` is the position of an output that tells which of the values was
-    chosen, which the smallest error may change.
+    under a logarithm. `normalizes`: results are of magnitude 1, whatever that of the inputs.
+    `choice` is the position of an output that tells which of the values was chosen, which the
+    smallest error may change.
     """
 
     passes: float = 1.0
@@ -55,6 +56,7 @@ class Errors(NamedTuple):
     keeps_magnitude: bool = False
     bounded: bool = False
     relative: bool = False
+    normalizes: bool = False
     choice: int | None = None
 
 
@@ -63,6 +65,7 @@ MOVED = Errors(keeps_magnitude=True)
 AVERAGED = Errors(averages=True)
 BOUNDED = Errors(bounded=True)
 RELATIVE = Errors(relative=True)
+NORMALIZED = Errors(normalizes=True)
 # An activation that is closed for negative arguments (K. He and others, "Delving Deep into
 # Rectifiers", 2015, section 2.2, says so of the values themselves).
 GATE = Errors(passes=0.5)

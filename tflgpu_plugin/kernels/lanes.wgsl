@@ -1,0 +1,27 @@
+// What `p.lanes` threads that share a row (a power of two up to 64) have of it together: `across` is a function `name` of
+// a vec4 of each thread. `shared`: up to 8 threads exchange values by shuffle, which software drivers compile sooner than the
+// trees in workgroup memory.
+{% macro scratch(shared) %}
+{% if not shared %}
+var<workgroup> scratch: array<vec4f, 64>;
+{% endif %}
+{% endmacro %}
+{% macro across(name, both, shared) %}
+fn {{ name }}(thread: u32, v: vec4f) -> f32 {
+{% if shared %}
+  var a = {{ both % (both % ("v.x", "v.y"), both % ("v.z", "v.w")) }};
+  for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) { a = {{ both % ("a", "subgroupShuffleXor(a, reach)") }}; }
+  return a;
+{% else %}
+  workgroupBarrier();
+  scratch[thread] = v;
+  for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) {
+    workgroupBarrier();
+    if (thread % p.lanes < reach) { scratch[thread] = {{ both % ("scratch[thread]", "scratch[thread + reach]") }}; }
+  }
+  workgroupBarrier();
+  let a = scratch[thread - thread % p.lanes];
+  return {{ both % (both % ("a.x", "a.y"), both % ("a.z", "a.w")) }};
+{% endif %}
+}
+{% endmacro %}
