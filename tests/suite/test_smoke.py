@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -151,6 +152,33 @@ def test_a_wheel_that_is_not_there_is_asked_for(
     monkeypatch.setattr(foreign, "WHEELS", tmp_path)
     with pytest.raises(foreign.Unavailable, match=r"run python tools/wheels.py some_tag"):
         foreign.wheel("some_tag")
+
+
+def test_a_wheel_of_other_files_is_refused(tmp_path: Path) -> None:
+    files = {"tflgpu_plugin/a.py": b"a", "providers/b.py": b"b", "tflgpu_plugin/k.wgsl": b"k"}
+    for name, content in (
+        files | {"tflgpu_plugin/x.c": b"", "tflgpu_plugin/declare.py": b""}
+    ).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    made = {name.replace("providers", "tflgpu_plugin/providers"): c for name, c in files.items()}
+    made |= {"tflgpu_plugin/native/_declarations.py": b"made"}
+    wheel = tmp_path / "a.whl"
+
+    def write(held: dict[str, bytes]) -> None:
+        with zipfile.ZipFile(wheel, "w") as out:
+            for name, content in held.items():
+                out.writestr(name, content)
+
+    write(made)
+    foreign.check(wheel, tmp_path)
+    other, less = {**made, "tflgpu_plugin/k.wgsl": b"l"}, {**made}
+    del less["tflgpu_plugin/providers/b.py"]
+    more = {**made, "tflgpu_plugin/c.py": b""}
+    for held, name in ((other, "k.wgsl"), (less, "providers/b.py"), (more, "c.py")):
+        write(held)
+        with pytest.raises(foreign.Unavailable, match=f"{name} became what it is: run make wheels"):
+            foreign.check(wheel, tmp_path)
 
 
 def test_packages_are_installed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

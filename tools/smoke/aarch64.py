@@ -104,6 +104,7 @@ def system() -> Path:
 
 def python(cpu: Cpu, folder: Path) -> cpus.Python:
     """The other architecture's Python with our wheel, working in a folder. Raises Unavailable."""
+    foreign.check(foreign.wheel(TAG))
     qemu, root = cpus.emulator(EMULATOR), system()
     (root / "proc").mkdir(exist_ok=True)
     (root / "proc" / "cpuinfo").write_text(cpu.cpuinfo(os.cpu_count() or 1))

@@ -9,6 +9,7 @@ import importlib.metadata
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,6 +20,9 @@ import drivers  # noqa: E402
 from archive import Unavailable  # noqa: E402
 
 WHEELS = ROOT / "dist" / "wheels"
+# Where a wheel has the package's files, and which of them are those of the checkout.
+ROOMS = {"tflgpu_plugin": "tflgpu_plugin/", "providers": "tflgpu_plugin/providers/"}
+SOURCES, GENERATED = (".py", ".wgsl"), ("_declarations.py", "_declarations_ort.py")
 CONSTRAINTS = ROOT / "tools" / "constraints.txt"
 
 
@@ -35,6 +39,25 @@ def wheel(tag: str) -> Path:
             f"dist/wheels holds {len(found)} wheels for {tag}: run python tools/wheels.py {tag}."
         )
     return found[0]
+
+
+def check(wheel: Path, checkout: Path = ROOT) -> None:
+    """Raises Unavailable where a wheel was made of other files than the checkout has: its tests
+    would judge what they do not know."""
+    with zipfile.ZipFile(wheel) as held:
+        names = {name for name in held.namelist() if name.endswith(SOURCES)}
+        made = {name: held.read(name) for name in names if not name.endswith(GENERATED)}
+    own = {
+        f"{room}{path.relative_to(checkout / folder).as_posix()}": path.read_bytes()
+        for folder, room in ROOMS.items()
+        for path in (checkout / folder).rglob("*")
+        if path.name.endswith(SOURCES) and not path.name.endswith(("declare.py", *GENERATED))
+    }
+    if made != own:
+        other = {name for name in made.keys() | own.keys() if made.get(name) != own.get(name)}
+        raise Unavailable(
+            f"{wheel.name} was made before {min(other)} became what it is: run make wheels."
+        )
 
 
 def pinned(hosts: Iterable[str]) -> list[str]:
