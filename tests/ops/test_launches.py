@@ -70,7 +70,8 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("cumsum", (X, [1]), {}, [(16, 1, 1)]),  # 8 threads for 20: 126 lines
         ("pick", (X, Told("i32", 5, 1)), {"axis": 2}, [(10, 1, 1)]),
         ("max_unpool", (X, Told("i32", *X)), {"window": (2, 2)}, [(158, 1, 1)]),
-        ("concat", (X, X), {"axis": 1}, [(40, 1, 1)] * 2),
+        ("concat", (X, X), {"axis": 1}, [(79, 1, 1)]),  # of both
+        ("concat", (X,) * 5, {"axis": 1}, [(119, 1, 1), (79, 1, 1)]),  # of three and of two
         # 840 x 9 lanes, then 840 x 7: these make the last slice whole
         ("concat", (X, (2, 20, 21, 6)), {"axis": 3}, [(119, 1, 1), (92, 1, 1)]),
         # A thread for 4 rows of a slice: 15 x 23 = 345

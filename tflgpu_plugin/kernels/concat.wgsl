@@ -1,14 +1,24 @@
-// Writes one input into its part of the output.
-// variant vectors: whole vec4, the output index being affine in `rank` coordinates; otherwise single floats.
+// Writes inputs into their parts of the output.
+// variant vectors: whole vec4 of one input after another (`ranks`), the output index being affine in so many coordinates;
+// otherwise single floats of one.
 {% import "coordinates.wgsl" as at %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
   let i = group_id(wid).x * 64u + lid;
 {% if vectors %}
   if (i >= p.vectors) { return; }
-{{ at.split("i", rank) }}
-  let o = p.base{% for k in range(rank) %} + c{{ k }} * p.k{{ k }}{% endfor %};
-  store_y(o, epilogue_y((o / p.spatial) % p.slices), load_x(i));
+  var o = 0u;
+  var v = vector_y(0);
+{% for rank in ranks %}
+{% set n = loop.index0 %}
+  {{ "if (i < p.end%d)" % n if not loop.last }} {
+    let own = i{{ " - p.end%d" % (n - 1) if n }};
+{{ at.split("own", rank, "d%d_" % n) }}
+    o = p.base{{ n }}{% for k in range(rank) %} + c{{ k }} * p.k{{ n }}_{{ k }}{% endfor %};
+    v = load_x{{ n }}(own);
+  }{{ " else" if not loop.last }}
+{% endfor %}
+  store_y(o, epilogue_y((o / p.spatial) % p.slices), v);
 {% else %}
   if (i >= p.elements) { return; }
   let s = i % p.spatial;

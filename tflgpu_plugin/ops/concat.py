@@ -1,8 +1,10 @@
-"""Concatenation on any axis: one launch per input, which writes its part of the output in place.
+"""Concatenation on any axis: launches of some inputs each, which write their parts of the output in
+place; of one where that may lie there from the start.
 `stack(inputs): axis` is one along a new axis."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -14,6 +16,8 @@ from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.movement import ANY, Reading, read, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import axis_of, part
+
+TOGETHER = 3  # parts of one launch: their parameters fit a uniform block
 
 
 @dataclass(frozen=True)
@@ -68,31 +72,48 @@ def lower(low: Lowering, node: Node) -> None:
         read(part(shape, axis, p.offset, p.extent), stored, low.geometry(p.tensor)) for p in parts
     ]
     if all(reading.form == "vectors" for reading in readings):
-        for p, reading in zip(parts, readings, strict=True):
-            _vectors(low, node, p.tensor, reading)
+        for group in _groups(readings):
+            tensors = [parts[k].tensor for k in group]
+            _vectors(low, node, tensors, [readings[k] for k in group])
         return
     for p in parts:
         _floats(low, node, axis, p, p is parts[-1])
 
 
-def _vectors(low: Lowering, node: Node, tensor: int, reading: Reading) -> None:
-    """Each vec4 of the part goes to where a reader of this part of the output would find it."""
+def _groups(readings: Sequence[Reading]) -> list[list[int]]:
+    """Which parts go together: those that may lie in the output stay alone."""
+    groups: list[list[int]] = []
+    for k, reading in enumerate(readings):
+        open_ = groups and readings[groups[-1][0]].block is None and len(groups[-1]) < TOGETHER
+        if open_ and reading.block is None:
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
+def _vectors(
+    low: Lowering, node: Node, tensors: Sequence[int], readings: Sequence[Reading]
+) -> None:
+    """Each vec4 of the parts goes to where a reader of this part of the output would find it."""
     stored = low.geometry(node.outputs[0])
-    vectors = low.geometry(tensor).vectors
-    parameters: dict[str, object] = {"vectors": vectors, "base": reading.base}
-    parameters |= {"spatial": stored.spatial, "slices": stored.slices}
-    for k, (axis,) in enumerate(reading.rows):
-        parameters |= {f"d{k}": axis.extent, f"k{k}": axis.stride}
+    parameters: dict[str, object] = {"spatial": stored.spatial, "slices": stored.slices}
+    vectors = 0
+    for n, (tensor, reading) in enumerate(zip(tensors, readings, strict=True)):
+        vectors += low.geometry(tensor).vectors
+        parameters |= {f"base{n}": reading.base, f"end{n}": vectors}
+        for k, (axis,) in enumerate(reading.rows):
+            parameters |= {f"d{n}_{k}": axis.extent, f"k{n}_{k}": axis.stride}
     low.dispatch(
         "concat",
         node,
-        {"x": low.stored(tensor)},
+        {f"x{n}": low.stored(tensor) for n, tensor in enumerate(tensors)},
         {"y": node.outputs[0]},
         workgroups(vectors),
-        parameters,
-        {"vectors": True, "rank": len(reading.rows)},
+        parameters | {"vectors": vectors},
+        {"vectors": True, "ranks": [len(reading.rows) for reading in readings]},
         fused=False,
-        copies=reading.block,
+        copies=readings[0].block,
     )
 
 
