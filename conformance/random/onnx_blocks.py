@@ -150,6 +150,25 @@ def _less_its_mean(m: Maker) -> None:
     m.add(m.choose.choice(("Sub", "Mul", "Add")), x, mean)
 
 
+def _normalized(m: Maker) -> None:
+    """Rows, or other axes, over the root of their mean square, with or without their mean."""
+    x = m.pick(2, 3, 4)
+    axis = m.choose.choice((-1, -1, 1))
+
+    def mean(value: Value | str) -> str:
+        if m.opset >= 18:
+            return m.step("ReduceMean", value, m.ints(axis))
+        return m.step("ReduceMean", value, axes=[axis])
+
+    d: Value | str = m.step("Sub", x, mean(x)) if m.choose.random() < 0.5 else x
+    variance = m.step("Add", mean(m.step("Mul", d, d)), m.const(0.05))
+    root = m.step("Sqrt", variance)
+    if m.choose.random() < 0.5:
+        return m.add("Div", d, root)
+    pair = d, m.step("Mul", m.step("Reciprocal", root), m.weights(x.shape[-1]))
+    m.add("Mul", *(pair[::-1] if m.choose.random() < 0.5 else pair))
+
+
 def _product_of_two(m: Maker) -> None:
     x, y = m.pick(2, 3, 4), m.pick(2, 3, 4)
     right: Value | str = y
@@ -217,5 +236,5 @@ def _branches(m: Maker) -> None:
 BLOCKS: tuple[Callable[[Maker], None], ...] = (
     *[attention] * 2, *[_residual] * 2, *[_slices_joined] * 2, *[_product_of_two] * 2, _recurrent,
     _quarters_joined, _shuffle, _turned_there_and_back, _less_its_mean, _computed_filter,
-    _resized_by_shape, _half_by_shape, _filled_by_shape, _whole_numbers, _branches,
+    _normalized, _resized_by_shape, _half_by_shape, _filled_by_shape, _whole_numbers, _branches,
 )  # fmt: skip

@@ -17,6 +17,7 @@ from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.decompose import decompose
 from tflgpu_plugin.passes.fuse.attention import attend
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
+from tflgpu_plugin.passes.fuse.normalization import standardize
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.fuse.patterns import recompose
 from tflgpu_plugin.passes.fuse.scales import fold_scales
@@ -37,6 +38,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     drop_casts,
     decompose,
     recompose,
+    standardize,
     attend,
     keep_rows,
     transposes,
@@ -53,8 +55,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
-    drop_casts, recompose, attend, keep_rows, transposes, join_moves, fuse_pad, fuse_epilogue,
-    fold_scales, share_steps, whole_weights,
+    drop_casts, recompose, standardize, attend, keep_rows, transposes, join_moves, fuse_pad,
+    fuse_epilogue, fold_scales, share_steps, whole_weights,
 )  # fmt: skip
 
 
