@@ -77,9 +77,28 @@ def test_a_first_extent_that_is_no_batch_is_a_sentence(tmp_path: Path) -> None:
         onnx_models.model(nodes, {"x": ("n", 3, 5)}, {"y": (1, 1, 1)})
     )
     np.save(tmp_path / "all.npy", np.ones((4, 3, 5), np.float32))
-    with pytest.raises(BadInput, match="is no batch"):
+    with pytest.raises(BadInput, match="not one row per input"):
         batches.ran(tmp_path / "m.onnx", tmp_path / "all.npy", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_texts(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    parquet = pytest.importorskip("pyarrow.parquet", exc_type=ImportError)
+    nodes = [onnx_models.node("Cast", ["x"], ["y"], to=8)]
+    (tmp_path / "m.onnx").write_bytes(
+        onnx_models.model(
+            nodes, {"x": ("n", 2)}, {"y": ("n", 2)}, kinds={"x": np.int32, "y": object}
+        )
+    )
+    np.save(tmp_path / "all.npy", np.array([[1, 2], [30, 4]], np.int32))
+    batches.ran(tmp_path / "m.onnx", tmp_path / "all.npy", out=tmp_path / "out", kind=kind)
+    if kind == "npz":
+        found = batches.results(tmp_path / "out")["y"].tolist()
+    else:
+        found = parquet.read_table(tmp_path / "out").to_pydict()["y"]
+    assert found == [["1", "2"], ["30", "4"]]
 
 
 def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from tflgpu_plugin.batch.spec import BATCH, Array, Signature, Spec
 from tflgpu_plugin.frontend.reports import GPU, Report
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.harness.inputs import BadInput
-from tflgpu_plugin.harness.onnx import arrays
 
 Sample = Sequence[Array]
 Row = list[Array]
@@ -52,7 +51,7 @@ class _Tflite:
     def run(self, values: Sequence[Array]) -> list[Array]:
         self._allocate(values)
         self.interpreter.reset_all_variables()  # no sample sees another's state
-        return hosts.invoked(self.interpreter, values)
+        return [plain(value) for value in hosts.invoked(self.interpreter, values)]
 
     def shapes_for(self, values: Sequence[Array]) -> list[Sequence[int]]:
         self._allocate(values)
@@ -79,13 +78,27 @@ class _Onnx:
         self.names = [output.name for output in self.session.get_outputs()]
 
     def run(self, values: Sequence[Array]) -> list[Array]:
-        return arrays(self.session.run(None, dict(zip(self.inputs, values, strict=True))))
+        found = self.session.run(None, dict(zip(self.inputs, values, strict=True)))
+        return [plain(value) for value in found]
 
     def shapes_for(self, values: Sequence[Array]) -> list[Sequence[int]]:
         return [value.shape for value in self.run(values)]
 
     def report(self) -> Report:
         return onnx.report(self.session)
+
+
+def plain(value: Any) -> Array:
+    """An output as numbers or texts: of maps from classes to scores, the scores in the order of the
+    classes."""
+    if isinstance(value, list):
+        value = [[one[key] for key in sorted(one)] for one in value if isinstance(one, dict)]
+    array = np.asarray(value)
+    if array.dtype.kind not in "OS":
+        return array
+    texts = [one.decode(errors="replace") if isinstance(one, bytes) else str(one)
+             for one in array.reshape(-1)]  # fmt: skip
+    return np.array(texts, np.str_).reshape(array.shape)
 
 
 def opened(spec: Spec) -> Running:
@@ -134,8 +147,8 @@ class Model:
             if not len(shape) or shape[0] != self.batch:
                 raise BadInput(
                     f"The result {name} of a batch of {self.batch} has the shape {list(shape)}, "
-                    "not one row per input: the model's first extent is no batch. Use --batch 0, "
-                    "and inputs that are whole tensors."
+                    "not one row per input. Use --batch 1 or, where the model's first extent is no "
+                    "batch, --batch 0 and inputs that are whole tensors."
                 )
 
     @property

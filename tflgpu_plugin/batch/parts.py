@@ -183,7 +183,8 @@ def _save_parquet(stream: IO[bytes], made: Mapping[str, Array], adapter: str) ->
     for name, column in made.items():
         if name not in found:
             ends = np.cumsum([0, *(row.size for row in column)])
-            values = np.concatenate([np.asarray(row).reshape(-1) for row in column])
+            flat = np.concatenate([np.asarray(row).reshape(-1) for row in column])
+            values = flat.tolist() if flat.dtype.kind == "U" else flat
             found[name] = pa.LargeListArray.from_arrays(ends, pa.array(values))
             found[f"{name}.shape"] = pa.array([list(np.shape(row)) for row in column])
     whole = pa.table(found).replace_schema_metadata({ADAPTER: adapter})

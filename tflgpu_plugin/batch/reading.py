@@ -120,7 +120,8 @@ def _group(file: Any, row: int) -> tuple[int, Any]:
 def picture(given: Input, source: IO[bytes], spec: Spec) -> Array:
     """As one sample of this input. Raises BadInput."""
     shape = tuple(onnx.OPEN if n is None else n for n in given.shape)
-    if given.shape and len(shape) == 4 and shape[0] == 1:  # a whole tensor
+    if len(shape) == 4 and given.shape[0] in (1, None):  # a whole tensor
+        shape = (1, *shape[1:])
         return inputs.picture(source, shape, given.dtype, spec.mean, spec.std)
     if not inputs.is_image((1, *shape)):
         raise BadInput(f"{given.name} takes {shown(given.shape)}, which is no picture")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tflgpu_plugin.batch.parts import Failure, Folder
@@ -114,7 +116,7 @@ class Workers:
             name=f"tflgpu worker {number}",
             daemon=True,
         )
-        with _without_ctrl_c():
+        with _without_ctrl_c(), _without_main():
             process.start()
         theirs.close()
         self.running.append(_Process(number, adapter, process, ours))
@@ -217,6 +219,18 @@ def _without_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """What is started here does not import the program that starts it, which takes its time, and
+    would start workers in turn where it is a script without a guard."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def work(pipe: Connection, spec: Spec, signature: Signature, place: Path, kind: str) -> None:

@@ -99,7 +99,7 @@ class OnnxModel:
 
         def run() -> list[Array]:
             try:
-                return arrays(opened.run(None, self.feeds))
+                return _arrays(opened.run(None, self.feeds))
             except Exception as error:
                 if options is not None:
                     raise
@@ -118,7 +118,7 @@ class OnnxModel:
         return self.probed(thinned([name for name in inner if name in floats]))
 
 
-def arrays(outputs: Sequence[Any]) -> list[Array]:
+def _arrays(outputs: Sequence[Any]) -> list[Array]:
     """Numbers only: maps from classes to scores become their scores, and of a text its checksum, so
     that another one is a difference."""
     found = []
