@@ -2,9 +2,11 @@
 and Ray's; starts, and memory of each further worker.
 
 MobileNet v1 with seeded weights on pixels in one file, in batches of 32. Times are of all batches
-after the first, so that no start is in them; the ways take turns. Results have to be equal, bit for
-bit. A start is that of a process, from its creation to a model that is ready, with empty caches of
-plans, kernels and the driver for the first one.
+after the first, so that no start is in them; the ways take turns. Beside the time that passes is
+that of the processors, for this process and all that it has started, which other work on the
+machine does not change. Results have to be equal, bit for bit. A start is that of a process, from
+its creation to a model that is ready, with empty caches of plans, kernels and the driver for the
+first one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,32 +38,66 @@ from tflgpu_plugin.harness import hosts, inputs
 SHAPE = (224, 224, 3)
 
 
-def bare_loop(model: Path, pixels: Path, folder: Path) -> float:
-    """What somebody writes who has one process and all the memory: seconds per input."""
+@dataclass(frozen=True)
+class Moment:
+    """Seconds that have passed, and of the processors."""
+
+    passed: float
+    spent: float
+
+    def since(self, before: Moment, inputs: int) -> Moment:
+        """For each of so many inputs."""
+        passed, spent = self.passed - before.passed, self.spent - before.spent
+        return Moment(passed / inputs, spent / inputs)
+
+
+def now() -> Moment:
+    return Moment(time.perf_counter(), processor_seconds())
+
+
+def processor_seconds() -> float:
+    """Of this process and all below it, as Linux counts them; elsewhere of this process."""
+    if sys.platform != "linux":
+        return time.process_time()
+    parents, spent = dict[int, int](), dict[int, int]()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            pid = int(path.parent.name)
+            parents[pid], spent[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+    ours, found = {os.getpid()}, 0
+    while len(ours) != found:
+        found = len(ours)
+        ours |= {pid for pid, parent in parents.items() if parent in ours}
+    return sum(spent.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
+
+
+def bare_loop(model: Path, pixels: Path, folder: Path) -> Moment:
+    """What somebody writes who has one process and all the memory: for each input."""
     runner = hosts.host()
     interpreter = runner.interpreter(model.read_bytes(), experimental_delegates=[runner.delegate()])
-    given, found, begin = np.load(pixels, mmap_mode="r"), [], 0.0
+    given, found, begin = np.load(pixels, mmap_mode="r"), [], now()
     for place, one in enumerate(given):
         if place == BATCH:
-            begin = time.perf_counter()
+            begin = now()
         value = inputs.values_of(one[None], np.dtype("f4"), 127.5, 127.5)
         found.append(hosts.invoked(interpreter, [value])[0][0])
     folder.mkdir()
     np.savez(folder / "all.npz", probabilities=np.stack(found))
-    return (time.perf_counter() - begin) / (len(given) - BATCH)
+    return now().since(begin, len(given) - BATCH)
 
 
-def ours(model: Path, pixels: Path, folder: Path, **more: Any) -> float:
-    """Seconds per input from the end of the first batch to that of the last."""
-    times: list[tuple[int, float]] = []
+def ours(model: Path, pixels: Path, folder: Path, **more: Any) -> Moment:
+    """For each input from the end of the first batch to that of the last."""
+    times: list[tuple[int, Moment]] = []
 
     def progress(done: int, _: int) -> None:
-        times.append((done, time.perf_counter()))
+        times.append((done, now()))
 
     request = run.Request(Spec(model), [pixels], folder, **more)
     run.run(request, lambda line: None, progress)
     (first, begin), (last, end) = times[1], times[-1]
-    return (end - begin) / (last - first)
+    return end.since(begin, last - first)
 
 
 def overheads(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -68,7 +105,7 @@ def overheads(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     model, pixels = folder / "mobilenet.tflite", folder / "pixels.npy"
     model.write_bytes(network.to_tflite(network.build()))
     np.save(pixels, np.random.default_rng(1).integers(0, 256, (given.inputs, *SHAPE), np.uint8))
-    ways: dict[str, Callable[[Path], float]] = {
+    ways: dict[str, Callable[[Path], Moment]] = {
         "bare loop": lambda out: bare_loop(model, pixels, out),
         "--workers 1": lambda out: ours(model, pixels, out),
     }
@@ -78,7 +115,7 @@ def overheads(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         )
     if given.ray:
         ways["--ray --workers 1"] = lambda out: ours(model, pixels, out, ray="", workers=1)
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    times: dict[str, list[Moment]] = {name: [] for name in ways}
     for turn in range(given.rounds):
         for name, way in ways.items():
             times[name].append(way(folder / f"{name}-{turn}"))
@@ -88,8 +125,13 @@ def overheads(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     same &= np.array_equal(loop, np.concatenate([np.load(path)["probabilities"] for path in parts]))
     rows = {}
     for name, taken in times.items():
-        ratios = [a / b for a, b in zip(taken, times["bare loop"], strict=True)]
-        rows[name] = {"ms per input": median(taken) * 1e3, "to the loop": median(ratios)}
+        pairs = [*zip(taken, times["bare loop"], strict=True)]
+        rows[name] = {
+            "ms": median(one.passed for one in taken) * 1e3,
+            "ratio": median(one.passed / loop.passed for one, loop in pairs),
+            "processor ms": median(one.spent for one in taken) * 1e3,
+            "processor ratio": median(one.spent / loop.spent for one, loop in pairs),
+        }
     return {"ways": rows, "equal": bool(same)}
 
 
@@ -176,12 +218,13 @@ def main() -> None:
         if given.rounds:
             found |= overheads(given, folder)
             for name, row in found["ways"].items():
-                print(f"{name:<20} {row['ms per input']:8.2f} ms  x {row['to the loop']:.3f}")
+                shown = ", ".join(f"{key} {value:.3f}" for key, value in row.items())
+                print(f"{name:<20} {shown}", flush=True)
             print(f"results equal, bit for bit: {'yes' if found['equal'] else 'NO'}")
         own = folder / "mobilenet.tflite"
         own.write_bytes(network.to_tflite(network.build()))
         found["starts"] = {}
-        for model in (own, *given.models):
+        for model in (own, *given.models) if given.starts else ():
             for options in ({}, {"inference_preference": "sustained_speed"}):
                 name = model.name + (", tuned" if options else "")
                 row = found["starts"][name] = starts(

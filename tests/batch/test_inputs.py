@@ -186,3 +186,14 @@ def test_rows_of_different_shapes(tmp_path: Path) -> None:
     table = parquet.read_table(tmp_path / "parquet").to_pydict()
     assert table["boxes.shape"] == [[0, 4], [1, 4], [2, 4]]
     assert [len(row) for row in table["boxes"]] == [0, 4, 8]
+
+
+def test_the_column_of_an_only_input() -> None:
+    """Whatever its name is, where it is the only one of arrays."""
+    batch = {"path": np.array(["a", "b"]), "image": np.zeros((2, 4, 6, 3), np.uint8)}
+    assert columns.taken(batch, signature(PICTURE)) == ["image"]
+    (first, _) = columns.samples(batch, signature(PICTURE), SPEC)
+    np.testing.assert_array_equal(first[0], np.full((4, 6, 3), -1, np.float32))
+    with pytest.raises(BadInput, match="the model takes"):
+        columns.taken(batch | {"other": np.zeros((2, 3))}, signature(PICTURE))
+    assert columns.taken(batch | {"x": np.zeros((2, 3))}, signature(PICTURE)) == ["x"]

@@ -28,6 +28,12 @@ ELSEWHERE = {
     "make ": "minutes to hours; `make demo` runs `tflgpu demo` only, whose output is compared here",
     "pip install ": "tests/docs/test_wheel.py runs the line itself",
     "pytest conformance/ --report ": "over an hour; parts: tests/suite/test_conformance.py",
+    "tflgpu run ": "tests/docs/test_scale_out.py runs it, as the next three",
+    "pictures/broken.png: ": "what it prints",
+    "from pathlib import Path": "what reads that",
+    "picture 0: class": "tests/batch/test_ray.py runs it, as the next two, on a cluster",
+    "import ray\n": "a block of its own there",
+    "import numpy as np\nfrom ray import serve": "likewise",
     "python tools/drivers.py ": "it downloads; tests/suite/test_drivers.py has its parts",
 }
 

@@ -86,3 +86,17 @@ def as_onnx(folder: Path) -> Path:
     path = folder / "open.onnx"
     path.write_bytes(onnx.model(nodes, {"x": ("n", *SHAPE)}, {"second": ("n", 8, 8, 4)}, constants))
     return path
+
+
+def user_folder(folder: Path) -> None:
+    """As the page on many inputs has it: a model, nine pictures and a file that is none."""
+    from PIL import Image
+
+    from tflgpu_plugin.demo import network
+
+    (folder / "model.tflite").write_bytes(network.to_tflite(network.build()))
+    (folder / "pictures").mkdir()
+    pixels = np.random.default_rng(1).integers(0, 256, (9, 32, 32, 3), np.uint8)
+    for number, one in enumerate(pixels):
+        Image.fromarray(one).save(folder / "pictures" / f"{number}.png")
+    (folder / "pictures" / "broken.png").write_bytes(b"broken")

@@ -11,7 +11,11 @@ from tflgpu_plugin.batch.spec import Array, Signature, Spec
 
 
 def taken(batch: Mapping[str, Array], signature: Signature) -> list[str]:
-    """The column of each input; the only column is that of the only input. Raises BadInput."""
+    """The column of each input. That of an only input may have any name, where no other column
+    holds arrays. Raises BadInput."""
+    arrays = [name for name, rows in batch.items() if len(rows) and np.ndim(rows[0])]
+    if len(signature.inputs) == len(arrays) == 1 and signature.inputs[0].name not in batch:
+        return arrays
     return matched(signature, list(batch))
 
 

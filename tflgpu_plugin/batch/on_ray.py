@@ -9,6 +9,7 @@ import os
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,10 @@ class Actor:
     """A worker of Ray Data: parts in, packed results out."""
 
     def __init__(
-        self, spec: Spec, signature: Signature, adapters: Sequence[str], kind: str
+        self, spec: Spec, signature: Signature, adapters: Sequence[str], kind: str, folder: str
     ) -> None:
+        with suppress(OSError):  # absent on this machine: only relative paths need it
+            os.chdir(folder)
         spec = spec.ready(placing.adapter(adapters))
         with placing.one_at_a_time(spec.options):
             self.worker = Worker(spec, signature)
@@ -85,7 +88,7 @@ class OnRay:
         adapters: Sequence[str],
         tell: Callable[[str], None],
     ) -> None:
-        self.arguments = (spec, signature, tuple(adapters), folder.kind)
+        self.arguments = (spec, signature, tuple(adapters), folder.kind, os.getcwd())
         self.folder, self.address, self.tell = folder, address, tell
         self.workers, self.adapters = workers, adapters
         self.ray: Any = None
