@@ -22,10 +22,11 @@ pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 
 SEEDS = range(150)
 ATTENTION = range(200, 240)  # as many more, of one kind
+INDEXED = range(random_onnx.INDEXED, random_onnx.INDEXED + 80)
 REFUSED_RUN = "these input shapes cannot run on the GPU"  # of symbolic extents, with the reason
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *INDEXED])
 def test_graph(seed: int, book: Book, pytestconfig: pytest.Config) -> None:
     _compare(seed, random_onnx.build(seed), book, pytestconfig)
 

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from conformance.host import Array
+from conformance.random import onnx_indexed
 from conformance.random.onnx_blocks import BLOCKS, attention
-from conformance.random.onnx_maker import CHANNELS, Maker, Value
+from conformance.random.onnx_maker import CHANNELS, NEWEST, Maker, Value
 from conformance.random.onnx_steps import MAKERS
 
 SIMPLE = 100  # seeds below have no blocks
+INDEXED = 1000  # seeds from here on have those around indices, too, half of them the newest opset
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,12 @@ class Made:
 
 def build(seed: int) -> Made:
     """Every third seed leaves some nodes to the CPU; every fourth has symbolic extents and runs for
-    several shapes. From SIMPLE on half of what is added are blocks.
+    several shapes. From SIMPLE on half of what is added are blocks, from INDEXED on more than that
+    those of `onnx_indexed`.
     """
     m = Maker(seed)
+    indexed = seed >= INDEXED
+    m.opset = NEWEST if indexed and seed % 2 else m.opset
     for k in range(m.choose.choice((1, 1, 2))):
         rank = m.choose.choice((2, 3, 4, 4, 4, 5))
         extents = [m.choose.randint(2, 8) for _ in range(rank - 2)]
@@ -46,7 +51,9 @@ def build(seed: int) -> Made:
         kept = len(m.nodes), len(m.held)
         try:
             blocks = seed >= SIMPLE and m.choose.random() < 0.5
-            m.choose.choice(BLOCKS if blocks else MAKERS)(m)
+            newer = indexed and m.choose.random() < 0.6
+            some = onnx_indexed.BLOCKS if newer else BLOCKS if blocks else MAKERS
+            m.choose.choice(some)(m)
         except Exception:  # nothing fits, or the host refuses it
             del m.nodes[kept[0] :], m.held[kept[1] :]
     read = {name for node in m.nodes for name in node.input}
