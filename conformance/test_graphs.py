@@ -19,7 +19,7 @@ SEEDS = range(120)
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("seed", range(len(SEEDS) + 60))
+@pytest.mark.parametrize("seed", range(random_graphs.INDEXED + 60))
 def test_random_graph(
     seed: int, host_name: str, beside: str | None, options: Mapping[str, Any]
 ) -> None:

@@ -17,12 +17,13 @@ import numpy as np
 
 from conformance.host import Array
 from conformance.models.tflite import Model, Shape
+from conformance.random import graphs_indexed as indexed
 from conformance.random import graphs_newer as newer
 
 MAX_ELEMENTS = 40_000  # elements of a tensor
 ON_THE_CPU = ("NEG", "ABS", "SQUARE")
 ACTIVATIONS = ("NONE", "NONE", "RELU", "RELU6", "RELU_N1_TO_1")
-SIMPLE, NEW = 60, 120
+SIMPLE, NEW, INDEXED = 60, 120, 180
 CHANNELS = (1, 3, 4, 5, 8, 16, 17)
 
 
@@ -228,7 +229,8 @@ def _on_the_cpu(m: Maker) -> None:
 def _transpose(m: Maker) -> None:
     x = m.pick()
     perm = m.choose.sample(range(len(m.shape(x))), len(m.shape(x)))
-    m.add("TRANSPOSE", [x, m.integers(*perm)], "TransposeOptions")
+    if perm:  # hosts transpose a scalar by reading what is not there
+        m.add("TRANSPOSE", [x, m.integers(*perm)], "TransposeOptions")
 
 
 def _mirror(m: Maker) -> None:
@@ -333,13 +335,15 @@ MAKERS = (
 
 def build(seed: int) -> tuple[Model, list[list[Array]]]:
     """A model and two feeds. Every third seed has operators that stay on the CPU; seeds from SIMPLE
-    on have operators without an ONNX twin, too, and seeds from NEW on those that came last."""
+    on have operators without an ONNX twin, too, from NEW on those of `graphs_newer`, and from
+    INDEXED on mostly those of `graphs_indexed`."""
     m = Maker(seed)
     batch = m.choose.choice((1, 1, 1, 2, 3))
     for k in range(m.choose.choice((1, 1, 2))):
         extents = (m.choose.randint(2, 12), m.choose.randint(2, 12), m.choose.choice(CHANNELS))
         m.tensors.append(m.model.input(f"x{k}", (batch, *extents)))
     makers = (*MAKERS, *(() if seed < SIMPLE else MORE), *(() if seed < NEW else newer.MAKERS * 2))
+    makers = (*makers, *(() if seed < INDEXED else indexed.MAKERS * 4))
     makers = (*makers, *[_on_the_cpu] * (3 if seed % 3 == 0 else 0))
     wanted = m.choose.choice((2, 3, 4, 6, 10, 20))
     while len(m.model.operators) < wanted:

@@ -51,11 +51,13 @@ def _selected(m: Maker) -> None:
     """By a comparison with a number that is unlikely to be there."""
     x, y = m.pick(), m.pick()
     op = m.choose.choice(("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"))
+    kept = len(m.model.operators)
     limit = m.model.constant(np.float32(m.choose.uniform(-1, 1)))
     which = m.model.op(op, [x, limit], dtype="bool")
     if m.choose.random() < 0.3:
         which = m.model.op("LOGICAL_NOT", [which], dtype="bool")
-    m.add("SELECT_V2", [which, x, y], "SelectV2Options")
+    if m.add("SELECT_V2", [which, x, y], "SelectV2Options") is None:
+        del m.model.operators[kept:]
 
 
 def _product(m: Maker) -> None:

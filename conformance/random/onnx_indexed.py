@@ -7,6 +7,7 @@ Indices come of values that no rounding has touched, so that the hosts find the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def _scattered(m: Maker) -> None:
         indices = m.const(rows, np.int64)
     else:
         indices = _indices(m, shape, x.shape[axis])
-    more = {} if reduction == "none" else {"reduction": reduction}
+    more: dict[str, Any] = {} if reduction == "none" else {"reduction": reduction}
     m.add("ScatterElements", x, indices, m.weights(*shape), axis=axis, **more)
 
 
@@ -74,7 +75,7 @@ def _triangle(m: Maker) -> None:
 
 def _running_sum(m: Maker) -> None:
     x = m.pick(1, 2, 3, 4)
-    flags = {name: m.choose.choice((0, 1)) for name in ("exclusive", "reverse")}
+    flags: dict[str, Any] = {name: m.choose.choice((0, 1)) for name in ("exclusive", "reverse")}
     m.add("CumSum", x, m.const(np.array(_axis(m, x)), np.int64), **flags)
 
 
@@ -119,7 +120,7 @@ def _sampled(m: Maker) -> None:
 
 def _unpooled(m: Maker) -> None:
     x = m.pick(4, exact=True)
-    window = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    window: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
     most, places = m.node("MaxPool", (x,), 2, window)
     m.add("MaxUnpool", m.step("Mul", most, m.const(0.5)), places, **window)
 
