@@ -11,7 +11,7 @@
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make wheels      one for each of Linux, Windows and macOS in dist/wheels, all built here (ARGS= names some)
-#   make smoke-aarch64  the wheel for Linux on ARM, run in all hosts under QEMU, and 470 tests of conformance
+#   make smoke-aarch64  the wheel for Linux on ARM, run in all hosts under QEMU, and 480 tests of conformance
 #   make docs        write the generated pages anew
 
 BIN := .venv/bin
