@@ -21,6 +21,7 @@ from tests.support.ray_workers import Dying, Large, Unlucky
 from tests.support.subprocesses import ROOT
 from tflgpu_plugin.batch import Predictor, on_ray, run
 from tflgpu_plugin.cli import commands
+from tflgpu_plugin.runtime import adapter
 
 ray = pytest.importorskip("ray", reason="Ray has no wheel here", exc_type=ImportError)
 pytest.importorskip("ray.data", reason="Ray Data is not installed", exc_type=ImportError)
@@ -33,12 +34,13 @@ STORE = 100 << 20  # bytes of the object store
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Its address."""
+    """Its address. Its workers see the software driver of the system twice, as two equal GPUs."""
+    variables = {"PYTHONPATH": str(ROOT)} | batches.twice(tmp_path_factory.mktemp("drivers"))
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
     ray.init(
         address="local", num_cpus=4, include_dashboard=False, object_store_memory=STORE,
         logging_level="error", log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
+        runtime_env={"env_vars": variables},
     )  # fmt: skip
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
@@ -61,10 +63,15 @@ def mapped(
 
 
 def test_workers_that_are_killed_or_lose_their_adapter(cluster: str, tmp_path: Path) -> None:
-    """As actors of Ray Data; the last batch of each block is not full."""
+    """As actors of Ray Data on two adapters; the last batch of each block is not full."""
     given, model = batches.values(100), batches.model(tmp_path)
     wanted = Predictor(model, batch=8)({"x": given})["second"]
-    out = mapped(dataset(given, 10), Unlucky, str(model), str(tmp_path)).take_all()
+    adapters = [str(one.index) for one in adapter.adapters()]
+    if batches.twice(tmp_path):
+        adapters = ["0", "1"]
+    made = mapped(dataset(given, 10), Unlucky, str(model), str(tmp_path), tuple(adapters))
+    out = made.take_all()
+    assert {str(row["adapter"]) for row in out} == {*adapters[:2]}
     assert (tmp_path / "killed").exists() and (tmp_path / "lost").exists()
     assert [row["number"] for row in out] == list(range(100))
     np.testing.assert_array_equal([row["second"] for row in out], wanted)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 
 from conformance import host as hosts
+from tests.support import batches
 from tests.support.subprocesses import ROOT, run_python
 
 sys.path.append(str(ROOT / "tools"))
@@ -34,17 +33,16 @@ TOLERANCE = 1e-5
 @pytest.fixture(params=["twice", "swiftshader"])
 def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """Variables for two adapters."""
-    try:
-        stock = drivers.lavapipe().variables["VK_DRIVER_FILES"]
-    except drivers.Unavailable as error:
-        pytest.skip(str(error))
-    other = drivers.folder() / "swiftshader" / "icd.json"
+    found = batches.twice(tmp_path)
+    if not found:
+        pytest.skip("there is no lavapipe here")
     if request.param == "twice":
-        other = Path(shutil.copy(stock, tmp_path / "again.json"))
-    elif not other.exists():
+        return found
+    other = drivers.folder() / "swiftshader" / "icd.json"
+    if not other.exists():
         pytest.skip("SwiftShader is not unpacked here: python tools/drivers.py swiftshader")
-    both = os.pathsep.join([stock, str(other)])
-    return {"VK_DRIVER_FILES": both, "VK_ICD_FILENAMES": both}
+    return {name: value.replace(str(tmp_path / "again.json"), str(other))
+            for name, value in found.items()}  # fmt: skip
 
 
 ONE_PROCESS = """

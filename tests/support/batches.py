@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,14 @@ import numpy.typing as npt
 from conformance.cases import seeded
 from conformance.models.tflite import Model
 from tests.support import small_models
+from tests.support.subprocesses import ROOT
 from tflgpu_plugin.batch import parts, run
 from tflgpu_plugin.batch.spec import Spec
 from tflgpu_plugin.harness.hosts import host, invoked
+
+sys.path.append(str(ROOT / "tools"))
+
+import drivers
 
 Array = npt.NDArray[Any]
 SHAPE = (8, 8, 3)
@@ -86,6 +94,16 @@ def as_onnx(folder: Path) -> Path:
     path = folder / "open.onnx"
     path.write_bytes(onnx.model(nodes, {"x": ("n", *SHAPE)}, {"second": ("n", 8, 8, 4)}, constants))
     return path
+
+
+def twice(folder: Path) -> dict[str, str]:
+    """Variables with which the software driver of the system is there twice; none without one."""
+    try:
+        stock = drivers.lavapipe().variables["VK_DRIVER_FILES"]
+    except drivers.Unavailable:
+        return {}
+    both = os.pathsep.join([stock, str(shutil.copy(stock, folder / "again.json"))])
+    return {"VK_DRIVER_FILES": both, "VK_ICD_FILENAMES": both}
 
 
 def user_folder(folder: Path) -> None:

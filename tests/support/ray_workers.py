@@ -19,8 +19,8 @@ class Unlucky(Predictor):
     """Each fault befalls one worker, once: its process is killed within a batch, or its device is
     lost before one."""
 
-    def __init__(self, model: str, flags: str, **more: Any) -> None:
-        super().__init__(model, **more)
+    def __init__(self, model: str, flags: str, adapters: tuple[str, ...], **more: Any) -> None:
+        super().__init__(model, adapters=adapters, **more)
         self.flags, self.calls = Path(flags), 0
 
     def __call__(self, batch: Any) -> Any:
@@ -29,9 +29,12 @@ class Unlucky(Predictor):
             if self.first("killed"):
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.first("lost"):
-                device = adapter.open_device(adapter.select(None))
+                device = adapter.open_device(adapter.select(self.adapter))
                 native.lib.tg_device_mark_lost(device.handle)
-        return super().__call__(batch)
+        found = super().__call__(batch)
+        used = self.report().adapter
+        assert used
+        return found | {"adapter": np.full(len(batch["number"]), used.index)}
 
     def first(self, flag: str) -> bool:
         try:

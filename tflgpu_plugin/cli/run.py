@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tflgpu_plugin.cli.shared import (
     LITERAL,
@@ -113,8 +112,11 @@ class _Bar:
     """A line that grows on a terminal, and lines above it, on stderr."""
 
     def __init__(self) -> None:
-        self.progress = Progress(
-            BarColumn(), MofNCompleteColumn(), TextColumn("inputs"), TimeRemainingColumn(),
+        from rich import progress as shown  # for this command alone
+
+        self.progress = shown.Progress(
+            shown.BarColumn(), shown.MofNCompleteColumn(), shown.TextColumn("inputs"),
+            shown.TimeRemainingColumn(),
             console=Console(stderr=True, soft_wrap=True, **LITERAL),
             disable=not sys.stderr.isatty(), transient=True,
         )  # fmt: skip
