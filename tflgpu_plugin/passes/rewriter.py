@@ -129,7 +129,9 @@ class Editor:
 
     def credit(self, gone: Iterable[Node]) -> None:
         """Keep the host's nodes that removed ones, the last of them first, stand for: with the
-        producer of an input, else with any neighbour; where that is removed, with its own."""
+        producer of an input, else with any neighbour; where that is removed, with its own. What a
+        node stands for already is kept."""
+        known = {source for node in self.nodes for source in (node.sources or (node.id,))}
         place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
         reader = {t: k for k, node in enumerate(self.nodes) for t in node.reads}
         added: dict[int, list[Node]] = {}
@@ -143,7 +145,8 @@ class Editor:
                     left.append(node)
                     continue
                 k = near[0] if near else 0
-                added.setdefault(k, []).append(node)
+                if not known.issuperset(node.sources or (node.id,)):
+                    added.setdefault(k, []).append(node)
                 place |= dict.fromkeys(node.outputs, k)
                 reader |= dict.fromkeys(node.reads, k)
             waiting = left
