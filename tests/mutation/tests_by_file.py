@@ -204,6 +204,7 @@ TESTS: dict[str, Sequence[str]] = {
     "attention": ("test_attention", *_PASSES),
     "heads": ("test_attention", *_PASSES),
     "rows": ("test_rows", *_PASSES),
+    "layers": ("test_layers", *_PASSES),
     "normalization": ("test_normalization", *_PASSES),
     "masks": ("test_attention", *_PASSES),
     "transposes": ("test_transposes", *_PASSES),

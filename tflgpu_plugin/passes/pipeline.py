@@ -17,6 +17,7 @@ from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.decompose import decompose
 from tflgpu_plugin.passes.fuse.attention import attend
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
+from tflgpu_plugin.passes.fuse.layers import join_layers
 from tflgpu_plugin.passes.fuse.normalization import standardize
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.fuse.patterns import recompose
@@ -41,6 +42,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     standardize,
     attend,
     keep_rows,
+    join_layers,
     transposes,
     canonical,
     fuse_qdq,
@@ -55,8 +57,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
-    drop_casts, recompose, standardize, attend, keep_rows, transposes, join_moves, fuse_pad,
-    fuse_epilogue, fold_scales, share_steps, whole_weights,
+    drop_casts, recompose, standardize, attend, keep_rows, join_layers, transposes, join_moves,
+    fuse_pad, fuse_epilogue, fold_scales, share_steps, whole_weights,
 )  # fmt: skip
 
 

@@ -1,0 +1,96 @@
+"""The pass that makes one layer of several over one input. No adapter is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.passes.test_transposes import Net
+from tests.support.evaluate import evaluate
+from tflgpu_plugin.ir.graph import Graph, verify
+from tflgpu_plugin.passes.fuse import layers
+from tflgpu_plugin.passes.fuse.layers import join_layers
+
+ROWS, WIDTH = 5, 8
+
+
+class Attending(Net):
+    """Attention over results of layers."""
+
+    batch = 1
+
+    def drawn(self, *shape: int) -> int:
+        self.seed = getattr(self, "seed", 0) + 1
+        return self.constant(
+            np.random.default_rng(self.seed)
+            .uniform(
+                -1,
+                1,
+                shape,
+            )
+            .astype("f4")
+        )
+
+    def layer(self, x: int, width: int = WIDTH, form: str = "") -> int:
+        """With a bias of its own, added behind it (`after`, `before`), both, or none."""
+        bias = self.drawn(width) if form in ("own", "both") else None
+        y = self.run("fully_connected", x, self.drawn(width, self.tensors[x].shape[-1]), bias,
+                     shape=(self.batch, ROWS, width), keep_num_dims=True,
+                     activation="none")  # fmt: skip
+        if form in ("after", "both"):
+            y = self.same("add", y, self.drawn(width))
+        if form == "before":
+            y = self.run("add", self.drawn(1), y, shape=self.tensors[y].shape)
+        return self.same("relu", y) if form == "active" else y
+
+    def attention(self, q: int, k: int, v: int, heads: int = 2) -> int:
+        shape = (*self.tensors[q].shape[:2], self.tensors[v].shape[-1])
+        return self.run("attention", q, k, v, None, shape=shape, heads=heads, scale=0.5)
+
+
+def joined(graph: Graph) -> list[str]:
+    """The ops that are left, after comparing values and the record of merged nodes."""
+    made = join_layers(graph)
+    verify(made)
+    values = {t: np.random.default_rng(t).uniform(-1, 1, graph.shape(t)) for t in graph.inputs}
+    before, after = evaluate(graph, values), evaluate(made, values)
+    for tensor in graph.outputs:
+        np.testing.assert_allclose(after[tensor], before[tensor], rtol=1e-5)
+    kept = {s for node in made.nodes for s in (node.sources or (node.id,))}
+    assert kept == {node.id for node in graph.nodes}
+    return [node.op for node in made.nodes]
+
+
+@pytest.mark.parametrize(
+    "forms", [("", "", ""), ("own", "own", "own"), ("after", "", "before"), ("both", "own", "")]
+)
+def test_one_product(forms: tuple[str, ...]) -> None:
+    n = Attending()
+    x = n.input((1, ROWS, 6))
+    q, k, v = (n.layer(x, width, form) for width, form in zip((8, 8, 16), forms, strict=True))
+    assert joined(n.graph(n.attention(q, k, v))) == [
+        "fully_connected", "view", "view", "view", "attention",
+    ]  # fmt: skip
+
+
+def test_two_of_three() -> None:
+    """Keys and values of something else."""
+    n = Attending()
+    x, z = n.input((1, ROWS, 6)), n.input((1, ROWS, 6))
+    y = n.attention(n.layer(x), n.layer(z, form="after"), n.layer(z))
+    assert joined(n.graph(y)).count("fully_connected") == 2
+
+
+@pytest.mark.parametrize("form", ["active", "batches", "uneven", "read", "output", "large"])
+def test_others_stay(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = Attending()
+    n.batch = 2 if form == "batches" else 1
+    if form == "large":
+        monkeypatch.setattr(layers, "MAX_JOINED", 3 * 6 * WIDTH - 1)
+    x = n.input((n.batch, ROWS, 6))
+    width, kind = (6 if form == "uneven" else WIDTH), ("active" if form == "active" else "own")
+    q, k, v = (n.layer(x, width, kind) for _ in range(3))
+    y = n.attention(q, k, v, heads=1)
+    more = {"read": lambda: [n.same("relu", t) for t in (q, k, v)], "output": lambda: [q, k, v]}
+    graph = n.graph(y, *more.get(form, list)())
+    assert join_layers(graph) == graph

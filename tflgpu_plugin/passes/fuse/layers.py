@@ -1,0 +1,104 @@
+"""Dense layers over one input become one where their results are read side by side: queries, keys
+and values of attention are one product.
+
+Only where parts of the result are read as they lie: one batch, and parts that begin with a vec4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array, Graph, Node
+from tflgpu_plugin.ops.table import BIAS
+from tflgpu_plugin.ops.views import part
+from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.rewriter import Editor
+
+MAX_JOINED = 1 << 22  # elements of weights, which are copied
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A product, perhaps with a bias behind it, and its result."""
+
+    nodes: tuple[Node, ...]
+    weights: Array
+    bias: Array | None
+    output: int
+
+
+def join_layers(graph: Graph) -> Graph:
+    """Those whose results only attention reads."""
+    if not any(node.op == "attention" for node in graph.nodes):
+        return graph
+    e = Editor(graph)
+    makers, readers = Makers(e), e.readers()
+    by_input: dict[int, list[_Layer]] = {}
+    for node in graph.nodes:
+        layer = _layer(makers, readers, node) if node.op == "fully_connected" else None
+        if layer is not None:
+            by_input.setdefault(node.operand(), []).append(layer)
+    for x, layers in by_input.items():
+        if len(layers) > 1 and sum(layer.weights.size for layer in layers) <= MAX_JOINED:
+            _join(e, x, layers)
+    return graph if e.nodes == list(graph.nodes) else e.finish()
+
+
+def _layer(makers: Makers, readers: dict[int, list[Node]], node: Node) -> _Layer | None:
+    e, output = makers.e, node.outputs[0]
+    shape, weights = e.shape(output), e.data(node.operand(1))
+    given = node.inputs[BIAS] if len(node.inputs) > BIAS else None
+    bias, nodes = e.data(given), [node]
+    if weights is None or weights.dtype != np.float32 or (given is not None and bias is None):
+        return None
+    if makers.made_by(output, node.op) is None or not node.attributes.get("keep_num_dims"):
+        return None
+    if len(shape) < 3 or shape[0] != 1 or shape[-1] % 4:
+        return None
+    near = readers.get(output, [])
+    if len(near) == 1 and output not in e.needed and makers.made_by(near[0].outputs[0], "add"):
+        added = _added(e, near[0], output)
+        if added is not None:
+            bias = added if bias is None else bias + added
+            nodes, output = [*nodes, near[0]], near[0].outputs[0]
+    read = readers.get(output, [])
+    alone = read and all(reader.op == "attention" for reader in read) and output not in e.needed
+    return _Layer(tuple(nodes), weights, bias, output) if alone else None
+
+
+def _added(e: Editor, node: Node, tensor: int) -> Array | None:
+    """The constant per channel, or number, that a node adds to a tensor."""
+    (other,) = [t for t in node.inputs[:2] if t != tensor] or [None]
+    data, channels = e.data(other), e.shape(tensor)[-1]
+    if data is None or data.dtype != np.float32 or e.shape(node.outputs[0]) != e.shape(tensor):
+        return None
+    if data.size not in (1, channels) or (data.size > 1 and data.shape[-1] != channels):
+        return None
+    return np.broadcast_to(data.reshape(-1), (channels,))
+
+
+def _join(e: Editor, x: int, layers: list[_Layer]) -> None:
+    """One layer, and a view of its result for each."""
+    first, origin = layers[0].nodes[0], [node for layer in layers for node in layer.nodes]
+    sizes = [len(layer.weights) for layer in layers]
+    whole = e.tensor((*e.shape(first.outputs[0])[:-1], sum(sizes)), like=first.outputs[0])
+    weights = e.constant(np.concatenate([layer.weights for layer in layers]))
+    bias = None
+    if any(layer.bias is not None for layer in layers):
+        parts = [np.zeros(n) if each.bias is None else each.bias
+                 for n, each in zip(sizes, layers, strict=True)]  # fmt: skip
+        bias = e.constant(np.concatenate(parts).astype(np.float32))
+    attributes = {"keep_num_dims": True, "activation": "none"}
+    made = [e.node("fully_connected", (x, weights, bias), (whole,), origin, **attributes)]
+    start = 0
+    for layer, size in zip(layers, sizes, strict=True):
+        view = part(e.shape(whole), len(e.shape(whole)) - 1, start, size)
+        node = e.node("view", (whole,), (layer.output,), layer.nodes, view=view)
+        made.append(replace(node, layout=True))
+        start += size
+    place = next(k for k, node in enumerate(e.nodes) if node.id == first.id)
+    e.nodes[place:place] = made
+    gone = {node.id for node in origin}
+    e.nodes = [node for node in e.nodes if node.id not in gone]
