@@ -254,3 +254,11 @@ def test_all_must_be_right() -> None:
         ([good], [True], [0, 1]),
     ):
         assert not aarch64.passed(*case)
+
+
+def test_numpy_is_not_asked_what_it_warns_about() -> None:
+    """Its finfo says on stderr that the smallest floats are zero, as tflite-runtime has them on
+    ARM: a user's program would show four warnings because of us."""
+    rooms = [foreign.ROOT / folder for folder in foreign.ROOMS]
+    asking = [p for room in rooms for p in room.rglob("*.py") if "np.finfo" in p.read_text()]
+    assert not asking, f"{asking}: write the number, as MAX_FLOAT32 in tflgpu_plugin/ir/graph.py"
