@@ -49,6 +49,36 @@ def test_rows_stay(shape: Shape) -> None:
     assert layers(shape, rows) == ["fully_connected", "relu"] * 2
 
 
+def test_rows_that_turn_in_one_batch_stay() -> None:
+    """Sequence first is the same order of rows where there is one batch."""
+    for batch, expected in ((1, ["fully_connected", "relu"]), (2, None)):
+        n = Net()
+        x = n.turn(n.input((batch, 16, 4)), (1, 0, 2))
+        y = dense(n, n.reshape(x, (16 * batch, 4)), 6)
+        y = n.turn(n.reshape(y, (16, batch, 6)), (1, 0, 2))
+        ops = kept(n.graph(n.same("relu", y)))
+        assert ops == expected or (expected is None and ops.count("transpose") == 2)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_rows_in_another_order_move(first: bool) -> None:
+    """Turned on one side only: extents that fit say nothing of the order."""
+    n = Net()
+    x = n.input((2, 16, 4))
+    y = dense(n, n.reshape(n.turn(x, (1, 0, 2)) if first else x, (32, 4)), 6)
+    y = n.reshape(y, (2, 16, 6)) if first else n.turn(n.reshape(y, (16, 2, 6)), (1, 0, 2))
+    assert "transpose" in kept(n.graph(n.same("relu", y)))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_rows_that_are_outputs(turned: bool) -> None:
+    n = Net()
+    y = dense(n, n.reshape(n.input((1, 16, 4)), (16, 4)), 6)
+    y = n.turn(n.reshape(y, (16, 1, 6)), (1, 0, 2)) if turned else n.reshape(y, (1, 16, 6))
+    between = n.nodes[-2].outputs[0] if turned else n.nodes[-1].outputs[0]
+    assert kept(n.graph(y, n.same("relu", y), *([between] if turned else [])))
+
+
 def test_rows_that_would_be_slow_move() -> None:
     """Few rows of many batches are quicker on one axis."""
     assert "reshape" in layers((4, 5, 4), 20)

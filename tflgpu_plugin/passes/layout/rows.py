@@ -7,11 +7,13 @@ way costs a launch, and what comes after could not be applied where the layer st
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ops.fully_connected import KEPT, MANY_ROWS
+from tflgpu_plugin.ops.views import View, whole
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Editor
@@ -34,33 +36,56 @@ def keep_rows(graph: Graph) -> Graph:
 
 
 def _kept(e: Editor, makers: Makers, readers: dict[int, list[Node]], node: Node) -> bool:
-    before = makers.producer.get(node.operand())
-    if before is None or not _reshapes(e, before) or not makers.plain(node) or node.epilogue:
+    layer = e.shape(node.outputs[0])
+    if node.epilogue or not makers.plain(node) or node.outputs[0] in e.needed:
         return False
-    given, layer = e.shape(before.operand()), e.shape(node.outputs[0])
-    read = readers.get(node.outputs[0], [])
-    apart = [n for n in read if _reshapes(e, n) and e.shape(n.outputs[0])[:-1] == given[:-1]]
-    if not apart or len(apart) < len(read) or node.outputs[0] in e.needed:
-        return False
-    if len(given) > KEPT or e.shape(node.operand())[-1:] != given[-1:] or not _fits(given):
-        return False
-    made = e.tensor((*given[:-1], layer[-1]), like=node.outputs[0])
-    attributes = {**node.attributes, "keep_num_dims": True}
-    inputs = (before.operand(), *node.inputs[1:])
-    again = e.node("reshape", (made,), node.outputs, [node], shape=layer)
-    place = next(k for k, each in enumerate(e.nodes) if each.id == node.id)
-    e.nodes[place : place + 1] = [
-        replace(node, inputs=inputs, outputs=(made,), attributes=attributes),
-        replace(again, layout=True),
-    ]
-    return True
+    for source in reversed(list(_sources(e, makers, node.operand()))):
+        given = e.shape(source)
+        after = (*given[:-1], layer[-1])
+        read = readers.get(node.outputs[0], [])
+        apart = [_back(e, readers, reader, after) for reader in read]
+        if not apart or None in apart or len(given) > KEPT or not _fits(given):
+            continue
+        made = e.tensor(after, like=node.outputs[0])
+        attributes = {**node.attributes, "keep_num_dims": True}
+        inputs = (source, *node.inputs[1:])
+        again = e.node("reshape", (made,), node.outputs, [node], shape=layer)
+        place = next(k for k, each in enumerate(e.nodes) if each.id == node.id)
+        e.nodes[place : place + 1] = [
+            replace(node, inputs=inputs, outputs=(made,), attributes=attributes),
+            replace(again, layout=True),
+        ]
+        e.rename({end: made for end in apart if end is not None})
+        return True
+    return False
 
 
-def _reshapes(e: Editor, node: Node) -> bool:
-    """Whether a node only gives its input other axes in front."""
-    view = e.view(node)
-    shape = e.shape(node.operand()) if view else ()
-    return bool(view and view.reshapes(shape) and view.shape[-1:] == shape[-1:])
+def _sources(e: Editor, makers: Makers, tensor: int) -> Iterator[int]:
+    """Tensors further back that have the same rows in the same order, on other axes."""
+    view, channels = whole(e.shape(tensor)), e.shape(tensor)[-1]
+    while (node := makers.producer.get(tensor)) is not None:
+        moved = e.view(node)
+        found = moved.then(view) if moved else None
+        if found is None or not makers.plain(node):
+            return
+        view, tensor = found, node.operand()
+        if view.reshapes(e.shape(tensor)) and e.shape(tensor)[-1:] == (channels,):
+            yield tensor
+
+
+def _back(e: Editor, readers: dict[int, list[Node]], node: Node, shape: Shape) -> int | None:
+    """The result of moving rows from this node on, as soon as they are in this shape."""
+    given = e.shape(node.operand())
+    view: View | None = whole(given)
+    while (moved := e.view(node)) is not None and view is not None:
+        view, output = view.then(moved), node.outputs[0]
+        if view and view.reshapes(given) and view.shape == shape:
+            return output
+        near = readers.get(output, [])
+        if len(near) != 1:
+            return None
+        node = near[0]
+    return None
 
 
 def _fits(shape: Shape) -> bool:
