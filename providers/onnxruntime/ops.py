@@ -24,6 +24,7 @@ from . import (
     recurrent,
     resizing,
     rotary,
+    spectral,
     windows,
 )
 from . import elementwise as ew
@@ -103,6 +104,10 @@ _ROWS: tuple[HostOp, ...] = (
     row("Cosh", "cosh", (9, 22)),
     row("Crop", "strided_slice", (1, 1), by=rearranging.crop),
     row("CumSum", "cumsum", (11, 14), "value axis", exclusive=False, reverse=False),
+    row(
+        "DFT", "matmul", (17, 20), "value count? axis?", spectral.FORWARD, spectral.TRANSFORMED,
+        by=spectral.dft,
+    ),
     row("DepthToSpace", "depth_to_space", (1, 13), image=True, block=("blocksize", 1), mode="DCR"),
     row(
         "DequantizeLinear", "dequantize", (10, 25), QUANTIZED, conditions.DEQUANTIZED, blocks.along,
@@ -282,6 +287,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Sqrt", "sqrt", (6, 13)),
     row("Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze),
+    row("STFT", "matmul", (17, 17), "value count value? count?", spectral.FRAMED,
+        by=spectral.stft),
     row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True),
     row("Sum", "add", (8, 13), MANY, by=ew.pairwise(), listed=BOTH),
     row("Swish", "swish", (24, 24), alpha=1.0),

@@ -1,0 +1,102 @@
+"""Fourier transforms of ONNX: the answers are those of the CPU, and what rows ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.onnx_models import Array, assert_same, model, node, places
+from tests.support.onnx_nodes import Node
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+def check(one: Any, x: Array, held: dict[str, Any], opset: int = 20) -> None:
+    data = model([one], {"x": x.shape}, {"y": None}, held, opset)
+    assert set(places(assert_same(data, {"x": x})).values()) == {"gpu"}
+
+
+def signal(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("axis", [0, 1, 2, -2, -3])
+def test_dft(parts: int, axis: int) -> None:
+    held = {"axis": np.int64(axis)}
+    check(node("DFT", ["x", "", "axis"], ["y"]), signal(3, 5, 8, parts), held)
+
+
+@pytest.mark.adapter
+def test_dft_of_older_definitions() -> None:
+    check(node("DFT", ["x"], ["y"], axis=2), signal(3, 5, 8, 2), {}, 17)
+    check(node("DFT", ["x"], ["y"]), signal(3, 5, 8, 1), {}, 17)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("count", [4, 7, 11])
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_dft_of_another_length(count: int, onesided: int) -> None:
+    one = node("DFT", ["x", "n", "axis"], ["y"], onesided=onesided)
+    check(one, signal(2, 7, 1), {"n": np.int64(count), "axis": np.int64(1)})
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_stft(onesided: int) -> None:
+    held: dict[str, Any] = {"step": np.int64(3), "window": np.hanning(8).astype(np.float32)}
+    one = node("STFT", ["x", "step", "window"], ["y"], onesided=onesided)
+    check(one, signal(2, 30, 1), held)
+    held = {"step": np.int64(5), "length": np.int64(6)}
+    one = node("STFT", ["x", "step", "", "length"], ["y"], onesided=onesided)
+    check(one, signal(2, 31, 1), held)
+
+
+def dft(shape: Any = (2, 8, 1), count: Any = None, axis: Any = 1, **given: Any) -> Node:
+    asked = None if count is None else np.int64(count)
+    return Node("DFT", shape, asked, np.int64(axis), version=20, **given)
+
+
+def stft(shape: Any = (2, 30, 1), step: int = 3, window: Any = (8,), count: Any = None,
+         **given: Any) -> Node:  # fmt: skip
+    asked = None if count is None else np.int64(count)
+    return Node("STFT", shape, np.int64(step), window, asked, version=17, **given)
+
+
+PAIRS, FRAMES = "pairs of them on the last axis", "frames of 1,024"
+BOUNDS: list[tuple[Node, str]] = [
+    (dft(), ""),
+    (dft((2, 8, 2)), ""),
+    (dft((2, 8, 3)), PAIRS),
+    (dft((8,), axis=0), PAIRS),
+    (dft(axis=2), PAIRS),
+    (dft((2, 8, 1), onesided=1), ""),
+    (dft((2, 8, 2), onesided=1), PAIRS),
+    (dft((2, 8, 2), inverse=1), "forward"),
+    (dft((2, 8, 1), count=0), PAIRS),
+    (dft((1, 1024, 2)), ""),
+    (dft((1, 1025, 2)), PAIRS),
+    (stft(), ""),
+    (stft((2, 30)), ""),
+    (stft((30,)), FRAMES),
+    (stft((2, 30, 3)), FRAMES),
+    (stft((2, 30, 2)), FRAMES),
+    (stft((2, 30, 2), onesided=0), ""),
+    (stft(step=0), FRAMES),
+    (stft(window=None), FRAMES),
+    (stft(window=None, count=8), ""),
+    (stft(count=7), FRAMES),
+    (stft(window=(31,)), FRAMES),
+    (stft(window=(30,)), ""),
+    (stft((1, 3000, 1), window=(1448,)), ""),
+    (stft((1, 3000, 1), window=(1449,)), FRAMES),
+]
+
+
+@pytest.mark.parametrize(("one", "sentence"), BOUNDS)
+def test_a_row_asks_for_what_it_needs_and_no_more(one: Node, sentence: str) -> None:
+    assert sentence.lower() in one.reason.lower() and bool(sentence) == bool(one.reason)
