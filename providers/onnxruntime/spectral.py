@@ -26,7 +26,7 @@ def _matrix(given: int, parts: int, length: int, onesided: bool) -> Array:
     turns = np.where(n < length, (n * k) % length, 0) * (2 * np.pi / length)
     cos, sin = np.cos(turns) * (n < length), np.sin(turns) * (n < length)
     rows = [np.stack([cos, -sin], -1), np.stack([sin, cos], -1)][:parts]
-    return np.stack(rows, 1).reshape(given * parts, -1).astype(np.float32)
+    return np.asarray(np.stack(rows, 1).reshape(given * parts, -1), np.float32)
 
 
 def dft(e: Expansion) -> int:
