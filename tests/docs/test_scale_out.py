@@ -26,7 +26,8 @@ def text(start: str) -> str:
     return found
 
 
-def test_the_commands_of_one_machine(tmp_path: Path) -> None:
+def test_the_commands_of_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no plans of other versions
     batches.user_folder(tmp_path)
     first, resume, several, cluster = COMMANDS
     assert "--ray" in cluster
