@@ -161,7 +161,7 @@ def test_damaged_files(tmp_path: Path) -> None:
             (tmp_path / name).write_bytes(content)
             listing = sources.listed([tmp_path / name], signature(PICTURE))
             assert len(listing) == 1
-            with pytest.raises(BadInput, match="cannot be read"):
+            with pytest.raises(BadInput, match=r"cannot be read|needs pyarrow"):
                 read(tmp_path / name, PICTURE)
 
 

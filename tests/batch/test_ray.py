@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -23,10 +22,15 @@ from tflgpu_plugin.batch import Predictor, on_ray, run
 from tflgpu_plugin.cli import commands
 from tflgpu_plugin.runtime import adapter
 
-ray = pytest.importorskip("ray", reason="Ray has no wheel here", exc_type=ImportError)
-pytest.importorskip("ray.data", reason="Ray Data is not installed", exc_type=ImportError)
+ray: Any
+try:
+    import ray
+    import ray.data
+except ImportError:
+    ray = None
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.skipif(ray is None, reason="Ray has no wheel here: pip install -e .[ray]"),
     pytest.mark.skipif(not hosts.installed(), reason="no TFLite host: pip install -e .[tflite]"),
 ]
 STORE = 100 << 20  # bytes of the object store
@@ -36,12 +40,14 @@ STORE = 100 << 20  # bytes of the object store
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Its address. Its workers see the software driver of the system twice, as two equal GPUs."""
     variables = {"PYTHONPATH": str(ROOT)} | batches.twice(tmp_path_factory.mktemp("drivers"))
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
-    ray.init(
-        address="local", num_cpus=4, include_dashboard=False, object_store_memory=STORE,
-        logging_level="error", log_to_driver=False,
-        runtime_env={"env_vars": variables},
-    )  # fmt: skip
+    variables |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():  # a runtime environment costs each actor a start
+            patch.setenv(name, value)
+        ray.init(
+            address="local", num_cpus=4, include_dashboard=False, object_store_memory=STORE,
+            logging_level="error", log_to_driver=False,
+        )  # fmt: skip
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
     yield ray.get_runtime_context().gcs_address

@@ -142,7 +142,7 @@ def test_another_run_in_the_folder_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["npz", "parquet"])
 def test_unreadable_inputs_among_good_ones(kind: str, tmp_path: Path) -> None:
     if kind == "parquet":
-        pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow", exc_type=ImportError)
     given = batches.values(9)
     model, folder = batches.model(tmp_path), batches.arrays(tmp_path / "in", given)
     (folder / "0002.npy").write_bytes(b"\x93NUMPY\x01\x00")
