@@ -268,6 +268,25 @@ def test_masks_in_their_order() -> None:
     assert [node.op for node in compared(n.graph(y)).nodes] == ["attention"]
 
 
+@pytest.mark.parametrize("keys", [8192, 16384])
+def test_keys_over_the_rounds_of_a_driver_stay(keys: int) -> None:
+    n = Net()
+    q, k, v = (n.input((1, 1, length, 512)) for length in (3, keys, keys))
+    s = n.run("matmul", q, k, shape=(1, 1, 3, keys), transpose_b=True)
+    y = n.run("matmul", n.same("softmax", s, axis=-1, beta=1.0), v, shape=(1, 1, 3, 512))
+    found = {node.op for node in attend(n.graph(y)).nodes}
+    assert ("attention" in found, "softmax" in found) == (keys == 8192, keys != 8192)
+
+
+@pytest.mark.parametrize(("keys", "software"), [(8192, True), (16384, True), (16384, False)])
+def test_the_op_is_refused_where_a_driver_would_end_its_loops(keys: int, software: bool) -> None:
+    n = Net()
+    q, k, v = (n.input((1, 1, length, 512)) for length in (3, keys, keys))
+    graph = n.graph(n.run("attention", q, k, v, None, shape=(1, 1, 3, 512), scale=1.0))
+    reason = ops.rows()["attention"].refuse(graph, graph.nodes[0], Target(software=software))
+    assert bool(reason) == (software and keys == 16384)
+
+
 def test_layers_share_a_mask() -> None:
     """One that is made of a condition is made once."""
     n = Net()

@@ -26,7 +26,7 @@ import numpy as np
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Graph, Misfit, Node, Shape
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
 
@@ -78,6 +78,11 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(q[0], q[2], q[1] * v[3])]
 
 
+def lasts(keys: int, depth: int) -> bool:
+    """Whether all loops of a thread together take fewer rounds than drivers end them after."""
+    return -(-keys // 32) * (-(-depth // 4) + 64) <= MAX_LOOP_ROUNDS
+
+
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Queries, keys and values of the same heads; a mask that spreads over the scores."""
     reason = unplanned("Attention", shapes, graph, node)
@@ -86,6 +91,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     q, k, v = split(graph, node)
     if 0 in (*q, *k, *v):
         return "Attention over empty tensors is not supported."
+    if target.software and not lasts(k[2], k[3]):
+        return f"Attention over {k[2]:,} keys takes more rounds than this driver goes through."
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     if mask is not None:
         given, whole = graph.shape(mask), (*q[:3], k[2])

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ops.attention import lasts
 from tflgpu_plugin.passes.fuse.heads import Held, Lead, counts, held, joined
 from tflgpu_plugin.passes.fuse.masks import Mask, Masks
 from tflgpu_plugin.passes.makers import Makers
@@ -165,6 +166,8 @@ class _Attending:
         if prod(outer) != prod(lead) or prod(self.e.shape(product.outputs[0])) != prod(
             (*lead, rows, width)
         ):
+            return False
+        if not lasts(keys, depth):
             return False
         straight, turned = (bool(n.attributes.get("transpose_b")) for n in (first, product))
         queries = held(self.makers, first.operand(), (*lead, rows, depth), scaled=True)
