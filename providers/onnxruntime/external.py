@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,9 +75,9 @@ class Files:
             self._maps[name] = mmap.mmap(number, 0, access=mmap.ACCESS_READ)
         return self._maps[name]
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # `os` may be gone at exit
         for number in self._open.values():
-            os.close(number)
+            close(number)
 
 
 def _state(number: int) -> tuple[int, ...]:

@@ -149,3 +149,13 @@ def test_a_line_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("one", "two", "one"):
         folders.tell(text)
     assert told == ["one", "two"]
+
+
+def test_windows_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
+    monkeypatch.setattr(folders.sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert folders.cache("some") == tmp_path / "local" / "tflgpu-plugin" / "some"
+    monkeypatch.delenv("LOCALAPPDATA")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    assert folders.cache("some") == tmp_path / "AppData" / "Local" / "tflgpu-plugin" / "some"

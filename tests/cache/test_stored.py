@@ -352,3 +352,22 @@ def test_codec_keeps_mappings_choices_and_arrays() -> None:
     for wrong in ([[], [["n", 1.5]]], [[["e", None]], []], [[["e"]], []]):
         with pytest.raises(codec.Mismatch):
             codec.decode(kind, wrong, arrays)
+
+
+def test_where_mapped_files_keep_their_place_plans_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, content = tmp_path / "plan", written(plan())
+    path.write_bytes(content)
+    found = [store._mapped(path, 1 << 20)]
+    monkeypatch.setattr(store, "KEEPS_MAPPED", True)
+    monkeypatch.delattr(store.mmap, "MAP_SHARED")  # Windows has no such flags
+    monkeypatch.delattr(store.mmap, "MAP_POPULATE", raising=False)
+    found.append(store._mapped(path, 1 << 20))
+    path.write_bytes(bytes(len(content)))
+    assert found[1] == content and found[1].readonly and found[0] != content
+    monkeypatch.setattr(store, "KEEPS_MAPPED", False)
+    with pytest.raises(plan_file.Damaged):
+        store._mapped(path, 1 << 20)
+    path.write_bytes(content)
+    assert store._mapped(path, 1 << 20) == content

@@ -17,6 +17,8 @@ from pathlib import Path
 from tflgpu_plugin import log
 
 PACKAGE = "tflgpu-plugin"
+# The variable with the user's folder for caches, and that folder in the user's home, by platform.
+PLACES = {"win32": ("LOCALAPPDATA", "AppData/Local")}
 MOST_TEXT = 4 << 20  # bytes of what `keep` writes
 # A pipe does not make its reader wait, a link is not followed, a child process inherits nothing.
 _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
@@ -37,10 +39,10 @@ def cache(name: str) -> Path | None:
     """
     if os.environ.get("TFLGPU_NO_CACHE"):
         return None
-    base = {"win32": "LOCALAPPDATA"}.get(sys.platform, "XDG_CACHE_HOME")
-    given = os.environ.get(base)
+    variable, usual = PLACES.get(sys.platform, ("XDG_CACHE_HOME", ".cache"))
+    given = os.environ.get(variable)
     try:
-        ours = (Path(given) if given else Path.home() / ".cache") / PACKAGE
+        ours = (Path(given) if given else Path.home() / usual) / PACKAGE
         folder = ours / name
         for each in (ours, folder):  # whatever the umask is
             each.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from io import BufferedReader
 from pathlib import Path
 
 from tflgpu_plugin.cache import fingerprint, folders, plan_file
@@ -30,6 +31,7 @@ Known = Mapping[int, bytes]
 SUFFIX = ".tflgpu"
 CONTENT = "content"  # the last part of a key
 ROOM, PACKED = 64 << 20, 64  # bytes of a file beside its constants, and of these packed, at most
+KEEPS_MAPPED = os.name == "nt"  # the system puts no file in the place of a mapped one
 ABANDONED = 3600  # seconds since a file that is being written was last written to
 # Parts of a key in the order in which they are compared, and what a user reads where one differs.
 DIFFERENCES = {
@@ -195,6 +197,18 @@ def _mapped(path: Path, most: int) -> memoryview:
     with os.fdopen(handle, "rb") as file:
         size = os.fstat(handle).st_size
         plan_file.begin(file.read(plan_file.PREAMBLE.size), size)
-        now = {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
-        how = now if hasattr(mmap, "MAP_POPULATE") else {"access": mmap.ACCESS_READ}
+        if KEEPS_MAPPED:
+            return _copied(file, size)
+        how = {"access": mmap.ACCESS_READ}
+        if hasattr(mmap, "MAP_POPULATE"):
+            how = {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
         return memoryview(mmap.mmap(handle, size, **how))
+
+
+def _copied(file: BufferedReader, size: int) -> memoryview:
+    """The same in memory of this process, which begins with a page. Raises OSError or Damaged."""
+    room = mmap.mmap(-1, size)
+    file.seek(0)
+    if file.readinto(room) != size:
+        raise Damaged("it was written to meanwhile")
+    return memoryview(room).toreadonly()

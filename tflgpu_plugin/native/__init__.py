@@ -43,8 +43,23 @@ def library_path() -> Path:
         pass
     for candidate in candidates:
         if candidate.is_file():
-            return candidate
+            return _of_the_code_page(candidate) if sys.platform == "win32" else candidate
     raise NativeError(f"{_FILE} is not installed; it should be {beside}. Reinstall tflgpu-plugin.")
+
+
+def _of_the_code_page(path: Path) -> Path:
+    """A path that onnxruntime for Windows can hand on: it ends registering with "No Unicode
+    translation" where the code page lacks a sign of it. Windows keeps a short name, if any.
+    """
+    try:
+        str(path).encode("mbcs", "strict")
+    except UnicodeEncodeError:
+        import ctypes
+
+        room = ctypes.create_unicode_buffer(1 << 15)
+        kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009  (types know it there only)
+        return Path(room.value) if kernel.GetShortPathNameW(str(path), room, len(room)) else path
+    return path
 
 
 def declarations() -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,10 +40,18 @@ LIMITS = {  # WebGPU's names, and ours in tg_adapter
 MAPPING = "mappable-primary-buffers"
 SHARED_MEMORY = ("integrated", "software")  # where a mapped buffer is not slow for the GPU
 
+_DRIVERS = {
+    "win32": "Install the driver of your GPU's maker, which brings Vulkan or Direct3D 12. ",
+    "darwin": "Metal is part of macOS; virtual machines may lack it. ",
+}
 INSTALL_HINT = (
-    "No usable GPU adapter was found. Install a Vulkan driver for your GPU, or the software one: "
-    "on Debian or Ubuntu `apt-get install mesa-vulkan-drivers libvulkan1`. "
-    "`tflgpu info` shows what is seen."
+    "No usable GPU adapter was found. "
+    + _DRIVERS.get(
+        sys.platform,
+        "Install a Vulkan driver for your GPU, or the software one: on Debian or Ubuntu "
+        "`apt-get install mesa-vulkan-drivers libvulkan1`. ",
+    )
+    + "`tflgpu info` shows what is seen."
 )
 
 

@@ -107,3 +107,18 @@ def test_files_are_closed_with_their_last_view(tmp_path: Path) -> None:
     del files
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_files_are_closed_when_modules_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the exit of a process, names of modules are None before the last objects go."""
+    (tmp_path / "weights").write_bytes(bytes(1 << 16))
+    files = Files(tmp_path)
+    files._mapped("weights")
+    (number,) = files._open.values()
+    monkeypatch.setattr(external, "os", None)
+    files.__del__()
+    files._open.clear()
+    with pytest.raises(OSError):
+        os.fstat(number)
