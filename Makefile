@@ -12,13 +12,14 @@
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make wheels      one for each of Linux, Windows and macOS in dist/wheels, all built here (ARGS= names some)
 #   make smoke-aarch64  the wheel for Linux on ARM, run in all hosts under QEMU, and 480 tests of conformance
+#   make smoke-windows  the wheel for Windows, run in both hosts under Wine, with what is Windows' own
 #   make docs        write the generated pages anew
 
 BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench wheel wheels smoke-aarch64 docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench wheel wheels smoke-aarch64 smoke-windows docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -59,6 +60,11 @@ smoke-aarch64: .venv/ready-dev
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -r tools/wheels.txt
 	@$(BIN)/python tools/wheels.py manylinux_2_28_aarch64
 	@$(BIN)/python tools/smoke/aarch64.py $(ARGS)
+
+smoke-windows: .venv/ready-dev
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -r tools/wheels.txt
+	@$(BIN)/python tools/wheels.py win_amd64
+	@$(BIN)/python tools/smoke/windows.py $(ARGS)
 
 docs: .venv/ready
 	@$(BIN)/tflgpu ops --markdown > docs/ops.md

@@ -128,10 +128,10 @@ def check(cpu: Cpu, python: Python) -> None:
         )
 
 
-def tests() -> list[str]:
-    """The identifiers of quick conformance."""
+def tests(*more: str) -> list[str]:
+    """The identifiers of quick conformance; with more arguments of pytest."""
     collected = subprocess.run(
-        [sys.executable, *PYTEST, "-m", "quick", "--collect-only", "conformance"],
+        [sys.executable, *PYTEST, "-m", "quick", "--collect-only", *more, "conformance"],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     found = [line for line in collected.stdout.splitlines() if "::" in line]
