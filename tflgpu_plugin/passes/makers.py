@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import isclose, isfinite
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Node
 from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.passes.rewriter import Editor
@@ -56,16 +57,18 @@ class Makers:
 
     def scaling(self, node: Node) -> tuple[int, float] | None:
         """What a node multiplies by which finite number, where it does only that."""
-        if node.op not in ("mul", "div") or node.epilogue or not self.plain(node):
+        row = ops.row(node.op)
+        kind = row.affine if row else ""
+        if kind not in ("factor", "divisor") or node.epilogue or not self.plain(node):
             return None
         if node.attributes.get("activation", "none") != "none":
             return None
         x, number = node.operand(), self.number(node.inputs[1])
-        if number is None and node.op == "mul":
+        if number is None and kind == "factor":
             x, number = node.operand(1), self.number(node.inputs[0])
         if not number or self.e.shape(x) != self.e.shape(node.outputs[0]):
             return None
-        number = 1 / number if node.op == "div" else number
+        number = 1 / number if kind == "divisor" else number
         return (x, number) if isfinite(number) else None
 
     def factors(self, tensor: int) -> Iterator[int]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ops.normalization import whole_rows
 from tflgpu_plugin.passes.layout.cleanup import clean
@@ -40,7 +41,7 @@ class _Found:
 
 def standardize(graph: Graph) -> Graph:
     """The op in place of the last node of each."""
-    if not any(node.op in ("sqrt", "rsqrt") for node in graph.nodes):
+    if not any("sqrt" in node.op for node in graph.nodes):  # rsqrt, too
         return graph
     e = Editor(graph)
     rows = _Rows(e)
@@ -76,8 +77,14 @@ class _Rows(Makers):
         """What a node ends."""
         if node.attributes.get("activation", "none") != "none":
             return None
-        ends = {"mul": self._scaled, "div": self._divided, "add": self._moved, "sub": self._moved}
-        found = ends[node.op](node) if node.op in ends else None
+        row = ops.row(node.op)
+        kind = row.affine if row else ""
+        if kind == "factor":
+            found = self._scaled(node)
+        else:
+            found = (
+                self._divided(node) if kind == "divisor" else self._moved(node) if kind else None
+            )
         if found is None:
             return None
         shape = self.e.shape(node.outputs[0])
