@@ -212,11 +212,15 @@ def run(options: argparse.Namespace, folder: Path) -> bool:
         print(f"Spoiled: {judge.spoil(folder / 'x86-64')}", flush=True)
     with wine.session() as display:
         there = wine.python(display, REQUIREMENTS, folder / "suite")
-        shutil.rmtree(wine.local(), ignore_errors=True)
+        for old in wine.leftovers():
+            shutil.rmtree(old, ignore_errors=True)
         ended.append(aarch64.answers(there, given, folder / "windows", HOSTS))
         found = [run_check(there, check) for check in checks(given)]
         shards = [] if options.no_suite else suite(options.seed, folder)
-        chosen = {"PYTEST_ADDOPTS": f"{' '.join(HOST)} --adapter {OPTIONS['adapter']}"}
+        chosen = {
+            "PYTEST_ADDOPTS": f"{' '.join(HOST)} --adapter {OPTIONS['adapter']}",
+            "TFLGPU_TEST_CACHE": str(foreign.place("windows") / "references"),
+        }
         tests = replace(there, environment={**there.environment, **chosen})
         states = [shard.run(tests) for shard in shards]
     verdicts = judge.judge(given, folder / "x86-64", folder / "windows", HOSTS)

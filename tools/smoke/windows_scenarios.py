@@ -150,7 +150,7 @@ def kept(folder: Path, local: Path) -> str:
     OPTIONS["serialization_dir"] = str(place / "own")
     answer(session(folder / "float.onnx"), first_input(folder, "onnx-float"))
     assert list(place.glob("own/*.tflgpu")) and list(place.glob("kernels/*.wgsl"))
-    assert not (Path.home() / ".cache").exists()
+    assert not (Path.home() / ".cache" / "tflgpu-plugin").exists()
     files = [path for path in place.rglob("*") if path.is_file()]
     written = sum(path.stat().st_mtime_ns for path in files) % 10**12
     shown = place.relative_to(folder) if place.is_relative_to(folder) else place

@@ -140,10 +140,11 @@ def prefix(display: str) -> Path:
     return made
 
 
-def local() -> Path:
-    """Our folder in %LOCALAPPDATA% of Wine's user, whose name is that of Linux."""
-    (user,) = (foreign.place("windows") / "prefix/drive_c/users").glob("[!P]*/AppData/Local")
-    return user / "tflgpu-plugin"
+def leftovers() -> list[Path]:
+    """What earlier runs have kept in the home of Wine's user, whose name is that of Linux."""
+    users = foreign.place("windows") / "prefix/drive_c/users"
+    places = ("AppData/Local/tflgpu-plugin", ".cache")
+    return [path for place in places for path in users.glob(f"*/{place}")]
 
 
 def stop(display: str) -> None:
