@@ -64,7 +64,14 @@ def test_what_may_pass_float16() -> None:
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}
-    small |= {"standardize", "add_n", "lp_normalization", "root_mean_square_pool_2d"}
+    small |= {
+        "rnn_basic",
+        "svdf",
+        "standardize",
+        "add_n",
+        "lp_normalization",
+        "root_mean_square_pool_2d",
+    }
     assert where(lambda row: row.accumulates is False) == small | of_kind("product")
 
 
@@ -121,11 +128,12 @@ def test_weights_and_states() -> None:
     assert found == first | {"depthwise_conv_2d": (-1, False), "fully_connected": (0, True)}
     assert where(lambda row: row.padding) == {"conv_2d", "depthwise_conv_2d"}
     states = {name: row.states for name, row in ops.rows().items() if row.states}
-    assert states == {"lstm_basic": ((1, 0), (4, 1)), "lstm_full": ((18, 1), (19, 2))}
+    layers = {"lstm_basic": ((1, 0), (4, 1)), "lstm_full": ((18, 1), (19, 2))}
+    assert states == layers | dict.fromkeys(("rnn_basic", "svdf"), ((4, 1),))
 
 
 def test_how_many_axes_ops_take() -> None:
     many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k", "add_n"}
-    many |= {"one_hot", "gather_elements", "update_slice"} | SCATTERS
+    many |= {"one_hot", "gather_elements", "update_slice", "matmul", "fully_connected"} | SCATTERS
     assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
     assert where(lambda row: row.max_rank not in (5, 8)) == set()

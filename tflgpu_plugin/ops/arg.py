@@ -13,6 +13,7 @@ from tflgpu_plugin.ops.reduce import reduced_axes, refuse_axis
 from tflgpu_plugin.ops.reduce import shapes as reduced
 from tflgpu_plugin.ops.table import Op
 
+BLOCK = 4096  # elements of the kernel's inner loop
 MAX_COUNT = MAX_LOOP_ROUNDS << 12  # the kernel goes by blocks of 4,096
 BETTER = {("arg_max", False): ">", ("arg_max", True): ">=",
           ("arg_min", False): "<", ("arg_min", True): "<="}  # fmt: skip
@@ -28,6 +29,7 @@ def lower(low: Lowering, node: Node) -> None:
     (axis,) = reduced_axes(low.graph, node)
     shape = low.graph.shape(node.operand())
     out, data = low.geometry(node.outputs[0]), geometry(shape)
+    low.loops(node, shape[axis] + -(-shape[axis] // BLOCK))
     low.each_vector(
         "arg",
         node,

@@ -110,6 +110,8 @@ def _dispatch(
     parameters: dict[str, object],
 ) -> None:
     batch, slices, _, _ = low.geometry(node.outputs[0])
+    _, high, wide, _ = low.graph.shape(node.operand(1))
+    low.loops(node, high * (1 + wide) + 32)
     lanes = _lanes(low.target)
     low.dispatch(
         "depthwise",

@@ -233,6 +233,16 @@ class Lowering:
             tensor, *how, vectors=part.vectors, pack=pack, half=not held, whole=held
         )
 
+    def loops(self, node: Node, rounds: int) -> None:
+        """What a thread goes through, all loops together. Raises Unsupported where a software
+        driver would end them: Mesa's counts the rounds of a whole function and says nothing."""
+        if self.target.software and rounds > MAX_LOOP_ROUNDS:
+            raise Unsupported(
+                f"{node.op} would take {rounds:,} rounds of loops in a thread; this software "
+                f"driver ends them after {MAX_LOOP_ROUNDS:,}.",
+                node.id,
+            )
+
     def dispatch(
         self,
         kernel: str,

@@ -66,6 +66,8 @@ def lower(low: Lowering, node: Node) -> None:
         lower_spatial(low, node, REDUCTIONS["mean"] if average else MAXIMUM)
         return
     axes = [ONE] * (3 - len(found)) + found
+    depth, height, width = (span.kernel for span in axes)
+    low.loops(node, depth * (1 + height * (1 + width)))
     after = [0] * (3 - len(found)) + [_after(node, k) for k in range(len(found))]
     parameters: dict[str, object] = {
         **window.parameters(axes),

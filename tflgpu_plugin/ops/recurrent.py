@@ -35,6 +35,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
 from tflgpu_plugin.ops.table import Op
 
+THREADS, TEAM = 128, 32  # of a workgroup of the kernel, and of a normalization in it
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
 MAX_STEPS = 65_535
 R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7
@@ -128,6 +129,7 @@ def lower(low: Lowering, node: Node) -> None:
         "rounded": False,
         "normalized": False,
     }
+    low.loops(node, steps * _rounds(node, units, outputs))
     r = low.constant(
         node.operand(R),
         "recurrent",
@@ -150,6 +152,18 @@ def lower(low: Lowering, node: Node) -> None:
     low.dispatch(
         "recurrent", node, reads, writes, (batch, 1, 1), parameters, variant, fused=False
     )  # fmt: skip
+
+
+def _rounds(node: Node, units: int, outputs: int) -> int:
+    """Of all loops of a step."""
+    gates, depth, slices = gate_count(node), -(-outputs // 4), -(-units // 4)
+    passes = -(-gates * units // THREADS) + (1 if node.op == "gru" else 0)
+    found = passes * (depth + 1) + 3 * (-(-slices // THREADS) + -(-depth // THREADS)) + 1
+    if _given(node, PROJECTION) is not None:
+        found += -(-outputs // THREADS) * (slices + 1)
+    if _given(node, NORM) is not None:
+        found += gates * (3 * -(-units // TEAM) + 3 * TEAM)
+    return found
 
 
 def _lstm(

@@ -147,6 +147,7 @@ def lower_spatial(low: Lowering, node: Node, reduction: Reduction) -> None:
     epilogue applied."""
     x, out = low.geometry(node.operand()), low.geometry(node.outputs[0])
     assert (x.batch, x.slices, 1) == (out.batch, out.slices, out.spatial)
+    low.loops(node, _rounds(low.target, x.spatial))
     low.dispatch(
         "reduce",
         node,
@@ -175,6 +176,7 @@ def _lower_axes(low: Lowering, node: Node, reduction: Reduction, runs: list[_Run
     for name, three in (("kept", kept), ("gone", gone)):
         parameters |= {f"{name}_{k}": three[k].extent for k in (1, 2)}
         parameters |= {f"{name}_stride_{k}": three[k].stride for k in range(3)}
+    low.loops(node, _rounds(low.target, count))
     low.dispatch(
         "reduce",
         node,
@@ -202,6 +204,12 @@ def lanes(target: Target, count: int) -> int:
 
 def _groups(target: Target, vectors: int, count: int) -> tuple[int, int, int]:
     return (-(-vectors * lanes(target, count) // WORKGROUP), 1, 1)
+
+
+def _rounds(target: Target, count: int) -> int:
+    """Of the loops of a thread, by what `_common` says."""
+    each = -(-count // lanes(target, count))
+    return each + isqrt(max(each - 1, 0)) + 16
 
 
 def _common(target: Target, vectors: int, count: int) -> dict[str, object]:

@@ -150,6 +150,8 @@ def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
     padded = np.pad(whole, ((0, len(whole) % 2), (0, 0)))
     full = (1,) * (3 - len(extents)) + extents
     table = _table(low, node, padded)
+    deep, high, wide = (part.shape[1] for part in (depth, rows, columns))
+    low.loops(node, deep * (1 + high * (1 + wide)))
     low.each_vector(
         "resample",
         node,

@@ -27,6 +27,7 @@ def lower(low: Lowering, node: Node) -> None:
     (axis,) = reduced_axes(low.graph, node)
     shape, x = low.graph.shape(node.operand()), low.geometry(node.operand())
     lines, together = x.vectors // shape[axis], _lanes(shape[axis])
+    low.loops(node, 2 * -(-shape[axis] // together) + together)
     low.dispatch(
         "scan",
         node,

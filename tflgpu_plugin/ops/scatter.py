@@ -27,6 +27,7 @@ from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
 
 MAX_READS = 1 << 28  # of indices in one launch, by all threads together
+BLOCK = 4096  # updates of the kernel's inner loop
 FEW = 16  # updates that are looked through even where they could be put in order beforehand
 COMBINED = {
     "none": "u", "add": "v + u", "mul": "v * u", "min": "select(u, v, v < u)",
@@ -131,6 +132,7 @@ def lower(low: Lowering, node: Node) -> None:
     }  # fmt: skip
     for k, extent in enumerate(form.axes):
         parameters |= {f"extent{k}": extent, f"stride{k}": prod(form.axes[k + 1 :])}
+    low.loops(node, form.updates + -(-form.updates // BLOCK))
     low.each_vector(
         "scatter",
         node,

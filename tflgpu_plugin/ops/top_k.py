@@ -53,6 +53,7 @@ def lower(low: Lowering, node: Node) -> None:
     worst: object = -inf if largest else inf
     if held:
         worst = np.int32(INT32.min if largest else INT32.max)
+    low.loops(node, out.channels * (-(-count // together) + together.bit_length() + 2))
     low.dispatch(
         "top_k",
         node,

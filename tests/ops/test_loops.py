@@ -1,0 +1,89 @@
+"""Software drivers end the loops of a function after 65,535 rounds in all, and say nothing: what
+would take more is refused there, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import node_cases
+from conformance.cases import Input, constant
+from conformance.node_cases import NodeCase
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.target import Target
+
+SOFTWARE = replace(Target(), software=True)
+SAME = {"strides": (1, 1), "padding": "valid", "dilations": (1, 1)}
+
+
+def ones(*shape: int) -> Input:
+    return constant(np.ones(shape, np.float32))
+
+
+def recurrent(op: str, gates: int, steps: int, units: int) -> NodeCase:
+    states = [Input((1, units))] * (2 if op == "lstm" else 1)
+    reads = (Input((steps, 1, gates * units)), ones(gates * units, units), *states)
+    return NodeCase("", op, reads, {}, outputs=len(states) + 1)
+
+
+def along(op: str, count: int, **attributes: Any) -> NodeCase:
+    return NodeCase("", op, (Input((1, count)),), attributes)
+
+
+def reduced(op: str, shape: tuple[int, ...], *axes: int, **more: Any) -> NodeCase:
+    return NodeCase(
+        "", op, (Input(shape), constant(list(axes), "i32")), {"keep_dims": False}, **more
+    )
+
+
+def chosen(count: int, wanted: int) -> NodeCase:
+    reads = (Input((1, count)), constant([wanted], "i32"))
+    return NodeCase("", "top_k", reads, {}, outputs=2, output_types=("f32", "i32"))
+
+
+def pooled(size: int) -> NodeCase:
+    given = {**SAME, "window": (size, size)}
+    return NodeCase("", "average_pool_2d", (Input((1, size + 1, size + 1, 1)),), given)
+
+
+def layer(op: str, x: tuple[int, ...], weights: tuple[int, ...], **given: Any) -> NodeCase:
+    return NodeCase("", op, (Input(x), ones(*weights), None), given)
+
+
+def scattered(count: int) -> NodeCase:
+    reads = (Input((50,)), Input((count,), "i32", low=0, high=50), Input((count,)))
+    return NodeCase("", "scatter_elements", reads, {"axis": 0, "reduction": "add"})
+
+
+# Just below the bound, and just above: what gave wrong answers before.
+BOUNDS = [
+    (recurrent("lstm", 4, 120, 256), recurrent("lstm", 4, 130, 256)),
+    (recurrent("gru", 3, 1100, 64), recurrent("gru", 3, 1150, 64)),
+    (recurrent("rnn", 1, 2700, 64), recurrent("rnn", 1, 2760, 64)),
+    (chosen(4096, 800), chosen(4096, 1000)),
+    (scattered(65_000), scattered(70_000)),
+    (pooled(254), pooled(257)),
+    (
+        layer("conv_2d", (1, 1, 1, 250_000), (1, 1, 1, 250_000), **SAME, activation="none"),
+        layer("conv_2d", (1, 3, 3, 30_000), (1, 3, 3, 30_000), **SAME, activation="none"),
+    ),
+    (
+        layer("fully_connected", (1, 250_000), (1, 250_000)),
+        layer("fully_connected", (1, 3_000_000), (1, 3_000_000)),
+    ),
+    (reduced("reduce_max", (1, 4_000_000), 1), reduced("reduce_max", (1, 5_000_000), 1)),
+    (along("softmax", 5_500_000, beta=1.0), along("softmax", 6_000_000, beta=1.0)),
+    (reduced("cumsum", (1, 2_000_000), 1), reduced("cumsum", (1, 2_200_000), 1)),
+]
+
+
+@pytest.mark.parametrize(("below", "above"), BOUNDS, ids=[case.op for case, _ in BOUNDS])
+def test_what_takes_more_rounds_is_refused_on_software(below: NodeCase, above: NodeCase) -> None:
+    compiler.compile(node_cases.graph(below), SOFTWARE)
+    with pytest.raises(Unsupported, match="rounds of loops"):
+        compiler.compile(node_cases.graph(above), SOFTWARE)
+    compiler.compile(node_cases.graph(above), Target())
