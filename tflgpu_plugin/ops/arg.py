@@ -29,7 +29,7 @@ def lower(low: Lowering, node: Node) -> None:
     (axis,) = reduced_axes(low.graph, node)
     shape = low.graph.shape(node.operand())
     out, data = low.geometry(node.outputs[0]), geometry(shape)
-    low.loops(node, shape[axis] + -(-shape[axis] // BLOCK))
+    low.loops(node, shape[axis] + 2 * -(-shape[axis] // BLOCK) + 1)
     low.each_vector(
         "arg",
         node,

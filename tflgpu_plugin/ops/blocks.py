@@ -258,9 +258,10 @@ def convolve(
     steps = -(-blocks.depth * blocks.merged // tile.step)
     if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
         raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
-    staged = -(-steps // STAGE) * 18 if tile.weights == "memory" else 0  # 16 to fill a stage
-    lines = steps + 1 if taps == "rows" else 0
-    low.loops(node, blocks.taps * (1 + steps + staged + lines) + 4 * tile.slices)
+    staged = -(-steps // STAGE) * 19 if tile.weights == "memory" else 0  # 16 to fill a stage
+    lines = 2 * steps + 2 if taps == "rows" else 0
+    stores = tile.slices * (tile.pixels + 2) + 1
+    low.loops(node, blocks.taps * (2 + steps + staged + lines) + 1 + stores)
     for first, last, part in whole:
         low.dispatch(
             kernel,

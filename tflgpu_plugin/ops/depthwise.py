@@ -111,7 +111,7 @@ def _dispatch(
 ) -> None:
     batch, slices, _, _ = low.geometry(node.outputs[0])
     _, high, wide, _ = low.graph.shape(node.operand(1))
-    low.loops(node, high * (1 + wide) + 32)
+    low.loops(node, high * (2 + wide) + 33)
     lanes = _lanes(low.target)
     low.dispatch(
         "depthwise",

@@ -89,7 +89,7 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, pixels: int) -> None:
     shared = low.target.shuffles
     lanes = 8 if low.target.software else 64
     slices_in = -(-inputs // 4)
-    low.loops(node, (-(-slices_in // 8) if shared else slices_in) + 1 + slices_in // CHUNK)
+    low.loops(node, (-(-slices_in // 8) if shared else slices_in) + 3 + 2 * slices_in // CHUNK)
     each = lanes // 8 if shared else lanes  # output slices of a workgroup
     for first, last, part in low.stored_parts(weights, (outputs, inputs), 8):
         slices = -(-(last - first) // 4)

@@ -235,7 +235,8 @@ class Lowering:
 
     def loops(self, node: Node, rounds: int) -> None:
         """What a thread goes through, all loops together. Raises Unsupported where a software
-        driver would end them: Mesa's counts the rounds of a whole function and says nothing."""
+        driver would end them: Mesa's counts the rounds of a whole function, for each loop the one
+        that ends it, too, and says nothing."""
         if self.target.software and rounds > MAX_LOOP_ROUNDS:
             raise Unsupported(
                 f"{node.op} would take {rounds:,} rounds of loops in a thread; this software "

@@ -27,7 +27,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def lower(low: Lowering, node: Node) -> None:
     size = int(node.attributes["size"])
-    low.loops(node, 4 * (size + 1))
+    low.loops(node, 4 * (size + 2) + 1)
     low.each_vector(
         "lrn",
         node,

@@ -123,7 +123,7 @@ def lower(low: Lowering, node: Node) -> None:
     }
     for name, shape in (("a", low.graph.shape(a)), ("b", low.graph.shape(b)), ("y", output)):
         parameters |= _distances(name, shape)
-    low.loops(node, -(-left[-1] // 4) + 1 + left[-1] // (4 * CHUNK))
+    low.loops(node, -(-left[-1] // 4) + 3 + left[-1] // (2 * CHUNK))
     low.dispatch(
         "matmul",
         node,

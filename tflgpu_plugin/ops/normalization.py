@@ -80,7 +80,7 @@ def lower(low: Lowering, node: Node) -> None:
     """One launch over rows of [batch, spatial]."""
     x = low.geometry(node.operand())
     rows, together = x.batch * x.spatial, lanes(low.target, x.slices)
-    low.loops(node, 3 * -(-x.slices // together) + 2 * together.bit_length())
+    low.loops(node, 3 * (-(-x.slices // together) + 1) + 2 * together.bit_length())
     low.dispatch(
         "normalization",
         node,

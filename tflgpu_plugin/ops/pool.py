@@ -67,7 +67,7 @@ def lower(low: Lowering, node: Node) -> None:
         return
     axes = [ONE] * (3 - len(found)) + found
     depth, height, width = (span.kernel for span in axes)
-    low.loops(node, depth * (1 + height * (1 + width)))
+    low.loops(node, depth * (2 + height * (2 + width)) + 1)
     after = [0] * (3 - len(found)) + [_after(node, k) for k in range(len(found))]
     parameters: dict[str, object] = {
         **window.parameters(axes),

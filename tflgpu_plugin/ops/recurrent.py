@@ -157,12 +157,14 @@ def lower(low: Lowering, node: Node) -> None:
 def _rounds(node: Node, units: int, outputs: int) -> int:
     """Of all loops of a step."""
     gates, depth, slices = gate_count(node), -(-outputs // 4), -(-units // 4)
-    passes = -(-gates * units // THREADS) + (1 if node.op == "gru" else 0)
-    found = passes * (depth + 1) + 3 * (-(-slices // THREADS) + -(-depth // THREADS)) + 1
+    passes, short = -(-gates * units // THREADS), -(-max(slices, depth) // THREADS) + 1
+    if node.op == "gru":
+        passes, short = passes + 2, short + 1
+    found = 2 + passes * (depth + 2) + 3 * short
     if _given(node, PROJECTION) is not None:
-        found += -(-outputs // THREADS) * (slices + 1)
+        found += (-(-outputs // THREADS) + 1) * (slices + 2) + 2 * short
     if _given(node, NORM) is not None:
-        found += gates * (3 * -(-units // TEAM) + 3 * TEAM)
+        found += gates * (3 * (-(-units // TEAM) + 1) + 3 * (TEAM + 1))
     return found
 
 

@@ -209,7 +209,7 @@ def _groups(target: Target, vectors: int, count: int) -> tuple[int, int, int]:
 def _rounds(target: Target, count: int) -> int:
     """Of the loops of a thread, by what `_common` says."""
     each = -(-count // lanes(target, count))
-    return each + isqrt(max(each - 1, 0)) + 16
+    return each + 2 * isqrt(max(each - 1, 0)) + 20
 
 
 def _common(target: Target, vectors: int, count: int) -> dict[str, object]:

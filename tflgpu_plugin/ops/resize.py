@@ -151,7 +151,7 @@ def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
     full = (1,) * (3 - len(extents)) + extents
     table = _table(low, node, padded)
     deep, high, wide = (part.shape[1] for part in (depth, rows, columns))
-    low.loops(node, deep * (1 + high * (1 + wide)))
+    low.loops(node, deep * (2 + high * (2 + wide)) + 1)
     low.each_vector(
         "resample",
         node,

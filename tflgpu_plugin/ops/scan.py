@@ -27,7 +27,7 @@ def lower(low: Lowering, node: Node) -> None:
     (axis,) = reduced_axes(low.graph, node)
     shape, x = low.graph.shape(node.operand()), low.geometry(node.operand())
     lines, together = x.vectors // shape[axis], _lanes(shape[axis])
-    low.loops(node, 2 * -(-shape[axis] // together) + together)
+    low.loops(node, 2 * (-(-shape[axis] // together) + 1) + together)
     low.dispatch(
         "scan",
         node,

@@ -132,7 +132,7 @@ def lower(low: Lowering, node: Node) -> None:
     }  # fmt: skip
     for k, extent in enumerate(form.axes):
         parameters |= {f"extent{k}": extent, f"stride{k}": prod(form.axes[k + 1 :])}
-    low.loops(node, form.updates + -(-form.updates // BLOCK))
+    low.loops(node, form.updates + 2 * -(-form.updates // BLOCK) + 1)
     low.each_vector(
         "scatter",
         node,

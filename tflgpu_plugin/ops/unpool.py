@@ -76,7 +76,7 @@ def _first(graph: Graph, node: Node) -> Shape:
 def lower(low: Lowering, node: Node) -> None:
     """One launch for values and indices."""
     rows, columns = _spans(_first(low.graph, node), node)
-    low.loops(node, rows.kernel * (1 + columns.kernel))
+    low.loops(node, rows.kernel * (2 + columns.kernel) + 1)
     low.each_vector(
         "pool_argmax",
         node,
