@@ -183,7 +183,9 @@ def test_ctrl_c(cluster: str, tmp_path: Path) -> None:
     np.save(tmp_path / "all.npy", batches.values(4000))
     line = [sys.executable, "-m", "tflgpu_plugin.cli", "run", str(model), str(tmp_path / "all.npy")]
     line += ["--out", str(tmp_path / "out"), f"--ray={cluster}", "--batch", "4"]
-    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        line, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=batches.interruptible
+    )
     deadline = time.monotonic() + 60
     while not [*tmp_path.glob("out/part-*.npz")] and time.monotonic() < deadline:
         time.sleep(0.02)

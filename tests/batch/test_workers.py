@@ -127,8 +127,9 @@ def test_ctrl_c(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "tflgpu_plugin.cli", "run", str(model), str(tmp_path / "all.npy")]
     line += ["--out", str(tmp_path / "out"), "--workers", "2", "--batch", "8"]
     process = subprocess.Popen(
-        line, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        line, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=batches.interruptible,
+    )  # fmt: skip
     deadline = time.monotonic() + 60
     while not [*tmp_path.glob("out/part-*.npz")] and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,3 +119,8 @@ def user_folder(folder: Path) -> None:
     for number, one in enumerate(pixels):
         Image.fromarray(one).save(folder / "pictures" / f"{number}.png")
     (folder / "pictures" / "broken.png").write_bytes(b"broken")
+
+
+def interruptible() -> None:
+    """Ctrl-C does what it does at a terminal; a test that runs in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
