@@ -23,7 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+# In this order: tools has a conformance, too.
+sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (2, 1)]
 
 import archive
 import cpus

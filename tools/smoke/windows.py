@@ -26,7 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+# In this order: tools has a conformance, too.
+sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (2, 1)]
 
 import cpus
 import drivers
