@@ -23,8 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-# In this order: tools has a conformance, too.
-sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (2, 1)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # tools has a conformance, too
 
 import archive
 import cpus

@@ -26,8 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
-# In this order: tools has a conformance, too.
-sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (2, 1)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # tools has a conformance, too
 
 import cpus
 import drivers
