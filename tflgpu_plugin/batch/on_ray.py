@@ -126,13 +126,23 @@ class OnRay:
             self.ray.shutdown()
 
     def run(self, parts: Iterable[Part]) -> Iterator[Finished]:
-        """Parts as they are finished; one whose workers died again and again is given up. Raises
-        Stopped."""
-        waiting, told = {part.number: part for part in parts}, set[str]()
-        if not waiting:
-            return
+        """Parts as they are finished; one whose workers died again and again is given up. A worker
+        that dies takes along what was queued for it: what is lost goes out once more, with
+        nothing queued, so that it is known which part it was. Raises Stopped."""
+        waiting = {part.number: part for part in parts}
+        for queued in (None, 1):
+            if waiting:
+                yield from self._some(waiting, queued)
+        text = f"its worker died {TRIES} times with it"
+        for part in waiting.values():
+            lost = [Failure(one.index, one.name, text) for one in part.items]
+            yield Finished(part, lost, lost=True)
+
+    def _some(self, waiting: dict[int, Part], queued: int | None) -> Iterator[Finished]:
+        """Those that are finished leave `waiting`."""
+        told = set[str]()
         try:
-            for row in self._dataset(list(waiting.values())).iter_rows():
+            for row in self._dataset(list(waiting.values()), queued).iter_rows():
                 if row[PROBLEM]:
                     raise Stopped(row[PROBLEM])
                 packed = pickle.loads(row[PACKED])
@@ -143,12 +153,9 @@ class OnRay:
                 yield Finished(waiting.pop(packed.part), list(packed.failures))
         except self.ray.exceptions.RayError as error:
             raise Stopped(f"Ray has given up: {_last(error)}") from error
-        text = f"its worker died {TRIES} times with it"
-        for part in waiting.values():
-            lost = [Failure(one.index, one.name, text) for one in part.items]
-            yield Finished(part, lost, lost=True)
 
-    def _dataset(self, parts: list[Part]) -> Any:
+    def _dataset(self, parts: list[Part], queued: int | None) -> Any:
+        """`queued`: how many parts an actor holds at most; None: as Ray has it."""
         data, resources = self.ray.data, self.ray.cluster_resources()
         gpus = 0.0 if self.adapters else resources.get("GPU", 0.0)
         count = self.workers or max(1, int(gpus), len(self.adapters))
@@ -163,7 +170,7 @@ class OnRay:
                 Actor,
                 fn_constructor_args=self.arguments,
                 batch_size=1,
-                compute=data.ActorPoolStrategy(size=count),
+                compute=data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=queued),
                 num_cpus=1,
                 num_gpus=min(1.0, gpus / count) if gpus else None,
                 ray_remote_args_fn=_retries,
