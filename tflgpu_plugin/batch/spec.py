@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -148,11 +149,17 @@ def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of the model file. Raises BadInput."""
+    """SHA-256 of the model file, read once however many workers ask. Raises BadInput."""
     try:
-        return sha256(path.read_bytes()).hexdigest()
+        found = path.stat()
+        return _digest(path, found.st_size, found.st_mtime_ns)
     except OSError as error:
         raise BadInput(f"The model {path} cannot be read ({error.strerror}).") from error
+
+
+@cache
+def _digest(path: Path, *_: int) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def shown(shape: Sequence[int | None]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
@@ -33,17 +32,29 @@ class Lacking(RuntimeError):
 
 def installed() -> dict[str, str]:
     """Versions of the installed hosts by distribution name, the preferred one first."""
-    found = [name for name, module in PACKAGES.items() if importlib.util.find_spec(module)]
-    return {name: importlib.metadata.version(name) for name in found}
+    return {name: version(name) for name in _names()}
+
+
+def version(name: str) -> str:
+    import importlib.metadata  # a tenth of what a start imports
+
+    return importlib.metadata.version(name)
+
+
+def _names() -> list[str]:
+    return [name for name, module in PACKAGES.items() if importlib.util.find_spec(module)]
 
 
 @dataclass(frozen=True)
 class Host:
-    """A TFLite host: its distribution name, version and interpreter module."""
+    """A TFLite host: its distribution name and interpreter module."""
 
     name: str
-    version: str
     module: Any
+
+    @property
+    def version(self) -> str:
+        return version(self.name)
 
     def plain(self, model: bytes | Path, **more: Any) -> Any:
         """An interpreter as the host makes it by default, which is not allocated."""
@@ -92,13 +103,13 @@ class Host:
 def host(name: str | None = None) -> Host:
     """The host with this distribution name, or that of its package, or the preferred one. Raises
     NoHost."""
-    found = installed()
+    found = _names()
     if not found:
         raise NoHost(INSTALL)
-    name = name.replace("_", "-") if name else next(iter(found))
+    name = name.replace("_", "-") if name else found[0]
     if name not in found:
         raise NoHost(f"The host {name} is not installed; installed are: {', '.join(found)}.")
-    return Host(name, found[name], _imported(PACKAGES[name] + ".interpreter"))
+    return Host(name, _imported(PACKAGES[name] + ".interpreter"))
 
 
 def _imported(name: str) -> Any:

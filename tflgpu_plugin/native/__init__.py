@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -35,13 +34,8 @@ class NativeError(RuntimeError):
 def library_path() -> Path:
     """The installed shared library: beside this file, or where an editable install has put it."""
     beside = Path(__file__).with_name(_FILE)
-    candidates = [beside]
-    try:
-        installed = importlib.metadata.distribution("tflgpu-plugin")
-        candidates.append(Path(str(installed.locate_file(f"tflgpu_plugin/native/{_FILE}"))))
-    except importlib.metadata.PackageNotFoundError:
-        pass
-    for candidate in candidates:
+    folders = (Path(folder, "tflgpu_plugin", "native") for folder in sys.path)
+    for candidate in (beside, *(folder / _FILE for folder in folders)):
         if candidate.is_file():
             return _of_the_code_page(candidate) if sys.platform == "win32" else candidate
     raise NativeError(f"{_FILE} is not installed; it should be {beside}. Reinstall tflgpu-plugin.")
