@@ -12,7 +12,9 @@ from tflgpu_plugin.ir.quantization import whole
 from tflgpu_plugin.passes.rewriter import Editor
 from tflgpu_plugin.passes.sources import merged
 
-CLOSE = 1e-3  # of a constant, relative: models round them
+# How far a constant may be from a number that it stands for, relative: float32 of six digits, and
+# float16 rounded twice. More would be seen in answers.
+CLOSE, CLOSE_HALF = 1e-6, 1e-3
 
 
 class Makers:
@@ -51,9 +53,14 @@ class Makers:
             return None
         for mine, other in (node.inputs[:2], node.inputs[1::-1]):
             number = self.number(mine)
-            if number is not None and isclose(number, value, rel_tol=CLOSE):
+            if number is not None and self.close(node, number, value):
                 return other
         return None
+
+    def close(self, node: Node, number: float, value: float) -> bool:
+        """Whether a constant that a node reads stands for this number."""
+        half = self.e.tensors[node.outputs[0]].dtype == "f16"
+        return isclose(number, value, rel_tol=CLOSE_HALF if half else CLOSE)
 
     def scaling(self, node: Node) -> tuple[int, float] | None:
         """What a node multiplies by which finite number, where it does only that."""

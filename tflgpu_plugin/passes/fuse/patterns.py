@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import isclose, pi, sqrt
+from math import pi, sqrt
 
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.passes.layout.cleanup import clean
-from tflgpu_plugin.passes.makers import CLOSE, Makers
+from tflgpu_plugin.passes.makers import Makers
 from tflgpu_plugin.passes.rewriter import Editor
 
 POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
@@ -90,7 +90,7 @@ def _gelu(view: Makers, node: Node) -> Found:
             rest.append(factor)
         else:
             scale *= number
-    if len(rest) != 2 or not isclose(scale, 0.5, rel_tol=CLOSE):
+    if len(rest) != 2 or not view.close(node, scale, 0.5):
         return None
     for x, gate in (rest, rest[::-1]):
         plus = view.made_by(gate, "add")
@@ -112,9 +112,7 @@ def _is_scaled(view: Makers, tensor: int | None, x: int, factor: float) -> bool:
     if node.op == "mul":
         return view.operand(node, factor) == x
     divisor = view.number(node.inputs[1])
-    return (
-        node.inputs[0] == x and divisor is not None and isclose(divisor, 1 / factor, rel_tol=CLOSE)
-    )
+    return node.inputs[0] == x and divisor is not None and view.close(node, divisor, 1 / factor)
 
 
 def _is_cubic(view: Makers, tensor: int | None, x: int) -> bool:
