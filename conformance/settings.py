@@ -26,6 +26,9 @@ SWITCHES = tuple(
         ("strided", "never"),
         ("rows", "always"),
         ("rows", "never"),
+        ("ahead", "1"),
+        ("ahead", "4"),
+        ("ahead", "8"),
     )
 )
 

@@ -12,7 +12,7 @@ from tests.compile.test_compiler import TARGET, Builder, check_sides, conv
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import winograd
-from tflgpu_plugin.ops.blocks import Blocks
+from tflgpu_plugin.ops.blocks import STAGE, Blocks
 from tflgpu_plugin.ops.tiles import STARTS, choose_tile, point_tile
 
 ROOT = 2.0**0.5
@@ -87,6 +87,7 @@ def test_every_vendor_has_tiles_that_the_kernel_can_make(vendor: str, size: int)
         tile = choose_tile(target, slices, pixels)
         assert tile.slices * tile.step % 8 == 0 and tile.lanes % 8 == 0
         assert tile.shared <= target.shuffles
+        assert tile.ahead % (4 // tile.step) == 0 and STAGE % tile.ahead == 0
 
 
 @pytest.mark.parametrize(
@@ -98,9 +99,17 @@ def test_only_old_lavapipe_takes_whole_slices_in_large_tiles(driver: str, step: 
 
 
 def test_settings_can_be_forced() -> None:
-    forced = replace(TARGET, tuning={"tile": "3x4", "weights": "memory"})
+    forced = replace(TARGET, tuning={"tile": "3x4", "weights": "memory", "ahead": "8"})
     tile = choose_tile(forced, 16, 1000)
-    assert (tile.pixels, tile.slices, tile.weights) == (3, 4, "memory")
+    assert (tile.pixels, tile.slices, tile.weights, tile.ahead) == (3, 4, "memory", 8)
+
+
+def test_gpus_load_several_iterations_ahead_and_software_adapters_one() -> None:
+    """A software adapter has no latency to hide, and takes long to compile each load."""
+    assert choose_tile(Target(vendor="amd"), 64, 12544).ahead == 4
+    software = Target(vendor="software", software=True, subgroup_size=8)
+    assert choose_tile(software, 64, 12544).ahead == 1
+    assert choose_tile(software, 8, 12544, width=112).ahead == 1
 
 
 def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:

@@ -28,7 +28,7 @@ from tflgpu_plugin.runtime.program import Instance, shared
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.adapter import Device
 
-VERSION = 3  # of what the settings mean; results of other versions are ignored
+VERSION = 4  # of what the settings mean; results of other versions are ignored
 RUNS = 5
 MAX_TUNING_SECONDS = 10.0  # seconds for one partition
 MIN_TUNING_GAIN = 0.97  # of the time so far: differences below are noise
@@ -43,6 +43,8 @@ GPU: tuple[Mapping[str, str], ...] = (
     {"tile": "2x4"},
     {"tile": "4x8"},
     {"tile": "1x4"},
+    {"ahead": "8"},
+    {"ahead": "1"},
     {"winograd": "never"},
     {"strided": "never"},
 )

@@ -2,7 +2,8 @@
 //
 // Variant: pixels, slices; `step` input channels per iteration of the inner loop (1, 2 or 4; x is viewed as so many
 // lanes); `shared`: groups of 8 invocations load the weights of an iteration once and pass them on by shuffle;
-// `memory`: the workgroup loads those of `stage` iterations into its memory;
+// `memory`: the workgroup loads those of `stage` iterations into its memory; `ahead`: so many iterations have their x
+// loaded before their products, which then wait once and not each (1, or a multiple of 4 / step that divides `stage`);
 // `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (pixels of
 // one phase of the strides). `strided`: x is single floats with any distances between rows, pixels and channels (an
 // input of few channels, maybe in the host's buffer); `step` is 1 then.
@@ -11,35 +12,49 @@
 {% set views = 1 if strided else 4 // step %}
 {% set kind = {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
 {% set weights = step * slices %}
-{% macro load_weights() %}
-{# Of one iteration, from `w_at` on; or, with `memory`, of iteration `k`. #}
+{% macro after(u) %}{{ "_%d" % u if u else "" }}{% endmacro %}
+{% macro load_weights(u=0) %}
+{# Of the iteration `u` after that from `w_at` on; or, with `memory`, after iteration `k`. #}
 {% if shared %}
 {% for i in range((weights + 7) // 8) %}
-      let w{{ i }} = load_w(w_at + {{ 8 * i }}u);
+      let w{{ i }}{{ after(u) }} = load_w(w_at + {{ u * weights + 8 * i }}u);
 {% endfor %}
 {% elif memory %}
+{% if u == 0 %}
       let t_at = (k - start) * {{ weights }}u;
+{% endif %}
 {% for i in range(weights) %}
-      let b{{ i }} = tile[t_at + {{ i }}u];
+      let b{{ i }}{{ after(u) }} = tile[t_at + {{ u * weights + i }}u];
 {% endfor %}
 {% else %}
 {% for i in range(weights) %}
-      let b{{ i }} = load_w(w_at + {{ i }}u);
+      let b{{ i }}{{ after(u) }} = load_w(w_at + {{ u * weights + i }}u);
 {% endfor %}
 {% endif %}
 {% endmacro %}
-{% macro products() %}
+{% macro load_pixels(u=0) %}
+{# Of the iteration `u` after that at `x_at`. #}
+{% set at = "x_at" ~ (" + %du * x_slice" % (u // views) if u // views else "") ~ (" + %du" % (u % views) if u % views else "") %}
+{% for j in range(pixels) %}
+{% if taps == "point" %}
+      let a{{ j }}{{ after(u) }} = load_x({{ at }} + x{{ j }});
+{% else %}
+      let a{{ j }}{{ after(u) }} = select({{ kind }}(0.0), load_x({{ at }} + x{{ j }}), ok{{ j }});
+{% endif %}
+{% endfor %}
+{% endmacro %}
+{% macro products(u=0) %}
 {# A sum takes all terms of an iteration at once, since it is not in a register for long. #}
 {% for q in range(slices) %}
 {% if shared %}
 {% for i in range(step) %}
 {% set n = i * slices + q %}
-      let b{{ n }} = subgroupShuffle(w{{ n // 8 }}, base + {{ n % 8 }}u);
+      let b{{ n }}{{ after(u) }} = subgroupShuffle(w{{ n // 8 }}{{ after(u) }}, base + {{ n % 8 }}u);
 {% endfor %}
 {% endif %}
 {% for j in range(pixels) %}
 {% for i in range(step) %}
-      c{{ j }}_{{ q }} = fma(vec4f(a{{ j }}{{ "" if step == 1 else "." ~ "xyzw"[i] }}), b{{ i * slices + q }}, c{{ j }}_{{ q }});
+      c{{ j }}_{{ q }} = fma(vec4f(a{{ j }}{{ after(u) }}{{ "" if step == 1 else "." ~ "xyzw"[i] }}), b{{ i * slices + q }}{{ after(u) }}, c{{ j }}_{{ q }});
 {% endfor %}
 {% endfor %}
 {% endfor %}
@@ -211,10 +226,30 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     for (var i = lid; i < (end - start) * {{ weights }}u; i += {{ lanes }}u) { tile[i] = load_w(w_at + i); }
     workgroupBarrier();
     w_at += (end - start) * {{ weights }}u;
-    for (var k = start; k < end; k++) {
-{% else %}
-    for (var k = 0u; k < steps; k++) {
 {% endif %}
+{% set start, end = ("start", "end") if memory else ("0u", "steps") %}
+{% if ahead > 1 %}
+    let whole = {{ end }} - {{ end }} % {{ ahead }}u;
+    for (var k = {{ start }}; k < whole; k += {{ ahead }}u) {
+      let x_at = x_base + k{{ " / %du" % views if views > 1 else "" }} * x_slice;
+{% for u in range(ahead) %}
+{{ load_pixels(u) -}}
+{% if shared %}
+{{ load_weights(u) -}}
+{% endif %}
+{% endfor %}
+{% for u in range(ahead) %}
+{% if not shared %}
+{{ load_weights(u) -}}
+{% endif %}
+{{ products(u) -}}
+{% endfor %}
+{% if not memory %}
+      w_at += {{ ahead * weights }}u;
+{% endif %}
+    }
+{% endif %}
+    for (var k = {{ "whole" if ahead > 1 else start }}; k < {{ end }}; k++) {
 {{ load_weights() -}}
 {% if not memory %}
       w_at += {{ weights }}u;
@@ -224,13 +259,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% else %}
       let x_at = x_base + k * x_slice;
 {% endif %}
-{% for j in range(pixels) %}
-{% if taps == "point" %}
-      let a{{ j }} = load_x(x_at + x{{ j }});
-{% else %}
-      let a{{ j }} = select({{ kind }}(0.0), load_x(x_at + x{{ j }}), ok{{ j }});
-{% endif %}
-{% endfor %}
+{{ load_pixels() -}}
 {{ products() -}}
     }
 {% if memory %}

@@ -2,7 +2,8 @@
 //
 // Variant: `shared`: the 8 invocations of a group split the inputs of a slice of outputs and add up by shuffle;
 // otherwise each invocation makes a slice of its own. `flat`: the inputs of a row cross the rows of x's storage, so they are read
-// one by one. The loop over inputs is nested, because some drivers cut a loop after 65,535 iterations.
+// one by one. `ahead`: so many iterations are loaded before the first is multiplied (1 if flat). The loop over inputs is
+// nested, because some drivers cut a loop after 65,535 iterations.
 {% if flat %}
 fn input(n: u32, slice: u32) -> vec4f {
   let ok = lanes_below(slice, p.inputs);
@@ -36,12 +37,31 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% set x = "input(n, at)" if flat else "load_x(x_base + at * x_pixels)" %}
   for (var start = zero; start < input_slices; start += p.chunk) {
     let end = min(start + p.chunk, input_slices);
+{% if ahead > 1 %}
+{% set each = 8 if shared else 1 %}
+    let whole = end - (end - start) % {{ ahead * each }}u;
+    for (var k = start; k < whole; k += {{ ahead * each }}u) {
+{% for u in range(ahead) %}
+      let at{{ u }} = k + {{ u * each }}u{{ " + lane" if shared else "" }};
+      let x{{ u }} = load_x(x_base + at{{ u }} * x_pixels);
+{% for r in range(4) %}
+      let w{{ r }}_{{ u }} = load_w(row{{ r }} + at{{ u }});
+{% endfor %}
+{% endfor %}
+{% for r in range(4) %}
+{% for u in range(ahead) %}
+      sum{{ r }} = fma(x{{ u }}, w{{ r }}_{{ u }}, sum{{ r }});
+{% endfor %}
+{% endfor %}
+    }
+{% endif %}
+{% set first = "whole" if ahead > 1 else "start" %}
 {% if shared %}
-    for (var k = start; k < end; k += 8u) {
+    for (var k = {{ first }}; k < end; k += 8u) {
       let at = min(k + lane, end - 1u);
       let x = select(vec4f(0.0), {{ x }}, k + lane < end);
 {% else %}
-    for (var at = start; at < end; at++) {
+    for (var at = {{ first }}; at < end; at++) {
       let x = {{ x }};
 {% endif %}
 {% for r in range(4) %}

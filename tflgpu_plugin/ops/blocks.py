@@ -258,10 +258,12 @@ def convolve(
     steps = -(-blocks.depth * blocks.merged // tile.step)
     if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
         raise Unsupported(f"{blocks.depth} channels or {blocks.taps} taps are too many.", node.id)
-    staged = -(-steps // STAGE) * 19 if tile.weights == "memory" else 0  # 16 to fill a stage
+    several = tile.ahead > 1
+    rounds = steps // tile.ahead + steps % tile.ahead + several
+    staged = -(-steps // STAGE) * (19 + several) if tile.weights == "memory" else 0  # 16 to fill it
     lines = 2 * steps + 2 if taps == "rows" else 0
     stores = tile.slices * (tile.pixels + 2) + 1
-    low.loops(node, blocks.taps * (2 + steps + staged + lines) + 1 + stores)
+    low.loops(node, blocks.taps * (2 + rounds + staged + lines) + 1 + stores)
     for first, last, part in whole:
         low.dispatch(
             kernel,
@@ -291,6 +293,7 @@ def convolve(
                 "pixels": tile.pixels,
                 "slices": tile.slices,
                 "step": tile.step,
+                "ahead": tile.ahead,
                 "lanes": tile.lanes,
                 "shared": tile.shared,
                 "memory": tile.weights == "memory",

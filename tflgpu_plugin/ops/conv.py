@@ -64,7 +64,8 @@ def lower(low: Lowering, node: Node) -> None:
         tile = replace(tile, weights="global")
     if few:
         # A pipeline of its own, mostly for one node: with fewer pixels it compiles sooner.
-        tile = replace(tile, step=1, pixels=tile.pixels if width else min(tile.pixels, 4))
+        pixels, ahead = tile.pixels if width else min(tile.pixels, 4), min(tile.ahead, x[3])
+        tile = replace(tile, step=1, pixels=pixels, ahead=ahead)
     blocks = Blocks(filters[0], taps, filters[-1], groups, tile.slices)
     parameters: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": 0}
     if not point:

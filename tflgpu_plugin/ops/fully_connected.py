@@ -14,7 +14,7 @@ from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
-from tflgpu_plugin.ops.tiles import choose_tile
+from tflgpu_plugin.ops.tiles import choose_tile, loads_ahead
 
 CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
 KEPT = 4  # dimensions
@@ -89,6 +89,7 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, pixels: int) -> None:
     shared = low.target.shuffles
     lanes = 8 if low.target.software else 64
     slices_in = -(-inputs // 4)
+    ahead = 1 if flat else loads_ahead(low.target)
     low.loops(node, (-(-slices_in // 8) if shared else slices_in) + 3 + 2 * slices_in // CHUNK)
     each = lanes // 8 if shared else lanes  # output slices of a workgroup
     for first, last, part in low.stored_parts(weights, (outputs, inputs), 8):
@@ -105,7 +106,7 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, pixels: int) -> None:
                 "slices": slices,
                 "first_slice": first // 4,
             },
-            variant={"shared": shared, "flat": flat, "lanes": lanes},
+            variant={"shared": shared, "flat": flat, "lanes": lanes, "ahead": ahead},
         )
 
 

@@ -18,6 +18,7 @@ MANY_PIXELS, FEW_PIXELS = 7, 2  # per thread on software adapters: maps of any s
 ROW = 8  # of neighbours in a row, whose windows share what they load
 FEW_PAY = 1.3  # a pipeline more must save this much
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
+AHEAD = 4  # iterations on GPUs whose inputs are loaded at once: few waves wait for memory in turns
 WHOLE_SLICES = ("Mesa 22.",)  # drivers on which 1x1 convolutions pay to take a whole slice anyway
 
 
@@ -26,7 +27,8 @@ class Tile:
     """One thread makes `pixels` of `slices` channel slices, `step` input channels at a time.
 
     `lanes` is the workgroup's size. `weights` come from "global" memory, by "shuffle" among groups
-    of 8 lanes, or through workgroup "memory" that all lanes fill.
+    of 8 lanes, or through workgroup "memory" that all lanes fill. The input of `ahead` iterations
+    is loaded before their products, but for neighbours in a row.
     """
 
     pixels: int
@@ -34,6 +36,7 @@ class Tile:
     step: int
     lanes: int
     weights: str
+    ahead: int = 1
 
     @property
     def shared(self) -> bool:
@@ -68,8 +71,18 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile
 
     Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
     Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU.
-    `target.tuning` may force "tile" (PIXELSxSLICES) and "weights".
+    `target.tuning` may force "tile" (PIXELSxSLICES), "weights" and "ahead".
     """
+    ahead = 1 if width else loads_ahead(target)
+    return replace(_sized(target, slices, count, width), ahead=ahead)
+
+
+def loads_ahead(target: Target) -> int:
+    """Iterations of a product whose inputs are loaded before the first is multiplied."""
+    return int(target.tuning.get("ahead", 1 if target.software else AHEAD))
+
+
+def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
     least = 8 if slices > 4 else 4 if slices > 2 else 2
     forced = target.tuning.get("tile")
     if forced:
