@@ -380,4 +380,9 @@ NODES = [
         for op in ("floor_div", "floor_mod", "fmod", "bitwise_and", "bitwise_or", "bitwise_xor")
         for dtype in ("i32", "i64")
     ),
+    *(
+        NodeCase(name, "left_shift", (Input(first, "i32", low=LEAST, high=MOST),
+                 Input(second, "i32", low=-5, high=40)), output_type="i32")
+        for name, (first, second) in SPREADS.items() if name in ("channel", "both_ways")
+    ),
 ]  # fmt: skip

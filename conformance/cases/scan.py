@@ -1,4 +1,5 @@
-"""Sums along an axis: every axis of each rank, exclusive, in reverse, by few and many threads."""
+"""Sums and products along an axis: every axis of each rank, exclusive, in reverse, by few and many
+threads."""
 
 from __future__ import annotations
 
@@ -13,6 +14,17 @@ Shape = tuple[int, ...]
 def cumsum(name: str, shape: Shape, axis: int, **attributes: Any) -> NodeCase:
     reads = (Input(shape, low=-1.5, high=1.5), constant((axis,), "i32"))
     return NodeCase(name, "cumsum", reads, attributes, terms=shape[axis])
+
+
+def cumprod(name: str, shape: Shape, axis: int, low: float = -1.5, **more: Any) -> NodeCase:
+    """Of long lines by factors around 1."""
+    reads = (Input(shape, low=low, high=1.2), constant((axis,), "i32"))
+    return NodeCase(name, "cumprod", reads, more, terms=shape[axis])
+
+
+def whole_products(dtype: str) -> NodeCase:
+    reads = (Input((3, 9, 5), dtype, low=-5, high=6), constant((1,), "i32"))
+    return NodeCase(f"whole_{dtype}", "cumprod", reads, {"reverse": True}, output_type=dtype)
 
 
 def host(name: str, shape: Shape, axis: int, flags: Any = (), dtype: str = "f32") -> Case:
@@ -49,6 +61,15 @@ NODES = [
     cumsum("lines_of_few_threads", (5, 17, 4), 1),
     cumsum("one_element", (1, 1), 0, exclusive=True),
     *(cumsum(f"a_line_of_{n}", (1, n, 3), 1) for n in (15, 16, 255, 256)),
+    *(cumprod(f"axis_{axis}", (2, 3, 5, 7), axis) for axis in range(4)),
+    cumprod("reverse", (2, 3, 5, 7), 2, reverse=True),
+    cumprod("exclusive", (2, 3, 5, 7), -1, exclusive=True),
+    cumprod("exclusive_in_reverse", (3, 40, 5), 1, 0.8, exclusive=True, reverse=True),
+    cumprod("rank_1", (300,), 0, 0.8),
+    cumprod("rank_6", (2, 3, 2, 2, 3, 5), 3),
+    cumprod("many_threads", (1, 256, 3), 1, 0.8),
+    cumprod("one_element", (1, 1), 0, exclusive=True),
+    *(whole_products(dtype) for dtype in ("i32", "i64")),
     NodeCase("axis_at_run_time", "cumsum", (Input((3, 4)), Input((1,), "i32", low=0, high=1)),
              refused=True),
 ]  # fmt: skip

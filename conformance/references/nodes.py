@@ -123,6 +123,7 @@ def _log_sum_exp(x: Array, **where: Any) -> Array:
 BINARY: dict[str, Callable[..., Any]] = {
     "div": np.divide, "pow": _pow, "squared_difference": lambda a, b: (a - b) ** 2,
     "atan2": np.arctan2,
+    "left_shift": lambda x, by: np.left_shift(x, np.clip(by, 0, 31)),
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "floor_div": np.floor_divide, "floor_mod": np.mod, "fmod": np.fmod,
     "checked": lambda x, near: x,
@@ -335,6 +336,15 @@ def _cumsum(x: Array, axis: Array, exclusive: bool = False, reverse: bool = Fals
     return np.asarray(y - x if exclusive else y)
 
 
+def _cumprod(x: Array, axis: Array, exclusive: bool = False, reverse: bool = False) -> Array:
+    along = int(np.ravel(axis)[0])
+    rows = np.moveaxis(np.flip(x, along) if reverse else x, along, 0)
+    if exclusive:
+        rows = np.concatenate([np.ones_like(rows[:1]), rows[:-1]])
+    y = np.moveaxis(np.cumprod(rows, 0), 0, along)
+    return np.asarray(np.flip(y, along) if reverse else y)
+
+
 def _lp_normalization(x: Array, axis: int = -1, p: int = 2, least: float = 1e-38) -> Array:
     norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
     return np.asarray(x / np.maximum(norm, least))
@@ -350,7 +360,7 @@ NORMALIZATIONS: dict[str, Callable[..., Any]] = {
 REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **references_pools.REFERENCES,
     "add_n": lambda *values: sum(values),
-    "cumsum": _cumsum, "reverse_sequence": _reverse_sequence,
+    "cumsum": _cumsum, "cumprod": _cumprod, "reverse_sequence": _reverse_sequence,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention,
     "grid_sample": references_samples.grid_sample,

@@ -91,6 +91,12 @@ def modulo(e: Expansion) -> int:
     return e.add("fmod" if e.integer("fmod") else "floor_mod", e.x(0), e.x(1))
 
 
+def bit_shift(e: Expansion) -> int:
+    """By a number of bits to the left or the right."""
+    left = e.text("direction", "LEFT") == "LEFT"
+    return e.add("left_shift" if left else "right_shift", e.x(0), e.x(1))
+
+
 _POWERS = {1.0: None, 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal", -0.5: "rsqrt"}
 
 

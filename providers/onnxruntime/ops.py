@@ -78,6 +78,7 @@ _ROWS: tuple[HostOp, ...] = (
         "BatchNormalization", "mul", (7, 15), f"{NORMED} mean variance", conditions.INFERENCE,
         by=matrices.batch_norm, gives="value", listed=BOTH,
     ),
+    row("BitShift", "left_shift", (11, 11), TWO, by=narrow.also(ew.bit_shift), types="u8 u16"),
     row("BitwiseAnd", "bitwise_and", (18, 18), TWO, small=True),
     row("BitwiseNot", "bitwise_not", (18, 18), small=True),
     row("BitwiseOr", "bitwise_or", (18, 18), TWO, small=True),
@@ -103,6 +104,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Cos", "cos", (7, 22)),
     row("Cosh", "cosh", (9, 22)),
     row("Crop", "strided_slice", (1, 1), by=rearranging.crop),
+    row("CumProd", "cumprod", (26, 26), "value axis", exclusive=False, reverse=False),
     row("CumSum", "cumsum", (11, 14), "value axis", exclusive=False, reverse=False),
     row(
         "DFT", "matmul", (17, 20), "value count? axis?", spectral.FORWARD, spectral.TRANSFORMED,

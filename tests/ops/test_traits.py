@@ -60,7 +60,7 @@ def test_what_takes_steps_behind_it(kind: str, fusing: set[str]) -> None:
 
 
 def test_what_may_pass_float16() -> None:
-    sums = SUMS | SCATTERS | {"cumsum", "reduce_log_sum_exp"}
+    sums = SUMS | SCATTERS | {"cumsum", "cumprod", "reduce_log_sum_exp"}
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}
@@ -135,5 +135,6 @@ def test_weights_and_states() -> None:
 def test_how_many_axes_ops_take() -> None:
     many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k", "add_n"}
     many |= {"one_hot", "gather_elements", "update_slice", "matmul", "fully_connected"} | SCATTERS
+    many |= {"cumprod"}
     assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
     assert where(lambda row: row.max_rank not in (5, 8)) == set()

@@ -1,5 +1,5 @@
-// Sums along an axis: `p.lanes` threads share a line of p.count vec4, which are p.stride apart. Each sums its own stretch
-// of p.each; then it goes through it again, from the sum of all stretches before.
+// Sums or products along an axis: `p.lanes` threads share a line of p.count vec4, which are p.stride apart. Each sums its own
+// stretch of p.each; then it goes through it again, from the sum of all stretches before.
 var<workgroup> partial: array<vector_out, 64>;
 
 fn position(start: u32, k: u32) -> u32 {
@@ -14,16 +14,16 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let start = own / p.stride * p.stride * p.count + own % p.stride;
   let first = min(lane * p.each, p.count);
   let last = min(first + p.each, p.count);
-  var sum = vector_out();
-  for (var k = first; k < last; k++) { sum += load_x(position(start, k)); }
+  var sum = vector_out(scalar_out({{ empty }}));
+  for (var k = first; k < last; k++) { sum {{ sign }}= load_x(position(start, k)); }
   partial[thread] = sum;
   workgroupBarrier();
-  var before = vector_out();
-  for (var other = thread - lane; other < thread; other++) { before += partial[other]; }
+  var before = vector_out(scalar_out({{ empty }}));
+  for (var other = thread - lane; other < thread; other++) { before {{ sign }}= partial[other]; }
   if (line < p.lines) {
     for (var k = first; k < last; k++) {
       let at = position(start, k);
-      let after = before + load_x(at);
+      let after = before {{ sign }} load_x(at);
       store_out(at, epilogue_out(0u), select(after, before, p.exclusive != 0u));
       before = after;
     }

@@ -190,6 +190,7 @@ OPS = (
             ("bitwise_or", "v | e"),
             ("bitwise_xor", "v ^ e"),
             ("right_shift", "v >> vec4u(clamp(e, vec4i(), vec4i(31)))"),
+            ("left_shift", "v << vec4u(clamp(e, vec4i(), vec4i(31)))"),
         )
     ),
     relation("equal", "v == e"),

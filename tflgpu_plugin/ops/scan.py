@@ -1,5 +1,5 @@
-"""`cumsum(x, axis constant): exclusive, reverse`: sums of all elements up to each one, along an
-axis. `exclusive` leaves the element itself out, `reverse` begins at the end.
+"""`cumsum(x, axis constant): exclusive, reverse` and `cumprod`: sums or products of all elements up
+to each one, along an axis. `exclusive` leaves the element itself out, `reverse` begins at the end.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tflgpu_plugin.ops.reduce import decompose_checked, reduced_axes, refuse_axi
 from tflgpu_plugin.ops.table import Op, same_shape
 
 MAX_LINE = MAX_LOOP_ROUNDS * WORKGROUP  # elements
+COMBINED = {"cumsum": {"sign": "+", "empty": 0}, "cumprod": {"sign": "*", "empty": 1}}
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -43,6 +44,7 @@ def lower(low: Lowering, node: Node) -> None:
             "reverse": int(bool(node.attributes.get("reverse"))),
             "exclusive": int(bool(node.attributes.get("exclusive"))),
         },
+        COMBINED[node.op],
     )
 
 
@@ -59,7 +61,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     x = steps.add("reshape", node.operand(), None, shape=(outer, shape[axis], inner))
     if inner == 1:
         x = steps.add("transpose", x, perm=(1, 2, 0))
-    made = steps.add("cumsum", x, steps.indices([0 if inner == 1 else 1]), **node.attributes)
+    made = steps.add(node.op, x, steps.indices([0 if inner == 1 else 1]), **node.attributes)
     if inner == 1:
         made = steps.add("transpose", made, perm=(2, 0, 1))
     steps.last("reshape", made, None, shape=shape)
@@ -76,7 +78,8 @@ def _lanes(count: int) -> int:
     return 1 if count < 16 else 8 if count < 256 else WORKGROUP
 
 
-OPS = (
-    Op("cumsum", refuse, same_shape, lower, "reduction", types=("f32", "i32"), kind="reduction",
-       max_rank=8, decompose=decompose, accumulates=True, terms=_terms),
+OPS = tuple(
+    Op(name, refuse, same_shape, lower, "reduction", types=("f32", "i32"), kind="reduction",
+       max_rank=8, decompose=decompose, accumulates=True, terms=_terms)
+    for name in COMBINED
 )  # fmt: skip

@@ -56,6 +56,18 @@ def test_arithmetic(op: str, kind: str) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("kind", ["uint8", "uint16"])
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_shifts(kind: str, direction: str) -> None:
+    bits = np.iinfo(kind).bits
+    a, b = numbers(kind, 40, 1), np.resize(np.arange(bits + 1), (2, 40)).astype(kind)
+    data = build(
+        [node("BitShift", ["a", "b"], ["y"], direction=direction)], {"a": a, "b": b}, ["y"]
+    )
+    wide = a.astype(np.int64) << b if direction == "LEFT" else a.astype(np.int64) >> b
+    np.testing.assert_array_equal(answer(data, {"a": a, "b": b}), wide.astype(kind))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_constant_and_a_choice(kind: str) -> None:
     a, held = numbers(kind, 24, 3), numbers(kind, 24, 4)
