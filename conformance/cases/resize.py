@@ -123,6 +123,11 @@ NODES = [
          coordinates="half_pixel_symmetric"),
     node("cubic_half", (1, 6, 7, 4), (13, 9), mode="cubic", cubic_a=-0.5),
     node("cubic_excluded", (1, 6, 7, 4), (13, 9), mode="cubic", exclude_outside=True),
+    *(node(f"smooth_{mode}_{rule}{'_excluded' if alone else ''}", (2, 9, 13, 5), (4, 6), mode=mode,
+           coordinates=rule, exclude_outside=alone, antialias=True, scales=(0.45, 0.5))
+      for mode in ("linear", "cubic") for rule in COORDINATES[:5] for alone in (False, True)),
+    node("smooth_to_one", (1, 6, 7, 4), (1, 2), mode="linear", antialias=True),
+    node("smooth_width", (1, 6, 14, 4), (6, 3), mode="cubic", antialias=True, cubic_a=-0.5),
     node("same", (1, 6, 7, 4), (6, 7), mode="linear"),
     node("width_only", (1, 6, 7, 4), (6, 15), mode="linear"),
     NodeCase("unknown", "resize", (Input((1, 4, 4, 3)), constant((8, 8), "i32")),

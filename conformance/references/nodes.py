@@ -264,17 +264,19 @@ def _place(o: int, n: int, out: int, kind: str, scale: float, roi: tuple[float, 
     }[kind]  # fmt: skip
 
 
-def _taps(x: float, n: int, mode: str, nearest: str, a: float, exclude: bool) -> Array:
-    """Weights of an axis of n at place x."""
+def _taps(x: float, n: int, mode: str, nearest: str, a: float, exclude: bool,
+          wide: float) -> Array:  # fmt: skip
+    """Weights of an axis of n at place x, by a filter that is so many times as `wide` as usual (0:
+    as usual, and not made to sum up to 1)."""
     weights = np.zeros(n)
     if mode == "nearest":
         whole = {"round_prefer_floor": np.ceil(x - 0.5), "round_prefer_ceil": np.floor(x + 0.5),
                    "floor": np.floor(x), "ceil": np.ceil(x)}[nearest]  # fmt: skip
         weights[int(np.clip(whole, 0, n - 1))] = 1
         return weights
-    first = int(np.floor(x))
-    for t in range(first - 1, first + 3):
-        d = float(rounded(abs(x - t)))
+    first, reach = int(np.floor(x)), int(np.ceil(2 * (wide or 1)))
+    for t in range(first - reach + 1, first + reach + 1):
+        d = float(rounded(abs(x - t) / (wide or 1)))
         if mode == "linear":
             w = max(0.0, 1 - d)
         elif d <= 1:
@@ -283,13 +285,13 @@ def _taps(x: float, n: int, mode: str, nearest: str, a: float, exclude: bool) ->
             w = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
         if not (exclude and not 0 <= t < n):
             weights[int(np.clip(t, 0, n - 1))] += w
-    return np.asarray(weights / weights.sum() if exclude else weights)
+    return np.asarray(weights / weights.sum() if exclude or wide else weights)
 
 
 def _resize(x: Array, size: Array, mode: str = "nearest", coordinates: str = "half_pixel",
             nearest: str = "round_prefer_floor", scales: tuple[float, ...] | None = None,
             roi: tuple[float, ...] = (), extrapolation: float = 0.0, cubic_a: float = -0.75,
-            exclude_outside: bool = False) -> Array:  # fmt: skip
+            exclude_outside: bool = False, antialias: bool = False) -> Array:  # fmt: skip
     outside = np.zeros(tuple(int(e) for e in size), bool)
     for k, out in enumerate(int(e) for e in size):
         n = x.shape[k + 1]
@@ -297,7 +299,10 @@ def _resize(x: Array, size: Array, mode: str = "nearest", coordinates: str = "ha
         ends = (roi[2 * k], roi[2 * k + 1]) if roi else (0.0, 1.0)
         at = [_place(o, n, out, coordinates, scale, ends) for o in range(out)]
         at = at if mode == "nearest" else [float(rounded(place)) for place in at]
-        matrix = np.stack([_taps(p, n, mode, nearest, cubic_a, exclude_outside) for p in at])
+        how = (nearest, cubic_a, exclude_outside, max(1 / scale, 1) if antialias else 0)
+        matrix = np.stack([_taps(p, n, mode, *how) for p in at])
+        if antialias and out == n:
+            continue
         x = np.moveaxis(np.tensordot(matrix, x, (1, k + 1)), 0, k + 1)
         if coordinates == "tf_crop_and_resize":
             lost = np.array([not 0 <= p <= n - 1 for p in at])

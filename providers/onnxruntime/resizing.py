@@ -32,6 +32,7 @@ def resize(e: Expansion) -> int:
         e, mode=mode, coordinates=_coordinates(e), nearest=nearest,
         cubic_a=e.number("cubic_coeff_a", -0.75),
         exclude_outside=e.attribute("exclude_outside", False),
+        antialias=e.attribute("antialias", False),
         extrapolation=e.number("extrapolation_value", 0.0),
     )  # fmt: skip
 
@@ -180,9 +181,19 @@ UPSAMPLE = (
         ),
     ),
 )
+
+
+def _smooth(e: Expansion) -> bool:
+    """Where an axis grows it has other rules at its edges."""
+    shrinks = e.rank() == 4 and _changed(e) <= {2, 3} and max(_change(e).scales) <= 1
+    return shrinks and not _nearest(e) and _coordinates(e) != CROPPED
+
+
 RESIZE = (
-    # Where nothing shrinks, too, axes and edges have other rules.
-    needs("No antialiasing.", lambda e: not e.integer("antialias")),
+    needs(
+        "No antialiasing but of height and width that shrink, linear or cubic, without a region.",
+        lambda e: not e.integer("antialias") or _smooth(e),
+    ),
     needs(
         "The mode nearest for the coordinates tf_half_pixel_for_nn.",
         lambda e: _coordinates(e) != "tf_half_pixel_for_nn" or _nearest(e),

@@ -73,10 +73,13 @@ def resized(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> 
     """By the attributes of `resize`; `axis` counts those between batch and channels."""
     mode = attributes.get("mode", "nearest")
     at = _coordinates(extent, out, axis, attributes)
-    if mode == "nearest" or (extent == out and _identity(at)):
+    smooth = bool(attributes.get("antialias"))
+    if mode == "nearest" or (extent == out and (smooth or _identity(at))):
         index = _rounded(at, attributes.get("nearest", "round_prefer_floor"))
         taps = np.clip(index, 0, extent - 1)[:, None]
         table: Array = np.stack([taps, np.ones_like(taps)], axis=2).astype(np.float32)
+    elif smooth:
+        table = _smoothed(extent, at, axis, attributes)
     elif mode == "linear":
         cut = np.clip(at, np.float32(0), np.float32(extent - 1))
         lower = np.floor(cut)
@@ -144,12 +147,31 @@ def _cubic(extent: int, at: Array, attributes: Mapping[str, Any]) -> Array:
     a = float(attributes.get("cubic_a", -0.75))
     base = np.floor(at)
     s = at.astype(np.float64) - base
-    t = [s + 1, s, 1 - s, 2 - s]
-    far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (t[0], t[3])]
-    near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t[1], t[2])]
-    weights = np.stack([far[0], near[0], near[1], far[1]], axis=1)
+    weights = _keys(np.stack([s + 1, s, 1 - s, 2 - s], axis=1), a)
     taps = base[:, None] + np.arange(-1, 3, dtype=np.float32)
     if attributes.get("exclude_outside"):
         weights = np.where((taps < 0) | (taps > extent - 1), np.float32(0), weights)
         weights = weights / weights.sum(1, keepdims=True)
+    return np.asarray(np.stack([np.clip(taps, 0, extent - 1), weights], axis=2), np.float32)
+
+
+def _keys(d: Array, a: float) -> Array:
+    """Weights at distances of up to 2."""
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, far, 0.0))
+
+
+def _smoothed(extent: int, at: Array, axis: int, attributes: Mapping[str, Any]) -> Array:
+    """The taps of a linear or cubic filter that is as wide as what is taken is apart: antialiasing,
+    of an axis that shrinks."""
+    scales, linear = attributes.get("scales"), attributes["mode"] == "linear"
+    wide = max(extent / len(at) if scales is None else 1 / float(scales[axis]), 1.0)
+    reach = wide if linear else 2 * wide
+    taps = np.floor(at - reach)[:, None] + np.arange(1, int(np.ceil(2 * reach)) + 1)
+    distance = abs(taps - at[:, None].astype(np.float64)) / wide
+    a = float(attributes.get("cubic_a", -0.75))
+    weights = np.maximum(1 - distance, 0) if linear else _keys(distance, a)
+    if attributes.get("exclude_outside"):
+        weights = np.where((taps < 0) | (taps > extent - 1), 0, weights)
+    weights = weights / weights.sum(1, keepdims=True)
     return np.asarray(np.stack([np.clip(taps, 0, extent - 1), weights], axis=2), np.float32)

@@ -9,7 +9,7 @@
 * `nearest`: round_prefer_floor (default), round_prefer_ceil, floor, ceil
 * `scales`: output over input extent of each axis (default: from the extents)
 * `roi`: (start, end) of each axis, one after another, for tf_crop_and_resize; `extrapolation`
-* `cubic_a` (default -0.75), `exclude_outside`
+* `cubic_a` (default -0.75), `exclude_outside`, `antialias` (of axes that shrink, by `scales`)
 
 as the ONNX operator Resize has them. `interpolation` tells where each pixel reads.
 """
@@ -82,10 +82,10 @@ def lower(low: Lowering, node: Node) -> None:
     given, result = (low.graph.tensors[t] for t in (node.operand(), node.outputs[0]))
     axes = enumerate(zip(given.shape[1:-1], _size(low.graph, node), strict=True))
     if node.op == "resize":
-        tables = [interpolation.resized(*axis, k, node.attributes) for k, axis in axes]
+        tables = _tables(low.graph, node)
         coordinates = node.attributes.get("coordinates", "half_pixel")
         linear = node.attributes.get("mode") == "linear" and coordinates != "tf_crop_and_resize"
-        if len(tables) == 2 and linear:
+        if len(tables) == 2 and linear and not node.attributes.get("antialias"):
             _between(low, node, tables)
         else:
             _taps(low, node, tables)
@@ -94,6 +94,12 @@ def lower(low: Lowering, node: Node) -> None:
     rule = [bool(node.attributes[name]) for name in ("align_corners", "half_pixel_centers")]
     whole = given if quantization.quantized(given) and quantization.alike(given, result) else None
     _between(low, node, [find(*axis, *rule) for _, axis in axes], whole)
+
+
+def _tables(graph: Graph, node: Node) -> list[Array]:
+    """Of each axis."""
+    axes = zip(graph.shape(node.operand())[1:-1], _size(graph, node), strict=True)
+    return [interpolation.resized(*axis, k, node.attributes) for k, axis in enumerate(axes)]
 
 
 def _table(low: Lowering, node: Node, table: Array) -> Constant:
@@ -180,6 +186,9 @@ def _size(graph: Graph, node: Node) -> tuple[int, ...]:
 
 def _work(graph: Graph, node: Node) -> int:
     mode = node.attributes.get("mode", "nearest" if node.op == "resize" else "linear")
+    if node.attributes.get("antialias"):
+        each = prod(table.shape[1] for table in _tables(graph, node))
+        return each * prod(shapes(graph, node)[0])
     return {"nearest": 1, "linear": 4, "cubic": 16}[mode] * prod(shapes(graph, node)[0])
 
 
@@ -201,11 +210,7 @@ def decompose_integers(steps: Decomposition, node: Node) -> bool:
     """Elements are picked, not summed with weights."""
     if not quantization.whole(steps.editor.tensors[node.operand()]):
         return False
-    shape = steps.shape(node.operand())
-    tables = [
-        interpolation.resized(shape[k + 1], out, k, node.attributes)
-        for k, out in enumerate(_size(steps.graph, node))
-    ]
+    shape, tables = steps.shape(node.operand()), _tables(steps.graph, node)
     view = taken(shape, {k: table[:, 0, 0].astype(int) for k, table in enumerate(tables, 1)})
     steps.last("view", node.operand(), view=view)
     return True
