@@ -107,8 +107,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("CumProd", "cumprod", (26, 26), "value axis", exclusive=False, reverse=False),
     row("CumSum", "cumsum", (11, 14), "value axis", exclusive=False, reverse=False),
     row(
-        "DFT", "matmul", (17, 20), "value count? axis?", spectral.FORWARD, spectral.TRANSFORMED,
-        by=spectral.dft,
+        "DFT", "matmul", (17, 20), "value count? axis?", spectral.TRANSFORMED, by=spectral.dft,
     ),
     row("DepthToSpace", "depth_to_space", (1, 13), image=True, block=("blocksize", 1), mode="DCR"),
     row(

@@ -76,6 +76,11 @@ def _along(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
     return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
 
 
+def _axis(e: Expansion, count: int, result: Shape | None) -> list[int]:
+    """One of several elements, where there is one."""
+    return [next((k for k, extent in enumerate(e.shape()) if extent > 1), 0)] * count
+
+
 def _shape(e: Expansion, count: int, result: Shape | None) -> Shape:
     """That of the result, or of the input with further axes or with the last ones as one."""
     if result is not None and len(result) == count:
@@ -108,7 +113,7 @@ def _same(number: float) -> Likely:
 
 LIKELY: Mapping[str, Likely] = {
     "axes": _axes,
-    "axis": _same(0),
+    "axis": _axis,
     "count": _largest,
     "ends": _same(INT32.max),
     "factors": _ratio,

@@ -1,8 +1,7 @@
 """Fourier transforms as products with constant matrices: DFT of one axis, STFT of frames.
 
-X[k] = sum over n of x[n] * exp(-2 pi i k n / L), as the operators DFT and STFT of ONNX opset 20 and
-17. Complex numbers are pairs on the last axis. Inverse transforms are left to the host: zeros that
-its FFT leaves exact come out as rounding errors of sums in float32.
+X[k] = sum over n of x[n] * exp(-2 pi i k n / L), or its inverse with the other sign, over L, as the
+operators DFT and STFT of ONNX opset 20 and 17. Complex numbers are pairs on the last axis.
 """
 
 from __future__ import annotations
@@ -19,14 +18,21 @@ from .expansion import Expansion
 LARGEST = 1 << 22  # numbers of a matrix; a transform of 1,024 pairs is 2^22
 
 
-def _matrix(given: int, parts: int, length: int, onesided: bool) -> Array:
+def _matrix(given: int, parts: int, length: int, onesided: bool, inverse: bool = False) -> Array:
     """[n, part, k, part] as a matrix: real and imaginary parts of `given` numbers to those of
-    `length` frequencies, or the first half of these."""
-    n, k = np.arange(given)[:, None], np.arange(length // 2 + 1 if onesided else length)
-    turns = np.where(n < length, (n * k) % length, 0) * (2 * np.pi / length)
-    cos, sin = np.cos(turns) * (n < length), np.sin(turns) * (n < length)
-    rows = [np.stack([cos, -sin], -1), np.stack([sin, cos], -1)][:parts]
-    return np.asarray(np.stack(rows, 1).reshape(given * parts, -1), np.float32)
+    `length` frequencies, or the first half of these. The inverse of half a transform are real
+    numbers; it has the other half, which mirrors it, with it."""
+    half = length // 2 + 1
+    n, k = np.arange(given)[:, None], np.arange(half if onesided and not inverse else length)
+    turns = (n * k) % length * (2 * np.pi / length)
+    kept = (n < (half if onesided and inverse else length)).astype(np.float64)
+    if onesided and inverse:
+        kept *= np.where((n == 0) | (2 * n == length), 1, 2)
+    cos, sin = np.cos(turns) * kept, np.sin(turns) * (kept if inverse else -kept)
+    rows = [np.stack([cos, sin], -1), np.stack([-sin, cos], -1)][:parts]
+    made = np.stack(rows, 1)
+    made = made[..., :1] if onesided and inverse else made
+    return np.asarray(made.reshape(given * parts, -1), np.float32)
 
 
 def dft(e: Expansion) -> int:
@@ -35,15 +41,15 @@ def dft(e: Expansion) -> int:
     order = (*(k for k in range(len(shape) - 1) if k != axis), axis, len(shape) - 1)
     moved = e.transpose(e.x(), order)
     outer = [shape[k] for k in order[:-2]]
-    matrix = _dft_matrix(e)
     rows = e.reshape(moved, (prod(outer), shape[axis] * shape[-1]))
-    made = e.reshape(e.add("matmul", rows, e.const(matrix)), (*outer, matrix.shape[1] // 2, 2))
+    inverse, half = bool(e.integer("inverse")), bool(e.integer("onesided"))
+    matrix = _matrix(shape[axis], shape[-1], _length(e), half, inverse)
+    made = e.add("matmul", rows, e.const(matrix))
+    if inverse:  # in the end, so that sums of whole numbers stay exact
+        made = e.add("div", made, float(_length(e)))
+    parts = 1 if inverse and half else 2
+    made = e.reshape(made, (*outer, matrix.shape[1] // parts, parts))
     return e.transpose(made, tuple(np.argsort(order)))
-
-
-def _dft_matrix(e: Expansion) -> Array:
-    shape, axis = e.shape(), _axis(e)
-    return _matrix(shape[axis], shape[-1], _length(e), bool(e.integer("onesided")))
 
 
 def _axis(e: Expansion) -> int:
@@ -53,7 +59,10 @@ def _axis(e: Expansion) -> int:
 
 
 def _length(e: Expansion) -> int:
-    return int(e.value(1).reshape(-1)[0]) if e.has(1) else e.shape()[_axis(e)]
+    if e.has(1):
+        return int(e.value(1).reshape(-1)[0])
+    given = e.shape()[_axis(e)]
+    return 2 * (given - 1) if e.integer("inverse") and e.integer("onesided") else given
 
 
 def stft(e: Expansion) -> int:
@@ -94,7 +103,7 @@ def _pairs(e: Expansion) -> bool:
     if len(shape) < 2 or shape[-1] not in (1, 2) or _axis(e) == len(shape) - 1:
         return False
     size = shape[_axis(e)] * shape[-1] * 2 * _length(e)
-    half = not one_side or shape[-1] == 1
+    half = not one_side or shape[-1] == (2 if e.integer("inverse") else 1)
     return half and _length(e) > 0 and 0 < size <= LARGEST and prod(shape) > 0
 
 
@@ -110,10 +119,9 @@ def _framed(e: Expansion) -> bool:
     return fits and half and length > 0 and frames > 0 and 2 * parts * length**2 <= LARGEST
 
 
-FORWARD = needs("A forward transform.", lambda e: not e.integer("inverse"))
 TRANSFORMED = needs(
     "Numbers or pairs of them on the last axis, and a transform of another one, of 1,024 pairs at "
-    "most; half of it only of numbers.",
+    "most; half of it only of numbers, and back of pairs.",
     _pairs,
 )
 FRAMED = needs(
