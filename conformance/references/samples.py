@@ -30,13 +30,16 @@ def _inside(index: Array, extent: int, outside: str, aligned: bool) -> tuple[Arr
 
 
 def grid_sample(
-    x: Array, grid: Array, method: str, outside: str, align_corners: bool = False
-) -> Array:
-    out = np.zeros((*grid.shape[:3], x.shape[3]))
-    for n, *place in np.ndindex(*grid.shape[:3]):
+    x: Array, grid: Array, method: str, outside: str, align_corners: bool = False,
+    places: str = "edges",
+) -> Array:  # fmt: skip
+    """Coordinates of a place are those of the last axis first."""
+    out = np.zeros((*grid.shape[:-1], x.shape[-1]))
+    for n, *place in np.ndindex(*grid.shape[:-1]):
         taps = []
-        for extent, at in zip(x.shape[1:3], grid[(n, *place)][::-1], strict=True):
+        for extent, at in zip(x.shape[1:-1], grid[(n, *place)][::-1], strict=True):
             wanted = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
+            wanted = at if places == "pixels" else wanted
             if method == "nearest":  # halfway stays halfway, whatever a place was rounded to
                 index, weight = np.array([np.rint(np.round(wanted, 4))]), np.ones(1)
             else:
@@ -44,7 +47,8 @@ def grid_sample(
                 weight = _weights(method, wanted - index)
             pixels, counts = _inside(index.astype(int), extent, outside, align_corners)
             taps.append((pixels, weight * counts))
-        (rows, heights), (columns, widths) = taps
-        part = x[n][np.ix_(rows, columns)]
-        out[(n, *place)] = np.einsum("i,j,ijc->c", heights, widths, part)
+        part = x[n][np.ix_(*(pixels for pixels, _ in taps))]
+        for _, weight in taps:
+            part = np.tensordot(weight, part, (0, 0))
+        out[(n, *place)] = part
     return out

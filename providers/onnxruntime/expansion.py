@@ -224,6 +224,11 @@ class Expansion:
             table[tensor] = replace(table[tensor], quantization=quantization)
         return held or quantization
 
+    def exact(self, tensor: int) -> int:
+        """The tensor, which stays float32: of places between pixels all digits count."""
+        self.tensors.table[tensor] = replace(self.tensors.table[tensor], wide=True)
+        return tensor
+
     def add(
         self,
         op: str,

@@ -109,6 +109,10 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "DFT", "matmul", (17, 20), "value count? axis?", spectral.TRANSFORMED, by=spectral.dft,
     ),
+    row(
+        "DeformConv", "conv_2d", (19, 22), "value weights value bias? value?",
+        *windows.DEFORM_CONV, by=windows.deform_conv,
+    ),
     row("DepthToSpace", "depth_to_space", (1, 13), image=True, block=("blocksize", 1), mode="DCR"),
     row(
         "DequantizeLinear", "dequantize", (10, 25), QUANTIZED, conditions.DEQUANTIZED, blocks.along,
@@ -150,7 +154,7 @@ _ROWS: tuple[HostOp, ...] = (
         "GroupNormalization", "layer_normalization", (18, 21), NORMED, conditions.GROUPS,
         by=matrices.group_norm,
     ),
-    row("GridSample", "grid_sample", (16, 22), TWO, resizing.IMAGE, by=resizing.grid_sample),
+    row("GridSample", "grid_sample", (16, 22), TWO, resizing.SAMPLED, by=resizing.grid_sample),
     row("HardSigmoid", "hard_sigmoid", (6, 22), alpha=0.2, beta=0.5),
     row("HardSwish", "hard_swish", (14, 22)),
     row("Hardmax", "one_hot", (1, 13), by=indexing.hardmax, types="f32 f16"),

@@ -4,7 +4,6 @@ GridSample."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,10 @@ from .expansion import COUNTED, Expansion
 
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"
-IMAGE = needs("An image of rank 4.", lambda e: e.rank() == 4)
+SAMPLED = needs(
+    "An image of rank 4, or 5 with another mode than cubic.",
+    lambda e: e.rank() == 4 or (e.rank() == 5 and "cubic" not in e.text("mode", "linear")),
+)
 
 
 def resize(e: Expansion) -> int:
@@ -38,12 +40,10 @@ def resize(e: Expansion) -> int:
 
 
 def grid_sample(e: Expansion) -> int:
-    """An image at the places of a grid, which stay float32: between pixels digits count."""
-    table, grid = e.tensors.table, e.x(1)
-    table[grid] = replace(table[grid], wide=True)
+    """An image or a volume at the places of a grid."""
     method = e.text("mode", "linear").removeprefix("bi")
     outside, aligned = e.text("padding_mode", "zeros"), bool(e.integer("align_corners"))
-    return e.image("grid_sample", e.x(), grid, method=method, outside=outside,
+    return e.image("grid_sample", e.x(), e.exact(e.x(1)), method=method, outside=outside,
                    align_corners=aligned)  # fmt: skip
 
 

@@ -1,13 +1,17 @@
-"""Rows for convolution, transposed convolution and pooling.
+"""Rows for convolution, transposed and deformed convolution, and pooling.
 
 A convolution's input [N, C, W] is seen as an image of height 1. Output extents and padding are
-those of the ONNX operator documentation (Conv-22, ConvTranspose-22, AveragePool-22, MaxPool-22).
+those of the ONNX operator documentation (Conv-22, ConvTranspose-22, DeformConv-22, AveragePool-22,
+MaxPool-22).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import lcm, prod
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Shape
 from tflgpu_plugin.ir.host_op import Condition, Impossible, Unfit, needs
@@ -136,14 +140,18 @@ def _grouped_weights(e: Expansion, groups: int) -> int:
     inputs, outputs, *kernel = e.shape(e.x(1))
     parts = (groups, inputs // groups, outputs, *kernel)
     order = (0, 2, *range(3, len(parts)), 1)
-    result = (groups * outputs, *kernel, parts[1])
-    if e.constant(e.x(1)) is None:
-        return e.reshape(e.transpose(e.reshape(e.x(1), parts), order), result)
+    return _regrouped(e, e.x(1), parts, order, (groups * outputs, *kernel, parts[1]))
+
+
+def _regrouped(e: Expansion, x: int, parts: Shape, order: tuple[int, ...], result: Shape) -> int:
+    """The tensor with axes in parts, these in another order, and joined."""
+    if e.constant(x) is None:
+        return e.reshape(e.transpose(e.reshape(x, parts), order), result)
 
     def regroup(data: Array) -> Array:
         return data.reshape(parts).transpose(order).reshape(result)
 
-    return e.derived(e.x(1), "groups", groups, make=regroup)
+    return e.derived(x, parts, order, make=regroup)
 
 
 def _cut(e: Expansion, window: Window) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
@@ -162,6 +170,40 @@ def _cut(e: Expansion, window: Window) -> tuple[Sequence[int], tuple[tuple[int, 
     wanted = wanted[-len(spatial) :]
     totals = [f - n for f, n in zip(full, wanted, strict=True)]
     return wanted, tuple(_halves(max(total, 0), auto == "SAME_UPPER") for total in totals)
+
+
+def deform_conv(e: Expansion) -> int:
+    """The image at the places of all taps, times the mask, as channels of a product: [part, tap,
+    channel], of parts that divide offset groups and groups."""
+    (batch, channels, *image), (filters, _, *kernel) = e.shape(), e.shape(e.x(1))
+    shifted, groups, taps = e.integer("offset_group", 1), e.integer("group", 1), prod(kernel)
+    height, width = e.shape(e.x(2))[2:]
+    grid, result = (batch * shifted, taps * height, width), (batch, height, width)
+    x = e.channels_last(e.reshape(e.x(), (grid[0], channels // shifted, *image)))
+    seen = e.add("grid_sample", x, e.exact(e.reshape(_shifted(e, taps), (*grid, 2))),
+                 method="linear", outside="zeros", places="pixels")  # fmt: skip
+    if e.has(4):
+        seen = e.add("mul", seen, e.reshape(e.x(4), (*grid, 1)))
+    parts = lcm(shifted, groups)
+    each = channels // parts
+    split = (batch, shifted, taps, height, width, parts // shifted, each)
+    columns = _regrouped(e, seen, split, (0, 3, 4, 1, 5, 2, 6), (*result, channels * taps))
+    weights = _regrouped(e, e.x(1), (filters, parts // groups, each, *kernel), (0, 1, 3, 4, 2),
+                         (filters, 1, 1, channels // groups * taps))  # fmt: skip
+    point: dict[str, Any] = dict(strides=(1, 1), dilations=(1, 1), padding=(0, 0, 0, 0))
+    return e.channels_first(e.add("conv_2d", columns, weights, e.get(3), **point))
+
+
+def _shifted(e: Expansion, taps: int) -> int:
+    """Columns and rows [batch and offset group, tap, height, width, 2] of the pixels that taps
+    see."""
+    made, extents = _window(e), e.shape(e.x(2))[2:]
+    given = e.reshape(e.exact(e.x(2)), (-1, taps, 2, *extents))
+    turned = e.add("reverse", e.transpose(given, (0, 1, 3, 4, 2)), e.index([4]))
+    tap = np.indices(made.kernel).reshape(2, taps).T * made.dilations - np.array(made.pads)[:, 0]
+    first = np.moveaxis(np.indices(extents), 0, -1) * made.strides
+    near = e.add("add", e.exact(turned), e.const(tap[:, None, None, ::-1]))
+    return e.exact(e.add("add", e.exact(near), e.const(first[..., ::-1])))
 
 
 def pooling(e: Expansion) -> dict[str, Any]:
@@ -251,6 +293,16 @@ def _gapless(most: int) -> Condition:
     )
 
 
+def _places(e: Expansion) -> bool:
+    """Offsets and a mask for all places."""
+    shifted, groups = e.integer("offset_group", 1), e.integer("group", 1)
+    (batch, channels, *_), (filters, *_), taps = e.shape(), e.of("weights"), prod(_kernel(e))
+    extents = tuple(left // step + 1 for left, step in _window(e).slack)
+    whole = shifted > 0 and channels % shifted == 0 and filters % groups == 0
+    masks = not e.has(4) or e.shape(e.x(4)) == (batch, shifted * taps, *extents)
+    return whole and masks and e.shape(e.x(2)) == (batch, 2 * shifted * taps, *extents)
+
+
 SPATIAL = needs("An input of rank 3 at least.", lambda e: e.rank() >= 3)
 CONV = (_weighted(5), _sized, _within, _gapless(1), _grouped)  # half of one element is none
 CONV_TRANSPOSE = (
@@ -261,6 +313,12 @@ CONV_TRANSPOSE = (
         "Padding that leaves something of the result.", lambda e: min(_cut(e, _window(e))[0]) > 0
     ),
 )
+DEFORM_CONV = (
+    needs("An image of rank 4, and weights of that rank.",
+          lambda e: len(e.of("value")) == len(e.of("weights")) == 4),
+    _sized, _within, _grouped,
+    needs("Offsets of each tap, and a mask, for all places and groups of channels.", _places),
+)  # fmt: skip
 POOL = (
     SPATIAL,
     needs(

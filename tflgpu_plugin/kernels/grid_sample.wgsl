@@ -1,5 +1,8 @@
-// Pixels at the places of a grid: one thread per output vec4. `grid` holds (column, row) from -1 to 1. Places are cut to
-// where every whole number is a float32, so that they are pixels, far outside.
+// Pixels at the places of a grid: one thread per output vec4. `grid` holds (column, row, layer) from -1 to 1, or counts
+// pixels. Places are cut to where every whole number is a float32, so that they are pixels, far outside.
+{% set letters = ["x", "y", "z"][:axes] %}
+{% set extents = ["p.width", "p.height", "p.depth"][:axes] | join(", ") %}
+{% set vector = "vec%df" % axes %}
 {% if outside == "reflection" %}
 // v mirrored at `first` and `last`.
 fn mirrored(v: f32, first: f32, last: f32) -> f32 {
@@ -13,24 +16,23 @@ fn mirrored(v: f32, first: f32, last: f32) -> f32 {
 }
 {% endif %}
 
-fn pixel(plane: u32, row: f32, column: f32) -> vec4f {
+fn pixel(plane: u32, wanted: {{ vector }}) -> vec4f {
+  let last = vec{{ axes }}u({{ extents }}) - 1u;
 {% if outside == "reflection" %}
-{% if aligned %}
-  let y = mirrored(row, 0.0, f32(p.height) - 1.0);
-  let x = mirrored(column, 0.0, f32(p.width) - 1.0);
+{% set edge = "0.0" if aligned else "0.5" %}
+  let place = {{ vector }}(
+{%- for c in letters %}mirrored(wanted.{{ c }}, -{{ edge }}, f32(last.{{ c }}) + {{ edge }}){{ ", " if not loop.last }}{% endfor %});
 {% else %}
-  let y = mirrored(row, -0.5, f32(p.height) - 0.5);
-  let x = mirrored(column, -0.5, f32(p.width) - 0.5);
+  let place = wanted;
 {% endif %}
+  let near = min(vec{{ axes }}u(clamp(place, {{ vector }}(), {{ vector }}(last))), last);
+{% if axes == 3 %}
+  let v = load_x(plane * p.image + (near.z * p.height + near.y) * p.width + near.x);
 {% else %}
-  let y = row;
-  let x = column;
+  let v = load_x(plane * p.image + near.y * p.width + near.x);
 {% endif %}
-  let j = u32(clamp(y, 0.0, f32(p.height) - 1.0));
-  let i = u32(clamp(x, 0.0, f32(p.width) - 1.0));
-  let v = load_x(plane * p.image + min(j, p.height - 1u) * p.width + min(i, p.width - 1u));
 {% if outside == "zeros" %}
-  return select(vec4f(), v, y == f32(j) && x == f32(i));
+  return select(vec4f(), v, all(place == {{ vector }}(near)));
 {% else %}
   return v;
 {% endif %}
@@ -46,28 +48,42 @@ fn weights(t: f32) -> vec4f {
   let outer = ((-0.75 * far + 3.75) * far - 6.0) * far + 3.0;
   return vec4f(outer.x, inner.x, inner.y, outer.y);
 }
+{% elif taps == 2 %}
+
+// Between four pixels of a layer.
+fn between(plane: u32, first: {{ vector }}, t: {{ vector }}) -> vec4f {
+{% set rest = ", 0.0" if axes == 3 else "" %}
+  let right = {{ vector }}(1.0, 0.0{{ rest }});
+  let down = {{ vector }}(0.0, 1.0{{ rest }});
+  let above = pixel(plane, first) * (1.0 - t.x) + pixel(plane, first + right) * t.x;
+  let below = pixel(plane, first + down) * (1.0 - t.x) + pixel(plane, first + down + right) * t.x;
+  return above * (1.0 - t.y) + below * t.y;
+}
 {% endif %}
 
 {% include "each_vector.wgsl" %}
   let at = divided(i, p.spatial);
   let part = divided(at.x, p.slices);
-  let place = load_grid(part.x * p.spatial + at.y).xy;
-  let extent = vec2f(f32(p.width), f32(p.height));
-{% if aligned %}
-  let wanted = (place + 1.0) / 2.0 * (extent - 1.0);
+  let place = load_grid(part.x * p.spatial + at.y).{{ letters | join }};
+{% if places == "pixels" %}
+  let wanted = place;
+{% elif aligned %}
+  let wanted = (place + 1.0) / 2.0 * ({{ vector }}(vec{{ axes }}u({{ extents }})) - 1.0);
 {% else %}
-  let wanted = ((place + 1.0) * extent - 1.0) / 2.0;
+  let wanted = ((place + 1.0) * {{ vector }}(vec{{ axes }}u({{ extents }})) - 1.0) / 2.0;
 {% endif %}
-  let there = clamp(wanted, vec2f(-8388608.0), vec2f(8388608.0));
+  let there = clamp(wanted, {{ vector }}(-8388608.0), {{ vector }}(8388608.0));
 {% if taps == 1 %}
-  let near = round(there);
-  let v = pixel(at.x, near.y, near.x);
+  let v = pixel(at.x, round(there));
 {% elif taps == 2 %}
   let first = floor(there);
   let t = there - first;
-  let above = pixel(at.x, first.y, first.x) * (1.0 - t.x) + pixel(at.x, first.y, first.x + 1.0) * t.x;
-  let below = pixel(at.x, first.y + 1.0, first.x) * (1.0 - t.x) + pixel(at.x, first.y + 1.0, first.x + 1.0) * t.x;
-  let v = above * (1.0 - t.y) + below * t.y;
+{% if axes == 3 %}
+  let behind = first + vec3f(0.0, 0.0, 1.0);
+  let v = between(at.x, first, t) * (1.0 - t.z) + between(at.x, behind, t) * t.z;
+{% else %}
+  let v = between(at.x, first, t);
+{% endif %}
 {% else %}
   let first = floor(there) - 1.0;
   let columns = weights(there.x - first.x - 1.0);
@@ -75,8 +91,8 @@ fn weights(t: f32) -> vec4f {
   var v = vec4f();
   for (var k = 0u; k < 4u; k++) {
     let y = first.y + f32(k);
-    v += rows[k] * (columns.x * pixel(at.x, y, first.x) + columns.y * pixel(at.x, y, first.x + 1.0)
-      + columns.z * pixel(at.x, y, first.x + 2.0) + columns.w * pixel(at.x, y, first.x + 3.0));
+    v += rows[k] * (columns.x * pixel(at.x, vec2f(first.x, y)) + columns.y * pixel(at.x, vec2f(first.x + 1.0, y))
+      + columns.z * pixel(at.x, vec2f(first.x + 2.0, y)) + columns.w * pixel(at.x, vec2f(first.x + 3.0, y)));
   }
 {% endif %}
   store_out(i, epilogue_out(part.y), v);

@@ -1,11 +1,12 @@
-"""`grid_sample(x [B, H, W, C], grid [B, h, w, 2]): method, outside, align_corners` gives
+"""`grid_sample(x [B, H, W, C], grid [B, h, w, 2]): method, outside, align_corners, places` gives
 [B, h, w, C]: the image at the places (column, row) of the grid, -1 and 1 being its edges, or with
-`align_corners` the centres of its outermost pixels.
+`align_corners` the centres of its outermost pixels; with `places` "pixels" they count pixels from
+0. Volumes [B, D, H, W, C] have a third coordinate, the layer.
 
-`method` is "nearest" (halves to the even pixel), "linear" or "cubic" (Keys' kernel with a = -0.75);
-What is `outside` of the image is 0 for "zeros", its nearest pixel for "border", and for
-"reflection" its mirror image at its edges, or at the centres with `align_corners`. A place that is
-NaN gives any numbers.
+`method` is "nearest" (halves to the even pixel), "linear" or, of images, "cubic" (Keys' kernel with
+a = -0.75). What is `outside` is 0 for "zeros", the nearest pixel for "border", and for "reflection"
+the mirror image at the edges, or at the centres with `align_corners`. A place that is NaN gives any
+numbers.
 """
 
 from __future__ import annotations
@@ -22,44 +23,49 @@ OUTSIDE = ("zeros", "border", "reflection")
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """An image of 4 dimensions, pairs of coordinates for each batch, one of the three methods and
-    one of the three for what is outside."""
+    """An image of 4 dimensions or a volume of 5, coordinates for each batch, one of the three
+    methods (of volumes not cubic) and one of the three for what is outside."""
     x, grid = graph.shape(node.operand()), graph.shape(node.operand(1))
-    if len(x) != 4 or 0 in (*x, *grid):
-        return f"Sampling by a grid needs an image of 4 dimensions, not {list(x)}."
-    if len(grid) != 4 or grid[0] != x[0] or grid[3] != 2:
+    if len(x) not in (4, 5) or 0 in (*x, *grid):
+        return f"Sampling by a grid needs an image of 4 or 5 dimensions, not {list(x)}."
+    if len(grid) != len(x) or grid[0] != x[0] or grid[-1] != len(x) - 2:
         return f"A grid of shape {list(grid)} does not fit an image of {list(x)}."
-    if node.attributes["method"] not in TAPS or node.attributes["outside"] not in OUTSIDE:
-        how = f"{node.attributes['method']} with {node.attributes['outside']} outside"
+    method, outside = node.attributes["method"], node.attributes["outside"]
+    if method not in TAPS or outside not in OUTSIDE or (method == "cubic" and len(x) == 5):
+        how = f"{method} with {outside} outside, in {len(x) - 2} dimensions"
         return f"Sampling by a grid, {how}, is not supported."
     return None
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     x, grid = graph.shape(node.operand()), graph.shape(node.operand(1))
-    if len(x) != 4 or len(grid) != 4:
+    if len(x) not in (4, 5) or len(grid) != len(x):
         raise ValueError(f"a grid of shape {list(grid)} does not fit {list(x)}")
-    return [(*grid[:3], x[3])]
+    return [(*grid[:-1], x[-1])]
 
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch, four channels of a result per thread."""
-    _, height, width, _ = low.graph.shape(node.operand())
+    _, *extents, _ = low.graph.shape(node.operand())
     low.each_vector(
         "grid_sample",
         node,
         {"x": low.stored(node.operand()), "grid": low.stored(node.operand(1))},
-        {"height": height, "width": width, "image": height * width},
+        dict(zip(("width", "height", "depth"), extents[::-1], strict=False))
+        | {"image": prod(extents)},
         {
+            "axes": len(extents),
             "taps": TAPS[node.attributes["method"]],
             "outside": node.attributes["outside"],
             "aligned": bool(node.attributes.get("align_corners")),
+            "places": node.attributes.get("places", "edges"),
         },
     )
 
 
 def _work(graph: Graph, node: Node) -> int:
-    return prod(shapes(graph, node)[0]) * TAPS[node.attributes["method"]] ** 2
+    (made,) = shapes(graph, node)
+    return prod(made) * prod([TAPS[node.attributes["method"]]] * (len(made) - 2))
 
 
 OPS = (
