@@ -109,13 +109,63 @@ def _einsum(m: Maker) -> None:
 
 
 def _sampled(m: Maker) -> None:
-    x = m.pick(4)
-    batch, _, height, width = x.shape
-    places = m.numbers.integers(-80, 81, (batch, height + 1, width, 2)) / 64
+    x = m.pick(4, 5) if m.opset >= 20 else m.pick(4)
+    batch, _, height, *others = x.shape
+    places = m.numbers.integers(-80, 81, (batch, height + 1, *others, len(x.shape) - 2)) / 64
+    cubic_too = len(x.shape) == 4
     linear, cubic = ("linear", "cubic") if m.opset >= 20 else ("bilinear", "bicubic")
     padding = m.choose.choice(("zeros", "border", "reflection"))
-    m.add("GridSample", x, m.const(places), mode=m.choose.choice((linear, cubic)),
+    m.add("GridSample", x, m.const(places),
+          mode=m.choose.choice((linear, cubic)) if cubic_too else linear,
           padding_mode=padding, align_corners=m.choose.choice((0, 1)))  # fmt: skip
+
+
+def _regions(m: Maker) -> None:
+    x = m.pick(4)
+    batch, _, height, width = x.shape
+    low = m.numbers.uniform(-2, 3, (3, 2))
+    rois = np.concatenate([low, low + m.numbers.uniform(0.3, max(height, width), (3, 2))], 1)
+    numbers = m.const(m.numbers.integers(0, batch, 3), np.int64)
+    m.add(
+        "RoiAlign",
+        x,
+        m.const(rois),
+        numbers,
+        output_height=2,
+        output_width=3,
+        mode=m.choose.choice(("avg", "max")),
+        sampling_ratio=m.choose.choice((0, 1, 2)),
+    )
+
+
+def _deformed(m: Maker) -> None:
+    x = m.pick(4)
+    batch, channels, height, width = x.shape
+    shifted = m.choose.choice([n for n in (1, 2, 3) if channels % n == 0])
+    groups = m.choose.choice([n for n in (1, 2, 4) if channels % n == 0])
+    made = (height + 1, width)  # of windows of 2 x 3, padded by 1
+    weights = m.weights(2 * groups, channels // groups, 2, 3, spread=(1 / channels) ** 0.5)
+    offsets = m.weights(batch, shifted * 12, *made, spread=1.7)
+    mask = [m.weights(2 * groups), m.weights(batch, shifted * 6, *made)]
+    m.add(
+        "DeformConv",
+        x,
+        weights,
+        offsets,
+        *(mask if m.choose.random() < 0.5 else []),
+        pads=[1, 1, 1, 1],
+        group=groups,
+        offset_group=shifted,
+    )
+
+
+def _columns(m: Maker) -> None:
+    """Patches of 2 x 3 put together again: as many columns as there are places."""
+    x = m.pick(4)
+    batch, channels, height, width = x.shape
+    taps = m.step("Reshape", x, m.ints(batch, channels, height * width))
+    spread = m.step("Tile", taps, m.ints(1, 6, 1))
+    m.add("Col2Im", spread, m.ints(height + 1, width + 2), m.ints(2, 3))
 
 
 def _unpooled(m: Maker) -> None:
@@ -155,5 +205,6 @@ def _attention(m: Maker) -> None:
 
 BLOCKS: tuple[Callable[[Maker], None], ...] = (
     _gathered, _gathered_rows, _scattered, _scattered_rows, _triangle, _running_sum, _largest,
-    _one_hot, _hardmax, _einsum, _sampled, _unpooled, _unit, _many_axes, _attention,
+    _one_hot, _hardmax, _einsum, _sampled, _regions, _deformed, _columns,
+    _unpooled, _unit, _many_axes, _attention,
 )  # fmt: skip

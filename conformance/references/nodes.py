@@ -368,7 +368,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "cumsum": _cumsum, "cumprod": _cumprod, "reverse_sequence": _reverse_sequence,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention,
-    "grid_sample": references_samples.grid_sample,
+    "grid_sample": references_samples.grid_sample, "roi_align": references_samples.roi_align,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **convolutions.REFERENCES, **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,

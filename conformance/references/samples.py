@@ -52,3 +52,39 @@ def grid_sample(
             part = np.tensordot(weight, part, (0, 0))
         out[(n, *place)] = part
     return out
+
+
+def _sample(image: Array, at: tuple[float, float]) -> list[Array]:
+    """Four pixels [C] around a place, each times its share: 0 for what lies beyond the outermost
+    ones by more than 1."""
+    if any(not -1 <= v <= n for v, n in zip(at, image.shape, strict=False)):
+        return [np.zeros(image.shape[2])] * 4
+    near = [min(max(v, 0), n - 1) for v, n in zip(at, image.shape, strict=False)]
+    (top, down), (left, right) = (
+        (int(v), min(int(v) + 1, n - 1)) for v, n in zip(near, image.shape, strict=False)
+    )
+    t, u = near[0] - top, near[1] - left
+    corners = ((top, left, (1 - t) * (1 - u)), (top, right, (1 - t) * u),
+               (down, left, t * (1 - u)), (down, right, t * u))  # fmt: skip
+    return [image[row, column] * share for row, column, share in corners]
+
+
+def roi_align(
+    x: Array, rois: Array, batches: Array, size: tuple[int, int], scale: float = 1.0,
+    samples: int = 0, centred: bool = False, mode: str = "avg",
+) -> Array:  # fmt: skip
+    """Regions (left, top, right, bottom) as ONNX's RoiAlign samples them."""
+    out = np.zeros((len(rois), *size, x.shape[3]))
+    for r, region in enumerate(rois * scale - 0.5 * centred):
+        start, spans = region[1::-1], region[:1:-1] - region[1::-1]
+        bins = (spans if centred else np.maximum(spans, 1)) / size
+        counts = [samples or int(np.ceil(np.round(step, 4))) for step in bins]
+        for at in np.ndindex(size):
+            corners = [
+                _sample(x[round(batches[r])], start + bins * (at + (np.array(k) + 0.5) / counts))
+                for k in np.ndindex(*np.maximum(counts, 0))
+            ]
+            if corners:
+                all_of: Array = np.array(corners)
+                out[(r, *at)] = all_of.max((0, 1)) if mode == "max" else all_of.sum(1).mean(0)
+    return out

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import prod
+
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array
+from tflgpu_plugin.ir.host_op import needs
 
 from .expansion import Expansion
+
+SQUARE = needs(
+    "Square matrices of 1 to 4 rows.",
+    lambda e: e.rank() > 1 and e.shape()[-1] == e.shape()[-2] in range(1, 5),
+)
 
 
 def gemm(e: Expansion) -> int:
@@ -149,3 +158,23 @@ def mean_variance(e: Expansion) -> int:
     variance = e.add("reduce_mean_square", centred, axes, keep_dims=True)
     deviation = e.add("add", e.add("sqrt", variance), 1e-9)
     return e.add("div", centred, deviation)
+
+
+def det(e: Expansion) -> int:
+    """Determinants by expansion along rows, from the last to the first: each minor of the rows from
+    one on is a sum of elements of that row times minors of the rows after it."""
+    *outer, size, _ = e.shape()
+    x = e.reshape(e.x(), (prod(outer), size * size))
+    minors = e.add("gather", x, e.index(range(size * size - size, size * size)), axis=1)
+    known: list[tuple[int, ...]] = [(column,) for column in range(size)]
+    for row in reversed(range(size - 1)):
+        wanted = list(combinations(range(size), size - row))
+        terms = [(c, k, known.index((*own[:k], *own[k + 1 :]))) for own in wanted
+                 for k, c in enumerate(own)]  # fmt: skip
+        column, nth, minor = np.array(terms).T
+        taken = e.add("gather", x, e.index(row * size + column), axis=1)
+        others = e.add("gather", minors, e.index(minor), axis=1)
+        signed = e.add("mul", e.add("mul", taken, others), e.const((-1.0) ** nth))
+        parts = e.reshape(signed, (prod(outer), len(wanted), size - row))
+        minors, known = e.add("reduce_sum", parts, e.index([2]), keep_dims=False), wanted
+    return e.reshape(minors, outer)

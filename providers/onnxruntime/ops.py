@@ -18,6 +18,7 @@ from . import (
     indexing,
     matrices,
     narrow,
+    patches,
     quantize,
     quantized,
     rearranging,
@@ -91,6 +92,11 @@ _ROWS: tuple[HostOp, ...] = (
     row("Ceil", "ceil", (6, 13)),
     row("Celu", "celu", (12, 12), alpha=1.0),
     row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH),
+    row(
+        "Col2Im", "reduce_sum", (18, 18), "value shape! shape!", patches.COLUMNS, by=patches.col2im,
+        types="f32 f16",
+    ),
+    row("Compress", "gather", (9, 11), "value condition!", indexing.CHOSEN, by=indexing.compress),
     row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH),
     row("Conv", "conv_2d", (1, 22), LAYER, *windows.CONV, by=windows.conv, listed=BOTH),
     row(
@@ -114,6 +120,7 @@ _ROWS: tuple[HostOp, ...] = (
         *windows.DEFORM_CONV, by=windows.deform_conv,
     ),
     row("DepthToSpace", "depth_to_space", (1, 13), image=True, block=("blocksize", 1), mode="DCR"),
+    row("Det", "reduce_sum", (11, 22), "value", matrices.SQUARE, by=matrices.det, types="f32 f16"),
     row(
         "DequantizeLinear", "dequantize", (10, 25), QUANTIZED, conditions.DEQUANTIZED, blocks.along,
         by=quantize.dequantize_linear, types=WIDE, listed=BOTH, bounds="opens",
@@ -257,6 +264,10 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "RotaryEmbedding", "mul", (23, 23), "value value value index?", *rotary.ROTARY,
         by=rotary.rotary,
+    ),
+    row(
+        "RoiAlign", "roi_align", (10, 22), "value value index", patches.REGIONS,
+        by=patches.roi_align,
     ),
     row("Round", "round", (11, 22)),
     row(

@@ -59,6 +59,11 @@ def scattered(count: int) -> NodeCase:
     return NodeCase("", "scatter_elements", reads, {"axis": 0, "reduction": "add"})
 
 
+def regions(extent: int) -> NodeCase:
+    reads = (Input((1, extent, extent, 1)), Input((1, 4)), Input((1,)))
+    return NodeCase("", "roi_align", reads, {"size": (1, 1), "mode": "avg"})
+
+
 # Just below the bound, and just above: what gave wrong answers before.
 BOUNDS = [
     (recurrent("lstm", 4, 120, 256), recurrent("lstm", 4, 123, 256)),
@@ -78,6 +83,7 @@ BOUNDS = [
     (reduced("reduce_max", (1, 4_000_000), 1), reduced("reduce_max", (1, 5_000_000), 1)),
     (along("softmax", 5_500_000, beta=1.0), along("softmax", 6_000_000, beta=1.0)),
     (reduced("cumsum", (1, 2_000_000), 1), reduced("cumsum", (1, 2_200_000), 1)),
+    (regions(240), regions(250)),
 ]
 
 

@@ -66,6 +66,7 @@ def test_what_may_pass_float16() -> None:
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}
     small |= {
         "rnn_basic",
+        "roi_align",
         "svdf",
         "standardize",
         "add_n",
@@ -99,7 +100,7 @@ def test_what_becomes_of_errors() -> None:
         *("average_pool_2d", "mean", "reduce_sum", "reduce_sum_square", "reduce_mean_square")
     }
     moved = of_kind("movement") - {"stack", "gather_nd", "pick", "gather_elements"}
-    resized = {"max_pool_2d", "resize_bilinear", "resize", "grid_sample"}
+    resized = {"max_pool_2d", "resize_bilinear", "resize", "grid_sample", "roi_align"}
     assert where(lambda row: row.errors.keeps_magnitude) == moved | resized
     assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"}
     assert where(lambda row: row.errors.choice not in (1, None)) == set()

@@ -40,6 +40,7 @@ FAMILIES = (
     "svdf",
     "normalization",
     "grid_sample",
+    "roi_align",
     "lrn",
     "matmul",
     "attention",

@@ -1,0 +1,111 @@
+"""Rows for parts of images that are put together or taken out: Col2Im and RoiAlign (operator
+documentation of Col2Im-18 and RoiAlign-22)."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Array, Shape
+from tflgpu_plugin.ir.host_op import needs
+
+from .expansion import Expansion
+from .windows import Window
+
+LARGEST = 1 << 22  # elements of a table of indices
+
+
+# ---- Col2Im --------------------------------------------------------------------------------------
+
+
+def _columns(e: Expansion) -> Window:
+    """The window that cut out the columns."""
+    image, block = (tuple(int(n) for n in e.value(k).reshape(-1)) for k in (1, 2))
+    ones, count = (1,) * len(image), len(image)
+    strides, dilations = e.integers("strides") or ones, e.integers("dilations") or ones
+    pads = e.integers("pads") or (0,) * (2 * count)
+    return Window(image, block, strides, dilations, tuple(zip(pads, pads[count:], strict=False)))
+
+
+def _places(columns: Window) -> Shape:
+    """How many of each axis the window stood at."""
+    return tuple(left // step + 1 for left, step in columns.slack)
+
+
+def col2im(e: Expansion) -> int:
+    """The elements that each pixel is the sum of, picked by constant indices, and their sum."""
+    batch, rows, places = e.shape()
+    columns = _columns(e)
+    taps = prod(columns.kernel)
+    planes, table = batch * rows // taps, _sources(columns)
+    flat = e.reshape(e.x(), (planes, taps * places))
+    padded = e.add("pad", flat, e.index([(0, 0), (0, 1)]), mode="constant")  # a zero behind
+    picked = e.add("gather", padded, e.index(table.reshape(-1)), axis=1)
+    parts = e.reshape(picked, (planes, *table.shape))
+    total = e.add("reduce_sum", parts, e.index([1]), keep_dims=False)
+    return e.reshape(total, (batch, rows // taps, *columns.spatial))
+
+
+def _sources(columns: Window) -> Array:
+    """[most, pixels]: numbers of the elements, of [tap, place], that fall on each pixel; beyond the
+    last one for none."""
+    pixel, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    axes = zip(*columns, _places(columns), strict=True)
+    for extent, taps, step, apart, (before, _), places in axes:
+        at = np.arange(taps)[:, None] * apart + np.arange(places) * step - before
+        shape = len(pixel) * taps, pixel.shape[1] * places
+        there = ((at >= 0) & (at < extent))[:, None]
+        inside = (inside[:, None, :, None] & there).reshape(shape)
+        pixel = (pixel[:, None, :, None] * extent + at[:, None]).reshape(shape)
+    elements = np.flatnonzero(inside)
+    pixels = pixel.reshape(-1)[elements]
+    counts = np.bincount(pixels, minlength=prod(columns.spatial))
+    order = np.argsort(pixels, kind="stable")
+    nth = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    table = np.full((max(counts.max(), 1), len(counts)), pixel.size)
+    table[nth, pixels[order]] = elements[order]
+    return table
+
+
+def _put_together(e: Expansion) -> bool:
+    image, block = e.value(1).reshape(-1), e.value(2).reshape(-1)
+    listed = [e.integers(name) for name in ("strides", "dilations")]
+    pads = e.integers("pads")
+    if e.rank() != 3 or len(image) != len(block) or min(*image, *block, 1) < 1 or not len(image):
+        return False
+    if any(given and (len(given) != len(image) or min(given) < 1) for given in listed):
+        return False
+    if pads and (len(pads) != 2 * len(image) or min(pads) < 0):
+        return False
+    columns = _columns(e)
+    steps = zip(columns.kernel, columns.strides, columns.dilations, strict=True)
+    most = prod(-(-taps * gcd(step, apart) // step) for taps, step, apart in steps)
+    fits = min(left for left, _ in columns.slack) >= 0 and prod(_places(columns)) == e.shape()[2]
+    sizes = prod(columns.spatial) * most, prod(columns.kernel) * e.shape()[2]
+    whole = fits and e.shape()[1] > 0 == e.shape()[1] % prod(columns.kernel)
+    return whole and e.shape()[0] > 0 and max(sizes) <= LARGEST
+
+
+COLUMNS = needs(
+    "Columns [batch, channels and block, places] of blocks that fit into the padded image, in all "
+    "4,194,304 elements of a channel at most.",
+    _put_together,
+)
+
+# ---- RoiAlign ------------------------------------------------------------------------------------
+
+
+def roi_align(e: Expansion) -> int:
+    """Regions of images; before opset 16 coordinates are not those of pixels' centres."""
+    modes = "half_pixel" if e.version >= 16 else "output_half_pixel"
+    numbers = e.exact(e.add("cast", e.x(2), dtype="f32"))
+    return e.image(
+        "roi_align", e.x(0), e.exact(e.x(1)), numbers, mode=e.text("mode", "avg"),
+        size=(e.integer("output_height", 1), e.integer("output_width", 1)),
+        scale=e.number("spatial_scale", 1.0), samples=max(e.integer("sampling_ratio"), 0),
+        centred=e.text("coordinate_transformation_mode", modes) == "half_pixel",
+    )  # fmt: skip
+
+
+REGIONS = needs("An image of rank 4.", lambda e: e.rank() == 4)

@@ -1,0 +1,87 @@
+// Regions of images in bins: one thread per output vec4, which goes through the samples of a bin that meet the image.
+// `rois` holds left, top, right and bottom, `batches` the image of each. With p.samples = 0 a bin has a sample for each
+// pixel that it is long.
+
+// Samples along an axis: the place of the first one, their distance, how many there are, and those that count.
+struct Samples { start: f32, step: f32, count: f32, first: i32, last: i32 }
+
+fn samples(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> Samples {
+{% if centred %}
+  let span = high - low;
+{% else %}
+  let span = max(high - low, 1.0);
+{% endif %}
+  let long = span / f32(bins);
+  let near = round(long);  // which the quotient of a multiple may miss
+  let each = select(ceil(long), near, near * f32(bins) == span);
+  let count = select(min(each, 8388608.0), f32(p.samples), p.samples > 0u);
+  let step = select(long / count, 0.0, count < 1.0);
+  let start = low + f32(bin) * long + 0.5 * step;
+  let ends = (vec2f(-1.0, f32(extent)) - start) / select(step, 1.0, step == 0.0);
+  let met = clamp(select(ends, ends.yx, ends.y < ends.x), vec2f(), vec2f(max(count, 0.0)));
+  let reach = select(met, vec2f(0.0, count), step == 0.0);
+  let first = max(i32(floor(reach.x)) - 1, 0);
+  let last = min(i32(ceil(min(reach.y + 1.0, count - 1.0))), first + i32(max(extent + 8u, p.samples)));
+  return Samples(start, step, count, first, last);
+}
+
+// The two pixels around a place, and the share of the second.
+struct Place { first: u32, second: u32, share: f32 }
+
+fn placed(at: f32, extent: u32) -> Place {
+  let last = f32(extent) - 1.0;
+  let near = clamp(at, 0.0, last);
+  let first = floor(near);
+  let index = min(u32(first), extent - 1u);
+  return Place(index, min(index + 1u, extent - 1u), near - first);
+}
+
+fn outside(at: f32, extent: u32) -> bool { return !(at >= -1.0 && at <= f32(extent)); }
+
+{% include "each_vector.wgsl" %}
+  let at = divided(i, p.spatial);
+  let part = divided(at.x, p.slices);
+  let bin = divided(at.y, p.columns);
+{% if centred %}
+  let roi = load_rois(part.x) * p.scale - 0.5;
+{% else %}
+  let roi = load_rois(part.x) * p.scale;
+{% endif %}
+  let image = min(u32(max(load_batches(part.x), 0.0)), p.batch - 1u);
+  let plane = (image * p.slices + part.y) * p.height * p.width;
+  let down = samples(roi.y, roi.w, bin.x, p.rows, p.height);
+  let right = samples(roi.x, roi.z, bin.y, p.columns, p.width);
+{% if most %}
+  // Where some samples lie outside, these are 0.
+  let some = down.count > f32(max(down.last - down.first + 1, 0)) || right.count > f32(max(right.last - right.first + 1, 0));
+  var v = vec4f(select(-0x1.fffffep+127f, 0.0, some || down.count < 1.0 || right.count < 1.0));
+{% else %}
+  var v = vec4f();
+{% endif %}
+  for (var j = down.first; j <= down.last; j++) {
+    let y = down.start + f32(j) * down.step;
+    let row = placed(y, p.height);
+    var sum = vec4f();
+    for (var k = right.first; k <= right.last; k++) {
+      let x = right.start + f32(k) * right.step;
+      let column = placed(x, p.width);
+      let share = select(vec2f(1.0 - column.share, column.share), vec2f(), outside(x, p.width) || outside(y, p.height));
+      let a = load_x(plane + row.first * p.width + column.first) * share.x * (1.0 - row.share);
+      let b = load_x(plane + row.first * p.width + column.second) * share.y * (1.0 - row.share);
+      let c = load_x(plane + row.second * p.width + column.first) * share.x * row.share;
+      let d = load_x(plane + row.second * p.width + column.second) * share.y * row.share;
+{% if most %}
+      v = max(v, max(max(a, b), max(c, d)));
+{% else %}
+      sum += a + b + c + d;
+{% endif %}
+    }
+{% if not most %}
+    v += sum;
+{% endif %}
+  }
+{% if not most %}
+  v /= max(down.count * right.count, 1.0);
+{% endif %}
+  store_out(i, epilogue_out(part.y), v);
+}

@@ -1,0 +1,85 @@
+"""`roi_align(x [B, H, W, C], rois [R, 4], batches [R]): size, scale, samples, centred, mode`
+gives [R, *size, C]: regions (left, top, right, bottom, times `scale`) of images by number, each as
+`size` bins. A bin is the average ("avg") of `samples` x `samples` places in it, each between four
+pixels, or the largest ("max") of these pixels times their shares; with 0 samples there is one for
+each pixel that a bin is long. What is further than 1 outside counts as 0.
+
+As the operator RoiAlign of ONNX opset 16: with `centred` (half_pixel) coordinates are those of
+pixels' centres, otherwise a region is at least 1 long. A number of an image that is none stands for
+the nearest, and a region that is NaN gives any numbers.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.table import MOVED, Op
+
+MODES = ("avg", "max")
+MOST = 128  # samples along an axis of a bin
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """An image of 4 dimensions, four numbers and a batch for each region; up to 128 samples along
+    an axis, or 0; the mode avg or max."""
+    x, rois, batches = (graph.shape(node.operand(k)) for k in range(3))
+    samples, mode = node.attributes.get("samples", 0), node.attributes["mode"]
+    if len(x) != 4 or 0 in x or min(node.attributes["size"]) < 1:
+        return f"Regions of {list(node.attributes['size'])} bins of {list(x)} are not supported."
+    if len(rois) != 2 or rois[1] != 4 or batches != rois[:1] or not rois[0]:
+        return f"Regions of shape {list(rois)} do not fit numbers of images of {list(batches)}."
+    if mode not in MODES or not 0 <= samples <= MOST:
+        return f"Regions with {samples} samples in the mode {mode} are not supported."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    x, rois = graph.shape(node.operand()), graph.shape(node.operand(1))
+    if len(x) != 4 or not rois:
+        raise ValueError(f"regions of shape {list(rois)} do not fit {list(x)}")
+    return [(rois[0], *node.attributes["size"], x[3])]
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, four channels of a bin per thread."""
+    batch, height, width, _ = low.graph.shape(node.operand())
+    rows, columns = node.attributes["size"]
+    tall, wide = (_most(node, extent) for extent in (height, width))
+    low.loops(node, (tall + 1) * (wide + 2) + 1)
+    low.each_vector(
+        "roi_align",
+        node,
+        {
+            "x": low.stored(node.operand()), "rois": low.stored(node.operand(1)),
+            "batches": Access(low.stored(node.operand(2)), 1),
+        },
+        {
+            "batch": batch, "height": height, "width": width, "rows": rows, "columns": columns,
+            "scale": float(node.attributes.get("scale", 1.0)),
+            "samples": int(node.attributes.get("samples", 0)),
+        },
+        {
+            "centred": bool(node.attributes.get("centred")),
+            "most": node.attributes["mode"] == "max",
+        },
+    )  # fmt: skip
+
+
+def _most(node: Node, extent: int) -> int:
+    """Samples that may meet an axis of an image: they are 1 apart at most, and nearer only where a
+    bin is short."""
+    return int(node.attributes.get("samples", 0)) or extent + 9
+
+
+def _work(graph: Graph, node: Node) -> int:
+    samples = int(node.attributes.get("samples", 0)) or 2
+    return 4 * samples**2 * prod(shapes(graph, node)[0])
+
+
+OPS = (
+    Op("roi_align", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
+       accumulates=False, errors=MOVED),
+)  # fmt: skip
