@@ -1,5 +1,5 @@
 // Writes inputs into their parts of the output.
-// variant vectors: whole vec4 of one input after another (`ranks`), the output index being affine in so many coordinates;
+// variant vectors: whole vec4 of one input after another (`ranks`), the indices of both being affine in so many coordinates;
 // otherwise single floats of one.
 {% import "coordinates.wgsl" as at %}
 @compute @workgroup_size(64)
@@ -15,7 +15,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     let own = i{{ " - p.end%d" % (n - 1) if n }};
 {{ at.split("own", rank, "d%d_" % n) }}
     o = p.base{{ n }}{% for k in range(rank) %} + c{{ k }} * p.k{{ n }}_{{ k }}{% endfor %};
-    v = load_x{{ n }}(own);
+    v = load_x{{ n }}(p.start{{ n }}{% for k in range(rank) %} + c{{ k }} * p.j{{ n }}_{{ k }}{% endfor %});
   }{{ " else" if not loop.last }}
 {% endfor %}
   store_y(o, epilogue_y((o / p.spatial) % p.slices), v);

@@ -1,23 +1,24 @@
 """Concatenation on any axis: launches of some inputs each, which write their parts of the output in
-place; of one where that may lie there from the start.
+place, and read what is only moved for that where it was; of one where that may lie there from the
+start.
 `stack(inputs): axis` is one along a new axis."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, planar
+from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import Access, Lowering
-from tflgpu_plugin.ops.movement import ANY, Reading, read, workgroups
+from tflgpu_plugin.ops.lowering import Access, Lowering, Source
+from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, read, view_of, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
-from tflgpu_plugin.ops.views import axis_of, part
+from tflgpu_plugin.ops.views import Axis, axis_of, part, whole
 
-TOGETHER = 3  # parts of one launch: their parameters fit a uniform block
+TOGETHER, MAX_TOGETHER = 3, 14  # parts of one launch, and their axes: they fit a uniform block
 
 
 @dataclass(frozen=True)
@@ -72,48 +73,112 @@ def lower(low: Lowering, node: Node) -> None:
         read(part(shape, axis, p.offset, p.extent), stored, low.geometry(p.tensor)) for p in parts
     ]
     if all(reading.form == "vectors" for reading in readings):
-        for group in _groups(readings):
-            tensors = [parts[k].tensor for k in group]
-            _vectors(low, node, tensors, [readings[k] for k in group])
+        makers = low.graph.producers()
+        copies = [
+            _copy(low, makers, p.tensor, reading)
+            for p, reading in zip(parts, readings, strict=True)
+        ]
+        for group in _groups(copies):
+            _vectors(low, node, group)
         return
     for p in parts:
         _floats(low, node, axis, p, p is parts[-1])
 
 
-def _groups(readings: Sequence[Reading]) -> list[list[int]]:
+@dataclass(frozen=True)
+class Copy:
+    """A part of so many vec4, read from here: one after another over these axes, each with its
+    strides in what is read and in the output, from `start` to `base` on. `block`: it lies in the
+    output as one piece."""
+
+    source: Source
+    vectors: int
+    axes: list[tuple[Axis, Axis]]
+    start: int
+    base: int
+    block: int | None = None
+
+    def parameters(self, n: int, end: int) -> dict[str, object]:
+        found: dict[str, object] = {f"base{n}": self.base, f"start{n}": self.start, f"end{n}": end}
+        for k, (given, made) in enumerate(self.axes):
+            found |= {f"d{n}_{k}": given.extent, f"j{n}_{k}": given.stride}
+            found |= {f"k{n}_{k}": made.stride}
+        return found
+
+
+def _copy(low: Lowering, makers: Mapping[int, Node], tensor: int, into: Reading) -> Copy:
+    """How a part is copied that a reader would find so in the output: from where it lies before a
+    launch would move it, or bring it into device storage, for this alone."""
+    stored = low.geometry(tensor)
+    straight = Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
+    if into.block is None:
+        node = makers.get(tensor)
+        view = view_of(low.graph, node) if node is not None and not node.epilogue else None
+        given = tensor if node is None or view is None else node.operand()
+        view, inside = view or whole(low.graph.shape(tensor)), low.geometry(given)
+        source, raw = low.stored(given), host_buffer(low, given)
+        if raw is not None:
+            source, inside = raw, geometry((prod(low.graph.shape(given)),))
+        found = read(view, inside, stored)
+        axes = _both(found, into) if found.form == "vectors" else None
+        if axes is not None:
+            return Copy(source, stored.vectors, axes, found.base, into.base)
+    axes = _both(straight, into) or []
+    return Copy(low.stored(tensor), stored.vectors, axes, 0, into.base, into.block)
+
+
+def _both(given: Reading, made: Reading) -> list[tuple[Axis, Axis]] | None:
+    """The axes of two readings of as many vec4, split until they go together. None where they
+    cannot, or one is not straight."""
+    left, right = ([row[0] for row in reading.rows] for reading in (given, made))
+    if not all(axis.straight and axis.stride >= 0 for axis in (*left, *right)):
+        return None
+    found: list[tuple[Axis, Axis]] = []
+    while left and right:
+        pair = left.pop(), right.pop()
+        inner = min(axis.extent for axis in pair)
+        for axis, rest in zip(pair, (left, right), strict=True):
+            if axis.extent % inner:
+                return None
+            if axis.extent > inner:
+                rest.append(Axis(axis.extent // inner, axis.stride * inner))
+        if inner > 1 or not (left or right or found):
+            found.insert(0, (Axis(inner, pair[0].stride), Axis(inner, pair[1].stride)))
+    return found
+
+
+def _groups(copies: Sequence[Copy]) -> list[list[Copy]]:
     """Which parts go together: those that may lie in the output stay alone."""
-    groups: list[list[int]] = []
-    for k, reading in enumerate(readings):
-        open_ = groups and readings[groups[-1][0]].block is None and len(groups[-1]) < TOGETHER
-        if open_ and reading.block is None:
-            groups[-1].append(k)
+    groups: list[list[Copy]] = []
+    for copy in copies:
+        last = groups[-1] if groups else []
+        axes = sum(len(each.axes) for each in (*last, copy))
+        open_ = last and last[0].block is None and len(last) < TOGETHER and axes <= MAX_TOGETHER
+        if open_ and copy.block is None:
+            last.append(copy)
         else:
-            groups.append([k])
+            groups.append([copy])
     return groups
 
 
-def _vectors(
-    low: Lowering, node: Node, tensors: Sequence[int], readings: Sequence[Reading]
-) -> None:
+def _vectors(low: Lowering, node: Node, copies: Sequence[Copy]) -> None:
     """Each vec4 of the parts goes to where a reader of this part of the output would find it."""
     stored = low.geometry(node.outputs[0])
     parameters: dict[str, object] = {"spatial": stored.spatial, "slices": stored.slices}
     vectors = 0
-    for n, (tensor, reading) in enumerate(zip(tensors, readings, strict=True)):
-        vectors += low.geometry(tensor).vectors
-        parameters |= {f"base{n}": reading.base, f"end{n}": vectors}
-        for k, (axis,) in enumerate(reading.rows):
-            parameters |= {f"d{n}_{k}": axis.extent, f"k{n}_{k}": axis.stride}
+    for n, copy in enumerate(copies):
+        vectors += copy.vectors
+        parameters |= copy.parameters(n, vectors)
     low.dispatch(
         "concat",
         node,
-        {f"x{n}": low.stored(tensor) for n, tensor in enumerate(tensors)},
+        {f"x{n}": copy.source for n, copy in enumerate(copies)},
         {"y": node.outputs[0]},
         workgroups(vectors),
         parameters | {"vectors": vectors},
-        {"vectors": True, "ranks": [len(reading.rows) for reading in readings]},
+        {"vectors": True, "ranks": [len(copy.axes) for copy in copies]},
         fused=False,
-        copies=readings[0].block,
+        copies=copies[0].block,
     )
 
 

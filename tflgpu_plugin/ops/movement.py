@@ -255,12 +255,17 @@ def turned(view: View, inside: Geometry) -> bool:
 def _hosted(low: Lowering, given: int, reading: Reading) -> Raw | None:
     """The host's buffer of an input that is better read there: what nothing else reads need not be
     brought into device storage."""
+    return host_buffer(low, given, alone=reading.form == "vectors")
+
+
+def host_buffer(low: Lowering, given: int, alone: bool = True) -> Raw | None:
+    """The host's buffer of an input, in its order. `alone`: where nothing else reads it."""
     hosted, shape = low.hosted.get(given), low.graph.shape(given)
     if hosted is None or hosted.strides != row_strides(shape):
         return None
     readers = sum(node.reads.count(given) for node in low.graph.nodes)
-    alone = readers == 1 and given not in low.graph.outputs
-    return hosted.raw if alone or reading.form != "vectors" else None
+    only = readers == 1 and given not in low.graph.outputs
+    return hosted.raw if only or not alone else None
 
 
 def _strides(view: View) -> tuple[int, ...] | None:
