@@ -1,4 +1,5 @@
-"""DYNAMIC_UPDATE_SLICE: parts on each axis and on several, starts outside; batches as nodes."""
+"""DYNAMIC_UPDATE_SLICE: parts on each axis and on several, starts outside; batches as nodes, also
+with nothing after the part."""
 
 from __future__ import annotations
 
@@ -46,6 +47,8 @@ def batches(name: str, shape: Shape, count: int, axis: int, **more: Any) -> Node
 NODES = [
     *(batches(f"{name}_axis_{axis}", (3, 4, 5, 6), 3, axis, circular=name == "circular")
       for axis in (1, 2, 3) for name in ("linear", "circular")),
+    *(batches(f"ends_axis_{axis}", (3, 4, 5, 6), 2, axis, ends=True) for axis in (1, 2, 3)),
+    batches("ends_one", (3, 4, 70, 8), 1, 2, ends=True),
     batches("whole_circles", (3, 4, 5), 5, 2, circular=True),
     batches("rank_2", (3, 9), 4, 1),
     batches("rank_6", (2, 2, 1, 3, 2, 5), 2, 3, circular=True),

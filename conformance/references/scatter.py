@@ -57,9 +57,12 @@ def _segments(x: Array, ids: Array, count: Array | None = None, *, reduction: st
 
 
 def _update_slice(x: Array, updates: Array, starts: Array, axis: int | None = None,
-                  circular: bool = False) -> Array:  # fmt: skip
+                  circular: bool = False, ends: bool = False) -> Array:  # fmt: skip
     y = x.copy()
     room = [n - k for n, k in zip(x.shape, updates.shape, strict=True)]
+    for batch, start in zip(y, starts, strict=True) if ends else ():
+        after = np.moveaxis(batch, (axis or 1) - 1, 0)
+        after[int(np.clip(start, 0, room[axis or 1])) :] = 0
     for at in np.ndindex(updates.shape):
         begin = list(starts) if axis is None else [0] * x.ndim
         if axis is not None:

@@ -25,12 +25,18 @@ fn start(k: u32, extent: u32, span: u32) -> u32 {
 {% else %}
   let s{{ k }} = vec4u(start({{ number }}u, p.extent{{ k }}, p.span{{ k }}));
 {% endif %}
+{% if ends %}
+  let after = c{{ k }} >= s{{ k }};  // what is kept there is zero
+{% endif %}
   c{{ k }} = (c{{ k }} + p.extent{{ k }} - s{{ k }}) % p.extent{{ k }};
   kept |= vec4u(c{{ k }} >= vec4u(p.span{{ k }}));
 {% endif %}
   e += c{{ k }} * p.apart{{ k }};
 {% endfor %}
   var v = load_x(i);
+{% if ends %}
+  v = select(v, vector_out(), after);
+{% endif %}
   if (any(kept == vec4u())) {
     let t = stored_at(select(vec4u(), e, kept == vec4u()), p.update_channels, p.update_spatial, p.update_slices);
     let u = vector_out(load_updates(t.x), load_updates(t.y), load_updates(t.z), load_updates(t.w));

@@ -1,6 +1,8 @@
-"""`update_slice(x, updates, starts): axis, circular`: x with a part of it replaced. `starts` has an
-index for each axis, or with an `axis` one for each batch, of the first axis; `circular`: what goes
-over the end of that is put at its beginning. Otherwise starts are moved so that all is inside.
+"""`update_slice(x, updates, starts): axis, circular, ends`: x with a part of it replaced. `starts`
+has an index for each axis, or with an `axis` one for each batch, of the first axis; `circular`:
+what goes over the end of that is put at its beginning. Otherwise starts are moved so that all is
+inside.
+`ends`, with an `axis`: what is after the part is zero.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ def lower(low: Lowering, node: Node) -> None:
         {
             "starts": tuple((k, number) for k, (number, _, _) in enumerate(levels)),
             "batch": axis is not None, "circular": bool(node.attributes.get("circular")),
+            "ends": bool(node.attributes.get("ends")),
         },
         fused=False,
     )  # fmt: skip
