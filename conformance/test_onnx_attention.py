@@ -138,14 +138,16 @@ def turned(x: Array, places: Array | None, rows: int = 9, half: int = 4, domain:
 
 
 def grouped(length: int, past: int, packed: bool = False, angles: int = 0, buffer: int = 0,
-            padding: int = 0, **attributes: Any) -> Form:  # fmt: skip
-    """GroupQueryAttention of 4 heads, 2 of keys."""
-    wide = [some(1, length, 16 * n) for n in ((8,) if packed else (4, 2, 2))]
+            padding: Sequence[int] | int = 0, **attributes: Any) -> Form:  # fmt: skip
+    """GroupQueryAttention of 4 heads, 2 of keys; each batch is so much shorter than the whole."""
+    shorter = np.reshape(padding, -1)
+    batch = len(shorter)
+    wide = [some(batch, length, 16 * n) for n in ((8,) if packed else (4, 2, 2))]
     whole = past + length
-    given = [*wide, None, None][:3] if packed else wide
+    given: list[Array | None] = [*wide, None, None][:3] if packed else [*wide]
     room = buffer or past
-    held = (some(1, 2, room, 16), some(1, 2, room, 16)) if room else (None, None)
-    told = counts(whole - padding - 1), np.array(whole, np.int32)
+    held = [some(batch, 2, room, 16) for _ in range(2)] if room else [None, None]
+    told = counts(*(whole - shorter - 1)), np.array(whole, np.int32)
     turns = (some(600, angles), some(600, angles)) if angles else ()
     more = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": int(angles > 0), **attributes}
     return Form("GroupQueryAttention", [*given, *held, *told, *turns], more, ALL, (6,), counted=6)
@@ -209,6 +211,16 @@ FORMS = {
     "Grouped, padded": grouped(5, 0, padding=2),
     "Grouped with a past, padded": grouped(1, 7, padding=3, angles=8),
     "Grouped with a past, padded, of several": grouped(4, 6, padding=2),
+    "Grouped batches": grouped(5, 0, padding=(0, 0, 0), angles=8),
+    "Grouped batches, padded": grouped(5, 0, padding=(0, 3)),
+    "Grouped batches with a past": grouped(1, 7, padding=(0, 0), angles=8),
+    "Grouped batches with a past, padded": grouped(1, 7, padding=(3, 0, 6), angles=8),
+    "Grouped batches of one tensor": grouped(1, 7, packed=True, padding=(0, 2), angles=8),
+    "Grouped batches in a buffer": grouped(1, 7, buffer=11, padding=(1, 0), angles=8),
+    "Grouped batches in a buffer of nothing": grouped(5, 0, buffer=11, padding=(1, 0)),
+    "Grouped batches in a window": grouped(1, 7, padding=(1, 0), local_window_size=3),
+    "Grouped batches of neighbours turned": grouped(
+        1, 7, padding=(4, 0), angles=8, rotary_interleaved=1),
     "Grouped in a buffer": grouped(5, 3, buffer=11, angles=8),
     "Grouped in a buffer of nothing": grouped(5, 0, buffer=11),
     "Grouped in a full buffer": grouped(1, 7, buffer=8),

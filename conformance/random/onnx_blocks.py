@@ -69,6 +69,33 @@ def _masked(m: Maker, scores: str, length: int) -> str:
     return m.step("Where", m.const(~seen, np.bool_), m.const(low), scores)
 
 
+def _places(m: Maker) -> None:
+    """Heads whose values turn in pairs, one of each half, or neighbours."""
+    x = m.pick(3)
+    batch, length, width = x.shape
+    depths = [n for n in (8, 16, 24, 4, 6) if width % n == 0]
+    if not depths:
+        raise IndexError("no heads")
+    depth = m.choose.choice(depths)
+    parts = m.step("Reshape", x, m.ints(batch, length, width // depth, depth))
+    heads = m.step("Transpose", parts, perm=[0, 2, 1, 3])
+    angles = m.numbers.uniform(-3, 3, (length, depth))
+    cos, sin = m.const(np.cos(angles)), m.const(np.sin(angles))
+    last, half = m.ints(3), depth // 2
+    if m.choose.random() < 0.6:
+        a = m.step("Slice", heads, m.ints(0), m.ints(half), last)
+        b = m.step("Slice", heads, m.ints(half), m.ints(WHOLE), last)
+        crossed = m.step("Concat", m.step("Neg", b), a, axis=3)
+    else:
+        a = m.step("Slice", heads, m.ints(0), m.ints(WHOLE), last, m.ints(2))
+        b = m.step("Slice", heads, m.ints(1), m.ints(WHOLE), last, m.ints(2))
+        pair = [m.step("Unsqueeze", t, m.ints(-1)) for t in (m.step("Neg", b), a)]
+        whole = m.ints(batch, width // depth, length, depth)
+        crossed = m.step("Reshape", m.step("Concat", *pair, axis=4), whole)
+    turned = m.step("Add", m.step("Mul", heads, cos), m.step("Mul", crossed, sin))
+    m.add("Reshape", m.step("Transpose", turned, perm=[0, 2, 1, 3]), m.ints(batch, length, width))
+
+
 def _residual(m: Maker) -> None:
     """A layer with its activation and a gate, added to its input."""
     x = m.pick(4)
@@ -234,7 +261,8 @@ def _branches(m: Maker) -> None:
 
 
 BLOCKS: tuple[Callable[[Maker], None], ...] = (
-    *[attention] * 2, *[_residual] * 2, *[_slices_joined] * 2, *[_product_of_two] * 2, _recurrent,
-    _quarters_joined, _shuffle, _turned_there_and_back, _less_its_mean, _computed_filter,
-    _normalized, _resized_by_shape, _half_by_shape, _filled_by_shape, _whole_numbers, _branches,
+    *[attention] * 2, _places, *[_residual] * 2, *[_slices_joined] * 2, *[_product_of_two] * 2,
+    _recurrent, _quarters_joined, _shuffle, _turned_there_and_back, _less_its_mean,
+    _computed_filter, _normalized, _resized_by_shape, _half_by_shape, _filled_by_shape,
+    _whole_numbers, _branches,
 )  # fmt: skip

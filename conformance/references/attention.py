@@ -1,4 +1,4 @@
-"""What attention means, in numpy."""
+"""What attention and rotary positions mean, in numpy."""
 
 from __future__ import annotations
 
@@ -63,3 +63,24 @@ def attention(
             e = _shares(row)
             found[b, h, i] = e / rounded(e.sum(), row.size) @ v[b, h][seen]
     return found.swapaxes(1, 2).reshape(q.shape[0], q.shape[2], -1) if packed else found
+
+
+def rotary(
+    x: Array, cos: Array, sin: Array, heads: int = 1, joined: bool | None = None,
+    paired: bool = False, together: bool = False,
+) -> Array:  # fmt: skip
+    packed, x = x.ndim == 3 if joined is None else joined, _split(x, heads)
+    if paired:
+        cos, sin = (np.repeat(t, 2, -1) if together else np.concatenate([t, t], -1)
+                    for t in (cos, sin))  # fmt: skip
+    turning, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+    if together:
+        a, b = turning[..., ::2], turning[..., 1::2]
+        crossed = np.stack([-b, a], -1).reshape(turning.shape)
+    else:
+        a, b = np.split(turning, 2, -1)
+        crossed = np.concatenate([-b, a], -1)
+    made = np.concatenate([turning * cos + crossed * sin, rest], -1)
+    if packed:
+        made = made.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], -1)
+    return np.asarray(made)

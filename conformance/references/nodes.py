@@ -367,7 +367,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "add_n": lambda *values: sum(values),
     "cumsum": _cumsum, "cumprod": _cumprod, "reverse_sequence": _reverse_sequence,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
-    "attention": references_attention.attention,
+    "attention": references_attention.attention, "rotary": references_attention.rotary,
     "grid_sample": references_samples.grid_sample, "roi_align": references_samples.roi_align,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **convolutions.REFERENCES, **references_recurrent.REFERENCES,

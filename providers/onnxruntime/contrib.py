@@ -83,7 +83,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib("QuickGelu", "swish", alpha=1.702),
     _contrib(
-        "RotaryEmbedding", "mul", "value index value value", *rotary.CONTRIB, by=rotary.contrib
+        "RotaryEmbedding", "rotary", "value index value value", *rotary.CONTRIB, by=rotary.contrib
     ),
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",

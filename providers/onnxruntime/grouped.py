@@ -1,12 +1,13 @@
 """The row for attention as language models have it: grouped heads, and keys and values of before.
 
-One batch, of which `total_sequence_length` says how many keys there may be with what is new, and
-`seqlens_k` how many there are, less one: with a past, what is new comes before those that are not
-there. A past may be longer than what was before, and the present is as long then, with zeros at the
-end.
+`total_sequence_length` says how many keys there may be with what is new, and `seqlens_k` how many
+there are in each batch, less one: with a past, what is new comes before those that are not there. A
+past may be longer than what was before, and the present is as long then, with zeros at the end.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 import numpy as np
 
@@ -28,47 +29,42 @@ def grouped_query(e: Expansion) -> list[int | None]:
     for position, count in enumerate((heads, kv_heads, kv_heads)):
         end = start + count * depth
         ranges = [slice(batch), slice(length), slice(start, end)]
-        part = e.x(position) if e.has(KEY) else cut(e, e.x(0), ranges)
-        parts.append(heads_first(e, part, count))
+        parts.append(e.x(position) if e.has(KEY) else cut(e, e.x(0), ranges))
         start = end
     q, k, v = parts
-    lengths = e.add("add", whole(e, e.x(LAST)), e.index([1]))
-    first = e.add("sub", lengths, e.index([length])) if before else e.index([0])
+    lengths = e.add("add", e.reshape(whole(e, e.x(LAST)), (batch,)), e.index([1]))
+    first = e.add("sub", lengths, e.index([length])) if before else e.index([0] * batch)
     if e.integer("do_rotary"):
-        cos, sin = (_angles(e, e.x(p), first, length) for p in (COS, SIN))
-        together = e.integer("rotary_interleaved") == 1
-        q, k = (turned(e, part, cos, sin, together) for part in (q, k))
+        turns = [_angles(e, e.x(p), first, length) for p in (COS, SIN)]
+        counts = (heads, kv_heads)
+        q, k = (turned(e, t, turns, n, "rotary_interleaved", joined=False)
+                for t, n in zip((q, k), counts, strict=True))  # fmt: skip
+    k, v = (t if e.rank(t) == 4 else heads_first(e, t, kv_heads) for t in (k, v))
     if e.has(PAST_KEY):  # also where nothing is in it: another run reads it
         pasts = zip((PAST_KEY, PAST_VALUE), (k, v), strict=True)
         k, v = (_joined(e, e.x(p), new, first, before + length) for p, new in pasts)
-    y = of_heads(e, q, k, v, heads, kv_heads, None, lengths, causal=True,
+    y = of_heads(e, q, k, v, heads, kv_heads, None, lengths, causal=True, joined=True,
                  past=None if before else 0, window=max(e.integer("local_window_size", -1), 0),
                  softcap=e.number("softcap", 0.0))  # fmt: skip
-    joined = e.reshape(e.transpose(y, (0, 2, 1, 3)), (batch, length, heads * depth))
-    return [joined, *(_filled(e, t) for t in (k, v))]
+    return [y, *(_filled(e, t) for t in (k, v))]
 
 
 def _angles(e: Expansion, table: int, first: int, length: int) -> int:
-    """Rows of the places from the first on, which a run tells where there is a past."""
-    places = e.add("add", e.index(np.arange(length)), first)
-    rows = e.add("gather", table, places, axis=0)
-    return e.reshape(rows, (1, 1, length, e.shape(table)[1]))
+    """Rows of the places from the first of each batch on, which a run tells where there is a
+    past."""
+    places = e.add("add", e.reshape(first, (-1, 1)), e.index(np.arange(length)))
+    return e.add("gather", table, places, axis=0)
 
 
 def _joined(e: Expansion, past: int, new: int, first: int, total: int) -> int:
-    """What was before and, from the place `first` on, what is new; so many in all."""
-    batch, heads, length, depth = e.shape(new)
+    """What was before and, from the place `first` of its batch on, what is new; so many in all, of
+    which those after it are zero."""
+    batch, heads, _, depth = e.shape(new)
     held = cut(e, past, [*map(slice, (batch, heads, min(_buffer(e), total), depth))])
     if total > _buffer(e):
         rest = np.zeros((batch, heads, total - _buffer(e), depth))
         held = e.add("concat", held, e.const(rest), axis=2)
-    places = e.add("sub", e.index(np.arange(total)), first)
-    inside = e.add("minimum", e.add("maximum", places, e.index([0])), e.index([length - 1]))
-    spread, axes = e.add("gather", new, inside, axis=2), (1, 1, total, 1)
-    there = e.add("greater_equal", places, e.index([0]), dtype="bool")
-    found = e.add("where", e.reshape(there, axes), spread, held, dtype=e.dtype(new))
-    until = e.add("less", places, e.index([length]), dtype="bool")  # and zeros after that
-    return e.add("where", e.reshape(until, axes), found, 0.0, dtype=e.dtype(new))
+    return e.add("update_slice", held, new, first, axis=2, ends=True)
 
 
 def _filled(e: Expansion, t: int) -> int:
@@ -125,7 +121,14 @@ def _turns(e: Expansion) -> bool:
 
 GROUPED_QUERY = (
     needs("Heads that divide into those of its keys.", _divides),
-    needs("One batch.", lambda e: e.shape(e.x(0))[0] == 1),
+    needs(
+        "One place, or no past, where there are several batches.",
+        lambda e: e.shape(e.x(0))[0] == 1 or e.shape(e.x(0))[1] == 1 or _past(e) == 0,
+    ),
+    needs(
+        "A length of each batch.",
+        lambda e: prod(e.shape(e.x(LAST))) == e.shape(e.x(0))[0],
+    ),
     needs("Keys and values, or none.", lambda e: e.has(KEY) == e.has(VALUE)),
     needs("Both a past of keys and one of values.", lambda e: e.has(PAST_KEY) == e.has(PAST_VALUE)),
     _whole,

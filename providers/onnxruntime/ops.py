@@ -262,7 +262,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("ReverseSequence", "reverse_sequence", (10, 10), "value index", batch_axis=1, time_axis=0),
     row(
-        "RotaryEmbedding", "mul", (23, 23), "value value value index?", *rotary.ROTARY,
+        "RotaryEmbedding", "rotary", (23, 23), "value value value index?", *rotary.ROTARY,
         by=rotary.rotary,
     ),
     row(

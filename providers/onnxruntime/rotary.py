@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Shape
@@ -9,7 +12,6 @@ from tflgpu_plugin.ir.host_op import needs
 
 from .attention import whole
 from .expansion import Expansion
-from .rearranging import cut
 
 # Positions of inputs: of com.microsoft, of ONNX.
 PLACES, COS = 1, 2
@@ -28,45 +30,24 @@ def rotary(e: Expansion) -> int:
 
 def _of_host(e: Expansion, first: int, places: int | None) -> int:
     """With the cosines at this position and the sines after them."""
-    x, (batch, heads, length, depth) = e.x(0), _split(e, first)
-    axis = 2 if e.rank(x) == 4 else 1  # of places
+    _, heads, length, _ = _split(e, first)
     turns = [e.x(first), e.x(first + 1)]
     if places is not None:
         if e.rank(places) == 1:
             places = e.add("add", places, e.index(np.arange(length)))
         turns = [e.add("gather", turn, places, axis=0) for turn in turns]
-    half = e.shape(turns[0])[-1]
-    spread = [batch if e.rank(turns[0]) == 3 else 1, 1, 1, half]
-    spread[axis] = length
-    cos, sin = (e.reshape(turn, spread) for turn in turns)
-    given = e.reshape(x, (batch, length, heads, depth)) if axis == 1 else x
-    together = e.integer("interleaved") == 1
-    return e.reshape(turned(e, given, cos, sin, together), e.shape(x))
+    return turned(e, e.x(0), turns, heads, "interleaved")
 
 
-def turned(e: Expansion, x: int, cos: int, sin: int, together: bool) -> int:
-    """The first values of the last of 4 axes in pairs: neighbours if `together`, or one of each
-    half."""
-    shape, half = e.shape(x), e.shape(cos)[-1]
-    pairs = _part(e, x, 0, 2 * half)
-    if together:
-        pairs = e.reshape(pairs, (*shape[:3], half, 2))
-        cos, sin = (e.reshape(turn, (*e.shape(turn), 1)) for turn in (cos, sin))
-    size = 1 if together else half
-    a, b = (_part(e, pairs, start, start + size) for start in (0, size))
-    real = e.add("sub", e.add("mul", a, cos), e.add("mul", b, sin))
-    other = e.add("add", e.add("mul", a, sin), e.add("mul", b, cos))
-    made = e.add("concat", real, other, axis=e.rank(real) - 1)
-    if together:
-        made = e.reshape(made, (*shape[:3], 2 * half))
-    if 2 * half == shape[3]:
-        return made
-    return e.add("concat", made, _part(e, x, 2 * half, shape[3]), axis=3)
-
-
-def _part(e: Expansion, x: int, start: int, end: int) -> int:
-    """Of the last axis."""
-    return cut(e, x, [*map(slice, e.shape(x)[:-1]), slice(start, end)])
+def turned(
+    e: Expansion, x: int, turns: Sequence[int], heads: int, together: str, **more: Any
+) -> int:
+    """The op, with cosines and sines of each pair of values by place, or by batch and place.
+    `together` names the attribute by which pairs are neighbours."""
+    length, pairs = e.shape(turns[0])[-2:]
+    cos, sin = (e.reshape(turn, (-1, 1, length, pairs)) for turn in turns)
+    beside = e.integer(together) == 1
+    return e.add("rotary", x, cos, sin, heads=heads, paired=True, together=beside, **more)
 
 
 def _split(e: Expansion, first: int) -> Shape:

@@ -33,7 +33,7 @@ def of_kind(kind: str) -> set[str]:
     ("kind", "fusing"),
     [
         ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
-        ("product", LAYERS | {"matmul", "attention"}),
+        ("product", LAYERS | {"matmul", "attention", "rotary"}),
         ("window", of_kind("window")),
         ("reduction", SUMS | {"softmax", "standardize"}),
         (
@@ -93,6 +93,10 @@ def test_how_ops_take_permuted_axes() -> None:
         *("gather_elements", "update_slice"),
         *("max_unpool", "reverse_sequence"),
     }
+
+
+def test_what_takes_heads_where_they_lie() -> None:
+    assert where(lambda row: row.by_head) == {"attention", "rotary"}
 
 
 def test_what_becomes_of_errors() -> None:

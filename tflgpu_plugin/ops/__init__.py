@@ -44,6 +44,7 @@ FAMILIES = (
     "lrn",
     "matmul",
     "attention",
+    "rotary",
     "quantization",
     "pick",
     "arg",

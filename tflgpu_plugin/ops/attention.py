@@ -47,17 +47,22 @@ def _heads(node: Node) -> tuple[int, int, int]:
     return count, *(int(node.attributes.get("kv_heads", count)),) * 2
 
 
+def with_heads(shape: Shape, heads: int) -> Shape:
+    """[batch, heads, length, depth], also of [batch, length, heads * depth]. Raises ValueError
+    where that does not fit."""
+    if len(shape) == 3 and heads and shape[2] % heads == 0:
+        return shape[0], heads, shape[1], shape[2] // heads
+    if len(shape) != 4:
+        raise ValueError(f"{list(shape)} has no {heads} heads")
+    return shape
+
+
 def split(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
     """Shapes of q, k and v with their heads: [batch, heads, length, depth]. Raises ValueError where
     they do not fit."""
     found = []
     for tensor, heads in zip(_operands(node), _heads(node), strict=True):
-        shape = graph.shape(tensor)
-        if len(shape) == 3 and heads and shape[2] % heads == 0:
-            shape = (shape[0], heads, shape[1], shape[2] // heads)
-        if len(shape) != 4:
-            raise ValueError(f"{list(shape)} has no {heads} heads")
-        found.append(shape)
+        found.append(with_heads(graph.shape(tensor), heads))
     q, k, v = found
     if not (q[0] == k[0] == v[0] and q[3] == k[3] and k[1:3] == v[1:3]) or q[1] % k[1]:
         raise Misfit(f"{list(q)}, {list(k)} and {list(v)} do not fit")
@@ -123,10 +128,11 @@ def lower(low: Lowering, node: Node) -> None:
         "window": np.int32(window if window > 0 else np.iinfo(np.int32).max // 2),
     }  # fmt: skip
     for name, tensor in zip("qkvy", (*_operands(node), node.outputs[0]), strict=True):
-        parameters |= _steps(name, low.graph.shape(tensor), q[1] if name in "qy" else k[1])
+        parameters |= steps_of(name, low.graph.shape(tensor), q[1] if name in "qy" else k[1])
     if mask is not None:
         reads["m"] = Access(low.stored(mask))
-        parameters |= _mask_steps(low.graph.shape(mask))
+        parameters |= spread_steps("m", low.graph.shape(mask))
+        parameters["m_slices"] = -(-low.graph.shape(mask)[-1] // 4)
     if lengths is not None:
         reads["lengths"] = Access(low.stored(lengths), 1)
     if cap:
@@ -172,7 +178,7 @@ def _softcap(node: Node) -> float:
     return float(node.attributes.get("softcap", 0.0))
 
 
-def _steps(name: str, shape: Shape, heads: int) -> dict[str, object]:
+def steps_of(name: str, shape: Shape, heads: int) -> dict[str, object]:
     """Vec4 between neighbours: batches, heads, rows, slices; in a result, slices of a head."""
     strides = vector_strides(shape)
     if len(shape) == 4:
@@ -188,13 +194,13 @@ def _steps(name: str, shape: Shape, heads: int) -> dict[str, object]:
     return {f"{name}_{what}": step for what, step in found.items()}
 
 
-def _mask_steps(shape: Shape) -> dict[str, object]:
-    """The same of a mask, 0 where it is spread."""
+def spread_steps(name: str, shape: Shape) -> dict[str, object]:
+    """The same of what broadcasts to heads, 0 where it is spread."""
     strides = vector_strides(shape)
     outer = [0 if e == 1 else s for e, s in zip(shape[:-1], strides[:-1], strict=True)]
-    names = ("m_batch", "m_head", "m_row")
-    found: dict[str, object] = dict(zip(names, ([0] * 3 + outer)[-3:], strict=True))
-    return found | {"m_slice": strides[-1], "m_slices": -(-shape[-1] // 4)}
+    batch, head, row = ([0] * 3 + outer)[-3:]
+    found = {"batch": batch, "head": head, "row": row, "slice": strides[-1]}
+    return {f"{name}_{what}": step for what, step in found.items()}
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
@@ -235,5 +241,5 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("attention", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,
-       kind="product", fuses=True, decompose=decompose, accumulates=False),
+       kind="product", by_head=True, fuses=True, decompose=decompose, accumulates=False),
 )  # fmt: skip

@@ -127,7 +127,8 @@ class Op:
     node, levels)` is the node that computes a result on these levels from stored numbers as hosts
     do (None: there is none for this node); rows of ops that are made in no other way say what they
     stand for. `views`, of an op that only moves elements of one input: its results as views of that
-    (see `ops.views`)."""
+    (see `ops.views`). `by_head`: it works on each head by itself, and reads heads beside each other
+    where they lie."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal]
@@ -158,3 +159,4 @@ class Op:
     quantize: Callable[[Graph, Node, Levels], Node | None] | None = None
     stands_for: tuple[str, ...] = ()
     views: Callable[[Graph, Node], Sequence[View]] | None = None
+    by_head: bool = False

@@ -21,7 +21,9 @@ from tflgpu_plugin.passes.fuse.layers import join_layers
 from tflgpu_plugin.passes.fuse.normalization import standardize
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.fuse.patterns import recompose
+from tflgpu_plugin.passes.fuse.rotary import turn
 from tflgpu_plugin.passes.fuse.scales import fold_scales
+from tflgpu_plugin.passes.fuse.turns import join_turns
 from tflgpu_plugin.passes.layout.join_moves import join_moves
 from tflgpu_plugin.passes.layout.rows import keep_rows
 from tflgpu_plugin.passes.layout.transposes import transposes
@@ -40,9 +42,11 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     decompose,
     recompose,
     standardize,
+    turn,
     attend,
     keep_rows,
     join_layers,
+    join_turns,
     transposes,
     canonical,
     fuse_qdq,
@@ -57,8 +61,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
-    drop_casts, recompose, standardize, attend, keep_rows, join_layers, transposes, join_moves,
-    fuse_pad, fuse_epilogue, fold_scales, share_steps, whole_weights,
+    drop_casts, recompose, standardize, turn, attend, keep_rows, join_layers, join_turns,
+    transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, share_steps, whole_weights,
 )  # fmt: skip
 
 

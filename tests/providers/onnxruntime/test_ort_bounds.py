@@ -66,9 +66,11 @@ def dot_product(*shapes: Any, **given: Any) -> Node:
     return Node("Attention", *(shapes or ((2, 4, 5, 2),) * 3), **given)
 
 
-def grouped(*more: Any, total: int = 8, **given: Any) -> Node:
+def grouped(*more: Any, total: int = 8, batch: int = 1, length: int = 5, told: Any = None,
+            **given: Any) -> Node:  # fmt: skip
     """Five places after three, four heads of two values, two of keys."""
-    inputs = ((1, 5, 8), (1, 5, 4), (1, 5, 4), (1, 2, 3, 2), (1, 2, 3, 2), ("i32", (1,)))
+    wide, past = [(batch, length, n) for n in (8, 4, 4)], (batch, 2, 3, 2)
+    inputs = (*wide, past, past, ("i32", told or (batch,)))
     heads = {"num_heads": 4, "kv_num_heads": 2}
     return Node(f"{MS}:GroupQueryAttention", *inputs, np.array(total, np.int32), *more,
                 **{**heads, **given})  # fmt: skip
@@ -302,6 +304,11 @@ BOUNDS: list[tuple[Node, str]] = [
     (grouped(total=9), "4 keys of before"),
     (grouped(total=7), ""),
     (grouped(total=3), "keys of before"),
+    (grouped(batch=2, length=1, total=4), ""),
+    (grouped(batch=2, length=1, total=4, told=(2, 1)), ""),
+    (grouped(batch=2, length=1, total=4, told=(1,)), "A length of each batch"),
+    (grouped(batch=2, total=5), ""),
+    (grouped(batch=2, total=8), "One place, or no past"),
     (grouped(num_heads=3), "Heads that divide"),
     (grouped(smooth_softmax=1), "A softmax as usual"),
     (grouped(do_rotary=1), "Angles of every place"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Graph, Node
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.views import part
@@ -30,8 +31,8 @@ class _Layer:
 
 
 def join_layers(graph: Graph) -> Graph:
-    """Those whose results only attention reads."""
-    if not any(node.op == "attention" for node in graph.nodes):
+    """Those whose results are read by heads, or moved."""
+    if not any(ops.rows()[node.op].by_head for node in graph.nodes):
         return graph
     e = Editor(graph)
     makers, readers = Makers(e), e.readers()
@@ -63,9 +64,23 @@ def _layer(makers: Makers, readers: dict[int, list[Node]], node: Node) -> _Layer
         if added is not None:
             bias = added if bias is None else bias + added
             nodes, output = [*nodes, near[0]], near[0].outputs[0]
-    read = readers.get(output, [])
-    alone = read and all(reader.op == "attention" for reader in read) and output not in e.needed
-    return _Layer(tuple(nodes), weights, bias, output) if alone else None
+    if output in e.needed or not _apart(e, readers, output):
+        return None
+    return _Layer(tuple(nodes), weights, bias, output)
+
+
+def _apart(e: Editor, readers: dict[int, list[Node]], tensor: int) -> bool:
+    """Whether a part of a tensor does as well for all that reads it: it takes heads where they lie,
+    or moves them."""
+    read = [(node, ops.rows()[node.op]) for node in readers.get(tensor, [])]
+    return tensor in e.needed or (
+        bool(read)
+        and all(
+            row.by_head
+            or (row.kind == "movement" and (not row.views or _apart(e, readers, n.outputs[0])))
+            for n, row in read
+        )
+    )
 
 
 def _added(e: Editor, node: Node, tensor: int) -> Array | None:
