@@ -125,6 +125,11 @@ READERS: dict[str, Reader] = {
     "UNIDIRECTIONAL_SEQUENCE_RNN": lambda o: (
         _activation(o) | {"time_axis": 0 if o.get("timeMajor") else 1}
     ),
+    "BIDIRECTIONAL_SEQUENCE_LSTM": lambda o: _sequence(o) | {"merged": bool(o.get("mergeOutputs"))},
+    "BIDIRECTIONAL_SEQUENCE_RNN": lambda o: (
+        _activation(o)
+        | {"time_axis": 0 if o.get("timeMajor") else 1, "merged": bool(o.get("mergeOutputs"))}
+    ),
     "SVDF": lambda o: _activation(o) | {"rank": int(o.get("rank", 0))},
     "RESIZE_NEAREST_NEIGHBOR": _resize,
     "MIRROR_PAD": lambda o: {"mode": str(o.get("mode", "REFLECT")).lower()},
@@ -201,9 +206,9 @@ def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
     """The node with the results that only state takes, which are added to the tensors."""
     outputs = node.outputs
     for before, after in ops.rows()[node.op].states:
-        if after == len(outputs):
+        if after < 0:
             like = tensors[node.inputs[before] or 0]
-            outputs = (*outputs, len(node.inputs) + 100 + after)
+            outputs = (*outputs, len(node.inputs) + 100 + len(outputs))
             tensors[outputs[-1]] = Tensor(f"state_{after}", like.shape)
     return replace(node, outputs=outputs)
 

@@ -118,12 +118,48 @@ def rnn(z: Array, r: Array, h: Array, activation: str = "tanh", time_axis: int =
 
 
 def rnn_basic(x: Array, weights: Array, r: Array, bias: Array, h: Array, activation: str = "tanh",
-              time_axis: int = 0) -> tuple[Array, ...]:  # fmt: skip
+              time_axis: int = 0, reverse: bool = False) -> tuple[Array, ...]:  # fmt: skip
     z = rounded(x @ weights.T + bias, x.shape[-1])
     if x.ndim == 3:
-        return rnn(z, r, h, activation, time_axis)
+        return rnn(z, r, h, activation, time_axis, reverse)
     _, last = rnn(z[None], r, h, activation)
     return last, last
+
+
+def _lstm_layer(x: Array, given: Any, h: Array, c: Array, reverse: bool, time_axis: int,
+                cell_clip: float, proj_clip: float) -> tuple[Array, ...]:  # fmt: skip
+    """`given`: the 17 inputs of a direction, None for absent parts."""
+    w, r, bias = (
+        np.concatenate([p for p in given[k : k + 4] if p is not None]) for k in (0, 4, 11)
+    )
+    holes = None
+    if given[9] is not None:
+        holes = np.stack([given[9] * 0 if given[8] is None else given[8], *given[9:11]])
+    z = rounded(x @ w.T + bias, x.shape[-1])
+    gates = "fco" if given[0] is None else "ifco"
+    return lstm(z, r, h, c, holes, given[15], given[16], gates=gates, time_axis=time_axis,
+                reverse=reverse, cell_clip=cell_clip, projection_clip=proj_clip)  # fmt: skip
+
+
+def _both_ways(forward: tuple[Array, ...], backward: tuple[Array, ...], merged: bool) -> Any:
+    y = [forward[0], backward[0]]
+    return (*([np.concatenate(y, 2)] if merged else y), *forward[1:], *backward[1:])
+
+
+def bidirectional_lstm(x: Array, *given: Any, merged: bool, time_axis: int, cell_clip: float,
+                       proj_clip: float, activation: str) -> tuple[Array, ...]:  # fmt: skip
+    each = (time_axis, cell_clip, proj_clip)
+    forward = _lstm_layer(x, given[:17], given[34], given[35], False, *each)
+    backward = _lstm_layer(x, given[17:34], given[36], given[37], True, *each)
+    return tuple(_both_ways(forward, backward, merged))
+
+
+def bidirectional_rnn(x: Array, *given: Any, merged: bool, time_axis: int,
+                      activation: str) -> tuple[Array, ...]:  # fmt: skip
+    (w, r, bias, h), (w_back, r_back, bias_back, h_back) = given[:4], given[4:8]
+    forward = rnn_basic(x, w, r, bias, h, activation, time_axis)
+    backward = rnn_basic(x, w_back, r_back, bias_back, h_back, activation, time_axis, True)
+    return tuple(_both_ways(forward, backward, merged))
 
 
 def svdf(x: Array, features: Array, times: Array, bias: Array | None, memory: Array,
@@ -137,4 +173,5 @@ def svdf(x: Array, features: Array, times: Array, bias: Array | None, memory: Ar
 
 
 REFERENCES: dict[str, Any] = {"lstm": lstm, "gru": gru, "rnn": rnn, "rnn_basic": rnn_basic,
-                              "svdf": svdf}  # fmt: skip
+                              "svdf": svdf, "bidirectional_lstm": bidirectional_lstm,
+                              "bidirectional_rnn": bidirectional_rnn}  # fmt: skip

@@ -29,6 +29,7 @@ class Weights:
 
 # Biases and layer normalizations stay float32, as converters leave them.
 LSTM = (*range(1, 12), 16)
+BOTH_WAYS = (*LSTM, *(17 + k for k in LSTM))
 WEIGHTS = {
     "CONV_2D": Weights((1,), 0, 5),
     "DEPTHWISE_CONV_2D": Weights((1,), 3, 6),
@@ -36,6 +37,11 @@ WEIGHTS = {
     "LSTM": Weights(LSTM, None, 3),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": Weights(LSTM, None, 2),
     "BATCH_MATMUL": Weights((1,), None, 1),
+    "RNN": Weights((1, 2), None, 2),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": Weights((1, 2), None, 2),
+    "BIDIRECTIONAL_SEQUENCE_LSTM": Weights(BOTH_WAYS, None, 2),
+    "BIDIRECTIONAL_SEQUENCE_RNN": Weights((1, 2, 5, 6), None, 2),
+    "SVDF": Weights((1, 2), None, 2),
 }
 
 
@@ -51,6 +57,8 @@ def twins() -> Iterator[tuple[str, Case]]:
             row = None if case.refused or not _small(case) else WEIGHTS.get(case.op)
             if row is None or case.options.get("kernelType") == "BASIC":  # no such kernel
                 continue
+            if case.op == "BIDIRECTIONAL_SEQUENCE_RNN" and case.options["timeMajor"]:
+                continue  # refused
             inputs = tuple(_stored(value, k, row) for k, value in enumerate(case.inputs))
             if any(value and value.dtype == "i8" for value in inputs):
                 name = f"hybrid_{case.name}"

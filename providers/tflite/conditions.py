@@ -14,6 +14,12 @@ from .host_node import HostNode
 STORED = {"i8", "u8", "i16"}
 FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
 
+# Operators that stay with the host for a reason.
+LEFT = {
+    "LOCAL_RESPONSE_NORMALIZATION": "LOCAL_RESPONSE_NORMALIZATION is not supported: hosts' kernels "
+    "do not agree whether the last channel of a window is in it.",
+}
+
 # ---- what every node needs -----------------------------------------------------------------------
 
 
@@ -25,7 +31,8 @@ def free(host: HostNode, row: HostOp | None) -> str | None:
 
 def known(host: HostNode, row: HostOp | None) -> str | None:
     """A row in this table."""
-    return None if row else f"{host.host_op} is not in the table of this plugin."
+    absent = f"{host.host_op} is not in the table of this plugin."
+    return None if row else LEFT.get(host.host_op, absent)
 
 
 def readable(host: HostNode, row: HostOp | None) -> str | None:
@@ -108,10 +115,25 @@ SIDE_BY_SIDE = _set("Windows side by side.", "strides")
 
 
 def symmetric(graph: Graph, node: Node) -> str | None:
-    """Int8 weights have the zero point 0."""
-    # Kernels for int8 weights take them to be symmetric and never look at their zero points.
-    index = node.inputs[1]
+    """Int8 weights have the zero point 0; uint8 ones are not beside float32 values."""
+    return _symmetric(graph, node, node.inputs[1])
+
+
+def all_symmetric(graph: Graph, node: Node) -> str | None:
+    """Int8 weights have the zero point 0; uint8 ones are not beside float32 values."""
+    constants = (t for t in node.reads if graph.constant(t) is not None)
+    return next(filter(None, (_symmetric(graph, node, index) for index in constants)), None)
+
+
+def _symmetric(graph: Graph, node: Node, index: int | None) -> str | None:
+    # Kernels for int8 weights take them to be symmetric and never look at their zero points. Of
+    # float32 values they take uint8 weights for these.
     held = None if index is None else graph.tensors[index]
+    first = None if node.inputs[0] is None else graph.tensors[node.inputs[0]].dtype
+    if held is not None and (first, held.dtype) == ("f32", "u8"):
+        return (
+            f"The weights {held.name!r} are uint8, which hosts take for int8 beside float32 values."
+        )
     if held is None or held.dtype != "i8" or held.quantization is None:
         return None
     if not any(held.quantization.zero_point):
@@ -120,11 +142,36 @@ def symmetric(graph: Graph, node: Node) -> str | None:
 
 
 def symmetric_hybrid(graph: Graph, node: Node) -> str | None:
-    """Int8 weights of inputs that are not int8 have the zero point 0."""
+    """Int8 weights of inputs that are not int8 have the zero point 0; uint8 ones are not beside
+    float32 values."""
     first = node.inputs[0]
     if first is not None and graph.tensors[first].dtype == "i8":
         return None
     return symmetric(graph, node)
+
+
+def _states_found(graph: Graph, node: Node) -> bool:
+    one = not node.attributes["time_axis"] or graph.shape(node.operand())[:1] == (1,)
+    return one or not node.attributes["merged"]
+
+
+STATES_FOUND = needs(
+    "One sequence, time first, or results apart: elsewhere hosts mistake where states are.",
+    _states_found,
+    "{0} of several sequences, batch first and results merged, is not supported: hosts mistake "
+    "where their states are.",
+)
+REAL = needs("Float32 values.", lambda graph, node: graph.tensors[node.operand()].dtype == "f32")
+
+
+def one_pass(graph: Graph, node: Node) -> str | None:
+    """No time-major sequence with weights in 8 bits: hosts go through it once for each step."""
+    if node.attributes["time_axis"] or graph.tensors[node.operand(1)].dtype == "f32":
+        return None
+    return (
+        f"{node.host_op} over a time-major sequence with weights in 8 bits is not supported: hosts "
+        "go through it once for each step."
+    )
 
 
 def scaled(graph: Graph, node: Node) -> str | None:

@@ -78,10 +78,13 @@ def _row(
 TWO = "value value"
 LAYER = "value weights bias?"
 RNN = "value weights recurrent_weights bias state"
-FULL_LSTM = (
-    f"value? {'weights? ' * 4}{'recurrent_weights? ' * 4}{'peepholes? ' * 3}{'biases? ' * 4}"
-    f"projection_weights? projection_bias? state? state? {'scales? ' * 4}"
+GATES = (
+    f"{'weights? ' * 4}{'recurrent_weights? ' * 4}{'peepholes? ' * 3}{'biases? ' * 4}"
+    "projection_weights? projection_bias? "
 )
+FULL_LSTM = f"value? {GATES}state? state? {'scales? ' * 4}"
+BOTH_LSTM = f"value {GATES * 2}{'state ' * 4}value? {'weights? ' * 8}"
+BOTH_RNN = f"{RNN} {RNN.removeprefix('value ')} value? weights? weights?"
 
 
 def _rows() -> tuple[HostOp, ...]:
@@ -90,7 +93,7 @@ def _rows() -> tuple[HostOp, ...]:
     reduced: Callable[[str], Callable[[HostNode], dict[str, Any]]]
     reduced = lambda reduction: lambda node: {"reduction": reduction}  # noqa: E731
     add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
-    windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED)
+    windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
     layer = (*windows, need.activation, need.symmetric)
     # The documentation lists the basic one only.
     full_lstm = _row("LSTM", "lstm_full", 5, params.lstm, FULL_LSTM, need.KERNEL, *lstm, **ours)
@@ -166,10 +169,21 @@ def _rows() -> tuple[HostOp, ...]:
             "UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 5, params.sequence_lstm, FULL_LSTM, *lstm,
             need.DENSE, **ours,
         ),
-        _row("RNN", "rnn_basic", 3, params.rnn, RNN, **ours),
-        _row("UNIDIRECTIONAL_SEQUENCE_RNN", "rnn_basic", 3, params.sequence_rnn, RNN, **ours),
+        _row("RNN", "rnn_basic", 3, params.rnn, RNN, need.all_symmetric, **ours),
+        _row(
+            "UNIDIRECTIONAL_SEQUENCE_RNN", "rnn_basic", 3, params.sequence_rnn, RNN,
+            need.all_symmetric, **ours,
+        ),
+        _row(
+            "BIDIRECTIONAL_SEQUENCE_LSTM", "bidirectional_lstm", 3, params.bidirectional_lstm,
+            BOTH_LSTM, *lstm, need.COUNTED, need.STATES_FOUND, gives="value*", **ours,
+        ),
+        _row(
+            "BIDIRECTIONAL_SEQUENCE_RNN", "bidirectional_rnn", 3, params.bidirectional_rnn,
+            BOTH_RNN, need.COUNTED, need.all_symmetric, need.one_pass, gives="value*", **ours,
+        ),
         _row("SVDF", "svdf", 4, params.svdf, "value weights weights bias? state", need.activation,
-             types=FLOATS, **ours),
+             need.REAL, need.all_symmetric, types=("f32", "i8"), **ours),
         _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", **ours),
         _row("RSQRT", "rsqrt", 3, **ours),
         _row("SQRT", "sqrt", 2, **ours),

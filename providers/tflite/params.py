@@ -193,6 +193,21 @@ def sequence_rnn(node: HostNode) -> dict[str, Any]:
     return {"activation": ACTIVATIONS.get(activation), "time_axis": 0 if time_major else 1}
 
 
+def bidirectional_rnn(node: HostNode) -> dict[str, Any]:
+    time_major, activation, merged = node.members("?i?")
+    return _both_ways(node, time_major, merged) | {"activation": ACTIVATIONS.get(activation)}
+
+
+def bidirectional_lstm(node: HostNode) -> dict[str, Any]:
+    *_, merged, time_major = node.members("iff??")
+    return _gates(node.params("tgl_sequence_lstm_params")) | _both_ways(node, time_major, merged)
+
+
+def _both_ways(node: HostNode, time_major: bool, merged: bool) -> dict[str, Any]:
+    given = {"time_axis": 0 if time_major else 1, "merged": merged}
+    return given | _unusual(miscounted=len(node.outputs) != 2 - merged)
+
+
 def svdf(node: HostNode) -> dict[str, Any]:
     rank, activation = node.members("ii")
     return {"rank": rank, "activation": ACTIVATIONS.get(activation)}

@@ -216,7 +216,7 @@ def _node(host: HostNode, tensors: dict[int, Tensor]) -> Node:
     for tensor, role in zip(host.outputs, row.outputs or (), strict=False):
         if role == "index" and tensors[tensor].dtype == "f32":
             tensors[tensor] = replace(tensors[tensor], wide=True)
-    hidden = () if refusal else _hidden_outputs(host, row)
+    hidden = () if refusal else _hidden_outputs(host.id, row)
     return replace(node, inputs=inputs, outputs=(*host.outputs, *hidden), refusal=refusal)
 
 
@@ -229,11 +229,10 @@ def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
     return tuple((before, after) for before, after in pairs if before is not None)
 
 
-def _hidden_outputs(host: HostNode, row: HostOp) -> tuple[int, ...]:
+def _hidden_outputs(node: int, row: HostOp) -> tuple[int, ...]:
     """Ids for results that only state takes, which the host has no tensors for."""
-    count = 1 + max((after for _, after in internal.rows()[row.op].states), default=-1)
-    first = HIDDEN + host.id * HIDDEN_EACH
-    return tuple(first + k for k in range(len(host.outputs), count))
+    count = sum(after < 0 for _, after in internal.rows()[row.op].states)
+    return tuple(HIDDEN + node * HIDDEN_EACH + k for k in range(count))
 
 
 def _visible(node: Node) -> Node:

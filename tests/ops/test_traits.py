@@ -67,6 +67,8 @@ def test_what_may_pass_float16() -> None:
     small |= {
         "rnn_basic",
         "roi_align",
+        "bidirectional_lstm",
+        "bidirectional_rnn",
         "svdf",
         "standardize",
         "add_n",
@@ -133,8 +135,10 @@ def test_weights_and_states() -> None:
     assert found == first | {"depthwise_conv_2d": (-1, False), "fully_connected": (0, True)}
     assert where(lambda row: row.padding) == {"conv_2d", "depthwise_conv_2d"}
     states = {name: row.states for name, row in ops.rows().items() if row.states}
-    layers = {"lstm_basic": ((1, 0), (4, 1)), "lstm_full": ((18, 1), (19, 2))}
-    assert states == layers | dict.fromkeys(("rnn_basic", "svdf"), ((4, 1),))
+    layers = {"lstm_basic": ((1, 0), (4, 1)), "lstm_full": ((18, -2), (19, -1))}
+    layers["bidirectional_lstm"] = ((35, -4), (36, -3), (37, -2), (38, -1))
+    layers["bidirectional_rnn"] = ((4, -2), (8, -1))
+    assert states == layers | dict.fromkeys(("rnn_basic", "svdf"), ((4, -1),))
 
 
 def test_how_many_axes_ops_take() -> None:

@@ -318,7 +318,9 @@ def _states(graph: Graph, node: Node) -> list[Tensor]:
     if not pairs:
         return []
     found = [node.inputs[k] for k, _ in pairs if k < len(node.inputs)]
-    found += [node.outputs[k] for _, k in pairs if k < len(node.outputs)]
+    found += [
+        node.outputs[k] for _, k in pairs if k in range(-len(node.outputs), len(node.outputs))
+    ]
     return [graph.tensors[t] for t in found if t is not None]
 
 

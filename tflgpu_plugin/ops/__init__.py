@@ -37,6 +37,7 @@ FAMILIES = (
     "lstm",
     "recurrent",
     "rnn_basic",
+    "bidirectional",
     "svdf",
     "normalization",
     "grid_sample",

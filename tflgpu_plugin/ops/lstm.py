@@ -12,7 +12,8 @@ projection [P,D], its bias [P], prev_output[B,P], prev_state[B,D], 4 layer norma
 y, output, state, with gates in the order input, forget, cell, output. x is [B,I], or [T,B,I]
 ([B,T,I] with `time_axis` 1); y has P in place of I. What belongs to the input gate may be absent
 (then it is 1 - forget gate), and so may peepholes, projection, its bias and normalizations, which
-scale the gates before the biases come. As tensorflow/lite/kernels/lstm_eval.cc.
+scale the gates before the biases come. With `reverse` steps go from the last to the first. As
+tensorflow/lite/kernels/lstm_eval.cc.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ def shapes_full(graph: Graph, node: Node) -> list[Shape]:
     """y, then the last output and state."""
     output, state = (graph.shape(node.operand(k)) for k in (OUTPUT, STATE))
     x = graph.shape(node.operand())
-    return [(*x[:-1], output[1]), output, state][: len(node.outputs)]
+    return [(*x[:-1], output[1]), output, state]
 
 
 def decompose_full(steps: Decomposition, node: Node) -> bool:
@@ -234,6 +235,7 @@ def decompose_full(steps: Decomposition, node: Node) -> bool:
         "time_axis": 0 if flat else node.attributes.get("time_axis", 0),
         "cell_clip": cell_clip,
         "projection_clip": node.attributes.get("proj_clip", 0.0),
+        "reverse": node.attributes.get("reverse", False),
     }
     if flat:
         first = steps.editor.tensor((), like=next(t for t in inputs if t is not None))
@@ -291,7 +293,7 @@ OPS = (
     ),
     Op(
         "lstm_full", refuse_full, shapes_full, lower_decomposed, "accumulate", work=_work_full,
-        decompose=decompose_full, states=((OUTPUT, 1), (STATE, 2)), in_8_bits="steps",
+        decompose=decompose_full, states=((OUTPUT, -2), (STATE, -1)), in_8_bits="steps",
         kind="composite", accumulates=False,
     ),
 )  # fmt: skip

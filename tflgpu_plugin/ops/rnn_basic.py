@@ -2,6 +2,7 @@
 -> y, last h: a recurrent layer as TFLite has it, of `rnn` in `recurrent`.
 
 x is [B,I], one step, or [T,B,I] ([B,T,I] with `time_axis` 1); y has D in place of I.
+With `reverse` steps go from the last to the first.
 h = activation(weights x + recurrent weights h + bias), as tensorflow/lite/kernels/kernel_utils.cc.
 """
 
@@ -38,7 +39,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     x, state = graph.shape(node.operand()), graph.shape(node.operand(STATE))
-    return [(*x[:-1], state[1]), state][: len(node.outputs)]
+    return [(*x[:-1], state[1]), state]
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
@@ -49,7 +50,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     z = steps.add("fully_connected", sequence, weights, bias, keep_num_dims=True, activation="none")
     first = steps.editor.tensor((), like=z)
     axis = node.attributes.get("time_axis", 0) if len(shape) == 3 else 0
-    given = {"activation": node.attributes["activation"], "time_axis": axis}
+    given = {"activation": node.attributes["activation"], "time_axis": axis,
+             "reverse": node.attributes.get("reverse", False)}  # fmt: skip
     (y, *_) = steps.many("rnn", z, recurrent, state, outputs=(first, *node.outputs[1:]), **given)
     steps.last("reshape", y, None, shape=steps.shape(node.outputs[0]))
     return True
@@ -62,5 +64,5 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("rnn_basic", refuse, shapes, lower_decomposed, "accumulate", work=_work, kind="composite",
-       decompose=decompose, states=((STATE, 1),), accumulates=False),
+       decompose=decompose, states=((STATE, -1),), accumulates=False),
 )  # fmt: skip

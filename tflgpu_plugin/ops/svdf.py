@@ -38,7 +38,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     x, times = graph.shape(node.operand()), graph.shape(node.operand(TIMES))
     units = times[0] // int(node.attributes["rank"])
-    return [(x[0], units), graph.shape(node.operand(MEMORY))][: len(node.outputs)]
+    return [(x[0], units), graph.shape(node.operand(MEMORY))]
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
@@ -74,5 +74,5 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("svdf", refuse, shapes, lower_decomposed, "accumulate", work=_work, kind="composite",
-       decompose=decompose, states=((MEMORY, 1),), accumulates=False),
+       decompose=decompose, states=((MEMORY, -1),), accumulates=False),
 )  # fmt: skip

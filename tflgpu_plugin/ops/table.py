@@ -109,9 +109,9 @@ class Op:
     per output element), `terms` how many summands a result has (None: by its work). `decompose`
     replaces the node by others before it is lowered (see `ops.decompose`); it returns whether it
     did. `states` pairs the position of an input that is state with that of the output whose value
-    it takes. `in_8_bits` says how near int8 and uint8 results are to those of TFLite's reference
-    kernels: exact (the very numbers), step (of few
-    values, one level) or steps (several, over a sequence).
+    it takes, from the end (negative) where hosts have no tensor for that. `in_8_bits` says how near
+    int8 and uint8 results are to those of TFLite's reference kernels: exact (the very numbers),
+    step (of few values, one level) or steps (several, over a sequence).
 
     Traits: `kind`, of KINDS. `fuses`: the lowering applies `node.epilogue` where it stores its
     first output, so passes may give it some. `as_epilogue(graph, node, position)` is the epilogue
