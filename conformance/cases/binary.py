@@ -286,6 +286,18 @@ CASES += [
          (Input((1, 4, 4, 4)), constant(np.array([[[2.0, -3.0, 0.0, 1.0]]])))),
     prelu("long", (1, 66_001, 1, 2), (1, 1, 2)),
 ]  # fmt: skip
+# These spread nothing.
+STABLEHLO_OPS = ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM")
+ALIKE = ("same_odd_batch_3", (3, 5, 7, 5), (3, 5, 7, 5))
+NAN = (
+    constant([np.nan, 1.0, np.nan, 0.0, -0.0, 7.0]),
+    constant([2.0, np.nan, np.nan, -0.0, 0.0, 8.0]),
+)
+STABLEHLO = [
+    *(Case("not_a_number", op, 1, NAN) for op in STABLEHLO_OPS[2:]),
+    *(pair(op, *ALIKE) for op in STABLEHLO_OPS),
+    *(pair(op, "rank_1", (37,), (37,)) for op in STABLEHLO_OPS),
+]
 CASES += [
     *integers(CASES, {"ADD": BOTH, "SUB": BOTH}, WHOLE_SPREADS, -(2**30), 2**30),
     *integers(CASES, {"SELECT": "i32"}),
@@ -304,6 +316,9 @@ CASES += [
     *integers(spreads("BITWISE_XOR", SPREADS), {"BITWISE_XOR": "i32"}),
     *[shifted(name, *SPREADS[name]) for name in SPREADS if name in WHOLE_SPREADS],
     *integers(CASES, dict.fromkeys(COMPARED, BOTH), WHOLE_SPREADS, -3, 3),
+    *STABLEHLO,
+    *integers(STABLEHLO[2:], dict.fromkeys(STABLEHLO_OPS, BOTH), low=-20_000, high=20_000),
+    *integers([pair("STABLEHLO_AND", *ALIKE)], {"STABLEHLO_AND": BOTH}),
     *[compared_large(op, dtype) for op in COMPARED for dtype in BOTH.split()],
 ]
 

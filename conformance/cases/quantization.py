@@ -54,6 +54,11 @@ def cast(name: str, source: Input, dtype: str, **more: Any) -> Case:
     return Case(name, "CAST", 1, (source,), "CastOptions", options, output_type=dtype, **more)
 
 
+def bits(name: str, source: Input, dtype: str, **more: Any) -> Case:
+    return Case(name, "BITCAST", 1, (source,), "BitcastOptions", output_type=dtype, **more)
+
+
+ONE = 0x3F800000  # the bits of 1.0
 SHAPES: tuple[Shape, ...] = ((7,), (1, 1), (3, 5), (1, 4, 6, 3), (3, 5, 7, 8), (2, 3, 2, 3, 5))
 CASES = [
     cast("to_int32", Input((2, 5, 7), low=-9, high=9), "i32"),
@@ -77,6 +82,14 @@ CASES = [
     cast("from_quantized", stored((3, 5), "u8", 0.1, 128), "f32", refused=True),
     cast("to_quantized", Input((3, 5), high=100.0), "i8", refused=True,
          output_quantization=scaled(0.5, 3)),
+    *(bits(f"to_int32_{s[-1]}", Input(s, low=-1e9, high=1e9), "i32") for s in SHAPES[:4]),
+    *(bits(f"from_int32_{s[-1]}", Input(s, "i32", low=ONE, high=2 * ONE), "f32")
+      for s in SHAPES[:4]),
+    bits("scalar", Input(()), "i32"),
+    bits("negative", Input((3, 37), "i32", low=-(2**30), high=-(2**23)), "f32"),
+    bits("zeros", constant([0.0, -0.0, 1e-40, -1e-45, np.inf]), "i32"),
+    bits("subnormal", Input((5, 9), "i32", low=0, high=2**23), "f32"),
+    bits("to_int64", Input((3, 2)), "i64", shapes=((3,),), refused=True),
     cast("to_bool", Input((3, 7), step=0.5), "bool"),
     *(dequantize(f"int8_rank_{len(s)}_{s[-1]}", s, "i8") for s in SHAPES),
     *(dequantize(f"uint8_rank_{len(s)}_{s[-1]}", s, "u8", 0.5, 255) for s in SHAPES),

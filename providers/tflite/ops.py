@@ -217,6 +217,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("ADD_N", "add_n", 1, None, "value*", **ours, types=("f32", "i32")),
         _row("ATAN2", "atan2", 1, None, TWO, **ours, types=FLOATS),
         _row("BROADCAST_TO", "expand", 3, None, "value shape!", **ours),
+        _row("BITCAST", "bitcast", 1, gives="converted", **ours),
         _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO, **ours),
         _row("CEIL", "ceil", 1, **ours, types=FLOATS),
         _row(
@@ -299,6 +300,15 @@ def _rows() -> tuple[HostOp, ...]:
                 ("SUM", "add"), ("PROD", "mul"), ("MIN", "min"), ("MAX", "max"),
             )
         ),
+        # Where one is NaN hosts take the first of two here, and the second elsewhere.
+        *(
+            _row(f"STABLEHLO_{name}", op, 1, None, TWO, **ours, types=types, order=order)
+            for name, op, types, order in (
+                ("ADD", "add", NUMBERS, ()), ("MULTIPLY", "mul", NUMBERS, ()),
+                ("MAXIMUM", "maximum", NUMBERS, (1, 0)), ("MINIMUM", "minimum", NUMBERS, (1, 0)),
+                ("AND", "bitwise_and", WHOLE, ()),
+            )
+        ),
         _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
         _row("SIGN", "sign", 2, **ours, types=NUMBERS),
         _row("SIN", "sin", 2, **ours, types=FLOATS),
@@ -348,6 +358,8 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("MULTINOMIAL", "value count")
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
     | _cpu("RANGE", "starts ends steps", means="range")
+    | _cpu("DILATE", "value shape value")
+    | _cpu("REDUCE_WINDOW", "value value shape shape shape")
     | _cpu("DENSIFY", "value", means="identity")  # sparse constants are read as dense ones
     | _cpu("RANK", "value", means="rank")
     | _cpu("SHAPE", "value", means="shape")

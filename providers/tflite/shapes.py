@@ -110,6 +110,8 @@ class Walk:
         name = host.host_op.split(" ")[0]
         if name in table.OPAQUE or name.startswith("op"):
             return True
+        if name.startswith("STABLEHLO") and name not in table.HOST_OPS:
+            return True
         return any(self.tensors[t].data is None for t in _deciding(host))
 
     def _value(self, host: HostNode, node: Node) -> Node | None:

@@ -32,7 +32,7 @@ def of_kind(kind: str) -> set[str]:
 @pytest.mark.parametrize(
     ("kind", "fusing"),
     [
-        ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
+        ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast", "bitcast"}),
         ("product", LAYERS | {"matmul", "attention", "rotary"}),
         ("window", of_kind("window")),
         ("reduction", SUMS | {"softmax", "standardize"}),

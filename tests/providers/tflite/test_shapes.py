@@ -48,7 +48,9 @@ def chain(op: str, value: Array | None) -> Walk:
         ("WHERE", True, True),
         ("READ_VARIABLE", True, False),
         ("CUSTOM Thing", True, True),
-        ("op code #180", True, True),
+        ("op code #980", True, True),
+        ("STABLEHLO_WHILE", True, True),
+        ("STABLEHLO_ADD", True, False),
     ],
 )
 def test_what_is_after_a_computed_shape(op: str, constant: bool, unknown: bool) -> None:
