@@ -1,4 +1,5 @@
-"""RoiAlign of ONNX, as nodes: regions inside, over the edge, far outside, and turned round."""
+"""RoiAlign and MaxRoiPool of ONNX, as nodes: regions inside, over the edge, far outside, and
+turned round."""
 
 from __future__ import annotations
 
@@ -27,6 +28,14 @@ def node(name: str, shape: Shape = (2, 6, 7, 6), size: tuple[int, int] = (3, 2),
                     terms=64, refused=refused)  # fmt: skip
 
 
+def pooled(name: str, shape: Shape = (2, 6, 7, 6), size: tuple[int, int] = (3, 2),
+           regions: Any = REGIONS, refused: bool = False, **more: Any) -> NodeCase:  # fmt: skip
+    numbers = np.arange(len(regions)) % shape[0]
+    rois = np.concatenate([numbers[:, None], regions], 1)
+    return NodeCase(name, "roi_max_pool", (Input(shape), constant(rois)), {"size": size, **more},
+                    refused=refused)  # fmt: skip
+
+
 NODES = [
     *(
         node(f"{mode}_{samples}{'_centred' if centred else ''}", mode=mode, samples=samples,
@@ -51,6 +60,16 @@ NODES = [
     node("other_mode", mode="sum", refused=True),
     node("too_many_samples", samples=129, refused=True),
     node("no_bins", size=(0, 2), refused=True),
+    pooled("bins"),
+    pooled("scaled", scale=0.53),
+    pooled("many_bins", size=(9, 5)),
+    pooled("one_bin_of_many_channels", (1, 4, 5, 17), size=(1, 1)),
+    pooled("sevenths", (1, 31, 40, 3), size=(7, 7),
+           regions=[[0, 0, k + 13, k] for k in range(6, 27)]),
+    pooled("halves", regions=[[0.5, -0.5, 4.5, 3.5], [-1.5, 1.5, 2.5, 2.5]]),
+    pooled("no_images", regions=np.zeros((0, 4)), refused=True),
+    pooled("four_numbers", regions=REGIONS[:, :3], refused=True),
+    pooled("too_many_bins", size=(1, 1025), refused=True),
     NodeCase("volume", "roi_align",
              (Input((1, 2, 3, 4, 4)), Input((2, 4)), Input((2,))),
              {"size": (2, 2), "mode": "avg"}, refused=True),

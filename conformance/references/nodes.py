@@ -369,6 +369,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention, "rotary": references_attention.rotary,
     "grid_sample": references_samples.grid_sample, "roi_align": references_samples.roi_align,
+    "roi_max_pool": references_samples.roi_max_pool,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **convolutions.REFERENCES, **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,

@@ -88,3 +88,18 @@ def roi_align(
                 all_of: Array = np.array(corners)
                 out[(r, *at)] = all_of.max((0, 1)) if mode == "max" else all_of.sum(1).mean(0)
     return out
+
+
+def roi_max_pool(x: Array, rois: Array, size: tuple[int, int], scale: float = 1.0) -> Array:
+    """Regions (image, left, top, right, bottom), whose edges are whole pixels and inside."""
+    out = np.zeros((len(rois), *size, x.shape[3]))
+    for r, region in enumerate(rois):
+        edges = np.copysign(np.floor(np.abs(region[1:] * scale) + 0.5), region[1:]).astype(int)
+        low, spans = edges[1::-1], np.maximum(edges[:1:-1] - edges[1::-1] + 1, 1)
+        for at in np.ndindex(size):
+            first = low + np.array(at) * spans // size
+            last = low - (-(np.array(at) + 1) * spans // size)
+            rows, columns = (slice(max(a, 0), max(b, 0)) for a, b in zip(first, last, strict=True))
+            part = x[int(region[0]), rows, columns]
+            out[(r, *at)] = part.max((0, 1)) if part.size else 0
+    return out

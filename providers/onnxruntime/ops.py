@@ -205,6 +205,9 @@ _ROWS: tuple[HostOp, ...] = (
         derived=windows.pooling, ceil_mode=False, gives="value", listed=BOTH,
     ),
     row(
+        "MaxRoiPool", "roi_max_pool", (1, 22), TWO, patches.BINS, by=patches.max_roi_pool,
+    ),
+    row(
         "MaxUnpool", "scatter_new", (9, 22), "value index shape?", indexing.UNPOOLED,
         indexing.SHAPED_BY_WINDOW, by=indexing.max_unpool, types="f32",
     ),

@@ -1,5 +1,5 @@
-"""Rows for parts of images that are put together or taken out: Col2Im and RoiAlign (operator
-documentation of Col2Im-18 and RoiAlign-22)."""
+"""Rows for parts of images that are put together or taken out: Col2Im, RoiAlign and
+MaxRoiPool (operator documentation of Col2Im-18, RoiAlign-22 and MaxRoiPool-22)."""
 
 from __future__ import annotations
 
@@ -108,4 +108,16 @@ def roi_align(e: Expansion) -> int:
     )  # fmt: skip
 
 
+def max_roi_pool(e: Expansion) -> int:
+    """The largest pixels of regions' bins."""
+    return e.image(
+        "roi_max_pool", e.x(0), e.exact(e.x(1)), size=e.integers("pooled_shape"),
+        scale=e.number("spatial_scale", 1.0),
+    )  # fmt: skip
+
+
 REGIONS = needs("An image of rank 4.", lambda e: e.rank() == 4)
+BINS = needs(
+    "An image of rank 4, and two extents of the result.",
+    lambda e: e.rank() == 4 and len(e.integers("pooled_shape") or ()) == 2,
+)

@@ -107,6 +107,7 @@ def test_what_becomes_of_errors() -> None:
     }
     moved = of_kind("movement") - {"stack", "gather_nd", "pick", "gather_elements"}
     resized = {"max_pool_2d", "resize_bilinear", "resize", "grid_sample", "roi_align"}
+    resized |= {"roi_max_pool"}
     assert where(lambda row: row.errors.keeps_magnitude) == moved | resized
     assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"}
     assert where(lambda row: row.errors.choice not in (1, None)) == set()

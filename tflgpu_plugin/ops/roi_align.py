@@ -7,6 +7,10 @@ each pixel that a bin is long. What is further than 1 outside counts as 0.
 As the operator RoiAlign of ONNX opset 16: with `centred` (half_pixel) coordinates are those of
 pixels' centres, otherwise a region is at least 1 long. A number of an image that is none stands for
 the nearest, and a region that is NaN gives any numbers.
+
+`roi_max_pool(x, rois [R, 5]): size, scale` gives the largest pixels of bins, as MaxRoiPool of ONNX:
+the number of the image comes first, edges are rounded to pixels and inside, and bins to whole ones.
+Bins without a pixel of the image are 0. Edges are cut at 2^19 pixels to either side.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from tflgpu_plugin.ops.table import MOVED, Op
 
 MODES = ("avg", "max")
 MOST = 128  # samples along an axis of a bin
+MOST_BINS = 1024  # along an axis, of roi_max_pool
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -33,6 +38,17 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"Regions of shape {list(rois)} do not fit numbers of images of {list(batches)}."
     if mode not in MODES or not 0 <= samples <= MOST:
         return f"Regions with {samples} samples in the mode {mode} are not supported."
+    return None
+
+
+def refuse_pool(graph: Graph, node: Node, target: Target) -> str | None:
+    """An image of 4 dimensions, five numbers for each region; up to 1,024 bins along an axis."""
+    x, rois = (graph.shape(node.operand(k)) for k in range(2))
+    size = node.attributes["size"]
+    if len(x) != 4 or 0 in x or min(size) < 1 or max(size) > MOST_BINS:
+        return f"Regions of {list(size)} bins of {list(x)} are not supported."
+    if len(rois) != 2 or rois[1] != 5 or not rois[0]:
+        return f"Regions of shape {list(rois)} are not of five numbers each."
     return None
 
 
@@ -68,6 +84,22 @@ def lower(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
+def lower_pool(low: Lowering, node: Node) -> None:
+    """One launch, four channels of a bin per thread."""
+    batch, height, width, _ = low.graph.shape(node.operand())
+    rows, columns = node.attributes["size"]
+    low.loops(node, height * (width + 2) + 1)
+    low.each_vector(
+        "roi_max_pool",
+        node,
+        {"x": low.stored(node.operand()), "rois": low.stored(node.operand(1))},
+        {
+            "batch": batch, "height": height, "width": width, "rows": rows, "columns": columns,
+            "scale": float(node.attributes.get("scale", 1.0)),
+        },
+    )  # fmt: skip
+
+
 def _most(node: Node, extent: int) -> int:
     """Samples that may meet an axis of an image: they are 1 apart at most, and nearer only where a
     bin is short."""
@@ -82,4 +114,6 @@ def _work(graph: Graph, node: Node) -> int:
 OPS = (
     Op("roi_align", refuse, shapes, lower, "accumulate", work=_work, kind="window", fuses=True,
        accumulates=False, errors=MOVED),
+    Op("roi_max_pool", refuse_pool, shapes, lower_pool, "exact", work=_work, kind="window",
+       fuses=True, errors=MOVED),
 )  # fmt: skip

@@ -120,6 +120,23 @@ def test_roi_align_by_default() -> None:
 
 
 @pytest.mark.adapter
+@pytest.mark.parametrize("scale", [1.0, 0.37])
+def test_max_roi_pool(scale: float) -> None:
+    rois = np.concatenate([NUMBERS[:, None], REGIONS], 1).astype(np.float32)
+    check(
+        "MaxRoiPool",
+        {"x": random(2, 5, 31, 37), "rois": rois},
+        {},
+        20,
+        pooled_shape=[3, 2],
+        spatial_scale=scale,
+    )
+    spans = [[0, 0, 0, k + 9, k] for k in range(6, 27)]
+    fed = {"x": random(1, 3, 31, 37), "rois": np.array(spans, np.float32)}
+    check("MaxRoiPool", fed, {}, 20, pooled_shape=[7, 7])
+
+
+@pytest.mark.adapter
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize("outside", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("aligned", [0, 1])
@@ -234,6 +251,9 @@ BOUNDS: list[tuple[Node, str]] = [
     (deformed((1, 4, 5), (3, 4, 2), (1, 4, 4)), "an image of rank 4"),
     (regions(), ""),
     (regions((1, 4, 5)), "an image of rank 4"),
+    (Node("MaxRoiPool", (1, 4, 5, 5), (3, 5), pooled_shape=(2, 2)), ""),
+    (Node("MaxRoiPool", (1, 4, 5, 5), (3, 5), pooled_shape=(2,)), "two extents"),
+    (Node("MaxRoiPool", (1, 4, 5), (3, 5), pooled_shape=(2, 2)), "an image of rank 4"),
     (Node("GridSample", (1, 2, 3, 4, 5), (1, 2, 2, 2, 3), mode=b"cubic"), "rank 4, or 5 with"),
     (Node("GridSample", (1, 2, 3, 4, 5), (1, 2, 2, 2, 3), mode=b"nearest"), ""),
     (Node("GridSample", (1, 2, 3), (1, 2, 1)), "rank 4, or 5 with"),
