@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.quantization import NUMBERS
 
 from .expansion import COUNTED, Expansion
+from .host import DTYPES
 from .quantize import numbers
 
 TYPES = COUNTED
+BITS = {"bool": 8, "i8": 8, "u8": 8, "i16": 16, "u16": 16}
 Row = Callable[[Expansion], Any]
 
 
@@ -52,3 +55,16 @@ def stored(e: Expansion, y: int, dtype: str) -> int:
     whole = e.add("sub", kept, half) if dtype[0] == "i" else kept
     shaped = e.reshape(whole, e.shape(y))
     return e.add("quantize", e.add("cast", shaped, dtype="f32"), dtype=dtype, quantization=NUMBERS)
+
+
+def bit_cast(e: Expansion) -> int:
+    """The bits of a number as those of another type."""
+    return stored(e, int32(e, e.x()), DTYPES[e.integer("to")])
+
+
+def _as_wide(e: Expansion) -> bool:
+    wanted = DTYPES.get(e.integer("to"), "")
+    return wanted in TYPES and BITS[wanted] == BITS.get(e.dtype())
+
+
+AS_WIDE = needs("Between int8 and uint8, or int16 and uint16, or of bool to 8 bits.", _as_wide)

@@ -79,6 +79,10 @@ _ROWS: tuple[HostOp, ...] = (
         "BatchNormalization", "mul", (7, 15), f"{NORMED} mean variance", conditions.INFERENCE,
         by=matrices.batch_norm, gives="value", listed=BOTH,
     ),
+    row(
+        "BitCast", "cast", (26, 26), "value", narrow.AS_WIDE, by=narrow.bit_cast,
+        types=" ".join(narrow.BITS),
+    ),
     row("BitShift", "left_shift", (11, 11), TWO, by=narrow.also(ew.bit_shift), types="u8 u16"),
     row("BitwiseAnd", "bitwise_and", (18, 18), TWO, small=True),
     row("BitwiseNot", "bitwise_not", (18, 18), small=True),

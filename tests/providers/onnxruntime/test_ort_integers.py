@@ -31,6 +31,7 @@ def build(
     outputs: Sequence[str],
     constants: Mapping[str, Array] | None = None,
     shapes: Mapping[str, Shape] | None = None,
+    opset: int = 18,
 ) -> bytes:
     """A model whose inputs have the types and, unless others are given, the shapes of `feeds`; the
     types of its outputs are inferred."""
@@ -48,7 +49,7 @@ def build(
         [helper.make_value_info(name, TypeProto()) for name in outputs],
         [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     return bytes(shape_inference.infer_shapes(made).SerializeToString())
 
 

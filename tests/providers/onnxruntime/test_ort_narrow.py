@@ -11,6 +11,7 @@ import pytest
 
 from tests.providers.onnxruntime.test_ort_integers import build
 from tests.support.onnx_models import Array, cpu, node, places, session
+from tests.support.onnx_nodes import Node
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -66,6 +67,30 @@ def test_shifts(kind: str, direction: str) -> None:
     )
     wide = a.astype(np.int64) << b if direction == "LEFT" else a.astype(np.int64) >> b
     np.testing.assert_array_equal(answer(data, {"a": a, "b": b}), wide.astype(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"), [("uint8", "int8"), ("int8", "uint8"), ("uint16", "int16"),
+                        ("int16", "uint16"), ("int8", "int8"), ("bool", "uint8"), ("bool", "int8")]
+)  # fmt: skip
+def test_bits_as_another_type(kind: str, other: str) -> None:
+    from onnx import helper
+
+    a = numbers(kind, 40, 3) if kind != "bool" else numbers("uint8", 40, 3) > 99
+    one = node("BitCast", ["a"], ["y"], to=helper.np_dtype_to_tensor_dtype(np.dtype(other)))
+    got = answer(build([one], {"a": a}, ["y"], opset=26), {"a": a})
+    assert got.dtype == other
+    np.testing.assert_array_equal(got, a.view(other))
+
+
+@pytest.mark.parametrize(
+    ("kind", "to", "runs"),
+    [("u8", 3, True), ("i8", 5, False), ("u16", 5, True), ("bool", 2, True), ("u8", 9, False),
+     ("f32", 6, False), ("u16", 10, False), ("i8", 0, False)],
+)  # fmt: skip
+def test_bits_of_which_types(kind: str, to: int, runs: bool) -> None:
+    one = Node("BitCast", (kind, (3,)), to=to, version=26)
+    assert runs == (one.reason == "")
 
 
 @pytest.mark.parametrize("kind", KINDS)
