@@ -43,6 +43,7 @@ def targets(own: Target) -> dict[str, Target]:
         for forced in [*settings, *SWITCHES]:
             name = " ".join(f"{key}={value}" for key, value in forced.items())
             found[f"{'software' if software else 'GPU'} {name}"] = replace(base, tuning=forced)
+    found["GPU least_subgroup=64"] = replace(base, least_subgroup=64)
     return found
 
 

@@ -47,6 +47,7 @@ def _targets(wanted: str | None) -> dict[str, Target]:
         "as on a software adapter without shuffles": replace(software, subgroup_size=0),
         "with folded dispatches": replace(own, max_groups=FEW_GROUPS),
         "with weights in memory": replace(own, tuning={"weights": "memory"}),
+        "as on hardware with subgroups of 64": replace(hardware, least_subgroup=64),
         "as on NVIDIA": replace(hardware, vendor="nvidia"),
         "as on Apple": replace(hardware, vendor="apple"),
         "with Winograd": replace(own, tuning={"winograd": "always"}),

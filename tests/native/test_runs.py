@@ -13,7 +13,7 @@ from tests.compile.test_compiler import Builder
 from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Array, Graph, Tensor
-from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime import adapter, selftest
 from tflgpu_plugin.runtime.program import Instance, Program
 
 pytestmark = pytest.mark.adapter
@@ -213,3 +213,9 @@ def test_kernels_of_many_bindings(count: int) -> None:
     native.call(native.lib.tg_pipeline_warm_up, made)
     native.lib.tg_pipeline_release(made)
     assert count <= 32
+
+
+def test_subgroups_are_measured_in_small_workgroups_as_well() -> None:
+    device = adapter.open_device(adapter.select(None)).handle
+    least, size = selftest.least_subgroup(device), selftest.subgroup_size(device)
+    assert 0 <= least <= size and (least > 0) == (size > 0)

@@ -104,6 +104,14 @@ def test_settings_can_be_forced() -> None:
     assert (tile.pixels, tile.slices, tile.weights, tile.ahead) == (3, 4, "memory", 8)
 
 
+@pytest.mark.parametrize(("least", "lanes"), [(0, 32), (8, 32), (64, 64), (128, 64)])
+def test_workgroups_fill_the_smallest_subgroup(least: int, lanes: int) -> None:
+    target = Target(vendor="amd", least_subgroup=least)
+    assert choose_tile(target, 64, 12544).lanes == lanes
+    forced = replace(target, tuning={"tile": "4x2"})
+    assert choose_tile(forced, 64, 12544).lanes == lanes
+
+
 def test_gpus_load_several_iterations_ahead_and_software_adapters_one() -> None:
     """A software adapter has no latency to hide, and takes long to compile each load."""
     assert choose_tile(Target(vendor="amd"), 64, 12544).ahead == 4

@@ -13,10 +13,10 @@ class Target:
     """An adapter as the compiler sees it; sizes in bytes.
 
     `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test
-    on this adapter. `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software,
-    unknown. `tuning` holds on-device choices. `half`: values may be stored as float16 (what the
-    user allows, not what the adapter can: all can). `unpacks`: kernels may call
-    `unpack2x16float`.
+    on this adapter; `least_subgroup` is that of small workgroups, 0 on software adapters. `vendor`
+    is one of nvidia, amd, intel, apple, arm, qualcomm, software, unknown. `tuning` holds on-device
+    choices. `half`: values may be stored as float16 (what the user allows, not what the adapter
+    can: all can). `unpacks`: kernels may call `unpack2x16float`.
     """
 
     name: str = "nominal"
@@ -26,6 +26,7 @@ class Target:
     software: bool = False
     features: frozenset[str] = frozenset()
     subgroup_size: int = 0
+    least_subgroup: int = 0
     max_storage_buffers: int = 8
     max_binding_bytes: int = 128 << 20
     max_buffer_bytes: int = 256 << 20
@@ -41,6 +42,11 @@ class Target:
         byte has a number of 31 bits, as some drivers' compilers want it.
         """
         return min(self.max_binding_bytes, self.max_buffer_bytes, 1 << 31)
+
+    def workgroup(self, invocations: int) -> int:
+        """Of a kernel that would have so many: on GPUs as many as the smallest subgroup has lanes
+        (up to 64), of which none is idle then."""
+        return invocations if self.software else max(invocations, min(self.least_subgroup, 64))
 
     @property
     def shuffles(self) -> bool:

@@ -92,7 +92,7 @@ def _height(target: Target, form: str, rows: Span, column_groups: int) -> int:
 
 
 def _lanes(target: Target) -> int:
-    return 8 if target.software else 32
+    return 8 if target.software else target.workgroup(32)
 
 
 def _groups(along: Span, size: int) -> int:

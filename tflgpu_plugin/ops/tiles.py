@@ -87,7 +87,7 @@ def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
     forced = target.tuning.get("tile")
     if forced:
         pixels, per_thread = (int(part) for part in forced.split("x"))
-        lanes = SHUFFLE_GROUP if target.software else 32
+        lanes = SHUFFLE_GROUP if target.software else target.workgroup(32)
         weights = _weights(target, STARTS["unknown"].weights)
         return _tile(min(pixels, width or pixels), min(per_thread, least), lanes, weights)
     if target.software:
@@ -96,7 +96,7 @@ def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
     fitting = [(p, q) for p, q in start.sizes if q <= least]
     busy = [(p, q) for p, q in fitting if count * slices >= BUSY_THREADS * p * q]
     pixels, per_thread = busy[0] if busy else fitting[-1]
-    return _tile(pixels, per_thread, start.lanes, _weights(target, start.weights))
+    return _tile(pixels, per_thread, target.workgroup(start.lanes), _weights(target, start.weights))
 
 
 def _software(target: Target, least: int, count: int, width: int) -> Tile:

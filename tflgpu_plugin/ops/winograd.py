@@ -175,7 +175,7 @@ def _transform(
     parameters: Mapping[str, object],
 ) -> None:
     """One launch from the first tensor to the second. `items`: per image, images, how often."""
-    lanes = LANES if low.target.software else 32
+    lanes = LANES if low.target.software else low.target.workgroup(32)
     count, images, outer = items
     low.dispatch(
         kernel,
