@@ -65,7 +65,8 @@ base = Path(os.environ["XDG_CACHE_HOME"]) / "tflgpu-plugin"
 graph = test_stored.dense()
 
 def kernel():
-    return bodies.body.__wrapped__("fully_connected", (("lanes", 8), ("shared", 1), ("flat", 0)))
+    variant = ("lanes", 8), ("shared", 1), ("flat", 0), ("ahead", 1)
+    return bodies.body.__wrapped__("fully_connected", variant)
 def code():
     return fingerprint.of_plugin.__wrapped__()
 def tuned():
