@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.adapter, pytest.mark.onnxruntime]
 
 SEEDS = range(150)
 ATTENTION = range(200, 240)  # as many more, of one kind
+NEAR = range(400, 480)  # of four kinds by turns
 INDEXED = range(random_onnx.INDEXED, random_onnx.INDEXED + 80)
 REFUSED_RUN = "these input shapes cannot run on the GPU"  # of symbolic extents, with the reason
 
@@ -34,6 +35,11 @@ def test_graph(seed: int, book: Book, pytestconfig: pytest.Config) -> None:
 @pytest.mark.parametrize("seed", ATTENTION)
 def test_attention(seed: int, book: Book, pytestconfig: pytest.Config) -> None:
     _compare(seed, random_onnx.build_attention(seed), book, pytestconfig)
+
+
+@pytest.mark.parametrize("seed", NEAR)
+def test_near(seed: int, book: Book, pytestconfig: pytest.Config) -> None:
+    _compare(seed, random_onnx.build_near(seed), book, pytestconfig)
 
 
 def _compare(seed: int, made: random_onnx.Made, book: Book, pytestconfig: pytest.Config) -> None:

@@ -15,6 +15,7 @@ from conformance.host import Array
 from conformance.random import onnx_indexed
 from conformance.random.onnx_blocks import BLOCKS, attention
 from conformance.random.onnx_maker import CHANNELS, NEWEST, Maker, Value
+from conformance.random.onnx_near import NEAR
 from conformance.random.onnx_steps import MAKERS
 
 SIMPLE = 100  # seeds below have no blocks
@@ -94,3 +95,11 @@ def build_attention(seed: int) -> Made:
     attention(m)
     feeds = [[m.numbers.uniform(-1, 1, shape).astype(np.float32)] for _ in range(2)]
     return Made(m.to_bytes(m.values[1:]), feeds, (), False)
+
+
+def build_near(seed: int) -> Made:
+    """One of the graphs that recognizing passes look at twice, by turns."""
+    m = Maker(seed)
+    NEAR[seed % len(NEAR)](m)
+    feeds = [[m.numbers.uniform(-1, 1, v.shape).astype(np.float32) for v in m.inputs] for _ in "ab"]
+    return Made(m.to_bytes(m.values), feeds, (), False)
