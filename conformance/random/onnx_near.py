@@ -53,7 +53,7 @@ def attention(m: Maker) -> None:
     shape = (batch, heads, rows, keys)
     for step in m.choose.choices((_scaled, _scaled, _masked, _masked, _limited), k=pick((1, 2, 3))):
         scores = step(m, scores, shape)
-    shares = m.step("Softmax", scores, axis=-1 if likely(m, 0.85) else pick((1, 2)))
+    shares = m.step("Softmax", scores, axis=-1 if likely(m, 0.7) else pick((1, 2)))
     if likely(m, 0.2):
         instead = m.const(0.0 if likely(m, 0.8) else 1.0)
         shares = m.step("Where", m.step("IsNaN", shares), instead, shares)
@@ -213,7 +213,7 @@ def _moved(m: Maker, x: Value) -> Value:
     if form == "back":
         back = m.ints(extent - 1), m.ints(-extent - 1), m.ints(axis), m.ints(-1)
         return Value(m.step("Slice", x, *back), x.shape)
-    start = m.choose.randrange(extent)
+    start = m.choose.randrange(0, extent, 4 if extent > 4 else 1)
     ends = m.ints(start), m.ints(extent), m.ints(axis)
     return Value(m.step("Slice", x, *ends), (*before, extent - start, *after))
 
