@@ -9,6 +9,8 @@
 #   make conformance-cpus  the integer part and a sample of the rest as CPUs without VNNI and without AVX, emulated
 #   make mutants     small defects put into copies of our code: which of 300 no test sees (ARGS= goes to tests.mutation)
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
+#   make gpu-estimates  what our kernels would take on four AMD GPUs, by their real compiler and a model; no GPU is
+#                    needed (ARGS="--top 5" shows the slowest dispatches, "--against ahead=1" another setting)
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make wheels      one for each of Linux, Windows and macOS in dist/wheels, all built here (ARGS= names some)
 #   make smoke-aarch64  the wheel for Linux on ARM, run in all hosts under QEMU, and 480 tests of conformance
@@ -19,7 +21,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench wheel wheels smoke-aarch64 smoke-windows docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench gpu-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -47,6 +49,9 @@ mutants: .venv/ready-dev
 
 bench: .venv/ready-dev
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+gpu-estimates: .venv/ready-dev
+	@$(BIN)/python -m benchmarks.compiled estimates $(ARGS)
 
 wheel: .venv/ready-dev
 	@sh tools/wheel.sh

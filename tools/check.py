@@ -70,6 +70,13 @@ def _pytest_summary(output: str) -> str:
     return lines[-1] if lines else "no summary"
 
 
+def _compiled(output: str) -> str:
+    """For each family of GPUs: "navi31: 900 kernels, 0 failed, 0 spill"."""
+    return "; ".join(
+        re.findall(r"^(\w+: \d+ kernels, \d+ failed, \d+ spill)", output, re.MULTILINE)
+    )
+
+
 def _mutants(output: str) -> str:
     """The line for all areas, and the time: "30 made, 28 killed, 2 equivalent, 0 survived"."""
     found = re.search(r"^all +(\d+) +(\d+) +(\d+) +(\d+)", output, re.MULTILINE)
@@ -104,6 +111,8 @@ def steps() -> list[Step]:
         _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
         _pytest("cluster", "Ray on this machine, and its faults", "tests/batch", mark="cluster"),
         _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),
+        Step("compiled", "every kernel through AMD's compiler",
+             (PYTHON, "-m", "benchmarks.compiled", "check"), _compiled, {}),
         Step("mutants", "a sample of small defects, which the tests must see",
              (PYTHON, "-m", "tests.mutation", "--sample"), _mutants, ON_ADAPTER),
         _pytest("networks", "seeded networks against the CPU", NETWORKS, *parallel),

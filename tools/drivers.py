@@ -59,15 +59,31 @@ def lavapipe() -> Driver:
 
 def lavapipe_backports() -> Driver:
     """The newer Mesa of the archive's backports. Raises Unavailable."""
+    return _of_newer_mesa("lavapipe-backports", "libvulkan_lvp.so", "icd.json")
+
+
+def null_devices() -> Driver:
+    """AMD's driver in the newer Mesa, whose compiler needs no GPU: RADV_FORCE_FAMILY names the one
+    to compile for. Raises Unavailable."""
+    return _of_newer_mesa("null-devices", "libvulkan_radeon.so", "radeon.json")
+
+
+def _of_newer_mesa(name: str, file: str, icd: str) -> Driver:
     place = folder() / "lavapipe-backports"
     package = unpacked(place, "mesa-vulkan-drivers", backports=True)
-    library = next(iter(place.glob("usr/lib/*/libvulkan_lvp.so")), None)
+    library = next(iter(place.glob(f"usr/lib/*/{file}")), None)
     if library is None:
-        raise Unavailable(f"{package} holds no libvulkan_lvp.so.")
-    icd = _write_icd(place, library, "1.4.0")
-    return Driver(
-        "lavapipe-backports", _chosen(icd) | {"LD_LIBRARY_PATH": str(library.parent)}, package
-    )
+        raise Unavailable(f"{package} holds no {file}.")
+    chosen = _chosen(_write_icd(place / icd, library, "1.4.0"))
+    return Driver(name, chosen | {"LD_LIBRARY_PATH": str(library.parent)}, package)
+
+
+def headers(package: str) -> Path:
+    """The include folder of a package of headers, unpacked beside the system. Raises
+    Unavailable."""
+    place = folder() / package
+    unpacked(place, package, alone=True)
+    return place / "usr" / "include"
 
 
 def swiftshader() -> Driver:
@@ -77,7 +93,7 @@ def swiftshader() -> Driver:
     library = next(iter(place.glob("usr/lib/chromium/libvk_swiftshader.so")), None)
     if library is None:
         raise Unavailable(f"{package} holds no libvk_swiftshader.so.")
-    return Driver("swiftshader", _chosen(_write_icd(place, library, "1.3.0")), package)
+    return Driver("swiftshader", _chosen(_write_icd(place / "icd.json", library, "1.3.0")), package)
 
 
 DRIVERS = {
@@ -94,9 +110,8 @@ def _chosen(icd: Path) -> dict[str, str]:
     return {"VK_ICD_FILENAMES": str(icd), "VK_DRIVER_FILES": str(icd)}
 
 
-def _write_icd(place: Path, library: Path, version: str) -> Path:
+def _write_icd(icd: Path, library: Path, version: str) -> Path:
     """An ICD file with the library's full path: those in the packages name the system's place."""
-    icd = place / "icd.json"
     content = {
         "file_format_version": "1.0.0",
         "ICD": {"library_path": str(library), "api_version": version},

@@ -1,0 +1,126 @@
+"""python -m benchmarks.compiled check: every kernel of the conformance cases through AMD's
+compiler, with its registers and waves.
+
+python -m benchmarks.compiled estimates: what the seeded networks would take, by a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Made
+from benchmarks.compiled.driver import compiled, environment
+from benchmarks.compiled.kernels import of_cases
+from benchmarks.compiled.networks import Estimate, estimates
+from benchmarks.engine import Unavailable
+from benchmarks.networks import NETWORKS
+from tflgpu_plugin.ir.plan import Pipeline
+
+CHECKED = ("navi31", "vega10")  # waves of 32 and 64 lanes; of 64 only
+
+
+def check(given: argparse.Namespace) -> int:
+    """Compiles for each family; prints registers and waves of each kernel. 1 when one fails or
+    spills."""
+    environment()
+    wanted = of_cases()
+    with ThreadPoolExecutor() as pool:
+        made = list(pool.map(lambda family: compiled(list(wanted), family), given.families))
+    print(f"{'kernel':30} {'of':34} " + " ".join(f"{name:>18}" for name in given.families))
+    print(f"{'':65} " + " ".join(["registers, waves".rjust(18)] * len(given.families)))
+    wrong = 0
+    for row in zip(wanted.items(), *made, strict=True):
+        (pipeline, where), *found = row
+        print(f"{pipeline.name:30} {where:34} " + " ".join(f"{_told(each):>18}" for each in found))
+        wrong += sum(isinstance(each, str) or each.spills > 0 for each in found)
+    for family, found in zip(given.families, made, strict=True):
+        print(_summary(family, wanted, found))
+    return 1 if wrong else 0
+
+
+def _told(found: Made | str) -> str:
+    if isinstance(found, str):
+        return "FAILED"
+    spilled = f" {found.spills} SPILLED" if found.spills else ""
+    return f"{found.registers}, {found.waves}{spilled}"
+
+
+def _summary(family: str, wanted: Mapping[Pipeline, str], found: Sequence[Made | str]) -> str:
+    made = [each for each in found if isinstance(each, Made)]
+    failed = [each for each in found if isinstance(each, str)]
+    spilled = sum(each.spills > 0 for each in made)
+    least = min(zip((e.waves for e in made), (p.label for p in wanted), strict=False))
+    return "\n".join([
+        f"{family}: {len(found)} kernels, {len(failed)} failed, {spilled} spill; at most "
+        f"{max(e.registers for e in made)} registers, at least {least[0]} waves per SIMD.",
+        *failed[:5],
+    ])  # fmt: skip
+
+
+def table(given: argparse.Namespace) -> int:
+    """Prints a row for each network and setting, and the dispatches that take longest."""
+    settings: list[Mapping[str, object]] = [{}, {"half": True}]
+    if given.against:
+        tuning = dict(pair.split("=", 1) for pair in given.against)
+        settings = [other for each in settings for other in ({**each, "tuning": tuning}, each)]
+    names = [name for name in NETWORKS if not given.networks or name in given.networks]
+    found = {family: estimates(names, family, settings) for family in given.families}
+    print(
+        f"Estimated microseconds on {UNITS} compute units at {GHZ} GHz, share of the peak "
+        "arithmetic, dispatches with fewer waves than SIMDs"
+    )
+    print(f"{'':40} " + " ".join(f"{family:>18}" for family in found))
+    for name in names:
+        for k, setting in enumerate(settings):
+            row = [found[family][name, k] for family in found]
+            print(f"{f'{name}, {_titled(setting)}':40} " + " ".join(map(_cell, row)))
+            for each in row if given.top else ():
+                _kernels(each, given.top)
+    return 0
+
+
+def _titled(setting: Mapping[str, object]) -> str:
+    words = ["float16 storage" if setting.get("half") else "float32"]
+    tuning = setting.get("tuning")
+    words += [f"{k}={v}" for k, v in tuning.items()] if isinstance(tuning, dict) else []
+    return ", ".join(words)
+
+
+def _cell(found: Estimate) -> str:
+    marks = " SPILLS" * (found.spills > 0) + " UNSURE" * (found.unsure > 0)
+    return f"{found.us:6.0f} {found.share:5.0%} {found.few:2d}/{len(found.dispatches):2d}{marks}"
+
+
+def _kernels(found: Estimate, most: int) -> None:
+    slowest = sorted(found.dispatches, key=lambda each: -each[2].us)[:most]
+    for label, made, taken in slowest:
+        print(
+            f"    {found.family} {label:18} {taken.us:7.1f} us, {taken.bound}, {taken.waves} waves "
+            f"(a SIMD holds {made.waves}), {made.registers} registers, "
+            f"{taken.products / 1e6:.1f} M products{'' if taken.sure else ', loops unsure'}"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compiled", description=__doc__)
+    parser.add_argument("what", choices=("check", "estimates"))
+    parser.add_argument("--families", nargs="+", metavar="NAME", help="of GPUs, as RADV calls them")
+    parser.add_argument("--networks", nargs="+", choices=[*NETWORKS], help="only these")
+    parser.add_argument(
+        "--against", nargs="+", metavar="KEY=VALUE", help="estimates with these settings, too"
+    )
+    parser.add_argument("--top", type=int, default=0, help="slowest dispatches that are shown")
+    given = parser.parse_args()
+    given.families = given.families or (CHECKED if given.what == "check" else [*FAMILIES])
+    try:
+        return check(given) if given.what == "check" else table(given)
+    except Unavailable as error:
+        print(f"NOT RUN: {error}")
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

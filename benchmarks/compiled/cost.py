@@ -1,0 +1,254 @@
+"""A model of a GPU: what a dispatch costs, from the assembly that AMD's compiler made.
+
+Instructions of each block, times how often it runs, give the cycles that the waves of a SIMD issue
+and the bytes that those of a compute unit move; and the time of one wave alone, which waits for
+what it loads as the assembly says. A dispatch takes the longest of these. The model knows neither
+caches, nor DRAM, nor gaps between dispatches, nor how waves of a SIMD overlap beyond that: good for
+order and ratios, not for milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil
+
+from benchmarks.compiled.rounds import Loop
+
+UNITS, GHZ = 60, 2.0  # of the nominal GPU
+VECTOR, SCALAR, SHARED, STORE = 250, 100, 40, 50  # cycles until memory answers
+SLOW = re.compile(r"v_(rcp|rsq|sqrt|exp|log|sin|cos|mul_lo|mul_hi|mad_u64|div_)")  # a quarter rate
+PRODUCT = re.compile(r"v_(?:dual_)?(?:pk_)?(?:fma|mad|mac)\w*_f(?:16|32)")
+QUEUES = {"vmcnt": "vector", "loadcnt": "vector", "lgkmcnt": "scalar", "kmcnt": "scalar",
+          "dscnt": "scalar"}  # fmt: skip
+_WAIT = re.compile(rf"({'|'.join(QUEUES)})\W+(0x[0-9a-f]+|\d+)")
+_WIDE = re.compile(r"_(?:dwordx|b)(\d+)")
+_LATENCY = {"vector load": VECTOR, "vector store": STORE, "scalar": SCALAR, "shared": SHARED}
+
+
+@dataclass(frozen=True)
+class Family:
+    """A generation of GPUs: SIMDs of a compute unit, bytes per cycle of its vector memory, and the
+    cycles in which an instruction of a wave of 32 and of 64 lanes is issued."""
+
+    simds: int
+    bandwidth: int
+    issue: dict[int, int]
+    scalar: int
+
+
+GCN = Family(4, 64, {64: 4}, 4)
+RDNA = Family(2, 128, {32: 1, 64: 2}, 1)
+FAMILIES = {"navi31": RDNA, "navi21": RDNA, "vega10": GCN, "polaris10": GCN}
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """`kind`: vector or alu (scalar) arithmetic; vector load, vector store, scalar (a load), shared
+    (memory of a workgroup), wait, other. `slots` are those of issue, `bytes` what a lane moves,
+    `products` its multiply-adds. `waits`: (queue, how many may be left in it)."""
+
+    kind: str
+    slots: int = 1
+    bytes: int = 0
+    products: int = 0
+    waits: tuple[tuple[str, int], ...] = ()
+
+
+def _instruction(line: str) -> Instruction:
+    op = line.split()[0]
+    if op.startswith(("buffer_", "global_", "flat_", "scratch_", "image_")):
+        if "inv" in op or "wb" in op:
+            return Instruction("other", 0)
+        return Instruction("vector load" if "load" in op else "vector store", bytes=_bytes(op))
+    if op.startswith("ds_"):
+        return Instruction("shared", bytes=_bytes(op) * (2 if "2" in op.split("_")[1] else 1))
+    if op.startswith(("s_load", "s_buffer_load")):
+        return Instruction("scalar")
+    if op.startswith("v_"):
+        halves = [part.strip() for part in line.split("::")]
+        packed = 2 if "pk_" in op else 1
+        products = packed * sum(bool(PRODUCT.match(half)) for half in halves)
+        return Instruction("vector", 4 if SLOW.match(op) else 1, products=products)
+    if op.startswith("s_wait"):
+        waits = ((QUEUES[name], int(left, 0)) for name, left in _WAIT.findall(line))
+        return Instruction("wait", 0, waits=tuple(waits))
+    idle = ("s_delay", "s_clause", "s_nop", "s_endpgm", "s_inst_pref", "s_sendmsg", "s_code_end")
+    return Instruction("other", 0) if op.startswith(idle) else Instruction("alu")
+
+
+def _bytes(op: str) -> int:
+    """That a lane moves: dwordx4 and b128 are 16, dword is 4, what is less counts as 4."""
+    found = _WIDE.search(op)
+    return (
+        4
+        if not found
+        else int(found[1])
+        * (4 if "dwordx" in found[0] else 1)
+        // (1 if "dwordx" in found[0] else 8)
+    )
+
+
+@dataclass(frozen=True)
+class Made:
+    """A compiled pipeline: the compiler's numbers, and its assembly."""
+
+    numbers: dict[str, int]
+    assembly: str = field(repr=False)
+
+    @property
+    def lanes(self) -> int:
+        return self.numbers["Lanes"]
+
+    @property
+    def registers(self) -> int:
+        return self.numbers["VGPRs"]
+
+    @property
+    def spills(self) -> int:
+        return self.numbers["Spilled VGPRs"] + self.numbers["Spilled SGPRs"]
+
+    @property
+    def waves(self) -> int:
+        """That a SIMD holds at a time."""
+        return self.numbers["Subgroups per SIMD"]
+
+    @cached_property
+    def _named(self) -> list[tuple[str, list[str]]]:
+        """Blocks of the assembly: name, lines."""
+        found: list[tuple[str, list[str]]] = []
+        for line in self.assembly.splitlines():
+            text = line.split(";")[0].rstrip()
+            if re.fullmatch(r"BB\d+:", text):
+                found.append((text[:-1], []))
+            elif found and text[:1].isspace() and text.strip():
+                found[-1][1].append(text.strip())
+        return found
+
+    @cached_property
+    def blocks(self) -> list[list[Instruction]]:
+        return [[_instruction(line) for line in lines] for _, lines in self._named]
+
+    @cached_property
+    def loops(self) -> list[tuple[int, int]]:
+        """First and last block of each, in the order of the code, outer ones first."""
+        places = {name: k for k, (name, _) in enumerate(self._named)}
+        ends: dict[int, int] = {}
+        for k, (_, lines) in enumerate(self._named):
+            for line in lines:
+                jump = re.match(r"s_c?branch\w*\s+(BB\d+)", line)
+                if jump and (to := places.get(jump[1], k + 1)) <= k:
+                    ends[to] = max(k, ends.get(to, 0))
+        return sorted(ends.items())
+
+    def depths(self) -> list[int]:
+        return [sum(c <= a and b <= d for c, d in self.loops) for a, b in self.loops]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a dispatch: microseconds, and what they are spent on; waves in all; multiply-adds."""
+
+    us: float
+    bound: str
+    waves: int
+    products: float
+    sure: bool  # the loops of the assembly are those of the kernel
+
+
+def cost(made: Made, family: Family, loops: Sequence[Loop], groups: int, threads: int) -> Cost:
+    """Of `groups` workgroups of so many threads, whose loops run as one thread's do."""
+    rounds, sure = _matched(made, loops)
+    runs = _runs(made, rounds)
+    sums: Counter[str] = Counter()
+    for times, block in zip(runs, made.blocks, strict=True):
+        for each in block:
+            sums[each.kind] += times * each.slots
+            sums["moved"] += times * each.bytes * each.kind.startswith("vector ")
+            sums["exchanged"] += times * each.bytes * (each.kind == "shared")
+            sums["products"] += times * each.products
+    lanes = made.lanes
+    of_group = ceil(threads / lanes)
+    per_unit = ceil(groups / UNITS) * of_group
+    per_simd = ceil(per_unit / family.simds)
+    cycles = {
+        "arithmetic": per_simd * sums["vector"] * family.issue[lanes],
+        "memory": per_unit * sums["moved"] * lanes / family.bandwidth,
+        "shared memory": per_unit * sums["exchanged"] * lanes / 128,
+        "latency": _alone(made, family, runs) * max(1.0, per_simd / max(1, made.waves)),
+    }
+    bound = max(cycles, key=lambda name: cycles[name])
+    products = sums["products"] * threads * groups
+    return Cost(cycles[bound] / GHZ / 1e3, bound, groups * of_group, products, sure)
+
+
+def _matched(made: Made, loops: Sequence[Loop]) -> tuple[list[int], bool]:
+    """Rounds of each loop of the assembly, which has those of the kernel in their order, but for
+    loops that the compiler could do without; and whether it is sure which they are."""
+    depths = made.depths()
+    if depths == [loop.depth for loop in loops]:
+        return [loop.rounds for loop in loops], True
+    waiting, found = list(loops), []
+    for depth in depths:
+        same = [loop for loop in waiting if loop.depth == depth] or [Loop(depth, 1, 1)]
+        found.append(same[0].rounds)
+        if same[0] in waiting:
+            waiting = waiting[waiting.index(same[0]) + 1 :]
+    return found, False
+
+
+def _runs(made: Made, rounds: Sequence[int]) -> list[int]:
+    """How often each block runs: as often as the innermost loop that it lies in."""
+    runs = [1] * len(made.blocks)
+    for (first, last), times in zip(made.loops, rounds, strict=True):
+        runs[first : last + 1] = [times] * (last + 1 - first)
+    return runs
+
+
+def _alone(made: Made, family: Family, runs: Sequence[int]) -> float:
+    """Cycles of one wave. Loops are gone through twice: then what the round before has loaded is
+    awaited as in all further ones."""
+    clock, taken = _Clock(family, made.lanes), [0.0] * len(made.blocks)
+
+    def walk(first: int, last: int, inside: int) -> None:
+        k = first
+        while k <= last:
+            ends = [end for start, end in made.loops[inside:] if start == k and end <= last]
+            if ends:
+                place = made.loops.index((k, ends[0]))
+                for _ in range(2):
+                    walk(k, ends[0], place + 1)
+                k = ends[0] + 1
+            else:
+                taken[k] = clock.run(made.blocks[k])
+                k += 1
+
+    walk(0, len(made.blocks) - 1, 0)
+    return sum(times * cycles for times, cycles in zip(runs, taken, strict=True))
+
+
+class _Clock:
+    """One wave in order; queues hold the times at which what is under way will be there."""
+
+    def __init__(self, family: Family, lanes: int) -> None:
+        self.issue, self.scalar = family.issue[lanes], family.scalar
+        self.now = 0.0
+        self.queues: dict[str, list[float]] = {"vector": [], "scalar": []}
+
+    def run(self, block: Sequence[Instruction]) -> float:
+        start = self.now
+        for each in block:
+            self.now += each.slots * (self.scalar if each.kind == "alu" else self.issue)
+            if each.kind == "vector load":
+                self.queues["vector"].append(self.now + VECTOR)
+            elif each.kind in ("scalar", "shared"):
+                self.queues["scalar"].append(self.now + _LATENCY[each.kind])
+            for queue, left in each.waits:
+                waiting = self.queues[queue]
+                done = waiting[: len(waiting) - left]
+                self.now = max([self.now, *done])
+                del waiting[: len(done)]
+        return self.now - start

@@ -1,0 +1,79 @@
+"""Which kernels are compiled: those of all conformance cases as planned for an AMD GPU, in float32
+and with values stored as float16; and of dense products with every tile of every row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from unittest.mock import patch
+
+from conformance import node_cases
+from conformance.cases import all_cases
+from conformance.direct import graph
+from conformance.settings import FAMILIES as DENSE
+from conformance.variants import half as half_cases
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import FAMILIES, tiles
+
+AMD = Target("null", "amd", subgroup_size=64, features=frozenset({"subgroup"}))
+
+
+def of_cases() -> dict[Pipeline, str]:
+    """Distinct pipelines, each with the family and the target that first made it. Of those of
+    other rows than AMD's one for each body: fused steps are the same everywhere."""
+    found: dict[Pipeline, str] = {}
+    for family in FAMILIES:
+        graphs = list(_graphs(family))
+        for half in (False, True):
+            for target in (AMD, replace(AMD, subgroup_size=0), replace(AMD, least_subgroup=64)):
+                for pipeline in _planned(graphs, replace(target, half=half)):
+                    found.setdefault(pipeline, f"{family}{', float16' if half else ''}")
+    rows = {f"{row}": start for row, start in _rows().items()}
+    bodies = {_body(pipeline) for pipeline in found}
+    with patch.dict(tiles.STARTS, rows), patch.object(tiles, "BUSY_THREADS", 0):
+        for family in DENSE:
+            graphs = list(_graphs(family))
+            for row in rows:
+                for target in (AMD, replace(AMD, half=True)):
+                    for pipeline in _planned(graphs, replace(target, vendor=row)):
+                        if (body := _body(pipeline)) not in bodies:
+                            bodies.add(body)
+                            found[pipeline] = f"{family}, {row}"
+    return found
+
+
+def _rows() -> dict[str, tiles.Start]:
+    """Rows that choose each size of each row wherever it fits; those of the same kernels once."""
+    found: dict[tuple[object, ...], tuple[str, tiles.Start]] = {}
+    for vendor, start in tiles.STARTS.items():
+        for weights in {start.weights, "global"}:
+            for size in start.sizes:
+                sizes = (size, start.sizes[-1])
+                row = f"{vendor} {size[0]}x{size[1]} {weights}"
+                made = tiles.Start(sizes, start.lanes, weights)
+                found.setdefault((sizes, start.lanes, weights), (row, made))
+    return dict(found.values())
+
+
+def _body(pipeline: Pipeline) -> tuple[str, bool]:
+    return pipeline.wgsl[pipeline.wgsl.index("@compute") :], "halves(" in pipeline.wgsl
+
+
+def _graphs(family: str) -> Iterator[Graph]:
+    yield from (graph(case) for case in all_cases()[family] if not case.refused)
+    nodes = node_cases.family_nodes(family)
+    yield from (node_cases.graph(case) for case in nodes if not case.refused)
+
+
+def _planned(graphs: list[Graph], target: Target) -> Iterator[Pipeline]:
+    with half_cases.everything() if target.half else nullcontext():
+        for each in graphs:
+            try:
+                yield from compiler.compile(each, target).pipelines
+            except Unsupported:
+                continue

@@ -1,0 +1,93 @@
+"""Estimates for whole networks: each dispatch of a plan by the model of cost.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Cost, Made, cost
+from benchmarks.compiled.driver import compiled
+from benchmarks.compiled.kernels import AMD
+from benchmarks.compiled.rounds import loops
+from benchmarks.networks import NETWORKS
+from benchmarks.to_graph import to_graph
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.plan import Pipeline, Plan
+from tflgpu_plugin.ir.target import Target
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A network on a family: (label, pipeline, cost) of every dispatch."""
+
+    family: str
+    dispatches: Sequence[tuple[str, Made, Cost]]
+
+    @property
+    def us(self) -> float:
+        return sum(each.us for _, _, each in self.dispatches)
+
+    @property
+    def share(self) -> float:
+        """Of the arithmetic that the GPU could do in this time: 64 multiply-adds per unit and
+        cycle."""
+        products = sum(each.products for _, _, each in self.dispatches)
+        return products / (64 * UNITS * GHZ * 1e3 * self.us)
+
+    @property
+    def spills(self) -> int:
+        return sum(made.spills for _, made, _ in self.dispatches)
+
+    @property
+    def few(self) -> int:
+        """Dispatches with fewer waves than the GPU has SIMDs."""
+        simds = UNITS * FAMILIES[self.family].simds
+        return sum(each.waves < simds for _, _, each in self.dispatches)
+
+    @property
+    def unsure(self) -> int:
+        return sum(not each.sure for _, _, each in self.dispatches)
+
+
+def estimates(
+    names: Sequence[str], family: str, settings: Sequence[Mapping[str, object]]
+) -> dict[tuple[str, int], Estimate]:
+    """By network and the number of the settings, which replace fields of the target. Raises
+    Unavailable, and RuntimeError where a kernel does not compile."""
+    target = replace(AMD, least_subgroup=min(FAMILIES[family].issue))
+    plans = {
+        (name, k): _plan(name, replace(target, **given))  # type: ignore[arg-type]
+        for name in names
+        for k, given in enumerate(settings)
+    }
+    wanted = list(dict.fromkeys(p for plan in plans.values() for p in plan.pipelines))
+    made = dict[Pipeline, Made]()
+    for pipeline, found in zip(wanted, compiled(wanted, family), strict=True):
+        if isinstance(found, str):
+            raise RuntimeError(found)
+        made[pipeline] = found
+    return {key: _estimate(plan, family, made) for key, plan in plans.items()}
+
+
+def _plan(name: str, target: Target) -> Plan:
+    return compiler.compile(to_graph(NETWORKS[name]()), target)
+
+
+def _estimate(plan: Plan, family: str, made: Mapping[Pipeline, Made]) -> Estimate:
+    found = []
+    for each in plan.dispatches:
+        pipeline = plan.pipelines[each.pipeline]
+        block = plan.uniforms[each.uniform_offset :]
+        run = loops(pipeline.wgsl, block, each.groups, dict(pipeline.constants))
+        taken = cost(made[pipeline], FAMILIES[family], run, prod(each.groups), threads(pipeline))
+        found.append((each.label, made[pipeline], taken))
+    return Estimate(family, found)
+
+
+def threads(pipeline: Pipeline) -> int:
+    """Of a workgroup."""
+    size = re.search(r"@workgroup_size\(([^)]*)\)", pipeline.wgsl)
+    assert size is not None
+    return prod(int(part.strip().rstrip("u")) for part in size[1].split(",") if part.strip())

@@ -1,0 +1,225 @@
+/* A Vulkan layer that lets wgpu open a null device of Mesa's RADV (RADV_FORCE_FAMILY), where AMD's compiler makes pipelines
+ * and nothing runs. It stands in for what such a device lacks (kinds of memory, semaphores, fences, command buffers), and writes
+ * what the compiler says of each compute pipeline to the file that NULL_DEVICE_OUT names: a line for each number, an empty
+ * line, the assembly. One pipeline at a time: the file holds the last. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <vulkan/vulkan.h>
+#include <vulkan/vk_layer.h>
+
+#define NEXT(name) ((PFN_##name)next_device(device, #name))
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+
+enum { MOST_EXTENSIONS = 256, MOST_NUMBERS = 64, MOST_TEXTS = 8 };
+
+static PFN_vkGetInstanceProcAddr next_instance;
+static PFN_vkGetDeviceProcAddr next_device;
+static VkInstance instance;
+static VkDevice device;
+
+/* The link of the layer chain in what is created next, which the next layer finds moved on by one. */
+static VkLayerInstanceCreateInfo *link_of(const void *chain, VkStructureType type) {
+  for (VkLayerInstanceCreateInfo *info = (void *)chain; info; info = (void *)info->pNext)
+    if (info->sType == type && info->function == VK_LAYER_LINK_INFO) return info;
+  return NULL;
+}
+
+static VkResult create_instance(const VkInstanceCreateInfo *wanted, const VkAllocationCallbacks *memory, VkInstance *made) {
+  VkLayerInstanceCreateInfo *link = link_of(wanted->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
+  if (!link) return VK_ERROR_INITIALIZATION_FAILED;
+  next_instance = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+  link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+  VkResult result = ((PFN_vkCreateInstance)next_instance(NULL, "vkCreateInstance"))(wanted, memory, made);
+  if (!result) instance = *made;
+  return result;
+}
+
+static VkResult create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo *wanted, const VkAllocationCallbacks *memory,
+                              VkDevice *made) {
+  VkLayerDeviceCreateInfo *link = (void *)link_of(wanted->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
+  if (!link || wanted->enabledExtensionCount >= MOST_EXTENSIONS) return VK_ERROR_INITIALIZATION_FAILED;
+  next_device = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
+  link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+  const char *names[MOST_EXTENSIONS];
+  memcpy(names, wanted->ppEnabledExtensionNames, wanted->enabledExtensionCount * sizeof *names);
+  names[wanted->enabledExtensionCount] = VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME;
+  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR told = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR,
+      .pNext = (void *)wanted->pNext,
+      .pipelineExecutableInfo = VK_TRUE,
+  };
+  VkDeviceCreateInfo with = *wanted;
+  with.pNext = &told;
+  with.ppEnabledExtensionNames = names;
+  with.enabledExtensionCount++;
+  VkResult result = ((PFN_vkCreateDevice)next_instance(instance, "vkCreateDevice"))(physical, &with, memory, made);
+  if (!result) device = *made;
+  return result;
+}
+
+/* What a discrete GPU has: memory of its own, the host's, its own that the host sees, the host's in its cache. */
+static void fill(VkPhysicalDeviceMemoryProperties *found) {
+  static const VkMemoryType types[] = {{1, 0}, {6, 1}, {7, 0}, {14, 1}};
+  static const VkMemoryHeap heaps[] = {{16ull << 30, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT}, {16ull << 30, 0}};
+  found->memoryTypeCount = LENGTH(types);
+  found->memoryHeapCount = LENGTH(heaps);
+  memcpy(found->memoryTypes, types, sizeof types);
+  memcpy(found->memoryHeaps, heaps, sizeof heaps);
+}
+
+static void memory_properties(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties *found) {
+  (void)physical;
+  fill(found);
+}
+
+static void memory_properties_2(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2 *found) {
+  (void)physical;
+  fill(&found->memoryProperties);
+  for (VkPhysicalDeviceMemoryBudgetPropertiesEXT *part = found->pNext; part; part = part->pNext)
+    if (part->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT)
+      part->heapBudget[0] = part->heapBudget[1] = 15ull << 30;
+}
+
+static void requirements(VkDevice of, VkBuffer buffer, VkMemoryRequirements *found) {
+  NEXT(vkGetBufferMemoryRequirements)(of, buffer, found);
+  found->memoryTypeBits = 15;
+}
+
+static void requirements_2(VkDevice of, const VkBufferMemoryRequirementsInfo2 *wanted, VkMemoryRequirements2 *found) {
+  NEXT(vkGetBufferMemoryRequirements2)(of, wanted, found);
+  found->memoryRequirements.memoryTypeBits = 15;
+}
+
+/* Semaphores and fences are numbers, signalled from the start. */
+static VkResult create_object(VkDevice of, const void *wanted, const VkAllocationCallbacks *memory, uint64_t *made) {
+  static uint64_t last = 1 << 20;
+  (void)of, (void)wanted, (void)memory;
+  *made = ++last;
+  return VK_SUCCESS;
+}
+
+static VkResult semaphore_value(VkDevice of, VkSemaphore semaphore, uint64_t *value) {
+  (void)of, (void)semaphore;
+  *value = 1ull << 62;
+  return VK_SUCCESS;
+}
+
+/* Whatever else touches the queue or a command buffer. */
+static VkResult nothing(void) { return VK_SUCCESS; }
+
+static void write_numbers(FILE *file, const VkPipelineExecutableInfoKHR *executable) {
+  VkPipelineExecutableStatisticKHR found[MOST_NUMBERS];
+  uint32_t count = MOST_NUMBERS;
+  for (uint32_t i = 0; i < count; i++)
+    found[i] = (VkPipelineExecutableStatisticKHR){.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR};
+  NEXT(vkGetPipelineExecutableStatisticsKHR)(device, executable, &count, found);
+  for (uint32_t i = 0; i < count; i++)
+    fprintf(file, "%s=%llu\n", found[i].name, (unsigned long long)found[i].value.u64);
+}
+
+static void write_assembly(FILE *file, const VkPipelineExecutableInfoKHR *executable) {
+  VkPipelineExecutableInternalRepresentationKHR found[MOST_TEXTS];
+  uint32_t count = MOST_TEXTS;
+  for (uint32_t i = 0; i < count; i++)
+    found[i] = (VkPipelineExecutableInternalRepresentationKHR){
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR};
+  PFN_vkGetPipelineExecutableInternalRepresentationsKHR get = NEXT(vkGetPipelineExecutableInternalRepresentationsKHR);
+  get(device, executable, &count, found);
+  for (uint32_t i = 0; i < count; i++) found[i].pData = malloc(found[i].dataSize);
+  get(device, executable, &count, found);
+  for (uint32_t i = 0; i < count; i++) {
+    if (found[i].pData && strstr(found[i].name, "Assembly")) fprintf(file, "\n%s", (const char *)found[i].pData);
+    free(found[i].pData);
+  }
+}
+
+static void describe(VkPipeline pipeline) {
+  const char *path = getenv("NULL_DEVICE_OUT");
+  FILE *file = path ? fopen(path, "w") : NULL;
+  if (!file) return;
+  VkPipelineInfoKHR whole = {.sType = VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, .pipeline = pipeline};
+  VkPipelineExecutableInfoKHR executable = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, .pipeline = pipeline};
+  VkPipelineExecutablePropertiesKHR found = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR};
+  uint32_t count = 1;
+  NEXT(vkGetPipelineExecutablePropertiesKHR)(device, &whole, &count, &found);
+  fprintf(file, "Lanes=%u\n", found.subgroupSize);
+  write_numbers(file, &executable);
+  write_assembly(file, &executable);
+  fclose(file);
+}
+
+static VkResult create_pipelines(VkDevice of, VkPipelineCache cache, uint32_t count, const VkComputePipelineCreateInfo *wanted,
+                                 const VkAllocationCallbacks *memory, VkPipeline *made) {
+  (void)cache; /* what lies there has no assembly */
+  VkResult worst = VK_SUCCESS;
+  for (uint32_t i = 0; i < count; i++) {
+    VkComputePipelineCreateInfo each = wanted[i];
+    each.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR | VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
+    VkResult result = NEXT(vkCreateComputePipelines)(of, VK_NULL_HANDLE, 1, &each, memory, &made[i]);
+    if (result) worst = result;
+    else describe(made[i]);
+  }
+  return worst;
+}
+
+static PFN_vkVoidFunction of_device(VkDevice of, const char *name);
+static PFN_vkVoidFunction of_instance(VkInstance of, const char *name);
+
+typedef struct Entry {
+  const char *name;
+  PFN_vkVoidFunction function;
+} Entry;
+
+#define ENTRY(name, function) {name, (PFN_vkVoidFunction)function}
+
+static const Entry ENTRIES[] = {
+    ENTRY("vkGetInstanceProcAddr", of_instance),
+    ENTRY("vkGetDeviceProcAddr", of_device),
+    ENTRY("vkCreateInstance", create_instance),
+    ENTRY("vkCreateDevice", create_device),
+    ENTRY("vkGetPhysicalDeviceMemoryProperties", memory_properties),
+    ENTRY("vkGetPhysicalDeviceMemoryProperties2", memory_properties_2),
+    ENTRY("vkGetBufferMemoryRequirements", requirements),
+    ENTRY("vkGetBufferMemoryRequirements2", requirements_2),
+    ENTRY("vkCreateSemaphore", create_object),
+    ENTRY("vkCreateFence", create_object),
+    ENTRY("vkGetSemaphoreCounterValue", semaphore_value),
+    ENTRY("vkCreateComputePipelines", create_pipelines),
+};
+
+/* Beginnings of the names of functions that do nothing here. */
+static const char *const IDLE[] = {
+    "vkCmd", "vkBeginCommandBuffer", "vkEndCommandBuffer", "vkResetCommand", "vkFreeCommandBuffers", "vkDestroyCommandPool",
+    "vkQueueSubmit", "vkQueueWaitIdle", "vkDeviceWaitIdle", "vkWaitSemaphores", "vkSignalSemaphore", "vkDestroySemaphore",
+    "vkWaitForFences", "vkResetFences", "vkGetFenceStatus", "vkDestroyFence", "vkResetQueryPool",
+};
+
+static PFN_vkVoidFunction ours(const char *name) {
+  size_t length = strlen(name);
+  if (length > 3 && !strcmp(name + length - 3, "KHR")) length -= 3; /* the older spelling */
+  for (size_t i = 0; i < LENGTH(ENTRIES); i++)
+    if (strlen(ENTRIES[i].name) == length && !strncmp(name, ENTRIES[i].name, length)) return ENTRIES[i].function;
+  for (size_t i = 0; i < LENGTH(IDLE); i++)
+    if (!strncmp(name, IDLE[i], strlen(IDLE[i]))) return (PFN_vkVoidFunction)nothing;
+  return NULL;
+}
+
+static PFN_vkVoidFunction of_device(VkDevice of, const char *name) {
+  PFN_vkVoidFunction next = next_device(of, name), own = ours(name);
+  return next && own ? own : next;
+}
+
+static PFN_vkVoidFunction of_instance(VkInstance of, const char *name) {
+  PFN_vkVoidFunction own = ours(name);
+  return own ? own : next_instance ? next_instance(of, name) : NULL;
+}
+
+VK_LAYER_EXPORT VkResult vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *chain) {
+  chain->loaderLayerInterfaceVersion = 2;
+  chain->pfnGetInstanceProcAddr = of_instance;
+  chain->pfnGetDeviceProcAddr = of_device;
+  chain->pfnGetPhysicalDeviceProcAddr = NULL;
+  return VK_SUCCESS;
+}

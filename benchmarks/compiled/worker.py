@@ -1,0 +1,38 @@
+"""python -m benchmarks.compiled.worker GIVEN MADE: pipelines (a pickled list) through the compiler
+of the null device that the environment names; pickles what became of each."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from pathlib import Path
+
+from benchmarks.compiled.cost import Made
+from tflgpu_plugin.ir.plan import Pipeline
+from tflgpu_plugin.runtime import adapter, pipelines, selftest
+
+
+def main(given: Path, made: Path) -> None:
+    # What the self-test measures takes kernels that run; pipelines are planned for it elsewhere.
+    selftest.subgroup_size = selftest.least_subgroup = lambda device: 0
+    device = adapter.open_device(adapter.select(None))
+    wanted: list[Pipeline] = pickle.loads(given.read_bytes())
+    made.write_bytes(pickle.dumps([_compile(pipeline, device) for pipeline in wanted]))
+    os._exit(0)  # nothing is put away: a null device has no queue to wait for
+
+
+def _compile(pipeline: Pipeline, device: adapter.Device) -> Made | str:
+    told = Path(os.environ["NULL_DEVICE_OUT"])
+    told.unlink(missing_ok=True)
+    try:
+        pipelines.make((pipeline,), device.handle, {}, warm=False)
+    except pipelines.PipelineError as error:
+        return str(error)
+    lines, _, assembly = told.read_text(errors="replace").partition("\n\n")
+    pairs = (line.split("=") for line in lines.splitlines())
+    return Made({name: int(value) for name, value in pairs}, assembly)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

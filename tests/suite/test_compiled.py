@@ -1,0 +1,142 @@
+"""What is worked out of kernels and of assembly, without the compiler itself."""
+
+from __future__ import annotations
+
+import argparse
+import struct
+
+import numpy as np
+import pytest
+
+from benchmarks.compiled import __main__ as command
+from benchmarks.compiled.cost import GCN, RDNA, Made, cost
+from benchmarks.compiled.kernels import AMD
+from benchmarks.compiled.networks import threads
+from benchmarks.compiled.rounds import Loop, loops
+from tests.compile.test_compiler import Builder
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.plan import Pipeline
+
+KERNEL = """
+struct Params { rows: u32, step: u32 }
+@group(0) @binding(0) var<uniform> p: Params;
+fn total(count: u32) -> f32 {
+  var sum = 0.0;
+  for (var reach = count / 2u; reach > 0u; reach /= 2u) { sum += 1.0; }  // 4, 2, 1
+  return sum;
+}
+@compute @workgroup_size(8, 4)
+fn main(@builtin(workgroup_id) wid: vec3u) {
+  let extent = vec2u(p.rows, 3u);
+  let ok = extent.y < p.rows && !(wid.x == 0u);
+  for (var k = 0u; k < extent.x; k += p.step) {
+    let end = min(k + 2u, select(0u, extent.x, ok));
+    for (var i = k; i < end; i++) { }
+    if (k > 100u) { for (var never = 0u; never < 9u; never++) { } }
+  }
+  let y = total(8u);
+}
+"""
+
+
+def told(found: list[Loop]) -> list[tuple[int, int, int]]:
+    return [(loop.depth, loop.entries, loop.rounds) for loop in found]
+
+
+def test_loops_are_followed_in_order_with_those_of_functions() -> None:
+    found = loops(KERNEL, struct.pack("<2I", 7, 2), (3, 1, 1), {})
+    assert told(found) == [(1, 1, 4), (2, 4, 7), (2, 0, 0), (1, 1, 3)]
+    assert threads(Pipeline("", KERNEL, "u")) == 32
+
+
+@pytest.mark.parametrize(("channels", "rounds"), [(64, (9, 36, 0)), (72, (9, 36, 18))])
+def test_a_convolution_goes_four_steps_at_once_and_then_one_by_one(
+    channels: int, rounds: tuple[int, int, int]
+) -> None:
+    """In 3 x 3 taps, 4 channels a step: two slices of outputs in a thread."""
+    b = Builder()
+    x = b.tensor((1, 6, 6, channels))
+    weights = b.tensor((8, 3, 3, channels), np.ones((8, 3, 3, channels), np.float32))
+    y = b.node(
+        "conv_2d", (x, weights, None), (1, 6, 6, 8), strides=(1, 1), dilations=(1, 1),
+        padding="same", activation="none",
+    )  # fmt: skip
+    plan = compiler.compile(b.graph((x,), (y,)), AMD)
+    (each,) = (d for d in plan.dispatches if d.label == "conv")
+    block = plan.uniforms[each.uniform_offset :]
+    found = loops(plan.pipelines[each.pipeline].wgsl, block, each.groups, {})
+    assert tuple(loop.rounds for loop in found[:3]) == rounds
+
+
+ASSEMBLY = """\
+BB0:
+\ts_load_b64 s[0:1], s[2:3], null                              ; f4004001
+\ts_waitcnt lgkmcnt(0)                                         ; bf89fc07
+BB1:
+\tbuffer_load_b128 v[0:3], v4, s[0:3], 0 offen                 ; e05c0000
+\tbuffer_load_b128 v[4:7], v4, s[0:3], 0 offen offset:16       ; e05c0010
+\ts_waitcnt vmcnt(1)                                           ; bf8907f7
+\tv_fmac_f32_e32 v8, v0, v1                                    ; 56100300
+\tv_dual_fmac_f32 v9, v0, v1 :: v_dual_fmac_f32 v10, v2, v3    ; c8000300
+\ts_waitcnt vmcnt(0)                                           ; bf8903f7
+\tv_fmac_f32_e32 v8, v4, v5                                    ; 56100b04
+\ts_cbranch_scc1 BB1                                           ; bfa2fff0
+BB3:
+\tbuffer_store_b128 v[8:11], v4, s[0:3], 0 offen               ; e0740000
+\ts_endpgm                                                     ; bfb00000
+"""
+NUMBERS = {
+    "Lanes": 32,
+    "VGPRs": 12,
+    "Spilled VGPRs": 0,
+    "Spilled SGPRs": 0,
+    "Subgroups per SIMD": 16,
+}
+
+
+def test_a_loop_of_loads_waits_for_each_round() -> None:
+    made = Made(NUMBERS, ASSEMBLY)
+    assert made.loops == [(1, 1)] and made.depths() == [1]
+    found = cost(made, RDNA, [Loop(1, 1, 10)], groups=60, threads=32)
+    assert (found.bound, found.waves, found.sure) == ("latency", 60, True)
+    assert found.products == 4 * 10 * 32 * 60
+    # The first load of a round is awaited: 250 cycles, and little else.
+    assert 2500 < found.us * 2e3 < 2800
+    assert cost(made, RDNA, [Loop(1, 1, 20)], 60, 32).us == pytest.approx(2 * found.us, rel=0.05)
+
+
+def test_many_waves_are_bound_by_what_they_move_and_lanes_may_be_idle() -> None:
+    made = Made(NUMBERS, ASSEMBLY)
+    assert cost(made, RDNA, [Loop(1, 1, 10)], 60_000, 32).bound == "memory"
+    whole = Made({**NUMBERS, "Lanes": 64}, ASSEMBLY)
+    half, full = (cost(whole, GCN, [Loop(1, 1, 10)], 60_000, n) for n in (32, 64))
+    assert half.us == full.us and half.products == full.products / 2
+
+
+def test_loops_that_the_compiler_left_out_are_told() -> None:
+    found = cost(Made(NUMBERS, ASSEMBLY), RDNA, [Loop(1, 1, 10), Loop(2, 10, 90)], 1, 32)
+    assert not found.sure
+
+
+@pytest.mark.parametrize(
+    ("made", "status"),
+    [(Made(NUMBERS, ""), 0), (Made({**NUMBERS, "Spilled SGPRs": 3}, ""), 1), ("no such thing", 1)],
+)
+def test_spills_and_refusals_fail(
+    made: Made | str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipelines = [Pipeline("conv", KERNEL, "u"), Pipeline("pool", KERNEL, "u")]
+    monkeypatch.setattr(command, "environment", dict)
+    monkeypatch.setattr(command, "of_cases", lambda: dict.fromkeys(pipelines, "some"))
+    found: list[Made | str] = [Made(NUMBERS, ""), made]
+    monkeypatch.setattr(command, "compiled", lambda wanted, family: found)
+    assert command.check(argparse.Namespace(families=["navi31"])) == status
+
+
+def test_rows_of_tiles_are_compiled_at_every_size() -> None:
+    from benchmarks.compiled.kernels import _rows
+    from tflgpu_plugin.ops.tiles import STARTS
+
+    made = {(row.sizes[0], row.lanes, row.weights) for row in _rows().values()}
+    for start in STARTS.values():
+        assert {(size, start.lanes, start.weights) for size in start.sizes} <= made
