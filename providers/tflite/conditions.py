@@ -18,6 +18,10 @@ FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
 LEFT = {
     "LOCAL_RESPONSE_NORMALIZATION": "LOCAL_RESPONSE_NORMALIZATION is not supported: hosts' kernels "
     "do not agree whether the last channel of a window is in it.",
+    "CUSTOM TFLite_Detection_PostProcess": "It stays with the host, which works its boxes out in "
+    "float64, in a fraction of a millisecond.",
+    "STABLEHLO_COMPOSITE": "It lets the host run a graph of the model, whose nodes are taken by "
+    "themselves.",
 }
 
 # ---- what every node needs -----------------------------------------------------------------------

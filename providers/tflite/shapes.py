@@ -27,6 +27,8 @@ from .tensors import SPARSE, Sparse
 # What it reads has the shape that the model file says, or, where that has no extents, may get any
 # in a run; the host prepares the nodes after it anew then.
 _STATED = "READ_VARIABLE"
+# A graph of the model of whose results it says the shapes, unless it leaves extents open.
+_COMPOSITE = "STABLEHLO_COMPOSITE"
 RANDOM = {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"}  # of constants, yet none
 
 
@@ -110,6 +112,8 @@ class Walk:
         name = host.host_op.split(" ")[0]
         if name in table.OPAQUE or name.startswith("op"):
             return True
+        if name == _COMPOSITE:
+            return any(t in self.loose for t in host.outputs)
         if name.startswith("STABLEHLO") and name not in table.HOST_OPS:
             return True
         return any(self.tensors[t].data is None for t in _deciding(host))
@@ -185,6 +189,8 @@ class Walk:
         """The outputs' shapes by the inputs' shapes and known values alone."""
         inputs, name = _present(host.inputs), host.host_op
         if name == _STATED:
+            return [self.tensors[t].shape for t in host.outputs]
+        if name == _COMPOSITE and not (self._open | self._doubtful).intersection(inputs):
             return [self.tensors[t].shape for t in host.outputs]
         if self._doubtful.intersection(inputs) or name in table.OPAQUE:
             return None

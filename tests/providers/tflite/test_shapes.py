@@ -51,6 +51,7 @@ def chain(op: str, value: Array | None) -> Walk:
         ("op code #980", True, True),
         ("STABLEHLO_WHILE", True, True),
         ("STABLEHLO_ADD", True, False),
+        ("STABLEHLO_COMPOSITE", True, False),
     ],
 )
 def test_what_is_after_a_computed_shape(op: str, constant: bool, unknown: bool) -> None:
