@@ -61,9 +61,11 @@ def _of_a_run() -> Iterator[Named]:
 
 def _products() -> Iterator[Named]:
     chance = np.random.default_rng(3)
-    inputs, outputs = 50, 9
-    fed = {"x": chance.normal(size=(2, 3, inputs)).astype(np.float32)}
-    for bits, block, zeros in ((4, 16, 0), (4, 32, 1), (4, 16, 2), (8, 32, 0), (8, 16, 1)):
+    forms = ((4, 16, 0), (4, 32, 1), (4, 16, 2), (8, 32, 0), (8, 16, 1), (4, 64, 0), (4, 128, 1),
+             (4, 256, 0), (4, 256, 2), (8, 64, 1), (8, 128, 0), (8, 256, 1))  # fmt: skip
+    for bits, block, zeros in forms:
+        inputs, outputs = (50, 9) if block < 64 else (block + 50, 9)
+        fed = {"x": chance.normal(size=(2, 3, inputs)).astype(np.float32)}
         count = -(-inputs // block)
         packed = (outputs, count, block * bits // 8)
         held = {

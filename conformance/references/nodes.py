@@ -221,6 +221,15 @@ def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis
     return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
 
 
+def _matmul_blocks(x: Array, weights: Array, scales: Array, zeros: Array | None = None, *,
+                   bits: int, block: int) -> Array:  # fmt: skip
+    words = weights.astype(np.int64)[..., None] >> np.arange(0, 32, bits)
+    numbers = (words & (2**bits - 1)).reshape(*scales.shape, block)
+    middle = np.full(scales.shape, 2 ** (bits - 1)) if zeros is None else zeros
+    wide = (numbers - middle[..., None]) * scales[..., None]
+    return np.asarray(x @ wide.reshape(len(scales), -1)[:, : x.shape[-1]].T)
+
+
 def _standardize(x: Array, epsilon: float, centred: bool = True) -> Array:
     x = x - x.mean(-1, keepdims=True) if centred else x
     return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon))
@@ -368,6 +377,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "cumsum": _cumsum, "cumprod": _cumprod, "reverse_sequence": _reverse_sequence,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention, "rotary": references_attention.rotary,
+    "matmul_blocks": _matmul_blocks,
     "grid_sample": references_samples.grid_sample, "roi_align": references_samples.roi_align,
     "roi_max_pool": references_samples.roi_max_pool,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,

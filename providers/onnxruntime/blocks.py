@@ -39,21 +39,19 @@ def spread(e: Expansion, values: int, axis: int, block: int, shape: Shape) -> in
 
 
 def matmul_n_bits(e: Expansion) -> int:
-    """A product with weights [outputs, blocks, bytes] in 4 or 8 bits, which become float32 once."""
-    bits, block = e.integer("bits", 4), e.integer("block_size")
-    inputs, outputs = e.integer("K"), e.integer("N")
-    count = -(-inputs // block)
-    packed, scales = e.value(1), e.value(2)
-    zeros = _zeros(e.optional(3), bits, (outputs, count))
-    numbers = nibbles(packed) if bits == 4 else packed
-
-    def wide(data: Array) -> Array:
-        whole = numbers.reshape(outputs, count, block).astype(np.float32) - zeros[..., None]
-        values = whole * scales.astype(np.float32).reshape(outputs, count, 1)
-        return np.asarray(values.reshape(outputs, -1)[:, :inputs].T, np.float32)
-
-    weights = e.derived(e.x(1), "n bits", e.x(2), make=wide)
-    return e.plus(e.run("MatMul", e.x(0), weights), e.get(5))
+    """A product with weights [outputs, blocks, bytes] in 4 or 8 bits, which stay so."""
+    bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
+    shape = outputs, -(-e.integer("K") // block)
+    words = e.derived(
+        e.x(1), "words", shape,
+        make=lambda data: np.ascontiguousarray(data).reshape(*shape, -1).view(np.int32),
+    )  # fmt: skip
+    scales = e.derived(e.x(2), shape, make=lambda data: data.astype(np.float32).reshape(shape))
+    zeros = None
+    if e.has(3):
+        zeros = e.derived(e.x(3), bits, shape, make=lambda data: _zeros(data, bits, shape))
+    return e.plus(e.add("matmul_blocks", e.x(0), words, scales, zeros, bits=bits, block=block),
+                  e.get(5))  # fmt: skip
 
 
 def gather_block_quantized(e: Expansion) -> int:
@@ -93,10 +91,8 @@ def _blocked(e: Expansion, shape: Shape) -> bool:
     return e.shape(e.x(2)) == counts(_quantize_axis(e), e.integer("block_size", 128), shape)
 
 
-def _zeros(given: Array | None, bits: int, shape: tuple[int, int]) -> Array:
-    """Zero points by output and block; the middle when there are none."""
-    if given is None:
-        return np.full(shape, 2 ** (bits - 1), np.float32)
+def _zeros(given: Array, bits: int, shape: tuple[int, int]) -> Array:
+    """Zero points by output and block; of 4 bits two are in a byte, unless they are floats."""
     if given.dtype == np.uint8 and bits == 4:
         given = nibbles(given.reshape(shape[0], -1))[:, : shape[1]]
     return given.reshape(shape).astype(np.float32)
@@ -145,10 +141,11 @@ def _fit(e: Expansion) -> bool:
 
 N_BITS = (
     needs(
-        "Weights of 4 or 8 bits as the model has them.",
+        "Weights of 4 or 8 bits as the model has them, in blocks of 16, 32, 64 or more.",
         lambda e: (
             e.integer("bits", 4) in (4, 8)
-            and e.integer("block_size") > 0
+            and e.integer("block_size") >= 16
+            and e.integer("block_size") & (e.integer("block_size") - 1) == 0
             and not e.integer("weight_prepacked")
         ),
     ),

@@ -67,7 +67,7 @@ _ROWS: tuple[HostOp, ...] = (
         by=quantized.matmul_to_float, types=SCALED,
     ),
     _contrib(
-        "MatMulNBits", "matmul", "value weights! scales! zero_points!? index? bias?",
+        "MatMulNBits", "matmul_blocks", "value weights! scales! zero_points!? index? bias?",
         *blocks.N_BITS, by=blocks.matmul_n_bits, types="f32 f16 u8",
     ),
     _contrib(

@@ -44,6 +44,7 @@ X = (2, 20, 21, 9)
 CORNERS = {"align_corners": False, "half_pixel_centers": False}
 EPSILON = {"epsilon": 1e-5}
 BETA, KEEP = {"beta": 1.0}, {"keep_dims": True}
+BLOCKS, IN_BLOCKS = (held(30, 3, 2), held(30, 3)), {"bits": 4, "block": 16}
 LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
 
 
@@ -76,6 +77,7 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("concat", (X, (2, 20, 21, 6)), {"axis": 3}, [(119, 1, 1), (92, 1, 1)]),
         # A thread for 4 rows of a slice: 15 x 23 = 345
         ("matmul", ((3, 60, 21), (3, 21, 90)), {}, [(6, 3, 1)]),
+        ("matmul_blocks", ((5, 48), *BLOCKS), IN_BLOCKS, [(1, 3, 1)]),  # a thread for 2 rows
         ("lstm_basic", LSTM, {"results": 2}, [(6, 1, 1)]),  # 3 batches, 2 slices of units
         (
             "lstm",

@@ -54,6 +54,13 @@ def layer(op: str, x: tuple[int, ...], weights: tuple[int, ...], **given: Any) -
     return NodeCase("", op, (Input(x), ones(*weights), None), given)
 
 
+def in_blocks(inputs: int) -> NodeCase:
+    count = -(-inputs // 16)
+    words = constant(np.zeros((1, count, 2)), "i32")
+    return NodeCase("", "matmul_blocks", (Input((1, inputs)), words, ones(1, count)),
+                    {"bits": 4, "block": 16})  # fmt: skip
+
+
 def scattered(count: int) -> NodeCase:
     reads = (Input((50,)), Input((count,), "i32", low=0, high=50), Input((count,)))
     return NodeCase("", "scatter_elements", reads, {"axis": 0, "reduction": "add"})
@@ -80,6 +87,7 @@ BOUNDS = [
         layer("fully_connected", (1, 250_000), (1, 250_000)),
         layer("fully_connected", (1, 3_000_000), (1, 3_000_000)),
     ),
+    (in_blocks(262_000), in_blocks(263_000)),
     (reduced("reduce_max", (1, 4_000_000), 1), reduced("reduce_max", (1, 5_000_000), 1)),
     (along("softmax", 5_500_000, beta=1.0), along("softmax", 6_000_000, beta=1.0)),
     (reduced("cumsum", (1, 2_000_000), 1), reduced("cumsum", (1, 2_200_000), 1)),

@@ -33,7 +33,7 @@ def of_kind(kind: str) -> set[str]:
     ("kind", "fusing"),
     [
         ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast", "bitcast"}),
-        ("product", LAYERS | {"matmul", "attention", "rotary"}),
+        ("product", LAYERS | {"matmul", "matmul_blocks", "attention", "rotary"}),
         ("window", of_kind("window")),
         ("reduction", SUMS | {"softmax", "standardize"}),
         (
@@ -143,7 +143,16 @@ def test_weights_and_states() -> None:
 
 
 def test_how_many_axes_ops_take() -> None:
-    many = {"cumsum", "reverse_sequence", "reshape", "transpose", "view", "top_k", "add_n"}
+    many = {
+        "cumsum",
+        "reverse_sequence",
+        "reshape",
+        "transpose",
+        "view",
+        "top_k",
+        "add_n",
+        "matmul_blocks",
+    }
     many |= {"one_hot", "gather_elements", "update_slice", "matmul", "fully_connected"} | SCATTERS
     many |= {"cumprod"}
     assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")

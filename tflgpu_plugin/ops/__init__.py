@@ -44,6 +44,7 @@ FAMILIES = (
     "roi_align",
     "lrn",
     "matmul",
+    "matmul_blocks",
     "attention",
     "rotary",
     "quantization",

@@ -12,9 +12,9 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering, Source
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
-from tflgpu_plugin.ops.tiles import choose_tile, loads_ahead
+from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead
 
 CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
 KEPT = 4  # dimensions
@@ -72,9 +72,8 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, pixels: int) -> None:
     outputs, inputs = shape[0], shape[-1]
     x = low.geometry(source)
     flat = x.channels != inputs
-    many = rows >= MANY_ROWS and (x.spatial == 1 or x.spatial >= MANY_ROWS)
-    if many and not flat and inputs <= MAX_LOOP_ROUNDS:
-        _multiply_many(low, node, x, rows, pixels)
+    if are_many(x) and not flat and inputs <= MAX_LOOP_ROUNDS:
+        multiply_many(low, node, shape, rows, pixels)
         return
     parameters: dict[str, object] = {
         "inputs": inputs,
@@ -110,17 +109,31 @@ def multiply_rows(low: Lowering, node: Node, *, rows: int, pixels: int) -> None:
         )
 
 
-def _multiply_many(low: Lowering, node: Node, x: Geometry, rows: int, pixels: int) -> None:
-    """The same as a 1x1 convolution whose pixels are the rows of each plane of x's storage."""
-    _, shape = operands(low.graph, node)
-    slices = -(-shape[0] // 4)
+def are_many(x: Geometry) -> bool:
+    """Whether rows in this storage make a plane for `multiply_many`."""
+    return x.batch * x.spatial >= MANY_ROWS and (x.spatial == 1 or x.spatial >= MANY_ROWS)
+
+
+def tiled(low: Lowering, x: Geometry, shape: Shape) -> tuple[Tile, Blocks]:
+    """How `multiply_many` goes about weights of this shape [O, ..., I], and their order."""
+    tile = choose_tile(low.target, -(-shape[0] // 4), x.batch if x.spatial == 1 else x.spatial)
+    return tile, Blocks(shape[0], 1, shape[-1], 1, tile.slices)
+
+
+def multiply_many(
+    low: Lowering, node: Node, shape: Shape, rows: int, pixels: int, packed: Source | None = None
+) -> None:
+    """The same as a 1x1 convolution whose pixels are the rows of each plane of x's storage, with
+    weights of this shape [O, ..., I]: the node's, or those `packed` as `tiled` has them."""
+    x, slices = low.geometry(node.operand()), -(-shape[0] // 4)
     planes, plane_rows = (1, rows) if x.spatial == 1 else (x.batch, x.spatial)
-    tile = choose_tile(low.target, slices, plane_rows)
+    tile, blocks = tiled(low, x, shape)
     convolve(
         low,
         node,
-        Blocks(shape[0], 1, shape[-1], 1, tile.slices),
+        blocks,
         tile,
+        packed=packed,
         kernel="conv",
         taps="point",
         pixels=plane_rows,

@@ -1,0 +1,200 @@
+"""`matmul_blocks(x [..., K], weights [N, blocks, words], scales [N, blocks], zeros [N, blocks] |
+None): bits, block` -> [..., N]: a product with weights that stay 4 or 8 bits in memory. Row n of
+them has K numbers, of which each `block` has a scale and a zero point (float32; default: the middle
+of the range). A word (int32) holds 8 or 4 of them, the first one lowest.
+
+Weights, scales and zero points are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.graph import Array, Geometry, Graph, Misfit, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.fully_connected import KEPT, are_many, multiply_many, tiled
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Lowering, pieces_of
+from tflgpu_plugin.ops.table import Op, unplanned
+
+LEAST = 16  # numbers of a block, a power of two
+UNIT = 32  # numbers of an iteration at most
+MOST_ROWS = {4: 2, 8: 4}  # of one thread, by bits
+
+
+def _sizes(graph: Graph, node: Node) -> tuple[int, int, int, int]:
+    """Inputs, outputs, blocks of an output, and numbers of a block. Raises ValueError where they do
+    not fit."""
+    block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
+    x, weights, scales = (graph.shape(node.operand(k)) for k in range(3))
+    inputs = x[-1] if x else 0
+    count = -(-inputs // block) if block > 0 else 0
+    zeros = node.inputs[3] if len(node.inputs) > 3 else None
+    given = [scales] + ([graph.shape(zeros)] if zeros is not None else [])
+    if (
+        bits not in (4, 8) or block < LEAST or block & (block - 1)
+        or weights[1:] != (count, block * bits // 32) or any(s != weights[:2] for s in given)
+    ):  # fmt: skip
+        raise Misfit(f"weights of {list(weights)} in {bits} bits do not fit {inputs} inputs")
+    return inputs, weights[0], count, block
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    return [(*graph.shape(node.operand())[:-1], _sizes(graph, node)[1])]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Constant weights of blocks of 16 numbers, 32, 64 or more."""
+    reason = unplanned("A product with blocks", shapes, graph, node)
+    if reason is None and any(t is not None and graph.constant(t) is None for t in node.inputs[1:]):
+        return "Weights, scales and zero points of blocks are constants."
+    if reason is None and 0 in (*graph.shape(node.operand()), *graph.shape(node.operand(1))):
+        return "A matrix product of empty tensors is not supported."
+    return reason
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """Rows by themselves have an axis in front; more dimensions than rows have in memory are
+    joined, and parted again."""
+    shape = steps.shape(node.operand())
+    if 2 <= len(shape) <= KEPT:
+        return False
+    rows = steps.reshape(node.operand(), (prod(shape[:-1]), shape[-1]))
+    made = steps.add("matmul_blocks", rows, *node.inputs[1:], **node.attributes)
+    steps.last("reshape", made, None, shape=steps.shape(node.outputs[0]))
+    return True
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """Few rows are multiplied from the weights as they are. For many these become float32 first, in
+    memory that all such layers share, unless one binding cannot hold them."""
+    inputs, outputs, *_ = _sizes(low.graph, node)
+    x = low.geometry(node.operand())
+    shape, limit = (outputs, inputs), low.target.storage_bytes
+    _, blocks = tiled(low, x, shape)
+    vectors = blocks.count * blocks.block_vectors
+    if not are_many(x) or max(vectors * 16, _row_bytes(low, node) * outputs) > limit:
+        _multiply(low, node, x)
+        return
+    packed = low.temporary(vectors)
+    reads, parameters, variant = _weights(low, node, slice(0, outputs))
+    groups = -(-blocks.channels * int(node.attributes["bits"]) // 32)
+    threads = blocks.count * groups * blocks.slices
+    low.dispatch(
+        "matmul_blocks_weights",
+        node,
+        reads,
+        {"y": packed},
+        (-(-threads // WORKGROUP), 1, 1),
+        {
+            **parameters, "vectors": threads, "channels": blocks.channels, "inputs": inputs,
+            "slices": blocks.slices, "groups": groups,
+        },
+        variant,
+        fused=False,
+    )  # fmt: skip
+    pixels = low.geometry(node.outputs[0]).spatial
+    multiply_many(low, node, shape, x.batch * x.spatial, pixels, packed)
+
+
+def _multiply(low: Lowering, node: Node, x: Geometry) -> None:
+    """Some rows of x for each thread, or group of 8 that share the inputs; a launch for as many
+    outputs as are in one binding."""
+    (inputs, outputs, _, block), bits = _sizes(low.graph, node), int(node.attributes["bits"])
+    rows, shared = x.batch * x.spatial, low.target.shuffles
+    together = min(MOST_ROWS[bits], 1 << (rows - 1).bit_length())
+    lanes = 8 if low.target.software else 64
+    used, unit = -(-inputs * bits // 32), min(block, UNIT) * bits // 32
+    units = -(-used // unit)
+    low.loops(node, -(-units // (8 if shared else 1)) * (unit + 2) + 1)
+    most = low.target.storage_bytes // _row_bytes(low, node) // 4 * 4
+    if most == 0:
+        raise Unsupported("4 rows of weights are over this adapter's binding limit.", node.id)
+    for first in range(0, outputs, most):
+        here = slice(first, min(first + most, outputs))
+        slices = -(-(here.stop - first) // 4)
+        reads, parameters, variant = _weights(low, node, here)
+        low.dispatch(
+            "matmul_blocks",
+            node,
+            {"x": low.stored(node.operand()), **reads},
+            {"y": node.outputs[0]},
+            (-(-slices // (lanes // 8 if shared else lanes)), -(-rows // together), 1),
+            {
+                **parameters, "rows": rows, "slices": slices, "used": used, "in_slices": x.slices,
+                "x_pixels": x.spatial, "units": units, "unit_words": unit,
+                "block_units": block * bits // 32 // unit,
+                "first_slice": first // 4, "y_slices": -(-outputs // 4),
+            },
+            {**variant, "rows": together, "shared": shared, "lanes": lanes},
+        )  # fmt: skip
+
+
+def _row_bytes(low: Lowering, node: Node) -> int:
+    """Of the weights of an output."""
+    return 4 * prod(low.graph.shape(node.operand(1))[1:])
+
+
+def _weights(
+    low: Lowering, node: Node, rows: slice
+) -> tuple[dict[str, Access], dict[str, object], dict[str, object]]:
+    """Operands, parameters and variant of a kernel for the weights of some outputs."""
+    (_, _, count, block), bits = _sizes(low.graph, node), int(node.attributes["bits"])
+    zeros = node.inputs[3] if len(node.inputs) > 3 else None
+    reads = {
+        "w": Access(_words(low, node.operand(1), rows), 0),
+        "scale": Access(_scales(low, node.operand(2), zeros, rows), 1 if zeros is None else 2),
+    }
+    parameters: dict[str, object] = {
+        "outputs": rows.stop - rows.start, "words": _row_bytes(low, node) // 4, "blocks": count,
+        "size": block, "middle": float(2 ** (bits - 1)),
+    }  # fmt: skip
+    return reads, parameters, {"bits": bits, "zeros": zeros is not None}
+
+
+def _words(low: Lowering, tensor: int, rows: slice) -> Constant:
+    """The bytes of some outputs as they are."""
+    size = 4 * prod(low.graph.shape(tensor)[1:]) * (rows.stop - rows.start)
+    vectors = -(-size // 16)
+
+    def pack(data: Array) -> Iterator[Array]:
+        flat, step = np.ascontiguousarray(data[rows]).reshape(-1).view(np.uint8), pieces_of(1)
+        for first in range(0, size, step):
+            yield flat[first : first + step]
+        yield np.zeros(16 * vectors - size, np.uint8)
+
+    return low.constant(tensor, "words", rows.start, rows.stop, vectors=vectors, pack=pack,
+                        whole=True)  # fmt: skip
+
+
+def _scales(low: Lowering, tensor: int, zeros: int | None, rows: slice) -> Constant:
+    """Those of some outputs, each with its zero point where there are some."""
+    each, points = 1 if zeros is None else 2, low.graph.constant(zeros)
+    count = low.graph.shape(tensor)[1] * (rows.stop - rows.start) * each
+    vectors = -(-count // 4)
+
+    def pack(data: Array) -> Array:
+        parts = [part[rows].reshape(-1) for part in (data, points) if part is not None]
+        return np.pad(np.stack(parts, 1).astype(np.float32).reshape(-1), (0, 4 * vectors - count))
+
+    how = ("scales", -1 if zeros is None else zeros, rows.start, rows.stop)
+    return low.constant(tensor, *how, vectors=vectors, pack=pack)
+
+
+def _work(graph: Graph, node: Node) -> int:
+    return prod(graph.shape(node.operand())) * _sizes(graph, node)[1]
+
+
+def _terms(graph: Graph, node: Node) -> int:
+    return _sizes(graph, node)[0]
+
+
+OPS = (
+    Op("matmul_blocks", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,
+       terms=_terms, kind="product", fuses=True, max_rank=8, decompose=decompose,
+       accumulates=False),
+)  # fmt: skip
