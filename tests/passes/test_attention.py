@@ -16,6 +16,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.ir.graph import Array, Graph, Shape, verify
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.views import part
 from tflgpu_plugin.passes.fuse.attention import attend
 from tflgpu_plugin.passes.rewriter import Editor
 
@@ -301,3 +302,39 @@ def test_layers_share_a_mask() -> None:
     found = attend(n.graph(*made))
     verify(found)
     assert [node.op for node in found.nodes] == ["where", "attention", "attention"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "depth", "shared", "parts"),
+    [(1, 8, 1, 3), (1, 8, 2, 2), (1, 8, 4, 2), (2, 8, 1, 0), (1, 6, 1, 0)],
+)
+def test_heads_of_one_product(batch: int, depth: int, shared: int, parts: int) -> None:
+    """Queries, keys and values, or keys and values that queries share, as torch's own layers part
+    them: read where they lie, of one batch, from a vec4 on."""
+    n, heads, length = Net(), 4, 5
+    count = heads // shared
+    together = 3 if shared == 1 else 2
+    x = n.input((batch, length, together * count * depth))
+    y = n.reshape(x, (batch, length, together, count * depth))
+    y = n.turn(y, (2, 0, 1, 3))
+    found = []
+    if shared > 1:
+        q = n.reshape(n.input((batch, length, heads * depth)), (batch, length, heads, depth))
+        found = [n.reshape(n.turn(q, (0, 2, 1, 3)), (batch * heads, length, depth))]
+    for k in range(together):
+        view = part((together, batch, length, count * depth), 0, k, 1)
+        one = n.run("view", y, shape=view.shape, view=view)
+        one = n.turn(n.reshape(one, (batch, length, count, depth)), (0, 2, 1, 3))
+        if shared > 1:
+            one = n.reshape(one, (batch, count, 1, length, depth))
+            many = (batch, count, shared, length, depth)
+            one = n.run("expand", one, n.constant(np.array(many, np.int32)), shape=many)
+        found.append(n.reshape(one, (batch * heads, length, depth)))
+    s = n.run("matmul", *found[:2], shape=(batch * heads, length, length), transpose_b=True)
+    s = n.same("softmax", s, axis=-1, beta=1.0)
+    made = compared(n.graph(n.run("matmul", s, found[2], shape=(batch * heads, length, depth))))
+    cut = [node.attributes["view"].key for node in made.nodes if node.op == "view"]
+    width = count * depth
+    wanted = [part(made.shape(x), 2, k * width, width).key for k in range(together)]
+    assert sum(key in cut for key in wanted) == parts
+    assert any(node.op == "transpose" for node in made.nodes) == (parts == 0)

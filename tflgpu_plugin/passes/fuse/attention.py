@@ -15,6 +15,7 @@ from typing import Any
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ops.attention import lasts
+from tflgpu_plugin.ops.views import part as channels
 from tflgpu_plugin.passes.fuse.heads import Held, Lead, counts, held, joined
 from tflgpu_plugin.passes.fuse.masks import Mask, Masks
 from tflgpu_plugin.passes.makers import Makers
@@ -192,7 +193,8 @@ class _Attending:
         nodes, added = list(mask[0]), list[int | None]()
         for part in parts:
             tensor = self._turned(nodes, part.tensor, steps) if part.turned else part.tensor
-            added.append(self._reshaped(nodes, tensor, part.shape, steps))
+            tensor = self._reshaped(nodes, tensor, part.shape, steps)
+            added.append(self._cut(nodes, tensor, *part.part, steps) if part.part else tensor)
         output = (tail or [product])[-1].outputs[0]
         batch, count, rows, width = heads
         shape = (batch, rows, count * width) if tail else heads
@@ -217,6 +219,17 @@ class _Attending:
         made = self.e.tensor((*outer, columns, rows), like=tensor)
         perm = (*range(len(outer)), len(outer) + 1, len(outer))
         node = self.e.node("transpose", (tensor,), (made,), origin[:1], perm=perm)
+        nodes.append(replace(node, layout=True))
+        return made
+
+    def _cut(
+        self, nodes: list[Node], tensor: int, start: int, width: int, origin: tuple[Node, ...]
+    ) -> int:
+        """So many channels from one on."""
+        shape = self.e.shape(tensor)
+        view = channels(shape, len(shape) - 1, start, width)
+        made = self.e.tensor(view.shape, like=tensor)
+        node = self.e.node("view", (tensor,), (made,), origin[:1], view=view)
         nodes.append(replace(node, layout=True))
         return made
 

@@ -18,13 +18,15 @@ Heads = tuple[int, int, int, int]  # and length, depth
 class Held(NamedTuple):
     """A tensor that has the heads, as it is once it is seen under `shape`: that of rank 3, or with
     an axis of heads. They are repeated to those asked for, in a row, and multiplied by `factor`.
-    `turned`: once its last two axes have been swapped."""
+    `turned`: once its last two axes have been swapped. `part`: they are a part of the rows under
+    that shape, from a channel on, of so many."""
 
     tensor: int
     shape: Shape
     heads: int
     factor: float = 1.0
     turned: bool = False
+    part: tuple[int, int] | None = None
 
 
 def held(
@@ -38,7 +40,11 @@ def held(
     batch, count, length, depth = heads
     for number, (source, view, factor) in enumerate(sources):
         own, rest = divmod(prod(makers.e.shape(source)), batch * length * depth)
-        if rest or not own or count % own:
+        if rest or not own:
+            continue
+        if one := _part(source, view, heads, own * depth, factor):
+            found.append(((True, False, number), one))
+        if count % own:
             continue
         for packed in (True, False) if _beside(own, depth) else (False,):
             shape = (batch, length, own * depth) if packed else (batch, own, length, depth)
@@ -49,6 +55,18 @@ def held(
         own = prod(makers.e.shape(tensor)[:-2]) // batch
         return [Held(tensor, (batch, own, length, depth), own, turned=True)]
     return [each for _, each in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def _part(source: int, view: View, heads: Heads, width: int, factor: float) -> Held | None:
+    """Heads beside each other among others in rows of this width; of one batch, where such a part
+    can be read as it lies."""
+    batch, count, length, depth = heads
+    for own in (n for n in range(count, 0, -1) if count % n == 0 and n * depth < width):
+        axes = (Axis(own, depth), Axis(count // own), Axis(length, width), Axis(depth, 1))
+        fits = view.key == View(heads, axes, view.offset).key
+        if fits and batch == 1 and depth % 4 == 0 and view.offset % 4 == 0:
+            return Held(source, (1, length, width), own, factor, part=(view.offset, own * depth))
+    return None
 
 
 def counts(makers: Makers, tensor: int, every: int) -> Iterator[Lead]:
