@@ -60,6 +60,9 @@ _ROWS: tuple[HostOp, ...] = (
     row("Acosh", "acosh", (9, 22)),
     row("Add", "add", (7, 14), TWO, listed=BOTH, small=True),
     row("Affine", "mul", (1, 1), by=ew.affine),
+    row(
+        "AffineGrid", "matmul", (20, 20), "value shape!", *resizing.TURNED, by=resizing.affine_grid,
+    ),
     row("And", "logical_and", (7, 7), TWO, listed=CURRENT),
     row("ArgMax", "arg_max", (1, 13), by=ew.argument, types=f"f32 f16 {COUNTS}"),
     row("ArgMin", "arg_min", (1, 13), by=ew.argument, types=f"f32 f16 {COUNTS}"),
@@ -95,7 +98,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like),
     row("Ceil", "ceil", (6, 13)),
     row("Celu", "celu", (12, 12), alpha=1.0),
-    row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH),
+    row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH, small=True),
     row(
         "Col2Im", "reduce_sum", (18, 18), "value shape! shape!", patches.COLUMNS, by=patches.col2im,
         types="f32 f16",

@@ -1,5 +1,5 @@
 """Rows for Resize and Upsample (operator documentation of Resize-19 and Upsample-9), and for
-GridSample."""
+GridSample and AffineGrid."""
 
 from __future__ import annotations
 
@@ -45,6 +45,35 @@ def grid_sample(e: Expansion) -> int:
     outside, aligned = e.text("padding_mode", "zeros"), bool(e.integer("align_corners"))
     return e.image("grid_sample", e.x(), e.exact(e.x(1)), method=method, outside=outside,
                    align_corners=aligned)  # fmt: skip
+
+
+def affine_grid(e: Expansion) -> int:
+    """Places (column, row, layer) of a result's pixels, turned and moved by a matrix for each
+    image."""
+    batch, _, *extents = (int(n) for n in e.value(1).reshape(-1))
+    aligned = bool(e.integer("align_corners"))
+    lines = [np.linspace(-1, 1, n) if aligned else (2 * np.arange(n) + 1) / n - 1 for n in extents]
+    places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(extents)], -1)
+    flat = e.const(places.reshape(1, -1, len(extents) + 1))
+    theta = e.transpose(e.exact(e.x(0)), (0, 2, 1))
+    made = e.exact(e.add("matmul", flat, e.exact(theta)))
+    return e.reshape(made, (batch, *extents, len(extents)))
+
+
+def _turned(e: Expansion) -> bool:
+    size = [int(n) for n in e.value(1).reshape(-1)]
+    fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
+    return fits and min(size) > 0
+
+
+TURNED = (
+    needs("A size of 4 or 5 extents, and a matrix that fits for each image.", _turned),
+    needs(
+        "No align_corners of an extent of 1.",
+        lambda e: not e.integer("align_corners") or min(e.value(1).reshape(-1)[2:]) > 1,
+        "The corners of an extent of 1 are read in several ways.",
+    ),
+)
 
 
 def _coordinates(e: Expansion) -> str:

@@ -57,6 +57,20 @@ def test_arithmetic(op: str, kind: str) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ends", [(3, 90), (90, 3), (3, None), (None, 90), (None, None)])
+def test_limits(kind: str, ends: tuple[int | None, int | None]) -> None:
+    """What is over the upper one becomes that, whatever the lower one is."""
+    a, (low, high) = numbers(kind, 40, 1), ends
+    held = {n: np.array(v, kind) for n, v in (("low", low), ("high", high)) if v is not None}
+    reads = ["a", *(name if name in held else "" for name in ("low", "high"))]
+    got = answer(build([node("Clip", reads, ["y"])], {"a": a}, ["y"], held), {"a": a})
+    wanted = a if low is None else np.maximum(a, np.array(low, kind))
+    wanted = wanted if high is None else np.minimum(wanted, np.array(high, kind))
+    assert got.dtype == kind
+    np.testing.assert_array_equal(got, wanted)
+
+
 @pytest.mark.parametrize("kind", ["uint8", "uint16"])
 @pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
 def test_shifts(kind: str, direction: str) -> None:

@@ -1,6 +1,6 @@
 """Parts of images in ONNX, put together (Col2Im), taken from where a run says (DeformConv,
-RoiAlign, GridSample of volumes) or from everywhere (Resize with antialiasing), determinants and
-chosen elements: answers are those of the CPU, and what rows ask for."""
+RoiAlign, AffineGrid, GridSample of volumes) or from everywhere (Resize with antialiasing),
+determinants and chosen elements: answers are those of the CPU, and what rows ask for."""
 
 from __future__ import annotations
 
@@ -146,6 +146,14 @@ def test_grid_sample_of_volumes(mode: str, outside: str, aligned: int) -> None:
 
 
 @pytest.mark.adapter
+@pytest.mark.parametrize("aligned", [0, 1])
+@pytest.mark.parametrize("size", [(2, 3, 4, 5), (2, 3, 2, 7), (3, 1, 2, 4, 5)])
+def test_affine_grid(size: Sequence[int], aligned: int) -> None:
+    theta = random(size[0], len(size) - 2, len(size) - 1)
+    check("AffineGrid", {"t": theta}, {"size": np.array(size)}, 20, align_corners=aligned)
+
+
+@pytest.mark.adapter
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("alone", [0, 1])
 @pytest.mark.parametrize(
@@ -207,6 +215,10 @@ def deformed(x: Any = (1, 4, 5, 5), w: Any = (3, 4, 2, 2), o: Any = (1, 8, 4, 4)
     return Node("DeformConv", x, rows(*w), o, None, m, **given)
 
 
+def affine(theta: Any = (2, 2, 3), size: Any = (2, 1, 3, 4), **given: Any) -> Node:
+    return Node("AffineGrid", theta, np.array(size), **given)
+
+
 def regions(x: Any = (1, 4, 5, 5), r: Any = (3, 4), n: Any = ("i64", (3,)), **given: Any) -> Node:
     return Node("RoiAlign", x, r, n, **given)
 
@@ -251,6 +263,15 @@ BOUNDS: list[tuple[Node, str]] = [
     (deformed((1, 4, 5), (3, 4, 2), (1, 4, 4)), "an image of rank 4"),
     (regions(), ""),
     (regions((1, 4, 5)), "an image of rank 4"),
+    (affine(), ""),
+    (affine((2, 3, 4), (2, 1, 3, 4, 5)), ""),
+    (affine(size=(2, 1, 1, 7)), ""),
+    (affine(size=(2, 1, 2, 7), align_corners=1), ""),
+    (affine(size=(2, 1, 1, 7), align_corners=1), "the corners of an extent of 1"),
+    (affine((2, 3, 4)), "a size of 4 or 5"),
+    (affine((1, 2, 3)), "a size of 4 or 5"),
+    (affine(size=(2, 1, 0, 4)), "a size of 4 or 5"),
+    (affine((2, 1, 2), (2, 1, 4)), "a size of 4 or 5"),
     (Node("MaxRoiPool", (1, 4, 5, 5), (3, 5), pooled_shape=(2, 2)), ""),
     (Node("MaxRoiPool", (1, 4, 5, 5), (3, 5), pooled_shape=(2,)), "two extents"),
     (Node("MaxRoiPool", (1, 4, 5), (3, 5), pooled_shape=(2, 2)), "an image of rank 4"),
