@@ -100,8 +100,8 @@ _ROWS: tuple[HostOp, ...] = (
     row("Celu", "celu", (12, 12), alpha=1.0),
     row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH, small=True),
     row(
-        "Col2Im", "reduce_sum", (18, 18), "value shape! shape!", patches.COLUMNS, by=patches.col2im,
-        types="f32 f16",
+        "Col2Im", "reduce_sum", (18, 18), "value shape! shape!", *patches.COLUMNS,
+        by=patches.col2im, types="f32 f16",
     ),
     row("Compress", "gather", (9, 11), "value condition!", indexing.CHOSEN, by=indexing.compress),
     row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH),

@@ -87,10 +87,17 @@ def _put_together(e: Expansion) -> bool:
     return whole and e.shape()[0] > 0 and max(sizes) <= LARGEST
 
 
-COLUMNS = needs(
-    "Columns [batch, channels and block, places] of blocks that fit into the padded image, in all "
-    "4,194,304 elements of a channel at most.",
-    _put_together,
+COLUMNS = (
+    needs(
+        "Columns [batch, channels and block, places] of blocks that fit into the padded image, in "
+        "all 4,194,304 elements of a channel at most.",
+        _put_together,
+    ),
+    needs(
+        "No dilations of an image that has not two axes.",
+        lambda e: len(e.value(1).reshape(-1)) == 2 or max(e.integers("dilations") or (1,)) == 1,
+        "onnxruntime puts dilated blocks elsewhere than ONNX where an image has not two axes.",
+    ),
 )
 
 # ---- RoiAlign ------------------------------------------------------------------------------------

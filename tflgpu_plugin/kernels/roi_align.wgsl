@@ -2,8 +2,14 @@
 // `rois` holds left, top, right and bottom, `batches` the image of each. With p.samples = 0 a bin has a sample for each
 // pixel that it is long.
 
-// Samples along an axis: the place of the first one, their distance, how many there are, and those that count.
-struct Samples { start: f32, step: f32, count: f32, first: i32, last: i32 }
+// a / b as hosts have it where it has no more digits than a float: places on the edge of what counts are such.
+fn quotient(a: f32, b: f32) -> f32 {
+  let near = a / b;
+  return near + (a - near * b) / b;
+}
+
+// Samples along an axis of a bin: where that begins, its length, how many there are, and those that may meet the image.
+struct Samples { start: f32, length: f32, count: f32, first: i32, last: i32 }
 
 fn samples(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> Samples {
 {% if centred %}
@@ -11,19 +17,19 @@ fn samples(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> Samples {
 {% else %}
   let span = max(high - low, 1.0);
 {% endif %}
-  let long = span / f32(bins);
-  let near = round(long);  // which the quotient of a multiple may miss
-  let each = select(ceil(long), near, near * f32(bins) == span);
-  let count = select(min(each, 8388608.0), f32(p.samples), p.samples > 0u);
-  let step = select(long / count, 0.0, count < 1.0);
-  let start = low + f32(bin) * long + 0.5 * step;
+  let length = quotient(span, f32(bins));
+  let count = select(min(ceil(length), 8388608.0), f32(p.samples), p.samples > 0u);
+  let start = low + f32(bin) * length;
+  let step = select(length / count, 0.0, count < 1.0);
   let ends = (vec2f(-1.0, f32(extent)) - start) / select(step, 1.0, step == 0.0);
   let met = clamp(select(ends, ends.yx, ends.y < ends.x), vec2f(), vec2f(max(count, 0.0)));
   let reach = select(met, vec2f(0.0, count), step == 0.0);
-  let first = max(i32(floor(reach.x)) - 1, 0);
+  let first = max(i32(floor(reach.x)) - 2, 0);
   let last = min(i32(ceil(min(reach.y + 1.0, count - 1.0))), first + i32(max(extent + 8u, p.samples)));
-  return Samples(start, step, count, first, last);
+  return Samples(start, length, count, first, last);
 }
+
+fn place(s: Samples, k: i32) -> f32 { return s.start + quotient((f32(k) + 0.5) * s.length, s.count); }
 
 // The two pixels around a place, and the share of the second.
 struct Place { first: u32, second: u32, share: f32 }
@@ -59,11 +65,11 @@ fn outside(at: f32, extent: u32) -> bool { return !(at >= -1.0 && at <= f32(exte
   var v = vec4f();
 {% endif %}
   for (var j = down.first; j <= down.last; j++) {
-    let y = down.start + f32(j) * down.step;
+    let y = place(down, j);
     let row = placed(y, p.height);
     var sum = vec4f();
     for (var k = right.first; k <= right.last; k++) {
-      let x = right.start + f32(k) * right.step;
+      let x = place(right, k);
       let column = placed(x, p.width);
       let share = select(vec2f(1.0 - column.share, column.share), vec2f(), outside(x, p.width) || outside(y, p.height));
       let a = load_x(plane + row.first * p.width + column.first) * share.x * (1.0 - row.share);

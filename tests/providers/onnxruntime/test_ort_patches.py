@@ -111,6 +111,16 @@ def test_roi_align(opset: int, mode: str, samples: int) -> None:
 
 
 @pytest.mark.adapter
+def test_roi_align_on_the_edge_of_what_counts() -> None:
+    """Samples 1 outside: (-8 + 14 * 1.5 / 3) is -1, in this order of operations."""
+    rois = np.array([[-4, 1, 31, 16], [-8, -8, 20, 20], [13, 11, 27, 23]], np.float32)
+    fed = {"x": random(1, 3, 19, 21), "rois": rois, "numbers": np.zeros(3, np.int64)}
+    more = {"sampling_ratio": 3, "output_height": 5, "output_width": 5, "spatial_scale": 2.0}
+    check("RoiAlign", fed, {}, 10, mode="max", **more)
+    check("RoiAlign", fed, {}, 10, mode="avg", **more)
+
+
+@pytest.mark.adapter
 def test_roi_align_by_default() -> None:
     check("RoiAlign", {"x": random(2, 5, 6, 7), "rois": REGIONS, "numbers": NUMBERS}, {}, 16)
     more = {"coordinate_transformation_mode": "output_half_pixel"}
@@ -246,6 +256,9 @@ BOUNDS: list[tuple[Node, str]] = [
     (col2im(strides=(1,)), FIT),
     (col2im(strides=(1, 0)), FIT),
     (col2im(dilations=(0, 1)), FIT),
+    (col2im((1, 8, 1), dilations=(2, 3)), ""),
+    (col2im((1, 2, 4), (5,), (2,)), ""),
+    (col2im((1, 2, 3), (5,), (2,), dilations=(2,)), "has not two axes"),
     (col2im((1, 1, 1 << 22), (1, 1 << 22), (1, 1)), ""),
     (col2im((1, 1, (1 << 22) + 1), (1, (1 << 22) + 1), (1, 1)), FIT),
     (deformed(), ""),
