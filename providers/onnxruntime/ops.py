@@ -120,7 +120,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("CumProd", "cumprod", (26, 26), "value axis", exclusive=False, reverse=False),
     row("CumSum", "cumsum", (11, 14), "value axis", exclusive=False, reverse=False),
     row(
-        "DFT", "matmul", (17, 20), "value count? axis?", spectral.TRANSFORMED, by=spectral.dft,
+        "DFT", "matmul", (17, 20), "value count? axis?", *spectral.TRANSFORMED, by=spectral.dft,
     ),
     row(
         "DeformConv", "conv_2d", (19, 22), "value weights value bias? value?",

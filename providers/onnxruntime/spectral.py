@@ -119,10 +119,23 @@ def _framed(e: Expansion) -> bool:
     return fits and half and length > 0 and frames > 0 and 2 * parts * length**2 <= LARGEST
 
 
-TRANSFORMED = needs(
-    "Numbers or pairs of them on the last axis, and a transform of another one, of 1,024 pairs at "
-    "most; half of it only of numbers, and back of pairs.",
-    _pairs,
+def _whole_half(e: Expansion) -> bool:
+    """numpy fills up with zeros, onnxruntime with what mirrors the half."""
+    half = e.integer("inverse") and e.integer("onesided")
+    return not half or e.shape()[_axis(e)] == _length(e) // 2 + 1
+
+
+TRANSFORMED = (
+    needs(
+        "Numbers or pairs of them on the last axis, and a transform of another one, of 1,024 pairs "
+        "at most; half of it only of numbers, and back of pairs.",
+        _pairs,
+    ),
+    needs(
+        "A whole half of a transform to invert.",
+        _whole_half,
+        "Another number of pairs than half of the result's is read in several ways.",
+    ),
 )
 FRAMED = needs(
     "Signals of numbers or pairs, a window of a frame's length, and frames of 1,024 pairs at most "

@@ -56,15 +56,13 @@ def test_inverse(parts: int, count: int | None) -> None:
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("count", [None, 7, 8, 9, 12, 30])
+@pytest.mark.parametrize("count", [None, 14, 15])
 def test_inverse_of_half(count: int | None) -> None:
-    """As numpy's irfft; what is more than half of the result is not read."""
     x, held = signal(3, 8, 5, 2), {"axis": np.int64(1)}
     held |= {} if count is None else {"n": np.int64(count)}
     one = node("DFT", ["x", "n" if count else "", "axis"], ["y"], inverse=1, onesided=1)
-    ours = session(model([one], {"x": x.shape}, {"y": None}, held, 20))
-    assert set(places(ours).values()) == {"gpu"}
-    (got,) = ours.run(None, {"x": x})
+    check(one, x, held)
+    (got,) = session(model([one], {"x": x.shape}, {"y": None}, held, 20)).run(None, {"x": x})
     wanted = np.fft.irfft(x[..., 0] + 1j * x[..., 1].astype(float), count, axis=1)[..., None]
     assert got.shape == wanted.shape
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)
@@ -103,6 +101,9 @@ BOUNDS: list[tuple[Node, str]] = [
     (dft((2, 8, 2), onesided=1), PAIRS),
     (dft((2, 8, 2), inverse=1), ""),
     (dft((2, 8, 2), inverse=1, onesided=1), ""),
+    (dft((2, 8, 2), inverse=1, onesided=1, count=15), ""),
+    (dft((2, 8, 2), inverse=1, onesided=1, count=16), "is read in several ways"),
+    (dft((2, 8, 2), inverse=1, onesided=1, count=13), "is read in several ways"),
     (dft((2, 8, 1), inverse=1, onesided=1), PAIRS),
     (dft((2, 1, 2), inverse=1, onesided=1), PAIRS),
     (dft((1, 724, 2), inverse=1, onesided=1), ""),
