@@ -3,6 +3,7 @@ nodes, with indices of a run and constant ones, that repeat, count from the end 
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,15 @@ def new(name: str, indices: Shape, shape: Shape, numbers: str = "i32", **more: A
     """SCATTER_ND; indices fit an axis of 3."""
     updates = (*indices[:-1], *shape[indices[-1] :])
     given = (Input(indices, "i32", low=0, high=3), Input(updates), constant(shape, "i32"))
+    return Case(name, "SCATTER_ND", 1, given, "ScatterNdOptions", {}, **more)
+
+
+def apart(name: str, width: int, shape: Shape, count: int, **more: Any) -> Case:
+    """SCATTER_ND of constant indices of so many places, no two alike, in no order."""
+    extents = shape[:width]
+    places = np.random.default_rng(count).permutation(prod(extents))[:count]
+    indices = np.stack(np.unravel_index(places, extents), axis=-1)
+    given = (constant(indices, "i32"), Input((count, *shape[width:])), constant(shape, "i32"))
     return Case(name, "SCATTER_ND", 1, given, "ScatterNdOptions", {}, **more)
 
 
@@ -43,6 +53,13 @@ CASES = [
     new("matrix_of_indices", (2, 3, 2), (3, 4, 6)),
     new("rank_4", (4, 1), (3, 2, 3, 5)),
     new("rank_1", (9, 1), (70,)),
+    apart("apart_rank_1", 1, (70,), 40),
+    apart("apart_everywhere", 2, (5, 7), 35),
+    apart("apart_rows", 1, (30, 4, 5), 17),
+    apart("apart_few", 1, (30, 4, 5), 16),
+    apart("apart_many", 3, (1, 200, 90, 5), 17_000),
+    Case("alike", "SCATTER_ND", 1, (constant([[k % 7] for k in range(20)], "i32"), Input((20, 3)),
+         constant((9, 3), "i32")), "ScatterNdOptions", {}),
     Case("shape_of_a_run", "SCATTER_ND", 1, (Input((2, 1), "i32", low=0, high=3), Input((2,)),
          Input((1,), "i32", low=3, high=4)), "ScatterNdOptions", {}, refused=True),
     Case("too_many", "SCATTER_ND", 1, (Input((1 << 15, 1), "i32", low=0, high=3), Input((1 << 15,)),

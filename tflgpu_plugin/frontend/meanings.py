@@ -53,6 +53,7 @@ SIZES: dict[str, Callable[..., float]] = {
         )
     ),
     "range": _range_size,
+    "scatter_new": lambda indices, updates, shape, **more: float(prod(ints(shape))),
 }
 
 
@@ -143,6 +144,18 @@ def _scatter_nd(data: Array, indices: Array, updates: Array) -> Array:
     """What an assignment to a part of a tensor becomes."""
     found = data.copy()
     found[tuple(np.moveaxis(indices, -1, 0))] = updates
+    return found
+
+
+def _scatter_new(indices: Array, updates: Array, shape: Array, reduction: str) -> Array:
+    """Into zeros. Sums of several updates round more than once."""
+    extents = ints(shape)
+    places = indices.reshape(-1, indices.shape[-1])
+    inside = np.all((places >= 0) & (places < extents[: places.shape[1]]))
+    if reduction != "add" or not inside or len(np.unique(places, axis=0)) < len(places):
+        raise ValueError("hosts take this otherwise")
+    found = np.zeros(extents, updates.dtype)
+    found[tuple(np.moveaxis(indices, -1, 0))] += updates
     return found
 
 
@@ -306,5 +319,6 @@ MEANINGS: dict[str, Callable[..., Any]] = MOVEMENT | ELEMENTWISE | ROUNDED | SHA
     "cast": _cast,
     "clip": _clip,
     "fill": _fill,
+    "scatter_new": _scatter_new,
     "nonzero": lambda data: np.array(np.nonzero(np.atleast_1d(data)), np.int64),
 }  # fmt: skip

@@ -232,7 +232,8 @@ def _segments(graph: Graph, node: Node) -> int:
 
 def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
     """A constant shape, or number of segments; no booleans; of int64 no sum and product; up to 2^28
-    indices that all elements of the result together look at."""
+    indices that all elements of the result together look at, unless they are constant and no two
+    alike."""
     segmented = node.op == "segments"
     shapes = segment_shapes if segmented else new_shapes
     if found := unplanned(node.op, shapes, graph, node):
@@ -240,7 +241,20 @@ def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
     indices = node.operand(1 if segmented else 0)
     found = _refuse_type(graph, node.operand(0 if segmented else 1), node.attributes["reduction"])
     found = found or refuse_indices(graph, node, 1 if segmented else 0)
-    return found or _refuse_reads(prod(shapes(graph, node)[0]), prod(graph.shape(indices)))
+    if found or _apart(graph, node):
+        return found
+    return _refuse_reads(prod(shapes(graph, node)[0]), prod(graph.shape(indices)))
+
+
+def _apart(graph: Graph, node: Node) -> bool:
+    """Many constant indices of which no two are alike, so that a sum is of one update."""
+    given = graph.constant(node.operand()) if node.op == "scatter_new" else None
+    if given is None or node.attributes["reduction"] != "add":
+        return False
+    rows = given.reshape(-1, given.shape[-1])
+    extents = np.asarray(new_shapes(graph, node)[0][: rows.shape[1]])
+    inside = len(rows) > FEW and bool(np.all((rows >= 0) & (rows < extents)))
+    return inside and len(np.unique(rows, axis=0)) == len(rows)
 
 
 def decompose_new(steps: Decomposition, node: Node) -> bool:
@@ -258,6 +272,7 @@ def decompose_new(steps: Decomposition, node: Node) -> bool:
         first = np.clip(first, -(2.0**31), 2.0**31 - 1).astype(np.int32)
     start = steps.editor.constant(first, like=updates)
     x = steps.reshape(steps.add("expand", start, steps.indices([prod(shape)])), shape)
+    reduction = "none" if _apart(steps.graph, node) else reduction
     steps.last("scatter_nd", x, indices, updates, reduction=reduction, wraps=False)
     return True
 

@@ -163,6 +163,9 @@ CASES: list[Case] = [
             ((7, 5), {}), ((2, 9), {"alignCorners": True}), ((5, 6), {"halfPixelCenters": True}),
         )
     ),
+    Case("SCATTER_ND", (ints(3, 1).reshape(2, 1), X, ints(5, 4, 3)), ("ScatterNdOptions", {})),
+    Case("SCATTER_ND", (ints(0, 1, 2, 0).reshape(2, 2), N[0, :2], ints(4, 2, 3)),
+         ("ScatterNdOptions", {}), dtypes=("i32",)),
     Case("GATHER_ND", (X, ints(1, 0, 0, 3).reshape(2, 2))),
     Case("PADV2", (X, np.array([(0, 1), (2, 0), (0, 0)], np.int32), np.float32(2.5))),
     Case("DEPTH_TO_SPACE", (real(1, 2, 2, 8),), ("DepthToSpaceOptions", {"blockSize": 2})),
