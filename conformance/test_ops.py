@@ -37,7 +37,7 @@ def test_case(
     try:
         result = check.through_host(case, host_name, options, allowance)
     except check.HostRefuses as refusal:
-        if host_name == host.installed()[0]:
+        if host.oracle(models.build(case))[0] == host_name:
             raise  # a case has to be a model that some host runs
         return book.close(Record(**who, outcome=NOT_CONVERTIBLE, text=str(refusal)))
     again = f"python -m conformance.try_case {family} '{case.name}' --host {host_name}"
