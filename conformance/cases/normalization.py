@@ -1,5 +1,5 @@
-"""Normalizations over images, channels and several axes, with and without scale and bias, and with
-a mean that is large beside the spread."""
+"""Normalizations over images, channels, groups of them and several axes, with and without scale and
+bias, and with a mean that is large beside the spread."""
 
 from __future__ import annotations
 
@@ -56,7 +56,27 @@ def rows(name: str, shape: Shape, low: float = -2.0, high: float = 3.0,
                     {"epsilon": 1e-5} | attributes, terms=8)  # fmt: skip
 
 
+def groups(name: str, shape: Shape, count: int, low: float = -2.0, high: float = 3.0,
+           refused: bool = False, **attributes: object) -> NodeCase:  # fmt: skip
+    """A node case of groups of channels."""
+    return NodeCase(name, "standardize_groups", (Input(shape, low=low, high=high),),
+                    {"epsilon": 1e-5, "groups": count} | attributes, terms=8,
+                    refused=refused)  # fmt: skip
+
+
 NODES = [
+    *(groups(f"{count}_of_{c}", (2, 5, 7, c), count)
+      for c, count in ((8, 1), (8, 2), (8, 8), (24, 3), (24, 6), (4, 1), (1, 1), (3, 3), (17, 17))),
+    *(groups(f"groups_rank_{len(shape)}", shape, 2)
+      for shape in ((3, 8), (2, 70, 16), (2, 3, 2, 5, 16))),
+    groups("groups_long", (2, 32, 32, 32), 2),
+    groups("groups_alone_long", (1, 60, 64, 5), 5),
+    groups("groups_large_mean", (2, 16, 16, 8), 2, 100.0, 101.0),
+    groups("groups_alone_large_mean", (2, 16, 16, 5), 5, 100.0, 101.0),
+    groups("groups_epsilon", (2, 5, 7, 8), 2, epsilon=3.0),
+    groups("groups_uneven", (2, 5, 7, 12), 2, refused=True),
+    groups("groups_too_long", (1, 64, 64, 8), 1, refused=True),
+    groups("groups_too_many", (1, 5, 8), 3, refused=True),
     *(rows(f"channels_{c}", (2, 3, c)) for c in (1, 2, 3, 4, 5, 63, 64, 77, 260, 1030)),
     *(rows(f"not_centred_{c}", (2, 3, c), centred=False) for c in (1, 3, 4, 77, 1030)),
     *(rows(f"rank_{len(shape)}", shape)

@@ -196,6 +196,18 @@ def _normalized(m: Maker) -> None:
     m.add("Mul", *(pair[::-1] if m.choose.random() < 0.5 else pair))
 
 
+def _groups(m: Maker) -> None:
+    """Groups of channels, as torch normalizes them."""
+    x = m.pick(3, 4)
+    channels = x.shape[1]
+    count = m.choose.choice([n for n in (1, 2, 3, channels) if channels % n == 0])
+    rows = m.step("Reshape", x, m.ints(x.shape[0], count, -1))
+    scale, bias = m.const(np.ones(count)), m.const(np.zeros(count))
+    y = m.step("InstanceNormalization", rows, scale, bias, epsilon=0.05)
+    y = m.step("Reshape", y, m.ints(*x.shape))
+    m.add("Mul", y, m.weights(channels, *[1] * (len(x.shape) - 2)))
+
+
 def _product_of_two(m: Maker) -> None:
     x, y = m.pick(2, 3, 4), m.pick(2, 3, 4)
     right: Value | str = y
@@ -263,6 +275,6 @@ def _branches(m: Maker) -> None:
 BLOCKS: tuple[Callable[[Maker], None], ...] = (
     *[attention] * 2, _places, *[_residual] * 2, *[_slices_joined] * 2, *[_product_of_two] * 2,
     _recurrent, _quarters_joined, _shuffle, _turned_there_and_back, _less_its_mean,
-    _computed_filter, _normalized, _resized_by_shape, _half_by_shape, _filled_by_shape,
+    _computed_filter, _normalized, _groups, _resized_by_shape, _half_by_shape, _filled_by_shape,
     _whole_numbers, _branches,
 )  # fmt: skip

@@ -235,6 +235,13 @@ def _standardize(x: Array, epsilon: float, centred: bool = True) -> Array:
     return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon))
 
 
+def _standardize_groups(x: Array, epsilon: float, groups: int) -> Array:
+    parts = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
+    d = parts - parts.mean((1, 3), keepdims=True)
+    y = d / np.sqrt((d * d).mean((1, 3), keepdims=True) + epsilon)
+    return np.asarray(y.reshape(x.shape))
+
+
 def _pool_argmax(x: Array, window: tuple[int, int], padding: str) -> tuple[Array, Array]:
     """The largest element of each window and its place, side by side from the first element."""
     (b, h, w, c), (rows, columns) = x.shape, window
@@ -368,7 +375,7 @@ NORMALIZATIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax, "log_softmax": _log_softmax,
     "lp_normalization": _lp_normalization,
     "instance_normalization": _instance, "layer_normalization": _layer,
-    "standardize": _standardize,
+    "standardize": _standardize, "standardize_groups": _standardize_groups,
 }  # fmt: skip
 
 REFERENCES: dict[str, Callable[..., Any]] = {

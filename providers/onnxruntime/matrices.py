@@ -9,6 +9,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ops.normalization import whole_groups
 
 from .expansion import Expansion
 
@@ -130,9 +131,12 @@ def layer_norm(e: Expansion) -> list[int | None]:
 def group_norm(e: Expansion) -> int:
     """Groups of channels by themselves; scale and bias are per group before opset 21."""
     x, groups = e.x(), e.integer("num_groups", 1)
-    shape = e.shape(x)
-    rows = e.reshape(x, (shape[0], groups, -1))
-    y = e.add("layer_normalization", rows, None, None, axis=2, epsilon=e.number("epsilon", 1e-5))
+    shape, epsilon = e.shape(x), e.number("epsilon", 1e-5)
+    if e.version >= 21 and whole_groups((shape[0], *shape[2:], shape[1]), groups):
+        y = e.image("standardize_groups", x, groups=groups, epsilon=epsilon)
+    else:
+        rows = e.reshape(x, (shape[0], groups, -1))
+        y = e.add("layer_normalization", rows, None, None, axis=2, epsilon=epsilon)
     if e.version < 21:
         y = e.add("mul", y, e.reshape(e.x(1), (groups, 1)))
         return e.reshape(e.add("add", y, e.reshape(e.x(2), (groups, 1))), shape)

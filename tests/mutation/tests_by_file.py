@@ -203,6 +203,7 @@ TESTS: dict[str, Sequence[str]] = {
     "makers": ("test_recompose", "test_attention", *_PASSES),
     "attention": ("test_attention", *_PASSES),
     "heads": ("test_attention", *_PASSES),
+    "groups": ("test_groups", *_PASSES),
     "rotary": ("test_rotary", *_PASSES),
     "turns": ("test_turns", *_PASSES),
     "rows": ("test_rows", *_PASSES),

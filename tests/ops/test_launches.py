@@ -59,6 +59,8 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("softmax", (X,), BETA, [(14, 1, 1)]),  # 840 pixels
         ("standardize", (X,), EPSILON, [(14, 1, 1)]),
         ("standardize", ((2, 5, 64),), EPSILON, [(2, 1, 1)]),  # 8 threads for a row
+        ("standardize_groups", ((2, 8, 8, 64),), EPSILON | {"groups": 4}, [(8, 1, 1)]),
+        ("standardize_groups", ((2, 2, 4, 9),), EPSILON | {"groups": 9}, [(1, 1, 1)]),
         ("mean", (X, [0]), KEEP, [(20, 1, 1)]),  # a thread for 2 elements: 1,260 results
         ("mean", (X, [1]), KEEP, [(16, 1, 1)]),  # 8 threads for 20: 126 results
         ("mean", (X, [1, 2]), KEEP, [(6, 1, 1)]),  # a workgroup for 420: 6 results

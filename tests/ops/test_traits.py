@@ -35,7 +35,7 @@ def of_kind(kind: str) -> set[str]:
         ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast", "bitcast"}),
         ("product", LAYERS | {"matmul", "matmul_blocks", "attention", "rotary"}),
         ("window", of_kind("window")),
-        ("reduction", SUMS | {"softmax", "standardize"}),
+        ("reduction", SUMS | {"softmax", "standardize", "standardize_groups"}),
         (
             "movement",
             {
@@ -71,6 +71,7 @@ def test_what_may_pass_float16() -> None:
         "bidirectional_rnn",
         "svdf",
         "standardize",
+        "standardize_groups",
         "add_n",
         "lp_normalization",
         "root_mean_square_pool_2d",
@@ -112,7 +113,7 @@ def test_what_becomes_of_errors() -> None:
     assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"}
     assert where(lambda row: row.errors.choice not in (1, None)) == set()
     assert where(lambda row: row.errors.relative) == {"log"}
-    assert where(lambda row: row.errors.normalizes) == {"standardize"}
+    assert where(lambda row: row.errors.normalizes) == {"standardize", "standardize_groups"}
     assert where(lambda row: row.errors.bounded) == {"tanh", "logistic", "hard_sigmoid"}
     # Of both signs, half are closed for one.
     assert where(lambda row: row.errors.passes == 0.5) == {

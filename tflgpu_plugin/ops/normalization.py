@@ -1,9 +1,11 @@
-"""Normalizations. Of rows, the last axis, they are one launch, with scale and bias as steps of its
-store; others are made of reductions and elementwise ops. The mean of squares is that of the
-differences from the mean, so that a large mean does not cancel it.
+"""Normalizations. Of rows, the last axis or groups of channels, they are one launch, with scale and
+bias as steps of its store; others are made of reductions and elementwise ops. The mean of squares
+is that of the differences from the mean, so that a large mean does not cancel it.
 
 * `standardize(x): epsilon, centred`: x - mean (x itself where it is not `centred`) over the root of
   the mean of its squares + epsilon, along the last axis
+* `standardize_groups(x [B, ..., C]): epsilon, groups`: the same over all axes between batch and
+  channels, and the channels of each of so many groups
 * `instance_normalization(x [B, ..., C], scale [C] | None, bias [C] | None): epsilon`: over all axes
   between batch and channels
 * `layer_normalization(x, scale | None, bias | None): axis, epsilon`: over the axes from `axis` on;
@@ -76,11 +78,44 @@ def refuse_rows(graph: Graph, node: Node, target: Target) -> str | None:
     return None
 
 
+def whole_groups(shape: Shape, groups: int) -> bool:
+    """Whether `standardize_groups` takes these: groups of whole slices, or of one channel, as long
+    as rows may be."""
+    if not planar(shape) or not 0 < groups <= shape[-1] or shape[-1] % groups:
+        return False
+    each = shape[-1] // groups
+    count = each * prod(shape[1:-1])
+    return (each == 1 or each % 4 == 0) and 0 < count <= MAX_CHANNELS
+
+
+def refuse_groups(graph: Graph, node: Node, target: Target) -> str | None:
+    """Groups of one channel or a multiple of 4, of up to 16,384 values."""
+    shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
+    if whole_groups(shape, groups) and 0 not in shape:
+        return None
+    return f"{node.op} takes no {groups} groups of {list(shape)}."
+
+
 def lower(low: Lowering, node: Node) -> None:
     """One launch over rows of [batch, spatial]."""
     x = low.geometry(node.operand())
-    rows, together = x.batch * x.spatial, lanes(low.target, x.slices)
-    low.loops(node, 3 * (-(-x.slices // together) + 1) + 2 * together.bit_length())
+    _dispatch(low, node, x.batch * x.spatial, x.slices, x.channels, "")
+
+
+def lower_groups(low: Lowering, node: Node) -> None:
+    """One launch over rows of [batch, groups], or of slices, whose lanes are apart."""
+    x, groups = low.geometry(node.operand()), int(node.attributes["groups"])
+    apart = groups == x.channels
+    rows = x.batch * (x.slices if apart else groups)
+    items, count = x.vectors // rows, x.channels // groups * x.spatial
+    _dispatch(low, node, rows, items, count, "lanes" if apart else "slices")
+
+
+def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, groups: str) -> None:
+    """Rows of so many vec4, which hold `count` values."""
+    x = low.geometry(node.operand())
+    together = lanes(low.target, items)
+    low.loops(node, 3 * (-(-items // together) + 1) + 2 * together.bit_length())
     low.dispatch(
         "normalization",
         node,
@@ -91,14 +126,16 @@ def lower(low: Lowering, node: Node) -> None:
             "rows": rows,
             "spatial": x.spatial,
             "slices": x.slices,
+            "items": items,
             "channels": x.channels,
-            "count": float(x.channels),
+            "count": float(count),
             "lanes": together,
             "epsilon": float(node.attributes["epsilon"]),
         },
         {
             "centred": bool(node.attributes.get("centred", True)),
-            "shared": exchanges(low.target, x.slices),
+            "groups": groups,
+            "shared": exchanges(low.target, items),
         },
     )
 
@@ -107,7 +144,10 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
     x = node.operand()
     if whole_rows(steps.shape(x), _axes(steps.graph, node)):
-        return _decompose_rows(steps, node)
+        return _decompose_rows(steps, node, "standardize", centred=True)
+    shape = steps.shape(x)
+    if node.op == "instance_normalization" and whole_groups(shape, shape[-1]):
+        return _decompose_rows(steps, node, "standardize_groups", groups=shape[-1])
     axes = steps.indices(_axes(steps.graph, node))
     mean = steps.add("mean", x, axes, keep_dims=True)
     centred = steps.add("sub", x, mean)
@@ -126,13 +166,13 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def _decompose_rows(steps: Decomposition, node: Node) -> bool:
+def _decompose_rows(steps: Decomposition, node: Node, op: str, **more: int) -> bool:
     """Rows are standardized, scaled and moved."""
     tail = zip(("mul", "add"), node.inputs[1:3], strict=False)
     given = [(op, operand) for op, operand in tail if operand is not None]
     epsilon = node.attributes.get("epsilon", 1e-5)
     inputs: tuple[int, ...] = (node.operand(),)
-    last, attributes = "standardize", {"epsilon": epsilon, "centred": True}
+    last, attributes = op, {"epsilon": epsilon, **more}
     for op, operand in given:
         inputs = (steps.add(last, *inputs, **attributes), operand)
         last, attributes = op, {}
@@ -174,6 +214,8 @@ def _work(graph: Graph, node: Node) -> int:
 OPS = (
     Op("standardize", refuse_rows, same_shape, lower, "reduction", work=_work, kind="reduction",
        fuses=True, accumulates=False, errors=NORMALIZED, follows="last"),
+    Op("standardize_groups", refuse_groups, same_shape, lower_groups, "reduction", work=_work,
+       kind="reduction", fuses=True, accumulates=False, errors=NORMALIZED),
     *(
         Op(name, refuse, same_shape, lower_decomposed, "reduction", work=_work, kind="composite",
            decompose=decompose, accumulates=False)

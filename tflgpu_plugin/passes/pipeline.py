@@ -17,6 +17,7 @@ from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.decompose import decompose
 from tflgpu_plugin.passes.fuse.attention import attend
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
+from tflgpu_plugin.passes.fuse.groups import group
 from tflgpu_plugin.passes.fuse.layers import join_layers
 from tflgpu_plugin.passes.fuse.normalization import standardize
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
@@ -39,6 +40,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     trim,
     dequantize,
     drop_casts,
+    group,
     decompose,
     recompose,
     standardize,
@@ -61,7 +63,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
-    drop_casts, recompose, standardize, turn, attend, keep_rows, join_layers, join_turns,
+    drop_casts, group, recompose, standardize, turn, attend, keep_rows, join_layers, join_turns,
     transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, share_steps, whole_weights,
 )  # fmt: skip
 

@@ -1,0 +1,72 @@
+"""The pass that recognizes group normalization. No adapter is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.passes.test_transposes import Net
+from tests.support.evaluate import evaluate
+from tflgpu_plugin.ir.graph import Graph, verify
+from tflgpu_plugin.passes.fuse.groups import group
+
+GROUPS, CHANNELS, SIZE = 4, 16, (3, 5)
+
+
+def spelled(n: Net, form: str = "", batch: int = 2) -> int:
+    """As torch writes it, of an image whose channels come first."""
+    channels = 12 if form == "uneven" else CHANNELS
+    x = n.input((batch, *SIZE, channels))
+    first = x if form == "not turned" else n.turn(x, (0, 3, 1, 2))
+    count = int(np.prod(SIZE)) * channels // GROUPS
+    if form == "active":
+        first = n.same("relu", first)
+    rows = n.turn(n.reshape(first, (batch, GROUPS, count)), (0, 2, 1))
+    scale, bias = np.ones(GROUPS, np.float32), np.zeros(GROUPS, np.float32)
+    scale[1] = 2 if form == "scale" else 1
+    bias[1] = 2 if form == "bias" else 0
+    given = (n.input((GROUPS,)), None) if form == "told" else (n.constant(scale), n.constant(bias))
+    y = n.same("instance_normalization", rows, *given, epsilon=1e-3)
+    y = n.same("relu", y) if form == "between" else y
+    y = n.turn(y, (0, 1, 2) if form == "stays" else (0, 2, 1))
+    return n.reshape(y, (batch, channels, *SIZE))
+
+
+def compared(graph: Graph) -> list[str]:
+    """The ops that are left, after comparing values and the record of merged nodes."""
+    made = group(graph)
+    verify(made)
+    values = {t: np.random.default_rng(t).uniform(-1, 1, graph.shape(t)) for t in graph.inputs}
+    before, after = evaluate(graph, values), evaluate(made, values)
+    for tensor in graph.outputs:
+        np.testing.assert_allclose(after[tensor], before[tensor], rtol=1e-6)
+    kept = {s for node in made.nodes for s in (node.sources or (node.id,))}
+    assert kept == {node.id for node in graph.nodes}
+    return [node.op for node in made.nodes]
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_groups_of_whole_slices(batch: int) -> None:
+    n = Net()
+    assert compared(n.graph(spelled(n, batch=batch))) == ["standardize_groups", "transpose"]
+
+
+def test_what_is_before_stays() -> None:
+    n = Net()
+    assert "instance_normalization" in compared(n.graph(spelled(n, "active")))
+
+
+@pytest.mark.parametrize(
+    "form", ["uneven", "not turned", "scale", "bias", "told", "between", "stays"]
+)
+def test_others_stay(form: str) -> None:
+    n = Net()
+    graph = n.graph(spelled(n, form))
+    assert group(graph) == graph
+
+
+def test_what_is_read_in_between_stays() -> None:
+    n = Net()
+    y = spelled(n)
+    graph = n.graph(y, n.nodes[-2].outputs[0])
+    assert group(graph) == graph

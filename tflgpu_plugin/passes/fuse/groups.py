@@ -1,0 +1,94 @@
+"""Group normalization as exporters write it, an instance normalization of [batch, values, groups]
+that a tensor is brought into and out of again, becomes the op on the tensor as it was.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ops.normalization import whole_groups
+from tflgpu_plugin.ops.views import Axis, View, row_strides, transposed, whole
+from tflgpu_plugin.passes.makers import Makers
+from tflgpu_plugin.passes.rewriter import Editor
+
+
+def group(graph: Graph) -> Graph:
+    """The op in place of the last node of those that bring it back."""
+    if not any(node.op == "instance_normalization" for node in graph.nodes):
+        return graph
+    e = Editor(graph)
+    makers, readers = Makers(e), e.readers()
+    for node in graph.nodes:
+        if node.op == "instance_normalization" and not node.epilogue and makers.plain(node):
+            _replace(e, makers, readers, node)
+    if e.nodes == list(graph.nodes):
+        return graph
+    e.drop_unused()
+    return e.finish()
+
+
+def _replace(e: Editor, makers: Makers, readers: dict[int, list[Node]], node: Node) -> None:
+    shape = e.shape(node.operand())
+    if len(shape) != 3 or not _bare(e, node):
+        return
+    view, tensor = whole(shape), node.operand()
+    while (maker := makers.producer.get(tensor)) is not None and makers.plain(maker):
+        moved = e.view(maker)
+        further = moved.then(view) if moved else None
+        if further is None:
+            return
+        view, tensor = further, maker.operand()
+        given = e.shape(tensor)
+        if len(given) > 2 and view.key == _grouped(given, shape[2]).key:
+            break
+    else:
+        return
+    if not whole_groups(given, shape[2]):
+        return
+    first = (0, len(given) - 1, *range(1, len(given) - 1))  # channels first
+    last = _back(e, readers, node, view, transposed(given, first))
+    if last is None:
+        return
+    attributes = {"groups": shape[2], "epsilon": node.attributes.get("epsilon", 1e-5)}
+    made = e.tensor(given, like=node.outputs[0])
+    nodes = [
+        e.node("standardize_groups", (tensor,), (made,), [node, last], **attributes),
+        e.node("transpose", (made,), last.outputs, [last], perm=first),
+    ]
+    place = next(k for k, each in enumerate(e.nodes) if each.id == last.id)
+    e.nodes[place : place + 1] = nodes
+
+
+def _bare(e: Editor, node: Node) -> bool:
+    """Without a scale and a bias, or with such as change nothing."""
+    scale, bias = (*node.inputs[1:], None, None)[:2]
+    kept = [(scale, 1), (bias, 0)]
+    found = [(e.data(tensor), value) for tensor, value in kept if tensor is not None]
+    return all(data is not None and bool(np.all(data == value)) for data, value in found)
+
+
+def _grouped(shape: Shape, groups: int) -> View:
+    """[batch, values of a group, groups] of [batch, ..., channels], in the order of a group's
+    channels, each as a whole."""
+    batch, *spatial, channels = shape
+    strides = row_strides(shape)
+    each = channels // groups if channels % groups == 0 else 0
+    values = [Axis(n, stride) for n, stride in zip(spatial, strides[1:-1], strict=True)]
+    axes = (Axis(batch, strides[0]), Axis(each, 1), *values, Axis(groups, each))
+    return View((batch, each * int(np.prod(spatial)), groups), axes)
+
+
+def _back(
+    e: Editor, readers: dict[int, list[Node]], node: Node, view: View, wanted: View
+) -> Node | None:
+    """The node that brings the result into the wanted view of the tensor, of which it is `view`."""
+    while True:
+        near = readers.get(node.outputs[0], [])
+        moved = e.view(near[0]) if len(near) == 1 and node.outputs[0] not in e.needed else None
+        further = view.then(moved) if moved else None
+        if further is None:
+            return None
+        node, view = near[0], further
+        if view.key == wanted.key:
+            return node
