@@ -26,6 +26,8 @@ SWITCHES = tuple(
         ("strided", "never"),
         ("rows", "always"),
         ("rows", "never"),
+        ("split", "always"),
+        ("split", "never"),
         ("ahead", "1"),
         ("ahead", "4"),
         ("ahead", "8"),

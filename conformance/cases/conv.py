@@ -99,6 +99,8 @@ WINDOWS = [
     conv("first layer, one channel", (1, 16, 16, 1), (24, 5, 5, 1), stride=(2, 2)),
     conv("many channels", (1, 6, 6, 40), (72, 3, 3, 40), scale=0.2),
     conv("wide and deep point", (2, 7, 7, 256), (130, 1, 1, 256), scale=0.1),
+    conv("few pixels, deep point", (1, 3, 3, 1024), (10, 1, 1, 1024), scale=0.1),
+    conv("few pixels, deep window", (1, 7, 5, 128), (12, 3, 3, 128), stride=(2, 1), scale=0.1),
     conv("dilation 2", (1, 11, 12, 4), (8, 3, 3, 4), dilation=(2, 2)),
     conv("dilation 3 by 1, valid", (1, 11, 12, 5), (8, 3, 3, 5), "VALID", dilation=(3, 1)),
     conv("dilation 2 by 3", (1, 11, 12, 4), (8, 3, 3, 4), dilation=(2, 3)),

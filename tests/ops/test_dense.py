@@ -130,6 +130,54 @@ def _joined(first: int, second: int, batch: int = 1) -> tuple[list[str], int]:
     return [dispatch.label for dispatch in plan.dispatches], plan.bytes_of("pool")
 
 
+@pytest.mark.parametrize(
+    ("x", "filters", "parts"),
+    [
+        ((1, 7, 7, 512), (512, 3, 3, 512), 8),  # 3,136 threads of 1,152 iterations
+        ((1, 14, 14, 256), (256, 3, 3, 256), 4),
+        ((1, 7, 7, 1024), (1024, 1, 1, 1024), 4),
+        ((1, 3, 3, 1024), (8, 1, 1, 1024), 8),  # 32 iterations are left
+        ((1, 56, 56, 256), (256, 1, 1, 256), 1),  # enough threads
+        ((1, 7, 7, 512), (512, 1, 1, 512), 1),  # few iterations
+        ((2, 7, 7, 512), (512, 3, 3, 512), 1),
+        ((1, 7, 7, 516), (512, 3, 3, 516), 1),  # channels that make no whole slices
+    ],
+)
+def test_small_maps_are_split_by_channels(
+    x: tuple[int, ...], filters: tuple[int, ...], parts: int
+) -> None:
+    b = Builder()
+    source, weights = b.tensor(x), b.tensor(filters, np.zeros(filters, np.float32))
+    y = b.node(
+        "conv_2d", (source, weights, None), (*x[:3], filters[0]), strides=(1, 1),
+        dilations=(1, 1), padding="same", activation="none",
+    )  # fmt: skip
+    graph = b.graph((source,), (y,))
+    given = {"winograd": "never"}
+    plan = compiler.compile(graph, Target(vendor="amd", tuning=given))
+    assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [x[0] * parts]
+    assert [d.label for d in plan.dispatches].count("sum_parts") == (parts > 1)
+    for target in (TARGET, Target(vendor="amd", tuning={**given, "split": "never"})):
+        labels = [d.label for d in compiler.compile(graph, target).dispatches]
+        assert "sum_parts" not in labels
+
+
+def test_weights_of_parts_lie_one_after_another() -> None:
+    weights = np.random.default_rng(2).standard_normal((5, 3, 1, 32)).astype(np.float32)
+    b = Builder()
+    x = b.tensor((1, 6, 6, 32))
+    y = b.node(
+        "conv_2d", (x, b.tensor(weights.shape, weights), None), (1, 6, 6, 5), strides=(1, 1),
+        dilations=(1, 1), padding="same", activation="none",
+    )  # fmt: skip
+    target = Target(vendor="amd", tuning={"split": "always"})
+    plan = compiler.compile(b.graph((x,), (y,)), target)
+    (packed,) = (w.image().view(np.float32) for w in plan.weights if "split" in w.key)
+    found = packed.reshape(8, 1, 3, 4, 2, 4)  # part, block, tap, channel, slice, output
+    assert found[5, 0, 1, 3, 1, 0] == weights[4, 1, 0, 4 * 5 + 3]
+    assert found[0, 0, 2, 2, 0, 3] == weights[3, 2, 0, 2]
+
+
 def test_whole_slices_are_written_into_place() -> None:
     labels, _ = _joined(8, 5)
     assert labels == ["pack", "conv", "conv", "unpack"]

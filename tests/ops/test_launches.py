@@ -66,7 +66,7 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("mean", (X, [1, 2]), KEEP, [(6, 1, 1)]),  # a workgroup for 420: 6 results
         ("mean", ((2, 15, 9), [1]), KEEP, [(1, 1, 1)]),  # a thread for 15: 6 results
         ("mean", ((8, 16, 9), [1]), KEEP, [(3, 1, 1)]),  # 8 threads for 16: 24 results
-        ("mean", ((8, 255, 9), [1]), KEEP, [(3, 1, 1)]),
+        ("mean", ((8, 127, 9), [1]), KEEP, [(3, 1, 1)]),
         ("mean", ((8, 256, 9), [1]), KEEP, [(24, 1, 1)]),
         ("max_pool_2d", (X,), POOL, [(10, 1, 1)]),  # 2 x 3 x 100 results
         ("resize", (X, [40, 30]), {}, [(113, 1, 1)]),  # 2 x 3 x 1,200 results
@@ -94,6 +94,13 @@ def test_as_many_as_results_need(
     target: Target, op: str, given: Any, more: dict[str, Any], groups: list[Groups]
 ) -> None:
     assert launched(target, op, *given, **more) == groups
+
+
+@pytest.mark.parametrize(("target", "count"), [(GPU, 128), (CPU, 256)])
+def test_from_a_length_on_a_workgroup_shares_a_sum(target: Target, count: int) -> None:
+    for short, groups in ((1, 3), (0, 24)):
+        given = (8, count - short, 9), [1]
+        assert launched(target, "mean", *given, keep_dims=True) == [(groups, 1, 1)]
 
 
 def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:

@@ -33,7 +33,8 @@ RUNS = 5
 MAX_TUNING_SECONDS = 10.0  # seconds for one partition
 MIN_TUNING_GAIN = 0.97  # of the time so far: differences below are noise
 
-# Ways to try, the vendor's own first (see ops.tiles, ops.winograd and ops.conv for the keys).
+# Ways to try, the vendor's own first (for the keys see ops.tiles, ops.winograd, ops.split_depth and
+# ops.conv).
 GPU: tuple[Mapping[str, str], ...] = (
     {},
     {"weights": "memory"},
@@ -43,6 +44,7 @@ GPU: tuple[Mapping[str, str], ...] = (
     {"tile": "2x4"},
     {"tile": "4x8"},
     {"tile": "1x4"},
+    {"split": "never"},
     {"ahead": "8"},
     {"ahead": "1"},
     {"winograd": "never"},

@@ -6,7 +6,7 @@
 // loaded before their products, which then wait once and not each (1, or a multiple of 4 / step that divides `stage`);
 // `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (pixels of
 // one phase of the strides). `strided`: x is single floats with any distances between rows, pixels and channels (an
-// input of few channels, maybe in the host's buffer); `step` is 1 then.
+// input of few channels, maybe in the host's buffer); `step` is 1 then. `split`: planes are parts of the input channels.
 // Weights: [block][tap][channel][slice] of vec4 over output lanes, so an iteration reads {{ step * slices }} neighbours.
 // Pixels past the end repeat the last one and write the same value again, so there is no divergence at the edge.
 {% set views = 1 if strided else 4 // step %}
@@ -136,7 +136,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let x_slice = p.x_slice * {{ views }}u;
   let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
   let x_base = (batch * p.x_batch + group * p.group_x) * {{ views }}u + zero;
-  let w_base = wi.y * p.block_vectors{% if taps == "point" %} + batch * p.w_batch{% endif %}{% if shared %} + {{ "lane" if weights >= 8 else "min(lane, %du)" % (weights - 1) }}{% endif %};
+  let w_base = wi.y * p.block_vectors{% if taps == "point" or split %} + batch * p.w_batch{% endif %}{% if shared %} + {{ "lane" if weights >= 8 else "min(lane, %du)" % (weights - 1) }}{% endif %};
 {% if taps == "rows" %}
 {% set pixel = "p.x_pixel" if strided else "%du" % views %}
   // Taps of a row that lie `stride_w` apart see the same pixels, each the next one's neighbour: they move down.

@@ -239,6 +239,7 @@ def convolve(
     packed: Source | None = None,
     target: int | None = None,
     threads: int | None = None,
+    split: bool = False,
 ) -> None:
     """Launch `kernel` once per part of the weights: `pixels` output pixels in each of `planes`.
 
@@ -247,7 +248,8 @@ def convolve(
     `taps` variant. `source`, `packed` and `target` stand for the node's own input,
     weights and output; no epilogue is applied to another target. `threads` make the pixels of one
     plane; if not given, as many as are needed. If `strided`, all distances in x are
-    in elements, and `x_slice` is that of channels.
+    in elements, and `x_slice` is that of channels. If `split`, planes are parts of the channels,
+    each with weights of its own (`w_batch` vec4).
     """
     threads = -(-pixels // tile.pixels) if threads is None else threads
     if taps == "point":
@@ -299,6 +301,7 @@ def convolve(
                 "memory": tile.weights == "memory",
                 "taps": taps,
                 "strided": strided,
+                "split": split,
             },
             fused=target is None,
         )

@@ -7,7 +7,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rounding, window, winograd
+from tflgpu_plugin.ops import rounding, split_depth, window, winograd
 from tflgpu_plugin.ops.blocks import (
     Blocks,
     convolve,
@@ -76,6 +76,14 @@ def lower(low: Lowering, node: Node) -> None:
         parameters |= {"phases": phases, "lines": filters[1] * phases}
         threads = row_threads(extent_out, tile.pixels, width)
         parameters |= {"items": threads, "row_items": threads // axes[0].positions}
+    kind = "point" if point else "rows" if width else "window" if flat else "volume"
+    count = 1 if few or width else split_depth.parts(low, node, blocks, tile, extent_out)
+    if count > 1:
+        split_depth.lower(
+            low, node, blocks, tile, count,
+            taps=kind, pixels=extent_out, x_slice=extent_in, parameters=parameters,
+        )  # fmt: skip
+        return
     x_slice = extent_in
     if few:
         _, (batch, row, pixel, x_slice) = few
@@ -86,7 +94,7 @@ def lower(low: Lowering, node: Node) -> None:
         blocks,
         tile,
         kernel="conv",
-        taps="point" if point else "rows" if width else "window" if flat else "volume",
+        taps=kind,
         threads=threads,
         pixels=extent_out,
         planes=x[0],

@@ -196,10 +196,11 @@ def exchanges(target: Target, count: int) -> bool:
 
 def lanes(target: Target, count: int) -> int:
     """Threads that share one result of `count` elements: alone while it is cheap, a whole workgroup
-    for long ones."""
+    for long ones, sooner on GPUs, where each round waits for memory."""
     if count < 16:
         return 1
-    return SHUFFLED_THREADS if count < 256 or exchanges(target, count) else WORKGROUP
+    few = count < (4 if target.software else 2) * WORKGROUP
+    return SHUFFLED_THREADS if few or exchanges(target, count) else WORKGROUP
 
 
 def _groups(target: Target, vectors: int, count: int) -> tuple[int, int, int]:

@@ -1,0 +1,92 @@
+"""Convolutions of small maps in parts: threads of a GPU that a map leaves idle take input channels
+of their own, and a second launch adds up what the parts gave. Partial sums stay float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from tflgpu_plugin import kernels
+from tflgpu_plugin.ir.graph import Array, Node
+from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
+from tflgpu_plugin.ops.lowering import Constant, Lowering
+from tflgpu_plugin.ops.tiles import Tile
+
+WAITING_THREADS = 1 << 14  # of which some always have work while others wait for memory
+MIN_SERIAL = 256  # iterations of a thread: what is saved must pay for another launch
+MIN_PART = 32  # iterations that are left in a part
+MAX_PARTS = 16
+
+
+def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int) -> int:
+    """Into how many the input channels are split, a power of two; 1: not at all."""
+    weights, forced = node.operand(1), low.target.tuning.get("split")
+    if forced == "never" or (low.target.software and not forced) or blocks.groups > 1:
+        return 1
+    exact = any(each.op in kernels.ROWS for each in node.epilogue)  # whole sums must stay so
+    turned = node.attributes.get("filters_last") or low.graph.constant(weights) is None
+    if exact or turned or low.graph.shape(node.operand())[0] > 1:
+        return 1
+    serial = blocks.taps * -(-blocks.depth // tile.step)
+    threads = -(-pixels // tile.pixels) * blocks.count
+    found = 1
+    while (
+        found < MAX_PARTS
+        and blocks.depth % (8 * found) == 0
+        and (forced or (threads * found < WAITING_THREADS and serial >= 2 * found * MIN_PART))
+    ):
+        found *= 2
+    fits = blocks.count * blocks.block_vectors * VECTOR_BYTES <= low.target.storage_bytes
+    return found if fits and (forced or serial >= MIN_SERIAL) else 1
+
+
+def lower(
+    low: Lowering,
+    node: Node,
+    blocks: Blocks,
+    tile: Tile,
+    count: int,
+    *,
+    taps: str,
+    pixels: int,
+    x_slice: int,
+    parameters: Mapping[str, object],
+) -> None:
+    """Two launches: the parts, as planes of one convolution, and their sum."""
+    part = replace(blocks, depth=blocks.depth // count)
+    given = {**parameters, "w_batch": part.count * part.block_vectors}
+    if taps != "point":
+        given["tap_vectors"] = part.tap_vectors
+    partial = low.temporary(count * low.geometry(node.outputs[0]).vectors)
+    convolve(
+        low,
+        node,
+        part,
+        tile,
+        kernel="conv",
+        taps=taps,
+        pixels=pixels,
+        planes=count,
+        x_slice=x_slice,
+        parameters=given,
+        packed=_weights(low, node, part, count),
+        target=partial,
+        split=True,
+    )
+    low.loops(node, count)
+    low.each_vector("sum_parts", node, {"x": partial}, {"parts": count}, writes=("y",))
+
+
+def _weights(low: Lowering, node: Node, part: Blocks, count: int) -> Constant:
+    """[part][block][tap][channel][slice] of vec4 over outputs."""
+
+    def pack(data: Array) -> Iterator[Array]:
+        for k in range(count):
+            channels = data[..., k * part.depth : (k + 1) * part.depth]
+            yield from pieces(channels, part, 0, part.count)
+
+    vectors = count * part.count * part.block_vectors
+    return low.constant(
+        node.operand(1), "split", part, count, vectors=vectors, pack=pack, half=True
+    )
