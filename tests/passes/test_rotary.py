@@ -9,7 +9,7 @@ import pytest
 from tests.passes.test_transposes import Net
 from tests.support.evaluate import evaluate
 from tflgpu_plugin.ir.graph import Graph, Shape, verify
-from tflgpu_plugin.ops.views import region
+from tflgpu_plugin.ops.views import part, region
 from tflgpu_plugin.passes.fuse.rotary import turn
 
 HEADS, LENGTH, DEPTH = 3, 5, 16
@@ -115,6 +115,22 @@ def test_the_first_values_of_a_head() -> None:
     part, rest = n.cut(x, 0, 8), n.cut(x, 8, DEPTH - 8)
     y = n.whole(part, n.crossed(part), 1, 1, LENGTH, 8)
     assert turned(n.graph(n.join(y, rest))) == ["rotary"]
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_heads_of_one_product(batch: int) -> None:
+    """Queries, keys and values lie one after the other in a row."""
+    n = Spelled()
+    x = n.input((batch, LENGTH, 3 * HEADS * DEPTH))
+    x = n.turn(n.reshape(x, (batch, LENGTH, 3, HEADS, DEPTH)), (2, 0, 3, 1, 4))
+    made = []
+    for k in range(3):
+        view = part(n.tensors[x].shape, 0, k, 1)
+        heads = n.reshape(n.run("view", x, shape=view.shape, view=view),
+                          (batch, HEADS, LENGTH, DEPTH))  # fmt: skip
+        made.append(n.whole(heads, n.crossed(heads)))
+    left = turned(n.graph(*made))
+    assert ("transpose" in left) == (batch > 1)
 
 
 def test_what_is_read_in_between_stays_beside_it() -> None:

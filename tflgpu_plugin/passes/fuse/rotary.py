@@ -79,7 +79,12 @@ class _Turning(Makers):
             source = self.e.tensor(found.shape, like=source)
             again = self.e.node("reshape", (found.tensor,), (source,), [node], shape=found.shape)
             made.append(replace(again, layout=True))
-        beside = self.e.tensor(found.shape, like=node.outputs[0])
+        if found.part is not None:
+            view = part(found.shape, 2, *found.part)
+            rows, source = source, self.e.tensor(view.shape, like=source)
+            again = self.e.node("view", (rows,), (source,), [node], view=view)
+            made.append(replace(again, layout=True))
+        beside = self.e.tensor(self.e.shape(source), like=node.outputs[0])
         given = {**node.attributes, "heads": heads, "joined": True}
         inputs = (source, *node.inputs[1:])
         made.append(replace(node, inputs=inputs, outputs=(beside,), attributes=given))

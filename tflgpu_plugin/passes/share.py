@@ -1,0 +1,49 @@
+"""Nodes that compute the same of the same tensors become one: what every layer of a model works out
+anew, as masks, places and angles."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import STORE, Graph, Node
+from tflgpu_plugin.ops.views import View
+from tflgpu_plugin.passes.rewriter import Editor, renamed
+
+
+def share(graph: Graph) -> Graph:
+    """The first of equal nodes stays."""
+    e = Editor(graph)
+    first: dict[Hashable, Node] = {}
+    names: dict[int, int] = {}
+    states = {tensor for pair in graph.states for tensor in pair}
+    for node in graph.nodes:
+        found = renamed(node, names)
+        if node.op == STORE or node.refusal is not None or not states.isdisjoint(found.reads):
+            continue
+        if any(e.tensors[t].quantization is not None for t in (*found.reads, *found.outputs)):
+            continue  # passes look for one pair of (de)quantize nodes for each reader
+        same = first.setdefault(_key(e, found), node)
+        if same is not node and e.needed.isdisjoint(node.outputs):
+            names |= dict(zip(node.outputs, same.outputs, strict=True))
+    if not names:
+        return graph
+    e.rename(names)
+    e.drop_unused()
+    return e.finish()
+
+
+def _key(e: Editor, node: Node) -> Hashable:
+    """The same for nodes that make the same."""
+    attributes = tuple(sorted((name, _held(value)) for name, value in node.attributes.items()))
+    made = [e.tensors[t] for t in node.outputs]
+    kinds = tuple((t.shape, t.dtype, t.wide, t.variable) for t in made)
+    return node.op, node.inputs, repr(attributes), node.epilogue, kinds
+
+
+def _held(value: Any) -> Hashable:
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape, value.tobytes()
+    return value.key if isinstance(value, View) else repr(value)
