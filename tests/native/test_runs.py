@@ -219,3 +219,11 @@ def test_subgroups_are_measured_in_small_workgroups_as_well() -> None:
     device = adapter.open_device(adapter.select(None)).handle
     least, size = selftest.least_subgroup(device), selftest.subgroup_size(device)
     assert 0 <= least <= size and (least > 0) == (size > 0)
+
+
+def test_a_driver_that_refuses_the_self_test_has_no_subgroups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = adapter.open_device(adapter.select(None)).handle
+    monkeypatch.setattr(selftest, "WGSL", selftest.WGSL.replace("subgroupAdd", "subgroupNever"))
+    assert selftest.subgroup_size(device) == selftest.least_subgroup(device) == 0

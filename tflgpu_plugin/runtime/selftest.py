@@ -32,7 +32,7 @@ def subgroup_size(device: Any) -> int:
     """The measured size in lanes; 0 when it varies or the shuffles are wrong or unsupported."""
     try:
         result = _measure(device, LANES)
-    except native.NativeError:
+    except (native.NativeError, pipelines.PipelineError):
         return 0
     size, shuffled, sums, ids = (result[:, k] for k in range(4))
     lanes = np.arange(LANES)
@@ -51,7 +51,7 @@ def least_subgroup(device: Any) -> int:
     when it varies or cannot be measured."""
     try:
         sizes = set(_measure(device, FEW_LANES)[:, 0].tolist())
-    except native.NativeError:
+    except (native.NativeError, pipelines.PipelineError):
         return 0
     return int(sizes.pop()) if len(sizes) == 1 else 0
 
