@@ -32,6 +32,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "numbers": ("binary", "quantized", "concat"),
     "common": ("softmax", "fully_connected", "conv"),
     "pool_argmax": ("unpool",),
+    "roi_max_pool": ("roi_align",),
     "lowering": ("binary", "fully_connected", "softmax"),
     "graph": ("transpose", "binary"),
     "support": ("binary", "pool"),
@@ -225,8 +226,6 @@ TESTS: dict[str, Sequence[str]] = {
     "narrow": ("test_ort_narrow",),
     "einsum": ("test_ort_einsum",),
     "spectral": ("test_ort_spectral",),
-    "patches": ("test_ort_patches",),
-    "windows": ("test_ort_patches",),
     "unary": ("test_cut_limits",),
     "binary": ("test_ort_integers",),
     "reduce": ("test_ort_integers",),
@@ -263,7 +262,9 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "patches": ("test_ort_patches",),
     "windows": ("test_ort_patches",),
     "attention": ("test_ort_saved",),
-    "matrices": ("test_ort_gemm",),
+    "matrices": ("test_ort_gemm", "test_ort_patches"),
+    "indexing": ("test_ort_indexing", "test_ort_patches"),
+    "resizing": ("test_ort_patches",),
     "ep": ("test_onnxruntime", "test_ort_run_shapes", "test_ort_models", "test_ort_versions"),
 }
 # Where their room would take too long with these.
