@@ -4,6 +4,7 @@ GridSample and AffineGrid."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from .expansion import COUNTED, Expansion
 
 WHOLE = (0.0, 1.0)  # the region that is all of an axis
 CROPPED = "tf_crop_and_resize"
+MOST_PLACES = 1 << 20  # of a grid that is made beforehand
 SAMPLED = needs(
     "An image of rank 4, or 5 with another mode than cubic.",
     lambda e: e.rank() == 4 or (e.rank() == 5 and "cubic" not in e.text("mode", "linear")),
@@ -63,11 +65,15 @@ def affine_grid(e: Expansion) -> int:
 def _turned(e: Expansion) -> bool:
     size = [int(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
-    return fits and min(size) > 0
+    return fits and min(size) > 0 and prod(size[2:]) <= MOST_PLACES
 
 
 TURNED = (
-    needs("A size of 4 or 5 extents, and a matrix that fits for each image.", _turned),
+    needs(
+        "A size of 4 or 5 extents, of 1,048,576 places at most, and a matrix that fits for each "
+        "image.",
+        _turned,
+    ),
     needs(
         "No align_corners of an extent of 1.",
         lambda e: not e.integer("align_corners") or min(e.value(1).reshape(-1)[2:]) > 1,

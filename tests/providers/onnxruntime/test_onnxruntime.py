@@ -218,7 +218,7 @@ def test_assert_used_says_why_not() -> None:
     tflgpu_plugin.register()
     with pytest.raises(AssertionError, match="does not use TflGpuExecutionProvider"):
         tflgpu_plugin.assert_used(m.cpu(m.add_relu()))
-    node, kinds = m.node("NonZero", ["x"], ["y"]), {"y": np.int64}
+    node, kinds = m.node("NonZero", ["x"], ["y"]), {"y": "int64"}
     data = m.model([node], {"x": [2, 3, 3]}, {"y": None}, kinds=kinds)
     with pytest.raises(AssertionError, match="NonZero is not in the table"):
         tflgpu_plugin.assert_used(ort.InferenceSession(data, m.quiet(), providers=[m.EP]))

@@ -281,6 +281,8 @@ BOUNDS: list[tuple[Node, str]] = [
     (affine(size=(2, 1, 1, 7)), ""),
     (affine(size=(2, 1, 2, 7), align_corners=1), ""),
     (affine(size=(2, 1, 1, 7), align_corners=1), "the corners of an extent of 1"),
+    (affine(size=(2, 9, 1024, 1024)), ""),
+    (affine(size=(2, 1, 1024, 1025)), "a size of 4 or 5"),
     (affine((2, 3, 4)), "a size of 4 or 5"),
     (affine((1, 2, 3)), "a size of 4 or 5"),
     (affine(size=(2, 1, 0, 4)), "a size of 4 or 5"),
