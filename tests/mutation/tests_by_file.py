@@ -205,6 +205,7 @@ TESTS: dict[str, Sequence[str]] = {
     "attention": ("test_attention", *_PASSES),
     "heads": ("test_attention", *_PASSES),
     "groups": ("test_groups", *_PASSES),
+    "share": ("test_share", *_PASSES),
     "rotary": ("test_rotary", *_PASSES),
     "turns": ("test_turns", *_PASSES),
     "rows": ("test_rows", *_PASSES),

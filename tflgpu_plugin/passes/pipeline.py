@@ -34,12 +34,14 @@ from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
 from tflgpu_plugin.passes.quant.qdq_fusion import fuse_qdq
 from tflgpu_plugin.passes.quant.share_steps import share_steps
 from tflgpu_plugin.passes.quant.whole_weights import whole_weights
+from tflgpu_plugin.passes.share import share
 from tflgpu_plugin.passes.trim import trim
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     trim,
     dequantize,
     drop_casts,
+    share,
     group,
     decompose,
     recompose,
@@ -63,8 +65,9 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 # Without these a graph runs as well, only slower.
 OPTIONAL = (
-    drop_casts, group, recompose, standardize, turn, attend, keep_rows, join_layers, join_turns,
-    transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, share_steps, whole_weights,
+    drop_casts, share, group, recompose, standardize, turn, attend, keep_rows, join_layers,
+    join_turns, transposes, join_moves, fuse_pad, fuse_epilogue, fold_scales, share_steps,
+    whole_weights,
 )  # fmt: skip
 
 
