@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Made
-from benchmarks.compiled.driver import compiled, environment
+from benchmarks.compiled.driver import compiled, look
 from benchmarks.compiled.kernels import of_cases
 from benchmarks.compiled.networks import Estimate, estimates
 from benchmarks.engine import Unavailable
@@ -25,7 +25,8 @@ CHECKED = ("navi31", "vega10")  # waves of 32 and 64 lanes; of 64 only
 def check(given: argparse.Namespace) -> int:
     """Compiles for each family; prints registers and waves of each kernel. 1 when one fails or
     spills."""
-    environment()
+    for family in given.families:
+        look(family)
     wanted = of_cases()
     with ThreadPoolExecutor() as pool:
         made = list(pool.map(lambda family: compiled(list(wanted), family), given.families))

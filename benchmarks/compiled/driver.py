@@ -18,6 +18,7 @@ from tflgpu_plugin.ir.plan import Pipeline
 
 FOLDER = ROOT / "build" / "compiled"
 LAYER = "VK_LAYER_TFLGPU_null_device"
+MOST_SECONDS = 1200  # for all kernels; minutes on two busy cores
 
 
 def compiled(pipelines: Sequence[Pipeline], family: str) -> list[Made | str]:
@@ -29,12 +30,20 @@ def compiled(pipelines: Sequence[Pipeline], family: str) -> list[Made | str]:
         command = [sys.executable, "-m", "benchmarks.compiled.worker", str(given), str(made)]
         done = subprocess.run(
             command, cwd=ROOT, env=variables | {"NULL_DEVICE_OUT": str(last)}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MOST_SECONDS,
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"compiling for {family} failed:\n{done.stdout}")
         found: list[Made | str] = pickle.loads(made.read_bytes())
         return found
+
+
+def look(family: str) -> None:
+    """Raises Unavailable where this machine cannot open a null device."""
+    try:
+        compiled((), family)
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"No null device can be opened here: {error}") from error
 
 
 def environment() -> dict[str, str]:
