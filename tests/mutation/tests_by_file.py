@@ -97,6 +97,7 @@ ROWS = (
     "test_op_refusals",
     "test_layer_refusals",
     "test_movement_refusals",
+    "test_region_refusals",
     "test_decompositions",
     "test_launches",
     "test_quantized_rules",
