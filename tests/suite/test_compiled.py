@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import struct
+import sys
 
 import numpy as np
 import pytest
 
 from benchmarks.compiled import __main__ as command
+from benchmarks.compiled import driver
 from benchmarks.compiled.cost import GCN, RDNA, Made, cost
 from benchmarks.compiled.kernels import AMD
 from benchmarks.compiled.networks import threads
@@ -126,11 +128,23 @@ def test_spills_and_refusals_fail(
     made: Made | str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipelines = [Pipeline("conv", KERNEL, "u"), Pipeline("pool", KERNEL, "u")]
-    monkeypatch.setattr(command, "environment", dict)
+    monkeypatch.setattr(command, "look", lambda family: None)
     monkeypatch.setattr(command, "of_cases", lambda: dict.fromkeys(pipelines, "some"))
     found: list[Made | str] = [Made(NUMBERS, ""), made]
     monkeypatch.setattr(command, "compiled", lambda wanted, family: found)
     assert command.check(argparse.Namespace(families=["navi31"])) == status
+
+
+def test_a_machine_that_opens_no_null_device_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compiled(wanted: object, family: str) -> list[Made | str]:
+        raise RuntimeError("compiling failed: no adapter")
+
+    monkeypatch.setattr(driver, "compiled", compiled)
+    monkeypatch.setattr(sys, "argv", ["compiled", "check"])
+    assert command.main() == 0
+    assert "NOT RUN: No null device can be opened here" in capsys.readouterr().out
 
 
 def test_rows_of_tiles_are_compiled_at_every_size() -> None:
