@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from conformance.references.nodes import REFERENCES
-from tflgpu_plugin.ir.graph import Array, Graph, Node
+from tflgpu_plugin.ir.graph import Array, Graph, Node, verify
 
 
 def evaluate(graph: Graph, values: Mapping[int, Array]) -> dict[int, Array]:
@@ -22,6 +22,21 @@ def evaluate(graph: Graph, values: Mapping[int, Array]) -> dict[int, Array]:
         assert made.shape == graph.shape(node.outputs[0]), (node, made.shape)
         known[node.outputs[0]] = made
     return {t: known[t] for t in graph.outputs}
+
+
+def compared(
+    graph: Graph, made: Graph, rtol: float = 1e-6, atol: float = 0.0, high: float = 1.0
+) -> list[str]:
+    """The ops of a rewritten graph, after comparing its values with those of the graph before, for
+    inputs from -1 to `high`, and the record of merged nodes."""
+    verify(made)
+    values = {t: np.random.default_rng(t).uniform(-1, high, graph.shape(t)) for t in graph.inputs}
+    before, after = evaluate(graph, values), evaluate(made, values)
+    for tensor in graph.outputs:
+        np.testing.assert_allclose(after[tensor], before[tensor], rtol=rtol, atol=atol)
+    kept = {s for node in made.nodes for s in (node.sources or (node.id,))}
+    assert kept == {node.id for node in graph.nodes}
+    return [node.op for node in made.nodes]
 
 
 def run_node(node: Node, given: list[Array | None]) -> Array:
