@@ -35,16 +35,20 @@ SWITCHES = tuple(
 )
 
 
+def forced() -> list[dict[str, str]]:
+    """Each setting, one at a time; a tile with each place that weights come from."""
+    return [*({"tile": tile, "weights": kind} for tile, kind in product(TILES, WEIGHTS)), *SWITCHES]
+
+
 def targets(own: Target) -> dict[str, Target]:
     """Plans to make: the device's own target, as a software adapter and as a GPU, with each
     setting."""
-    settings = [{"tile": tile, "weights": kind} for tile, kind in product(TILES, WEIGHTS)]
     found = {}
     for software in (True, False):
         base = replace(own, software=software, vendor="software" if software else "unknown")
-        for forced in [*settings, *SWITCHES]:
-            name = " ".join(f"{key}={value}" for key, value in forced.items())
-            found[f"{'software' if software else 'GPU'} {name}"] = replace(base, tuning=forced)
+        for tuning in forced():
+            name = " ".join(f"{key}={value}" for key, value in tuning.items())
+            found[f"{'software' if software else 'GPU'} {name}"] = replace(base, tuning=tuning)
     found["GPU least_subgroup=64"] = replace(base, least_subgroup=64)
     return found
 

@@ -17,6 +17,8 @@ from benchmarks.compiled.kernels import of_cases
 from benchmarks.compiled.networks import Estimate, estimates
 from benchmarks.engine import Unavailable
 from benchmarks.networks import NETWORKS
+from conformance.settings import forced
+from tflgpu_plugin.compile import tuning
 from tflgpu_plugin.ir.plan import Pipeline
 
 CHECKED = ("navi31", "vega10")  # waves of 32 and 64 lanes; of 64 only
@@ -65,8 +67,8 @@ def table(given: argparse.Namespace) -> int:
     """Prints a row for each network and setting, and the dispatches that take longest."""
     settings: list[Mapping[str, object]] = [{}, {"half": True}]
     if given.against:
-        tuning = dict(pair.split("=", 1) for pair in given.against)
-        settings = [other for each in settings for other in ({**each, "tuning": tuning}, each)]
+        chosen = {"tuning": dict(given.against)}
+        settings = [other for each in settings for other in ({**each, **chosen}, each)]
     names = [name for name in NETWORKS if not given.networks or name in given.networks]
     found = {family: estimates(names, family, settings) for family in given.families}
     print(
@@ -83,10 +85,25 @@ def table(given: argparse.Namespace) -> int:
     return 0
 
 
+def setting(text: str) -> tuple[str, str]:
+    """KEY=VALUE as a pair; ArgumentTypeError for what chooses no kernel. Numbers may be any."""
+    known: dict[str, set[str]] = {}
+    for each in (*forced(), *tuning.GPU):
+        for name, value in each.items():
+            known.setdefault(name, set()).add(value)
+    name, _, value = text.partition("=")
+    if name not in known:
+        raise argparse.ArgumentTypeError(f"{text}: the settings are {', '.join(sorted(known))}.")
+    if value not in known[name] and not value[:1].isdigit():
+        values = ", ".join(sorted(known[name]))
+        raise argparse.ArgumentTypeError(f"{text}: the values of {name} are {values}.")
+    return name, value
+
+
 def _titled(setting: Mapping[str, object]) -> str:
     words = ["float16 storage" if setting.get("half") else "float32"]
-    tuning = setting.get("tuning")
-    words += [f"{k}={v}" for k, v in tuning.items()] if isinstance(tuning, dict) else []
+    chosen = setting.get("tuning")
+    words += [f"{k}={v}" for k, v in chosen.items()] if isinstance(chosen, dict) else []
     return ", ".join(words)
 
 
@@ -111,7 +128,11 @@ def main() -> int:
     parser.add_argument("--families", nargs="+", metavar="NAME", help="of GPUs, as RADV calls them")
     parser.add_argument("--networks", nargs="+", choices=[*NETWORKS], help="only these")
     parser.add_argument(
-        "--against", nargs="+", metavar="KEY=VALUE", help="estimates with these settings, too"
+        "--against",
+        nargs="+",
+        metavar="KEY=VALUE",
+        type=setting,
+        help="estimates with these settings, too",
     )
     parser.add_argument("--top", type=int, default=0, help="slowest dispatches that are shown")
     given = parser.parse_args()

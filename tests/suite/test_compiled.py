@@ -135,6 +135,26 @@ def test_spills_and_refusals_fail(
     assert command.check(argparse.Namespace(families=["navi31"])) == status
 
 
+def test_settings_that_no_kernel_has_are_refused_with_those_there_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [command.setting(text) for text in ("winograd=never", "tile=3x2", "ahead=4")] == [
+        ("winograd", "never"), ("tile", "3x2"), ("ahead", "4"),
+    ]  # fmt: skip
+    for text, sentence in (
+        (
+            "winogard=always",
+            "the settings are ahead, rows, split, strided, tile, weights, winograd.",
+        ),
+        ("rows=alway", "rows=alway: the values of rows are always, never."),
+        ("rows", "rows: the values of rows are always, never."),
+    ):
+        monkeypatch.setattr(sys, "argv", ["compiled", "estimates", "--against", text])
+        with pytest.raises(SystemExit):
+            command.main()
+        assert sentence in capsys.readouterr().err
+
+
 def test_a_machine_that_opens_no_null_device_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
