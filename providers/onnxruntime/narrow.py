@@ -11,13 +11,13 @@ import numpy as np
 
 from tflgpu_plugin.ir.host_op import needs
 from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ops.quantization import same_bits
 
 from .expansion import COUNTED, Expansion
 from .host import DTYPES
 from .quantize import numbers
 
 TYPES = COUNTED
-BITS = {"bool": 8, "i8": 8, "u8": 8, "i16": 16, "u16": 16}
 Row = Callable[[Expansion], Any]
 
 
@@ -64,7 +64,7 @@ def bit_cast(e: Expansion) -> int:
 
 def _as_wide(e: Expansion) -> bool:
     wanted = DTYPES.get(e.integer("to"), "")
-    return wanted in TYPES and BITS[wanted] == BITS.get(e.dtype())
+    return wanted in TYPES and same_bits(e.dtype(), wanted)
 
 
 AS_WIDE = needs("Between int8 and uint8, or int16 and uint16, or of bool to 8 bits.", _as_wide)

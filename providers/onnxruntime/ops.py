@@ -84,7 +84,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "BitCast", "cast", (26, 26), "value", narrow.AS_WIDE, by=narrow.bit_cast,
-        types=" ".join(narrow.BITS),
+        types=f"bool {' '.join(narrow.TYPES)}",
     ),
     row("BitShift", "left_shift", (11, 11), TWO, by=narrow.also(ew.bit_shift), types="u8 u16"),
     row("BitwiseAnd", "bitwise_and", (18, 18), TWO, small=True),

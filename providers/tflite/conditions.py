@@ -7,6 +7,7 @@ from __future__ import annotations
 from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.host_op import Condition, HostOp, needs
 from tflgpu_plugin.ir.quantization import NUMBERS
+from tflgpu_plugin.ops.quantization import same_bits
 
 from . import codes, params
 from .host_node import HostNode
@@ -164,6 +165,12 @@ STATES_FOUND = needs(
     _states_found,
     "{0} of several sequences, batch first and results merged, is not supported: hosts mistake "
     "where their states are.",
+)
+SAME_BITS = needs(
+    "Integers of one size: devices do not keep all bits of floats (subnormal numbers, NaN).",
+    lambda graph, node: same_bits(
+        *(graph.tensors[t].dtype for t in (node.operand(), node.outputs[0]))
+    ),
 )
 REAL = needs("Float32 values.", lambda graph, node: graph.tensors[node.operand()].dtype == "f32")
 

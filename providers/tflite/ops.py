@@ -217,7 +217,10 @@ def _rows() -> tuple[HostOp, ...]:
         _row("ADD_N", "add_n", 1, None, "value*", **ours, types=("f32", "i32")),
         _row("ATAN2", "atan2", 1, None, TWO, **ours, types=FLOATS),
         _row("BROADCAST_TO", "expand", 3, None, "value shape!", **ours),
-        _row("BITCAST", "bitcast", 1, gives="converted", **ours),
+        _row(
+            "BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE,
+            **ours,
+        ),
         _row("BITWISE_XOR", "bitwise_xor", 1, None, TWO, **ours),
         _row("CEIL", "ceil", 1, **ours, types=FLOATS),
         _row(

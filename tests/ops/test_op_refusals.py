@@ -15,6 +15,7 @@ from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import arg, resize, rows, scan, softmax, top_k
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS
+from tflgpu_plugin.ops.quantization import same_bits
 
 
 class Told:
@@ -355,3 +356,13 @@ def test_the_parts_of_a_full_lstm_belong_together(
 def test_a_full_lstm_has_tanh() -> None:
     assert "needs the tanh activation" in (full(activation="relu") or "")
     assert full(activation="tanh") is None
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "same"),
+    [("i32", "i32", True), ("i64", "i64", True), ("i32", "i64", False), ("u8", "i8", True),
+     ("bool", "u8", True), ("u8", "bool", False), ("i8", "i16", False), ("u16", "i16", True),
+     ("f32", "i32", False), ("i32", "f32", False), ("f32", "f32", False), ("f16", "i16", False)],
+)  # fmt: skip
+def test_bits_of_floats_are_not_taken(held: str, wanted: str, same: bool) -> None:
+    assert same_bits(held, wanted) == same

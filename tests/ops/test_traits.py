@@ -32,7 +32,7 @@ def of_kind(kind: str) -> set[str]:
 @pytest.mark.parametrize(
     ("kind", "fusing"),
     [
-        ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast", "bitcast"}),
+        ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
         ("product", LAYERS | {"matmul", "matmul_blocks", "attention", "rotary"}),
         ("window", of_kind("window")),
         ("reduction", SUMS | {"softmax", "standardize", "standardize_groups"}),

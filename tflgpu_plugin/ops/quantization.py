@@ -7,7 +7,6 @@ scale, as in the definition of QuantizeLinear; the result's quantization says wh
 
 `cast(x)` between floats, bool and whole numbers in integer types; fractions are cut off. To int32
 what it does not hold becomes the nearest that it does (hosts leave that open, and NaN).
-`bitcast(x)`: the bits of float32 as int32, and those of int32 as float32.
 """
 
 from __future__ import annotations
@@ -119,17 +118,11 @@ def lower_cast(low: Lowering, node: Node) -> None:
         lower_pair(low, node, "vec4f(v)")
 
 
-def refuse_bitcast(graph: Graph, node: Node, target: Target) -> str | None:
-    """Between float32 and int32."""
-    names = [graph.tensors[t].dtype for t in (node.operand(), node.outputs[0])]
-    if set(names) == {"f32", "i32"}:
-        return None
-    return f"Taking the bits of {names[0]} for {names[1]} is not supported."
-
-
-def lower_bitcast(low: Lowering, node: Node) -> None:
-    kind = "i" if quantization.whole(low.graph.tensors[node.outputs[0]]) else "f"
-    lower_pair(low, node, f"bitcast<vec4{kind}>(v)")
+def same_bits(held: str, wanted: str) -> bool:
+    """Whether bits of one dtype may be taken for those of another: of integers of one size, and of
+    bool for 8 bits. Not of floats: devices may flush subnormal numbers to zero and change NaN.
+    """
+    return wanted != "bool" and held in BITS and BITS[held] == BITS.get(wanted)
 
 
 def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
@@ -139,6 +132,7 @@ def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
 TYPES = ("f32", "i8", "u8")
 FLOATS = ("f32", "f16")
 COUNTED = ("i8", "u8", "i16", "u16")
+BITS = {"bool": 8, "i8": 8, "u8": 8, "i16": 16, "u16": 16, "i32": 32, "i64": 64}
 
 OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
@@ -147,7 +141,5 @@ OPS = (
        fuses=True, max_rank=8, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
     Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32"),
        max_rank=8, kind="elementwise", follows="elementwise", decompose=decompose_cast),
-    Op("bitcast", refuse_bitcast, same_shape, lower_bitcast, "exact", types=("f32", "i32"),
-       max_rank=8, kind="elementwise", follows="elementwise"),
     *quantized.ROWS,
 )  # fmt: skip

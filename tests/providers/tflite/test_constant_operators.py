@@ -115,6 +115,7 @@ CASES: list[Case] = [
     Case("QUANTIZE", (X,), result=HERE, dtypes=("i8",)),
     Case("QUANTIZE", (np.linspace(-10, 10, 401, dtype=np.float32),), result=HERE, dtypes=("i8",)),
     Case("QUANTIZE", (X,), result=HERE, dtypes=("u8",)),
+    Case("BITCAST", (N,), ("BitcastOptions", {}), dtypes=("i32",)),
     cast(X, "FLOAT32", "INT32", "i32"), cast(N, "INT32", "FLOAT32", "f32"),
     cast(N, "INT32", "INT8", "i8"), cast(X, "FLOAT32", "BOOL", "bool"),
     cast(TRUE, "BOOL", "FLOAT32", "f32"), cast(N.astype(np.int64), "INT64", "INT32", "i32"),
