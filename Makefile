@@ -9,6 +9,8 @@
 #   make conformance-cpus  the integer part and a sample of the rest as CPUs without VNNI and without AVX, emulated
 #   make mutants     small defects put into copies of our code: which of 300 no test sees (ARGS= goes to tests.mutation)
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
+#   make bench-today  nine networks of today, tiny and as published, beside onnxruntime's WebGPU provider; downloads an
+#                    exporter (ARGS="--only bert" chooses)
 #   make gpu-estimates  what our kernels would take on four AMD GPUs, by their real compiler and a model; no GPU is
 #                    needed (ARGS="--top 5" shows the slowest dispatches, "--against ahead=1" another setting)
 #   make wheel       one py3-none-manylinux wheel in dist/
@@ -21,7 +23,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench gpu-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench bench-today gpu-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -49,6 +51,9 @@ mutants: .venv/ready-dev
 
 bench: .venv/ready-dev
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-today: .venv/ready-dev
+	@sh tools/exported.sh measured $(ARGS)
 
 gpu-estimates: .venv/ready-dev
 	@$(BIN)/python -m benchmarks.compiled estimates $(ARGS)

@@ -3,7 +3,8 @@
 Speaks the protocol of `benchmarks.engine`. May run under the interpreter of a peer's environment,
 so it imports nothing of ours but the plugin when that is what is measured. Imports and the creation
 of the device are outside the measured time.
-Usage: python -m benchmarks.onnx_worker cpu|gpu|webgpu MODEL INPUT.npy OUTPUTS.npz
+Usage: python -m benchmarks.onnx_worker cpu|gpu|webgpu MODEL INPUT OUTPUTS.npz, where INPUT is an
+array (.npy) for the only input, or arrays by their inputs' names (.npz).
 """
 
 import importlib
@@ -25,18 +26,17 @@ WEBGPU = "WebGpuExecutionProvider"
 
 
 def main(kind: str, model: str, source: str, result: str) -> None:
-    image = np.load(source)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.log_severity_level = 3
     device = open_device() if kind == "gpu" else NAMES[kind].split(",")[0]
 
-    def start() -> tuple[Any, str, Any]:
+    def start() -> tuple[Any, dict[str, Any], Any]:
         session = onnxruntime.InferenceSession(model, options, providers=providers(kind))
-        name = session.get_inputs()[0].name
-        return session, name, session.run(None, {name: image})
+        inputs = fed(session, source)
+        return session, inputs, session.run(None, inputs)
 
-    (session, name, values), first = timed(start)
+    (session, inputs, values), first = timed(start)
     if kind == "webgpu" and session.get_providers()[0] != WEBGPU:
         raise SystemExit("onnxruntime fell back to its CPU provider")
     if kind == "gpu":
@@ -44,7 +44,13 @@ def main(kind: str, model: str, source: str, result: str) -> None:
 
         tflgpu_plugin.assert_used(session)
     engine = f"onnxruntime {onnxruntime.__version__} {NAMES[kind]}"
-    serve(result, engine, device, first, values, lambda: session.run(None, {name: image}))
+    serve(result, engine, device, first, values, lambda: session.run(None, inputs))
+
+
+def fed(session: Any, source: str) -> dict[str, Any]:
+    """The inputs of a session, by name, from the file."""
+    given, names = np.load(source), [one.name for one in session.get_inputs()]
+    return {names[0]: given} if source.endswith(".npy") else {name: given[name] for name in names}
 
 
 def providers(kind: str) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import convert, tables
+from benchmarks import convert, onnx_worker, tables, today
 from benchmarks.tables import NEWER, Row
 from conformance.models import tflite as models
 from conformance.models.tflite import Model
@@ -34,6 +36,27 @@ def test_ratios_are_to_ours_on_the_same_driver(capsys: pytest.CaptureFixture[str
     lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if " | " in line]
     assert [line[4] for line in lines[1:5]] == ["1.00", "1.50", "1.00", "4.00"]
     assert lines[5][1].startswith("wrong answers")
+
+
+def test_ratios_of_todays_networks_are_theirs_by_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    times = [("a.tiny", 1.0, 2.0), ("b.tiny", 2.0, 16.0), ("a.published", 3.0, 3.0)]
+    today.show([today.Row(name, ours, theirs, 1.0, 0.0, 0.0, 8, 9) for name, ours, theirs in times])
+    *table, tiny, published, every = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[3] for line in table[2:]] == ["2.00", "8.00", "1.00"]
+    assert table[2].endswith("| 8 of 9 |")
+    assert tiny == "tiny: geometric mean 4.00, worst 2.00 (a.tiny)"
+    assert published == "published: geometric mean 1.00, worst 1.00 (a.published)"
+    assert every == "all: geometric mean 2.52, worst 1.00 (a.published)"
+
+
+def test_inputs_go_in_by_name(tmp_path: Path) -> None:
+    one, many = str(tmp_path / "one.npy"), str(tmp_path / "many.npz")
+    np.save(one, np.ones(2))
+    np.savez(many, x=np.ones(3), y=np.zeros(1), unused=np.zeros(2))
+    names = [SimpleNamespace(name="x"), SimpleNamespace(name="y")]
+    session = SimpleNamespace(get_inputs=lambda: names)
+    assert {name: len(v) for name, v in onnx_worker.fed(session, many).items()} == {"x": 3, "y": 1}
+    assert {name: len(v) for name, v in onnx_worker.fed(session, one).items()} == {"x": 2}
 
 
 def _ending(op: str) -> Any:

@@ -20,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="recipes whose name contains this")
+    parser.add_argument("--measured", action="store_true", help="those of make bench-today instead")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     here = next((room for module, room in EXPORTERS.items() if find_spec(module)), None)
@@ -27,7 +28,8 @@ def main() -> int:
         print("No exporter is installed: see torch.txt, litert.txt and keras.txt.", file=sys.stderr)
         return 2
     failed = 0
-    for name, write in import_module(here).routes().items():
+    module = import_module(here)
+    for name, write in (module.measured() if given.measured else module.routes()).items():
         if given.only not in name:
             continue
         try:

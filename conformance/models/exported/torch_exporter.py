@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from . import diffusion_models, genai_models, torch_models, transformer_models
+from . import (
+    detector_models,
+    diffusion_models,
+    genai_models,
+    today,
+    torch_models,
+    transformer_models,
+)
 from .transformer_models import Recipe
 
 OPSET = 20
@@ -34,6 +41,7 @@ def routes() -> dict[str, Callable[[Path], None]]:
         **transformer_models.RECIPES,
         **{f"torch_{name}": recipe for name, recipe in torch_models.networks().items()},
         **diffusion_models.RECIPES,
+        **detector_models.RECIPES,
     }
     found: dict[str, Callable[[Path], None]] = {}
     found |= {name: partial(_plain, name, recipe) for name, recipe in recipes.items()}
@@ -43,6 +51,21 @@ def routes() -> dict[str, Callable[[Path], None]]:
     found |= {f"{n}.fused": partial(_fused, n, kind) for n, kind in kinds.items()}
     found |= {f"{n}.int8": partial(_int8, n) for n in SMALL_NUMBERS}
     return found | genai_models.routes()
+
+
+def measured() -> dict[str, Callable[[Path], None]]:
+    """What writes each model that is measured into a folder where it is not yet, by its name."""
+    sizes = ("tiny", "published")
+    return {
+        f"{name}.{size}": partial(_once, f"{name}.{size}", recipe)
+        for name, recipes in today.networks().items()
+        for size, recipe in zip(sizes, recipes, strict=True)
+    }
+
+
+def _once(name: str, recipe: Recipe, folder: Path) -> None:
+    if not (folder / f"{name}.npz").exists():
+        _plain(name, recipe, folder)
 
 
 def _export(path: Path, recipe: Recipe, open_axes: Collection[int] = (), **more: Any) -> None:

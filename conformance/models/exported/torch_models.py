@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+TaggerShape = tuple[int, int, int, int, int]  # words, their width, units, layers, tags
+SMALL_TAGGER: TaggerShape = (99, 24, 32, 2, 7)
+# Huang, Xu and Yu, Bidirectional LSTM-CRF Models for Sequence Tagging
+# (https://arxiv.org/abs/1508.01991): words of 50 dimensions, 300 units each way.
+PUBLISHED_TAGGER: TaggerShape = (20_000, 50, 300, 1, 9)
+
 
 def networks() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
     """Recipes by name; torch is needed to make them."""
@@ -14,11 +20,12 @@ def networks() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
     class Tagger(nn.Module):
         """A recurrent network over words."""
 
-        def __init__(self, cell: Any, both: bool) -> None:
+        def __init__(self, cell: Any, both: bool, shape: TaggerShape = SMALL_TAGGER) -> None:
             super().__init__()
-            self.words = nn.Embedding(99, 24)
-            self.cell = cell(24, 32, num_layers=2, batch_first=True, bidirectional=both)
-            self.head = nn.Linear(64 if both else 32, 7)
+            words, width, units, layers, tags = shape
+            self.words = nn.Embedding(words, width)
+            self.cell = cell(width, units, num_layers=layers, batch_first=True, bidirectional=both)
+            self.head = nn.Linear(units * (1 + both), tags)
 
         def forward(self, tokens: Any) -> Any:
             return self.head(self.cell(self.words(tokens))[0]).softmax(-1)
@@ -140,11 +147,13 @@ def networks() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
     def image(size: int = 32) -> Callable[[], Any]:
         return lambda: torch.rand(1, 3, size, size)
 
-    def tokens() -> Any:
-        return torch.randint(0, 99, (1, 12))
+    def tokens(length: int = 12) -> Any:
+        return torch.randint(0, 99, (1, length))
 
     return {
         "lstm_tagger": made(lambda: Tagger(nn.LSTM, True), tokens=tokens),
+        "lstm_tagger_published": made(lambda: Tagger(nn.LSTM, True, PUBLISHED_TAGGER),
+                                      tokens=lambda: tokens(30)),
         "gru_tagger": made(lambda: Tagger(nn.GRU, True), tokens=tokens),
         "rnn_tagger": made(lambda: Tagger(nn.RNN, False), tokens=tokens),
         "unet": made(UNet, image=image()),

@@ -117,15 +117,19 @@ def plain(module: Any, names: Iterable[str], **fixed: Any) -> Any:
     return Plain().eval()
 
 
-def text(name: str) -> Recipe:
+def text(name: str, shape: Mapping[str, Any] | None = None, length: int = 16) -> Recipe:
+    """Of this shape, where it is given, instead of the small one; the last tokens are masked where
+    the model sees what follows."""
+
     def recipe() -> tuple[Any, dict[str, Any]]:
         import torch
 
-        head, settings = TEXT[name]
+        head, small = TEXT[name]
+        settings = small if shape is None else shape
         causal = head in ("ForCausalLM", "LMHeadModel")
-        tokens = torch.randint(3, 99, (1, 16))
+        tokens = torch.randint(3, 99, (1, length))
         mask = torch.ones_like(tokens)
-        mask[:, 13:] = int(causal)
+        mask[:, length - 3 :] = int(causal)
         inputs = {"input_ids": tokens} | ({} if name == "FNet" else {"attention_mask": mask})
         fixed = {"use_cache": False} if causal else {}
         return plain(built(name, head, settings), inputs, **fixed), inputs
@@ -165,13 +169,16 @@ def cached(name: str) -> Recipe:
     return recipe
 
 
-def image(name: str) -> Recipe:
+def image(name: str, shape: Mapping[str, Any] | None = None, size: int = 64) -> Recipe:
+    """Of this shape, where it is given, instead of the small one."""
+
     def recipe() -> tuple[Any, dict[str, Any]]:
         import torch
 
-        head, settings = IMAGES[name]
-        size = 32 if name == "Swin2SR" else 64
-        inputs = {"pixel_values": torch.rand(1, 3, size, size)}
+        head, small = IMAGES[name]
+        settings = small if shape is None else shape
+        extent = 32 if name == "Swin2SR" else size
+        inputs = {"pixel_values": torch.rand(1, 3, extent, extent)}
         return plain(built(name, head, settings), inputs), inputs
 
     return recipe
