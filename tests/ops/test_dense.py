@@ -79,6 +79,29 @@ def test_transformed_products_stay_below_the_binding_limit(
         assert ("winograd_input" in labels) == transformed, limit
 
 
+@pytest.mark.parametrize(
+    ("patches", "maps", "slices", "lanes", "tensors", "weights"),
+    [
+        # Two maps of 30 x 30 pixels: 29 groups of 32 lanes each, and 4
+        (128, (2, 900), (16, 16), (2 * 29 * 32, 128), 36 * 128 * 32 * 16, 36 * 64 * 16 * 16),
+        # Of more than 16 MB a byte counts twice; 12 outputs take blocks of 2 slices.
+        (4096, (1, 65_536), (12, 3), (65_536, 4096), None, 36 * 48 * 4 * 16),
+    ],
+)
+def test_what_winograd_gains(
+    patches: int, maps: tuple[int, int], slices: tuple[int, int], lanes: tuple[int, int],
+    tensors: int | None, weights: int,
+) -> None:  # fmt: skip
+    """By hand: multiply-adds of all lanes, 8 bytes moved."""
+    amd = Target(vendor="amd", subgroup_size=32)
+    depth, outputs = slices[0], slices[1] + slices[1] % 2
+    each = depth * outputs * 16
+    moved = tensors or 36 * 4096 * 15 * 16 * 2 - (16 << 20)
+    wanted = (9 * lanes[0] - 36 * lanes[1]) * each - 2 * moved * 4
+    wanted -= weights * 3 // 4 * 8 + (2 << 23)
+    assert winograd.gained(amd, patches, maps, slices) == wanted
+
+
 @pytest.mark.parametrize("vendor", [*STARTS, "something new"])
 @pytest.mark.parametrize("size", [0, 32])
 def test_every_vendor_has_tiles_that_the_kernel_can_make(vendor: str, size: int) -> None:

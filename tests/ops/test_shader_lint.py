@@ -29,7 +29,13 @@ TARGETS = (
 )  # fmt: skip
 
 # Kernels that load the inputs of several iterations at once where compilers are those of GPUs.
-GPU_SITES = {"conv": 64, "transpose_conv": 64, "fully_connected": 26}
+GPU_SITES = {
+    "conv": 64,
+    "transpose_conv": 64,
+    "fully_connected": 26,
+    "winograd_input": 30,
+    "winograd_output": 34,
+}
 
 
 @cache

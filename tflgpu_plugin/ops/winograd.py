@@ -29,6 +29,10 @@ DEEP = 32  # input channels; with fewer terms the rounding of the transforms wou
 EPILOGUE = 4  # what a thread does once, as so many input slices
 INPUT, OUTPUT = 55, 43  # the transforms of 8 patches of one slice
 MIN_WINOGRAD_GAIN = 1.3  # three pipelines more must save this much
+# Of a nominal GPU, in multiply-adds of the same time: what a launch waits for the one before, a byte
+# of weights, and one of what was just written, up to the size of its cache.
+LAUNCH, MEMORY_BYTE, CACHE_BYTE, CACHED = 1 << 23, 8, 4, 16 << 20
+MOST_WEIGHTS = 64 << 20  # bytes of a layer's: they are four times as large
 LANES = 16  # of the transforms on software adapters, where a workgroup takes long to start
 
 # Rows: the kernel's polynomial at each point. The points lie around 1 on a logarithmic scale, which
@@ -63,25 +67,45 @@ def pays(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, column
         return False
     count = x[0] * prod(patches(rows, columns))
     slices = -(-x[3] // 4), -(-filters[0] // 4)
-    if (
-        max(_bytes(count, slices, choose_tile(low.target, slices[1], count)))
-        > low.target.storage_bytes
-    ):
+    size = _bytes(count, slices, choose_tile(low.target, slices[1], count))
+    if max(size) > low.target.storage_bytes:
         return False
     if forced := low.target.tuning.get("winograd"):
         return forced == "always"
-    return _faster(low.target, count, (x[0], rows.positions * columns.positions), slices)
+    maps = x[0], rows.positions * columns.positions
+    if low.target.software:
+        return _faster_on_software(low.target, count, maps, slices)
+    return size[2] <= MOST_WEIGHTS and gained(low.target, count, maps, slices) > 0
 
 
-def _faster(target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]) -> bool:
-    """For `count` patches, `maps` (how many, pixels of each) and slices of input and output.
-
-    GPUs: the rule of TFLite's GPU delegate. Software adapters: work of 8 lanes as measured on
-    lavapipe, in units of one pixel and input slice for all the slices that one thread makes.
+def gained(target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]) -> int:
+    """Multiply-adds that a GPU saves, those of idle lanes as well, less what it could make while it
+    moves more and waits for two more launches. For `count` patches, `maps` (how many, pixels of
+    each) and slices of input and output.
     """
+    inputs, products, weights = _bytes(count, slices, choose_tile(target, slices[1], count))
+    saved = 9 * maps[0] * _multiplied(target, maps[1], slices)
+    saved -= PLANES * _multiplied(target, count, slices)
+    tensors = inputs + products  # each written and read
+    moved = 2 * (tensors + max(0, tensors - CACHED)) * CACHE_BYTE
+    moved += weights * (PLANES - 9) // PLANES * MEMORY_BYTE
+    return saved - moved - 2 * LAUNCH
+
+
+def _multiplied(target: Target, pixels: int, slices: tuple[int, int]) -> int:
+    """Multiply-adds of a 1x1 convolution, those of lanes past the last pixel counted."""
+    tile = choose_tile(target, slices[1], pixels)
+    group = tile.lanes * tile.pixels
+    blocks = -(-slices[1] // tile.slices)
+    return -(-pixels // group) * group * slices[0] * blocks * tile.slices * 16
+
+
+def _faster_on_software(
+    target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]
+) -> bool:
+    """For the same: by work of 8 lanes as measured on lavapipe, in units of one pixel and input
+    slice for all the slices that one thread makes."""
     depth, outputs = slices
-    if not target.software:
-        return count >= 32 and min(slices) >= 16
     direct, tile = _products(target, maps[1], outputs)
     products, small = _products(target, count, outputs)
     share = tile.slices / 8  # a thread that makes fewer slices has less to do per pixel
@@ -105,65 +129,66 @@ def _bytes(count: int, slices: tuple[int, int], tile: Tile) -> tuple[int, int, i
 
 
 def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, columns: Span) -> None:
-    """Five launches: rows, columns, products, columns, rows. The tensors between them lie as
-    [column][map][slice][row, patch], [plane][slice][patch] twice, and [row][column][slice][patch].
+    """Three launches: patches of the input, products, pixels. Between them lies
+    [plane][slice][patch]. On software adapters, which take long to compile much at once, each
+    transform is two launches, one for each axis.
     """
     high, wide = patches(rows, columns)
-    count = x[0] * high * wide
-    depth, outputs = -(-x[3] // 4), -(-filters[0] // 4)
-    half = low.temporary(SIX * depth * x[0] * x[1] * wide)
+    count, depth, outputs = x[0] * high * wide, -(-x[3] // 4), -(-filters[0] // 4)
     transformed = low.temporary(PLANES * depth * count)
     products = low.temporary(PLANES * outputs * count)
-    summed = low.temporary(SIX * SIDE * outputs * count)
-    maps, line, plane = x[0] * depth, x[1] * wide, depth * count
-    lines: dict[str, object] = {
-        "line_blocks": 0,
-        "column_blocks": SIDE,
-        "before": np.int32(columns.before),
-    }
-    strides: dict[str, object] = {
-        "x_outer": 0,
-        "x_image": x[1] * x[2],
-        "x_line": x[2],
-        "x_column": 0,
-        "x_step": 1,
-    }
-    made: dict[str, object] = {
-        "y_outer": 0,
-        "y_map": depth * line,
-        "y_slice": line,
-        "y_step": maps * line,
-    }
-    parameters: dict[str, object]
-    parameters = {"across": wide, "slices": depth, "extent": x[2], **lines, **strides, **made}
-    _transform(low, node, "winograd_input", (node.operand(), half), (line, maps, 1), parameters)
-    lines = {"line_blocks": SIDE, "column_blocks": 0, "before": np.int32(rows.before)}
-    strides = {"x_outer": maps * line, "x_image": line, "x_line": 0, "x_column": 1, "x_step": wide}
-    made = {"y_outer": plane, "y_map": high * wide, "y_slice": count, "y_step": SIX * plane}
-    parameters = {"across": wide, "slices": depth, "extent": x[1], **lines, **strides, **made}
-    _transform(
-        low, node, "winograd_input", (half, transformed), (high * wide, maps, SIX), parameters
-    )
+    source: Source = node.operand()
+    items, plane = (SIX * high * wide, x[0] * depth, 1), depth * count
+    parameters: dict[str, object] = {"across": wide, "slices": depth}
+    parameters |= {"y_slice": count, "y_map": high * wide}
+    if low.target.software:
+        source = _columns_in(low, node, x, columns, wide)
+        line, maps = x[1] * wide, x[0] * depth
+        parameters |= {"extent": x[1], "before": np.int32(rows.before)}
+        parameters |= {"line_blocks": SIDE, "column_blocks": 0, "x_line": 0, "x_column": 1}
+        parameters |= {"x_outer": maps * line, "x_image": line, "x_step": wide}
+        parameters |= {"y_outer": plane, "y_step": SIX * plane}
+        items = high * wide, maps, SIX
+    else:
+        parameters |= {"in_h": x[1], "in_w": x[2], "x_image": x[1] * x[2]}
+        parameters |= {"before_h": np.int32(rows.before), "before_w": np.int32(columns.before)}
+        parameters |= {"y_step": plane}
+    _transform(low, node, "winograd_input", (source, transformed), items, parameters)
     _multiply(low, node, (transformed, products), filters, count)
-    plane = outputs * count
-    across = SIX * plane
-    strides = {"x_map": 0, "x_slice": 0, "x_outer": 0, "x_step": across}
-    made = {"y_image": 0, "y_line": 0, "y_column": 1, "y_step": across}
-    parameters = {"across": across, "slices": 1, "extent": SIDE, "block": 0, **strides, **made}
-    _transform(low, node, "winograd_output", (products, summed), (across, 1, 1), parameters)
-    strides = {"x_map": high * wide, "x_slice": count, "x_outer": across, "x_step": plane}
-    extent = columns.positions
-    made = {"y_image": rows.positions * extent, "y_line": extent, "y_column": SIDE, "y_step": 1}
+    extent, plane = columns.positions, outputs * count
     parameters = {"across": wide, "slices": outputs, "extent": extent, "block": SIDE}
+    parameters |= {"x_map": high * wide, "x_slice": count, "x_step": plane}
+    parameters |= {"y_image": rows.positions * extent, "y_line": extent}
+    parameters |= {"y_column": SIDE, "y_step": 1}
+    if low.target.software:
+        products = _columns_out(low, node, products, plane)
+        parameters |= {"x_outer": SIX * plane}
     items = rows.positions * wide, x[0] * outputs, 1
-    _transform(
-        low,
-        node,
-        "winograd_output",
-        (summed, node.outputs[0]),
-        items,
-        {**parameters, **strides, **made},
-    )
+    _transform(low, node, "winograd_output", (products, node.outputs[0]), items, parameters)
+
+
+def _columns_in(low: Lowering, node: Node, x: Shape, columns: Span, wide: int) -> int:
+    """Rows of patches: [column][map][slice][row, patch]."""
+    depth = -(-x[3] // 4)
+    line, maps = x[1] * wide, x[0] * depth
+    made = low.temporary(SIX * maps * line)
+    parameters: dict[str, object] = {"across": wide, "slices": depth, "extent": x[2]}
+    parameters |= {"line_blocks": 0, "column_blocks": SIDE, "before": np.int32(columns.before)}
+    parameters |= {"x_outer": 0, "x_image": x[1] * x[2], "x_line": x[2]}
+    parameters |= {"x_column": 0, "x_step": 1}
+    parameters |= {"y_outer": 0, "y_map": depth * line, "y_slice": line, "y_step": maps * line}
+    _transform(low, node, "winograd_input", (node.operand(), made), (line, maps, 1), parameters)
+    return made
+
+
+def _columns_out(low: Lowering, node: Node, products: int, plane: int) -> int:
+    """Columns of the products: [row][column][slice][patch]."""
+    made, across = low.temporary(SIX * SIDE * plane), SIX * plane
+    parameters: dict[str, object] = {"across": across, "slices": 1, "extent": SIDE, "block": 0}
+    parameters |= {"x_map": 0, "x_slice": 0, "x_outer": 0, "x_step": across}
+    parameters |= {"y_image": 0, "y_line": 0, "y_column": 1, "y_step": across}
+    _transform(low, node, "winograd_output", (products, made), (across, 1, 1), parameters)
+    return made
 
 
 def _transform(
@@ -184,7 +209,7 @@ def _transform(
         writes={"y": tensors[1]},
         workgroups=(-(-count // lanes), images, outer),
         parameters={"items": count, **parameters},
-        variant={"lanes": lanes},
+        variant={"lanes": lanes, "whole": not low.target.software},
         fused=tensors[1] == node.outputs[0],
     )
 
