@@ -108,10 +108,10 @@ WINDOWS = [
     conv("dilation over input", (1, 5, 5, 4), (3, 3, 3, 4), dilation=(8, 8)),
 ]
 WINOGRAD = [  # large enough for transformed products to pay
-    conv("3x3 over whole patches", (1, 24, 28, 64), (64, 3, 3, 64), scale=0.1),
-    conv("3x3 over broken patches", (3, 25, 23, 41), (70, 3, 3, 41), "VALID", scale=0.1),
-    conv("3x3 with relu6", (1, 28, 27, 64), (64, 3, 3, 64), scale=0.2, activation="RELU6"),
-    conv("3x3 of large values", (1, 26, 27, 64), (64, 3, 3, 64), low=-90.0, scale=0.1),
+    conv("3x3 over whole patches", (1, 24, 28, 128), (128, 3, 3, 128), scale=0.1),
+    conv("3x3 over broken patches", (3, 27, 29, 65), (70, 3, 3, 65), "VALID", scale=0.1),
+    conv("3x3 with relu6", (1, 28, 27, 96), (96, 3, 3, 96), scale=0.2, activation="RELU6"),
+    conv("3x3 of large values", (1, 27, 28, 96), (100, 3, 3, 96), low=-90.0, scale=0.1),
 ]
 ACTIVATIONS = [
     conv(f"{a.lower()}, {o} channels", (1, 5, 5, 4), (o, 1, 1, 4), activation=a, scale=4.0)

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from conformance import direct
+from conformance.cases.conv import WINOGRAD
 from tests.ops.test_layer_refusals import PLANE, SAME, held, stored
 from tests.ops.test_op_refusals import POOL, Told, graph_of
+from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Tensor
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout, rows
 from tflgpu_plugin.ops.lowering import Lowering, Raw
+from tflgpu_plugin.ops.tiles import STARTS
 
 GPU, CPU = Target(), Target(software=True)
 SHUFFLES = Target(software=True, subgroup_size=8)
@@ -229,6 +233,16 @@ def test_which_convolutions_winograd_suits(
     assert len(launched(ALWAYS, "conv_2d", x, weights, **more)) == launches
     never = replace(ALWAYS, tuning={"winograd": "never"})
     assert len(launched(never, "conv_2d", x, weights, **more)) == 1 + (launches == 2)
+
+
+@pytest.mark.parametrize("vendor", STARTS)
+@pytest.mark.parametrize("least", [0, 64])
+def test_cases_of_conformance_take_winograd(vendor: str, least: int) -> None:
+    for software in (False, True):
+        target = Target(vendor=vendor, software=software, subgroup_size=8, least_subgroup=least)
+        for case in WINOGRAD:
+            plan = compiler.compile(direct.graph(case), target)
+            assert "winograd_output" in [each.label for each in plan.dispatches], case.name
 
 
 def test_winograd_needs_room_for_its_tensors() -> None:

@@ -29,8 +29,8 @@ DEEP = 32  # input channels; with fewer terms the rounding of the transforms wou
 EPILOGUE = 4  # what a thread does once, as so many input slices
 INPUT, OUTPUT = 55, 43  # the transforms of 8 patches of one slice
 MIN_WINOGRAD_GAIN = 1.3  # three pipelines more must save this much
-# Of a nominal GPU, in multiply-adds of the same time: what a launch waits for the one before, a byte
-# of weights, and one of what was just written, up to the size of its cache.
+# Of a nominal GPU, in multiply-adds of the same time: what a launch waits for the one before, a
+# byte of weights, and one of what was just written, up to the size of its cache.
 LAUNCH, MEMORY_BYTE, CACHE_BYTE, CACHED = 1 << 23, 8, 4, 16 << 20
 MOST_WEIGHTS = 64 << 20  # bytes of a layer's: they are four times as large
 LANES = 16  # of the transforms on software adapters, where a workgroup takes long to start
