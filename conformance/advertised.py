@@ -16,8 +16,8 @@ import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
-from tflgpu_plugin import ops
 from tflgpu_plugin.cli import tables
+from tflgpu_plugin.frontend.support import MAX_RANK
 from tflgpu_plugin.ir.host_op import HostOp
 
 NAMES: dict[int, str] = {
@@ -134,7 +134,7 @@ class _Facts:
         return int(defs.get_schema(node.op_type, opset, node.domain).since_version)
 
     def _value(self, form: HostOp) -> Any:
-        op, types = ops.rows()[form.op], tables.onnx_types(form)
+        types = tables.onnx_types(form)
 
         def outside(name: str) -> str:
             kind = self.types.get(name, 0)
@@ -145,8 +145,8 @@ class _Facts:
             shape = self.shapes.get(name)
             if shape is None:
                 return "a shape that only a run tells"
-            if len(shape) > op.max_rank:
-                return f"rank {len(shape)}, the row has up to {op.max_rank}"
+            if len(shape) > MAX_RANK:
+                return f"rank {len(shape)}, rows have up to {MAX_RANK}"
             return ""
 
         return outside

@@ -66,6 +66,10 @@ NODES = [
                  (Input(shape), constant((0,), "i32")), {"keep_dims": False}, refused=True)
         for shape in ((0, 3), (3, 0), (1 << 28,), ((1 << 28) + 1, 1))
     ),
+    *(NodeCase(f"rank_8_axis_{axis}", "arg_max",
+               (Input((2, 3, 1, 2, 2, 1, 3, 5)), constant((axis,), "i32")), {"keep_dims": False},
+               output_type="i32")
+      for axis in (1, 4, 7)),
     NodeCase("two_axes", "arg_max", (Input((3, 4)), constant((0, 1), "i32")),
              {"keep_dims": False}, refused=True),
 ]  # fmt: skip

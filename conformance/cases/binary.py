@@ -386,7 +386,12 @@ NODES = [
     NodeCase("channel", "where", (Input((7,), "bool"), constant(seeded(1, 4, 4, 7)), Input((7,)))),
     NodeCase("rank_6", "div", (Input((2, 1, 3, 1, 2, 5)), constant(3.0))),
     NodeCase("rank_6", "where", (Input((2, 1, 2, 1, 2, 1), "bool"), Input((2, 1, 2, 1, 2, 3)),
-             Input(())), refused=True),
+             Input(()))),
+    *(NodeCase("rank_8_" + name, "div", (Input(a), Input(b))) for name, a, b in (
+        ("groups", (2, 3, 1, 2, 2, 1, 3, 5), (3, 1, 1, 1, 1, 3, 5)),
+        ("last", (2, 3, 1, 2, 2, 1, 3, 5), (2, 3, 1, 2, 1, 1, 1, 1)),
+        ("first", (1, 1, 2, 3, 2, 1), (2, 3, 2, 3, 2, 5)),
+        ("apart", (2, 1, 2, 1, 2, 1, 3, 1), (1, 3, 1, 3, 1, 2, 1, 5)))),
     NodeCase("sums", "checked", (Input((2, 3), "i64", low=-7, high=-6), Input((2, 3), low=-7,
              high=-7)), output_type="i64"),
     *(

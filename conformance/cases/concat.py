@@ -81,6 +81,8 @@ CASES = [
     join("rank_5_first", 0, (1, 3, 1, 1, 3), (2, 3, 1, 1, 3)),
     join("rank_5_first_quads", 0, (1, 3, 2, 2, 3), (1, 3, 2, 2, 3)),
     join("rank_5_tail", 3, (1, 3, 1, 2, 3), (1, 3, 1, 3, 3)),
+    join("rank_8_middle", 4, (2, 1, 2, 3, 2, 1, 2, 3), (2, 1, 2, 3, 1, 1, 2, 3)),
+    join("rank_8_last", 7, (2, 1, 2, 3, 2, 1, 2, 3), (2, 1, 2, 3, 2, 1, 2, 2)),
     join("constant_first", 3, *channels(3, 5), fixed=(0,)),
     join("constant_between", 3, *channels(4, 4, 4), fixed=(1,)),
     join("constant_rows", 1, (1, 3, 5, 5), (1, 1, 5, 5), fixed=(1,)),

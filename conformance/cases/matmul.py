@@ -82,7 +82,8 @@ NODES = [
     product("rank_6_constant_matrix_transposed", (2, 1, 2, 3, 5, 7), (6, 7), "b",
             transpose_b=True),
     product("rank_6_constant_batch", (2, 1, 2, 3, 5, 7), (2, 1, 2, 3, 7, 6), "b"),
-    NodeCase("broadcast_rank_6", "matmul", (Input((2, 1, 2, 3, 5, 7)), Input((7, 6))),
-             refused=True),
+    NodeCase("broadcast_rank_6", "matmul", (Input((2, 1, 2, 3, 5, 7)), Input((7, 6)))),
+    NodeCase("broadcast_rank_8", "matmul", (Input((2, 1, 3, 1, 2, 1, 5, 7)),
+             Input((2, 1, 2, 2, 3, 7, 6)))),
     NodeCase("no_fit", "matmul", (Input((2, 3)), Input((4, 5))), refused=True),
 ]  # fmt: skip

@@ -211,5 +211,10 @@ NODES = [
     NodeCase("bool", "gather", (Input((3, 4, 6), "bool"), constant((0, 3, 1), "i32")), {"axis": 1},
              output_type="bool"),
     *(replace(node("gather", f"outside_{k}", (3, 4), (k,), axis=1), refused=True) for k in (4, -5)),
+    node("gather", "rank_8", (2, 3, 1, 2, 2, 1, 3, 5), (1, 0, 0), axis=4),
+    node("tile", "rank_8", (2, 3, 1, 2, 2, 1, 3, 5), (1, 2, 1, 1, 2, 3, 1, 2)),
+    replace(node("tile", "every_axis_of_8", (2,) * 8, (2,) * 8), refused=True),
+    node("expand", "rank_8", (3, 1, 2, 1, 1, 3, 5), (2, 3, 1, 2, 2, 1, 3, 5)),
+    node("reverse", "rank_8", (2, 3, 1, 2, 2, 1, 3, 5), (0, 3, 7)),
     NodeCase("run_time", "tile", (Input((3, 4)), Input((2,), "i32")), refused=True),
 ]  # fmt: skip

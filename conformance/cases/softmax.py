@@ -57,12 +57,13 @@ CASES = [
     softmax("rank_5_channels_8", (3, 1, 5, 2, 8), low=-5.0, high=5.0),
     softmax("rank_5_channels_1", (1, 3, 1, 2, 1)),
     softmax("rank_5_channels_301", (1, 2, 1, 3, 301), low=-5.0, high=5.0),
-    softmax("rank_6", (2, 1, 3, 1, 2, 5), 2.0, refused=True),
+    softmax("rank_6", (2, 1, 3, 1, 2, 5), 2.0),
 ]
 
 NODES = [
     NodeCase(f"rank_{len(shape)}_axis_{axis}", "softmax", (Input(shape, low=-5, high=5),),
              {"beta": 1.0, "axis": axis})
     for shape, axis in (((2, 5, 3, 4), 1), ((2, 5, 3, 4), 0), ((3, 5, 7), -2), ((5, 6), 0),
-                        ((2, 3, 4, 5, 3), 1))
+                        ((2, 3, 4, 5, 3), 1), ((2, 3, 1, 2, 2, 3), 2),
+                        ((2, 2, 3, 1, 2, 1, 2, 5), -1))
 ]  # fmt: skip

@@ -81,3 +81,58 @@ def test_what_lies_in_between_is_not_rounded() -> None:
         assert len(between) > 2
         for t in between:
             assert graph.tensors[t].dtype == "f32" and graph.tensors[t].quantization is None
+
+
+A, B = (2, 3, 1, 2, 2, 1, 3, 5), (3, 1, 1, 1, 1, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "ops", "shapes"),
+    [
+        (A[3:], B[3:], ["add"], []),  # five axes are walked as they are
+        (A, A, ["add"], []),
+        (A, (1,) * 8, ["add"], []),
+        # 2 | 3, 1 | 2, 2, 1 | 3, 5
+        (A, B, ["reshape"] * 2 + ["add", "reshape"], [(2, 3, 4, 15), (1, 3, 1, 15), (2, 3, 4, 15)]),
+        ((2,) * 6, (2, 1, 1, 2, 1, 1), ["reshape"] * 2 + ["add", "reshape"],
+         [(2, 4, 2, 4), (2, 1, 2, 1), (2, 4, 2, 4)]),
+        ((2, 1, 2, 1, 2, 1), (1, 3, 1, 3, 1, 3), ["expand", "expand", "add"],
+         [(2, 3, 2, 3, 2, 3)] * 2),
+        ((2, 1, 2, 1, 2, 1), (1, 3, 1, 3, 2, 3), ["expand", "expand", "add"],
+         [(2, 3, 2, 3, 2, 3)] * 2),
+        ((2, 1, 2, 1, 2, 2), (1, 3, 1, 3, 1, 1), ["reshape"] * 2 + ["add", "reshape"],
+         [(2, 1, 2, 1, 4), (1, 3, 1, 3, 1), (2, 3, 2, 3, 4)]),
+    ],
+)  # fmt: skip
+def test_what_is_spread_over_many_axes(
+    a: tuple[int, ...], b: tuple[int, ...], ops: list[str], shapes: list[tuple[int, ...]]
+) -> None:
+    """Neighbouring axes that go together become one; more than five groups are spread first."""
+    result = Tensor("y", np.broadcast_shapes(a, b))
+    graph = decompose(graph_of("add", a, b, results=[result]))
+    assert [node.op for node in graph.nodes] == ops
+    found = [graph.shape(node.outputs[0]) for node in graph.nodes]
+    assert found[: len(shapes)] == shapes
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "ops"),
+    [
+        ((2,) * 5, 4, ["softmax"]),
+        ((2,) * 6, 5, ["reshape", "softmax", "reshape"]),
+        ((2,) * 6, 1, ["transpose", "reshape", "softmax", "reshape", "transpose"]),
+    ],
+)
+def test_a_softmax_of_many_axes_is_one_of_rows(
+    shape: tuple[int, ...], axis: int, ops: list[str]
+) -> None:
+    assert [node.op for node in made("softmax", shape, axis=axis, beta=1.0)] == ops
+
+
+def test_products_of_many_axes_that_spread() -> None:
+    results = [Tensor("y", (2, 2, 3, 2, 4, 6))]
+    found = made("matmul", (2, 1, 3, 2, 4, 7), (2, 3, 1, 7, 6), results=results)
+    assert [node.op for node in found] == ["expand"] * 2 + ["reshape"] * 2 + ["matmul", "reshape"]
+    results = [Tensor("y", (2, 1, 3, 1, 4, 6))]
+    alike = made("matmul", (2, 1, 3, 1, 4, 7), (2, 1, 3, 1, 7, 6), results=results)
+    assert [node.op for node in alike] == ["reshape", "reshape", "matmul", "reshape"]

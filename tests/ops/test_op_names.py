@@ -51,12 +51,6 @@ def lists(module: str) -> Iterator[list[str]]:
             yield found
 
 
-@pytest.mark.parametrize("name", ops.rows())
-def test_ranks_are_those_of_hosts_or_of_views(name: str) -> None:
-    """TFLite's kernels that walk shapes take 8 axes at most, our movements 5 groups of them."""
-    assert ops.rows()[name].max_rank in (5, 8)
-
-
 @pytest.mark.parametrize("module", modules())
 def test_no_module_lists_names_of_ops(module: str) -> None:
     found = list(lists(module))

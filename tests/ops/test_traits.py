@@ -141,20 +141,3 @@ def test_weights_and_states() -> None:
     layers["bidirectional_lstm"] = ((35, -4), (36, -3), (37, -2), (38, -1))
     layers["bidirectional_rnn"] = ((4, -2), (8, -1))
     assert states == layers | dict.fromkeys(("rnn_basic", "svdf"), ((4, -1),))
-
-
-def test_how_many_axes_ops_take() -> None:
-    many = {
-        "cumsum",
-        "reverse_sequence",
-        "reshape",
-        "transpose",
-        "view",
-        "top_k",
-        "add_n",
-        "matmul_blocks",
-    }
-    many |= {"one_hot", "gather_elements", "update_slice", "matmul", "fully_connected"} | SCATTERS
-    many |= {"cumprod"}
-    assert where(lambda row: row.max_rank == 8) == many | of_kind("elementwise")
-    assert where(lambda row: row.max_rank not in (5, 8)) == set()

@@ -27,6 +27,7 @@ from tflgpu_plugin.passes.trim import idle
 EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
+MAX_RANK = 8  # of TFLite's kernels that walk shapes
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
@@ -88,7 +89,7 @@ def support(
         or _refuse_types(graph, node, op.types, quantized)
         or _refuse_rescaling(graph, node)
         or _refuse_bias(graph, node)
-        or _refuse_shapes(graph, node, op.max_rank)
+        or _refuse_shapes(graph, node)
         or _refuse_by_op(graph, node, op, target)
         or next((q.reason for q in QUIRKS if q.applies(graph, node, target)), None)
     )
@@ -362,11 +363,11 @@ def _refuse_bias(graph: Graph, node: Node) -> str | None:
     return f"Bias {graph.tensors[bias].name!r} holds int32 values that only a run tells."
 
 
-def _refuse_shapes(graph: Graph, node: Node, max_rank: int) -> str | None:
+def _refuse_shapes(graph: Graph, node: Node) -> str | None:
     for tensor in _values(graph, node):
         known = f"Tensor {tensor.name!r} has"
-        if len(tensor.shape) > max_rank:
-            return f"{known} rank {len(tensor.shape)}; ranks up to {max_rank} are supported."
+        if len(tensor.shape) > MAX_RANK:
+            return f"{known} rank {len(tensor.shape)}; ranks up to {MAX_RANK} are supported."
         if any(extent < 0 for extent in tensor.shape):
             return f"{known} a shape that is only known when the model runs."
         if 0 in tensor.shape and not (idle(graph, node) or node.op == "concat"):

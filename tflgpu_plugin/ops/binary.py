@@ -16,6 +16,7 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import (
     broadcast,
     broadcast_refusal,
+    decompose_spread,
     lower_pair,
     operands,
     overflow,
@@ -31,7 +32,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Shapes that broadcast together; up to rank 5 unless nothing but a value is spread."""
+    """Shapes that broadcast together."""
     activation = node.attributes.get("activation", "none")
     if activation not in ("none", *LIMITS):  # hosts' kernels accept tanh and leave it out
         known = ", ".join(LIMITS)
@@ -58,8 +59,9 @@ def row(
     lower = partial(_lower, expression=found, whole=whole, checked=checked, beyond=beyond)
     fused = pair_epilogue(*steps) if any(steps) else None
     types = (*types, "i32") if whole else types
-    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True, max_rank=8,
-              kind="elementwise", follows="elementwise", as_epilogue=fused, **traits)  # fmt: skip
+    return Op(name, refuse, shapes, lower, accuracy, types=types, fuses=True,
+              kind="elementwise", follows="elementwise", as_epilogue=fused,
+              decompose=decompose_spread, **traits)  # fmt: skip
 
 
 def refuse_prelu(graph: Graph, node: Node, target: Target) -> str | None:
@@ -207,7 +209,6 @@ OPS = (
         _lower_checked,
         "exact",
         types=("f32", "i32"),
-        max_rank=8,
         kind="elementwise",
         follows="elementwise",
     ),
@@ -218,7 +219,6 @@ OPS = (
         lower_decomposed,
         "reduction",
         types=("f32", "i32"),
-        max_rank=8,
         kind="composite",
         decompose=decompose_sum,
         accumulates=False,

@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from math import prod
 
 from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Misfit, Node, Shape, geometry
+from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import CHECK, Access, Lowering, spread
 from tflgpu_plugin.ops.movement import MAX_AXES, storage_order, vector_strides, workgroups
 from tflgpu_plugin.ops.views import Axis, merged
@@ -39,13 +41,45 @@ def broadcast_refusal(graph: Graph, node: Node) -> str | None:
     """A sentence when the inputs cannot be combined by `lower_pair`."""
     shapes = [graph.shape(tensor) for tensor in operands(node)]
     try:
-        shape = broadcast(*shapes)
+        broadcast(*shapes)
     except ValueError as error:
         return f"{node.op}: {error}."
-    spread = any(prod(s) != 1 and not _in_place(s, shape) for s in shapes)
-    if spread and len(shape) > MAX_AXES:
-        return f"{node.op} broadcasts rank {len(shape)}; reshape to rank {MAX_AXES} at most."
     return None
+
+
+def _spreads(shape: Shape, operands: Sequence[Shape]) -> bool:
+    """Whether an operand is more than one value, and lies not as the result."""
+    return any(prod(s) != 1 and not _in_place(s, shape) for s in operands)
+
+
+def _together(shape: Shape, operands: Sequence[Shape]) -> list[slice]:
+    """Neighbouring axes of the result along which each operand is either whole or one value."""
+    ranked = [_ranked(operand, len(shape)) for operand in operands]
+    long = [k for k, extent in enumerate(shape) if extent != 1]
+    alike = groupby(long, key=lambda k: [extents[k] == 1 for extents in ranked])
+    starts = [next(group) for _, group in alike]
+    return [slice(a, b) for a, b in zip([0, *starts[1:]], [*starts[1:], len(shape)], strict=True)]
+
+
+def decompose_spread(steps: Decomposition, node: Node) -> bool:
+    """Of more axes than the kernel walks, those that go together become one."""
+    shape, given = steps.shape(node.outputs[0]), operands(node)
+    shapes = [steps.shape(tensor) for tensor in given]
+    if len(shape) <= MAX_AXES or not _spreads(shape, shapes):
+        return False
+    groups = _together(shape, shapes)
+    if len(groups) > MAX_AXES:
+        wide = [steps.add("expand", tensor, steps.indices(shape)) for tensor in given]
+        steps.last(node.op, *wide, **node.attributes)
+        return True
+    inputs = [
+        steps.reshape(tensor, [prod(_ranked(operand, len(shape))[group]) for group in groups])
+        for tensor, operand in zip(given, shapes, strict=True)
+    ]
+    made = steps.editor.tensor((), like=node.outputs[0])
+    steps.put(made, node.op, *inputs, **node.attributes)
+    steps.last("reshape", made, None, shape=shape)
+    return True
 
 
 def lower_pair(

@@ -150,6 +150,6 @@ def multiply_many(
 
 OPS = (
     Op("fully_connected", _refuse, _shapes, _lower, "accumulate", work=work, kind="product",
-       max_rank=8, decompose=_decompose, fuses=True,
+       decompose=_decompose, fuses=True,
        weights=Weights(flattens=True), accumulates=False, rounding=rounding.PRODUCT),
 )  # fmt: skip

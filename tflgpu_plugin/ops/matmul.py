@@ -45,13 +45,11 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-    """Matrices that fit; of rank 5 at most where leading axes are broadcast."""
+    """Matrices that fit."""
     try:
         (shape,) = shapes(graph, node)
     except ValueError as error:
         return f"A matrix product cannot be planned: {error}."
-    if len(shape) > MAX_AXES and not (_alike(graph, node) or _dense(graph, node)):
-        return f"A matrix product of rank {len(shape)} is not supported; reshape to {MAX_AXES}."
     if 0 in (*shape, _matrices(graph, node)[0][-1]):
         return "A matrix product of empty tensors is not supported."
     return None
@@ -82,6 +80,11 @@ def decompose(steps: Decomposition, node: Node) -> bool:
         a = steps.add("transpose", a, perm=(*range(rank - 2), rank - 1, rank - 2))
     whole = steps.shape(node.outputs[0])
     inputs: list[int | None]
+    if joined and not dense and not _alike(steps.graph, node):
+        a, b = (
+            steps.add("expand", t, steps.indices((*whole[:-2], *steps.shape(t)[-2:])))
+            for t in (a, b)
+        )
     if joined:
         a = steps.reshape(a, (-1, *steps.shape(a)[-1 if dense else -2 :]))
     if dense and (joined or rank <= KEPT):
@@ -149,5 +152,5 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("matmul", refuse, shapes, lower, "accumulate", work=_work, kind="product", fuses=True,
-       max_rank=8, decompose=decompose, accumulates=False, rounding=rounding.PRODUCT),
+       decompose=decompose, accumulates=False, rounding=rounding.PRODUCT),
 )  # fmt: skip

@@ -195,6 +195,6 @@ def _terms(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("matmul_blocks", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,
-       terms=_terms, kind="product", fuses=True, max_rank=8, decompose=decompose,
+       terms=_terms, kind="product", fuses=True, decompose=decompose,
        accumulates=False),
 )  # fmt: skip

@@ -26,6 +26,7 @@ from tflgpu_plugin.ops.views import Axis, View, aligned, coordinates, merged, ro
 
 MAX_AXES = 5  # of tensors by channel planes
 MAX_JOINED = 8  # axes of a view that passes make: their parameters fit a uniform block
+MAX_WALKED = 12  # axes of any view
 
 ANY = ("f32", "bool", "i32")
 
@@ -39,7 +40,10 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
     ValueError where there are none; `needs` says what they take."""
 
     def refuse(graph: Graph, node: Node, target: Target) -> str | None:
-        return unplanned(name, views, graph, node)
+        if found := unplanned(name, views, graph, node):
+            return found
+        many = len(graph.shape(node.operand())) > MAX_AXES
+        return refuse_walk(name, views(graph, node)) if many else None
 
     def shapes(graph: Graph, node: Node) -> list[Shape]:
         return [view.shape for view in views(graph, node)]
@@ -47,6 +51,14 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
     refuse.__doc__ = needs
     usual = {"types": ANY, "kind": "movement", "keeps": "first", "errors": MOVED}
     return Op(name, refuse, shapes, lower, "exact", views=views, **usual | traits)
+
+
+def refuse_walk(name: str, views: Sequence[View]) -> str | None:
+    """More axes, with those of copies and blocks, than a launch has parameters for."""
+    most = max(len(view.simple().axes) for view in views)
+    if most <= MAX_WALKED:
+        return None
+    return f"{name} goes along {most} axes, with those of copies; {MAX_WALKED} are the most."
 
 
 def moves(node: Node) -> bool:

@@ -24,7 +24,6 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.lowering import WORKGROUP, Lowering
-from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.reduce import exchanges, lanes
 from tflgpu_plugin.ops.table import NORMALIZED, Op, same_shape
 
@@ -49,7 +48,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     axes = _axes(graph, node)
     if prod(shape) == 0:
         return f"An input of {list(shape)} has no elements."
-    if not axes or not all(0 <= axis < len(shape) for axis in axes) or len(shape) > MAX_AXES:
+    if not axes or not all(0 <= axis < len(shape) for axis in axes):
         return f"{node.op} has no axes to work on in an input of shape {list(shape)}."
     for tensor in node.inputs[1:]:
         if tensor is None:

@@ -56,6 +56,6 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 OPS = (
-    Op("one_hot", refuse, shapes, lower_decomposed, "exact", types=ANY, max_rank=8,
+    Op("one_hot", refuse, shapes, lower_decomposed, "exact", types=ANY,
        kind="composite", decompose=decompose),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Padding before and after any axis, ranks 0 to 5, by attribute `mode`: "constant" (default),
+"""Padding before and after any axis, by attribute `mode`: "constant" (default),
 "reflect" (the edge is not repeated), "symmetric" (it is), "edge" (its value), "wrap"."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, padded, taken
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
-NEEDS = "Constant, non-negative paddings and a constant value; up to 5 axes."
+NEEDS = "Constant, non-negative paddings and a constant value."
 
 
 def paddings(graph: Graph, node: Node) -> Array | None:

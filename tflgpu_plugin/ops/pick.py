@@ -21,7 +21,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Lowering, Source
-from tflgpu_plugin.ops.movement import ANY, MAX_AXES
+from tflgpu_plugin.ops.movement import ANY
 from tflgpu_plugin.ops.table import Op
 
 VECTOR_BYTES = 16
@@ -197,9 +197,9 @@ def _parts(
 SHAPES = {"gather_nd": nd_shapes, "gather_elements": element_shapes, "pick": shapes}
 OPS = (
     Op("gather_elements", refuse, element_shapes, lower_decomposed, "exact", types=ANY,
-       decompose=decompose_elements, max_rank=8, kind="movement", keeps="first"),
+       decompose=decompose_elements, kind="movement", keeps="first"),
     Op("gather_nd", refuse, nd_shapes, lower_decomposed, "exact", decompose=decompose_nd,
-       types=ANY, max_rank=MAX_AXES, kind="movement", keeps="first"),
-    Op("pick", refuse, shapes, lower, "exact", types=ANY, max_rank=MAX_AXES,
+       types=ANY, kind="movement", keeps="first"),
+    Op("pick", refuse, shapes, lower, "exact", types=ANY,
        kind="movement", keeps="first"),
 )  # fmt: skip

@@ -136,10 +136,10 @@ BITS = {"bool": 8, "i8": 8, "u8": 8, "i16": 16, "u16": 16, "i32": 32, "i64": 64}
 
 OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
-       types=(*TYPES, "f16"), max_rank=8, kind="elementwise", follows="elementwise"),
+       types=(*TYPES, "f16"), kind="elementwise", follows="elementwise"),
     Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
-       fuses=True, max_rank=8, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
+       fuses=True, kind="elementwise", follows="elementwise", as_epilogue=_epilogue),
     Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32"),
-       max_rank=8, kind="elementwise", follows="elementwise", decompose=decompose_cast),
+       kind="elementwise", follows="elementwise", decompose=decompose_cast),
     *quantized.ROWS,
 )  # fmt: skip

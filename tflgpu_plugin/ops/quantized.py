@@ -181,7 +181,7 @@ def _swapped(op: str, numbers: Numbers) -> Numbers:
 
 def _row(name: str, *stands_for: str, **traits: Any) -> Op:
     return Op(
-        name, refuse, shapes, lower, "exact", max_rank=8, kind="elementwise", fuses=True,
+        name, refuse, shapes, lower, "exact", kind="elementwise", fuses=True,
         follows="elementwise", as_epilogue=_epilogue, stands_for=stands_for, **traits,
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
-from tflgpu_plugin.ops.movement import ANY, moving
+from tflgpu_plugin.ops.movement import ANY, MAX_WALKED, moving
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import View, axis_of, region, repeated, taken, transposed
 
@@ -141,6 +141,8 @@ def _batches(graph: Graph, node: Node) -> _Batches:
     if given[1].size != 2 * len(blocks) or not 0 < len(blocks) < len(shape):
         raise ValueError(f"{len(blocks)} blocks do not fit an input of shape {list(shape)}")
     margins = tuple((int(a), int(b)) for a, b in given[1].reshape(-1, 2))
+    if len(blocks) + len(shape) > MAX_WALKED:
+        raise ValueError(f"blocks on {len(blocks)} of {len(shape)} axes are too many")
     if min(blocks) < 1 or min(min(pair) for pair in margins) < 0:
         raise ValueError("blocks must be positive, and margins not negative")
     inner, rest = shape[1 : 1 + len(blocks)], shape[1 + len(blocks) :]
@@ -156,12 +158,11 @@ def _batches(graph: Graph, node: Node) -> _Batches:
     return _Batches(blocks, margins, (batch, *made, *rest))
 
 
-NEEDS = "A pattern that is known when the model is prepared, over 5 axes at most."
+NEEDS = "A pattern that is known when the model is prepared."
 
 
 def refuse_gather(graph: Graph, node: Node, target: Target) -> str | None:
-    """Indices inside the tensor, or of a run, of which one outside gives the nearest element; up to
-    5 axes."""
+    """Indices inside the tensor, or of a run, of which one outside gives the nearest element."""
     found = unplanned(node.op, gather_shapes, graph, node)
     computed = graph.constant(node.inputs[1]) is None or _batch(graph, node) != 0
     return found or (pick.refuse_indices(graph, node) if computed else None)
@@ -196,7 +197,7 @@ def _gather_batches(steps: Decomposition, node: Node, batch: int) -> None:
 
 
 def refuse_batches(graph: Graph, node: Node, target: Target) -> str | None:
-    """Constant blocks, paddings and crops; up to 5 axes."""
+    """Constant blocks, paddings and crops."""
     return unplanned(node.op, batch_shapes, graph, node)
 
 

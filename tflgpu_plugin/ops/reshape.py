@@ -71,6 +71,5 @@ OPS = (
         "reshape",
         views,
         "A shape that is known when the model is prepared.",
-        max_rank=8,
     ),
 )

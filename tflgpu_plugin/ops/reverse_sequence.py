@@ -72,6 +72,6 @@ def _axes(node: Node, rank: int) -> tuple[int, int]:
 
 
 OPS = (
-    Op("reverse_sequence", refuse, same_shape, lower, "exact", types=ANY, max_rank=8,
+    Op("reverse_sequence", refuse, same_shape, lower, "exact", types=ANY,
        kind="movement", fuses=True, decompose=decompose, keeps="first", errors=MOVED),
 )  # fmt: skip

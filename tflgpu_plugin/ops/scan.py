@@ -80,6 +80,6 @@ def _lanes(count: int) -> int:
 
 OPS = tuple(
     Op(name, refuse, same_shape, lower, "reduction", types=("f32", "i32"), kind="reduction",
-       max_rank=8, decompose=decompose, accumulates=True, terms=_terms)
+       decompose=decompose, accumulates=True, terms=_terms)
     for name in COMBINED
 )  # fmt: skip

@@ -290,12 +290,12 @@ def _work(graph: Graph, node: Node) -> int:
 OPS = (
     *(
         Op(name, refuse, same_shape, lower, "reduction", types=ANY, work=_work, terms=_terms,
-           max_rank=8, decompose=decompose, kind="reduction", accumulates=True)
+           decompose=decompose, kind="reduction", accumulates=True)
         for name in ("scatter_elements", "scatter_nd")
     ),
     *(
         Op(name, refuse_new, shapes, lower_decomposed, "reduction", types=("f32", "i32"),
-           max_rank=8, decompose=decompose_new, kind="reduction", accumulates=True)
+           decompose=decompose_new, kind="reduction", accumulates=True)
         for name, shapes in (("scatter_new", new_shapes), ("segments", segment_shapes))
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from tflgpu_plugin.ir.graph import Graph, Node
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Lowering
+from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.reduce import exchanges, lanes
 from tflgpu_plugin.ops.table import Op, same_shape
 
@@ -55,11 +56,17 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Another axis than the last is moved there and back."""
-    rank = len(steps.shape(node.operand()))
+    """Another axis than the last is moved there and back; of many axes the others become one."""
+    shape = steps.shape(node.operand())
+    rank = len(shape)
     axis = int(node.attributes.get("axis", -1)) % rank
     if axis == rank - 1:
-        return False
+        if rank <= MAX_AXES:
+            return False
+        rows = steps.reshape(node.operand(), (-1, shape[-1]))
+        made = steps.add("softmax", rows, beta=node.attributes["beta"])
+        steps.last("reshape", made, None, shape=shape)
+        return True
     perm = (*(k for k in range(rank) if k != axis), axis)
     back = tuple(sorted(range(rank), key=perm.__getitem__))
     moved = steps.add("transpose", node.operand(), perm=perm)

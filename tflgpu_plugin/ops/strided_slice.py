@@ -119,9 +119,9 @@ def sliced(graph: Graph, node: Node) -> list[View]:
 
 OPS = (
     moving(
-        "strided_slice", views, "Constant begin, end and strides; up to 5 axes.", fuses=True,
+        "strided_slice", views, "Constant begin, end and strides.", fuses=True,
     ),
     moving(
-        "slice", sliced, "Constant begin and size, inside the tensor; up to 5 axes.", fuses=True,
+        "slice", sliced, "Constant begin and size, inside the tensor.", fuses=True,
     ),
 )  # fmt: skip

@@ -92,5 +92,5 @@ def _work(graph: Graph, node: Node) -> int:
 
 OPS = (
     Op("top_k", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work, kind="choice",
-       max_rank=8, decompose=decompose, errors=Errors(choice=1)),
+       decompose=decompose, errors=Errors(choice=1)),
 )  # fmt: skip

@@ -29,13 +29,11 @@ OPS = (
         views,
         "A permutation of up to 8 axes.",
         fuses=True,
-        max_rank=8,
     ),
     moving(
         "view",
         lambda graph, node: [node.attributes["view"]],
         "A view.",
         fuses=True,
-        max_rank=8,
     ),
 )

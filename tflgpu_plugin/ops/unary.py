@@ -80,7 +80,7 @@ def row(
     given = {"as_epilogue": as_epilogue, **traits}
     types = (*types, "i32") if whole else types
     made = partial(lower, whole=whole, checked=checked)
-    return Op(name, refuse, same_shape, made, accuracy, types=types, fuses=True, max_rank=8,
+    return Op(name, refuse, same_shape, made, accuracy, types=types, fuses=True,
               kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
 
 

@@ -81,6 +81,6 @@ def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | N
 
 
 OPS = (
-    Op("update_slice", refuse, same_shape, lower, "exact", types=ANY, max_rank=8, kind="movement",
+    Op("update_slice", refuse, same_shape, lower, "exact", types=ANY, kind="movement",
        keeps="any", errors=MOVED),
 )  # fmt: skip
