@@ -82,7 +82,7 @@ NODES = [
           ("row", (9,), ((3, 2),)),
           ("nothing", (3, 4), ((0, 0), (0, 0))))),
     *(NodeCase(f"rank_8_{mode}", "pad", (Input((2, 3, 1, 2, 2, 1, 3, 5)), constant(
-               ((0, 1), (0, 0), (0, 0), (1, 1), (0, 0), (0, 0), (0, 0), (2, 1)), "i32"), None),
+               ((0, 0), (0, 0), (0, 0), (1, 1), (0, 0), (0, 0), (0, 0), (2, 1)), "i32"), None),
                {"mode": mode}) for mode in ("constant", "edge")),
     NodeCase("too_wide", "pad", (Input((3, 4)), constant(((3, 0), (0, 0)), "i32"), None),
              {"mode": "reflect"}, refused=True),
