@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port
 from tflgpu_plugin.runtime.adapter import Device
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -49,9 +50,12 @@ class Small:
         )
         return cls(Instance(Program(plan, device.handle)))
 
+    def given(self) -> list[Array]:
+        return [np.zeros(SHAPE, np.float32)]
+
     def run(self) -> int:
         """The time of a run, in which the next one is encoded as in every run."""
-        self.instance.run([np.zeros(SHAPE, np.float32)])
+        self.instance.run(self.given())
         return int(self.instance.counters().last_nanoseconds)
 
 

@@ -105,6 +105,29 @@ def test_outputs_may_stay_on_the_device(instance: Instance) -> None:
         check(instance, 2)
 
 
+def test_inputs_come_from_the_host_and_from_the_device(instance: Instance) -> None:
+    """Any of them, in any run: those of the host lie one behind the other where they are staged."""
+    sizes = (5, 3, 33)
+    b = Builder()
+    given = [b.tensor((1, size)) for size in sizes]
+    results = [b.node("relu", (x,), (1, size)) for x, size in zip(given, sizes, strict=True)]
+    reader = compiled(b.graph(tuple(given), tuple(results)), instance.program.device)
+    maker = compiled(b.graph(tuple(given), tuple(results)), instance.program.device)
+    random = np.random.default_rng(5)
+    for staying in ((), (), (), (1,), (), (0, 2), (1,), (), (0, 1, 2), (), ()):
+        arrays = [random.standard_normal((1, size)).astype(np.float32) for size in sizes]
+        made = maker.run(arrays)
+        arrays = [made[k] if k in staying else -each for k, each in enumerate(arrays)]
+        inputs, found = reader._ports(arrays), reader.new_outputs()
+        for k in staying:
+            inputs[k].host = native.ffi.NULL
+            inputs[k].device = maker.buffers[maker.plan.outputs[k].buffer]
+        native.call(native.lib.tg_replay_run, reader.replay, inputs, reader._ports(found),
+                    reader._ports([]), native.ffi.NULL)  # fmt: skip
+        for got, array in zip(found, arrays, strict=True):
+            assert np.array_equal(got, np.maximum(array, 0)), staying
+
+
 def test_states_go_from_run_to_run_or_are_set_between(instance: Instance) -> None:
     """As many as there are outputs, and of other sizes."""
     b = Builder()

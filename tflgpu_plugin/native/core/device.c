@@ -92,6 +92,7 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
   if (device && device->wgpu) {
     device->refs = 1;
     device->queue = W(DeviceGetQueue)(device->wgpu);
+    device->probe = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
     device->timestamps = has_feature(features, feature_count, WGPUFeatureName_TimestampQuery) &&
                          has_feature(features, feature_count, WGPUNativeFeature_TimestampQueryInsidePasses);
     device->mappable = has_feature(features, feature_count, WGPUNativeFeature_MappablePrimaryBuffers);
@@ -112,6 +113,7 @@ void tg_device_release(tg_device *device) {
   if (tgi_enter_release()) {
     /* wgpu-native waits for the queue when it drops a device, and panics when that device is lost: keep a lost one. */
     if (tgi_is_alive(device)) {
+      if (device->probe) W(BindGroupLayoutRelease)(device->probe);
       W(QueueRelease)(device->queue);
       W(DeviceRelease)(device->wgpu);
     }

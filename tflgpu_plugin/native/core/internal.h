@@ -125,6 +125,7 @@ struct tg_device {
    * the thread, so nobody else may work in between. */
   tgi_mutex lock;
   uint64_t unflushed;              /* bytes written since the last submit; under lock */
+  WGPUBindGroupLayout probe;       /* an empty one: wgpu gives it again, without the driver, to whoever asks for its like */
 };
 
 struct tg_buffer {
@@ -226,7 +227,7 @@ typedef struct tgi_slot {
   uint64_t bytes;
   uint8_t *shadow;                 /* states: what the last run left in host memory */
   bool shadow_valid;
-  void *mapped;                    /* inputs: where the next run writes; under run_lock */
+  uint8_t *mapped;                 /* inputs: where the next run writes; under run_lock */
   bool written;                    /* this run has done so */
 } tgi_slot;
 
@@ -243,7 +244,7 @@ struct tg_replay {
   tgi_slot *inputs, *outputs, *states;             /* one array: outputs and states are read back alike */
   size_t input_count, output_count, state_count;
   tg_buffer *check;                /* or NULL */
-  tg_buffer *readback;             /* of what cannot be mapped itself; NULL when all can */
+  tg_buffer *upload, *readback;    /* staging of what cannot be mapped itself; NULL when all can */
   tgi_mapping *mappings;           /* of the present run, room for all; under run_lock */
   tgi_mutex run_lock;        /* before the device's lock in order */
   WGPUCommandBuffer prepared;      /* of a plain run, encoded while the one before it ran; under run_lock */
@@ -259,6 +260,8 @@ typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, nanoseconds;
 } tgi_traffic;
 
+/* With the run lock held: wgpu takes no buffer that is mapped, so neither those that the last run left mapped. */
+void tgi_unmap_inputs(tg_replay *replay);
 int tgi_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                    const tg_run_options *options, tgi_traffic *traffic, tg_error *err);
 /* With the run lock held. Make room for timestamps; fetch those of a run of the first `steps` dispatches, in nanoseconds

@@ -59,7 +59,7 @@ static tgi_slot *copy_ports(tgi_slot *slots, const tg_port_spec *ports, size_t c
 
 static bool copy_slots(tg_replay *replay, const tg_replay_spec *spec) {
   size_t count = spec->input_count + spec->output_count + spec->state_count;
-  replay->mappings = calloc(count + 1, sizeof *replay->mappings);
+  replay->mappings = calloc(count + 2, sizeof *replay->mappings);
   replay->inputs = calloc(count + 1, sizeof *replay->inputs);
   if (!replay->mappings || !replay->inputs) return false;
   replay->outputs = copy_ports(replay->inputs, spec->inputs, replay->input_count = spec->input_count);
@@ -119,18 +119,27 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err
   return failed;
 }
 
-static int make_readback(tg_replay *replay, tg_error *err) {
-  uint64_t bytes = replay->check ? CHECK_BYTES : 0;
-  for (const tgi_slot *slot = replay->outputs; slot < replay->states + replay->state_count; slot++)
-    if (!(slot->buffer->usage & WGPUBufferUsage_MapRead)) bytes += tgi_round_up(slot->bytes, 16);
-  if (!bytes) return 0;
-  replay->readback = tgi_buffer_create(replay->device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
-  return !replay->readback;
+/* What slots need in a staging buffer that lack a usage. */
+static uint64_t staged_bytes(const tgi_slot *slots, size_t count, WGPUBufferUsage usage) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; i++)
+    if (!(slots[i].buffer->usage & usage)) bytes += tgi_round_up(slots[i].bytes, 16);
+  return bytes;
+}
+
+static int make_staging(tg_replay *replay, tg_error *err) {
+  size_t results = replay->output_count + replay->state_count;
+  uint64_t up = staged_bytes(replay->inputs, replay->input_count, WGPUBufferUsage_MapWrite);
+  uint64_t down = staged_bytes(replay->outputs, results, WGPUBufferUsage_MapRead) + (replay->check ? CHECK_BYTES : 0);
+  WGPUBufferUsage written = WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc;
+  WGPUBufferUsage read = WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst;
+  return (up && !(replay->upload = tgi_buffer_create(replay->device, up, written, err))) ||
+         (down && !(replay->readback = tgi_buffer_create(replay->device, down, read, err)));
 }
 
 static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, tg_error *err) {
   if (!copy_spec(replay, spec)) return tgi_fail(err, "Not enough memory for a plan.");
-  return rehearse(replay, spec, err) || make_readback(replay, err);
+  return rehearse(replay, spec, err) || make_staging(replay, err);
 }
 
 tg_replay *tg_replay_create(tg_device *device, const tg_replay_spec *spec, tg_error *err) {
@@ -158,8 +167,7 @@ void tg_replay_retain(tg_replay *replay) { atomic_fetch_add(&replay->refs, 1); }
 /* wgpu-native never frees commands that were not submitted, nor what they use, so these run once more for nobody. The
  * replay is not in use, so its inputs are the only buffers that may be mapped. */
 static void drop_prepared(tg_replay *replay) {
-  for (size_t i = 0; i < replay->input_count; i++)
-    if (replay->inputs[i].mapped) tgi_unmap(replay->inputs[i].buffer);
+  tgi_unmap_inputs(replay);
   if (!replay->prepared || tg_device_is_lost(replay->device)) return;
   W(QueueSubmitForIndex)(replay->device->queue, 1, &replay->prepared);
   W(CommandBufferRelease)(replay->prepared);
@@ -182,6 +190,7 @@ void tg_replay_release(tg_replay *replay) {
   }
   free(replay->inputs);
   tg_buffer_release(replay->check);
+  tg_buffer_release(replay->upload);
   tg_buffer_release(replay->readback);
   tg_buffer_release(replay->resolved);
   free(replay->mappings);

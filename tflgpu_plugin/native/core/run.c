@@ -8,6 +8,7 @@ typedef struct run {
   const tg_port *inputs, *outputs, *states;
   uint64_t *timestamps;
   size_t steps;
+  bool staged;                     /* inputs that cannot be mapped come by way of the staging buffer */
   tgi_timestamping timestamping;
   uint64_t readback_bytes;         /* staged outputs, then states, each at a multiple of 16 */
   size_t mapping_count;
@@ -25,15 +26,32 @@ static const tg_port *result(const run *r, size_t i) {
 
 /* ---- before and after the pass -------------------------------------------------------------------------------------- */
 
-/* Inputs that the last run left mapped. wgpu takes no buffer that is mapped, so all are unmapped. */
+static bool can_map(const tgi_slot *slot, WGPUMapMode mode) {
+  return slot->bytes && slot->buffer->usage & (mode == WGPUMapMode_Read ? WGPUBufferUsage_MapRead : WGPUBufferUsage_MapWrite);
+}
+
+static bool is_staged(const tgi_slot *input) { return input->bytes && !can_map(input, WGPUMapMode_Write); }
+
+void tgi_unmap_inputs(tg_replay *replay) {
+  bool staged = false;
+  for (size_t i = 0; i < replay->input_count; i++) {
+    tgi_slot *slot = &replay->inputs[i];
+    if (slot->mapped && is_staged(slot)) staged = true;
+    else if (slot->mapped) tgi_unmap(slot->buffer);
+    slot->mapped = NULL;
+  }
+  if (staged) tgi_unmap(replay->upload);
+}
+
+/* Into what the last run left mapped. */
 static void write_mapped_inputs(run *r) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     tgi_slot *slot = &r->replay->inputs[i];
+    r->staged |= slot->mapped && is_staged(slot);
     slot->written = slot->mapped && !r->inputs[i].device;
     if (slot->written) tgi_copy(slot->mapped, r->inputs[i].host, slot->bytes);
-    if (slot->mapped) tgi_unmap(slot->buffer);
-    slot->mapped = NULL;
   }
+  tgi_unmap_inputs(r->replay);
 }
 
 static void write_inputs(run *r) {
@@ -60,14 +78,13 @@ static void copy(WGPUCommandEncoder encoder, const tg_buffer *from, uint64_t fro
 }
 
 static void encode_inputs(const run *r, WGPUCommandEncoder encoder) {
+  uint64_t offset = 0;
   for (size_t i = 0; i < r->replay->input_count; i++) {
     const tgi_slot *slot = &r->replay->inputs[i];
     if (r->inputs[i].device) copy(encoder, r->inputs[i].device, r->inputs[i].offset, slot->buffer, 0, slot->bytes);
+    else if (r->staged && is_staged(slot)) copy(encoder, r->replay->upload, offset, slot->buffer, 0, slot->bytes);
+    if (is_staged(slot)) offset += tgi_round_up(slot->bytes, 16);
   }
-}
-
-static bool can_map(const tgi_slot *slot, WGPUMapMode mode) {
-  return slot->bytes && slot->buffer->usage & (mode == WGPUMapMode_Read ? WGPUBufferUsage_MapRead : WGPUBufferUsage_MapWrite);
 }
 
 static void map_later(run *r, tg_buffer *buffer, uint64_t bytes, WGPUMapMode mode) {
@@ -99,7 +116,7 @@ static void map_output(run *r, const tgi_slot *slot) {
   else r->readback_bytes += tgi_round_up(slot->bytes, 16);
 }
 
-/* What is mapped when the run is done. If it is waited for, the next one finds its inputs mapped. */
+/* What is mapped when the run is done. If it is waited for, the next one finds its inputs mapped, or where they are staged. */
 static void list_mappings(run *r) {
   const tg_replay *replay = r->replay;
   r->readback_bytes = 0;
@@ -110,6 +127,7 @@ static void list_mappings(run *r) {
   for (size_t i = 0; i < replay->input_count && r->mapping_count; i++)
     if (can_map(&replay->inputs[i], WGPUMapMode_Write))
       map_later(r, replay->inputs[i].buffer, replay->inputs[i].bytes, WGPUMapMode_Write);
+  if (replay->upload && r->mapping_count) map_later(r, replay->upload, replay->upload->bytes, WGPUMapMode_Write);
 }
 
 /* `staged` walks through the staging buffer. */
@@ -151,12 +169,21 @@ static int take_outputs(run *r, tg_error *err) {
   return failed;
 }
 
+static uint8_t *keep(tg_buffer *buffer, uint64_t bytes) {
+  uint8_t *mapped = tgi_mapped_range(buffer, WGPUMapMode_Write, bytes);
+  if (!mapped) tgi_unmap(buffer);
+  return mapped;
+}
+
 static void keep_inputs(const run *r) {
+  tg_buffer *upload = r->replay->upload;
+  uint8_t *staged = upload ? keep(upload, upload->bytes) : NULL;
   for (size_t i = 0; i < r->replay->input_count; i++) {
     tgi_slot *slot = &r->replay->inputs[i];
-    if (!can_map(slot, WGPUMapMode_Write)) continue;
-    slot->mapped = tgi_mapped_range(slot->buffer, WGPUMapMode_Write, slot->bytes);
-    if (!slot->mapped) tgi_unmap(slot->buffer);
+    if (can_map(slot, WGPUMapMode_Write)) slot->mapped = keep(slot->buffer, slot->bytes);
+    if (!staged || !is_staged(slot)) continue;
+    slot->mapped = staged;
+    staged += tgi_round_up(slot->bytes, 16);
   }
 }
 
@@ -191,6 +218,7 @@ static void prepare_next(run *r) {
   tg_error ignored;
   tg_replay *replay = r->replay;
   if (replay->prepared || !atomic_load(&replay->runs) || atomic_load(&replay->last_nanoseconds) > LONG_RUN) return;
+  r->staged = true;
   if (is_plain(r)) replay->prepared = make_commands(r, &ignored);
   replay->prepared_timestamping = r->timestamping;
 }
@@ -198,7 +226,8 @@ static void prepare_next(run *r) {
 static WGPUCommandBuffer take_commands(run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   WGPUCommandBuffer prepared = replay->prepared;
-  if (!prepared || replay->prepared_timestamping != r->timestamping || !is_plain(r)) return make_commands(r, err);
+  bool like = replay->prepared_timestamping == r->timestamping && r->staged == (replay->upload != NULL);
+  if (!prepared || !like || !is_plain(r)) return make_commands(r, err);
   replay->prepared = NULL;
   return prepared;
 }
