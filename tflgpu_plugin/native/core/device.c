@@ -306,7 +306,7 @@ void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes) {
 
 int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, tg_error *err) {
   const void *data = tgi_mapped_range(buffer, WGPUMapMode_Read, bytes);
-  if (data) tgi_copy(host, data, bytes);
+  if (data) memcpy(host, data, bytes);
   tgi_unmap(buffer);
   return data ? 0 : tgi_unreadable(buffer->device, err);
 }

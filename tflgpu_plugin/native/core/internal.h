@@ -196,8 +196,6 @@ void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
 tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err);
 /* Blocking: the buffer's bytes by way of another one that can be mapped, or of itself where it can. */
 int tgi_buffer_read(tg_buffer *buffer, tg_buffer *staging, void *data, uint64_t bytes, tg_error *err);
-/* memcpy for the tensors of hosts, which may be large. */
-void tgi_copy(void *to, const void *from, uint64_t bytes);
 /* With the lock held and a scope open: any number of bytes, the tail is padded with zeros. */
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes);
 /* With the lock held and a scope open. A NULL buffer of a 'u' binding means uniforms. */

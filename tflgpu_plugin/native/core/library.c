@@ -59,19 +59,6 @@ void tgi_readable(WGPUStringView message, char *text, size_t size) {
   text[used] = 0;
 }
 
-/* ---- copying ------------------------------------------------------------------------------------------------------ */
-
-/* What is large is copied at four places in turn, which keeps more of the memory busy than memcpy does: it takes three
- * quarters to nine tenths of the time (measured, also with the reading of the copy afterwards). */
-void tgi_copy(void *to, const void *from, uint64_t bytes) {
-  enum { PLACES = 4, BLOCK = 256, LARGE = 1 << 17 };
-  uint64_t part = bytes < LARGE ? 0 : bytes / PLACES / BLOCK * BLOCK;
-  for (uint64_t at = 0; at < part; at += BLOCK)
-    for (uint64_t place = at; place < PLACES * part; place += part)
-      memcpy((uint8_t *)to + place, (const uint8_t *)from + place, BLOCK);
-  memcpy((uint8_t *)to + PLACES * part, (const uint8_t *)from + PLACES * part, bytes - PLACES * part);
-}
-
 /* ---- log ring ----------------------------------------------------------------------------------------------------- */
 
 /* wgpu logs from any thread, also from ones that hold locks of its own; a Python callback there would need the GIL. */

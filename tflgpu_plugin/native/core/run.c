@@ -49,7 +49,7 @@ static void write_mapped_inputs(run *r) {
     tgi_slot *slot = &r->replay->inputs[i];
     r->staged |= slot->mapped && is_staged(slot);
     slot->written = slot->mapped && !r->inputs[i].device;
-    if (slot->written) tgi_copy(slot->mapped, r->inputs[i].host, slot->bytes);
+    if (slot->written) memcpy(slot->mapped, r->inputs[i].host, slot->bytes);
   }
   tgi_unmap_inputs(r->replay);
 }
@@ -136,7 +136,7 @@ static int take(run *r, const tgi_slot *slot, const uint8_t **staged, void *host
   if (can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err);
   if (!slot->bytes) return 0;
   if (!*staged) return tgi_unreadable(r->replay->device, err);
-  tgi_copy(host, *staged, slot->bytes);
+  memcpy(host, *staged, slot->bytes);
   *staged += tgi_round_up(slot->bytes, 16);
   return 0;
 }
