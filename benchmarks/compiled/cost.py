@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
 
@@ -38,11 +38,12 @@ class Family:
     bandwidth: int
     issue: dict[int, int]
     scalar: int
+    halves: bool = True  # it has shader-f16
 
 
 GCN = Family(4, 64, {64: 4}, 4)
 RDNA = Family(2, 128, {32: 1, 64: 2}, 1)
-FAMILIES = {"navi31": RDNA, "navi21": RDNA, "vega10": GCN, "polaris10": GCN}
+FAMILIES = {"navi31": RDNA, "navi21": RDNA, "vega10": GCN, "polaris10": replace(GCN, halves=False)}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from tflgpu_plugin.ir.plan import Pipeline
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import FAMILIES, tiles
 
+# float16 storage, and that in a type of its own.
+HALVES = ((False, False), (True, False), (True, True))
 AMD = Target("null", "amd", subgroup_size=64, features=frozenset({"subgroup"}))
 
 
@@ -29,9 +31,9 @@ def of_cases() -> dict[Pipeline, str]:
     found: dict[Pipeline, str] = {}
     for family in FAMILIES:
         graphs = list(_graphs(family))
-        for half in (False, True):
+        for half, native in HALVES:
             for target in (AMD, replace(AMD, subgroup_size=0), replace(AMD, least_subgroup=64)):
-                for pipeline in _planned(graphs, replace(target, half=half)):
+                for pipeline in _planned(graphs, replace(target, half=half, native_half=native)):
                     found.setdefault(pipeline, f"{family}{', float16' if half else ''}")
     rows = {f"{row}": start for row, start in _rows().items()}
     bodies = {_body(pipeline) for pipeline in found}
@@ -39,7 +41,7 @@ def of_cases() -> dict[Pipeline, str]:
         for family in DENSE:
             graphs = list(_graphs(family))
             for row in rows:
-                for target in (AMD, replace(AMD, half=True)):
+                for target in (AMD, replace(AMD, half=True, native_half=True)):
                     for pipeline in _planned(graphs, replace(target, vendor=row)):
                         if (body := _body(pipeline)) not in bodies:
                             bodies.add(body)

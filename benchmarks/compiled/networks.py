@@ -56,7 +56,8 @@ def estimates(
 ) -> dict[tuple[str, int], Estimate]:
     """By network and the number of the settings, which replace fields of the target. Raises
     Unavailable, and RuntimeError where a kernel does not compile."""
-    target = replace(AMD, least_subgroup=min(FAMILIES[family].issue))
+    model = FAMILIES[family]
+    target = replace(AMD, least_subgroup=min(model.issue), native_half=model.halves)
     plans = {
         (name, k): _plan(name, replace(target, **given))  # type: ignore[arg-type]
         for name in names

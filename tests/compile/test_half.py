@@ -195,6 +195,27 @@ def test_what_kernels_see_as_bits_or_write_in_parts_stays_float32(
     assert precision.halves(low, lambda source: source, lambda tensor: 1 << 20) == found
 
 
+@pytest.mark.parametrize(
+    ("native", "software", "forced", "found"),
+    [
+        (True, False, "", "native"), (True, True, "", "words"), (False, False, "", "words"),
+        (True, False, "words", "words"), (False, True, "native", "native"),
+    ],
+)  # fmt: skip
+def test_gpus_that_are_right_in_float16_store_it_as_it_is(
+    native: bool, software: bool, forced: str, found: str
+) -> None:
+    tuning = {"half": forced} if forced else {}
+    target = Target(half=True, native_half=native, software=software, tuning=tuning)
+    assert target.halves == found
+    texts = [pipeline.wgsl for pipeline in compiler.compile(layers(), target).pipelines]
+    stored = [text for text in texts if "halves(" in text]
+    assert stored and all(("native_halves(" in text) == (found == "native") for text in stored)
+    for text in texts:
+        assert text.startswith("enable f16;") == ("f16>" in text) == ("array<vec4<f16>>" in text)
+        assert ("array<vec2u>" in text) <= (found == "words")
+
+
 def test_small_things_stay_float32() -> None:
     shape = (1, 16, 16, 8)
     tensors = {t: Tensor(str(t), shape) for t in range(3)}
@@ -222,18 +243,23 @@ def numbers() -> Array:
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("unpacks", [True, False])
-def test_rounding_is_that_of_numpy(unpacks: bool) -> None:
+@pytest.mark.parametrize("how", ["native", "unpacked", "by hand"])
+def test_rounding_is_that_of_numpy(how: str) -> None:
     """To the nearest float16, halves to even, on devices without `unpack2x16float`, too; too large
     numbers become 65504, infinities and NaN stay."""
-    given = numbers()
+    given, unpacks, native = numbers(), how == "unpacked", how == "native"
     tensors = {t: Tensor(str(t), given.shape) for t in range(2)}
     graph = Graph(tensors, (Node(0, "neg", (0,), (1,)),), (0,), (1,))
     device = adapter.open_device(adapter.select(None))
     with half_cases.everything():
         able = unpacks and device.target.unpacks
-        plan = compiler.compile(graph, replace(device.target, half=True, unpacks=able))
-    assert able == any("unpack2x16float" in pipeline.wgsl for pipeline in plan.pipelines)
+        tuning = {"half": "native" if native else "words"}
+        target = replace(device.target, half=True, unpacks=able, tuning=tuning)
+        plan = compiler.compile(graph, target)
+    if native and "shader-f16" not in device.target.features:
+        pytest.skip("no shader-f16 here")
+    for word, there in (("unpack2x16float", able), ("enable f16;", native)):
+        assert any(word in pipeline.wgsl for pipeline in plan.pipelines) == there
     (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([given])
     np.testing.assert_array_equal(got, -half_storage.rounded(given))
 

@@ -250,3 +250,37 @@ def test_a_driver_that_refuses_the_self_test_has_no_subgroups(
     device = adapter.open_device(adapter.select(None)).handle
     monkeypatch.setattr(selftest, "WGSL", selftest.WGSL.replace("subgroupAdd", "subgroupNever"))
     assert selftest.subgroup_size(device) == selftest.least_subgroup(device) == 0
+
+
+def test_float16_of_its_own_is_tried_out() -> None:
+    device = adapter.open_device(adapter.select(None))
+    assert selftest.native_half(device.handle) == ("shader-f16" in device.target.features)
+    assert not device.target.native_half or not device.info.software
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("vec4<f16>(wide[i])", "vec4<f16>(wide[i] * 1.0005)"),  # the other neighbour
+        (
+            "vec4<f16>(wide[i])",
+            "vec4<f16>(select(vec4f(0.0), wide[i], abs(wide[i]) >= vec4f(0x1p-14)))",
+        ),
+        ("vec4<f16>(wide[i])", "vec4<f16>(clamp(wide[i], vec4f(-65504.0), vec4f(65504.0)))"),
+        ("vec4f(h)", "select(vec4f(0.0), vec4f(h), abs(vec4f(h)) >= vec4f(0x1p-14))"),
+        ("h * narrow[COUNT]", "h * narrow[COUNT] * 1.001h"),
+        ("h * narrow[COUNT]", "h * narrow[COUNT] * select(1.0h, 0.0h, i == 4u)"),
+        ("fma(h, h, h)", "h * h - h"),
+        ("enable f16;", "enable f17;"),
+    ],
+)
+def test_a_driver_that_is_wrong_in_float16_has_none(
+    right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Roundings, infinities, what is below 2^-14, products."""
+    device = adapter.open_device(adapter.select(None))
+    if "shader-f16" not in device.target.features:
+        pytest.skip("no shader-f16 here")
+    assert right in selftest.HALF
+    monkeypatch.setattr(selftest, "HALF", selftest.HALF.replace(right, wrong))
+    assert not selftest.native_half(device.handle)

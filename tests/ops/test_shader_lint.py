@@ -26,6 +26,7 @@ TARGETS = (
     Target(name="discrete", vendor="nvidia", subgroup_size=32, features=frozenset({"subgroup"})),
     Target(name="plain"),
     Target(name="half", half=True),
+    Target(name="native", half=True, native_half=True),
 )  # fmt: skip
 
 # Kernels that load the inputs of several iterations at once where compilers are those of GPUs.

@@ -252,6 +252,7 @@ class _Assembly:
             replace(
                 operand,
                 half=self._half(source),
+                native=self._half(source) and self.low.target.halves == "native",
                 bytes=self._low(source) is not None,
                 whole=self._whole(source),
             )

@@ -16,7 +16,8 @@ class Target:
     on this adapter; `least_subgroup` is that of small workgroups, 0 on software adapters. `vendor`
     is one of nvidia, amd, intel, apple, arm, qualcomm, software, unknown. `tuning` holds on-device
     choices. `half`: values may be stored as float16 (what the user allows, not what the adapter
-    can: all can). `unpacks`: kernels may call `unpack2x16float`.
+    can: all can). `unpacks`: kernels may call `unpack2x16float`. `native_half`: WGSL's own float16
+    passed the self-test on this adapter.
     """
 
     name: str = "nominal"
@@ -35,6 +36,7 @@ class Target:
     tuning: Mapping[str, str] = field(default_factory=dict)
     half: bool = False
     unpacks: bool = True
+    native_half: bool = False
 
     @property
     def storage_bytes(self) -> int:
@@ -47,6 +49,13 @@ class Target:
         """Of a kernel that would have so many: on GPUs as many as the smallest subgroup has lanes
         (up to 64), of which none is idle then."""
         return invocations if self.software else max(invocations, min(self.least_subgroup, 64))
+
+    @property
+    def halves(self) -> str:
+        """How kernels see float16 in memory: "words", or "native" types of their own, which GPUs
+        load and store in one instruction and software drivers in more than words take."""
+        start = "native" if self.native_half and not self.software else "words"
+        return self.tuning.get("half", start)
 
     @property
     def shuffles(self) -> bool:

@@ -20,7 +20,8 @@ Nothing else touches memory, so storage types change here and nowhere else. An o
 float16 lies as pairs in words (as `unpack2x16float` has it; a function stands in for that where a
 device has none), four bytes per two elements; kernels see float32. What is stored is rounded to the
 nearest, halves to even, and cut to 65504, the largest float16; infinities and NaN stay what they
-are.
+are. Where a device rounds to float16 by itself as it should (`Target.native_half`) the buffer is an
+array of that.
 """
 
 from __future__ import annotations
@@ -142,6 +143,7 @@ _HALVES = {
     2: ("u32", "unpack2x16float({0}[{1}])"),
     1: ("u32", "of_half({0}[({1}) / 2u], {1})"),
 }
+_NATIVE = {4: "vec4<f16>", 2: "vec2<f16>", 1: "f16"}
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,8 @@ class Operand:
     words).
 
     `access` is r, w, or x (read and written in place, bound once). `half`: stored as float16 (then
-    it is not raw, and written by whole vec4: two threads must not share a word). `bytes`: a vec4 of
+    it is not raw, and written by whole vec4: two threads must not share a word), `native`: in
+    WGSL's own type. `bytes`: a vec4 of
     whole numbers is stored in a word, counted from the parameter `low_<name>` (then it is read
     only, as vec4). `whole`: its elements are int32.
     """
@@ -159,6 +162,7 @@ class Operand:
     access: str = "r"
     view: int = 4
     half: bool = False
+    native: bool = False
     bytes: bool = False
     whole: bool = False
 
@@ -280,6 +284,8 @@ def _inner_calls(name: str) -> frozenset[str]:
 def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
     fields = ", ".join(f"{name}: {parameter_type(value)}" for name, value in parameters.items())
     lines = [f"struct Params {{ {fields} }}", "@group(0) @binding(0) var<uniform> p: Params;"]
+    if any(operand.native for operand in operands):
+        lines.insert(0, "enable f16;")
     for binding, operand in enumerate(operands, start=1):
         kind, name = operand.type(operand.view), operand.name
         access = "read" if operand.access == "r" else "read_write"
@@ -290,6 +296,8 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
                 raise ValueError(f"operand {name!r} is stored as float16 but not written whole")
             array, value = _HALVES[operand.view]
             value = value.format(f"{name}_data", index)
+            if operand.native:
+                array, value = _NATIVE[operand.view], f"{kind}({name}_data[{index}])"
         if operand.bytes:
             if operand.access != "r" or operand.view != 4:
                 raise ValueError(f"operand {name!r} is stored in bytes but not only read whole")
@@ -326,6 +334,8 @@ def _stores(
 def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp]) -> str:
     name, kind = operand.name, operand.type(4)
     value = f"select({kind}(), v, epilogue.mask)"
+    if operand.half:
+        value = f"native_halves({value})" if operand.native else f"halves({value})"
     if operand.whole and epilogue:
         raise ValueError(f"operand {name!r} holds whole numbers, which no fused step takes")
     fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []
@@ -358,7 +368,7 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp]) -> str:
             f"fn store_{name}(i: u32, epilogue: Epilogue_{name}, value: {kind}) {{",
             "  var v = value;",
             *steps,
-            f"  {name}_data[p.off_{name} + i] = {f'halves({value})' if operand.half else value};",
+            f"  {name}_data[p.off_{name} + i] = {value};",
             "}",
         ]
     )

@@ -52,6 +52,10 @@ fn halves(v: vec4f) -> vec2u {
   let m = select(select(near, tiny, is_tiny), nan_or_infinity, special) | ((bits >> vec4u(16u)) & vec4u(0x8000u));
   return m.xz | (m.yw << vec2u(16u));
 }
+// The same where the device rounds to float16 as it should.
+fn native_halves(v: vec4f) -> vec4<f16> {
+  return vec4<f16>(select(v, clamp(v, vec4f(-65504.0), vec4f(65504.0)), abs(v) <= vec4f(0x1.fffffep+127f)));
+}
 // float16 of v as hosts have it: like halves, but what is too large is infinite.
 fn float16(v: vec4f) -> vec2u { return halves(select(v, v * 0x1p+127f, abs(v) >= vec4f(65520.0))); }
 // The range [low, high]; NaN stays NaN.

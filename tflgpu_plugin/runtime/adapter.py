@@ -221,7 +221,12 @@ def _create(info: AdapterInfo, features: Sequence[str]) -> Any:
 
 
 def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
-    from tflgpu_plugin.runtime.selftest import least_subgroup, subgroup_size, unpacks
+    from tflgpu_plugin.runtime.selftest import (
+        least_subgroup,
+        native_half,
+        subgroup_size,
+        unpacks,
+    )
 
     # TFLGPU_NO_SUBGROUPS=1 plans as for an adapter without subgroup shuffles (for tests and for
     # looking at a bad driver).
@@ -236,6 +241,8 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
         subgroup_size=subgroup_size(handle) if use else 0,
         least_subgroup=least_subgroup(handle) if use and not info.software else 0,
         unpacks=unpacks(handle),
+        # Software drivers are slower with it, and are spared a kernel.
+        native_half="shader-f16" in features and not info.software and native_half(handle),
         max_storage_buffers=min(8, info.limit("max-storage-buffers-per-shader-stage", 8)),
         max_binding_bytes=info.limit("max-storage-buffer-binding-size", 128 << 20),
         max_buffer_bytes=info.limit("max-buffer-size", 256 << 20),

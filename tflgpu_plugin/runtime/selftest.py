@@ -1,5 +1,5 @@
 """Measures the subgroup size of a device, proves that shuffles among aligned groups of 8 lanes work
-on it, and asks whether it knows float16.
+on it, asks whether it unpacks float16, and proves that it computes in it.
 """
 
 from __future__ import annotations
@@ -69,6 +69,78 @@ def unpacks(device: Any) -> bool:
     except pipelines.PipelineError:
         return False
     return True
+
+
+# What kernels rely on where float16 is a type of their own: float32 is rounded to the nearest,
+# halves to even, below 2^-14, too; infinities and NaN stay; what is loaded is what was stored; a
+# product is rounded once.
+_TINY = 2.0**-24
+ROUNDED = np.array([
+    0.0, 1.0, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-11 + 2.0**-20, 0.1, 1 / 3, 1000.3,
+    2047.5, 2049.0, 2051.0, 65504.0, 65488.0, 65470.0, np.inf, np.nan,
+    2.0**-14, 2.0**-14 - _TINY / 2, 2.0**-15 + _TINY / 2, _TINY, _TINY / 2, 1.5 * _TINY,
+    0.75 * _TINY, 2.0**-16, 1e-5, 3.3e-6, 2.0**-13, 5.96e-5, 511 * _TINY, 0.5, 3.14159, 8.0,
+], np.float32)  # fmt: skip
+HALF = """
+enable f16;
+@group(0) @binding(1) var<storage, read> wide: array<vec4f>;
+@group(0) @binding(2) var<storage, read> narrow: array<vec4<f16>>;
+@group(0) @binding(3) var<storage, read_write> found: array<vec4<f16>>;
+@compute @workgroup_size(COUNT) fn main(@builtin(local_invocation_index) i: u32) {
+  let h = narrow[i];
+  found[i] = vec4<f16>(wide[i]);
+  found[COUNT + i] = vec4<f16>(vec4f(h));
+  found[2 * COUNT + i] = h * narrow[COUNT];
+  found[3 * COUNT + i] = fma(h, h, h);
+}
+"""
+
+
+def native_half(device: Any) -> bool:
+    """Whether kernels may load, store and multiply float16 as it is."""
+    try:
+        got = _halves(device).astype(np.float64)
+    except (native.NativeError, pipelines.PipelineError):
+        return False
+    wide = np.concatenate([ROUNDED, -ROUNDED])
+    half = wide.astype(np.float16)
+    exact = half.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        eighths = (exact / 8).astype(np.float16)
+        once = (exact * exact + exact).astype(np.float16)
+        twice = (half * half + half).astype(np.float16)  # where `fma` is two roundings
+    expected = half, half, eighths
+    right = all(np.array_equal(g, e, equal_nan=True) for g, e in zip(got, expected, strict=False))
+    fused = np.where(got[3] == twice, twice, once)
+    return right and np.array_equal(got[3], fused, equal_nan=True)
+
+
+def _halves(device: Any) -> Any:
+    """Rows of what HALF finds for the numbers above and their negatives, as float16."""
+    from tflgpu_plugin.runtime.program import Instance, Program
+
+    wide = np.concatenate([ROUNDED, -ROUNDED])
+    narrow = np.concatenate([wide, np.full(4, 0.125)]).astype(np.float16)
+    ports = (
+        Port(0, "wide", wide.shape, "f32", 1, wide.nbytes),
+        Port(1, "narrow", narrow.shape, "f16", 2, narrow.nbytes),
+        Port(2, "found", (4, len(wide)), "f16", 3, 8 * len(wide)),
+    )
+    roles = ("input", "input", "output")
+    buffers = [Buffer(role, port.bytes) for role, port in zip(roles, ports, strict=True)]
+    wgsl = HALF.replace("COUNT", str(len(wide) // 4))
+    plan = Plan(
+        (Pipeline("half", wgsl, "urrw"),),
+        (Buffer("uniforms", 256), *buffers),
+        (),
+        bytes(256),
+        (Dispatch("half", 0, (0, 1, 2, 3), 0, (1, 1, 1), ()),),
+        ports[:2],
+        ports[2:],
+        (),
+    )
+    (found,) = Instance(Program(plan, device)).run([wide, narrow])
+    return found
 
 
 def _measure(device: Any, lanes: int) -> Any:
