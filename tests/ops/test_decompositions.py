@@ -136,3 +136,27 @@ def test_products_of_many_axes_that_spread() -> None:
     results = [Tensor("y", (2, 1, 3, 1, 4, 6))]
     alike = made("matmul", (2, 1, 3, 1, 4, 7), (2, 1, 3, 1, 7, 6), results=results)
     assert [node.op for node in alike] == ["reshape", "reshape", "matmul", "reshape"]
+
+
+@pytest.mark.parametrize(
+    ("change", "ops"),
+    [
+        ({}, ["gather", "reshape"]),
+        ({3: (0, 1)}, ["scatter_nd"]),  # as the first
+        ({3: (5, 0)}, ["scatter_nd"]),
+        ({3: (0, 7)}, ["scatter_nd"]),
+        ({3: (-1, 0)}, ["scatter_nd"]),
+        ({16: None}, ["scatter_nd"]),
+    ],
+)
+def test_a_sum_of_one_update_each_is_a_gather(
+    change: dict[int, tuple[int, int] | None], ops: list[str]
+) -> None:
+    """17 constant places of 5 x 7, all within and no two alike; of fewer it is not asked."""
+    places = [divmod(k, 7) for k in range(1, 18)]
+    rows = [change.get(k, place) for k, place in enumerate(places)]
+    indices = np.array([row for row in rows if row], np.int32)
+    shape = Tensor("s", (2,), "i32", np.array([5, 7], np.int32))
+    given = Tensor("i", indices.shape, "i32", indices), Tensor("u", (len(indices),)), shape
+    found = made("scatter_new", *given, results=[Tensor("y", (5, 7))], reduction="add")
+    assert [node.op for node in found][-len(ops) :] == ops

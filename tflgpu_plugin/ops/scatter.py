@@ -252,9 +252,12 @@ def _apart(graph: Graph, node: Node) -> bool:
     if given is None or node.attributes["reduction"] != "add":
         return False
     rows = given.reshape(-1, given.shape[-1])
-    extents = np.asarray(new_shapes(graph, node)[0][: rows.shape[1]])
-    inside = len(rows) > FEW and bool(np.all((rows >= 0) & (rows < extents)))
-    return inside and len(np.unique(rows, axis=0)) == len(rows)
+    extents = new_shapes(graph, node)[0][: rows.shape[1]]
+    if len(rows) <= FEW or not np.all((rows >= 0) & (rows < np.asarray(extents))):
+        return False
+    reached = np.zeros(extents, bool)
+    reached[tuple(rows.T)] = True
+    return np.count_nonzero(reached) == len(rows)
 
 
 def decompose_new(steps: Decomposition, node: Node) -> bool:
