@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tflgpu_plugin.providers.tflite.loops import BODIES
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 from conformance import host
@@ -214,7 +215,7 @@ def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
 
 
 # Rows that a model of one operator shows.
-SINGLE = {name: row for name, row in HOST_OPS.items() if row.alone}
+SINGLE = {name: row for name, row in HOST_OPS.items() if row.alone and name not in BODIES}
 
 
 def form_of(case: Case) -> HostOp:

@@ -126,6 +126,16 @@ def rnn_basic(x: Array, weights: Array, r: Array, bias: Array, h: Array, activat
     return last, last
 
 
+def recurrent_layer(x: Array, weights: Array, r: Array, bias: Array | None, h: Array,
+                    c: Array | None, content: Array | None, cell: str, every: bool, steps: int,
+                    batch: int, **given: Any) -> tuple[Array, ...]:  # fmt: skip
+    z = rounded(x[:steps] @ weights.T + (0 if bias is None else bias), x.shape[-1])
+    more: dict[str, Any] = {"lstm": {"c": c}, "gru": {"bias": content}, "rnn": {}}[cell]
+    kinds: dict[str, Any] = {"lstm": lstm, "gru": gru, "rnn": rnn}
+    y, *states = kinds[cell](z, r, h, **more, **given)
+    return (y if every else states[0][None], *states)
+
+
 def _lstm_layer(x: Array, given: Any, h: Array, c: Array, reverse: bool, time_axis: int,
                 cell_clip: float, proj_clip: float) -> tuple[Array, ...]:  # fmt: skip
     """`given`: the 17 inputs of a direction, None for absent parts."""
@@ -173,5 +183,6 @@ def svdf(x: Array, features: Array, times: Array, bias: Array | None, memory: Ar
 
 
 REFERENCES: dict[str, Any] = {"lstm": lstm, "gru": gru, "rnn": rnn, "rnn_basic": rnn_basic,
+    "recurrent_layer": recurrent_layer,
                               "svdf": svdf, "bidirectional_lstm": bidirectional_lstm,
                               "bidirectional_rnn": bidirectional_rnn}  # fmt: skip

@@ -35,7 +35,9 @@ def free(host: HostNode, row: HostOp | None) -> str | None:
 
 
 def known(host: HostNode, row: HostOp | None) -> str | None:
-    """A row in this table."""
+    """A row in this table, and to be what that says."""
+    if host.refusal:
+        return host.refusal
     absent = f"{host.host_op} is not in the table of this plugin."
     return None if row else LEFT.get(host.host_op, absent)
 

@@ -56,6 +56,9 @@ def prepare(number: int, pointer: Any, context: Any) -> None:
     delegate.pointer = pointer
     address = int(native.ffi.cast("uintptr_t", context))
     prepared = records.Prepared(context=address)
+    if delegate.replaces(address):
+        delegate.replace(prepared)
+        return
     try:
         host = reader.read(native.ffi, context)
         prepared.nodes = _unclaimed(host)
@@ -113,6 +116,7 @@ def _place_new(
         others = (other.graph.inputs for other in claim.islands if other is not partition)
         stays = {t for inputs in others for t in inputs} if host.graph.fused else set()
         prepared.placed.append(_place(pointer, partition, stays))
+        prepared.replaced |= {g for node in partition.nodes for g in host.replaced.get(node, ())}
     prepared.decide(reasons)
 
 
@@ -130,7 +134,7 @@ def _place_again(
             partition = providers.claimed_again(old.nodes, old.kept, *given)
         prepared.placed.append(_place(delegate.pointer, partition, old.stays))
         prepared.placed[-1].recent = old.recent
-    prepared.nodes = earlier.nodes
+    prepared.nodes, prepared.replaced = earlier.nodes, earlier.replaced
 
 
 def _preview(context: Any, ids: Sequence[int]) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""One node as a TFLite host tells it."""
+"""Nodes as a TFLite host tells them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from dataclasses import dataclass, field
 from struct import calcsize, unpack
 from typing import Any
 
+from tflgpu_plugin.providers import HostError
+
+from tflgpu_plugin import native
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, Tensor
+
+from . import codes
+from .tensors import Tensors, listed
+
+HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
+MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
 
 
 @dataclass(frozen=True)
 class HostNode:
     """One node of the execution plan as the host tells it; `inputs` has None for absent optional
-    inputs.
+    inputs. A node may be read as what the graphs that it names amount to: `attributes` are those of
+    that op, and `graphs` the addresses of the host's graphs that need not run then; `refusal` says
+    why it is not.
     """
 
     ffi: Any
@@ -29,6 +40,9 @@ class HostNode:
     has_side_effect: bool = False  # the host keeps it in order with the others of which it says so
     custom: bytes = b""  # parameters of a custom operator, as they are in the model
     unreadable: Mapping[int, str] = field(default_factory=dict)  # why some tensors are
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    graphs: tuple[int, ...] = ()
+    refusal: str = ""
 
     def params(self, struct: str) -> Any:
         """The node's parameters as a struct of tflite/abi.h. Raises Unsupported when there are
@@ -83,3 +97,57 @@ class HostNode:
         """The value of an input that is a constant."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
         return None if tensor is None else self.tensors[tensor].data
+
+
+def hidden(node: int, number: int) -> int:
+    """The id of a tensor of a node, one of up to 8, that the host has none for."""
+    return HIDDEN + node * HIDDEN_EACH + number
+
+
+def execution_plan(ffi: Any, context: Any) -> tuple[int, ...]:
+    plan = ffi.new("tgl_ints **")
+    if context.get_execution_plan(context, plan):
+        raise HostError("The host did not tell its execution plan.")
+    return listed(plan[0])  # a copy: the host's own array goes with the next call
+
+
+def raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
+    node, registration = ffi.new("tgl_node **"), ffi.new("tgl_registration **")
+    if context.get_node(context, index, node, registration):
+        raise HostError(f"The host did not tell its node {index}.")
+    return node[0], registration[0]
+
+
+def read_node(ffi: Any, context: Any, index: int, read: Tensors) -> HostNode:
+    """One node of a graph whose tensors have been read. Raises HostError."""
+    node, registration = raw_node(ffi, context, index)
+    custom = registration.custom_name
+    name = ffi.string(custom).decode(errors="replace") if custom else ""
+    code = int(registration.builtin_code)
+    inputs = tuple(None if t < 0 else t for t in listed(node.inputs))
+    return HostNode(
+        ffi=ffi,
+        id=index,
+        code=code,
+        host_op=codes.name(code, name),
+        version=int(registration.version),
+        inputs=inputs,
+        outputs=listed(node.outputs),
+        raw_params=node.params,
+        tensors=read.tensors,
+        unreadable=read.unreadable,
+        has_side_effect=bool(node.has_side_effect),
+        custom=_bytes(ffi, node),
+    )
+
+
+def _bytes(ffi: Any, node: Any) -> bytes:
+    """The parameters of a custom operator, "" where there are none in such a place: those of other
+    ops are no bytes.
+    """
+    size = int(node.custom_data_size)
+    if not node.custom_data or not 0 < size <= MOST_BYTES:
+        return b""
+    held = ffi.new("char[]", size)
+    found = native.lib.tg_tflite_bytes(node.custom_data, held, size)
+    return bytes(ffi.buffer(held, found))

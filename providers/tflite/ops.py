@@ -326,6 +326,10 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("TILE", "tile", 3, None, "value repeats", **ours),
         _row(
+            "WHILE", "recurrent_layer", 1, lambda node: dict(node.attributes),
+            "value weights recurrent_weights biases? state state? biases?", gives="value*", **ours,
+        ),
+        _row(
             CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, "value weights bias",
             *windows, need.INACTIVE, **CUSTOM,
         ),
@@ -369,7 +373,7 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("ZEROS_LIKE", "value*", spreads=True)
 )
 # Nodes whose output shapes nothing outside them tells.
-OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE", "WHILE")
+OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE")
 
 
 def row_of(node: HostNode) -> HostOp | None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from tflgpu_plugin.providers import HostError
 
-from tflgpu_plugin import native
 from tflgpu_plugin import ops as internal
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.frontend import support
@@ -21,12 +20,10 @@ from tflgpu_plugin.frontend.reading import Reading, assembled
 from tflgpu_plugin.ir.graph import STORE, Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 
-from . import codes, conditions, ops, shapes
-from .host_node import HostNode
-from .tensors import Tensors, listed, read_tensors
+from . import conditions, loops, ops, shapes
+from .host_node import HIDDEN, HostNode, execution_plan, hidden, raw_node, read_node
+from .tensors import listed, read_tensors
 
-MOST_BYTES = 4096  # of a custom operator's parameters; what is longer is none that we know
-HIDDEN, HIDDEN_EACH = 1 << 30, 8  # tensor ids beyond those of any host, by node
 VARIABLES = {
     "CALL_ONCE": "It lets the host run a part of the model once, before the rest.",
     "VAR_HANDLE": "It names a variable of the model, which the host keeps.",
@@ -37,9 +34,11 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class HostGraph(Reading):
-    """With the operator code of each node (for messages)."""
+    """With the operator code of each node (for messages), and the graphs that need not run where a
+    node of ours does what they would."""
 
     codes: Mapping[int, int] = field(default_factory=dict)
+    replaced: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -> HostGraph:
@@ -61,15 +60,20 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
         given[index] = replace(given[index], shape=shape)
     loose = {t for t in given if _open_axes(context.tensors[t])}
     walk = shapes.Walk(given, read.sparse, shapes_of or (), read.constants, loose)
-    hosts = [_host_node(ffi, context, index, read) for index in plan]
-    nodes = [walk.annotate(host, _node(host, given)) for host in hosts]
+    outputs, fused = _outputs(ffi, context, plan)
+    # Where the host does not fuse nodes, users want to read every tensor.
+    wanted = _read_by(ffi, context, plan) | set(outputs) if fused else written
+    bodies = loops.Bodies(context, walk, wanted, _node)
+    hosts, nodes = list[HostNode](), list[Node]()
+    for index in plan:
+        hosts.append(bodies.resolved(read_node(ffi, context, index, read)))
+        nodes.append(walk.annotate(hosts[-1], _node(hosts[-1], given)))
     tensors = dict(walk.view)
     nodes = [_visible(node) if node.refusal is not None else node for node in nodes]
     states = tuple(pair for node in nodes for pair in state_pairs(node))
     for before, after in states:
         if after not in tensors:  # a result that the host has no tensor for
             tensors[after] = replace(tensors[before], variable=False)
-    outputs, fused = _outputs(ffi, context, plan)
     ordered = all(host.has_side_effect for host in hosts if host.host_op in VARIABLES)
     told = {"states": states, "chained": tuple(sorted(walk.chained))}
     graph = assembled(nodes, tensors, outputs, fused=fused, ordered=ordered, **told)
@@ -79,6 +83,7 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
         walk.unfit,
         {t: some for t, some in axes.items() if some},
         codes={host.id: host.code for host in hosts},
+        replaced={host.id: host.graphs for host in hosts if host.graphs},
     )
 
 
@@ -114,22 +119,12 @@ def partitions(ffi: Any, context: Any, nodes: Sequence[int]) -> list[tuple[Shape
     return [(listed(each.nodes), listed(each.outputs)) for each in found[0][0 : count[0]]]
 
 
-def execution_plan(ffi: Any, context: Any) -> tuple[int, ...]:
-    plan = ffi.new("tgl_ints **")
-    if context.get_execution_plan(context, plan):
-        raise HostError("The host did not tell its execution plan.")
-    return listed(plan[0])  # a copy: the host's own array goes with the next call
-
-
-def raw_node(ffi: Any, context: Any, index: int) -> tuple[Any, Any]:
-    node, registration = ffi.new("tgl_node **"), ffi.new("tgl_registration **")
-    if context.get_node(context, index, node, registration):
-        raise HostError(f"The host did not tell its node {index}.")
-    return node[0], registration[0]
-
-
 def _written(ffi: Any, context: Any, plan: Sequence[int]) -> set[int]:
     return {t for index in plan for t in listed(raw_node(ffi, context, index)[0].outputs)}
+
+
+def _read_by(ffi: Any, context: Any, plan: Sequence[int]) -> set[int]:
+    return {t for index in plan for t in listed(raw_node(ffi, context, index)[0].inputs)}
 
 
 def _check_order(ffi: Any, context: Any, plan: Sequence[int]) -> None:
@@ -155,40 +150,6 @@ def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bo
     found = partitions(ffi, context, plan)
     outputs = dict.fromkeys(t for _, made in found for t in made)
     return list(outputs), len(found) == 1 or len(plan) < 2
-
-
-def _host_node(ffi: Any, context: Any, index: int, read: Tensors) -> HostNode:
-    node, registration = raw_node(ffi, context, index)
-    custom = registration.custom_name
-    name = ffi.string(custom).decode(errors="replace") if custom else ""
-    code = int(registration.builtin_code)
-    inputs = tuple(None if t < 0 else t for t in listed(node.inputs))
-    return HostNode(
-        ffi=ffi,
-        id=index,
-        code=code,
-        host_op=codes.name(code, name),
-        version=int(registration.version),
-        inputs=inputs,
-        outputs=listed(node.outputs),
-        raw_params=node.params,
-        tensors=read.tensors,
-        unreadable=read.unreadable,
-        has_side_effect=bool(node.has_side_effect),
-        custom=_bytes(ffi, node),
-    )
-
-
-def _bytes(ffi: Any, node: Any) -> bytes:
-    """The parameters of a custom operator, "" where there are none in such a place: those of other
-    ops are no bytes.
-    """
-    size = int(node.custom_data_size)
-    if not node.custom_data or not 0 < size <= MOST_BYTES:
-        return b""
-    held = ffi.new("char[]", size)
-    found = native.lib.tg_tflite_bytes(node.custom_data, held, size)
-    return bytes(ffi.buffer(held, found))
 
 
 def _node(host: HostNode, tensors: dict[int, Tensor]) -> Node:
@@ -232,7 +193,7 @@ def state_pairs(node: Node) -> tuple[tuple[int, int], ...]:
 def _hidden_outputs(node: int, row: HostOp) -> tuple[int, ...]:
     """Ids for results that only state takes, which the host has no tensors for."""
     count = sum(after < 0 for _, after in internal.rows()[row.op].states)
-    return tuple(HIDDEN + node * HIDDEN_EACH + k for k in range(count))
+    return tuple(hidden(node, k) for k in range(count))
 
 
 def _visible(node: Node) -> Node:

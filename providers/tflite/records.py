@@ -57,9 +57,11 @@ class Placed(PlacedPartition):
 
 @dataclass
 class Prepared(GraphRecord[Placed]):
-    """One host graph after prepare."""
+    """One host graph after prepare. `replaced` are the contexts of graphs that it would run, but
+    for kernels of ours that do all that they would."""
 
     context: int = 0
+    replaced: set[int] = field(default_factory=set)
 
     def same_nodes(self, other: Prepared) -> bool:
         """Both have the same nodes of the host, wherever these run."""
@@ -69,7 +71,8 @@ class Prepared(GraphRecord[Placed]):
     def joined(self, later: Prepared) -> Prepared:
         """Both as one record; about a node that both tell of, the later one is right."""
         nodes = {node.id: node for node in (*self.nodes, *later.nodes)}
-        return Prepared(list(nodes.values()), [*self.placed, *later.placed], self.context)
+        return Prepared(list(nodes.values()), [*self.placed, *later.placed], self.context,
+                        self.replaced | later.replaced)  # fmt: skip
 
     @property
     def dead(self) -> bool:
@@ -88,6 +91,10 @@ class Delegate(Client[Prepared]):
     def earlier(self, context: int) -> Prepared | None:
         """What the host graph of this context was given last."""
         return next((p for p in self.graphs if p.context == context), None)
+
+    def replaces(self, context: int) -> bool:
+        """The graph of this context need not run, as kernels in another one do what it would."""
+        return any(context in known.replaced and not known.dead for known in self.graphs)
 
     def replace(self, prepared: Prepared) -> None:
         """Record what a host graph was given; an earlier record of the same graph, and those of

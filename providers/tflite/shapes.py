@@ -110,7 +110,7 @@ class Walk:
     def _is_decided(self, host: HostNode) -> bool:
         """By the value of something that is no constant of the model."""
         name = host.host_op.split(" ")[0]
-        if name in table.OPAQUE or name.startswith("op"):
+        if host.refusal or name in table.OPAQUE or name.startswith("op"):
             return True
         if name == _COMPOSITE:
             return any(t in self.loose for t in host.outputs)
@@ -192,7 +192,7 @@ class Walk:
             return [self.tensors[t].shape for t in host.outputs]
         if name == _COMPOSITE and not (self._open | self._doubtful).intersection(inputs):
             return [self.tensors[t].shape for t in host.outputs]
-        if self._doubtful.intersection(inputs) or name in table.OPAQUE:
+        if self._doubtful.intersection(inputs) or host.refusal or name in table.OPAQUE:
             return None
         if any(self.view[t].data is None for t in _deciding(host)):
             return None

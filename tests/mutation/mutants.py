@@ -21,6 +21,8 @@ AREAS: dict[str, tuple[str, ...]] = {
     "passes": ("tflgpu_plugin/passes/**/*.py", "tflgpu_plugin/ir/quantization.py"),
     "readers": (
         "tflgpu_plugin/frontend/fold.py",
+        "tflgpu_plugin/frontend/loop_body.py",
+        "tflgpu_plugin/frontend/loop_layer.py",
         "tflgpu_plugin/frontend/meanings.py",
         "tflgpu_plugin/frontend/placeholders.py",
         "tflgpu_plugin/frontend/reading.py",

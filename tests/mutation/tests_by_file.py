@@ -236,6 +236,8 @@ TESTS: dict[str, Sequence[str]] = {
     "placeholders": ("test_open_shapes", "test_placeholders"),
     "fold": ("test_constant_operators", *READ),
     "subgraph": _TFLITE,
+    "loop_body": ("test_loop_layer", "test_recurrent_loops"),
+    "loop_layer": ("test_recurrent_loops",),
     "symbolic_shapes": ("test_misfits", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
     "host_op": ("test_page_of_operators", *READ),
@@ -257,6 +259,8 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "conditions": ("test_ort_conditions", "test_page_of_operators"),
     "elementwise": ("test_ort_integers", "test_ort_reductions"),
     "recurrent": ("test_ort_recurrent",),
+    "loops": ("test_recurrent_loops",),
+    "records": ("test_recurrent_loops",),
     "run_values": ("test_ort_run_values",),
     "narrow": ("test_ort_narrow",),
     "einsum": ("test_ort_einsum",),

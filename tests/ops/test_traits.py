@@ -65,6 +65,7 @@ def test_what_may_pass_float16() -> None:
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}
     small |= {
+        "recurrent_layer",
         "rnn_basic",
         "roi_align",
         "bidirectional_lstm",

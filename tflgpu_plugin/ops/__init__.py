@@ -36,6 +36,7 @@ FAMILIES = (
     "resize",
     "lstm",
     "recurrent",
+    "recurrent_layer",
     "rnn_basic",
     "bidirectional",
     "svdf",

@@ -13,6 +13,7 @@ import tflgpu_plugin
 from conformance import host as hosts
 from tests.support import interpreters, loop_models
 from tests.support import onnx_models as m
+from tests.support.recurrent_loops import Loop
 from tflgpu_plugin import native
 from tflgpu_plugin.errors import HostError
 
@@ -62,13 +63,13 @@ def test_a_body_with_work_enough_is_taken(host: str) -> None:
 @pytest.mark.parametrize("host", hosts.installed())
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 @pytest.mark.parametrize("every", [False, True])
-def test_recurrent_layers_of_keras_launch_nothing_per_step(
+def test_steps_of_a_layer_that_is_left_to_the_host_launch_nothing(
     host: str, kind: str, every: bool
 ) -> None:
-    """As its converter writes them: a WHILE of some 20 small nodes over the steps."""
-    model = loop_models.recurrent(kind, steps=9, every=every)
-    for options, launches in (({}, 0), ({"force": 1}, 9)):
-        interpreter, delegate = interpreters.gpu(model, host, "default", **options)
+    """Of the 20 small nodes in the body of a layer of Keras."""
+    model = Loop(kind, steps=9, every=every).model()
+    for more, launches in (({}, 0), ({"force": 1}, 9)):
+        interpreter, delegate = interpreters.gpu(model, host, "default", exclude="WHILE", **more)
         interpreters.same(interpreter, model, host)
         report = tflgpu_plugin.report(delegate)
         assert report.runs >= launches and (launches or report.runs <= 1), str(report)
@@ -173,5 +174,5 @@ def test_graphs_that_are_looked_into_are_given_back(own: bool) -> None:
     assert not loops.is_repeated(ffi, mine)
     assert released == ([] if own else [0])
     with pytest.raises(HostError, match="did not show graph 3"):
-        with loops._Search(ffi, mine).opened(3):
+        with loops.opened(ffi, mine, 3):
             pass

@@ -154,12 +154,12 @@ def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str, resolver: str) 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_host_that_does_not_keep_the_order(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is taken from it: it might read before it assigns."""
-    original = reader._host_node
+    original = reader.read_node
 
     def unmarked(*given: Any) -> reader.HostNode:
         return replace(original(*given), has_side_effect=False)
 
-    monkeypatch.setattr(reader, "_host_node", unmarked)
+    monkeypatch.setattr(reader, "read_node", unmarked)
     _, made = gpu(variable_models.again(), host)
     report = tflgpu_plugin.report(made)
     assert report.count("gpu") == 0

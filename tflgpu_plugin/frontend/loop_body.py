@@ -1,0 +1,429 @@
+"""What the body of a loop makes of the values that it carries, as expressions of these: sums of
+products with constant weights ("linear"), functions and products of such, counters, and lists to
+which each step adds a row.
+
+Every node is understood or the whole is refused (Unsupported, with a sentence). Equal expressions
+have equal numbers, so that a body takes time in proportion to its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
+from tflgpu_plugin.ops.recurrent import ACTIVATIONS
+from tflgpu_plugin.ops.views import Axis, View
+from tflgpu_plugin.passes.quant.dequantize import dequantized
+
+MOST_NODES = 256  # of a body
+MOST_NUMBERS = 8  # of a constant that places or extents are made of
+OTHERWISE = "This loop is no recurrent layer that is known here: {}."
+
+
+class Slab(NamedTuple):
+    """Rows `start` to `stop` of a constant, and the expression that they are multiplied with (None:
+    they are added)."""
+
+    tensor: int
+    start: int
+    stop: int
+    factor: int | None = None
+
+
+class Counter(NamedTuple):
+    """The whole number that is carried at this position, and so much more."""
+
+    position: int
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Whole numbers, constants or counters."""
+
+    entries: tuple[int | Counter, ...]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What is carried at a position, as the step finds it."""
+
+    position: int
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Rows of floats, an expression of each."""
+
+    form: int
+    rows: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The rows of a carried list before a counter, or from it on."""
+
+    position: int
+    counter: Counter
+    before: bool
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A carried list with a row put in the place of a counter."""
+
+    position: int
+    counter: Counter
+    form: int
+
+
+@dataclass(frozen=True)
+class Below:
+    """Every one of these counters is below its limit."""
+
+    limits: frozenset[tuple[Counter, int]]
+
+
+@dataclass(frozen=True)
+class Body:
+    """A graph that a loop runs: nodes, tensors, and which of these it is given and gives."""
+
+    nodes: Sequence[Node]
+    tensors: Mapping[int, Tensor]
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+
+
+def otherwise(why: str) -> Unsupported:
+    """The refusal of a loop."""
+    return Unsupported(OTHERWISE.format(why))
+
+
+@dataclass
+class Forms:
+    """The values of a body's tensors, and the expressions by number: tuples of a name and what it
+    is made of."""
+
+    tensors: dict[int, Tensor]
+    values: dict[int, Any] = field(default_factory=dict)
+    made: list[tuple[Any, ...]] = field(default_factory=list)
+    numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+
+    def form(self, *parts: Any) -> int:
+        """The number of an expression."""
+        found = self.numbers.setdefault(parts, len(self.made))
+        if found == len(self.made):
+            self.made.append(parts)
+        return found
+
+    def pair(self, name: str, a: int, b: int) -> int:
+        """One in which the order of two does not count."""
+        return self.form(name, *sorted((a, b)))
+
+    def run(self, body: Body, given: Sequence[Tensor]) -> list[Any]:
+        """What the body gives, of carried values with these shapes and types."""
+        if len(body.nodes) > MOST_NODES or len(given) != len(body.inputs):
+            raise otherwise(f"it has {len(body.nodes)} nodes and {len(body.inputs)} values")
+        for k, (index, tensor) in enumerate(zip(body.inputs, given, strict=True)):
+            held = self.tensors[index]
+            if held.dtype != tensor.dtype or held.data is not None or index in self.values:
+                raise otherwise(f"its value {k} is not what it is given")
+            self.tensors[index] = replace(held, shape=tensor.shape)
+            counter = tensor.dtype in ("i32", "i64") and prod(tensor.shape) == 1
+            self.values[index] = Numbers((Counter(k),)) if counter else Carried(k)
+        for node in body.nodes:
+            handler = HANDLERS.get(node.op)
+            if node.refusal is not None or handler is None:
+                raise otherwise(f"it has {node.host_op or node.op}")
+            written = [self.tensors[t].data is not None for t in node.outputs]
+            if any(written) or any(t in self.values for t in node.outputs):
+                raise otherwise("it writes a tensor twice")
+            handler(self, node)
+        return [self.value(index) for index in body.outputs]
+
+    def value(self, index: int) -> Any:
+        """Of a tensor; small whole constants are numbers."""
+        if index not in self.values:
+            data = self.tensors[index].data
+            if data is None:
+                raise otherwise(f"nothing makes {self.tensors[index].name!r}")
+            if data.dtype.kind == "i" and data.size <= MOST_NUMBERS:
+                return Numbers(tuple(int(n) for n in data.reshape(-1)))
+        return self.values.get(index)
+
+    def vector(self, index: int) -> Vector:
+        """Rows of floats, which a carried value may be, too."""
+        found = self.value(index)
+        tensor = self.tensors[index]
+        if isinstance(found, Carried) and tensor.dtype == "f32" and len(tensor.shape) == 2:
+            return Vector(self.form("state", found.position), *tensor.shape)
+        if not isinstance(found, Vector):
+            raise otherwise(f"{tensor.name!r} is no vector of a step")
+        return found
+
+    def put(self, node: Node, form: int, rows: int, width: int) -> None:
+        """The only result of a node, after its fused activation."""
+        activation = node.attributes.get("activation", "none")
+        if activation != "none":
+            form = self.function(activation, form)
+        shape = self.shapes(node)[0]
+        if prod(shape) != rows * width or (rows > 1 and shape[-1] != width):
+            raise otherwise(f"{node.host_op} makes {list(shape)}")
+        self.values[node.outputs[0]] = Vector(form, rows, width)
+
+    def function(self, name: str, form: int) -> int:
+        if name not in ACTIVATIONS:
+            raise otherwise(f"it has the activation {name}")
+        return self.form(name, form)
+
+    def shapes(self, node: Node) -> list[Shape]:
+        """Of a node's results, which its tensors have from now on."""
+        try:
+            found = ops.rows()[node.op].shapes(Graph(self.tensors, (node,), (), ()), node)
+        except ValueError as error:
+            raise otherwise(str(error)) from error
+        for index, shape in zip(node.outputs, found, strict=True):
+            self.tensors[index] = replace(self.tensors[index], shape=tuple(shape))
+        return [tuple(shape) for shape in found]
+
+    def linear(self, *slabs: Slab) -> int:
+        """A sum of products, and of constants."""
+        return self.form("linear", *sorted(slabs, key=lambda s: (s.factor is None, *s[:3])))
+
+    def slabs(self, form: int) -> tuple[Slab, ...]:
+        """The summands of a linear expression, none of another."""
+        name, *parts = self.made[form]
+        return tuple(parts) if name == "linear" else ()
+
+    def cut(self, form: int, start: int, stop: int) -> int:
+        """Some columns of an expression: of a linear one, or of a function of that."""
+        name, *parts = self.made[form]
+        if name in ACTIVATIONS and self.slabs(parts[0]):
+            return self.form(name, self.cut(parts[0], start, stop))
+        if name != "linear":
+            raise otherwise("it takes columns of what is no sum of products")
+        return self.linear(
+            *(s._replace(start=s.start + start, stop=s.start + stop) for s in self.slabs(form))
+        )
+
+
+def _fully_connected(forms: Forms, node: Node) -> None:
+    x, weights = forms.vector(node.operand()), forms.tensors[node.operand(1)]
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    matrix = weights.data is not None and weights.dtype == "f32" and len(weights.shape) == 2
+    if not matrix or weights.shape[1] != x.width:
+        raise otherwise("it has weights that no constant matrix is")
+    rows = weights.shape[0]
+    slabs = [Slab(node.operand(1), 0, rows, x.form)]
+    if bias is not None:
+        slabs.append(_added(forms, bias, rows))
+    forms.put(node, forms.linear(*slabs), x.rows, rows)
+
+
+def _added(forms: Forms, index: int, width: int) -> Slab:
+    """A constant of so many floats, the same for all rows."""
+    tensor = forms.tensors[index]
+    if tensor.data is None or tensor.dtype != "f32" or prod(tensor.shape) != width:
+        raise otherwise(f"{tensor.name!r} is no bias")
+    if tensor.shape and tensor.shape[-1] != width:
+        raise otherwise(f"{tensor.name!r} is no bias")
+    return Slab(index, 0, width)
+
+
+def _constant(forms: Forms, node: Node) -> int | None:
+    """The position of a constant among two operands."""
+    known = (forms.tensors[node.operand(k)].data is not None for k in range(2))
+    return next((k for k, here in enumerate(known) if here), None)
+
+
+def _add(forms: Forms, node: Node) -> None:
+    a, b = (forms.value(node.operand(k)) for k in range(2))
+    if isinstance(a, Numbers) and isinstance(b, Numbers):
+        return _count(forms, node, a, b)
+    at = _constant(forms, node)
+    if at is not None:
+        x = forms.vector(node.operand(1 - at))
+        slabs = forms.slabs(x.form)
+        if not slabs:
+            raise otherwise("it adds a constant to what is no sum of products")
+        form = forms.linear(*slabs, _added(forms, node.operand(at), x.width))
+        return forms.put(node, form, x.rows, x.width)
+    x, y = _alike(forms, node)
+    slabs, more = forms.slabs(x.form), forms.slabs(y.form)
+    form = forms.linear(*slabs, *more) if slabs and more else forms.pair("add", x.form, y.form)
+    return forms.put(node, form, x.rows, x.width)
+
+
+def _count(forms: Forms, node: Node, a: Numbers, b: Numbers) -> None:
+    """A counter and a constant."""
+    if len(a.entries) == len(b.entries) == 1:
+        for one, other in ((a.entries[0], b.entries[0]), (b.entries[0], a.entries[0])):
+            if isinstance(one, Counter) and not isinstance(other, Counter):
+                forms.values[node.outputs[0]] = Numbers((one._replace(more=one.more + other),))
+                return
+    raise otherwise("it counts in another way")
+
+
+def _alike(forms: Forms, node: Node) -> tuple[Vector, Vector]:
+    """Two operands of one size."""
+    x, y = (forms.vector(node.operand(k)) for k in range(2))
+    if (x.rows, x.width) != (y.rows, y.width):
+        raise otherwise(f"{node.host_op} spreads its operands")
+    return x, y
+
+
+def _mul(forms: Forms, node: Node) -> None:
+    x, y = _alike(forms, node)
+    forms.put(node, forms.pair("mul", x.form, y.form), x.rows, x.width)
+
+
+def _sub(forms: Forms, node: Node) -> None:
+    """1 - x."""
+    one = forms.tensors[node.operand()].data
+    if one is None or one.dtype != np.float32 or one.size != 1 or one.reshape(-1)[0] != 1:
+        raise otherwise("it subtracts from something else than 1")
+    x = forms.vector(node.operand(1))
+    forms.put(node, forms.form("rest", x.form), x.rows, x.width)
+
+
+def _function(forms: Forms, node: Node) -> None:
+    x = forms.vector(node.operand())
+    forms.put(node, forms.function(node.op, x.form), x.rows, x.width)
+
+
+def _gather(forms: Forms, node: Node) -> None:
+    """A step's row of a carried sequence."""
+    held, index = forms.value(node.operand()), forms.value(node.operand(1))
+    sequence, along = forms.tensors[node.operand()], node.attributes
+    counter = index.entries[0] if isinstance(index, Numbers) and len(index.entries) == 1 else None
+    rows = isinstance(held, Carried) and len(sequence.shape) == 3 and sequence.dtype == "f32"
+    single = isinstance(counter, Counter) and along["axis"] == 0 and not along.get("batch_dims")
+    if not rows or not single:
+        raise otherwise("it does not go through a sequence row by row")
+    forms.put(node, forms.form("row", held.position, counter), *sequence.shape[1:])
+
+
+def _moved(forms: Forms, node: Node) -> None:
+    """Numbers and rows in another shape, or some columns of rows."""
+    given = forms.value(node.operand())
+    if isinstance(given, Numbers) and node.op == "reshape":
+        forms.values[node.outputs[0]] = given
+        return
+    x = forms.vector(node.operand())
+    shapes, views = forms.shapes(node), ops.rows()[node.op].views
+    assert views is not None
+    found = views(Graph(forms.tensors, (node,), (), ()), node)
+    for index, shape, view in zip(node.outputs, shapes, found, strict=True):
+        width = prod(shape) // x.rows
+        columns = View(shape, (Axis(x.rows, x.width), Axis(width, 1)), view.offset)
+        inside = 0 <= view.offset <= x.width - width and width * x.rows == prod(shape)
+        if not width or not inside or view.key != columns.key:
+            raise otherwise(f"{node.host_op} moves more than columns")
+        if x.rows > 1 and shape[-1] != width:
+            raise otherwise(f"{node.host_op} makes {list(shape)}")
+        whole = width == x.width
+        form = x.form if whole else forms.cut(x.form, view.offset, view.offset + width)
+        forms.values[index] = Vector(form, x.rows, width)
+
+
+def _slice(forms: Forms, node: Node) -> None:
+    """The rows of a list before a counter, or from it on; or columns."""
+    held = forms.value(node.operand())
+    if not isinstance(held, Carried) or len(forms.tensors[node.operand()].shape) == 2:
+        return _moved(forms, node)
+    begin, size = (forms.value(node.operand(k)) for k in (1, 2))
+    if not isinstance(begin, Numbers) or not isinstance(size, Numbers):
+        raise otherwise("it cuts a list in another way")
+    first, rest = begin.entries[:1], begin.entries[1:]
+    count, extents = size.entries[:1], size.entries[1:]
+    shape = forms.tensors[node.operand()].shape
+    full = all(n in (-1, extent) for n, extent in zip(extents, shape[1:], strict=False))
+    if len(begin.entries) != len(shape) or len(size.entries) != len(shape) or any(rest) or not full:
+        raise otherwise("it cuts a list in another way")
+    if first == (0,) and isinstance(count[0], Counter):
+        piece = Piece(held.position, count[0], True)
+    elif count == (-1,) and isinstance(first[0], Counter):
+        piece = Piece(held.position, first[0], False)
+    else:
+        raise otherwise("it cuts a list in another way")
+    forms.values[node.outputs[0]] = piece
+
+
+def _concat(forms: Forms, node: Node) -> None:
+    """A list with one row replaced, or numbers side by side."""
+    parts = [forms.value(index) for index in node.reads]
+    if len(parts) != len(node.inputs) or node.attributes.get("activation", "none") != "none":
+        raise otherwise("it joins something else")
+    if all(isinstance(part, Numbers) for part in parts):
+        forms.values[node.outputs[0]] = Numbers(tuple(n for part in parts for n in part.entries))
+        return
+    if len(parts) != 3 or not (isinstance(parts[0], Piece) and isinstance(parts[2], Piece)):
+        raise otherwise("it joins something else")
+    low, high = parts[0], parts[2]
+    after = low.counter._replace(more=low.counter.more + 1)
+    fits = low.before and not high.before and high.counter == after
+    if not fits or low.position != high.position or node.attributes["axis"] != 0:
+        raise otherwise("it joins something else")
+    _put_row(forms, node, low.position, low.counter, node.operand(1))
+
+
+def _update_slice(forms: Forms, node: Node) -> None:
+    """A list with one row replaced."""
+    held, place = forms.value(node.operand()), forms.value(node.operand(2))
+    if not isinstance(held, Carried) or not isinstance(place, Numbers):
+        raise otherwise("it replaces something else than a row of a list")
+    first, *rest = place.entries
+    rank = len(forms.tensors[node.operand()].shape)
+    if not isinstance(first, Counter) or any(rest) or len(place.entries) != rank:
+        raise otherwise("it replaces something else than a row of a list")
+    _put_row(forms, node, held.position, first, node.operand(1))
+
+
+def _put_row(forms: Forms, node: Node, position: int, counter: Counter, row: int) -> None:
+    x = forms.vector(row)
+    if forms.tensors[row].shape != (1, x.rows, x.width):
+        raise otherwise("it puts something else than a row into a list")
+    forms.values[node.outputs[0]] = Listed(position, counter, x.form)
+
+
+def _dequantize(forms: Forms, node: Node) -> None:
+    """Of float16 constants."""
+    source, result = forms.tensors[node.operand()], forms.tensors[node.outputs[0]]
+    if source.dtype != "f16" or source.data is None:
+        raise otherwise("it has numbers that are not floats")
+    made = replace(result, shape=source.shape, data=dequantized(source))
+    forms.tensors[node.outputs[0]] = made
+
+
+def _less(forms: Forms, node: Node) -> None:
+    a, b = (forms.value(node.operand(k)) for k in range(2))
+    single = isinstance(a, Numbers) and isinstance(b, Numbers)
+    if not single or len(a.entries) != 1 or len(b.entries) != 1:
+        raise otherwise("its end is told in another way")
+    counter, limit = a.entries[0], b.entries[0]
+    if not isinstance(counter, Counter) or isinstance(limit, Counter):
+        raise otherwise("its end is told in another way")
+    forms.values[node.outputs[0]] = Below(frozenset({(counter, limit)}))
+
+
+def _both(forms: Forms, node: Node) -> None:
+    a, b = (forms.value(node.operand(k)) for k in range(2))
+    if not isinstance(a, Below) or not isinstance(b, Below):
+        raise otherwise("its end is told in another way")
+    forms.values[node.outputs[0]] = Below(a.limits | b.limits)
+
+
+HANDLERS: Mapping[str, Callable[[Forms, Node], None]] = {
+    "fully_connected": _fully_connected, "add": _add, "mul": _mul, "sub": _sub,
+    **dict.fromkeys(ACTIVATIONS, _function), "gather": _gather, "reshape": _moved, "split": _moved,
+    "strided_slice": _moved, "slice": _slice, "concat": _concat, "update_slice": _update_slice,
+    "dequantize": _dequantize, "less": _less, "logical_and": _both,
+}  # fmt: skip

@@ -1,0 +1,290 @@
+"""Recurrent layers among the loops of a model: what Keras 3 and its like write for LSTM, GRU and
+simple recurrent layers, told by what the body computes (`loop_body`), not by how it is written.
+
+The blocks of all weights are put in the order of `ops.recurrent_layer` by what their gates are
+used for. Every value that the loop carries is accounted for, and whatever else it computes makes
+it another loop, which is refused (Unsupported, with a sentence).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tflgpu_plugin.frontend.loop_body import (
+    Below,
+    Body,
+    Carried,
+    Counter,
+    Forms,
+    Listed,
+    Numbers,
+    Slab,
+    Vector,
+    otherwise,
+)
+from tflgpu_plugin.ir.graph import Array, Tensor
+from tflgpu_plugin.ops.recurrent import ACTIVATIONS
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What the loop is: the positions of its sequence and its states among the values that it is
+    given, its weights, attributes of the op, and which result is found at which position ("y", "h",
+    "c")."""
+
+    sequence: int
+    states: tuple[int, ...]
+    weights: Array
+    recurrent: Array
+    bias: Array | None
+    content_bias: Array | None
+    attributes: Mapping[str, Any]
+    results: Mapping[int, str] = field(default_factory=dict)
+
+
+class Gate(NamedTuple):
+    """A block: weights of the input, weights of the state, and biases."""
+
+    weights: Slab
+    recurrent: Slab
+    biases: tuple[Slab, ...]
+
+
+class Cell(NamedTuple):
+    """The op of a step, its blocks, the biases beside the state's part of the last of them, and
+    attributes of its own."""
+
+    op: str
+    gates: tuple[Gate, ...]
+    content: tuple[Slab, ...]
+    attributes: Mapping[str, Any]
+
+
+def layer(given: Sequence[Tensor], condition: Body, body: Body) -> Layer:
+    """The layer that a loop is. `given` are the tensors that it begins with, in the shapes that
+    they have; constants tell where it counts from. Raises Unsupported."""
+    forms = Forms(dict(body.tensors))
+    made = forms.run(body, given)
+    if len(made) != len(given):
+        raise otherwise(f"it gives {len(made)} values and is given {len(given)}")
+    steps = _steps(given, condition)
+    states, lists = _kinds(given, made)
+    sequence, row = _sequence(forms, given, made, steps)
+    order, cell = _cell(forms, states, row)
+    hidden = states[order[0]]
+    for k, value in lists.items():
+        whole = (steps, hidden.rows, hidden.width)
+        if value.position != k or value.counter.more or given[k].shape != whole:
+            raise otherwise(f"value {k} is no list of all its steps")
+    gates, tensors = cell.gates, forms.tensors
+    return Layer(
+        sequence,
+        order,
+        np.concatenate([_rows(tensors, gate.weights) for gate in gates]),
+        np.concatenate([_rows(tensors, gate.recurrent) for gate in gates]),
+        _biases(tensors, [gate.biases for gate in gates], hidden.width),
+        _biases(tensors, [cell.content], hidden.width),
+        {
+            "cell": cell.op,
+            "every": bool(lists),
+            "steps": steps,
+            "batch": hidden.rows,
+            **cell.attributes,
+        },
+        _results(order, states, lists),
+    )
+
+
+def _kinds(
+    given: Sequence[Tensor], made: Sequence[Any]
+) -> tuple[dict[int, Vector], dict[int, Listed]]:
+    """What a step computes, and lists to which it adds. All else counts or stays."""
+    states = {k: value for k, value in enumerate(made) if isinstance(value, Vector)}
+    lists = {k: value for k, value in enumerate(made) if isinstance(value, Listed)}
+    for k, value in enumerate(made):
+        known = k in states or k in lists or value == Carried(k)
+        if not known and not _counts(k, value, given[k]):
+            raise otherwise(f"it carries value {k} on in another way")
+    return states, lists
+
+
+def _sequence(
+    forms: Forms, given: Sequence[Tensor], made: Sequence[Any], steps: int
+) -> tuple[int, int]:
+    """The position of the sequence, and the expression of its row."""
+    rows = {parts[1:] for parts in forms.made if parts[0] == "row"}
+    if len(rows) != 1:
+        raise otherwise("it does not go through one sequence")
+    ((sequence, counter),) = rows
+    if counter.more or made[sequence] != Carried(sequence):
+        raise otherwise("it does not go through a sequence row by row")
+    if not 0 < steps <= given[sequence].shape[0]:
+        raise otherwise(f"it takes {steps} steps over a sequence of {given[sequence].shape[0]}")
+    return sequence, forms.form("row", sequence, counter)
+
+
+def _results(
+    order: Sequence[int], states: Mapping[int, Vector], lists: Mapping[int, Listed]
+) -> dict[int, str]:
+    """Where the op's results are found: a list, or a state that no step reads, has what comes out
+    of a step."""
+    results = dict(zip(order, "hc", strict=False))
+    others = {k: value.form for k, value in lists.items()}
+    others |= {k: value.form for k, value in states.items() if k not in order}
+    if len(others) > 1 or any(form != states[order[0]].form for form in others.values()):
+        raise otherwise("it gives something else than the output of its steps")
+    return results | dict.fromkeys(others, "y")
+
+
+def _counts(position: int, value: Any, start: Tensor) -> bool:
+    """A counter from 0 on, one more for each step."""
+    if value != Numbers((Counter(position, 1),)):
+        return False
+    return start.data is not None and not start.data.any()
+
+
+def _steps(given: Sequence[Tensor], condition: Body) -> int:
+    """How many steps the loop takes, if all that it carries of whole numbers are counters."""
+    forms = Forms(dict(condition.tensors))
+    (end,) = forms.run(condition, given) if len(condition.outputs) == 1 else (None,)
+    if not isinstance(end, Below):
+        raise otherwise("its end is told in another way")
+    for counter, _ in end.limits:
+        if counter.more:
+            raise otherwise("its end is told by what does not count from 0 on")
+    return min(limit for _, limit in end.limits)
+
+
+def _cell(forms: Forms, states: Mapping[int, Vector], row: int) -> tuple[tuple[int, ...], Cell]:
+    """The states that a step reads, in the op's order, and what it does to them."""
+    read = {parts[1] for parts in forms.made if parts[0] == "state"}
+    own = tuple(k for k in states if k in read)
+    for order in (own, own[::-1]):
+        step = _Step(forms, row, [forms.form("state", k) for k in order])
+        next_states = [states[k].form for k in order]
+        if len(own) == 2:
+            found = [step.lstm(*next_states)]
+        else:
+            found = [step.gru(*next_states), step.rnn(*next_states)] if len(own) == 1 else []
+        for cell in found:
+            if cell is not None and _fits(cell, states[order[0]].width):
+                return order, cell
+    raise otherwise("its step is that of no LSTM, GRU or simple layer")
+
+
+def _fits(cell: Cell, units: int) -> bool:
+    """Every gate has a row for each unit."""
+    found = [slab for gate in cell.gates for slab in (gate.weights, gate.recurrent)]
+    return all(slab.stop - slab.start == units for slab in found)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The expressions of one step, from a row of the sequence and the states."""
+
+    forms: Forms
+    row: int
+    states: Sequence[int]
+
+    def lstm(self, h: int, c: int) -> Cell | None:
+        """c = f * c + i * tanh(g), h = o * tanh(c)."""
+        leave = self._times(h, self.forms.numbers.get(("tanh", c)))
+        for forgotten, added in self._orders("add", c):
+            forget = self._times(forgotten, self.states[1])
+            for first, second in self._orders("mul", added):
+                parts = [self._under("logistic", first), self._under("logistic", forget),
+                         self._under("tanh", second), self._under("logistic", leave)]  # fmt: skip
+                gates = [self._gate(part, self.states[0]) for part in parts]
+                if all(gates):
+                    return Cell("lstm", tuple(g for g in gates if g), (), {"gates": "ifco"})
+        return None
+
+    def gru(self, h: int) -> Cell | None:
+        """h = u * h + (1 - u) * tanh(n), n of the input and of r * h, or r times what is of h."""
+        for kept, new in self._orders("add", h):
+            update = self._times(kept, self.states[0])
+            rest = self.forms.numbers.get(("rest", update))
+            first = self._gate(self._under("logistic", update), self.states[0])
+            last = first and self._content(self._under("tanh", self._times(new, rest)))
+            if first and last:
+                reset, gate, biases, linear = last
+                found = self._gate(self._under("logistic", reset), self.states[0])
+                if found:
+                    return Cell("gru", (first, found, gate), biases, {"linear": linear})
+        return None
+
+    def rnn(self, h: int) -> Cell | None:
+        """h = activation of what is of the input and of h."""
+        name, *parts = self.forms.made[h]
+        gate = self._gate(parts[0], self.states[0]) if name in ACTIVATIONS else None
+        return gate and Cell("rnn", (gate,), (), {"activation": name})
+
+    def _content(self, form: int | None) -> tuple[int, Gate, tuple[Slab, ...], bool] | None:
+        """Of a GRU's new content: the reset gate, the block, biases that are reset, too, and
+        whether these are."""
+        for straight, turned in self._orders("add", form):
+            for reset, of_state in self._orders("mul", turned):
+                here, there = self._parts(straight), self._parts(of_state)
+                if list(here[0]) == [self.row] and list(there[0]) == [self.states[0]]:
+                    gate = Gate(here[0][self.row], there[0][self.states[0]], here[1])
+                    return reset, gate, there[1], True
+        for factor in self._parts(form)[0]:
+            found, block = self._times(factor, self.states[0]), self._gate(form, factor)
+            if found is not None and block:
+                return found, block, (), False
+        return None
+
+    def _gate(self, form: int | None, state: int) -> Gate | None:
+        """A sum of products with the row and with this, once each."""
+        factors, biases = self._parts(form)
+        if set(factors) != {self.row, state}:
+            return None
+        return Gate(factors[self.row], factors[state], biases)
+
+    def _parts(self, form: int | None) -> tuple[dict[int, Slab], tuple[Slab, ...]]:
+        """Of a linear expression: weights by what they are multiplied with, and biases. Nothing for
+        other ones, and where there are two for one factor."""
+        slabs = self.forms.slabs(form) if form is not None else ()
+        factors = {slab.factor: slab for slab in slabs if slab.factor is not None}
+        biases = tuple(slab for slab in slabs if slab.factor is None)
+        whole = len(factors) + len(biases) == len(slabs)
+        return (factors, biases) if whole else ({}, ())
+
+    def _orders(self, name: str, form: int | None) -> Sequence[tuple[int, int]]:
+        """Both orders of two operands; none for another expression."""
+        found, *parts = self.forms.made[form] if form is not None else ("",)
+        return ((parts[0], parts[1]), (parts[1], parts[0])) if found == name else ()
+
+    def _times(self, form: int | None, factor: int | None) -> int | None:
+        """What is multiplied with this factor."""
+        return next((a for a, b in self._orders("mul", form) if b == factor), None)
+
+    def _under(self, name: str, form: int | None) -> int | None:
+        """The argument of a function."""
+        found, *parts = self.forms.made[form] if form is not None else ("",)
+        return parts[0] if found == name else None
+
+
+def _rows(tensors: Mapping[int, Tensor], slab: Slab) -> Array:
+    data = tensors[slab.tensor].data
+    assert data is not None
+    return np.asarray(data[slab.start : slab.stop])
+
+
+def _biases(
+    tensors: Mapping[int, Tensor], blocks: Sequence[Sequence[Slab]], units: int
+) -> Array | None:
+    """All blocks' biases, those of a block added up; None where there are none."""
+    if not any(blocks):
+        return None
+    found = np.zeros((len(blocks), units), np.float32)
+    for k, slabs in enumerate(blocks):
+        for slab in slabs:
+            data = tensors[slab.tensor].data
+            assert data is not None
+            found[k] += data.reshape(-1)[slab.start : slab.stop]
+    return found.reshape(-1)

@@ -1,0 +1,89 @@
+"""A recurrent layer whose steps a host spells out, as the body of a loop.
+
+`recurrent_layer(x[T,B,I], weights[G*D,I], recurrent weights[G*D,D], bias[G*D]|None, h0[B,D],
+c0[B,D]|None, content bias[D]|None)` -> y [steps,B,D], the last h [B,D], of an LSTM the last c.
+Without `every` y is that of the last step alone, [1,B,D].
+
+`cell` is the op of `recurrent` that goes through the steps, with its formulas and attributes:
+"lstm" with the gates in the order "ifco", "gru" (the content bias where it is linear), "rnn".
+There are `steps` of them, T or the first of these, over a `batch` of B.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.recurrent import MAX_STEPS, MAX_UNITS
+from tflgpu_plugin.ops.table import Op
+
+OWN = ("cell", "every", "steps", "batch")  # attributes; others are those of the cell
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+X, WEIGHTS, RECURRENT, BIAS, HIDDEN, CELL, CONTENT_BIAS = range(7)
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Of up to 512 units: the loop over a sequence that is an LSTM, a GRU or a simple recurrent
+    layer, one step of it after the other and nothing besides."""
+    x, state = graph.shape(node.operand()), graph.shape(node.operand(HIDDEN))
+    steps, batch = node.attributes["steps"], node.attributes["batch"]
+    units = state[-1] if state else 0
+    if len(x) != 3 or 0 in x or x[0] < steps or x[1] != batch:
+        return f"The loop takes {steps} steps over a batch of {batch}, not over {list(x)}."
+    if units > MAX_UNITS or steps > MAX_STEPS:
+        return (
+            f"A recurrent layer of {units:,} units over {steps:,} steps is not supported; up to "
+            f"{MAX_UNITS} units and {MAX_STEPS:,} steps are."
+        )
+    rows = GATES[node.attributes["cell"]] * units
+    lists = {WEIGHTS: (rows, x[2]), RECURRENT: (rows, units), BIAS: (rows,), HIDDEN: (x[1], units),
+             CELL: (x[1], units), CONTENT_BIAS: (units,)}  # fmt: skip
+    for position, wanted in lists.items():
+        tensor = node.inputs[position]
+        if tensor is not None and graph.shape(tensor) != wanted:
+            return "The weights and states of a recurrent layer have shapes that do not fit."
+        constant = position not in (HIDDEN, CELL)
+        if tensor is not None and constant and graph.constant(tensor) is None:
+            return "The weights of a recurrent layer must be constant."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """y, then the states."""
+    state = graph.shape(node.operand(HIDDEN))
+    listed = node.attributes["steps"] if node.attributes["every"] else 1
+    return [(listed, *state), *[state] * (2 if node.attributes["cell"] == "lstm" else 1)]
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """The input's part of all steps as one fully connected layer, then the op of its cell."""
+    x, weights, recurrent, bias, hidden, cell, content = node.inputs
+    count, shape = node.attributes["steps"], steps.shape(node.operand())
+    if count < shape[0]:
+        x = steps.add("slice", x, steps.indices([0, 0, 0]), steps.indices([count, *shape[1:]]))
+    z = steps.add("fully_connected", x, weights, bias, keep_num_dims=True, activation="none")
+    more = {"lstm": (cell,), "gru": (content,), "rnn": ()}[node.attributes["cell"]]
+    given = {name: value for name, value in node.attributes.items() if name not in OWN}
+    every = node.attributes["every"]
+    y, h, *rest = node.outputs
+    outputs = (y if every else steps.editor.tensor((), like=z), h, *rest)
+    steps.many(
+        node.attributes["cell"], z, recurrent, hidden, *more, outputs=outputs, time_axis=0,
+        reverse=False, **given,
+    )  # fmt: skip
+    if not every:
+        steps.put(y, "reshape", h, None, shape=steps.shape(y))
+    return True
+
+
+def _work(graph: Graph, node: Node) -> int:
+    weights = sum(prod(graph.shape(node.operand(k))) for k in (WEIGHTS, RECURRENT))
+    return int(node.attributes["steps"] * node.attributes["batch"] * weights)
+
+
+OPS = (
+    Op("recurrent_layer", refuse, shapes, lower_decomposed, "accumulate", work=_work,
+       kind="composite", decompose=decompose, accumulates=False),
+)  # fmt: skip
