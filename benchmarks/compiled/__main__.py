@@ -14,9 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Made
 from benchmarks.compiled.driver import compiled, look
 from benchmarks.compiled.kernels import of_cases
-from benchmarks.compiled.networks import Estimate, estimates
+from benchmarks.compiled.networks import GRAPHS, Estimate, estimates
 from benchmarks.engine import Unavailable
-from benchmarks.networks import NETWORKS
 from conformance.settings import forced
 from tflgpu_plugin.compile import tuning
 from tflgpu_plugin.ir.plan import Pipeline
@@ -69,7 +68,7 @@ def table(given: argparse.Namespace) -> int:
     if given.against:
         chosen = {"tuning": dict(given.against)}
         settings = [other for each in settings for other in ({**each, **chosen}, each)]
-    names = [name for name in NETWORKS if not given.networks or name in given.networks]
+    names = [name for name in GRAPHS if not given.networks or name in given.networks]
     found = {family: estimates(names, family, settings) for family in given.families}
     print(
         f"Estimated microseconds on {UNITS} compute units at {GHZ} GHz, share of the peak "
@@ -126,7 +125,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compiled", description=__doc__)
     parser.add_argument("what", choices=("check", "estimates"))
     parser.add_argument("--families", nargs="+", metavar="NAME", help="of GPUs, as RADV calls them")
-    parser.add_argument("--networks", nargs="+", choices=[*NETWORKS], help="only these")
+    parser.add_argument("--networks", nargs="+", choices=[*GRAPHS], help="only these")
     parser.add_argument(
         "--against",
         nargs="+",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
+from benchmarks.compiled.blocks import BLOCKS
 from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Cost, Made, cost
 from benchmarks.compiled.driver import compiled
 from benchmarks.compiled.kernels import AMD
 from benchmarks.compiled.rounds import loops
-from benchmarks.networks import NETWORKS
+from benchmarks.networks import NETWORKS, Network
 from benchmarks.to_graph import to_graph
 from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.ir.plan import Pipeline, Plan
 from tflgpu_plugin.ir.target import Target
 
@@ -72,8 +75,18 @@ def estimates(
     return {key: _estimate(plan, family, made) for key, plan in plans.items()}
 
 
+def _graph(network: Callable[[], Network]) -> Graph:
+    return to_graph(network())
+
+
+GRAPHS: dict[str, Callable[[], Graph]] = {
+    **{name: partial(_graph, net) for name, net in NETWORKS.items()},
+    **BLOCKS,
+}
+
+
 def _plan(name: str, target: Target) -> Plan:
-    return compiler.compile(to_graph(NETWORKS[name]()), target)
+    return compiler.compile(GRAPHS[name](), target)
 
 
 def _estimate(plan: Plan, family: str, made: Mapping[Pipeline, Made]) -> Estimate:

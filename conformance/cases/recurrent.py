@@ -58,7 +58,7 @@ def norm(units: int, gates: int = 4) -> Input:
 
 
 NODES = [
-    *(layer(f"units_{n}", "lstm", 3, 2, n) for n in (1, 3, 4, 5, 17)),
+    *(layer(f"units_{n}", "lstm", 3, 2, n) for n in (1, 3, 4, 5, 17, 44)),
     layer("units_160", "lstm", 2, 1, 160, scale=0.1),
     layer("one_step", "lstm", 1, 3, 6),
     layer("many_steps", "lstm", 40, 1, 5),
@@ -87,7 +87,7 @@ NODES = [
           outputs=5, cell_clip=0.5, projection_clip=0.3, time_axis=1),
     layer("normalized_wide", "lstm", 2, 1, 160, (None, None, None, norm(160)), scale=0.1),
     layer("too_wide", "lstm", 1, 1, 516, refused=True),
-    *(layer(f"units_{n}", "gru", 3, 2, n) for n in (1, 3, 4, 5, 17)),
+    *(layer(f"units_{n}", "gru", 3, 2, n) for n in (1, 3, 4, 5, 17, 44)),
     *(layer(f"linear_units_{n}", "gru", 3, 2, n, (constant(seeded(n)),), linear=True)
       for n in (1, 4, 5, 17)),
     layer("linear_bare", "gru", 3, 2, 6, linear=True),

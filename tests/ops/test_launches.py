@@ -171,6 +171,14 @@ ALWAYS = replace(GPU, tuning={"winograd": "always"})
 DEEP = (2, 20, 21, 36)  # 5 x 6 patches of 4 x 4 pixels, 9 slices
 
 
+def test_a_sequence_keeps_a_gpu_busy_by_threads_and_loads() -> None:
+    """Its workgroup has nothing beside it to run."""
+    given = (4, 3, 24), held(24, 6), (3, 6), (3, 6)
+    for target, threads, ahead in ((GPU, 256, 8), (CPU, 128, 1)):
+        variant = lowered(target, "lstm", *given, results=3).launches[0].variant
+        assert (variant["threads"], variant["ahead"]) == (threads, ahead)
+
+
 def test_the_launches_of_winograd() -> None:
     low = lowered(ALWAYS, "conv_2d", DEEP, held(18, 3, 3, 36), **SAME)
     assert [launch.workgroups for launch in low.launches] == [

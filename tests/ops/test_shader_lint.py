@@ -34,6 +34,7 @@ GPU_SITES = {
     "conv": 64,
     "transpose_conv": 64,
     "fully_connected": 26,
+    "recurrent": 24,
     "winograd_input": 30,
     "winograd_output": 34,
 }

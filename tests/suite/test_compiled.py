@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.compiled import __main__ as command
 from benchmarks.compiled import driver
+from benchmarks.compiled.blocks import BLOCKS
 from benchmarks.compiled.cost import GCN, RDNA, Made, cost
 from benchmarks.compiled.kernels import AMD
 from benchmarks.compiled.networks import threads
@@ -113,6 +114,24 @@ def test_many_waves_are_bound_by_what_they_move_and_lanes_may_be_idle() -> None:
     whole = Made({**NUMBERS, "Lanes": 64}, ASSEMBLY)
     half, full = (cost(whole, GCN, [Loop(1, 1, 10)], 60_000, n) for n in (32, 64))
     assert half.us == full.us and half.products == full.products / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        # Q, K and V at once, attention, three products, two norms
+        ("bert_base_layer_128", 7), ("vit_b16_layer_197", 7), ("lstm_100_256", 2),
+        # Two norms, rotary positions twice, attention; seven products, three of them over 128 MiB
+        ("llama_8b_token_512", 15),
+    ],
+)  # fmt: skip
+def test_blocks_of_networks_are_planned_without_weights_in_memory(name: str, layers: int) -> None:
+    graph = BLOCKS[name]()
+    plan = compiler.compile(graph, AMD)
+    labels = [each.label for each in plan.dispatches if each.label not in ("pack", "unpack")]
+    assert len(labels) == layers, labels
+    held = [tensor.data for tensor in graph.tensors.values() if tensor.data is not None]
+    assert held and not any(data.strides[0] for data in held)
 
 
 def test_loops_that_the_compiler_left_out_are_told() -> None:

@@ -1,8 +1,20 @@
 // A recurrent layer over a whole sequence: one workgroup runs all steps of one batch row, with the
 // hidden and the cell state in workgroup memory, so that no step costs a dispatch. In each step every
 // thread makes some rows of recurrent weights times state; then threads join the gates of four units.
-// `z` holds the input's part of all gates, biases included.
-const THREADS = 128u;
+// `z` holds the input's part of all gates, biases included. `ahead`: so many weights of a row are loaded before their products.
+const THREADS = {{ threads }}u;
+{% macro add_products(state) %}
+{% if ahead > 1 %}
+      let whole = p.depth - p.depth % {{ ahead }}u;
+      for (var k = 0u; k < whole; k += {{ ahead }}u) {
+{% for u in range(ahead) %}
+        let r{{ u }} = load_r((k + {{ u }}u) * p.rows + row);
+{% endfor %}
+        a += {% for u in range(ahead) %}{{ " + " if u }}dot(r{{ u }}, {{ state }}[k + {{ u }}u]){% endfor %};
+      }
+{% endif %}
+      for (var k = {{ "whole" if ahead > 1 else "0u" }}; k < p.depth; k++) { a += dot(load_r(k * p.rows + row), {{ state }}[k]); }
+{% endmacro %}
 var<workgroup> hidden: array<vec4f, {{ slices }}>;
 var<workgroup> gates: array<f32, {{ 4 * gates * slices }}>;
 {% if cell != "rnn" %}
@@ -37,7 +49,7 @@ fn in_hidden(v: vec4f) -> vec4f { return v; }
 fn kept_lanes(q: u32, v: vec4f) -> vec4f { return select(vec4f(0.0), v, lanes_below(q, p.units)); }
 {% if normalized %}
 // Layer normalization of `count` gates at once, that of the output gate left out where there are
-// several: 32 threads for each gate, whose sums meet in `sums`.
+// several: 32 threads for each gate, whose sums meet in `sums` (p.team, so that nobody unrolls that).
 const TEAM = 32u;
 var<workgroup> sums: array<f32, THREADS>;
 fn summed(thread: u32, own: f32) -> f32 {
@@ -45,7 +57,7 @@ fn summed(thread: u32, own: f32) -> f32 {
   sums[thread] = own;
   workgroupBarrier();
   var total = 0.0;
-  for (var k = 0u; k < TEAM; k++) { total += sums[thread - thread % TEAM + k]; }
+  for (var k = 0u; k < p.team; k++) { total += sums[thread - thread % TEAM + k]; }
   return total;
 }
 fn normalize(thread: u32, first: u32, count: u32) {
@@ -88,7 +100,7 @@ fn leaving(q: u32, state: vec4f) -> vec4f {
 }
 {% endif %}
 
-@compute @workgroup_size(128)
+@compute @workgroup_size({{ threads }})
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
   let b = group_id(wid).x;
   for (var q = thread; q < p.depth; q += THREADS) { hidden[q] = load_h0(b * p.depth + q); }
@@ -100,7 +112,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     let t = select(step, p.steps - 1u - step, p.reverse == 1u);
     for (var row = thread; row < p.straight; row += THREADS) {
       var a = entered(b, t, row);
-      for (var k = 0u; k < p.depth; k++) { a += dot(load_r(k * p.rows + row), hidden[k]); }
+{{ add_products("hidden") -}}
       gates[row] = a;
     }
 {% if cell == "gru" %}
@@ -109,7 +121,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     workgroupBarrier();
     for (var row = p.straight + thread; row < p.rows; row += THREADS) {
       var a = load_bias(row - p.straight);
-      for (var k = 0u; k < p.depth; k++) { a += dot(load_r(k * p.rows + row), hidden[k]); }
+{{ add_products("hidden") -}}
       let reset = logistic(vec4f(cut(vec4f(gates[row - p.units]), -p.gate_clip, p.gate_clip))).x;
       gates[row] = entered(b, t, row) + reset * a;
     }
@@ -121,7 +133,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     workgroupBarrier();
     for (var row = p.straight + thread; row < p.rows; row += THREADS) {
       var a = entered(b, t, row);
-      for (var k = 0u; k < p.depth; k++) { a += dot(load_r(k * p.rows + row), between[k]); }
+{{ add_products("between") -}}
       gates[row] = a;
     }
 {% endif %}

@@ -36,6 +36,7 @@ from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
 from tflgpu_plugin.ops.table import Op
 
 THREADS, TEAM = 128, 32  # of a workgroup of the kernel, and of a normalization in it
+GPU_THREADS, GPU_AHEAD = 256, 8  # one workgroup alone has nothing else to do while it waits
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
 MAX_STEPS = 65_535
 R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7
@@ -128,6 +129,8 @@ def lower(low: Lowering, node: Node) -> None:
         "coupled": False,
         "rounded": False,
         "normalized": False,
+        "threads": THREADS if low.target.software else GPU_THREADS,
+        "ahead": 1 if low.target.software else GPU_AHEAD,
     }
     low.loops(node, steps * _rounds(node, units, outputs))
     r = low.constant(
@@ -209,6 +212,7 @@ def _lstm(
         vectors += slices * outputs + depth
     if norm is not None:
         parameters |= {"norm_at": vectors, "norm_bias_at": vectors + len(order) * slices}
+        parameters["team"] = TEAM
         vectors += 2 * len(order) * slices
     first = next((tensor for tensor in (peephole, projection, norm) if tensor is not None), None)
     if first is not None:

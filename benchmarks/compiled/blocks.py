@@ -1,0 +1,121 @@
+"""Blocks of today's networks as the compiler's own graphs: a layer of BERT-base and of ViT-B/16, a
+token of a layer of Llama 3 8B after 511, an LSTM. Weights are zeros that take no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
+
+
+class _Block:
+    """A graph that grows from one input."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.tensors: dict[int, Tensor] = {}
+        self.nodes: list[Node] = []
+        self.inputs = [self._tensor(shape)]
+
+    def _tensor(self, shape: Shape, data: Any = None) -> int:
+        number = len(self.tensors)
+        self.tensors[number] = Tensor(f"t{number}", shape, "f32", data)
+        return number
+
+    def given(self, *shape: int) -> int:
+        """A further input of the block."""
+        self.inputs.append(self._tensor(shape))
+        return self.inputs[-1]
+
+    def weights(self, *shape: int) -> int:
+        return self._tensor(shape, np.broadcast_to(np.float32(0.0), shape))
+
+    def node(self, op: str, shapes: list[Shape], *inputs: int | None, **attributes: Any) -> int:
+        """The node's first result."""
+        outputs = tuple(self._tensor(shape) for shape in shapes)
+        number = len(self.nodes)
+        self.nodes.append(Node(number, op, inputs, outputs, attributes, f"n{number}", op))
+        return outputs[0]
+
+    def same(self, op: str, x: int, *inputs: int | None, **attributes: Any) -> int:
+        """A node whose result has the shape of its first input."""
+        return self.node(op, [self.tensors[x].shape], x, *inputs, **attributes)
+
+    def dense(self, x: int, outputs: int, bias: bool = True) -> int:
+        *rows, inputs = self.tensors[x].shape
+        given = x, self.weights(outputs, inputs), self.weights(outputs) if bias else None
+        shape = (*rows, outputs)
+        plain = {"keep_num_dims": True, "activation": "none"}
+        return self.node("fully_connected", [shape], *given, **plain)
+
+    def add(self, x: int, y: int) -> int:
+        return self.same("add", x, y, activation="none")
+
+    def graph(self, *outputs: int) -> Graph:
+        return Graph(self.tensors, tuple(self.nodes), tuple(self.inputs), outputs)
+
+
+def encoder_layer(tokens: int, width: int, heads: int, first: bool) -> Graph:
+    """A layer of a transformer's encoder, with GELU; normalized `first`, or after each sum."""
+    b = _Block((1, tokens, width))
+    (x,) = b.inputs
+
+    def norm(value: int) -> int:
+        return b.same("layer_normalization", value, b.weights(width), b.weights(width), axis=-1,
+                      epsilon=1e-5)  # fmt: skip
+
+    y = norm(x) if first else x
+    parts = [b.dense(y, width) for _ in range(3)]
+    y = b.same("attention", parts[0], *parts[1:], scale=(width / heads) ** -0.5, heads=heads)
+    x = b.add(b.dense(y, width), x)
+    y = x = x if first else norm(x)
+    y = b.same("gelu", b.dense(norm(y) if first else y, 4 * width), approximate=False)
+    x = b.add(b.dense(y, width), x)
+    return b.graph(x if first else norm(x))
+
+
+def decoded_token(width: int, heads: int, kv_heads: int, inner: int, keys: int) -> Graph:
+    """One token of a layer as Llama has them: RMS norm, rotary positions, grouped queries over
+    `keys` of a cache, gated units; without the cache's own growth."""
+    b = _Block((1, 1, width))
+    (x,) = b.inputs
+    depth = width // heads
+    cos, sin = b.given(1, 1, 1, depth), b.given(1, 1, 1, depth)
+    k, v = b.given(1, kv_heads, keys, depth), b.given(1, kv_heads, keys, depth)
+
+    def norm(value: int) -> int:
+        made = b.same("standardize", value, epsilon=1e-5, centred=False)
+        return b.same("mul", made, b.weights(width), activation="none")
+
+    y = norm(x)
+    q = b.same("rotary", b.dense(y, width, False), cos, sin, heads=heads)
+    new = b.same("rotary", b.dense(y, kv_heads * depth, False), cos, sin, heads=kv_heads)
+    made = b.dense(y, kv_heads * depth, False)
+    grouped = {"heads": heads, "kv_heads": kv_heads, "scale": depth**-0.5}
+    y = b.same("attention", q, k, v, **grouped)
+    x = b.add(b.dense(y, width, False), x)
+    y = norm(x)
+    gate = b.dense(y, inner, False)
+    gate = b.same("mul", gate, b.same("logistic", gate), activation="none")
+    y = b.same("mul", gate, b.dense(y, inner, False), activation="none")
+    return b.graph(b.add(b.dense(y, width, False), x), new, made)
+
+
+def lstm_layer(steps: int, inputs: int, units: int) -> Graph:
+    """Both directions of a layer would be two of these."""
+    b = _Block((steps, 1, inputs))
+    z = b.dense(b.inputs[0], 4 * units)
+    states = b.given(1, units), b.given(1, units)
+    shapes: list[Shape] = [(steps, 1, units), (1, units), (1, units)]
+    y = b.node("lstm", shapes, z, b.weights(4 * units, units), *states, gates="ifco")
+    return b.graph(y)
+
+
+BLOCKS: dict[str, Callable[[], Graph]] = {
+    "bert_base_layer_128": lambda: encoder_layer(128, 768, 12, False),
+    "vit_b16_layer_197": lambda: encoder_layer(197, 768, 12, True),
+    "llama_8b_token_512": lambda: decoded_token(4096, 32, 8, 14_336, 512),
+    "lstm_100_256": lambda: lstm_layer(100, 256, 256),
+}
