@@ -11,8 +11,8 @@
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make bench-today  nine networks of today, tiny and as published, beside onnxruntime's WebGPU provider; downloads an
 #                    exporter (ARGS="--only bert" chooses)
-#   make gpu-estimates  what our kernels would take on four AMD GPUs, by their real compiler and a model; no GPU is
-#                    needed (ARGS="--top 5" shows the slowest dispatches, "--against ahead=1" another setting)
+#   make gpu-estimates  what our kernels and ncnn's would take on five AMD GPUs, by their real compiler and a model; no
+#                    GPU is needed (ARGS="--top 5" shows the slowest dispatches, "--against ahead=1" another setting)
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make wheels      one for each of Linux, Windows and macOS in dist/wheels, all built here (ARGS= names some)
 #   make smoke-aarch64  the wheel for Linux on ARM, run in all hosts under QEMU, and 480 tests of conformance

@@ -33,7 +33,7 @@ def ncnn(model: Path, weights: Path, source: Path, planes: bool) -> Engine:
     """The engine for an ncnn model; makes the environment on first use. Raises Unavailable with the
     reason.
     """
-    parts = (_python("ncnn"), "-m", "benchmarks.ncnn_worker", model, weights, source)
+    parts = (environment("ncnn"), "-m", "benchmarks.ncnn_worker", model, weights, source)
     return Engine(tuple(str(part) for part in parts), planes=planes)
 
 
@@ -41,7 +41,7 @@ def pnnx(model: Path, shape: tuple[int, ...]) -> tuple[Path, Path]:
     """An ONNX model with one float32 input of this shape as an ncnn model, beside it. Raises
     Unavailable.
     """
-    packages = _python("ncnn").parents[1].glob("lib/*/site-packages")
+    packages = environment("ncnn").parents[1].glob("lib/*/site-packages")
     program = next(path for folder in packages for path in folder.glob("pnnx/pnnx"))
     given = f"inputshape=[{','.join(map(str, shape))}]f32"
     done = subprocess.run(
@@ -56,13 +56,13 @@ def pnnx(model: Path, shape: tuple[int, ...]) -> tuple[Path, Path]:
 
 def webgpu(model: Path, source: Path, planes: bool) -> Engine:
     """The engine for an ONNX model. Raises Unavailable."""
-    parts = (_python("webgpu"), "-m", "benchmarks.onnx_worker", "webgpu", model, source)
+    parts = (environment("webgpu"), "-m", "benchmarks.onnx_worker", "webgpu", model, source)
     return Engine(tuple(str(part) for part in parts), planes=planes)
 
 
 def litert(model: Path, source: Path) -> Engine:
     """The engine for a TFLite model. Raises Unavailable."""
-    parts = (_python("litert"), "-m", "benchmarks.litert_worker", model, source)
+    parts = (environment("litert"), "-m", "benchmarks.litert_worker", model, source)
     return Engine(tuple(str(part) for part in parts))
 
 
@@ -76,8 +76,8 @@ def newer_driver() -> dict[str, str]:
         raise Unavailable(f"the newer lavapipe is missing: {error}") from error
 
 
-def _python(peer: str) -> Path:
-    """The interpreter of a peer's environment."""
+def environment(peer: str) -> Path:
+    """The interpreter of a peer's environment, which is made on first use. Raises Unavailable."""
     folder, wanted = ROOT / "build" / "peers" / peer, ENVIRONMENTS[peer]
     python, ready = folder / "bin" / "python", folder / "ready"
     content = "\n".join([*wanted.packages, *wanted.alone])

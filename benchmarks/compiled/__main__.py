@@ -1,12 +1,14 @@
 """python -m benchmarks.compiled check: every kernel of the conformance cases through AMD's
 compiler, with its registers and waves.
 
-python -m benchmarks.compiled estimates: what the seeded networks would take, by a model.
+python -m benchmarks.compiled estimates: what the seeded networks would take, by a model, in ours
+and in ncnn.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +17,14 @@ from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Made
 from benchmarks.compiled.driver import compiled, look
 from benchmarks.compiled.kernels import of_cases
 from benchmarks.compiled.networks import GRAPHS, Estimate, estimates
+from benchmarks.compiled.peers import ncnn
 from benchmarks.engine import Unavailable
+from benchmarks.networks import NETWORKS
 from conformance.settings import forced
 from tflgpu_plugin.compile import tuning
 from tflgpu_plugin.ir.plan import Pipeline
 
+PEERS = {"ncnn": ncnn}
 CHECKED = ("navi31", "vega10")  # waves of 32 and 64 lanes; of 64 only
 
 
@@ -64,24 +69,42 @@ def _summary(family: str, wanted: Mapping[Pipeline, str], found: Sequence[Made |
 
 def table(given: argparse.Namespace) -> int:
     """Prints a row for each network and setting, and the dispatches that take longest."""
-    settings: list[Mapping[str, object]] = [{}, {"half": True}]
+    plain: list[Mapping[str, object]] = [{}, {"half": True}]
+    settings = list(plain)
     if given.against:
         chosen = {"tuning": dict(given.against)}
-        settings = [other for each in settings for other in ({**each, **chosen}, each)]
+        settings = [other for each in plain for other in ({**each, **chosen}, each)]
     names = [name for name in GRAPHS if not given.networks or name in given.networks]
     found = {family: estimates(names, family, settings) for family in given.families}
     print(
         f"Estimated microseconds on {UNITS} compute units at {GHZ} GHz, share of the peak "
-        "arithmetic, dispatches with fewer waves than SIMDs"
+        "arithmetic, dispatches with fewer waves than SIMDs; ? where loops of some are unsure"
     )
     print(f"{'':40} " + " ".join(f"{family:>18}" for family in found))
     for name in names:
-        for k, setting in enumerate(settings):
+        for k, each_setting in enumerate(settings):
             row = [found[family][name, k] for family in found]
-            print(f"{f'{name}, {_titled(setting)}':40} " + " ".join(map(_cell, row)))
+            print(f"{f'{name}, {_titled(each_setting)}':40} " + " ".join(map(_cell, row)))
             for each in row if given.top else ():
                 _kernels(each, given.top)
+        for peer in given.peers if name in NETWORKS else ():
+            for setting in plain:
+                ours = [found[family][name, settings.index(setting)] for family in found]
+                _peer(name, peer, bool(setting), ours)
     return 0
+
+
+def _peer(name: str, peer: str, half: bool, ours: Sequence[Estimate]) -> None:
+    """A row of estimates, and one of what ours take by it; or why there is none."""
+    title = f"{name}, {peer} {'float16' if half else 'float32'}"
+    try:
+        theirs = [PEERS[peer](name, each.family, half) for each in ours]
+    except (Unavailable, subprocess.TimeoutExpired) as error:
+        print(f"{title:40} NOT RUN: {error}")
+        return
+    print(f"{title:40} " + " ".join(map(_cell, theirs)))
+    ratios = [f"{a.us / b.us:.2f}" for a, b in zip(ours, theirs, strict=True)]
+    print(f"{'    ours by it':40} " + " ".join(f"{ratio:>18}" for ratio in ratios))
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -107,7 +130,7 @@ def _titled(setting: Mapping[str, object]) -> str:
 
 
 def _cell(found: Estimate) -> str:
-    marks = " SPILLS" * (found.spills > 0) + " UNSURE" * (found.unsure > 0)
+    marks = " SPILLS" * (found.spills > 0) + "?" * (found.unsure > 0)
     return f"{found.us:6.0f} {found.share:5.0%} {found.few:2d}/{len(found.dispatches):2d}{marks}"
 
 
@@ -134,6 +157,7 @@ def main() -> int:
         help="estimates with these settings, too",
     )
     parser.add_argument("--top", type=int, default=0, help="slowest dispatches that are shown")
+    parser.add_argument("--peers", nargs="*", choices=[*PEERS], default=[*PEERS], metavar="NAME")
     given = parser.parse_args()
     given.families = given.families or (CHECKED if given.what == "check" else [*FAMILIES])
     try:

@@ -14,14 +14,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil
+from itertools import combinations, islice
+from math import ceil, log
 
 from benchmarks.compiled.rounds import Loop
 
 UNITS, GHZ = 60, 2.0  # of the nominal GPU
 VECTOR, SCALAR, SHARED, STORE = 250, 100, 40, 50  # cycles until memory answers
 SLOW = re.compile(r"v_(rcp|rsq|sqrt|exp|log|sin|cos|mul_lo|mul_hi|mad_u64|div_)")  # a quarter rate
-PRODUCT = re.compile(r"v_(?:dual_)?(?:pk_)?(?:fma|mad|mac)\w*_f(?:16|32)")
+PRODUCT = re.compile(r"v_(?:dual_)?(?:pk_)?(?:fma|mad|mac|dot2)\w*_f(?:16|32)")
+MATRIX = "v_wmma_"  # 16 x 16 x 16 products of a wave in 32 cycles
+INTERMEDIATE = "After lowering to hw instructions"
+MOST_CHOICES, NEAR = 5000, 0.3  # of loops; of a logarithm of multiply-adds
 QUEUES = {"vmcnt": "vector", "loadcnt": "vector", "lgkmcnt": "scalar", "kmcnt": "scalar",
           "dscnt": "scalar"}  # fmt: skip
 _WAIT = re.compile(rf"({'|'.join(QUEUES)})\W+(0x[0-9a-f]+|\d+)")
@@ -43,7 +47,8 @@ class Family:
 
 GCN = Family(4, 64, {64: 4}, 4)
 RDNA = Family(2, 128, {32: 1, 64: 2}, 1)
-FAMILIES = {"navi31": RDNA, "navi21": RDNA, "vega10": GCN, "polaris10": replace(GCN, halves=False)}
+FAMILIES = {"gfx1201": RDNA, "navi31": RDNA, "navi21": RDNA, "vega10": GCN,
+            "polaris10": replace(GCN, halves=False)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,16 @@ class Instruction:
     waits: tuple[tuple[str, int], ...] = ()
 
 
-def _instruction(line: str) -> Instruction:
+def _as_assembly(line: str) -> str:
+    """A line of the compiler's own form, in which it shows families that its disassembler does not
+    know: `v1: %3:v[5] = v_add_f32 ...`, `s_branch block:BB2`, `s_wait_loadcnt imm:0`."""
+    if not line[:1].isspace():
+        return f"{line}:" if re.fullmatch(r"BB\d+", line) else line
+    halves = (part.split(" = ")[-1].strip() for part in line.split(" :: "))
+    return "\t" + " :: ".join(halves).replace("block:", "").replace("imm:", "")
+
+
+def _instruction(line: str, lanes: int) -> Instruction:
     op = line.split()[0]
     if op.startswith(("buffer_", "global_", "flat_", "scratch_", "image_")):
         if "inv" in op or "wb" in op:
@@ -69,9 +83,11 @@ def _instruction(line: str) -> Instruction:
         return Instruction("shared", bytes=_bytes(op) * (2 if "2" in op.split("_")[1] else 1))
     if op.startswith(("s_load", "s_buffer_load")):
         return Instruction("scalar")
+    if op.startswith(MATRIX):
+        return Instruction("vector", 32 * 32 // lanes, products=16**3 // lanes)
     if op.startswith("v_"):
         halves = [part.strip() for part in line.split("::")]
-        packed = 2 if "pk_" in op else 1
+        packed = 2 if "pk_" in op or "dot2" in op else 1
         products = packed * sum(bool(PRODUCT.match(half)) for half in halves)
         return Instruction("vector", 4 if SLOW.match(op) else 1, products=products)
     if op.startswith("s_wait"):
@@ -121,7 +137,8 @@ class Made:
     def _named(self) -> list[tuple[str, list[str]]]:
         """Blocks of the assembly: name, lines."""
         found: list[tuple[str, list[str]]] = []
-        for line in self.assembly.splitlines():
+        lines = self.assembly.splitlines()
+        for line in map(_as_assembly, lines) if INTERMEDIATE in self.assembly else lines:
             text = line.split(";")[0].rstrip()
             if re.fullmatch(r"BB\d+:", text):
                 found.append((text[:-1], []))
@@ -131,7 +148,7 @@ class Made:
 
     @cached_property
     def blocks(self) -> list[list[Instruction]]:
-        return [[_instruction(line) for line in lines] for _, lines in self._named]
+        return [[_instruction(line, self.lanes) for line in lines] for _, lines in self._named]
 
     @cached_property
     def loops(self) -> list[tuple[int, int]]:
@@ -160,9 +177,17 @@ class Cost:
     sure: bool  # the loops of the assembly are those of the kernel
 
 
-def cost(made: Made, family: Family, loops: Sequence[Loop], groups: int, threads: int) -> Cost:
-    """Of `groups` workgroups of so many threads, whose loops run as one thread's do."""
-    rounds, sure = _matched(made, loops)
+def cost(
+    made: Made,
+    family: Family,
+    loops: Sequence[Loop],
+    groups: int,
+    threads: int,
+    products: int | None = None,
+) -> Cost:
+    """Of `groups` workgroups of so many threads, whose loops run as one thread's do, which makes so
+    many multiply-adds, where that is known."""
+    rounds, sure = _matched(made, loops) if products is None else _fitting(made, loops, products)
     runs = _runs(made, rounds)
     sums: Counter[str] = Counter()
     for times, block in zip(runs, made.blocks, strict=True):
@@ -199,6 +224,22 @@ def _matched(made: Made, loops: Sequence[Loop]) -> tuple[list[int], bool]:
         if same[0] in waiting:
             waiting = waiting[waiting.index(same[0]) + 1 :]
     return found, False
+
+
+def _fitting(made: Made, loops: Sequence[Loop], products: int) -> tuple[list[int], bool]:
+    """The same by the multiply-adds that the loops of the assembly would make."""
+    depths = made.depths()
+    pool = [*loops, *[Loop(1, 1, 1)] * (len(depths) - len(loops))]
+    of_block = [sum(each.products for each in block) for block in made.blocks]
+
+    def off(chosen: Sequence[Loop]) -> float:
+        runs = _runs(made, [loop.rounds for loop in chosen])
+        found = sum(times * count for times, count in zip(runs, of_block, strict=True))
+        shallow = sum(a.depth < depth for a, depth in zip(chosen, depths, strict=True))
+        return abs(log((found + 1) / (products + 1))) + 0.3 * shallow
+
+    best = min(islice(combinations(pool, len(depths)), MOST_CHOICES), key=off)
+    return [loop.rounds for loop in best], off(best) < NEAR
 
 
 def _runs(made: Made, rounds: Sequence[int]) -> list[int]:

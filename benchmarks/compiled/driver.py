@@ -34,6 +34,13 @@ def compiled(pipelines: Sequence[Pipeline], family: str) -> list[Made | str]:
         return found
 
 
+def read(told: str) -> Made:
+    """What the layer writes of a pipeline."""
+    lines, _, assembly = told.partition("\n\n")
+    pairs = (line.split("=") for line in lines.splitlines())
+    return Made({name: int(value) for name, value in pairs}, assembly)
+
+
 def look(family: str) -> None:
     """Raises Unavailable where this machine cannot open a null device."""
     try:

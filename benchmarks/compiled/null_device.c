@@ -1,7 +1,10 @@
 /* A Vulkan layer that lets wgpu open a null device of Mesa's RADV (RADV_FORCE_FAMILY), where AMD's compiler makes pipelines
- * and nothing runs. It stands in for what such a device lacks (kinds of memory, semaphores, fences, command buffers), and writes
- * what the compiler says of each compute pipeline to the file that NULL_DEVICE_OUT names: a line for each number, an empty
- * line, the assembly. One pipeline at a time: the file holds the last. */
+ * and nothing runs. It stands in for what such a device lacks (kinds of memory, semaphores, fences, command buffers, images), and
+ * writes what the compiler says of each compute pipeline to the file that NULL_DEVICE_OUT names: a line for each number, an empty
+ * line, the assembly. One pipeline at a time: the file holds the last.
+ * Of other engines, for which NULL_DEVICE_TRACE names a folder: a file pipeline-N for each, with the number of its module
+ * (module-N, SPIR-V) and its constants, and a line in "dispatches" for each that is recorded: the pipeline, the groups, the push
+ * constants. Command buffers are recorded one after the other, by one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +15,40 @@
 #define NEXT(name) ((PFN_##name)next_device(device, #name))
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-enum { MOST_EXTENSIONS = 256, MOST_NUMBERS = 64, MOST_TEXTS = 8 };
+enum { MOST_EXTENSIONS = 256, MOST_NUMBERS = 64, MOST_TEXTS = 8, MOST_OBJECTS = 1 << 14, MOST_PUSHED = 256, MOST_PATH = 4096 };
 
 static PFN_vkGetInstanceProcAddr next_instance;
 static PFN_vkGetDeviceProcAddr next_device;
 static VkInstance instance;
 static VkDevice device;
+
+/* Modules and pipelines by number; handles come again when one was destroyed, so the last is meant. */
+typedef struct Objects {
+  uint64_t handles[MOST_OBJECTS];
+  uint32_t count;
+} Objects;
+
+static Objects modules, pipelines;
+
+static uint32_t remember(Objects *of, uint64_t handle) {
+  if (of->count == MOST_OBJECTS) return MOST_OBJECTS;
+  of->handles[of->count] = handle;
+  return of->count++;
+}
+
+static uint32_t number_of(const Objects *of, uint64_t handle) {
+  for (uint32_t i = of->count; i > 0; i--)
+    if (of->handles[i - 1] == handle) return i - 1;
+  return MOST_OBJECTS;
+}
+
+/* A file in the folder of the trace; NULL where there is none. */
+static FILE *traced(const char *kind, uint32_t number, const char *mode) {
+  const char *folder = getenv("NULL_DEVICE_TRACE");
+  char path[MOST_PATH];
+  if (!folder || snprintf(path, sizeof path, "%s/%s-%u", folder, kind, number) >= (int)sizeof path) return NULL;
+  return fopen(path, mode);
+}
 
 /* The link of the layer chain in what is created next, which the next layer finds moved on by one. */
 static VkLayerInstanceCreateInfo *link_of(const void *chain, VkStructureType type) {
@@ -92,6 +123,16 @@ static void requirements_2(VkDevice of, const VkBufferMemoryRequirementsInfo2 *w
   found->memoryRequirements.memoryTypeBits = 15;
 }
 
+/* Images are numbers, too, and need no memory to speak of. */
+static void image_requirements(VkDevice of, VkImage image, VkMemoryRequirements *found) {
+  (void)of, (void)image;
+  *found = (VkMemoryRequirements){.size = 1 << 16, .alignment = 1 << 8, .memoryTypeBits = 15};
+}
+
+static void image_requirements_2(VkDevice of, const VkImageMemoryRequirementsInfo2 *wanted, VkMemoryRequirements2 *found) {
+  image_requirements(of, wanted->image, &found->memoryRequirements);
+}
+
 /* Semaphores and fences are numbers, signalled from the start. */
 static VkResult create_object(VkDevice of, const void *wanted, const VkAllocationCallbacks *memory, uint64_t *made) {
   static uint64_t last = 1 << 20;
@@ -135,19 +176,40 @@ static void write_assembly(FILE *file, const VkPipelineExecutableInfoKHR *execut
   }
 }
 
-static void describe(VkPipeline pipeline) {
+static void write_constants(FILE *file, const VkSpecializationInfo *given) {
+  for (uint32_t i = 0; given && i < given->mapEntryCount; i++) {
+    const VkSpecializationMapEntry *entry = &given->pMapEntries[i];
+    uint32_t value = 0;
+    memcpy(&value, (const char *)given->pData + entry->offset, entry->size < sizeof value ? entry->size : sizeof value);
+    fprintf(file, "constant %u=%u\n", entry->constantID, value);
+  }
+}
+
+static void describe(VkPipeline pipeline, const VkPipelineShaderStageCreateInfo *stage) {
   const char *path = getenv("NULL_DEVICE_OUT");
-  FILE *file = path ? fopen(path, "w") : NULL;
+  FILE *file = path ? fopen(path, "w") : traced("pipeline", remember(&pipelines, (uint64_t)pipeline), "w");
   if (!file) return;
   VkPipelineInfoKHR whole = {.sType = VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, .pipeline = pipeline};
   VkPipelineExecutableInfoKHR executable = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, .pipeline = pipeline};
   VkPipelineExecutablePropertiesKHR found = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR};
   uint32_t count = 1;
   NEXT(vkGetPipelineExecutablePropertiesKHR)(device, &whole, &count, &found);
+  if (!path) fprintf(file, "module=%u\n", number_of(&modules, (uint64_t)stage->module));
+  if (!path) write_constants(file, stage->pSpecializationInfo);
   fprintf(file, "Lanes=%u\n", found.subgroupSize);
   write_numbers(file, &executable);
   write_assembly(file, &executable);
   fclose(file);
+}
+
+static VkResult create_module(VkDevice of, const VkShaderModuleCreateInfo *wanted, const VkAllocationCallbacks *memory,
+                              VkShaderModule *made) {
+  VkResult result = NEXT(vkCreateShaderModule)(of, wanted, memory, made);
+  FILE *file = result ? NULL : traced("module", remember(&modules, (uint64_t)*made), "wb");
+  if (!file) return result;
+  fwrite(wanted->pCode, 1, wanted->codeSize, file);
+  fclose(file);
+  return result;
 }
 
 static VkResult create_pipelines(VkDevice of, VkPipelineCache cache, uint32_t count, const VkComputePipelineCreateInfo *wanted,
@@ -159,9 +221,33 @@ static VkResult create_pipelines(VkDevice of, VkPipelineCache cache, uint32_t co
     each.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR | VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
     VkResult result = NEXT(vkCreateComputePipelines)(of, VK_NULL_HANDLE, 1, &each, memory, &made[i]);
     if (result) worst = result;
-    else describe(made[i]);
+    else describe(made[i], &each.stage);
   }
   return worst;
+}
+
+static uint32_t bound;
+static unsigned char pushed[MOST_PUSHED];
+
+static void bind_pipeline(VkCommandBuffer to, VkPipelineBindPoint point, VkPipeline pipeline) {
+  (void)to, (void)point;
+  bound = number_of(&pipelines, (uint64_t)pipeline);
+}
+
+static void push(VkCommandBuffer to, VkPipelineLayout layout, VkShaderStageFlags stages, uint32_t offset, uint32_t size,
+                 const void *values) {
+  (void)to, (void)layout, (void)stages;
+  if (offset + size <= MOST_PUSHED) memcpy(pushed + offset, values, size);
+}
+
+static void dispatch(VkCommandBuffer to, uint32_t x, uint32_t y, uint32_t z) {
+  (void)to;
+  FILE *file = traced("dispatches", 0, "a");
+  if (!file) return;
+  fprintf(file, "%u %u %u %u ", bound, x, y, z);
+  for (uint32_t i = 0; i < MOST_PUSHED; i++) fprintf(file, "%02x", pushed[i]);
+  fprintf(file, "\n");
+  fclose(file);
 }
 
 static PFN_vkVoidFunction of_device(VkDevice of, const char *name);
@@ -185,8 +271,16 @@ static const Entry ENTRIES[] = {
     ENTRY("vkGetBufferMemoryRequirements2", requirements_2),
     ENTRY("vkCreateSemaphore", create_object),
     ENTRY("vkCreateFence", create_object),
+    ENTRY("vkCreateImage", create_object),
+    ENTRY("vkCreateImageView", create_object),
+    ENTRY("vkGetImageMemoryRequirements", image_requirements),
+    ENTRY("vkGetImageMemoryRequirements2", image_requirements_2),
     ENTRY("vkGetSemaphoreCounterValue", semaphore_value),
+    ENTRY("vkCreateShaderModule", create_module),
     ENTRY("vkCreateComputePipelines", create_pipelines),
+    ENTRY("vkCmdBindPipeline", bind_pipeline),
+    ENTRY("vkCmdPushConstants", push),
+    ENTRY("vkCmdDispatch", dispatch),
 };
 
 /* Beginnings of the names of functions that do nothing here. */
@@ -194,6 +288,7 @@ static const char *const IDLE[] = {
     "vkCmd", "vkBeginCommandBuffer", "vkEndCommandBuffer", "vkResetCommand", "vkFreeCommandBuffers", "vkDestroyCommandPool",
     "vkQueueSubmit", "vkQueueWaitIdle", "vkDeviceWaitIdle", "vkWaitSemaphores", "vkSignalSemaphore", "vkDestroySemaphore",
     "vkWaitForFences", "vkResetFences", "vkGetFenceStatus", "vkDestroyFence", "vkResetQueryPool",
+    "vkBindImageMemory", "vkDestroyImage",
 };
 
 static PFN_vkVoidFunction ours(const char *name) {

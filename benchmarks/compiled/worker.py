@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.compiled.cost import Made
+from benchmarks.compiled.driver import read
 from tflgpu_plugin.ir.plan import Pipeline
 from tflgpu_plugin.runtime import adapter, pipelines, selftest
 
@@ -30,9 +31,7 @@ def _compile(pipeline: Pipeline, device: adapter.Device) -> Made | str:
         pipelines.make((pipeline,), device.handle, {}, warm=False)
     except pipelines.PipelineError as error:
         return str(error)
-    lines, _, assembly = told.read_text(errors="replace").partition("\n\n")
-    pairs = (line.split("=") for line in lines.splitlines())
-    return Made({name: int(value) for name, value in pairs}, assembly)
+    return read(told.read_text(errors="replace"))
 
 
 if __name__ == "__main__":

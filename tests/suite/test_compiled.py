@@ -12,10 +12,11 @@ import pytest
 from benchmarks.compiled import __main__ as command
 from benchmarks.compiled import driver
 from benchmarks.compiled.blocks import BLOCKS
-from benchmarks.compiled.cost import GCN, RDNA, Made, cost
+from benchmarks.compiled.cost import GCN, RDNA, Cost, Made, cost
 from benchmarks.compiled.kernels import AMD
-from benchmarks.compiled.networks import threads
+from benchmarks.compiled.networks import Estimate, threads
 from benchmarks.compiled.rounds import Loop, loops
+from benchmarks.engine import Unavailable
 from tests.compile.test_compiler import Builder
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.plan import Pipeline
@@ -193,3 +194,69 @@ def test_rows_of_tiles_are_compiled_at_every_size() -> None:
     made = {(row.sizes[0], row.lanes, row.weights) for row in _rows().values()}
     for start in STARTS.values():
         assert {(size, start.lanes, start.weights) for size in start.sizes} <= made
+
+
+def test_loops_of_other_engines_are_those_that_make_the_multiply_adds() -> None:
+    """One is left of three: not the first, nor the one that lies in another."""
+    loops = [Loop(1, 1, 3), Loop(1, 1, 10), Loop(2, 10, 90)]
+    made = Made(NUMBERS, ASSEMBLY)
+    found = cost(made, RDNA, loops, groups=60, threads=32, products=40)
+    assert found.sure and found.products == 4 * 10 * 32 * 60
+    assert not cost(made, RDNA, loops, 60, 32, products=4000).sure
+    assert cost(made, RDNA, loops, 60, 32, products=12).products == 4 * 3 * 32 * 60
+    assert cost(made, RDNA, [], 60, 32, products=4).sure
+
+
+def test_the_compilers_own_form_is_read_as_assembly() -> None:
+    own = """
+After lowering to hw instructions:
+BB0
+/* logical preds: / linear preds: / kind: top-level, */
+\t s2: %1:s[0-1] = s_load_dwordx2 %2:s[2-3], 0
+\ts_wait_kmcnt imm:0
+BB1
+\t v4: %3:v[0-3] = buffer_load_dwordx4 %4:s[0-3], %5:v[4], 0 offen
+\ts_wait_loadcnt imm:0
+\t v1: %6:v[8] = v_dual_fmac_f32 %7:v[0] :: v1: %8:v[9] = v_dual_fmac_f32 %9:v[1]
+\ts_cbranch_scc1 block:BB1
+BB2
+\ts_endpgm
+"""
+    made = Made(NUMBERS, own)
+    assert made.loops == [(1, 1)]
+    kinds = [[each.kind for each in block] for block in made.blocks]
+    assert kinds == [["scalar", "wait"], ["vector load", "wait", "vector", "alu"], ["other"]]
+    load, wait, products, _ = made.blocks[1]
+    assert (load.bytes, wait.waits, products.products) == (16, (("vector", 0),), 2)
+
+
+@pytest.mark.parametrize("lanes", [32, 64])
+def test_products_of_matrices_take_32_cycles_of_a_wave(lanes: int) -> None:
+    line = "BB0:\n\tv_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]\n"
+    ((one,),) = Made({**NUMBERS, "Lanes": lanes}, line).blocks
+    assert one.products * lanes == 16**3 and one.slots * RDNA.issue[lanes] == 32
+
+
+def test_peers_stand_below_with_what_ours_take_by_theirs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def taking(us: float) -> Estimate:
+        return Estimate("navi31", [("conv", Made(NUMBERS, ""), Cost(us, "latency", 240, 1, True))])
+
+    def theirs(name: str, family: str, half: bool) -> Estimate:
+        if half:
+            raise Unavailable("its environment cannot be made")
+        return taking(8.0)
+
+    monkeypatch.setattr(command, "PEERS", {"ncnn": theirs})
+    ours = {("unet_256", 0): taking(2.0), ("unet_256", 1): taking(1.0)}
+    monkeypatch.setattr(command, "estimates", lambda *given: ours)
+    given = ["compiled", "estimates", "--networks", "unet_256", "--families", "navi31"]
+    monkeypatch.setattr(sys, "argv", given)
+    assert command.main() == 0
+    *_, single, ratio, half = capsys.readouterr().out.splitlines()
+    assert single.startswith("unet_256, ncnn float32") and " 8 " in single
+    assert ratio.split() == ["ours", "by", "it", "0.25"]
+    assert half.endswith("NOT RUN: its environment cannot be made")
+    monkeypatch.setattr(sys, "argv", [*given, "--peers"])
+    assert command.main() == 0 and "ncnn" not in capsys.readouterr().out

@@ -1,0 +1,61 @@
+"""Estimates for other engines: the engine itself chooses kernels for the null device, whose layer
+writes down what it makes and dispatches."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import peers
+from benchmarks.compiled.cost import FAMILIES, Cost, Made, cost
+from benchmarks.compiled.driver import environment, read
+from benchmarks.compiled.networks import Estimate
+from benchmarks.compiled.spirv import Module, ran
+from benchmarks.engine import ROOT, Unavailable
+from benchmarks.networks import NETWORKS
+from benchmarks.to_ncnn import to_ncnn
+
+MOST_SECONDS = 300
+
+
+def ncnn(name: str, family: str, half: bool) -> Estimate:
+    """A network in ncnn, in float32 or in its float16. Raises Unavailable."""
+    python, network = peers.environment("ncnn"), NETWORKS[name]()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        files = to_ncnn(network, folder)
+        np.save(folder / "in.npy", np.ascontiguousarray(network.picture().transpose(0, 3, 1, 2)))
+        given = (*files, folder / "in.npy", int(half))
+        command = [str(python), "-m", "benchmarks.compiled.ncnn_worker", *map(str, given)]
+        return _traced(command, folder, family)
+
+
+def _traced(command: list[str], folder: Path, family: str) -> Estimate:
+    """Of what a worker dispatches after as many dispatches as it prints."""
+    variables = {"RADV_FORCE_FAMILY": family, "NULL_DEVICE_TRACE": str(folder)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment() | variables, text=True, capture_output=True,
+        timeout=MOST_SECONDS,
+    )  # fmt: skip
+    if done.returncode:
+        last = (done.stderr.strip() or f"status {done.returncode}").splitlines()[-1]
+        raise Unavailable(f"it ended: {last}")
+    lines = (folder / "dispatches-0").read_text().splitlines()
+    return Estimate(family, [_dispatch(folder, line, family)
+                             for line in lines[int(done.stdout.splitlines()[-1]) :]])  # fmt: skip
+
+
+def _dispatch(folder: Path, line: str, family: str) -> tuple[str, Made, Cost]:
+    number, *groups, pushed = line.split()
+    made = read((folder / f"pipeline-{number}").read_text(errors="replace"))
+    constants = {int(name.split()[1]): value for name, value in made.numbers.items()
+                 if name.startswith("constant ")}  # fmt: skip
+    module = Module((folder / f"module-{made.numbers['module']}").read_bytes(), constants)
+    extent = [int(part) for part in groups]
+    run = ran(module, extent, bytes.fromhex(pushed), made.lanes)
+    taken = cost(made, FAMILIES[family], run.loops, prod(extent), run.threads, run.products)
+    return f"pipeline {number}", made, taken
