@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Shape
-from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir.host_op import Condition, needs
 
 from .expansion import Expansion
 from .rearranging import cut
 
-# Positions of inputs: of Attention, of MultiHeadAttention, of Attention in ONNX.
+# Positions of inputs: of Attention, of QAttention, of MultiHeadAttention, of Attention in ONNX.
 MASK, PAST, BIAS = 3, 4, 5
+Q_MASK, Q_PAST = 5, 8
+KEPT = 7  # the mask of an EmbedLayerNormalization
 KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY, PAST_VALUE = 3, 4, 5, 6, 7
 ONNX_MASK, ONNX_PAST, LENGTHS = 3, 4, 6
 Part = int  # a tensor of queries, keys or values
@@ -22,25 +24,31 @@ Part = int  # a tensor of queries, keys or values
 
 def attention(e: Expansion) -> list[int | None]:
     """Attention: of each head, where queries, keys and values are parts of x W + b."""
-    x, heads = e.x(0), e.integer("num_heads", 1)
-    batch, length, _ = e.shape(x)
-    made = e.plus(e.run("MatMul", x, e.x(1)), e.get(2))
+    made = e.plus(e.run("MatMul", e.x(0), e.x(1)), e.get(2))
+    return attended(e, made, MASK, PAST, e.get(BIAS))
+
+
+def attended(
+    e: Expansion, made: int, mask: int, past: int, bias: int | None = None
+) -> list[int | None]:
+    """Of queries, keys and values beside each other; `mask` and `past` are positions of inputs."""
+    heads, (batch, length, _) = e.integer("num_heads", 1), e.shape(made)
     parts, start = [], 0
     for size in _widths(e):
         parts.append(cut(e, made, [slice(batch), slice(length), slice(start, start + size)]))
         start += size
     q, k, v = parts
     before, present = 0, None
-    if e.has(PAST) or e.wants(1):
+    if e.has(past) or e.wants(1):
         k, v = (heads_first(e, part, heads) for part in (k, v))
-        if e.has(PAST):
-            before = e.shape(e.x(PAST))[3]
-            past = [_nth(e, e.x(PAST), k) for k in range(2)]
-            k, v = (e.add("concat", *pair, axis=2) for pair in zip(past, (k, v), strict=True))
+        if e.has(past):
+            before = e.shape(e.x(past))[3]
+            pasts = [_nth(e, e.x(past), k) for k in range(2)]
+            k, v = (e.add("concat", *pair, axis=2) for pair in zip(pasts, (k, v), strict=True))
         if e.wants(1):
             present = e.add("concat", *(e.reshape(t, (1, *e.shape(t))) for t in (k, v)), axis=0)
-    masked = _mask(e, MASK, (batch, length, before + length))
-    y = of_heads(e, q, k, v, heads, heads, _sum(e, masked, e.get(BIAS)), causal=_causal(e),
+    masked = _mask(e, mask, (batch, length, before + length))
+    y = of_heads(e, q, k, v, heads, heads, _sum(e, masked, bias), causal=_causal(e),
                   past=before)  # fmt: skip
     return [y, present]
 
@@ -180,15 +188,21 @@ def embedding(e: Expansion) -> list[int | None]:
         total = e.add("add", total, e.add("gather", e.x(4), e.x(1), axis=0))
     epsilon = e.number("epsilon", 1e-12)
     y = e.add("layer_normalization", total, e.x(5), e.x(6), axis=2, epsilon=epsilon)
-    return [y, None, total]
+    return [y, _lengths(e) if e.wants(1) else None, total]
+
+
+def _lengths(e: Expansion) -> int:
+    """How many ones each row of the mask has."""
+    ones = e.add("cast", e.add("equal", e.x(KEPT), e.index([1]), dtype="bool"), dtype="i32")
+    return e.add("reduce_sum", ones, e.index([1]), keep_dims=False, dtype="i32")
 
 
 # ---- what they need ------------------------------------------------------------------------------
 
 
-def _past(e: Expansion) -> int:
+def _past(e: Expansion, past: int) -> int:
     """Keys before those of an Attention, whose past is [2, batch, heads, keys, depth]."""
-    return e.shape(e.x(PAST))[3] if e.has(PAST) and e.rank(e.x(PAST)) == 5 else 0
+    return e.shape(e.x(past))[3] if e.has(past) and e.rank(e.x(past)) == 5 else 0
 
 
 def _masked(e: Expansion, position: int, scores: Shape) -> bool:
@@ -202,33 +216,48 @@ def _keys(e: Expansion) -> int:
 
 
 WHOLE_MASK = "A mask of shape [batch], [batch, keys] or [batch, queries, keys]."
+
+
+def _projected(mask: int, past: int) -> tuple[Condition, ...]:
+    """What takes its own product with weights needs, with its mask and past in these places."""
+    return (
+        needs("No rotary positions.", lambda e: not e.integer("do_rotary")),
+        needs(
+            "An input of rank 3 and a matrix of weights.",
+            lambda e: e.rank(e.x(0)) == 3 and e.rank(e.x(1)) == 2,
+        ),
+        needs(
+            "Queries, keys and values that divide into the heads.",
+            lambda e: (
+                e.integer("num_heads", 1) > 0
+                and len(_widths(e)) == 3
+                and sum(_widths(e)) == e.shape(e.x(1))[1]
+                and all(n > 0 and n % e.integer("num_heads", 1) == 0 for n in _widths(e))
+            ),
+        ),
+        needs(
+            "Keys and values of one width where there is a past.",
+            lambda e: not (e.has(past) or e.wants(1)) or _widths(e)[1] == _widths(e)[2],
+        ),
+        needs(
+            WHOLE_MASK,
+            lambda e: _masked(e, mask, (*e.shape(e.x(0))[:2], _past(e, past) + e.shape(e.x(0))[1])),
+        ),
+    )
+
+
 ATTENTION = (
     needs(
         "No past in a buffer that is longer.",
         lambda e: not (e.integer("past_present_share_buffer") or e.has(6)),
     ),
-    needs("No rotary positions.", lambda e: not e.integer("do_rotary")),
+    *_projected(MASK, PAST),
+)
+QUANTIZED = (
     needs(
-        "An input of rank 3 and a matrix of weights.",
-        lambda e: e.rank(e.x(0)) == 3 and e.rank(e.x(1)) == 2,
+        "No past in a buffer that is longer.", lambda e: not e.integer("past_present_share_buffer")
     ),
-    needs(
-        "Queries, keys and values that divide into the heads.",
-        lambda e: (
-            e.integer("num_heads", 1) > 0
-            and len(_widths(e)) == 3
-            and sum(_widths(e)) == e.shape(e.x(1))[1]
-            and all(n > 0 and n % e.integer("num_heads", 1) == 0 for n in _widths(e))
-        ),
-    ),
-    needs(
-        "Keys and values of one width where there is a past.",
-        lambda e: not (e.has(PAST) or e.wants(1)) or _widths(e)[1] == _widths(e)[2],
-    ),
-    needs(
-        WHOLE_MASK,
-        lambda e: _masked(e, MASK, (*e.shape(e.x(0))[:2], _past(e) + e.shape(e.x(0))[1])),
-    ),
+    *_projected(Q_MASK, Q_PAST),
 )
 MULTI_HEAD = (
     needs("No indirection of beams.", lambda e: not (e.has(8) or e.has(9))),
@@ -265,6 +294,6 @@ SCALED_DOT_PRODUCT = (
     ),
 )
 EMBEDDING = (
-    needs("A mask that nothing reads.", lambda e: not e.wants(1)),
+    needs("A mask where its lengths are read.", lambda e: not e.wants(1) or e.has(KEPT)),
     needs("Embeddings of segments where there are segments.", lambda e: not e.has(1) or e.has(4)),
 )

@@ -99,6 +99,7 @@ def _kept(e: Expansion) -> bool:
 
 
 NOTHING_DROPPED = needs("Inference, not training.", _kept)
+NORM = needs("A norm of p 1 or 2.", lambda e: e.integer("p", 2) in (1, 2))
 MATRICES = needs("Two matrices.", lambda e: len(e.of("value")) == len(e.of("weights")) == 2)
 GROUPS = needs(
     "Channels that divide into the groups.",

@@ -8,10 +8,22 @@ from typing import Any
 
 from tflgpu_plugin.ir.host_op import Condition, HostOp
 
-from . import attention, blocks, conditions, fused, grouped, quantized, rotary, windows
-from .rows import LAYER, QUANTIZED, RESULT, SCALED, SUMS, TWO, row
+from . import (
+    attention,
+    blocks,
+    conditions,
+    fused,
+    grouped,
+    quantized,
+    recurrent,
+    rotary,
+    windows,
+)  # fmt: skip
+from .rows import CELL, LAYER, QUANTIZED, RESULT, SCALED, SUMS, TWO, row
 
 DOMAIN = "com.microsoft"
+Q_TABLES = "weights! weights! weights!? weights! weights!"
+Q_SCALES = "scale! scale! scale!? scale! scale! " + Q_TABLES.replace("weights", "zero_point")
 PAIR, ONE = f"{QUANTIZED} {QUANTIZED} {QUANTIZED[6:]}", f"{QUANTIZED} {QUANTIZED[6:]}"
 
 
@@ -33,6 +45,11 @@ _ROWS: tuple[HostOp, ...] = (
         *attention.ATTENTION, by=attention.attention,
     ),
     _contrib("BiasGelu", "gelu", "value bias", by=fused.gelu),
+    _contrib(
+        "DynamicQuantizeLSTM", "lstm",
+        f"{CELL} state? peepholes!? scale! zero_point! scale! zero_point!",
+        *recurrent.DYNAMIC_LSTM, by=quantized.dynamic_lstm, types=SCALED,
+    ),
     _contrib(
         "DynamicQuantizeMatMul", "matmul", "value weights scale zero_point? bias?",
         by=quantized.dynamic_matmul, types=SCALED,
@@ -69,6 +86,16 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "MatMulNBits", "matmul_blocks", "value weights! scales! zero_points!? index? bias?",
         *blocks.N_BITS, by=blocks.matmul_n_bits, types="f32 f16 u8",
+    ),
+    _contrib(
+        "QAttention", "attention",
+        "value weights bias scale scale mask? zero_point? zero_point? past?",
+        *attention.QUANTIZED, by=quantized.q_attention, types=SCALED,
+    ),
+    _contrib(
+        "QEmbedLayerNormalization", "layer_normalization",
+        f"index index? {Q_TABLES} mask? {Q_SCALES}", *attention.EMBEDDING,
+        by=quantized.q_embedding, types=SCALED,
     ),
     _contrib(
         "QGemm", "fully_connected", f"{QUANTIZED} weights {RESULT} bias? scale? zero_point?",

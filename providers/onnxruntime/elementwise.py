@@ -74,6 +74,12 @@ def pool_all(e: Expansion) -> int:
     return e.add(e.row.op, e.x(), e.index(range(2, e.rank())), keep_dims=True)
 
 
+def lp_pool_all(e: Expansion) -> int:
+    """GlobalLpPool, of p 1 or 2."""
+    axes = e.index(range(2, e.rank()))
+    return e.add(f"reduce_l{e.integer('p', 2)}", e.x(), axes, keep_dims=True)
+
+
 def argument(e: Expansion) -> int:
     """ArgMax and ArgMin: indices as int64."""
     return e.add(

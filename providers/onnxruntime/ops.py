@@ -161,6 +161,10 @@ _ROWS: tuple[HostOp, ...] = (
         listed=BOTH,
     ),
     row("GlobalAveragePool", "mean", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
+    row(
+        "GlobalLpPool", "reduce_l2", (2, 22), "value", windows.SPATIAL, conditions.NORM,
+        by=ew.lp_pool_all,
+    ),
     row("GlobalMaxPool", "reduce_max", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
     row("Greater", "greater", (7, 13), TWO, makes=("bool",), small=True),
     row("GreaterOrEqual", "greater_equal", (12, 16), TWO, makes=("bool",), small=True),

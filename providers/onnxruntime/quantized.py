@@ -9,15 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS
 
-from . import narrow
+from . import attention, narrow
 from .expansion import COUNTED, Expansion
 from .host import DTYPES
-from .quantize import dynamic_quantize, numbers, real, real_constant, spread_over, stored
+from .quantize import (
+    dequantized,
+    dynamic_quantize,
+    numbers,
+    real,
+    real_constant,
+    spread_over,
+    stored,
+)
 
 Row = Callable[[Expansion], int]
 STEPS = 255  # between two numbers of 8 bits
@@ -171,6 +181,41 @@ def matmul_to_float(e: Expansion) -> int:
     """A product of stored numbers times both scales, and a bias."""
     y = e.run("MatMul", *_integer_factors(e, 4))
     return e.plus(_scaled(e, y, (e.x(2), e.x(3))), e.get(6))
+
+
+def q_attention(e: Expansion) -> list[int | None]:
+    """QAttention: Attention of a product of stored numbers."""
+    a = _differences(e, 0, 6, 1)
+    y = e.run("MatMul", a, _differences(e, 1, 7, 1))
+    made = e.plus(_scaled(e, y, (e.x(3), e.x(4))), e.get(2))
+    return attention.attended(e, made, attention.Q_MASK, attention.Q_PAST)
+
+
+def q_embedding(e: Expansion) -> list[int | None]:
+    """QEmbedLayerNormalization: tables, scale and bias in 8 bits, with a scale each."""
+    real = [
+        dequantized(e, e.x(2 + k), e.x(8 + k), e.get(13 + k)) if e.has(2 + k) else None
+        for k in range(5)
+    ]
+    return attention.embedding(replace(e, inputs=(*e.inputs[:2], *real, e.get(7))))[:2]
+
+
+def dynamic_lstm(e: Expansion) -> Any:
+    """DynamicQuantizeLSTM: LSTM over what the weights stand for, [directions, values, gates].
+    onnxruntime rounds the values that it multiplies with them to 8 bits, at each step anew; here
+    they stay float32."""
+    weights = [_gates(e, position, scale) for position, scale in ((1, 8), (2, 10))]
+    return e.run("LSTM", e.x(0), *weights, *e.inputs[3:8])
+
+
+def _gates(e: Expansion, position: int, scale: int) -> int:
+    """[directions, gates, values] in float32, of scales per direction or gate."""
+    held, zeros = (e.value(k).reshape(len(e.value(k)), 1, -1) for k in (scale, scale + 1))
+
+    def real(data: Array) -> Array:
+        return np.asarray(((data.astype(np.float32) - zeros) * held).transpose(0, 2, 1))
+
+    return e.derived(e.x(position), "gates", make=real)
 
 
 def dynamic_matmul(e: Expansion) -> int:

@@ -145,9 +145,13 @@ _CELL = (
 )
 
 
-def _fitting(gates: int) -> Condition:
+def _fitting(gates: int, turned: bool = False) -> Condition:
+    """Weights of [directions, gates, values], or with gates last."""
+
     def fit(e: Expansion) -> bool:
-        given, steps = e.shape(e.x(W)), e.shape(e.x(R))
+        given, steps = (e.shape(e.x(k)) for k in (W, R))
+        if turned and len(given) == len(steps) == 3:
+            given, steps = ((d, last, values) for d, values, last in (given, steps))
         start = (len(DIRECTIONS[_direction(e)]), gates * steps[-1] if steps else 0)
         biases = e.shape(e.x(B)) if e.has(B) else (start[0], 2 * start[1])
         peepholes = e.shape(e.x(PEEPHOLE)) if e.has(PEEPHOLE) else (start[0], 3 * steps[-1])
@@ -175,6 +179,17 @@ LSTM = (
     _fitting(4),
     _activated("sigmoid", "tanh", "tanh"),
     needs("No coupled gates (input_forget).", lambda e: not e.integer("input_forget")),
+)
+DYNAMIC_LSTM = (
+    *_CELL,
+    _fitting(4, turned=True),
+    *LSTM[-2:],
+    needs(
+        "A scale and zero point for each direction or gate.",
+        lambda e: all(
+            e.shape(e.x(k)) in (e.shape(e.x(R))[:1], e.shape(e.x(R))[::2]) for k in range(8, 12)
+        ),
+    ),
 )
 GRU = (*_CELL, _fitting(3), _activated("sigmoid", "tanh"))
 RNN = (*_CELL, _fitting(1), _activated("tanh", others=True))

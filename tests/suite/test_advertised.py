@@ -47,7 +47,8 @@ def test_what_a_row_promises() -> None:
     ("nodes", "kind", "a", "b", "sentence"),
     [
         (ADD, DOUBLE, (DOUBLE, [2]), (DOUBLE, [2]), "DOUBLE, the row has f32"),
-        (CAT, FLOAT, (FLOAT, [1] * 6), (FLOAT, [1] * 6), "rank 6, the row has up to 5"),
+        (CAT, FLOAT, (FLOAT, [1] * 8), (FLOAT, [1] * 8), ""),
+        (CAT, FLOAT, (FLOAT, [1] * 9), (FLOAT, [1] * 9), "rank 9, rows have up to 8"),
         (ADD, FLOAT, (FLOAT, ["n"]), (FLOAT, [1]), "a shape that only a run tells"),
         (DROPOUT, FLOAT, (FLOAT, [2]), (BOOL, []), "the row asks for a constant training mode"),
         (

@@ -55,6 +55,21 @@ SAME, LOWER = b"SAME_UPPER", b"SAME_LOWER"
 SCALES, ZEROS = np.ones((2, 2), F), np.ones((2, 2), np.uint8)
 
 
+def q_attention(mask: Any = None, past: Any = None, x: Any = (2, 5, 6), w: Any = (6, 24),
+                **given: Any) -> Node:  # fmt: skip
+    """QAttention of four heads of two values."""
+    return Node(f"{MS}:QAttention", ("u8", x), np.ones(w, np.int8), rows(w[1]), F(1), F(1), mask,
+                np.uint8(1), np.int8(1), past, **{"num_heads": 4, **given})  # fmt: skip
+
+
+def dynamic_lstm(scales: Any = (1,), w: Any = (1, 3, 8), **given: Any) -> Node:
+    """DynamicQuantizeLSTM of two units."""
+    zeros = np.zeros(scales, np.int8)
+    return Node(f"{MS}:DynamicQuantizeLSTM", (5, 2, 3), np.ones(w, np.int8),
+                np.ones((1, 2, 8), np.int8), None, None, None, None, None,
+                np.ones(scales, F), zeros, np.ones(scales, F), zeros, **given)  # fmt: skip
+
+
 def multi_head(*more: Any, **given: Any) -> Node:
     """Four heads of two values."""
     return Node(f"{MS}:MultiHeadAttention", (2, 5, 8), *(more or ((2, 5, 8),) * 2),
@@ -342,7 +357,27 @@ BOUNDS: list[tuple[Node, str]] = [
     (Node(f"{MS}:EmbedLayerNormalization", ("i32", (2, 5)), ("i32", (2, 5)), (9, 4), (7, 4), None,
           (4,), (4,)), "Embeddings of segments"),
     (Node(f"{MS}:EmbedLayerNormalization", ("i32", (2, 5)), None, (9, 4), (7, 4), None, (4,), (4,),
-          outputs=("y", "mask")), "A mask that nothing reads"),
+          outputs=("y", "mask")), "A mask where its lengths are read"),
+    (Node(f"{MS}:EmbedLayerNormalization", ("i32", (2, 5)), None, (9, 4), (7, 4), None, (4,), (4,),
+          ("i32", (2, 5)), outputs=("y", "mask"), kinds=["f32", "i32"]), ""),
+    (q_attention(), ""),
+    (q_attention(mask=("i32", (2,))), ""),
+    (q_attention(mask=("i32", (2, 5))), ""),
+    (q_attention(mask=("i32", (2, 8))), "A mask of shape"),
+    (q_attention(mask=("i32", (2, 8)), past=(2, 2, 4, 3, 2)), ""),
+    (q_attention(mask=("i32", (2, 5)), past=(2, 2, 4, 3, 2)), "A mask of shape"),
+    (q_attention(w=(6, 25)), "divide into the heads"),
+    (q_attention(x=(5, 6)), "rank 3 and a matrix"),
+    (q_attention(do_rotary=1), "rotary positions"),
+    (q_attention(past_present_share_buffer=1), "past in a buffer"),
+    (dynamic_lstm(), ""),
+    (dynamic_lstm(scales=(1, 8)), ""),
+    (dynamic_lstm(scales=(1, 2)), "A scale and zero point for each"),
+    (dynamic_lstm(scales=(8,)), "A scale and zero point for each"),
+    (dynamic_lstm(w=(1, 8, 3)), FIT),
+    (dynamic_lstm(input_forget=1), "coupled gates"),
+    (dynamic_lstm(activations=(b"Relu", b"Tanh", b"Tanh")), "activations"),
+    *((Node("GlobalLpPool", (1, 3, 4, 5), p=p), "norm of p" * (p not in (1, 2))) for p in range(4)),
     # Stored numbers.
     (Node("QuantizeLinear", (3,), np.float32(1), kinds=["i8"], output_dtype=3), ""),
     (Node("QuantizeLinear", (3,), np.float32(1), output_dtype=1), "Results of 8 or 16 bits"),
