@@ -38,6 +38,7 @@ def case(name: str, q: Shape, k: Shape, width: int = 0, mask: Any = None, length
 Q, K = (2, 3, 7, 16), (2, 3, 9, 16)
 CAUSAL = np.where(np.tri(7, 9, dtype=bool), 0, -inf)
 CAUSAL_FROM_1 = np.where(np.tri(7, 9, -1, dtype=bool), 0, -inf)
+SEEN = np.where(np.tri(3, 530, 300, dtype=bool), 0, -inf)
 NODES = [
     *(case(f"remainder_{n}", (2, 2, 4 + n, 8 + n), (2, 2, 8 + n, 8 + n)) for n in range(4)),
     *(case(f"width_{n}", (1, 2, 5, 12), (1, 2, 6, 12), n)
@@ -45,6 +46,13 @@ NODES = [
     case("one_query", (2, 3, 1, 16), K),
     case("one_key", Q, (2, 3, 1, 16)),
     case("blocks_of_keys", (1, 2, 5, 8), (1, 2, 200, 8), low=-4.0),
+    case("many_keys", (1, 4, 3, 12), (1, 2, 600, 12), 20, low=-4.0),
+    case("many_keys_causal", (2, 4, 3, 8), (2, 2, 600, 8), causal=True, past=300),
+    case("many_keys_window", (1, 1, 2, 8), (1, 1, 600, 8), causal=True, past=550, window=40),
+    case("many_keys_mask", (1, 2, 3, 8), (1, 2, 530, 8), mask=SEEN),
+    case("many_keys_nothing", (1, 2, 3, 8), (1, 2, 520, 8), mask=np.full((3, 520), -inf),
+         empty=0.0),
+    *(case(f"many_rows_{n}", (n, 8, 512, 8), (n, 8, 5, 8)) for n in (1, 4)),
     case("tiles_of_queries", (1, 2, 50, 8), (1, 2, 9, 8)),
     case("rows_of_64", (1, 1, 64, 64), (1, 1, 64, 64)),
     case("rank_3", (2, 7, 24), (2, 9, 24), heads=3),

@@ -179,6 +179,34 @@ def test_a_sequence_keeps_a_gpu_busy_by_threads_and_loads() -> None:
         assert (variant["threads"], variant["ahead"]) == (threads, ahead)
 
 
+@pytest.mark.parametrize(
+    ("q", "k", "gpu", "cpu"),
+    [
+        # heads x rows x 8 threads: 2^14 with 1 row a thread, so no more; on a CPU 32 vec4
+        ((1, 8, 256, 64), (1, 8, 256, 64), (1, 1, 256), (8, 1, 32)),
+        ((1, 8, 512, 64), (1, 8, 512, 64), (2, 1, 256), (8, 1, 64)),
+        ((4, 8, 512, 64), (4, 8, 512, 64), (4, 1, 512), (8, 1, 256)),
+        ((4, 8, 512, 32), (4, 8, 512, 32), (4, 1, 512), (8, 1, 256)),  # at most 4 rows
+        ((4, 8, 512, 128), (4, 8, 512, 128), (2, 1, 1024), (8, 1, 256)),  # 8 vec4
+        # 4 rows that share keys: one each, and 512 keys for as many eights as have 2 blocks of 32
+        ((1, 32, 1, 128), (1, 8, 512, 128), (1, 8, 32), (4, 1, 1)),
+        ((1, 32, 1, 128), (1, 8, 511, 128), (1, 4, 16), (4, 1, 1)),
+        ((1, 8, 255, 64), (1, 8, 256, 64), (1, 2, 510), (8, 1, 32)),
+        ((1, 8, 255, 64), (1, 8, 127, 64), (1, 1, 255), (8, 1, 32)),
+    ],
+)
+def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None:
+    """(rows of 8 threads, teams of 8 threads for the same rows, workgroups)."""
+    for target, wanted in ((replace(GPU, subgroup_size=32), gpu), (SHUFFLES, cpu)):
+        (launch,) = lowered(target, "attention", q, k, k, scale=1.0).launches
+        found = launch.variant["rows"], launch.variant["teams"], launch.workgroups[0]
+        assert found == wanted
+        assert launch.variant["ahead"] == (1 if target.software else 2)
+    (launch,) = lowered(GPU, "attention", (1, 32, 1, 128), (1, 8, 512, 128), (1, 8, 512, 128),
+                        scale=1.0).launches  # fmt: skip
+    assert launch.variant["teams"] == 1  # which exchange by shuffle
+
+
 def test_the_launches_of_winograd() -> None:
     low = lowered(ALWAYS, "conv_2d", DEEP, held(18, 3, 3, 36), **SAME)
     assert [launch.workgroups for launch in low.launches] == [

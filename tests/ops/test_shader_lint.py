@@ -35,6 +35,7 @@ GPU_SITES = {
     "transpose_conv": 64,
     "fully_connected": 26,
     "recurrent": 24,
+    "attention": 64,
     "winograd_input": 30,
     "winograd_output": 34,
 }

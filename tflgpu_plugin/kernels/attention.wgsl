@@ -2,7 +2,8 @@
 // the keys in blocks of 32, with the largest score and the sum of shares so far of each row. First each makes the scores of
 // 4 keys, then every 8th slice of the result. Steps in memory are parameters, see attention.py.
 // variant: rows, parts (slices of the result that a thread has), masked, lengths, softcap, mends; `shared`: threads exchange values
-// by shuffle, otherwise in workgroup memory. Loops over rows pass their values on and take p.together rounds, which drivers do
+// by shuffle, otherwise in workgroup memory; `teams` (only where shared): so many eights go through blocks of their own for the
+// same rows and join at the end; `ahead`: so many slices of keys, and values of 4 keys, are loaded before their products (or 1). Loops over rows pass their values on and take p.together rounds, which drivers do
 // not unroll: there is less to compile, and some keep no kernel as long as that.
 {% macro pass_on(names) %}
 {% for name in names %}
@@ -10,6 +11,25 @@
 {% for r in range(rows - 1) %}
       {{ name }}{{ r }} = {{ name }}{{ r + 1 }};
 {% endfor %}
+{% endfor %}
+{% endmacro %}
+{% if teams > 1 %}
+var<workgroup> peaks: array<f32, 64>;
+var<workgroup> totals: array<f32, 64>;
+var<workgroup> results: array<vec4f, {{ 64 * parts }}>;
+{% endif %}
+{% macro scores(u=0) %}
+{% for j in range(4) %}
+      let w{{ j }}_{{ u }} = load_k(k{{ j }} + (k + {{ u }}u) * p.k_slice);
+{% endfor %}
+{% if shared %}
+      let x_{{ u }} = load_q(own + (k + {{ u }}u) * p.q_slice);
+{% endif %}
+{% endmacro %}
+{% macro add_scores(u=0) %}
+{% for r in range(rows) %}
+      let x{{ r }}_{{ u }} = {{ "subgroupShuffle(x_%d, base + %du)" % (u, r) if shared else "load_q(q%d + (k + %du) * p.q_slice)" % (r, u) }};
+      s{{ r }} += vec4f({% for j in range(4) %}{{ ", " if j }}dot(x{{ r }}_{{ u }}, w{{ j }}_{{ u }}){% endfor %});
 {% endfor %}
 {% endmacro %}
 {% if not shared %}
@@ -22,7 +42,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let wi = group_id(wid);
   let lane = lid % 8u;
   let base = {{ "sid & ~7u" if shared else "lid - lane" }};
-  let group = wi.x * 8u + lid / 8u;
+  let group = wi.x * {{ 8 // teams }}u + lid / {{ 8 * teams }}u;
   let tile = group % p.tiles;
   let kv_head = group / p.tiles % p.kv_heads;
   let batch = min(group / (p.tiles * p.kv_heads), p.batches - 1u);
@@ -66,7 +86,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for r in range(1, rows) %}
   own = select(own, q{{ r }}, lane % {{ rows }}u == {{ r }}u);
 {% endfor %}
-  for (var start = begin; start < end; start += 32u) {
+  for (var start = begin{{ " + lid / 8u %% %du * 32u" % teams if teams > 1 }}; start < end; start += {{ 32 * teams }}u) {
 {% else %}
   for (var start = 0u; start < p.keys; start += 32u) {  // barriers want the same rounds of all
 {% endif %}
@@ -77,17 +97,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for j in range(4) %}
     let k{{ j }} = k_base + min(key + {{ j }}u, p.keys - 1u) * p.k_row;
 {% endfor %}
-    for (var k = 0u; k < p.slices; k++) {
-{% for j in range(4) %}
-      let w{{ j }} = load_k(k{{ j }} + k * p.k_slice);
+{% if ahead > 1 %}
+    let together = p.slices - p.slices % {{ ahead }}u;
+    for (var k = 0u; k < together; k += {{ ahead }}u) {
+{% for u in range(ahead) %}
+{{ scores(u) -}}
 {% endfor %}
-{% if shared %}
-      let x = load_q(own + k * p.q_slice);
+{% for u in range(ahead) %}
+{{ add_scores(u) -}}
+{% endfor %}
+    }
 {% endif %}
-{% for r in range(rows) %}
-      let x{{ r }} = {{ "subgroupShuffle(x, base + %du)" % r if shared else "load_q(q%d + k * p.q_slice)" % r }};
-      s{{ r }} += vec4f(dot(x{{ r }}, w0), dot(x{{ r }}, w1), dot(x{{ r }}, w2), dot(x{{ r }}, w3));
-{% endfor %}
+    for (var k = {{ "together" if ahead > 1 else "0u" }}; k < p.slices; k++) {
+{{ scores() -}}
+{{ add_scores() -}}
     }
     let number = vec4u(key) + vec4u(0u, 1u, 2u, 3u);
     var query = first % p.queries;
@@ -142,6 +165,21 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% for r in range(rows) %}
       var share{{ r }} = {{ "subgroupShuffle(s%d, base + k)" % r if shared else "shares[%du + base + k]" % (64 * r) }};
 {% endfor %}
+{% if ahead > 1 %}
+{% for j in range(4) %}
+      let at{{ j }} = min(start + 4u * k + {{ j }}u, end - 1u) * p.v_row;
+{% for n in range(parts) %}
+      let w{{ n }}_{{ j }} = load_v(v{{ n }} + at{{ j }});
+{% endfor %}
+{% endfor %}
+{% for j in range(4) %}
+{% for n in range(parts) %}
+{% for r in range(rows) %}
+      y{{ n }}_{{ r }} = fma(vec4f(share{{ r }}[{{ j }}]), w{{ n }}_{{ j }}, y{{ n }}_{{ r }});
+{% endfor %}
+{% endfor %}
+{% endfor %}
+{% else %}
       for (var j = 0u; j < 4u; j++) {
         let at = min(start + 4u * k + j, end - 1u) * p.v_row;
 {% for n in range(parts) %}
@@ -154,12 +192,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
         share{{ r }} = share{{ r }}.yzwx;
 {% endfor %}
       }
+{% endif %}
     }
   }
   var query = first % p.queries;
   var head = first_head;
   for (var r = 0u; r < p.together; r++) {
-{{ pass_on(("sum",)) }}
+{{ pass_on(("sum", "peak") if teams > 1 else ("sum",)) }}
 {% for n in range(parts) %}
 {{ pass_on(("y%d_" % n,)) }}
 {% endfor %}
@@ -168,6 +207,27 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     total += subgroupShuffleXor(total, 1u);
     total += subgroupShuffleXor(total, 2u);
     total += subgroupShuffleXor(total, 4u);
+{% if teams > 1 %}
+    workgroupBarrier();
+    peaks[lid] = peak;
+    totals[lid] = total;
+{% for n in range(parts) %}
+    results[{{ 64 * n }}u + lid] = y{{ n }}_;
+    var joined{{ n }} = vec4f(0.0);
+{% endfor %}
+    workgroupBarrier();
+    let first_lane = lid / {{ 8 * teams }}u * {{ 8 * teams }}u + lane;
+    var top = peak;
+    for (var team = first_lane; team < first_lane + {{ 8 * teams }}u; team += 8u) { top = max(top, peaks[team]); }
+    total = 0.0;
+    for (var team = first_lane; team < first_lane + {{ 8 * teams }}u; team += 8u) {
+      let weight = exp(peaks[team] - top);
+      total += weight * totals[team];
+{% for n in range(parts) %}
+      joined{{ n }} += weight * results[{{ 64 * n }}u + team];
+{% endfor %}
+    }
+{% endif %}
 {% else %}
     workgroupBarrier();
     peaks[lid] = total;
@@ -177,8 +237,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% endif %}
     let at = batch * p.y_batch + head * p.y_head + query * p.y_row;
 {% for n in range(parts) %}
-    if (group < p.groups && slice + {{ 8 * n }}u < p.v_slices && first + r <= last) {
-      let y = select(y{{ n }}_ / total, vec4f(p.empty), total == 0.0{{ " || is_nan(vec4f(total)).x" if mends }});
+    if ({{ "lid / 8u %% %du == 0u && " % teams if teams > 1 }}group < p.groups && slice + {{ 8 * n }}u < p.v_slices && first + r <= last) {
+      let y = select({{ "joined%d" % n if teams > 1 else "y%d_" % n }} / total, vec4f(p.empty), total == 0.0{{ " || is_nan(vec4f(total)).x" if mends }});
       store_y(at + (slice + {{ 8 * n }}u) * p.y_slice, epilogue_y(head * p.y_first + slice + {{ 8 * n }}u), y);
     }
 {% endfor %}

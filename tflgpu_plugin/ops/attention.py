@@ -29,11 +29,15 @@ from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
+from tflgpu_plugin.ops.tiles import WAITING_THREADS
 
 MASK, LENGTHS = 3, 4
 LANES = 8  # threads that share rows
 MOST_PARTS = 4  # slices of the result that a thread has
 MOST_SUMS = 32  # vec4 of the result that a thread has, of all its rows
+GPU_SUMS = 8  # likewise on GPUs, which hold several waves then
+GPU_AHEAD = 2  # slices of keys whose scores wait together
+BLOCK = 32  # keys
 
 
 def _operands(node: Node) -> list[int]:
@@ -138,8 +142,10 @@ def lower(low: Lowering, node: Node) -> None:
     if cap:
         parameters["softcap"] = cap
     parts, times = _parts(v[3])
-    count = _rows(low.target, rows, parts)
+    outer = k[1] * q[0] * times
+    count = _rows(low.target, rows, parts, outer)
     tiles = -(-rows // count)
+    teams = _teams(low.target, tiles * outer, k[2])
     parameters |= {
         "tiles": tiles,
         "together": count,
@@ -151,7 +157,7 @@ def lower(low: Lowering, node: Node) -> None:
         node,
         reads,
         {"y": node.outputs[0]},
-        (-(-tiles * k[1] * q[0] * LANES // WORKGROUP), times, 1),
+        (-(-tiles * k[1] * q[0] * LANES * teams // WORKGROUP), times, 1),
         parameters,
         {
             "rows": count,
@@ -161,17 +167,41 @@ def lower(low: Lowering, node: Node) -> None:
             "softcap": bool(cap),
             "mends": mends,
             "shared": low.target.shuffles,
+            "teams": teams,
+            "ahead": 1 if low.target.software else GPU_AHEAD,
         },
     )
 
 
-def _rows(target: Target, rows: int, parts: int) -> int:
-    """How many rows threads share: a power of two."""
-    most = MOST_SUMS if target.shuffles else MOST_SUMS // 4  # there each row is a load more
-    count = 8
-    while count > 1 and (count >= 2 * rows or count * parts > most):
+def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
+    """How many rows threads share, of each of `outer` heads and batches: a power of two; on GPUs
+    fewer where that leaves some idle."""
+    most = MOST_SUMS if target.software else GPU_SUMS
+    if not target.shuffles:
+        most = MOST_SUMS // 4  # there each row is a load more
+    count = 8 if target.software else 4  # which keeps registers of GPUs below half
+    while count > 1 and (
+        count >= 2 * rows
+        or count * parts > most
+        or (not target.software and -(-rows // count) * outer * LANES < WAITING_THREADS)
+    ):
         count //= 2
     return count
+
+
+def _teams(target: Target, tiles: int, keys: int) -> int:
+    """Eights of threads that share the keys of a tile, a power of two: more where tiles leave most
+    of a GPU idle, and each still has two blocks of keys."""
+    found = 1
+    if target.software or not target.shuffles:
+        return found
+    while (
+        found < WORKGROUP // LANES
+        and tiles * LANES * found < WAITING_THREADS
+        and keys >= 4 * BLOCK * found
+    ):
+        found *= 2
+    return found
 
 
 def _softcap(node: Node) -> float:

@@ -11,9 +11,8 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.ir.graph import Array, Node
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
 from tflgpu_plugin.ops.lowering import Constant, Lowering
-from tflgpu_plugin.ops.tiles import Tile
+from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile
 
-WAITING_THREADS = 1 << 14  # of which some always have work while others wait for memory
 MIN_SERIAL = 256  # iterations of a thread: what is saved must pay for another launch
 MIN_PART = 32  # iterations that are left in a part
 MAX_PARTS = 16

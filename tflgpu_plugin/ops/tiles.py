@@ -14,6 +14,7 @@ from tflgpu_plugin.ir.target import Target
 SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")
 BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
+WAITING_THREADS = 1 << 14  # of which some always have work while others wait for memory
 MANY_PIXELS, FEW_PIXELS = 7, 2  # per thread on software adapters: maps of any size, small ones
 ROW = 8  # of neighbours in a row, whose windows share what they load
 FEW_PAY = 1.3  # a pipeline more must save this much
