@@ -83,12 +83,12 @@ def _mutants(output: str) -> str:
     return ", ".join(map(" ".join, zip(found.groups(), names, strict=True))) if found else "?"
 
 
-def _pytest(name: str, what: str, *arguments: str, mark: str = "") -> Step:
+def _pytest(name: str, what: str, *arguments: str, mark: str = "", **more: str) -> Step:
     command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     if mark:
         command += ["-m", mark]
     environment = NO_ADAPTER if name in ("shaders", "totality", "unit") else ON_ADAPTER
-    return Step(name, what, tuple(command), _pytest_summary, environment)
+    return Step(name, what, tuple(command), _pytest_summary, environment | more)
 
 
 def steps() -> list[Step]:
@@ -115,6 +115,8 @@ def steps() -> list[Step]:
         Step("mutants", "a sample of small defects, which the tests must see",
              (PYTHON, "-m", "tests.mutation", "--sample"), _mutants, ON_ADAPTER),
         _pytest("networks", "seeded networks against the CPU", NETWORKS, *parallel),
+        _pytest("staged", "the same by way of staging buffers", NETWORKS, *parallel,
+                TFLGPU_NO_MAPPING="1"),
         _pytest("models", "real models against the CPU", MODELS, *parallel),
         _pytest("wheel", "the wheel: built, checked, installed", "tests", mark="wheel"),
     ]  # fmt: skip
