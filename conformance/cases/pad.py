@@ -1,4 +1,5 @@
-"""PAD, PADV2: each axis alone, whole and broken channel slices, values, ranks 1 to 5."""
+"""PAD, PADV2, MIRROR_PAD, DILATE: each axis alone, whole and broken channel slices, values, ranks 1
+to 5."""
 
 from __future__ import annotations
 
@@ -34,6 +35,12 @@ def mirror(name: str, shape: tuple[int, ...], paddings: Pairs, mode: str) -> Cas
     return Case(name, "MIRROR_PAD", 1, given, "MirrorPadOptions", {"mode": mode})
 
 
+def dilate(name: str, shape: tuple[int, ...], *steps: int, value: float = 0.0) -> Case:
+    made = tuple((n - 1) * k + 1 for n, k in zip(shape, steps, strict=True))
+    given = (Input(shape), constant(steps, "i32"), constant(np.float32(value)))
+    return Case(name, "DILATE", 1, given, "DilateOptions", {}, shapes=(made,))
+
+
 CASES = [
     pad("space", (1, 5, 7, 8), space((1, 1), (1, 1))),
     pad("space_odd_batch_3", (3, 5, 7, 5), space((2, 0), (0, 3))),
@@ -67,10 +74,21 @@ CASES = [
     mirror("reflect_channels", (2, 3, 3, 6), [(0, 0), (0, 0), (0, 0), (2, 1)], "REFLECT"),
     mirror("symmetric_batch", (3, 2, 2, 4), [(1, 1), (0, 0), (0, 0), (0, 0)], "SYMMETRIC"),
     mirror("nothing", (1, 3, 3, 4), space((0, 0), (0, 0)), "REFLECT"),
+    dilate("space", (1, 4, 5, 8), 1, 2, 3, 1),
+    dilate("space_odd_batch_3", (3, 4, 5, 5), 1, 3, 2, 1, value=-1.5),
+    dilate("channels", (1, 3, 2, 5), 1, 1, 1, 2),
+    dilate("every_axis", (2, 3, 2, 5), 2, 3, 1, 4, value=2.5),
+    dilate("nothing", (2, 3, 2, 5), 1, 1, 1, 1, value=3.0),
+    dilate("rank_1", (7,), 5),
+    dilate("rank_2", (3, 5), 2, 1, value=np.inf),
+    dilate("rank_5", (2, 1, 3, 2, 3), 2, 3, 1, 2, 1),
+    dilate("one_element", (1, 1), 4, 4),
+    Case("at_run_time", "DILATE", 1, (Input((2, 3)), Input((2,), "i32", low=1, high=3),
+         constant(np.float32(0.0))), "DilateOptions", {}, refused=True, shapes=((2, 3),)),
     Case("at_run_time", "PAD", 1, (Input((1, 2, 2, 3)), Input((4, 2), "i32", low=0, high=2)),
          "PadOptions", {}, refused=True),
 ]  # fmt: skip
-CASES += integers(CASES, dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), "i32 i64"))
+CASES += integers(CASES, dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD", "DILATE"), "i32 i64"))
 
 NODES = [
     *(NodeCase(f"{mode}_{name}", "pad", (Input(shape), constant(amounts, "i32"), None),
@@ -84,6 +102,12 @@ NODES = [
     *(NodeCase(f"rank_8_{mode}", "pad", (Input((2, 3, 1, 2, 2, 1, 3, 5)), constant(
                ((0, 0), (0, 0), (0, 0), (1, 1), (0, 0), (0, 0), (0, 0), (2, 1)), "i32"), None),
                {"mode": mode}) for mode in ("constant", "edge")),
+    *(NodeCase(f"dilated_{name}", "dilate", (Input(shape), constant(steps, "i32"),
+               constant(np.float32(value))))
+      for name, shape, steps, value in (
+          ("image", (2, 5, 7, 5), (1, 2, 3, 1), 0.0),
+          ("every_axis", (2, 3, 2, 5), (2, 3, 1, 4), -1.5),
+          ("nothing", (3, 4), (1, 1), 2.0))),
     NodeCase("too_wide", "pad", (Input((3, 4)), constant(((3, 0), (0, 0)), "i32"), None),
              {"mode": "reflect"}, refused=True),
 ]  # fmt: skip

@@ -350,10 +350,13 @@ def _pack_operator(operator: _Operator, code: int) -> Any:
     if operator.options_type in STRUCTS:
         packed.customOptions = np.frombuffer(_struct(operator), np.uint8)
     elif operator.options_type:
-        packed.builtinOptionsType = getattr(s.BuiltinOptions, operator.options_type)
-        packed.builtinOptions = getattr(s, f"{operator.options_type}T")()
-        for name, value in _options(packed.builtinOptions, operator):
-            setattr(packed.builtinOptions, name, value)
+        given = getattr(s, f"{operator.options_type}T")()
+        for name, value in _options(given, operator):
+            setattr(given, name, value)
+        more = "" if hasattr(s.BuiltinOptions, operator.options_type) else "2"  # of newer operators
+        number = getattr(getattr(s, f"BuiltinOptions{more}"), operator.options_type)
+        setattr(packed, f"builtinOptions{more}Type", number)
+        setattr(packed, f"builtinOptions{more}", given)
     return packed
 
 

@@ -150,6 +150,12 @@ def _space_to_depth(x: Array, block: int, mode: str = "DCR") -> Array:
     return y.reshape(b, h // block, w // block, c * block**2)
 
 
+def _dilate(x: Array, steps: Array, value: Array) -> Array:
+    made = np.full([(n - 1) * k + 1 for n, k in zip(x.shape, steps, strict=True)], value, x.dtype)
+    made[tuple(slice(None, None, k) for k in steps)] = x
+    return made
+
+
 MOVEMENT: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, perm: np.transpose(x, perm),
     "view": lambda x, view: view.of(x),
@@ -159,6 +165,7 @@ MOVEMENT: dict[str, Callable[..., Any]] = {
         **({"constant_values": value} if value is not None else {}),
         mode=mode,
     ),
+    "dilate": _dilate,
     "tile": lambda x, repeats: np.tile(x, repeats),
     "expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))),
     "reverse": lambda x, axes: np.flip(x, tuple(int(a) for a in axes)),

@@ -140,6 +140,7 @@ def _rows() -> tuple[HostOp, ...]:
             *layer, order=(2, 1, 3, 0), quantized=2,
         ),
         _row("MEAN", "mean", 3, params.reduction, "value axes", **ours),
+        _row("DILATE", "dilate", 1, None, "value shape padding_value", **ours),
         _row("PADV2", "pad", 5, None, "value paddings padding_value", **ours),
         _row("RELU_N1_TO_1", "relu_n1_to_1", 1, **ours),
         _row("SQUEEZE", "reshape", 2, params.squeeze, **ours),
@@ -365,7 +366,6 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("MULTINOMIAL", "value count")
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
     | _cpu("RANGE", "starts ends steps", means="range")
-    | _cpu("DILATE", "value shape value")
     | _cpu("REDUCE_WINDOW", "value value shape shape shape")
     | _cpu("DENSIFY", "value", means="identity")  # sparse constants are read as dense ones
     | _cpu("RANK", "value", means="rank")

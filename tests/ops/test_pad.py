@@ -1,4 +1,4 @@
-"""Paddings of modes that mirror must not be wider than what they mirror."""
+"""Paddings of modes that mirror must not be wider than what they mirror; what comes in between."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tests.passes.test_passes import Build
+from tests.support.evaluate import evaluate
 from tflgpu_plugin.ops import pad
+from tflgpu_plugin.passes.decompose import decompose
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,20 @@ def test_the_widest(mode: str, most: int) -> None:
             graph = b.graph(y)
             with pytest.raises(ValueError, match="wider"):
                 pad.views(graph, graph.nodes[0])
+
+
+@pytest.mark.parametrize("steps", [(1, 1), (2, 1), (1, 3), (4, 2)])
+def test_what_comes_in_between(steps: tuple[int, int]) -> None:
+    """Axes without any get no element more, also on the way."""
+    b = Build()
+    shape = (steps[0] * 2 + 1, steps[1] * 3 + 1)
+    x = b.input((3, 4))
+    y = b.op("dilate", x, b.constant(np.array(steps, np.int32)),
+             b.constant(np.float32(-7)), shape=shape)  # fmt: skip
+    graph = decompose(b.graph(y))
+    given = np.arange(12, dtype=np.float32).reshape(3, 4)
+    wanted = np.full(shape, -7, np.float32)
+    wanted[:: steps[0], :: steps[1]] = given
+    np.testing.assert_array_equal(evaluate(graph, {x: given})[y], wanted)
+    longer = graph.shape(graph.nodes[0].outputs[0])
+    assert longer == (3 + (steps[0] > 1), 4 + (steps[1] > 1))

@@ -95,7 +95,7 @@ def test_how_ops_take_permuted_axes() -> None:
     assert where(lambda row: row.views is not None) == of_kind("movement") - {
         *("concat", "stack", "space_to_batch", "batch_to_space", "gather_nd", "pick"),
         *("gather_elements", "update_slice"),
-        *("max_unpool", "reverse_sequence"),
+        *("max_unpool", "reverse_sequence", "dilate"),
     }
 
 

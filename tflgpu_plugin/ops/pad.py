@@ -1,12 +1,19 @@
-"""Padding before and after any axis, by attribute `mode`: "constant" (default),
-"reflect" (the edge is not repeated), "symmetric" (it is), "edge" (its value), "wrap"."""
+"""Elements that are put around others, or between them:
+
+* `pad(x, paddings, value)`: before and after any axis, by attribute `mode`: "constant" (default),
+  "reflect" (the edge is not repeated), "symmetric" (it is), "edge" (its value), "wrap"
+* `dilate(x, steps, value)`: neighbours on each axis come to lie so many steps apart
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape
-from tflgpu_plugin.ops.movement import moving
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.movement import MAX_AXES, moving
+from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import View, padded, taken
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
@@ -55,4 +62,47 @@ def _reaches(shape: Shape, added: Array, mode: str) -> bool:
     return all(max(sides) <= extent - less for extent, sides in zip(shape, added, strict=True))
 
 
-OPS = (moving("pad", views, NEEDS, types=("f32", "i32"), fuses=True),)
+def _dilated(graph: Graph, node: Node) -> dict[int, Array]:
+    """For each axis with elements in between: the element that each place has, behind the last one
+    where there is none. Raises ValueError with the end of a sentence."""
+    shape, steps = graph.shape(node.operand()), graph.constant(node.inputs[1])
+    if steps is None:
+        raise ValueError("the dilations are computed at run time; make them a constant")
+    if steps.size != len(shape) or (steps.size and steps.min() < 1) or 0 in shape:
+        raise ValueError(f"dilations {steps.reshape(-1).tolist()} do not fit {list(shape)}")
+    if pad_value(graph, node) is None:
+        raise ValueError("the value in between must be a constant with one element")
+    places = {}
+    for k, (extent, step) in enumerate(zip(shape, steps.reshape(-1), strict=True)):
+        if step > 1:
+            at, between = np.divmod(np.arange((extent - 1) * int(step) + 1), step)
+            places[k] = np.where(between, extent, at)
+    return places
+
+
+def dilated_shapes(graph: Graph, node: Node) -> list[Shape]:
+    shape, places = graph.shape(node.operand()), _dilated(graph, node)
+    return [tuple(len(places[k]) if k in places else n for k, n in enumerate(shape))]
+
+
+def refuse_dilation(graph: Graph, node: Node, target: Target) -> str | None:
+    """Constant dilations and a constant value; up to 5 axes."""
+    if len(graph.shape(node.operand())) > MAX_AXES:
+        return f"dilate takes tensors of up to {MAX_AXES} axes."
+    return unplanned("dilate", dilated_shapes, graph, node)
+
+
+def decompose_dilation(steps: Decomposition, node: Node) -> bool:
+    """One element of the value behind each such axis, from where all places in between take it."""
+    x, places = node.operand(), _dilated(steps.graph, node)
+    ends = steps.indices([(0, int(k in places)) for k in range(len(steps.shape(x)))])
+    longer = steps.add("pad", x, ends, node.operand(2), mode="constant")
+    steps.last("view", longer, view=taken(steps.shape(longer), places))
+    return True
+
+
+OPS = (
+    moving("pad", views, NEEDS, types=("f32", "i32"), fuses=True),
+    Op("dilate", refuse_dilation, dilated_shapes, lower_decomposed, "exact", types=("f32", "i32"),
+       decompose=decompose_dilation, kind="movement", keeps="first", errors=MOVED),
+)  # fmt: skip
