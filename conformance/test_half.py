@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -62,11 +63,16 @@ def test_nodes(family: str, pytestconfig: pytest.Config, book: Book) -> None:
 
 
 @pytest.mark.skipif(not FLOATS, reason=model_inputs.ABSENT)
+@pytest.mark.parametrize("native", [False, True], ids=["words", "native"])
 @pytest.mark.parametrize("entry", [pytest.param(e, id=real_models.stem(e)) for e in FLOATS])
-def test_models(entry: Mapping[str, Any], options: Mapping[str, Any], book: Book) -> None:
+def test_models(
+    entry: Mapping[str, Any], native: bool, options: Mapping[str, Any], book: Book
+) -> None:
     """No error over 1e-2 of an output's largest magnitude; the largest error, and that in the mean,
-    at most twice as far from float32 as a simulation of float16 storage."""
-    outcome = half_models.tflite(entry, options)
+    at most twice as far from float32 as a simulation of float16 storage. Products are added up in
+    float16, too, where GPUs would."""
+    with half_cases.as_on_gpus(options.get("adapter")) if native else nullcontext():
+        outcome = half_models.tflite(entry, options)
     assert outcome.placement.on_gpu > 0 and not outcome.placement.failures
     found, measure = outcome.found, outcome.measure
     problem = half_storage.wrong(found, measure)

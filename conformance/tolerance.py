@@ -38,6 +38,7 @@ IN_8_BITS = {"exact": (0, 0.0), "step": (1, 1e-4), "steps": (3, 0.25)}
 # Values stored as float16 (is_precision_loss_allowed). One rounding is half a unit in the last
 # place of float16, which is 2^13 of float32; below 2^-14 units are all 2^-24.
 HALF_ULP, HALF_SUBNORMAL = 2.0**12, 2.0**-25
+HALF_UNITS = 2.0**13
 # Whole models: of each output's largest magnitude, and times the error of a simulation of float16
 # storage (`half_storage`), the largest and that in the mean; all must hold.
 HALF_MODEL, HALF_SIMULATED = 1e-2, 2.0
@@ -129,6 +130,15 @@ def as_half(allowed: Bound) -> Bound:
     """The bound of a result that is stored as float16, sums being float32: one rounding more. What
     is moved or chosen (class exact) is not rounded again."""
     return replace(allowed, half=allowed.ulp > 0.0)
+
+
+def multiplied_in_half(allowed: Bound, largest: float, run: int) -> Bound:
+    """The same where products, and short runs of them, are added up in float16: what roundings of
+    float32 may move the value by counts for those of float16, whose unit is 2^13 times as large.
+    Small products lose digits, each up to half of 2^-24 where the `largest` weight times the `run`
+    is scaled to 1."""
+    lost = run * HALF_SUBNORMAL * largest * run
+    return replace(as_half(allowed), absolute=allowed.absolute * HALF_UNITS + lost)
 
 
 def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:

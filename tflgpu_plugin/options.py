@@ -195,8 +195,9 @@ _PRIORITY = _choice(PRIORITIES, "tflite_gpu_inference_priority_")
 TABLE: tuple[Option, ...] = (
     Option("is_precision_loss_allowed", "-1 (unset), 0 or False, 1 or True",
            "1 stores weights and values between kernels as float16, where that is only less "
-           "precise (sums and state stay float32, as do all arithmetic and what would make outputs "
-           "wrong); 0 stores float32. Goes before the priorities.", _tristate, documented=True),
+           "precise (sums and state stay float32, as does what would make outputs wrong), and lets "
+           "GPUs add up some products in float16; 0 stores float32. Goes before the priorities.",
+           _tristate, documented=True),
     Option("inference_preference", _numbered(PREFERENCES),
            "How much time to spend on tuning: with sustained_speed kernels are tried on the device "
            "when a model is first used, and the fastest kept for later.",

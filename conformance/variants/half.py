@@ -20,8 +20,9 @@ from conformance.models import tflite as models
 from conformance.node_cases import NodeCase
 from conformance.variants.half_storage import rounded
 from tflgpu_plugin import ops
-from tflgpu_plugin.compile import compiler, precision
+from tflgpu_plugin.compile import compiler, half_products, precision
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import Lowering, Raw
@@ -62,6 +63,7 @@ def everything() -> Iterator[None]:
     with (
         patch.object(precision, "CACHED_VECTORS", 0),
         patch.object(precision, "BEARABLE", 1e30),
+        patch.object(half_products, "MIN_WORK", 0),
         patch.object(precision, "inputs_and_outputs", lambda graph: set()),
         patch.object(io_layout, "SAME", ()),
         patch.object(io_layout, "pack", into_storage),
@@ -88,12 +90,38 @@ def reference(case: Case) -> Reference:
     return Reference(graph, feeds[0], expected, name)
 
 
+NATIVE = {"half": "native", "weights": "global", "ahead": "8"}
+
+
 def ways(device: adapter.Device) -> list[Target]:
     """Targets that store float16: as the device's own does, and where it can as a type of its own,
-    which GPUs take."""
+    which GPUs take, where products are added up in it."""
     words = replace(device.target, half=True)
     able = "shader-f16" in device.target.features
-    return [words, replace(words, tuning={"half": "native"})] if able else [words]
+    return [words, replace(words, tuning=NATIVE)] if able else [words]
+
+
+@contextmanager
+def as_on_gpus(wanted: str | None = None) -> Iterator[None]:
+    """The device plans for hosts as GPUs that are right in float16 do."""
+    device = adapter.open_device(adapter.select(wanted))
+    own = device.target
+    device.target = replace(own, tuning=NATIVE)
+    try:
+        yield
+    finally:
+        device.target = own
+
+
+def _widened(family: str, plan: Plan, allowed: tolerance.Bound) -> tolerance.Bound:
+    """For what is stored so, and for what is added up so by this plan."""
+    if not any("half_x(" in pipeline.wgsl for pipeline in plan.pipelines):
+        return _cut_bound(family, tolerance.as_half(allowed))
+    largest = max(
+        float(np.abs(w.data).max()) for w in plan.weights if w.half and w.data is not None
+    )
+    wider = tolerance.multiplied_in_half(allowed, largest, half_products.RUN)
+    return _cut_bound(family, wider)
 
 
 def run(family: str, case: Case, cpu: Reference, wanted: str | None = None) -> check.Result:
@@ -118,7 +146,7 @@ def _run(
     worst = tolerance.Verdict(True, 0.0)
     (bounds,) = check.bounds(case, [cpu.feed])
     for k, (want, have) in enumerate(zip(expected, got, strict=True)):
-        allowed = _cut_bound(family, tolerance.as_half(bounds[k]))
+        allowed = _widened(family, plan, bounds[k])
         verdict = tolerance.compare(_cut(family, want), have, allowed)
         if verdict.share >= worst.share:
             worst = verdict
@@ -155,13 +183,13 @@ def run_node(family: str, case: NodeCase, wanted: str | None = None) -> toleranc
     """A node on the device that `wanted` names, against numpy in float64: the worst output."""
     device = adapter.open_device(adapter.select(wanted))
     values = [rounded(value) for value in node_cases.feeds(case)]
-    bounds = [_cut_bound(family, tolerance.as_half(b)) for b in node_cases.bounds(case, values)]
     expected = [_cut(family, value) for value in node_cases.expected(case, values)]
     verdicts = []
     for target in ways(device):
         with everything():
             plan = compiler.compile(node_cases.graph(case), target)
         got = Instance(Program(plan, device.handle, device.pipelines)).run(values, [])
+        bounds = [_widened(family, plan, b) for b in node_cases.bounds(case, values)]
         verdicts += [tolerance.compare(*each) for each in zip(expected, got, bounds, strict=True)]
     return max(verdicts, key=lambda verdict: verdict.share)
 

@@ -143,7 +143,7 @@ def graph(*nodes: tuple[str, tuple[int, ...], int], **steps: EpilogueOp) -> Grap
 )
 def test_what_a_logarithm_is_taken_of(given: Graph, found: set[int]) -> None:
     """Through sums, products and roots, up to what saturates."""
-    assert precision._before_logs(given) == found
+    assert precision.before_logs(given) == found
 
 
 def test_tensors_that_stay_float32() -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.compile import copies, memory, precision
+from tflgpu_plugin.compile import copies, half_products, memory, precision
 from tflgpu_plugin.errors import Unsupported, defect
 from tflgpu_plugin.ir.graph import Graph, Node, Tensor, geometry
 from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
@@ -80,6 +80,10 @@ class _Assembly:
     pipelines: dict[Pipeline, int] = field(default_factory=dict)
     views: copies.Views = field(default_factory=copies.Views)
     halves: set[object] = field(default_factory=set)  # keys of what is stored as float16
+    products: dict[int, int] = field(default_factory=dict)  # see `half_products.chosen`
+    powers: dict[object, int] = field(
+        default_factory=dict
+    )  # of two: what weights are times, by key
     lows: dict[object, float] = field(default_factory=dict)  # of what is stored in bytes, by key
 
     def plan(self) -> Plan:
@@ -88,7 +92,7 @@ class _Assembly:
         homes = self.low.homes
         self.low.launches, self.views = copies.elide(self.low.launches, self.low.root, sizes, homes)
         if target.half:
-            self.halves = precision.halves(self.low, self._memory, sizes.__getitem__)
+            self._choose_halves(sizes)
         self.lows = precision.whole(self.low)
         sizes.narrow(self.halves)
         reads = [self._tensors(launch.reads) for launch in self.low.launches]
@@ -112,9 +116,9 @@ class _Assembly:
         self._place_raw()
         self._place_weights()
         blocks, dispatches = bytearray(), []
-        for launch in self.low.launches:
+        for place, launch in enumerate(self.low.launches):
             with _blaming(launch.node):
-                dispatches.append(self._dispatch(launch, uniforms, len(blocks)))
+                dispatches.append(self._dispatch(place, launch, uniforms, len(blocks)))
             blocks += self.block
         inputs = [self._port("input", t) for t in self.whole.inputs]
         outputs = [self._port("output", t) for t in self.whole.outputs]
@@ -131,6 +135,18 @@ class _Assembly:
             sum(life.size for life in alive.values()) * VECTOR,
             memory.lower_bound(alive) * VECTOR,
         )
+
+    def _choose_halves(self, sizes: dict[int, int]) -> None:
+        """What is stored as float16, and which products are added up in it. Small weights are, for
+        those alone."""
+        able = half_products.candidates(self.low, self._memory)
+        small = {w.key for _, w in able.values() if w.vectors < precision.CACHED_VECTORS}
+        stored = precision.halves(self.low, self._memory, sizes.__getitem__, small)
+        self.products = half_products.chosen(self.low, able, stored)
+        scaled: dict[object, int] = {
+            able[place][1].key: power for place, power in self.products.items()
+        }
+        self.halves, self.powers = stored - (small - scaled.keys()), scaled
 
     def _memory(self, source: Source) -> Source:
         """The memory that holds a source, that of a tensor around it where it lies in one."""
@@ -204,13 +220,15 @@ class _Assembly:
                     continue
                 half, low = self._half(source), self._low(source)
                 size = source.vectors * (VECTOR // 2 if half else VECTOR)
-                pack = source.pack
+                pack, name = source.pack, source.key
+                if power := self.powers.get(name):
+                    pack, name = partial(half_products.shifted, pack, power), (*name, power)
                 if low is not None:
                     size, pack = source.vectors * 4, partial(precision.bytes_from, source.pack, low)
                 if number < 0 or end + size > limit:
                     number, end = self._buffer("weights", 0), 0
                 self.weights[source.key] = Weight(
-                    _plain(source.key), number, end, size, pack, source.data, half=half
+                    _plain(name), number, end, size, pack, source.data, half=half
                 )
                 end += -(-size // VECTOR) * VECTOR
                 self.buffers[number] = Buffer("weights", end)
@@ -231,7 +249,7 @@ class _Assembly:
         found = self.allocations[outer]
         return self.pools[found.pool], found.offset * each + inside
 
-    def _dispatch(self, launch: Launch, uniforms: int, offset: int) -> Dispatch:
+    def _dispatch(self, place: int, launch: Launch, uniforms: int, offset: int) -> Dispatch:
         located = [self._locate(source) for _, source in launch.operands]
         folded, groups = _fold(launch.workgroups, self.low.target.max_groups)
         parameters: dict[str, Any] = {}
@@ -245,6 +263,10 @@ class _Assembly:
             gx, gy, gz = launch.workgroups
             parameters |= {"folded": folded, "groups_x": gx, "groups_y": gy}
             parameters["groups_total"] = gx * gy * gz
+        variant = dict(launch.variant)
+        if place in self.products:
+            variant["run"] = half_products.RUN
+            parameters["unscale"] = 2.0 ** -self.products[place]
         # In one order, so that launches that differ in nothing else share a pipeline.
         parameters = dict(sorted((parameters | dict(launch.parameters)).items()))
         self.block = kernels.parameter_words(parameters)
@@ -258,7 +280,7 @@ class _Assembly:
             )
             for operand, source in launch.operands
         ]
-        wgsl = kernels.render(launch.kernel, operands, parameters, launch.epilogue, launch.variant)
+        wgsl = kernels.render(launch.kernel, operands, parameters, launch.epilogue, variant)
         if not self.low.target.unpacks:
             wgsl = kernels.without_unpack(wgsl)
         kinds = "u" + "".join("r" if operand.access == "r" else "w" for operand in operands)

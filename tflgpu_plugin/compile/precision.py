@@ -1,7 +1,8 @@
 """Which tensors and constants lie in memory as float16, when the user allows it, and which
 constants as bytes: weights that are whole numbers, of which nothing is lost.
 
-Arithmetic is float32 everywhere; what is decided here is how values are kept between kernels. They
+What is decided here is how values are kept between kernels (`half_products` says what is added up
+in float16; all other arithmetic is float32). They
 stay float32 where float16 would be wrong rather than less precise: whole numbers and other types,
 state that is kept between runs, sums (results of reductions, which may pass 65,504 or be
 differences of large numbers), whatever lies inside an op made of other ops (a normalization),
@@ -14,7 +15,8 @@ small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeVar
 
 import numpy as np
 
@@ -35,14 +37,17 @@ FLOATS = ("f32", "f16", "bool")  # dtypes of tensors that hold floats on the dev
 ROUNDING, BEARABLE = 2.0**-12, 0.1
 HARMLESS = 20 * ROUNDING  # as 400 roundings that the outputs show as they are
 
+Name = TypeVar("Name")
 Memory = Callable[[Source], Source]
 Size = Callable[[int], int]
 
 
-def halves(low: Lowering, memory: Memory, size: Size) -> set[object]:
+def halves(
+    low: Lowering, memory: Memory, size: Size, small: Collection[object] = ()
+) -> set[object]:
     """Keys (see `key`) of what is stored as float16. `memory` gives what holds a source, `size` how
-    many vec4 that is."""
-    logged = _before_logs(low.graph)
+    many vec4 that is. `small`: constants that may be, however small they are."""
+    logged = before_logs(low.graph)
     wide = {key(memory(tensor)) for tensor in (*_wide_tensors(low.graph, logged), *low.homes)}
     found: dict[object, Source] = {}
     for launch in low.launches:
@@ -58,7 +63,9 @@ def halves(low: Lowering, memory: Memory, size: Size) -> set[object]:
                 wide.add(key(source))
     wide |= {name for name in found if isinstance(name, tuple) and name[0] in logged}
     may = {
-        name: source for name, source in found.items() if name not in wide and _may_be(source, size)
+        name: source
+        for name, source in found.items()
+        if name not in wide and _may_be(source, size, name in small)
     }
     narrow = set(may) - _unbearable(low, memory, may)
     return narrow | {t for t, source in low.copied.items() if key(memory(source)) in narrow}
@@ -77,12 +84,16 @@ def _unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) 
         name = key(memory(tensor)) if low.graph.constant(tensor) is None else None
         if name in found:  # the tensor, or one that it is part of
             found[name] = max(found[name], sensitivity)
+    return {name for name in worst(found) if not _exact(narrow[name])}
+
+
+def worst(found: Mapping[Name, float]) -> Iterator[Name]:
+    """Of sensitivities by name: the largest, which are left out."""
     ordered = sorted(found, key=found.__getitem__)
     errors = ROUNDING * np.sqrt(np.cumsum([found[name] for name in ordered]))
     total = max((*errors[np.isfinite(errors)][-1:], BEARABLE))
     allowed = max(BEARABLE / total * BEARABLE, HARMLESS)
-    worst = (name for name, error in zip(ordered, errors, strict=True) if error > allowed)
-    return {name for name in worst if not _exact(narrow[name])}
+    return (name for name, error in zip(ordered, errors, strict=True) if error > allowed)
 
 
 def whole(low: Lowering) -> dict[object, float]:
@@ -127,7 +138,7 @@ def inputs_and_outputs(graph: Graph) -> set[int]:
     return {*graph.inputs, *graph.outputs}
 
 
-def _before_logs(graph: Graph) -> set[int]:
+def before_logs(graph: Graph) -> set[int]:
     """Tensors and constants that a logarithm is taken of, or of sums, products and roots of them: a
     spectrum of magnitudes, say, and the signal and the waves that it is made with. Rounding is an
     error in proportion to the largest of the terms, and underflow one of small values whole; the
@@ -166,9 +177,9 @@ def _exact(source: Source) -> bool:
     return data is not None and bool(np.array_equal(data.astype(np.float16), data))
 
 
-def _may_be(source: Source, size: Size) -> bool:
+def _may_be(source: Source, size: Size, small: bool = False) -> bool:
     if isinstance(source, Constant):
-        large = source.half and source.vectors >= CACHED_VECTORS
+        large = source.half and (small or source.vectors >= CACHED_VECTORS)
         return large and source.data is not None and representable(source.data)
     return isinstance(source, int) and source >= 0 and size(source) >= CACHED_VECTORS
 

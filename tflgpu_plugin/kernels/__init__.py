@@ -21,7 +21,7 @@ float16 lies as pairs in words (as `unpack2x16float` has it; a function stands i
 device has none), four bytes per two elements; kernels see float32. What is stored is rounded to the
 nearest, halves to even, and cut to 65504, the largest float16; infinities and NaN stay what they
 are. Where a device rounds to float16 by itself as it should (`Target.native_half`) the buffer is an
-array of that.
+array of that, and a kernel may load it as it is: `half_<name>(i)`.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def render(
     """
     main = body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
     common = body("common", (("folded", "folded" in parameters),))
-    preamble = _preamble(operands, parameters)
+    preamble = _preamble(operands, parameters, main)
     own = "\n".join([*_types(operands, main), *_stores(operands, epilogue)])
     functions = _called(_calls(preamble + own) | _calls_of_body(main))
     return "\n".join([preamble, common, *functions, own, main])
@@ -281,7 +281,7 @@ def _inner_calls(name: str) -> frozenset[str]:
     return frozenset(_calls(_library()[name]))
 
 
-def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
+def _preamble(operands: Sequence[Operand], parameters: Parameters, main: str) -> str:
     fields = ", ".join(f"{name}: {parameter_type(value)}" for name, value in parameters.items())
     lines = [f"struct Params {{ {fields} }}", "@group(0) @binding(0) var<uniform> p: Params;"]
     if any(operand.native for operand in operands):
@@ -307,6 +307,8 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters) -> str:
         )
         if operand.access != "w":
             lines.append(f"fn load_{name}(i: u32) -> {kind} {{ return {value}; }}")
+        if operand.native and f"half_{name}(" in main:
+            lines.append(f"fn half_{name}(i: u32) -> {array} {{ return {name}_data[{index}]; }}")
         if operand.access != "r" and operand.view != 4:
             lines.append(
                 f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}"

@@ -7,10 +7,13 @@
 // `taps`: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes), or "transposed" (pixels of
 // one phase of the strides). `strided`: x is single floats with any distances between rows, pixels and channels (an
 // input of few channels, maybe in the host's buffer); `step` is 1 then. `split`: planes are parts of the input channels.
+// `run`: x and weights are float16, and so many products are added up in it before they go on in float32 (0: all are
+// float32); weights are times a power of two, which sums are divided by at the end.
 // Weights: [block][tap][channel][slice] of vec4 over output lanes, so an iteration reads {{ step * slices }} neighbours.
 // Pixels past the end repeat the last one and write the same value again, so there is no divergence at the edge.
 {% set views = 1 if strided else 4 // step %}
-{% set kind = {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
+{% set kind = {1: "f16", 2: "vec2<f16>", 4: "vec4<f16>"}[step] if run else {1: "f32", 2: "vec2f", 4: "vec4f"}[step] %}
+{% set vector, load = ("vec4<f16>", "half") if run else ("vec4f", "load") %}
 {% set weights = step * slices %}
 {% macro after(u) %}{{ "_%d" % u if u else "" }}{% endmacro %}
 {% macro load_weights(u=0) %}
@@ -28,7 +31,7 @@
 {% endfor %}
 {% else %}
 {% for i in range(weights) %}
-      let b{{ i }}{{ after(u) }} = load_w(w_at + {{ u * weights + i }}u);
+      let b{{ i }}{{ after(u) }} = {{ load }}_w(w_at + {{ u * weights + i }}u);
 {% endfor %}
 {% endif %}
 {% endmacro %}
@@ -37,14 +40,16 @@
 {% set at = "x_at" ~ (" + %du * x_slice" % (u // views) if u // views else "") ~ (" + %du" % (u % views) if u % views else "") %}
 {% for j in range(pixels) %}
 {% if taps == "point" %}
-      let a{{ j }}{{ after(u) }} = load_x({{ at }} + x{{ j }});
+      let a{{ j }}{{ after(u) }} = {{ load }}_x({{ at }} + x{{ j }});
 {% else %}
-      let a{{ j }}{{ after(u) }} = select({{ kind }}(0.0), load_x({{ at }} + x{{ j }}), ok{{ j }});
+      let a{{ j }}{{ after(u) }} = select({{ kind }}(), {{ load }}_x({{ at }} + x{{ j }}), ok{{ j }});
 {% endif %}
 {% endfor %}
 {% endmacro %}
-{% macro products(u=0) %}
-{# A sum takes all terms of an iteration at once, since it is not in a register for long. #}
+{% macro products(u=0, last=true) %}
+{# A sum takes all terms of an iteration at once, since it is not in a register for long. Runs end with an iteration, and
+   with the `last` of those that are loaded together. #}
+{% set per = [run // step, 1] | max %}
 {% for q in range(slices) %}
 {% if shared %}
 {% for i in range(step) %}
@@ -53,14 +58,25 @@
 {% endfor %}
 {% endif %}
 {% for j in range(pixels) %}
+{% set c = "c%d_%d" % (j, q) %}
+{% set h = "h%d_%d%s" % (j, q, after(u // per * per)) if run else c %}
 {% for i in range(step) %}
-      c{{ j }}_{{ q }} = fma(vec4f(a{{ j }}{{ after(u) }}{{ "" if step == 1 else "." ~ "xyzw"[i] }}), b{{ i * slices + q }}{{ after(u) }}, c{{ j }}_{{ q }});
+{% set a = "%s(a%d%s%s)" % (vector, j, after(u), "" if step == 1 else "." ~ "xyzw"[i]) %}
+{% set b = "b%d%s" % (i * slices + q, after(u)) %}
+{% if run and u % per == 0 and i == 0 %}
+      var {{ h }} = {{ a }} * {{ b }};
+{% else %}
+      {{ h }} = fma({{ a }}, {{ b }}, {{ h }});
+{% endif %}
 {% endfor %}
+{% if run and (last or (u + 1) % per == 0) %}
+      {{ c }} += vec4f({{ h }});
+{% endif %}
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 {% if memory %}
-var<workgroup> tile: array<vec4f, {{ 8 * weights }}>;
+var<workgroup> tile: array<{{ vector }}, {{ 8 * weights }}>;
 {% endif %}
 @compute @workgroup_size({{ lanes }})
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32
@@ -162,10 +178,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       let x_at = x_row + k * x_slice;
 {% endif %}
 {% for j in range(pixels) %}
-      var a{{ j }} = {{ kind }}(0.0);
+      var a{{ j }} = {{ kind }}();
 {% endfor %}
 {% for j in range(1, pixels) %}
-      a{{ j }} = select({{ kind }}(0.0), load_x(x_at + x{{ j }}), ok{{ j }});
+      a{{ j }} = select({{ kind }}(), {{ load }}_x(x_at + x{{ j }}), ok{{ j }});
 {% endfor %}
       var next = start + i32({{ pixels - 1 }}u * p.stride_w);
       var w_at = w_row + k * {{ weights }}u;
@@ -174,7 +190,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
         a{{ j }} = a{{ j + 1 }};
 {% endfor %}
         let ok = inside && u32(next) < p.in_w;
-        a{{ pixels - 1 }} = select({{ kind }}(0.0), load_x(x_at + select(0u, u32(next) * {{ pixel }}, ok)), ok);
+        a{{ pixels - 1 }} = select({{ kind }}(), {{ load }}_x(x_at + select(0u, u32(next) * {{ pixel }}, ok)), ok);
 {{ load_weights() -}}
 {{ products() -}}
         next += i32(p.stride_w);
@@ -223,7 +239,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     for (var start = 0u; start < steps; start += p.stage) {
     let end = min(start + p.stage, steps);
     workgroupBarrier();
-    for (var i = lid; i < (end - start) * {{ weights }}u; i += {{ lanes }}u) { tile[i] = load_w(w_at + i); }
+    for (var i = lid; i < (end - start) * {{ weights }}u; i += {{ lanes }}u) { tile[i] = {{ load }}_w(w_at + i); }
     workgroupBarrier();
     w_at += (end - start) * {{ weights }}u;
 {% endif %}
@@ -242,7 +258,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if not shared %}
 {{ load_weights(u) -}}
 {% endif %}
-{{ products(u) -}}
+{{ products(u, u + 1 == ahead) -}}
 {% endfor %}
 {% if not memory %}
       w_at += {{ ahead * weights }}u;
@@ -268,6 +284,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
 {% if taps != "point" %}
   }
 {% endif %}
+{% endif %}
+{% if run %}
+{% for q in range(slices) %}
+{% for j in range(pixels) %}
+  c{{ j }}_{{ q }} *= p.unscale;
+{% endfor %}
+{% endfor %}
 {% endif %}
 {% if lanes == 8 and pixels > 2 %}
   // The accumulators move down one slice per iteration and one pixel per turn of the inner loop, so that there is one

@@ -19,7 +19,7 @@ MAX_UNIFORM_BYTES = 256
 LANES = 8  # shuffles work in aligned groups of this many lanes
 
 _FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(")
-_SITE = re.compile(r"\b(?:load|store|put)_(\w+)\s*\(")
+_SITE = re.compile(r"\b(?:load|store|put|half)_(\w+)\s*\(")
 _FOR = re.compile(r"\bfor\s*\(([^;]*);([^;]*);")
 _INTEGER = re.compile(r"^\(?\s*(0x[0-9a-fA-F]+|\d+)[ui]?\s*\)?$")
 _SHUFFLE = re.compile(r"\bsubgroup(?:Shuffle|Broadcast|Add|Mul|Min|Max|And|Or|Xor|Elect|All|Any|"
@@ -70,7 +70,7 @@ def sites(kernel: Kernel) -> int:
 
 
 def _accessor(name: str) -> bool:
-    return name.startswith(("load_", "store_", "put_"))
+    return name.startswith(("load_", "store_", "put_", "half_"))
 
 
 def _functions(text: str) -> Iterator[tuple[str, str]]:
@@ -147,8 +147,8 @@ def memory_through_accessors(kernel: Kernel) -> Iterator[str]:
                 yield f"{name} touches {operand} without its accessor"
 
 
-def _allowed(operand: str) -> tuple[str, str, str]:
-    return (f"load_{operand}", f"put_{operand}", f"store_{operand}")
+def _allowed(operand: str) -> tuple[str, ...]:
+    return tuple(f"{how}_{operand}" for how in ("load", "half", "put", "store"))
 
 
 def uniform_block(kernel: Kernel) -> Iterator[str]:

@@ -302,6 +302,7 @@ def convolve(
                 "taps": taps,
                 "strided": strided,
                 "split": split,
+                "run": 0,
             },
             fused=target is None,
         )

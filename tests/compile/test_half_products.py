@@ -1,0 +1,202 @@
+"""Which products are added up in float16, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conformance.variants import half as half_cases
+from tests.compile.test_half import HALF, SIDE, layers, weights
+from tflgpu_plugin.compile import compiler, error_sensitivity, half_products, precision
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.plan import Plan
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+NATIVE = replace(HALF, native_half=True, vendor="amd")
+HOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "none"}
+
+
+def added(plan: Plan) -> list[str]:
+    """Of each dense kernel, how its sums go on: in "half" or "float"."""
+    convolutions = [p.wgsl for p in plan.pipelines if "c0_0" in p.wgsl]
+    return ["half" if "half_x(" in text else "float" for text in convolutions]
+
+
+def test_products_of_two_float16_are_added_up_so_on_devices_that_can() -> None:
+    """The partition's input is float32, and so are the products with it."""
+    plan = compiler.compile(layers(), NATIVE)
+    assert added(plan) == ["float", "half"]
+    (text,) = (p.wgsl for p in plan.pipelines if "half_x(" in p.wgsl)
+    assert "half_w(" in text and "p.unscale" in text and "load_x(x" not in text
+    for other in (HALF, replace(NATIVE, half=False), replace(NATIVE, software=True)):
+        assert set(added(compiler.compile(layers(), other))) == {"float"}
+    assert added(compiler.compile(layers(), replace(NATIVE, tuning={"half": "words"}))) == [
+        "float", "float",
+    ]  # fmt: skip
+
+
+def test_runs_of_eight_products_go_on_in_float32() -> None:
+    """Two iterations of four channels each; what is left over goes on one by one."""
+    plan = compiler.compile(layers(), NATIVE)
+    (text,) = (p.wgsl for p in plan.pipelines if "half_x(" in p.wgsl)
+    assert half_products.RUN == 8
+    for sum_, runs in (("c0_0", 3), ("c3_1", 3)):  # two of the loads ahead, and the rest
+        assert text.count(f"{sum_} += vec4f(") == runs
+    assert "c0_0 = fma(" not in text
+
+
+def test_weights_that_are_shuffled_are_multiplied_in_float32() -> None:
+    target = replace(NATIVE, subgroup_size=32, tuning={"weights": "shuffle"})
+    assert set(added(compiler.compile(layers(), target))) == {"float"}
+
+
+def test_small_layers_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = SIDE * SIDE * 64 * 256
+    for least, found in ((work, "half"), (work + 1, "float")):
+        monkeypatch.setattr(half_products, "MIN_WORK", least)
+        assert added(compiler.compile(layers(), NATIVE))[-1] == found
+
+
+def test_what_a_logarithm_is_taken_of_is_multiplied_in_float32() -> None:
+    graph = layers(last="log")
+    assert set(added(compiler.compile(graph, NATIVE))) == {"float"}
+    wide = {**graph.tensors, 6: replace(graph.tensors[6], wide=True)}
+    assert added(compiler.compile(replace(layers(), tensors=wide), NATIVE))[-1] == "float"
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.99, "half"), (1.01, "float")])
+def test_as_much_is_added_up_so_as_outputs_bear(
+    share: float, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors grow by 4.5 roundings a run, squared."""
+    limit = (precision.BEARABLE / precision.ROUNDING) ** 2 / 4.5
+    given = {5: share * limit}
+    monkeypatch.setattr(error_sensitivity, "sensitivities", lambda graph: given)
+    low = compiler.lower(layers(), NATIVE)
+    able = half_products.candidates(low, lambda source: source)
+    stored = {3, *(w.key for _, w in able.values())}
+    chosen = half_products.chosen(low, able, stored)
+    assert [low.launches[place].node.id for place in chosen] == ([1] if found == "half" else [])
+
+
+@pytest.mark.parametrize(
+    ("largest", "power"),
+    [(0.0, 0), (1.0, -4), (0.125, -1), (0.1, 0), (0.06, 1), (-3.0, -5), (65504.0, -20)],
+)
+def test_weights_are_scaled_so_that_no_run_is_too_large(largest: float, power: int) -> None:
+    data = np.float32([0.01 * largest, largest])
+    assert half_products.shift(data) == power
+    assert abs(largest) * half_products.RUN * 2.0**power < 1
+    assert half_products.shift(None) == 0
+
+
+def test_packed_weights_are_scaled() -> None:
+    (whole,) = half_products.shifted(lambda: np.float32([1, -3]), -2)
+    assert list(whole) == [0.25, -0.75]
+    pieces = half_products.shifted(lambda: iter([np.float32([1]), np.float32([2])]), 3)
+    assert [list(piece) for piece in pieces] == [[8], [16]]
+
+
+def test_scaled_weights_are_others_in_caches() -> None:
+    """Their key tells the power, and the sums are divided by it."""
+    plans = [compiler.compile(layers(weights(s)), NATIVE) for s in (1.0, 0.06)]
+    scaled = [[w.key[-1] for w in plan.weights if w.half][-1] for plan in plans]
+    assert scaled == [-4, 1]
+    plain = compiler.compile(layers(), replace(NATIVE, native_half=False))
+    assert [w.key[-1] for w in plain.weights if w.half][-1] != -4
+    for plan, power in zip(plans, scaled, strict=True):
+        assert np.float32(2.0**-power).tobytes() in plan.uniforms
+
+
+def chain(channels: int, side: int, shared: bool = False) -> Graph:
+    """x -> relu -> 3x3 convolution -> relu, with weights below 64 KiB. `shared`: the same weights
+    are used for a map too small to gain."""
+    shape = (1, side, side, channels)
+    data = np.full((channels, 3, 3, channels), 0.25, np.float32)
+    tensors = {t: Tensor(str(t), shape) for t in range(5)}
+    tensors[5] = Tensor("w", data.shape, data=data)
+    nodes = [
+        Node(0, "softmax", (0,), (1,), {"beta": 1.0}),
+        Node(1, "conv_2d", (1, 5, None), (2,), HOW),
+        Node(2, "softmax", (2,), (3,), {"beta": 1.0}),
+    ]
+    if not shared:
+        return Graph(tensors, tuple(nodes), (0,), (3,))
+    small = (1, 4, 4, channels)
+    tensors |= {6: Tensor("small", small), 7: Tensor("made", small)}
+    nodes.append(Node(3, "conv_2d", (6, 5, None), (7,), HOW))
+    return Graph(tensors, tuple(nodes), (0, 6), (3, 7))
+
+
+def test_small_weights_are_float16_only_to_be_multiplied_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = compiler.compile(chain(16, 128), NATIVE)
+    assert added(plan) == ["half"] and [w.half for w in plan.weights] == [True]
+    monkeypatch.setattr(half_products, "MIN_WORK", 1 << 40)
+    plan = compiler.compile(chain(16, 128), NATIVE)
+    assert added(plan) == ["float"] and [w.half for w in plan.weights] == [False]
+
+
+def test_weights_are_scaled_for_all_that_read_them_or_for_none() -> None:
+    plan = compiler.compile(chain(16, 128, shared=True), replace(NATIVE, tuning={"tile": "2x2"}))
+    assert set(added(plan)) == {"float"} and not any(w.half for w in plan.weights)
+
+
+# ---- on the device ------------------------------------------------------------------------------
+
+
+def targets() -> Iterator[Target]:
+    """One channel and four channels per iteration, several of them loaded at once."""
+    own = adapter.open_device(adapter.select(None)).target
+    if "shader-f16" not in own.features:
+        pytest.skip("no shader-f16 here")
+    for software in (True, False):
+        yield replace(own, half=True, tuning=half_cases.NATIVE, software=software, vendor="amd")
+
+
+def product(x: Array, w: Array) -> Iterator[Array]:
+    """[1, pixels, 1, channels] by [outputs, channels], in float16 all of it."""
+    shape, made = x.shape, (*x.shape[:3], len(w))
+    tensors = {
+        0: Tensor("x", shape),
+        1: Tensor("w", (len(w), 1, 1, shape[3]), data=w.reshape(len(w), 1, 1, -1)),
+        2: Tensor("y", made),
+    }
+    graph = Graph(tensors, (Node(0, "conv_2d", (0, 1, None), (2,), HOW),), (0,), (2,))
+    device = adapter.open_device(adapter.select(None))
+    for target in targets():
+        with half_cases.everything():
+            plan = compiler.compile(graph, target)
+        assert added(plan) == ["half"]
+        (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([x])
+        yield got
+
+
+@pytest.mark.adapter
+def test_a_run_is_eight_products_and_no_more() -> None:
+    """2048 + 1 is 2048 in float16, seven times over; the next are whole."""
+    w = np.ones((8, 40), np.float32)
+    w[:, 0] = 2048
+    for got in product(np.ones((1, 5, 1, 40), np.float32), w):
+        np.testing.assert_array_equal(got, np.full((1, 5, 1, 8), 2048.0 + 32))
+
+
+@pytest.mark.adapter
+def test_no_run_is_too_large_for_float16() -> None:
+    """The largest inputs, whose sums cancel; infinities and NaN stay what they are."""
+    w = np.ones((8, 16), np.float32)
+    w[:, 8:] = -1
+    w[1] = 2.0**-10
+    x = np.full((1, 6, 1, 16), 65504, np.float32)
+    x[0, 3, 0, 2], x[0, 4, 0, 9], x[0, 5, 0, 1] = np.inf, np.inf, np.nan
+    for got in product(x, w):
+        np.testing.assert_array_equal(got[0, :3, 0, 0], 0.0)
+        np.testing.assert_allclose(got[0, :3, 0, 1], 65504 / 64, rtol=2e-3)
+        assert (got[0, 3, 0, 0], got[0, 4, 0, 0]) == (np.inf, -np.inf)
+        assert np.isnan(got[0, 5, 0]).all()
