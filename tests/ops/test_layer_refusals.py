@@ -272,7 +272,39 @@ DENSE: list[tuple[Asked, str | None]] = [
     (layer("fully_connected", (3, 8), (6, 8), y=(3, 6), activation="tanh"), "tanh fused into"),
 ]
 
-CASES = [*LSTM, *CELLS, *CONVOLUTIONS, *TRANSPOSED, *DENSE]
+
+def looped(
+    x: tuple[int, ...] = (6, 2, 3), units: int = 4, steps: int = 5, changed: Any = None
+) -> Asked:
+    """A GRU that a host spells out as a loop."""
+    rows_ = 3 * units
+    given: list[Any] = [x, held(rows_, 3), held(rows_, units), held(rows_), (2, units), None,
+                        held(units)]  # fmt: skip
+    for position, value in (changed or {}).items():
+        given[position] = value
+    kinds = {"cell": "gru", "linear": True, "every": True, "steps": steps, "batch": 2}
+    return asks("recurrent_layer", *given, results=2, **kinds)
+
+
+LOOPED = [
+    (looped(), None),
+    (looped(steps=6), None),
+    (looped(steps=7), "takes 7 steps over a batch of 2"),
+    (looped((6, 1, 3)), "over a batch of 2"),
+    (looped((6, 2)), "not over"),
+    (looped((6, 2, 0)), "not over"),
+    (looped((6, 2, 4)), "do not fit"),
+    (looped(units=recurrent.MAX_UNITS), None),
+    (looped(units=recurrent.MAX_UNITS + 1), "513 units"),
+    (looped((recurrent.MAX_STEPS, 2, 3), steps=recurrent.MAX_STEPS), None),
+    (looped((65_536, 2, 3), steps=65_536), "65,536 steps"),
+    (looped(changed={4: (1, 4)}), "do not fit"),
+    (looped(changed={3: held(11)}), "do not fit"),
+    (looped(changed={6: held(5)}), "do not fit"),
+    *((looped(changed={k: shape}), "must be constant")
+      for k, shape in ((1, (12, 3)), (2, (12, 4)), (3, (12,)), (6, (4,)))),
+]  # fmt: skip
+CASES = [*LSTM, *LOOPED, *CELLS, *CONVOLUTIONS, *TRANSPOSED, *DENSE]
 
 
 @pytest.mark.parametrize(

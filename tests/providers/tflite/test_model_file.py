@@ -149,11 +149,20 @@ def test_lists_end_where_they_say() -> None:
             assert file.numbers(16, 1) == ()  # a field that is absent
     with listed(4, 3) as file, pytest.raises(Unsupported):
         file.numbers(16, 0)
-    most = model_file.MOST_ITEMS
+    most = 1 << 16
     with listed(most, most + 1) as file:
         assert len(file.numbers(16, 0)) == most
     with listed(most + 1, most + 1) as file, pytest.raises(Unsupported):
         file.numbers(16, 0)
+
+
+def test_items_of_a_list() -> None:
+    with listed(2, 4) as file:
+        start = file.size - 4 * 4
+        assert [file.item(16, 0, k) for k in range(2)] == [start, start + 4 + 1]
+        for number in (-1, 2):
+            with pytest.raises(Unsupported):
+                file.item(16, 0, number)
 
 
 def test_bytes_up_to_the_end() -> None:
