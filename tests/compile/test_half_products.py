@@ -62,6 +62,24 @@ def test_small_layers_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert added(compiler.compile(layers(), NATIVE))[-1] == found
 
 
+def test_what_is_known_of_no_layer_is_multiplied_in_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither work nor weights; nor weights in another form than the model's (Winograd's)."""
+    assert half_products.MIN_WORK == 8 << 20
+    graph = chain(64, 64)
+    low = compiler.lower(graph, NATIVE)
+    assert {launch.variant["taps"] for launch in low.launches if "run" in launch.variant} == {
+        "point"
+    }
+    assert half_products.candidates(low, lambda source: source) == {}
+    direct = compiler.lower(graph, replace(NATIVE, tuning={"winograd": "never"}))
+    assert len(half_products.candidates(direct, lambda source: source)) == 1
+    monkeypatch.setattr(half_products, "MIN_WORK", 1)
+    monkeypatch.setattr(half_products.ops, "row", lambda op: None)
+    assert half_products.candidates(direct, lambda source: source) == {}
+
+
 def test_what_a_logarithm_is_taken_of_is_multiplied_in_float32() -> None:
     graph = layers(last="log")
     assert set(added(compiler.compile(graph, NATIVE))) == {"float"}
@@ -84,10 +102,19 @@ def test_as_much_is_added_up_so_as_outputs_bear(
     assert [low.launches[place].node.id for place in chosen] == ([1] if found == "half" else [])
 
 
+def test_what_outputs_do_not_depend_on_may_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(error_sensitivity, "sensitivities", lambda graph: {})
+    monkeypatch.setattr(precision, "ROUNDING", 1.0)
+    assert added(compiler.compile(layers(), NATIVE))[-1] == "half"
+
+
 @pytest.mark.parametrize(
     ("largest", "power"),
-    [(0.0, 0), (1.0, -4), (0.125, -1), (0.1, 0), (0.06, 1), (-3.0, -5), (65504.0, -20)],
-)
+    [
+        (0.0, 0), (1.0, -4), (0.125, -1), (0.1, 0), (0.06, 1), (-3.0, -5), (65504.0, -20),
+        (0.1235, 0), (0.124, -1),  # 1 % of room for what roundings add
+    ],
+)  # fmt: skip
 def test_weights_are_scaled_so_that_no_run_is_too_large(largest: float, power: int) -> None:
     data = np.float32([0.01 * largest, largest])
     assert half_products.shift(data) == power
