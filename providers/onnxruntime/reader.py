@@ -27,6 +27,7 @@ from .snapshot import Extent, HostNode, Snapshot, Value
 LAYOUT = ("transpose", "reshape")  # with other nodes beside them they only change a layout
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
 UNKNOWN = (-1,)
+CONTROL = "It lets the host run graphs of the model, whose nodes are taken by themselves."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +170,8 @@ class _Reader:
     def _expand(self, host: HostNode, inputs: list[int | None]) -> None:
         row = ops.HOST_OPS.get(host.title)
         if row is None:
-            raise Unsupported(f"{host.title} is not in the table of this plugin.")
+            absent = f"{host.title} is not in the table of this plugin."
+            raise Unsupported(CONTROL if host.title in ("If", "Loop", "Scan") else absent)
         assert row.attributes is not None
         expansion = Expansion(host, row, self.tensors, inputs, ops.HOST_OPS)
         self._guess(expansion)

@@ -113,9 +113,10 @@ def test_bodies_of_control_flow() -> None:
     session, reference = m.session(control_flow(), force=1), m.cpu(control_flow())
     for sign in (-1, 1):
         m.compare(session, reference, {"x": sign * np.abs(m.values(2, 3))})
-    assert {"Tanh", "Exp"} <= {
-        n.op for n in tflgpu_plugin.report(session).nodes if n.where == "gpu"
-    }
+    nodes = tflgpu_plugin.report(session).nodes
+    assert {"Tanh", "Exp"} <= {n.op for n in nodes if n.where == "gpu"}
+    (told,) = {n.reason for n in nodes if n.op == "If"}
+    assert told is not None and "whose nodes are taken by themselves" in told
 
 
 def test_unknown_rank_stays_on_the_cpu() -> None:
