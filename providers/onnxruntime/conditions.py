@@ -63,8 +63,8 @@ EVERY: tuple[Condition, ...] = (
 # ---- elements ------------------------------------------------------------------------------------
 
 REMAINDER = needs(
-    "The attribute fmod, or integers.",
-    lambda e: bool(e.integer("fmod")) or e.dtype() in (*COUNTS, *COUNTED),
+    "The attribute fmod, integers, or version 28.",
+    lambda e: bool(e.integer("fmod")) or e.dtype() in (*COUNTS, *COUNTED) or e.version >= 28,
 )
 
 

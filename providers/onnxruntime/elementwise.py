@@ -98,9 +98,18 @@ def modulo(e: Expansion) -> int:
 
 
 def bit_shift(e: Expansion) -> int:
-    """By a number of bits to the left or the right."""
-    left = e.text("direction", "LEFT") == "LEFT"
-    return e.add("left_shift" if left else "right_shift", e.x(0), e.x(1))
+    """By a number of bits to the left or the right. From version 28 on all bits go where these are
+    negative, or more than there are."""
+    x, by, left = e.x(0), e.x(1), e.text("direction", "LEFT") == "LEFT"
+    none, most = (e.const(bits, np.int32) for bits in (0, 31))
+    if e.version >= 28 and not left:
+        by = e.add("where", e.add("less", by, none, dtype="bool"), most, by, dtype="i32")
+    y = e.add("left_shift" if left else "right_shift", x, by)
+    if e.version < 28 or not left:
+        return y
+    there = e.add("minimum", e.add("maximum", by, none), most)
+    kept = e.add("equal", by, there, dtype="bool")
+    return e.add("where", kept, y, none, dtype="i32")
 
 
 _POWERS = {1.0: None, 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal", -0.5: "rsqrt"}

@@ -63,6 +63,7 @@ def run_node(node: Node, given: list[Array | None]) -> Array:
         return e / e.sum(-1, keepdims=True)
     plain = {"add": np.add, "mul": np.multiply, "sub": np.subtract, "div": np.divide,
              "tanh": np.tanh, "is_nan": np.isnan, "minimum": np.minimum, "maximum": np.maximum,
+             "right_shift": lambda v, bits: v >> np.clip(bits, 0, 31),
              "relu": lambda v: np.maximum(v, 0),
              "prelu": lambda v, a: np.where(v < 0, v * a, v)}  # fmt: skip
     settings = {k: v for k, v in attributes.items() if k != "activation"}

@@ -112,7 +112,8 @@ BOUNDS: list[tuple[Node, str]] = [
     (Node("Relu", (0, 3)), ""),
     (Node("Relu", ()), ""),
     # Elements and layers.
-    (Node("Mod", (3,), (3,)), "The attribute fmod"),
+    (Node("Mod", (3,), (3,), version=13), "The attribute fmod"),
+    (Node("Mod", (3,), (3,), version=28), ""),
     (Node("Mod", (3,), (3,), fmod=1), ""),
     (Node("BatchNormalization", IMAGE, *CHANNELS, training_mode=1), "inference"),
     (Node("Gemm", (2, 3), rows(2, 3, 4)), ROWS),

@@ -57,6 +57,27 @@ def _computed(graph: Graph, made: Made, known: dict[int, Array]) -> Array:
     return run_node(made, given)
 
 
+@pytest.mark.parametrize(
+    ("direction", "version", "wanted"),
+    [
+        (b"LEFT", 28, [0, 4, 0, -(2**31), -8, 0]),
+        (b"RIGHT", 28, [-1, 1, 0, 0, -2, -1]),
+        (b"RIGHT", 11, [-4, 1, 0, 0, -2, -1]),
+    ],
+)
+def test_all_bits_go_where_there_are_not_so_many(
+    direction: bytes, version: int, wanted: list[int]
+) -> None:
+    """Of negative numbers a shift to the right leaves -1 (BitShift-28)."""
+    x, by = np.int32([-4, 2, 7, 1, -4, -1]), np.int32([-1, 1, 32, 31, 1, 40])
+    if version < 28:
+        by = np.maximum(by, 0)
+    node = Node("BitShift", ("i32", (6,)), ("i32", (6,)), version=version, direction=direction,
+                kinds=["i32"])  # fmt: skip
+    (y,) = computed(node, x, by)
+    assert y.tolist() == wanted
+
+
 def real(numbers: Array, scale: Any, zero: Any, axis: int = -1) -> Array:
     """scale * (stored - zero), both along an axis where there are several."""
     shape = [1] * numbers.ndim
