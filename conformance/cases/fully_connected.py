@@ -52,6 +52,8 @@ LONG = [
     fully("more than 65,536 rows", (65_540, 4), (1, 4)),
 ]
 RANKS = [
+    fully("few rows, deep", (9, 1024), (10, 1024), scale=0.1, activation="RELU"),
+    fully("kept rank 3, few rows, deep", (1, 10, 1040), (13, 1040), keep=True, scale=0.1),
     fully("rank 1", (12,), (5, 12)),
     fully("rank 1, several rows", (12,), (5, 4)),
     fully("rank 3", (2, 3, 8), (5, 8)),

@@ -127,6 +127,24 @@ def test_settings_can_be_forced() -> None:
     assert (tile.pixels, tile.slices, tile.weights, tile.ahead) == (3, 4, "memory", 8)
 
 
+@pytest.mark.parametrize(
+    ("pixels", "size", "least"),
+    [
+        (128, (2, 2), 64),  # 4 a thread would make 256 pixels of them
+        (128, (4, 2), 32),
+        (196, (4, 2), 64),  # 256 of either
+        (222, (4, 2), 32),  # 256, 2 pixels make 256 as well, and 1 makes 224: 1.14
+        (220, (4, 2), 32),
+        (257, (2, 2), 32),  # 384, 320, 288: 1.11
+        (190, (2, 2), 32),  # 256, 192
+        (513, (2, 2), 32),  # 640, 576, 544: 1.18 and 1.06
+    ],
+)
+def test_few_lanes_of_a_tile_are_idle(pixels: int, size: tuple[int, int], least: int) -> None:
+    tile = choose_tile(Target(vendor="amd", least_subgroup=least), 4096, pixels)
+    assert (tile.pixels, tile.slices) == size
+
+
 @pytest.mark.parametrize(("least", "lanes"), [(0, 32), (8, 32), (64, 64), (128, 64)])
 def test_workgroups_fill_the_smallest_subgroup(least: int, lanes: int) -> None:
     target = Target(vendor="amd", least_subgroup=least)
@@ -183,6 +201,26 @@ def test_small_maps_are_split_by_channels(
     for target in (TARGET, Target(vendor="amd", tuning={**given, "split": "never"})):
         labels = [d.label for d in compiler.compile(graph, target).dispatches]
         assert "sum_parts" not in labels
+
+
+@pytest.mark.parametrize(
+    ("x", "inputs", "parts"),
+    [
+        ((1, 128, 3072), 3072, 2),  # 128 pixels of one plane
+        ((128, 3072), 3072, 2),
+        ((2, 128, 3072), 3072, 1),  # two planes
+        ((1, 128, 768), 768, 1),
+    ],
+)
+def test_few_rows_are_split_by_inputs(x: tuple[int, ...], inputs: int, parts: int) -> None:
+    b = Builder()
+    source, weights = b.tensor(x), b.tensor((768, inputs), np.zeros((768, inputs), np.float32))
+    given = {"keep_num_dims": True, "activation": "none"}
+    y = b.node("fully_connected", (source, weights, None), (*x[:-1], 768), **given)
+    plan = compiler.compile(b.graph((source,), (y,)), Target(vendor="amd"))
+    planes = x[0] if len(x) == 3 else 1
+    assert [d.groups[2] for d in plan.dispatches if d.label == "conv"] == [planes * parts]
+    assert [d.label for d in plan.dispatches].count("sum_parts") == (parts > 1)
 
 
 def test_weights_of_parts_lie_one_after_another() -> None:

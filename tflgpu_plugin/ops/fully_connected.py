@@ -9,7 +9,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Geometry, Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rounding
+from tflgpu_plugin.ops import rounding, split_depth
 from tflgpu_plugin.ops.blocks import Blocks, convolve, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Lowering, Source
@@ -128,24 +128,23 @@ def multiply_many(
     x, slices = low.geometry(node.operand()), -(-shape[0] // 4)
     planes, plane_rows = (1, rows) if x.spatial == 1 else (x.batch, x.spatial)
     tile, blocks = tiled(low, x, shape)
+    given: dict[str, object] = {
+        "y_slice": pixels,
+        "x_pixel": x.slices if x.spatial == 1 else 1,
+        "y_pixel": slices if pixels == 1 else 1,
+        "w_batch": 0,
+    }
+    count = 1 if packed else split_depth.parts(low, node, blocks, tile, plane_rows, planes)
+    if count > 1:
+        split_depth.lower(
+            low, node, blocks, tile, count,
+            taps="point", pixels=plane_rows, x_slice=x.spatial, parameters=given,
+        )  # fmt: skip
+        return
     convolve(
-        low,
-        node,
-        blocks,
-        tile,
-        packed=packed,
-        kernel="conv",
-        taps="point",
-        pixels=plane_rows,
-        planes=planes,
-        x_slice=x.spatial,
-        parameters={
-            "y_slice": pixels,
-            "x_pixel": x.slices if x.spatial == 1 else 1,
-            "y_pixel": slices if pixels == 1 else 1,
-            "w_batch": 0,
-        },
-    )
+        low, node, blocks, tile, packed=packed, kernel="conv", planes=planes,
+        taps="point", pixels=plane_rows, x_slice=x.spatial, parameters=given,
+    )  # fmt: skip
 
 
 OPS = (

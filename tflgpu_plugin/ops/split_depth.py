@@ -18,14 +18,14 @@ MIN_PART = 32  # iterations that are left in a part
 MAX_PARTS = 16
 
 
-def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int) -> int:
+def parts(low: Lowering, node: Node, blocks: Blocks, tile: Tile, pixels: int, planes: int) -> int:
     """Into how many the input channels are split, a power of two; 1: not at all."""
     weights, forced = node.operand(1), low.target.tuning.get("split")
     if forced == "never" or (low.target.software and not forced) or blocks.groups > 1:
         return 1
     exact = any(each.op in kernels.ROWS for each in node.epilogue)  # whole sums must stay so
     turned = node.attributes.get("filters_last") or low.graph.constant(weights) is None
-    if exact or turned or low.graph.shape(node.operand())[0] > 1:
+    if exact or turned or planes > 1:
         return 1
     serial = blocks.taps * -(-blocks.depth // tile.step)
     threads = -(-pixels // tile.pixels) * blocks.count

@@ -14,6 +14,7 @@ from tflgpu_plugin.ir.target import Target
 SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")
 BUSY_THREADS = 1 << 13  # that fill a GPU of middle size
+MOST_PADDED = 1.15  # pixels of the last workgroup's idle lanes counted, of those with the least
 WAITING_THREADS = 1 << 14  # of which some always have work while others wait for memory
 MANY_PIXELS, FEW_PIXELS = 7, 2  # per thread on software adapters: maps of any size, small ones
 ROW = 8  # of neighbours in a row, whose windows share what they load
@@ -71,7 +72,8 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile
     pipelines. With a `width`, a thread's pixels are neighbours in a row of that many.
 
     Software adapters: the fastest measured on lavapipe, where a 7 divides the maps of common nets.
-    Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU.
+    Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU, and few of
+    them idle.
     `target.tuning` may force "tile" (PIXELSxSLICES), "weights" and "ahead".
     """
     ahead = 1 if width else loads_ahead(target)
@@ -96,8 +98,15 @@ def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
     start = STARTS.get(target.vendor, STARTS["unknown"])
     fitting = [(p, q) for p, q in start.sizes if q <= least]
     busy = [(p, q) for p, q in fitting if count * slices >= BUSY_THREADS * p * q]
-    pixels, per_thread = busy[0] if busy else fitting[-1]
-    return _tile(pixels, per_thread, target.workgroup(start.lanes), _weights(target, start.weights))
+    lanes = target.workgroup(start.lanes)
+
+    def made(size: tuple[int, int]) -> int:
+        return -(-count // (lanes * size[0])) * lanes * size[0]
+
+    least_made = min(map(made, busy), default=0)
+    full = [size for size in busy if made(size) <= least_made * MOST_PADDED]
+    pixels, per_thread = full[0] if full else fitting[-1]
+    return _tile(pixels, per_thread, lanes, _weights(target, start.weights))
 
 
 def _software(target: Target, least: int, count: int, width: int) -> Tile:
