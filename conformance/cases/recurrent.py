@@ -33,7 +33,7 @@ def layer(
     states = [Input((batch, wide)), *([Input((batch, units))] if op == "lstm" else [])]
     reads = (
         Input((*lengths, gates * units), low=-2.0, high=2.0),
-        constant(seeded(gates * units, wide, scale=scale)),
+        constant(seeded(attributes.get("directions", 1) * gates * units, wide, scale=scale)),
         *states,
         *parts,
     )
@@ -87,6 +87,13 @@ NODES = [
           outputs=5, cell_clip=0.5, projection_clip=0.3, time_axis=1),
     layer("normalized_wide", "lstm", 2, 1, 160, (None, None, None, norm(160)), scale=0.1),
     layer("too_wide", "lstm", 1, 1, 516, refused=True),
+    *(layer(f"both_directions_{n}", "lstm", 4, batch, n, directions=2, time_axis=axis)
+      for n, batch, axis in ((3, 4, 0), (6, 2, 1), (44, 2, 0))),
+    layer("both_directions_peephole", "lstm", 2, 2, 4, (peepholes(4),), directions=2, refused=True),
+    layer("both_directions", "gru", 4, 4, 5, directions=2),
+    *(layer(f"both_directions_linear_{n}", "gru", 3, 2, n, (constant(seeded(2 * n)),), linear=True,
+            directions=2) for n in (3, 4)),
+    layer("both_directions", "rnn", 4, 6, 7, directions=2, activation="relu"),
     *(layer(f"units_{n}", "gru", 3, 2, n) for n in (1, 3, 4, 5, 17, 44)),
     *(layer(f"linear_units_{n}", "gru", 3, 2, n, (constant(seeded(n)),), linear=True)
       for n in (1, 4, 5, 17)),

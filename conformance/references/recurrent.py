@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,28 @@ def _normal(v: Array) -> Array:
     return np.asarray(away / np.sqrt((away**2).mean(axis=1, keepdims=True) + 1e-8))
 
 
+def both_ways(op: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
+    """The op with `directions`: each half of the batch with its half of the weights (and of the
+    bias of a GRU), the second reversed."""
+
+    @wraps(op)
+    def directed(z: Array, r: Array, h: Array, *rest: Any, directions: int = 1,
+                 **given: Any) -> tuple[Array, ...]:  # fmt: skip
+        if directions == 1:
+            return op(z, r, h, *rest, **given)
+        axis = 1 - given.get("time_axis", 0)
+        halves = zip(*(np.split(v, 2, a) for v, a in
+                       ((z, axis), (r, 0), (h, 0), *((v, 0) for v in rest if v is not None))),
+                     strict=True)  # fmt: skip
+        made = [op(*half, **given, reverse=k == 1) for k, half in enumerate(halves)]
+        places = (axis, *[0] * len(made[0][1:]))
+        pairs = zip(zip(*made, strict=True), places, strict=True)
+        return tuple(np.concatenate(parts, place) for parts, place in pairs)
+
+    return directed
+
+
+@both_ways
 def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
          projection: Array | None = None, bias: Array | None = None, norm: Array | None = None,
          gates: str = "ifco",
@@ -89,6 +113,7 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
     return _whole(results, time_axis), h, c
 
 
+@both_ways
 def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = False,
         time_axis: int = 0, reverse: bool = False,
         gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
@@ -107,6 +132,7 @@ def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = 
     return _whole(results, time_axis), h
 
 
+@both_ways
 def rnn(z: Array, r: Array, h: Array, activation: str = "tanh", time_axis: int = 0,
         reverse: bool = False, gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
     moved, order = _steps(z, time_axis, reverse)

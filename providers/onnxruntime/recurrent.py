@@ -19,14 +19,15 @@ DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, 
 PEEPHOLES = [0, 2, 1]  # those of input, output and forget gate as input, forget, output
 NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
 
-# Of one direction: what its op takes beside input, weights and state, and attributes of its own.
-More = Callable[[Expansion, int], tuple[tuple[int | None, ...], dict[str, Any]]]
+# Of one direction, or both (None): what its op takes beside input, weights and state, and its own
+# attributes.
+More = Callable[[Expansion, int | None], tuple[tuple[int | None, ...], dict[str, Any]]]
 
 
 def lstm(e: Expansion) -> list[int]:
     """Y, Y_h and Y_c. Blocks of W, R and B: input, output, forget and cell gate."""
 
-    def more(e: Expansion, d: int) -> tuple[tuple[int | None, ...], dict[str, Any]]:
+    def more(e: Expansion, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         peephole = None
         if e.has(PEEPHOLE):
             peephole = e.derived(
@@ -40,10 +41,12 @@ def lstm(e: Expansion) -> list[int]:
 def gru(e: Expansion) -> list[int]:
     """Y and Y_h. Blocks of W, R and B: update, reset and new content."""
 
-    def more(e: Expansion, d: int) -> tuple[tuple[int | None, ...], dict[str, Any]]:
+    def more(e: Expansion, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         bias = None
         if _linear(e) and e.has(B):
-            bias = e.derived(e.x(B), "content", d, make=lambda b: b[d][-b.shape[1] // 6 :])
+            bias = e.derived(
+                e.x(B), "content", d, make=lambda b: np.ravel(b[_rows(d), -b.shape[1] // 6 :])
+            )
         return (bias,), {"linear": _linear(e)}
 
     return _layers(e, more)
@@ -52,7 +55,7 @@ def gru(e: Expansion) -> list[int]:
 def rnn(e: Expansion) -> list[int]:
     """Y and Y_h."""
     names = [NAMES[name] for name in _activations(e, ("tanh",))]
-    return _layers(e, lambda e, d: ((), {"activation": names[d]}))
+    return _layers(e, lambda e, d: ((), {"activation": names[d or 0]}))
 
 
 def _linear(e: Expansion) -> bool:
@@ -74,16 +77,25 @@ def _time_axis(e: Expansion) -> int:
     return 1 if e.integer("layout") else 0
 
 
-def _part(e: Expansion, position: int, d: int) -> int:
-    return e.derived(e.x(position), "direction", d, make=lambda data: data[d])
+def _rows(d: int | None) -> slice:
+    return slice(None) if d is None else slice(d, d + 1)
 
 
-def _state(e: Expansion, position: int, d: int) -> int:
-    """What a direction starts from, [B, D]; zeros when it is absent."""
+def _part(e: Expansion, position: int, d: int | None) -> int:
+    """The weights of a direction; of both below each other."""
+    return e.derived(
+        e.x(position), "direction", d, make=lambda data: np.concatenate(data[_rows(d)])
+    )
+
+
+def _state(e: Expansion, position: int, d: int | None) -> int:
+    """What a direction starts from, [B, D], both [2 B, D]; zeros when it is absent."""
     x, units, axis = e.shape(), e.shape(e.x(R))[-1], _time_axis(e)
-    shape = (x[1 - axis], units)
+    shape = (x[1 - axis] * (2 if d is None else 1), units)
     if not e.has(position):
         return e.const(np.zeros(shape, np.float32))
+    if d is None:
+        return e.reshape(e.x(position), shape)
     ranges = [slice(None)] * 3
     ranges[axis] = slice(d, d + 1)
     state = e.x(position)
@@ -106,8 +118,30 @@ def _bias(e: Expansion, d: int) -> int | None:
     return e.derived(e.x(B), "biases", linear, d, make=added) if e.has(B) else None
 
 
+def _together(e: Expansion) -> bool:
+    """Whether both directions are one node, a batch twice as large."""
+    names = _activations(e, ())
+    alike = names[: len(names) // 2] == names[len(names) // 2 :]
+    plain = not _time_axis(e) and not e.has(PEEPHOLE)
+    return _direction(e) == "bidirectional" and plain and alike
+
+
+def _both(e: Expansion, more: More) -> list[int]:
+    parts = [e.add("fully_connected", e.x(), _part(e, W, d), _bias(e, d), keep_num_dims=True)
+             for d in range(2)]  # fmt: skip
+    inputs, attributes = more(e, None)
+    y, *states = e.add_many(
+        e.row.op, e.add("concat", *parts, axis=1), _part(e, R, None), _state(e, HIDDEN, None),
+        *inputs, **attributes, directions=2, gate_clip=e.number("clip", 0.0),
+    )  # fmt: skip
+    shape = (2, e.shape()[1], e.shape(y)[-1])
+    return [e.reshape(y, (e.shape()[0], *shape)), *(e.reshape(state, shape) for state in states)]
+
+
 def _layers(e: Expansion, more: More) -> list[int]:
     """Every direction by itself; their results lie side by side on an axis of their own."""
+    if _together(e):
+        return _both(e, more)
     found, late = [], _time_axis(e)
     for d, reverse in enumerate(DIRECTIONS[_direction(e)]):
         z = e.add("fully_connected", e.x(), _part(e, W, d), _bias(e, d), keep_num_dims=True)

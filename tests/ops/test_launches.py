@@ -174,9 +174,19 @@ DEEP = (2, 20, 21, 36)  # 5 x 6 patches of 4 x 4 pixels, 9 slices
 def test_a_sequence_keeps_a_gpu_busy_by_threads_and_loads() -> None:
     """Its workgroup has nothing beside it to run."""
     given = (4, 3, 24), held(24, 6), (3, 6), (3, 6)
-    for target, threads, ahead in ((GPU, 256, 8), (CPU, 128, 1)):
+    for target, threads, ahead, own in ((GPU, 256, 8, 1), (CPU, 128, 1, 4)):
         variant = lowered(target, "lstm", *given, results=3).launches[0].variant
-        assert (variant["threads"], variant["ahead"]) == (threads, ahead)
+        assert (variant["threads"], variant["ahead"], variant["own"]) == (threads, ahead, own)
+
+
+def test_the_other_direction_begins_at_half_of_the_batch() -> None:
+    given = (4, 6, 5), held(10, 5), (6, 5)
+    low = lowered(GPU, "rnn", *given, results=2, directions=2)
+    assert low.launches[0].variant["both"]
+    assert low.launches[0].workgroups == (6, 1, 1)
+    assert low.launches[0].parameters["backward"] == 3
+    graph = graph_of("rnn", *given, results=2, directions=2)
+    assert rows()["rnn"].work(graph, graph.nodes[0]) == 4 * 6 * 5 * 5
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,21 @@ CELLS: list[tuple[Asked, str | None]] = [
     (asks("lstm", (3, 2, 16), held(16, 5), (2, 5), (2, 4), None, held(5, 4)), None),
     (asks("lstm", (3, 2, 16), held(16, 5), (2, 5), (2, 4), None), NO_FIT),
     (asks("lstm", (3, 2, 12), held(12, 4), (2, 4), (2, 4), gates="fco"), None),
+    (asks("rnn", (3, 2, 4), held(8, 4), (2, 4), directions=2), None),
+    (asks("rnn", (3, 2, 4), held(4, 4), (2, 4), directions=2), NO_FIT),
+    *(
+        (
+            asks("lstm", (3, 2, 16), held(32, 4), (2, 4), (2, 4), *[None] * k, part, directions=2),
+            "of both directions takes no peepholes",
+        )
+        for k, part in ((0, held(3, 4)), (1, held(4, 4)), (3, held(2, 16)))
+    ),
+    (asks("rnn", (3, 2, 4), held(8, 4), (2, 4), directions=2), None),
+    (asks("rnn", (3, 2, 4), held(4, 4), (2, 4), directions=2), NO_FIT),
+    *(
+        (cell("lstm", *[None] * k, part, directions=2), "of both directions takes no peepholes")
+        for k, part in ((0, held(3, 4)), (1, held(4, 4)), (3, held(2, 16)))
+    ),
     (
         asks("lstm", (3, 2, 4), held(4, MOST), (2, MOST), (2, 1), None, held(MOST, 1)),
         None,

@@ -3,17 +3,44 @@
 // thread makes some rows of recurrent weights times state; then threads join the gates of four units.
 // `z` holds the input's part of all gates, biases included. `ahead`: so many weights of a row are loaded before their products.
 const THREADS = {{ threads }}u;
+{% set weights = "second * p.depth * p.rows + " if both else "" %}
 {% macro add_products(state) %}
 {% if ahead > 1 %}
       let whole = p.depth - p.depth % {{ ahead }}u;
       for (var k = 0u; k < whole; k += {{ ahead }}u) {
 {% for u in range(ahead) %}
-        let r{{ u }} = load_r((k + {{ u }}u) * p.rows + row);
+        let r{{ u }} = load_r({{ weights }}(k + {{ u }}u) * p.rows + row);
 {% endfor %}
         a += {% for u in range(ahead) %}{{ " + " if u }}dot(r{{ u }}, {{ state }}[k + {{ u }}u]){% endfor %};
       }
 {% endif %}
-      for (var k = {{ "whole" if ahead > 1 else "0u" }}; k < p.depth; k++) { a += dot(load_r(k * p.rows + row), {{ state }}[k]); }
+      for (var k = {{ "whole" if ahead > 1 else "0u" }}; k < p.depth; k++) { a += dot(load_r({{ weights }}k * p.rows + row), {{ state }}[k]); }
+{% endmacro %}
+// `own`: so many rows in a thread, which share what they read of the state.
+{% macro gates_of(first, last, state) %}
+{% if own > 1 %}
+    for (var start = {{ first }}{{ own }}u * thread; start < {{ last }}; start += {{ own }}u * THREADS) {
+{% for j in range(own) %}
+      let row{{ j }} = min(start + {{ j }}u, {{ last }} - 1u);
+      var a{{ j }} = entered(b, t, row{{ j }});
+{% endfor %}
+      for (var k = 0u; k < p.depth; k++) {
+        let s = {{ state }}[k];
+{% for j in range(own) %}
+        a{{ j }} += dot(load_r({{ weights }}k * p.rows + row{{ j }}), s);
+{% endfor %}
+      }
+{% for j in range(own) %}
+      gates[row{{ j }}] = a{{ j }};
+{% endfor %}
+    }
+{% else %}
+    for (var row = {{ first }}thread; row < {{ last }}; row += THREADS) {
+      var a = entered(b, t, row);
+{{ add_products(state) -}}
+      gates[row] = a;
+    }
+{% endif %}
 {% endmacro %}
 var<workgroup> hidden: array<vec4f, {{ slices }}>;
 var<workgroup> gates: array<f32, {{ 4 * gates * slices }}>;
@@ -103,24 +130,23 @@ fn leaving(q: u32, state: vec4f) -> vec4f {
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
   let b = group_id(wid).x;
+{% if both %}
+  let second = select(0u, 1u, b >= p.backward);  // of the batch: the other direction, with its own weights
+{% endif %}
   for (var q = thread; q < p.depth; q += THREADS) { hidden[q] = load_h0(b * p.depth + q); }
 {% if cell == "lstm" %}
   for (var q = thread; q < p.unit_slices; q += THREADS) { between[q] = load_c0(b * p.unit_slices + q); }
 {% endif %}
   workgroupBarrier();
   for (var step = 0u; step < p.steps; step++) {
-    let t = select(step, p.steps - 1u - step, p.reverse == 1u);
-    for (var row = thread; row < p.straight; row += THREADS) {
-      var a = entered(b, t, row);
-{{ add_products("hidden") -}}
-      gates[row] = a;
-    }
+    let t = select(step, p.steps - 1u - step, {{ "second" if both else "p.reverse" }} == 1u);
+{{ gates_of("", "p.straight", "hidden") -}}
 {% if cell == "gru" %}
     // The gate of new content takes the hidden state reset, or is reset itself (linear).
 {% if linear %}
     workgroupBarrier();
     for (var row = p.straight + thread; row < p.rows; row += THREADS) {
-      var a = load_bias(row - p.straight);
+      var a = load_bias({{ "second * p.units + " if both }}row - p.straight);
 {{ add_products("hidden") -}}
       let reset = logistic(vec4f(cut(vec4f(gates[row - p.units]), -p.gate_clip, p.gate_clip))).x;
       gates[row] = entered(b, t, row) + reset * a;
@@ -131,11 +157,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
       between[q] = kept_lanes(q, logistic(gate(1u, q)) * hidden[q]);
     }
     workgroupBarrier();
-    for (var row = p.straight + thread; row < p.rows; row += THREADS) {
-      var a = entered(b, t, row);
-{{ add_products("between") -}}
-      gates[row] = a;
-    }
+{{ gates_of("p.straight + ", "p.rows", "between") -}}
 {% endif %}
 {% endif %}
     workgroupBarrier();

@@ -20,6 +20,9 @@ h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instea
 
 `rnn(z, r[D, D], h0[B, D])` -> y, last h: h = activation(z + r h); tanh, relu or logistic.
 
+With `directions` 2 (and no peepholes, projection or norm) the second half of the batch is the other
+direction: it goes from the last step to the first, with the second half of r and of the bias.
+
 Formulas: operators LSTM, GRU and RNN of ONNX opset 22; reference/lstm_eval of TensorFlow Lite.
 """
 
@@ -36,6 +39,7 @@ from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
 from tflgpu_plugin.ops.table import Op
 
 THREADS, TEAM = 128, 32  # of a workgroup of the kernel, and of a normalization in it
+OWN = 4  # rows of a thread of software drivers, which read slowly
 GPU_THREADS, GPU_AHEAD = 256, 8  # one workgroup alone has nothing else to do while it waits
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
 MAX_STEPS = 65_535
@@ -49,6 +53,10 @@ def gate_count(node: Node) -> int:
     if node.op == "lstm":
         return len(node.attributes.get("gates", "ifco"))
     return 3 if node.op == "gru" else 1
+
+
+def _directions(node: Node) -> int:
+    return int(node.attributes.get("directions", 1))
 
 
 def _given(node: Node, position: int) -> int | None:
@@ -81,7 +89,11 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return f"{name} with {max(units, outputs)} units is not supported; up to {MAX_UNITS} are."
     if steps > MAX_STEPS:
         return f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are."
-    wanted = [(gate_count(node) * units, outputs), (batch, outputs)]
+    directions = _directions(node)
+    extra = (PEEPHOLE, PROJECTION, NORM) if node.op == "lstm" else ()
+    if directions > 1 and any(_given(node, k) is not None for k in extra):
+        return f"{name} of both directions takes no peepholes, projection or normalization."
+    wanted = [(directions * gate_count(node) * units, outputs), (batch, outputs)]
     given = [graph.shape(node.operand(position)) for position in (R, H0)]
     if node.op == "lstm":
         wanted.append((batch, units))
@@ -114,6 +126,7 @@ def lower(low: Lowering, node: Node) -> None:
         "depth": depth,
         "rows": rows,
         "straight": 2 * units if node.op == "gru" else rows,
+        **({"backward": batch // 2} if _directions(node) > 1 else {}),
         "gate_clip": _limit(node, "gate_clip"),
         **_strides("z", node, steps, batch, -(-rows // 4)),
         **_strides("y", node, steps, batch, depth),
@@ -131,13 +144,16 @@ def lower(low: Lowering, node: Node) -> None:
         "normalized": False,
         "threads": THREADS if low.target.software else GPU_THREADS,
         "ahead": 1 if low.target.software else GPU_AHEAD,
+        "both": _directions(node) > 1,
+        "own": OWN if low.target.software else 1,
     }
     low.loops(node, steps * _rounds(node, units, outputs))
     r = low.constant(
         node.operand(R),
         "recurrent",
-        vectors=rows * depth,
-        pack=lambda data: pack_rows(data),
+        _directions(node),
+        vectors=_directions(node) * rows * depth,
+        pack=lambda data: np.stack([pack_rows(r) for r in np.split(data, _directions(node))]),
         half=True,
     )
     reads: dict[str, Source | Access] = {
@@ -151,7 +167,7 @@ def lower(low: Lowering, node: Node) -> None:
         writes["c"] = node.outputs[2]
         _lstm(low, node, reads, parameters, variant)
     elif linear:
-        reads["bias"] = Access(_gru_bias(low, node, units), 1)
+        reads["bias"] = Access(_gru_bias(low, node, _directions(node) * units), 1)
     low.dispatch(
         "recurrent", node, reads, writes, (batch, 1, 1), parameters, variant, fused=False
     )  # fmt: skip
@@ -283,7 +299,7 @@ def in_slices(array: Array, axis: int) -> Array:
 
 def _work(graph: Graph, node: Node) -> int:
     steps, batch, _, _ = _extents(graph, node)
-    return int(steps * batch * prod(graph.shape(node.operand(R))))
+    return int(steps * batch * prod(graph.shape(node.operand(R))) // _directions(node))
 
 
 OPS = tuple(

@@ -122,6 +122,23 @@ def test_activations_of_an_rnn(activation: str) -> None:
     compared(layer("RNN", activations=[activation]))
 
 
+def test_directions_of_other_activations() -> None:
+    for names in (["Relu", "Tanh"], ["Tanh", "Relu"], ["Relu", "Relu"]):
+        compared(layer("RNN", activations=names, direction="bidirectional"), directions=2)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_both_directions_run_side_by_side(op: str) -> None:
+    """One more product, and the join of the two."""
+
+    def launches(direction: str) -> int:
+        session = m.session(layer(op, direction=direction))
+        session.run(None, {"X": np.zeros((STEPS, BATCH, INPUTS), np.float32)})
+        return tflgpu_plugin.report(session).islands[0].dispatches
+
+    assert launches("bidirectional") == launches("forward") + 2
+
+
 @pytest.mark.parametrize("op", GATES)
 def test_a_length_that_only_a_run_tells(op: str) -> None:
     model = layer(op, steps="length")
