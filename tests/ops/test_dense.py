@@ -4,6 +4,7 @@ out."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,7 +142,27 @@ def test_settings_can_be_forced() -> None:
     ],
 )
 def test_few_lanes_of_a_tile_are_idle(pixels: int, size: tuple[int, int], least: int) -> None:
-    tile = choose_tile(Target(vendor="amd", least_subgroup=least), 4096, pixels)
+    tile = choose_tile(Target(vendor="apple", least_subgroup=least), 4096, pixels)
+    assert (tile.pixels, tile.slices) == size
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({}, (4, 2)),
+        ({"least_subgroup": 63}, (4, 2)),
+        ({"least_subgroup": 64}, (2, 2)),
+        ({"least_subgroup": 64, "half": True}, (2, 2)),  # words: products are in float32
+        ({"least_subgroup": 64, "native_half": True}, (2, 2)),
+        ({"least_subgroup": 64, "half": True, "native_half": True}, (4, 2)),
+        ({"least_subgroup": 64, "vendor": "apple"}, (4, 2)),
+    ],
+)
+def test_threads_of_wide_subgroups_make_less_of_float32(
+    given: dict[str, Any], size: tuple[int, int]
+) -> None:
+    """Estimated for AMD's GPUs before RDNA; elsewhere nothing is known."""
+    tile = choose_tile(Target(**{"vendor": "amd", **given}), 64, 12544)
     assert (tile.pixels, tile.slices) == size
 
 

@@ -48,16 +48,24 @@ class Tile:
 @dataclass(frozen=True)
 class Start:
     """A vendor's row: (pixels, slices) from the most work per thread to the least, the workgroup's
-    size, and where weights come from. Shuffles are used only where they passed the self-test."""
+    size, and where weights come from. Shuffles are used only where they passed the self-test.
+    `wide` are the sizes where all subgroups have 64 lanes, unless products are in float16."""
 
     sizes: tuple[tuple[int, int], ...]
     lanes: int
     weights: str
+    wide: tuple[tuple[int, int], ...] = ()
+
+    def sizes_on(self, target: Target) -> tuple[tuple[int, int], ...]:
+        in_half = target.half and target.halves == "native"
+        return (
+            self.wide if self.wide and target.least_subgroup >= 64 and not in_half else self.sizes
+        )
 
 
 STARTS: dict[str, Start] = {
     "nvidia": Start(((2, 4), (1, 4), (1, 2)), 32, "memory"),
-    "amd": Start(((4, 2), (2, 2), (1, 2)), 32, "global"),
+    "amd": Start(((4, 2), (2, 2), (1, 2)), 32, "global", ((2, 2), (1, 2))),
     "intel": Start(((1, 4), (1, 2)), 16, "shuffle"),
     "apple": Start(((4, 2), (2, 2), (1, 2)), 32, "global"),
     "arm": Start(((4, 2), (2, 2), (1, 2)), 16, "global"),
@@ -96,7 +104,7 @@ def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
     if target.software:
         return _software(target, least, count, width)
     start = STARTS.get(target.vendor, STARTS["unknown"])
-    fitting = [(p, q) for p, q in start.sizes if q <= least]
+    fitting = [(p, q) for p, q in start.sizes_on(target) if q <= least]
     busy = [(p, q) for p, q in fitting if count * slices >= BUSY_THREADS * p * q]
     lanes = target.workgroup(start.lanes)
 
