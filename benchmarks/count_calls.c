@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <vulkan/vulkan.h>
-#include <vulkan/vk_layer.h>
+#include "layer.h"
 
 enum { MOST = 1024 };
 
@@ -29,10 +28,6 @@ VK_LAYER_EXPORT int count_known(void) { return known; }
 VK_LAYER_EXPORT const char *count_name(int which) { return names[which]; }
 VK_LAYER_EXPORT uint64_t count_of(int which) { return __atomic_load_n(&call_counts[which], __ATOMIC_RELAXED); }
 
-static PFN_vkGetInstanceProcAddr next_instance;
-static PFN_vkGetDeviceProcAddr next_device;
-static VkInstance instance;
-
 static PFN_vkVoidFunction counted(const char *name, PFN_vkVoidFunction target) {
   int which = 0;
   while (which < known && strcmp(names[which], name)) which++;
@@ -42,30 +37,9 @@ static PFN_vkVoidFunction counted(const char *name, PFN_vkVoidFunction target) {
   return (PFN_vkVoidFunction)(uintptr_t)(call_stubs + which * STUB_BYTES);
 }
 
-/* The link of the layer chain in what is created next, which the next layer finds moved on by one. */
-static VkLayerInstanceCreateInfo *link_of(const void *chain, VkStructureType type) {
-  for (VkLayerInstanceCreateInfo *info = (void *)chain; info; info = (void *)info->pNext)
-    if (info->sType == type && info->function == VK_LAYER_LINK_INFO) return info;
-  return NULL;
-}
-
-static VkResult create_instance(const VkInstanceCreateInfo *wanted, const VkAllocationCallbacks *memory, VkInstance *made) {
-  VkLayerInstanceCreateInfo *link = link_of(wanted->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
-  if (!link) return VK_ERROR_INITIALIZATION_FAILED;
-  next_instance = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
-  link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-  VkResult result = ((PFN_vkCreateInstance)next_instance(NULL, "vkCreateInstance"))(wanted, memory, made);
-  if (!result) instance = *made;
-  return result;
-}
-
 static VkResult create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo *wanted, const VkAllocationCallbacks *memory,
                               VkDevice *made) {
-  VkLayerDeviceCreateInfo *link = (void *)link_of(wanted->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
-  if (!link) return VK_ERROR_INITIALIZATION_FAILED;
-  next_device = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
-  link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-  return ((PFN_vkCreateDevice)next_instance(instance, "vkCreateDevice"))(physical, wanted, memory, made);
+  return next_create_device(physical, wanted, wanted, memory, made);
 }
 
 static PFN_vkVoidFunction of_device(VkDevice of, const char *name) {
@@ -80,12 +54,4 @@ static PFN_vkVoidFunction of_instance(VkInstance of, const char *name) {
   if (!strcmp(name, "vkCreateInstance")) return (PFN_vkVoidFunction)create_instance;
   if (!strcmp(name, "vkCreateDevice")) return (PFN_vkVoidFunction)create_device;
   return next_instance ? next_instance(of, name) : NULL;
-}
-
-VK_LAYER_EXPORT VkResult vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *chain) {
-  chain->loaderLayerInterfaceVersion = 2;
-  chain->pfnGetInstanceProcAddr = of_instance;
-  chain->pfnGetDeviceProcAddr = of_device;
-  chain->pfnGetPhysicalDeviceProcAddr = NULL;
-  return VK_SUCCESS;
 }

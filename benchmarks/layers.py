@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.engine import ROOT, Unavailable
 
 FOLDER = ROOT / "build" / "layers"
+SHARED = ROOT / "benchmarks" / "layer.h"
 
 
 def build(source: Path) -> Path:
@@ -19,14 +20,15 @@ def build(source: Path) -> Path:
     loader finds it. Raises Unavailable."""
     folder = FOLDER / source.stem
     library = folder / "layer.so"
-    if library.exists() and library.stat().st_mtime > source.stat().st_mtime:
+    written = max(path.stat().st_mtime for path in (source, SHARED))
+    if library.exists() and library.stat().st_mtime > written:
         return library
     drivers, archive = tools()
     folder.mkdir(parents=True, exist_ok=True)
     flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     try:
-        include = f"-I{drivers.headers('libvulkan-dev')}"
-        subprocess.run(["cc", *flags, include, str(source), "-o", str(library)], check=True)
+        include = [f"-I{path}" for path in (drivers.headers("libvulkan-dev"), SHARED.parent)]
+        subprocess.run(["cc", *flags, *include, str(source), "-o", str(library)], check=True)
     except archive.Unavailable as error:
         raise Unavailable(f"Vulkan's headers are missing: {error}") from error
     except (OSError, subprocess.CalledProcessError) as error:

@@ -9,17 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <vulkan/vulkan.h>
-#include <vulkan/vk_layer.h>
+#include "layer.h"
 
 #define NEXT(name) ((PFN_##name)next_device(device, #name))
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
 enum { MOST_EXTENSIONS = 256, MOST_NUMBERS = 64, MOST_TEXTS = 8, MOST_OBJECTS = 1 << 14, MOST_PUSHED = 256, MOST_PATH = 4096 };
 
-static PFN_vkGetInstanceProcAddr next_instance;
-static PFN_vkGetDeviceProcAddr next_device;
-static VkInstance instance;
 static VkDevice device;
 
 /* Modules and pipelines by number; handles come again when one was destroyed, so the last is meant. */
@@ -50,29 +46,9 @@ static FILE *traced(const char *kind, uint32_t number, const char *mode) {
   return fopen(path, mode);
 }
 
-/* The link of the layer chain in what is created next, which the next layer finds moved on by one. */
-static VkLayerInstanceCreateInfo *link_of(const void *chain, VkStructureType type) {
-  for (VkLayerInstanceCreateInfo *info = (void *)chain; info; info = (void *)info->pNext)
-    if (info->sType == type && info->function == VK_LAYER_LINK_INFO) return info;
-  return NULL;
-}
-
-static VkResult create_instance(const VkInstanceCreateInfo *wanted, const VkAllocationCallbacks *memory, VkInstance *made) {
-  VkLayerInstanceCreateInfo *link = link_of(wanted->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
-  if (!link) return VK_ERROR_INITIALIZATION_FAILED;
-  next_instance = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
-  link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-  VkResult result = ((PFN_vkCreateInstance)next_instance(NULL, "vkCreateInstance"))(wanted, memory, made);
-  if (!result) instance = *made;
-  return result;
-}
-
 static VkResult create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo *wanted, const VkAllocationCallbacks *memory,
                               VkDevice *made) {
-  VkLayerDeviceCreateInfo *link = (void *)link_of(wanted->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
-  if (!link || wanted->enabledExtensionCount >= MOST_EXTENSIONS) return VK_ERROR_INITIALIZATION_FAILED;
-  next_device = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
-  link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+  if (wanted->enabledExtensionCount >= MOST_EXTENSIONS) return VK_ERROR_INITIALIZATION_FAILED;
   const char *names[MOST_EXTENSIONS];
   memcpy(names, wanted->ppEnabledExtensionNames, wanted->enabledExtensionCount * sizeof *names);
   names[wanted->enabledExtensionCount] = VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME;
@@ -85,7 +61,7 @@ static VkResult create_device(VkPhysicalDevice physical, const VkDeviceCreateInf
   with.pNext = &told;
   with.ppEnabledExtensionNames = names;
   with.enabledExtensionCount++;
-  VkResult result = ((PFN_vkCreateDevice)next_instance(instance, "vkCreateDevice"))(physical, &with, memory, made);
+  VkResult result = next_create_device(physical, wanted, &with, memory, made);
   if (!result) device = *made;
   return result;
 }
@@ -309,12 +285,4 @@ static PFN_vkVoidFunction of_device(VkDevice of, const char *name) {
 static PFN_vkVoidFunction of_instance(VkInstance of, const char *name) {
   PFN_vkVoidFunction own = ours(name);
   return own ? own : next_instance ? next_instance(of, name) : NULL;
-}
-
-VK_LAYER_EXPORT VkResult vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *chain) {
-  chain->loaderLayerInterfaceVersion = 2;
-  chain->pfnGetInstanceProcAddr = of_instance;
-  chain->pfnGetDeviceProcAddr = of_device;
-  chain->pfnGetPhysicalDeviceProcAddr = NULL;
-  return VK_SUCCESS;
 }
