@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.cases import Case, Input
+import numpy as np
+
+from conformance.cases import Case, Input, constant
 from conformance.node_cases import NodeCase
 
 
@@ -61,9 +63,11 @@ CASES = [
 ]
 
 NODES = [
-    NodeCase(f"rank_{len(shape)}_axis_{axis}", "softmax", (Input(shape, low=-5, high=5),),
-             {"beta": 1.0, "axis": axis})
+    NodeCase("nan", "softmax", (constant(np.array([[1, np.nan, 3, -1, 2], [1, 2, 3, 4, 5]])),),
+             {"beta": 1.0}),
+    *(NodeCase(f"rank_{len(shape)}_axis_{axis}", "softmax", (Input(shape, low=-5, high=5),),
+               {"beta": 1.0, "axis": axis})
     for shape, axis in (((2, 5, 3, 4), 1), ((2, 5, 3, 4), 0), ((3, 5, 7), -2), ((5, 6), 0),
                         ((2, 3, 4, 5, 3), 1), ((2, 3, 1, 2, 2, 3), 2),
-                        ((2, 2, 3, 1, 2, 1, 2, 5), -1))
+                        ((2, 2, 3, 1, 2, 1, 2, 5), -1))),
 ]  # fmt: skip

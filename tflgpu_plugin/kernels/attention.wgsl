@@ -3,8 +3,9 @@
 // 4 keys, then every 8th slice of the result. Steps in memory are parameters, see attention.py.
 // variant: rows, parts (slices of the result that a thread has), masked, lengths, softcap, mends; `shared`: threads exchange values
 // by shuffle, otherwise in workgroup memory; `teams` (only where shared): so many eights go through blocks of their own for the
-// same rows and join at the end; `ahead`: so many slices of keys, and values of 4 keys, are loaded before their products (or 1). Loops over rows pass their values on and take p.together rounds, which drivers do
-// not unroll: there is less to compile, and some keep no kernel as long as that.
+// same rows and join at the end; `ahead`: so many slices of keys, and values of 4 keys, are loaded before their products (or
+// 1). Loops over rows pass their values on and take p.together rounds, which drivers do not unroll: there is less to compile,
+// and some keep no kernel as long as that.
 {% macro pass_on(names) %}
 {% for name in names %}
       let {{ name }} = {{ name }}0;
@@ -143,7 +144,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
       top = max(top, peak);
       peak{{ rows - 1 }} = top;
       kept{{ rows - 1 }} = exp(peak - top);
-      s{{ rows - 1 }} = select(vec4f(0.0), exp(score - top), seen);
+      s{{ rows - 1 }} = select(vec4f(0.0), exp_near(score - top), seen);
 {% if not shared %}
       shares[64u * r + lid] = s{{ rows - 1 }};
 {% endif %}

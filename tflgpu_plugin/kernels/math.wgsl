@@ -14,6 +14,10 @@ fn exp_exact(v: vec4f) -> vec4f {
   // NaN by hand: SwiftShader's exp of it is infinite.
   return select(exp(r) * power_of_two(half) * power_of_two(n - half), v, is_nan(v));
 }
+// As near as a driver's own, and NaN of NaN, of which SwiftShader's is infinite.
+fn exp_near(v: vec4f) -> vec4f {
+  return select(exp(v), v, is_nan(v));
+}
 // Stable for every finite argument: exp never overflows.
 fn logistic(v: vec4f) -> vec4f {
   let e = exp(-abs(v));

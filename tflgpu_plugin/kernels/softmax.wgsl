@@ -17,13 +17,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let peak = largest(thread, top);
   var sum = vec4f(0.0);
   for (var q = lane; q < p.slices; q += p.lanes) {
-    let e = exp((load_x(first + q * p.spatial) - peak) * p.beta);
+    let e = exp_near((load_x(first + q * p.spatial) - peak) * p.beta);
     sum += select(vec4f(0.0), e, lanes_below(q, p.channels));
   }
   let total = sum_of(thread, sum);
   let slices = select(0u, p.slices, row < p.rows);
   for (var q = lane; q < slices; q += p.lanes) {
     let at = first + q * p.spatial;
-    store_out(at, epilogue_out(q), exp((load_x(at) - peak) * p.beta) / total);
+    store_out(at, epilogue_out(q), exp_near((load_x(at) - peak) * p.beta) / total);
   }
 }
