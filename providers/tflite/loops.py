@@ -80,12 +80,12 @@ def opened(ffi: Any, context: Any, number: int) -> Iterator[Any]:
 
 @dataclass
 class Bodies:
-    """The graphs that nodes of a host's graph (`context`) run. `wanted` are all tensors that
+    """The graphs that nodes of a host's graph (`context`) run. `wanted` tells all tensors that
     something reads, and `as_node` reads a node in the terms of the op contract."""
 
     context: Any
     walk: Walk
-    wanted: AbstractSet[int]
+    wanted: Callable[[], AbstractSet[int]]
     as_node: Callable[[HostNode, dict[int, Tensor]], Node]
 
     def resolved(self, host: HostNode) -> HostNode:
@@ -108,8 +108,9 @@ class Bodies:
         named = host.params("int32_t")
         bodies = [self._body(host, int(named[k])) for k in (0, 1)]
         found = loop_layer.layer(given, *(body for body, _ in bodies))
+        wanted = self.wanted()
         for position, tensor in enumerate(host.outputs):
-            if tensor in self.wanted and position not in found.results:
+            if tensor in wanted and position not in found.results:
                 raise Unsupported(f"Something reads value {position} of the loop, which counts.")
         arrays = (found.weights, found.recurrent, found.bias, found.content_bias)
         weights, recurrent, bias, content = (

@@ -61,8 +61,10 @@ def read(ffi: Any, context: Any, shapes_of: Mapping[int, Shape] | None = None) -
     loose = {t for t in given if _open_axes(context.tensors[t])}
     walk = shapes.Walk(given, read.sparse, shapes_of or (), read.constants, loose)
     outputs, fused = _outputs(ffi, context, plan)
-    # Where the host does not fuse nodes, users want to read every tensor.
-    wanted = _read_by(ffi, context, plan) | set(outputs) if fused else written
+
+    def wanted() -> set[int]:  # where the host does not fuse nodes, users read every tensor
+        return _read_by(ffi, context, plan) | set(outputs) if fused else written
+
     bodies = loops.Bodies(context, walk, wanted, _node)
     hosts, nodes = list[HostNode](), list[Node]()
     for index in plan:

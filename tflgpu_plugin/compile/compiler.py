@@ -83,7 +83,7 @@ class _Assembly:
     products: dict[int, int] = field(default_factory=dict)  # see `half_products.chosen`
     powers: dict[object, int] = field(
         default_factory=dict
-    )  # of two: what weights are times, by key
+    )  # of two, that weights are times, by key
     lows: dict[object, float] = field(default_factory=dict)  # of what is stored in bytes, by key
 
     def plan(self) -> Plan:
