@@ -12,6 +12,7 @@ from tests.ops.test_layer_refusals import X, held, stored
 from tests.ops.test_op_refusals import graph_of
 from tflgpu_plugin.ir.graph import Node, Quantization, Tensor
 from tflgpu_plugin.ir.quantization import EVEN
+from tflgpu_plugin.ops import scatter
 from tflgpu_plugin.passes.decompose import decompose
 
 
@@ -160,3 +161,13 @@ def test_a_sum_of_one_update_each_is_a_gather(
     given = Tensor("i", indices.shape, "i32", indices), Tensor("u", (len(indices),)), shape
     found = made("scatter_new", *given, results=[Tensor("y", (5, 7))], reduction="add")
     assert [node.op for node in found][-len(ops) :] == ops
+
+
+@pytest.mark.parametrize(("last", "apart"), [(4, True), (5, False)])
+def test_places_of_large_results_take_no_memory(last: int, apart: bool) -> None:
+    """Their numbers do: those over 2^62 are not told apart."""
+    rows = np.stack([np.arange(20), np.arange(20), np.arange(20) % 4], 1)
+    shape = (1 << 30, 1 << 30, last)
+    graph = graph_of("scatter_new", rows, (20,), list(shape), reduction="add",
+                     results=[Tensor("y", shape)])  # fmt: skip
+    assert scatter._apart(graph, graph.nodes[0]) == apart

@@ -27,6 +27,7 @@ from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
 
 MAX_READS = 1 << 28  # of indices in one launch, by all threads together
+MOST_PLACES = 1 << 62  # whose numbers are int64
 BLOCK = 4096  # updates of the kernel's inner loop
 FEW = 16  # updates that are looked through even where they could be put in order beforehand
 COMBINED = {
@@ -255,9 +256,10 @@ def _apart(graph: Graph, node: Node) -> bool:
     extents = new_shapes(graph, node)[0][: rows.shape[1]]
     if len(rows) <= FEW or not np.all((rows >= 0) & (rows < np.asarray(extents))):
         return False
-    reached = np.zeros(extents, bool)
-    reached[tuple(rows.T)] = True
-    return np.count_nonzero(reached) == len(rows)
+    if prod(extents) > MOST_PLACES:
+        return False
+    places = np.sort(np.ravel_multi_index(tuple(rows.T), extents))
+    return bool(np.all(places[1:] != places[:-1]))
 
 
 def decompose_new(steps: Decomposition, node: Node) -> bool:
