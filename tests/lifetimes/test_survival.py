@@ -144,8 +144,21 @@ thread.join(); first()
 @pytest.mark.parametrize("imported", [1, 20, 80])
 @pytest.mark.parametrize("how", ["", "tflgpu_plugin."])
 def test_a_fork_while_another_thread_makes_its_first_delegate(imported: int, how: str) -> None:
-    """The child gets the sentence; it does not wait for a lock that nobody gives back."""
-    run_python(FORK.format(host=HOSTS[0], imported=imported, how=how))
+    """The child gets the sentence; it does not wait for a lock that nobody gives back.
+
+    The host's own load_delegate loads a library before anybody asks us. Where the fork fell into
+    another loading, the C library ends the child (it does not provide for that), so that another
+    run must tell; ours asks first."""
+    code = FORK.format(host=HOSTS[0], imported=imported, how=how)
+    for _ in range(1 if how else 5):
+        try:
+            run_python(code)
+        except AssertionError as error:
+            if how or "Inconsistency detected by ld.so" not in str(error):
+                raise
+            continue
+        return
+    pytest.fail("Every fork fell into the loading of a library.")
 
 
 def test_a_session_lives_on_without_its_modules() -> None:
