@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 ROOT = Path(__file__).resolve().parents[1]
+PAUSE = 0.1  # seconds: threads of the engine before spin for up to 45 ms after its run
 
 
 class Unavailable(Exception):
@@ -58,6 +60,8 @@ class Worker:
         self.hello: dict[str, Any] = self._read()
 
     def run(self, count: int) -> None:
+        """So many runs, their times added to `times`, after a pause in which no engine works."""
+        time.sleep(PAUSE)
         assert self._process.stdin is not None
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()

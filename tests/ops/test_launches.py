@@ -174,9 +174,20 @@ DEEP = (2, 20, 21, 36)  # 5 x 6 patches of 4 x 4 pixels, 9 slices
 def test_a_sequence_keeps_a_gpu_busy_by_threads_and_loads() -> None:
     """Its workgroup has nothing beside it to run."""
     given = (4, 3, 24), held(24, 6), (3, 6), (3, 6)
-    for target, threads, ahead, own in ((GPU, 256, 8, 1), (CPU, 128, 1, 4)):
+    for target, threads, ahead, own in ((GPU, 256, 8, 1), (CPU, 128, 1, 8)):
         variant = lowered(target, "lstm", *given, results=3).launches[0].variant
         assert (variant["threads"], variant["ahead"], variant["own"]) == (threads, ahead, own)
+
+
+def test_threads_of_software_drivers_make_fewer_rows_where_they_read_more() -> None:
+    def own(op: str, gates: int, *more: Any) -> Any:
+        given = (4, 3, 6 * gates), held(6 * gates, 6), (3, 6), *more
+        return lowered(CPU, op, *given, results=3 if more else 2).launches[0].variant["own"]
+
+    lstm = own("lstm", 4, (3, 6)), own("lstm", 4, (3, 6), None, None, None, None)
+    extra = (held(3, 6),), (None, held(6, 6)), (None, None, None, held(2, 24))
+    assert (own("rnn", 1), *lstm, own("gru", 3)) == (8, 8, 8, 4)
+    assert [own("lstm", 4, (3, 6), *each) for each in extra] == [4, 4, 4]
 
 
 def test_the_other_direction_begins_at_half_of_the_batch() -> None:

@@ -39,7 +39,9 @@ from tflgpu_plugin.ops.lowering import Access, Constant, Lowering, Source
 from tflgpu_plugin.ops.table import Op
 
 THREADS, TEAM = 128, 32  # of a workgroup of the kernel, and of a normalization in it
-OWN = 4  # rows of a thread of software drivers, which read slowly
+# Rows of a thread of software drivers, which read slowly; half as many where the kernel has other
+# things to read, since those drivers compile each place that reads slowly, too.
+OWN = 8
 GPU_THREADS, GPU_AHEAD = 256, 8  # one workgroup alone has nothing else to do while it waits
 MAX_UNITS = 512  # what fits into 16 KiB of workgroup memory
 MAX_STEPS = 65_535
@@ -61,6 +63,12 @@ def _directions(node: Node) -> int:
 
 def _given(node: Node, position: int) -> int | None:
     return node.inputs[position] if position < len(node.inputs) else None
+
+
+def _extra(node: Node) -> bool:
+    """Whether an LSTM has peepholes, a projection or a normalization."""
+    extra = (PEEPHOLE, PROJECTION, NORM) if node.op == "lstm" else ()
+    return any(_given(node, position) is not None for position in extra)
 
 
 def _extents(graph: Graph, node: Node) -> tuple[int, int, int, int]:
@@ -90,8 +98,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     if steps > MAX_STEPS:
         return f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are."
     directions = _directions(node)
-    extra = (PEEPHOLE, PROJECTION, NORM) if node.op == "lstm" else ()
-    if directions > 1 and any(_given(node, k) is not None for k in extra):
+    if directions > 1 and _extra(node):
         return f"{name} of both directions takes no peepholes, projection or normalization."
     wanted = [(directions * gate_count(node) * units, outputs), (batch, outputs)]
     given = [graph.shape(node.operand(position)) for position in (R, H0)]
@@ -145,7 +152,7 @@ def lower(low: Lowering, node: Node) -> None:
         "threads": THREADS if low.target.software else GPU_THREADS,
         "ahead": 1 if low.target.software else GPU_AHEAD,
         "both": _directions(node) > 1,
-        "own": OWN if low.target.software else 1,
+        "own": _own(node) if low.target.software else 1,
     }
     low.loops(node, steps * _rounds(node, units, outputs))
     r = low.constant(
@@ -171,6 +178,11 @@ def lower(low: Lowering, node: Node) -> None:
     low.dispatch(
         "recurrent", node, reads, writes, (batch, 1, 1), parameters, variant, fused=False
     )  # fmt: skip
+
+
+def _own(node: Node) -> int:
+    """Rows that a thread makes at once on software drivers."""
+    return OWN // 2 if node.op == "gru" or _extra(node) else OWN
 
 
 def _rounds(node: Node, units: int, outputs: int) -> int:
