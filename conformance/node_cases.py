@@ -7,7 +7,7 @@ A family's case file lists them as `NODES`; `conformance.references.nodes` holds
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from conformance.references.rounding import Change
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.frontend import support
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES, Array, Graph, Node, Tensor
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -85,7 +85,12 @@ def feeds(case: NodeCase) -> list[Array]:
     """Values of the inputs that are not constant, seeded from the case's name."""
     given = [i for i in case.inputs if i is not None and i.data is None]
     seed = int.from_bytes(f"{case.op} {case.name}".encode(), "little") % 2**32
-    return [host.random_array(value, [seed, k]) for k, value in enumerate(given)]
+    return [host.random_array(_paired(value), [seed, k]) for k, value in enumerate(given)]
+
+
+def _paired(value: Input) -> Input:
+    """Complex numbers are pairs of floats on a further axis."""
+    return replace(value, shape=(*value.shape, 2), dtype="f32") if value.dtype == COMPLEX else value
 
 
 def answers(case: NodeCase, values: list[Array], change: Change = np.asarray) -> list[Array]:
@@ -98,17 +103,26 @@ def answers(case: NodeCase, values: list[Array], change: Change = np.asarray) ->
         change(a.astype(np.float64)) if a is not None and a.dtype == np.float32 else a
         for a in given
     ]
+    wide = [
+        a[..., 0] + 1j * a[..., 1] if i is not None and a is not None and i.dtype == COMPLEX else a
+        for i, a in zip(case.inputs, wide, strict=True)
+    ]
     with np.errstate(all="ignore"):
         found = references.REFERENCES[case.op](*wide, **case.attributes)
     results = found if isinstance(found, tuple) else (found,)
-    return [np.asarray(result) for result in results]
+    return [
+        np.stack([r.real, r.imag], -1) if np.iscomplexobj(r) else np.asarray(r) for r in results
+    ]
 
 
 def expected(case: NodeCase, values: list[Array]) -> list[Array]:
     """The answers, rounded to the output's type at the end."""
     results = answers(case, values)
     with np.errstate(all="ignore"):
-        return [r.astype(NUMPY_DTYPES[t]) for r, t in zip(results, case.types, strict=True)]
+        return [
+            r.astype(NUMPY_DTYPES.get(t, "float32"))
+            for r, t in zip(results, case.types, strict=True)
+        ]
 
 
 @dataclass(frozen=True)

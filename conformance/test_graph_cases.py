@@ -11,7 +11,7 @@ import pytest
 
 from conformance import host, tolerance
 from conformance.host import Feed, Outputs
-from conformance.models import graph_cases, unpool_graphs
+from conformance.models import graph_cases, spectrum_graphs, unpool_graphs
 from conformance.models.graph_cases import GraphCase
 from conformance.models.tflite import Model
 from conformance.plugin.book import Book
@@ -20,7 +20,7 @@ from tflgpu_plugin.passes import pipeline as passes
 
 pytestmark = pytest.mark.adapter
 RUNS = 3
-GRAPHS = [*graph_cases.CASES, *graph_cases.OF_TFLITE, *unpool_graphs.CASES]
+GRAPHS = [*graph_cases.CASES, *graph_cases.OF_TFLITE, *unpool_graphs.CASES, *spectrum_graphs.CASES]
 
 
 def feeds_of(model: Model, runs: int = RUNS, seed: int = 7) -> list[Feed]:
@@ -74,7 +74,7 @@ def _misplaced(case: GraphCase, place: host.Placement, runs: int) -> str:
 
 @pytest.mark.parametrize(
     "graph",
-    [*graph_cases.CASES, *graph_cases.OF_TFLITE, *unpool_graphs.CASES],
+    [*graph_cases.CASES, *graph_cases.OF_TFLITE, *unpool_graphs.CASES, *spectrum_graphs.CASES],
     ids=lambda c: c.name,
 )
 def test_graph(

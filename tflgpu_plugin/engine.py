@@ -25,7 +25,7 @@ from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect
 from tflgpu_plugin.frontend import partition, rules, subgraph, support
 from tflgpu_plugin.frontend.subgraph import Subgraph
-from tflgpu_plugin.ir.graph import FOLDED, Array, Graph, Shape, Tensor
+from tflgpu_plugin.ir.graph import COMPLEX, FOLDED, Array, Graph, Shape, Tensor
 from tflgpu_plugin.ir.plan import Plan
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.options import Options
@@ -43,6 +43,7 @@ __all__ = [
 Grouping = Callable[[Sequence[int]], list[list[int]]]
 Extraction = Callable[[Graph, Collection[int]], Graph]
 
+PARTED = "Complex numbers stay on the GPU: what makes them and all that reads them must run there."
 ELSEWHERE = "What reads this result of shape arithmetic is not in one partition with it."
 
 _numbers = itertools.count(1)
@@ -313,19 +314,37 @@ def _refusals(graph: Graph, options: Options, device: Device) -> dict[int, str]:
 def _misplaced(graph: Graph, groups: Sequence[Sequence[int]]) -> dict[int, str]:
     """Constant-folded nodes with no reader in their group, or one in another: alone they are no
     work, and their results have no place on the device that another partition could take them from.
+    Complex numbers have none, either.
     """
     place = {node: k for k, group in enumerate(groups) for node in group}
     readers: dict[int, set[int | None]] = {}
     for node in graph.nodes:
         for tensor in node.reads:
             readers.setdefault(tensor, set()).add(place.get(node.id))
-    found = {}
+    found = _parted(graph, place)
     for node in graph.nodes:
         if node.op == FOLDED and node.id in place:
             reading = set().union(*(readers.get(t, set()) for t in node.outputs))
             if reading != {place[node.id]}:
                 found[node.id] = ELSEWHERE
     return found
+
+
+def _parted(graph: Graph, place: Mapping[int, int]) -> dict[int, str]:
+    """Nodes that read or write complex numbers of nodes that are not in one group with them: these
+    are pairs on the device, which nothing outside it could take."""
+    held = {t for t, tensor in graph.tensors.items() if tensor.dtype == COMPLEX}
+    at = {t: set[int | None]([None]) for t in held - graph.producers().keys() | {*graph.outputs}}
+    nodes = graph.nodes if held else ()
+    users = [(node, held.intersection((*node.reads, *node.outputs))) for node in nodes]
+    for node, tensors in users:
+        for tensor in tensors:
+            at.setdefault(tensor, set()).add(place.get(node.id))
+    return {
+        node.id: PARTED
+        for node, tensors in users
+        if node.id in place and any(at[t] != {place[node.id]} for t in tensors)
+    }
 
 
 def _dropped(

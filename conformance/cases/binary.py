@@ -350,7 +350,7 @@ CORNERS = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, np.inf, -np.inf, np.nan, 3.0
 NODES = [
     *(
         spread(op, shape)
-        for op in ("div", "squared_difference", "floor_div", "floor_mod", "fmod")
+        for op in ("div", "hypot", "squared_difference", "floor_div", "floor_mod", "fmod")
         for shape in ((), (5,), (2, 3, 5, 5), (3, 1, 1))
     ),
     *(
@@ -369,6 +369,7 @@ NODES = [
     powers("exponents", 0.1, 4, seeded(5, scale=4.0)),
     NodeCase("spread_first", "pow", (constant(2.5), Input((2, 3, 5, 5), low=-9, high=9))),
     NodeCase("special", "pow", (constant(CORNERS[:, None]), constant(CORNERS[None, :]))),
+    NodeCase("special", "hypot", (constant(CORNERS[:, None]), constant(CORNERS[None, :]))),
     NodeCase("by_zero", "div", (constant(CORNERS[:, None]), constant(CORNERS[None, :]))),
     *(
         NodeCase(name, op, (constant(SMALL), constant(SMALL[:, :, :1] if "spread" in name else

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.cases import Case, Input, constant, integers
+from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
 
@@ -79,3 +80,16 @@ CASES = [
     squeeze("bool", (1, 5, 1, 3), (0, 2), "bool"),
 ]  # fmt: skip
 CASES += integers(CASES, {"RESHAPE": "i32 i64", "SQUEEZE": "i32", "EXPAND_DIMS": "i64"})
+
+
+def of_complex(name: str, extents: Shape, **attributes: Any) -> NodeCase:
+    return NodeCase(name, "reshape", (Input(extents, "c64"),), attributes, output_type="c64")
+
+
+NODES = [
+    of_complex("complex", (2, 3, 4), shape=(4, -1)),
+    of_complex("complex_to_scalar", (1, 1), shape=()),
+    of_complex("complex_squeezed", (2, 1, 1), squeeze=()),
+    of_complex("complex_expanded", (2, 2), expand=-1),
+    of_complex("complex_rank_8", (2, 3, 4), shape=(2, 1, 1, 3, 1, 2, 1, 2)),
+]

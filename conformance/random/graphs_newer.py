@@ -93,7 +93,26 @@ def _difference(m: Maker) -> None:
     m.add("SQUARED_DIFFERENCE", [x, m.pick(like=m.shape(x))], "SquaredDifferenceOptions")
 
 
+def _spectrum(m: Maker) -> None:
+    """Of rows, or of rows and columns; complex numbers are read in one form, or in all."""
+    x, kept = m.pick(), len(m.model.operators)
+    if len(m.shape(x)) < 2:
+        return
+    height, width = m.choose.choice((1, 1, 1, 2, 4)), m.choose.choice((2, 4, 8, 16, 32))
+    shape = (*m.shape(x)[:-2], height, width // 2 + 1)
+    found = m.model.op("RFFT2D", [x, m.integers(height, width)], "Rfft2dOptions",
+                       dtype="c64", shape=shape)  # fmt: skip
+    if m.choose.random() < 0.5:
+        flat = m.integers(-1, shape[-1])
+        found = m.model.op("RESHAPE", [found, flat], dtype="c64")
+    results = ("COMPLEX_ABS", "REAL", "IMAG")
+    for op in m.choose.choice((results, *((one,) for one in results))):
+        if m.add(op, [found]) is None:
+            del m.model.operators[kept:]
+            return
+
+
 MAKERS: tuple[Callable[[Maker], None], ...] = (
     *[_smooth] * 3, *[_reduction] * 2, *[_cut] * 2, *[_product] * 2, *[_batches] * 2,
-    *(_repeated, _expanded, _selected, _difference),
+    *(_repeated, _expanded, _selected, _difference, _spectrum),
 )  # fmt: skip

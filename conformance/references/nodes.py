@@ -122,7 +122,7 @@ def _log_sum_exp(x: Array, **where: Any) -> Array:
 
 BINARY: dict[str, Callable[..., Any]] = {
     "div": np.divide, "pow": _pow, "squared_difference": lambda a, b: (a - b) ** 2,
-    "atan2": np.arctan2,
+    "atan2": np.arctan2, "hypot": np.hypot,
     "left_shift": lambda x, by: np.left_shift(x, np.clip(by, 0, 31)),
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "floor_div": np.floor_divide, "floor_mod": np.mod, "fmod": np.fmod,
@@ -378,6 +378,12 @@ def _lp_normalization(x: Array, axis: int = -1, p: int = 2, least: float = 1e-38
     return np.asarray(x / np.maximum(norm, least))
 
 
+def _reshape(x: Array, shape: Any = None, squeeze: Any = (), expand: int | None = None) -> Array:
+    if expand is not None:
+        return np.expand_dims(x, expand)
+    return np.squeeze(x, squeeze or None) if shape is None else x.reshape(shape)
+
+
 NORMALIZATIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax, "log_softmax": _log_softmax,
     "lp_normalization": _lp_normalization,
@@ -398,6 +404,9 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **convolutions.REFERENCES, **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
     "one_hot": _one_hot,
+    "reshape": _reshape,
+    "rfft": lambda x, lengths: np.fft.rfft2(x, tuple(int(n) for n in lengths)),
+    "real": np.real, "imaginary": np.imag, "complex_abs": np.abs,
     "gather_elements": _gather_elements,
     **references_scatter.REFERENCES,
     "pick": _pick, "gather_nd": _gather_nd, "arg_max": _argument(1), "arg_min": _argument(-1),

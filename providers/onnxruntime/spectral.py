@@ -12,27 +12,11 @@ import numpy as np
 
 from tflgpu_plugin.ir.graph import Array
 from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ops.spectrum import matrix
 
 from .expansion import Expansion
 
 LARGEST = 1 << 22  # numbers of a matrix; a transform of 1,024 pairs is 2^22
-
-
-def _matrix(given: int, parts: int, length: int, onesided: bool, inverse: bool = False) -> Array:
-    """[n, part, k, part] as a matrix: real and imaginary parts of `given` numbers to those of
-    `length` frequencies, or the first half of these. The inverse of half a transform are real
-    numbers; it has the other half, which mirrors it, with it."""
-    half = length // 2 + 1
-    n, k = np.arange(given)[:, None], np.arange(half if onesided and not inverse else length)
-    turns = (n * k) % length * (2 * np.pi / length)
-    kept = (n < (half if onesided and inverse else length)).astype(np.float64)
-    if onesided and inverse:
-        kept *= np.where((n == 0) | (2 * n == length), 1, 2)
-    cos, sin = np.cos(turns) * kept, np.sin(turns) * (kept if inverse else -kept)
-    rows = [np.stack([cos, sin], -1), np.stack([-sin, cos], -1)][:parts]
-    made = np.stack(rows, 1)
-    made = made[..., :1] if onesided and inverse else made
-    return np.asarray(made.reshape(given * parts, -1), np.float32)
 
 
 def dft(e: Expansion) -> int:
@@ -43,12 +27,12 @@ def dft(e: Expansion) -> int:
     outer = [shape[k] for k in order[:-2]]
     rows = e.reshape(moved, (prod(outer), shape[axis] * shape[-1]))
     inverse, half = bool(e.integer("inverse")), bool(e.integer("onesided"))
-    matrix = _matrix(shape[axis], shape[-1], _length(e), half, inverse)
-    made = e.add("matmul", rows, e.const(matrix))
+    weights = matrix(shape[axis], shape[-1], _length(e), half, inverse)
+    made = e.add("matmul", rows, e.const(weights))
     if inverse:  # in the end, so that sums of whole numbers stay exact
         made = e.add("div", made, float(_length(e)))
     parts = 1 if inverse and half else 2
-    made = e.reshape(made, (*outer, matrix.shape[1] // parts, parts))
+    made = e.reshape(made, (*outer, weights.shape[1] // parts, parts))
     return e.transpose(made, tuple(np.argsort(order)))
 
 
@@ -75,13 +59,13 @@ def stft(e: Expansion) -> int:
     cut = e.reshape(cut, (batch * frames, length, parts))
     if e.has(2):
         cut = e.add("mul", cut, e.reshape(e.x(2), (1, length, 1)))
-    matrix = _stft_matrix(e, length, parts)
-    made = e.add("matmul", e.reshape(cut, (batch * frames, length * parts)), e.const(matrix))
-    return e.reshape(made, (batch, frames, matrix.shape[1] // 2, 2))
+    weights = _stft_matrix(e, length, parts)
+    made = e.add("matmul", e.reshape(cut, (batch * frames, length * parts)), e.const(weights))
+    return e.reshape(made, (batch, frames, weights.shape[1] // 2, 2))
 
 
 def _stft_matrix(e: Expansion, length: int, parts: int) -> Array:
-    return _matrix(length, parts, length, bool(e.integer("onesided", 1)))
+    return matrix(length, parts, length, bool(e.integer("onesided", 1)))
 
 
 def _frames(e: Expansion) -> tuple[int, int, int, int]:

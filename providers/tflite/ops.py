@@ -313,6 +313,14 @@ def _rows() -> tuple[HostOp, ...]:
                 ("AND", "bitwise_and", WHOLE, ()),
             )
         ),
+        # Complex numbers lie between these (engine.py), so that none of them stands alone.
+        _row("RFFT2D", "rfft", 1, None, "value size!", gives="converted", **ours, alone=False),
+        *(
+            _row(name, op, 1, gives="converted", **ours, alone=False)
+            for name, op in (
+                ("REAL", "real"), ("IMAG", "imaginary"), ("COMPLEX_ABS", "complex_abs"),
+            )
+        ),
         _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
         _row("SIGN", "sign", 2, **ours, types=NUMBERS),
         _row("SIN", "sin", 2, **ours, types=FLOATS),
@@ -360,7 +368,7 @@ def _cpu(names: str, takes: str, spreads: bool = False, means: str = "") -> dict
 # Operators that stay on the CPU: what decides the shapes of their results, where values do.
 CPU_OPS: dict[str, HostOp] = (
     _cpu("BROADCAST_ARGS", "shape shape")
-    | _cpu("RFFT2D SPARSE_TO_DENSE", "value shape")
+    | _cpu("SPARSE_TO_DENSE", "value shape")
     | _cpu("FILL", "shape", means="fill")
     | _cpu("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape")
     | _cpu("MULTINOMIAL", "value count")

@@ -19,7 +19,7 @@ from conformance.references.nodes import REFERENCES
 from conformance.tolerance import CLASSES
 from tests.ops.test_shader_lint import pipelines
 from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES
+from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES
 from tflgpu_plugin.ops.table import KINDS
 
 ROOT = Path(kernels.__file__).parent.parent
@@ -45,7 +45,7 @@ def test_row_is_complete(name: str) -> None:
     assert row.accuracy in CLASSES, (
         f"{name} has accuracy {row.accuracy}; classes are {list(CLASSES)}"
     )
-    assert row.types and set(row.types) <= set(NUMPY_DTYPES), f"{name} has types {row.types}"
+    assert row.types and set(row.types) <= {*NUMPY_DTYPES, COMPLEX}, f"{name} has types {row.types}"
     assert inspect.getdoc(inspect.getmodule(row.lower)), f"family {row.family} has no docstring"
 
 

@@ -17,6 +17,7 @@ RECURRENT = {"lstm_basic", "lstm", "gru", "rnn"}
 SUMS = {f"reduce_{name}" for name in ("sum", "prod", "l1", "l2", "log_sum", "max", "min")}
 SUMS |= {"mean", "reduce_sum_square", "reduce_mean_square"}
 SCATTERS = {"scatter_elements", "scatter_nd", "scatter_new", "segments"}
+SPECTRA = {"rfft", "complex_abs", "hypot"}
 LAYERS = {"conv_2d", "depthwise_conv_2d", "conv_3d", "transpose_conv", "fully_connected"}
 
 
@@ -60,7 +61,7 @@ def test_what_takes_steps_behind_it(kind: str, fusing: set[str]) -> None:
 
 
 def test_what_may_pass_float16() -> None:
-    sums = SUMS | SCATTERS | {"cumsum", "cumprod", "reduce_log_sum_exp"}
+    sums = SUMS | SCATTERS | {"cumsum", "cumprod", "reduce_log_sum_exp"} | SPECTRA
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}

@@ -12,6 +12,7 @@ from tflgpu_plugin import ops, options
 from tflgpu_plugin.cli.environment import VARIABLES
 from tflgpu_plugin.frontend.rules import RULES
 from tflgpu_plugin.frontend.support import EVERY, MAX_RANK, QUIRKS, type_names
+from tflgpu_plugin.ir.graph import COMPLEX
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS
 from tflgpu_plugin.ir.target import Target
@@ -90,8 +91,9 @@ def _documented(row: HostOp) -> dict[str, list[int]]:
 
 
 def onnx_types(row: HostOp) -> tuple[str, ...]:
-    """The types of a row of ONNX operators: its own, or those of its op, float16 as float32."""
-    own = ops.rows()[row.op].types
+    """The types of a row of ONNX operators: its own, or those of its op, float16 as float32. That
+    host has no complex numbers."""
+    own = tuple(name for name in ops.rows()[row.op].types if name != COMPLEX)
     return row.types or tuple(dict.fromkeys((*own, "f16") if "f32" in own else own))
 
 

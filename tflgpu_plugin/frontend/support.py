@@ -31,7 +31,7 @@ MAX_RANK = 8  # of TFLite's kernels that walk shapes
 TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
-    "u64": "uint64",
+    "u64": "uint64", "c64": "complex64",
 }  # fmt: skip
 
 

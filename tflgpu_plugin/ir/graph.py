@@ -24,6 +24,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 FOLDED = "folded"  # op of a node whose results the provider has worked out: constants, nothing runs
 STORE = "store"  # op of a node that only fetches or keeps a value of the host's: it stays there
 
+COMPLEX = "c64"  # dtype of numbers that are float32 pairs on the device, and never leave it
+
 # Not numpy's finfo, which warns where a host has the smallest floats flushed to zero.
 MAX_FLOAT32 = 3.4028234663852886e38
 NUMPY_DTYPES: dict[str, str] = {

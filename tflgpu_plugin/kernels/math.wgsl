@@ -232,6 +232,15 @@ fn atan2_exact(v: vec4f, e: vec4f) -> vec4f {
   let found = select(size, -size, (bitcast<vec4u>(v) >> vec4u(31u)) != vec4u(0u));
   return select(found, v + e, is_nan(v) | is_nan(e));
 }
+// C's hypot: no square of large or small numbers is out of range, and infinity beside NaN is infinite.
+fn hypot_exact(v: vec4f, e: vec4f) -> vec4f {
+  let most = max(abs(v), abs(e));
+  let scale = select(select(vec4f(1.0), vec4f(0x1p-70f), most > vec4f(0x1p+60f)), vec4f(0x1p+70f), most < vec4f(0x1p-40f));
+  let a = v * scale;
+  let b = e * scale;
+  let found = sqrt(a * a + b * b) / scale;
+  return select(found, infinity(v), is_infinite(v) | is_infinite(e));
+}
 // asin for 0 <= a <= 0.5.
 fn asin_near(a: vec4f) -> vec4f {
   let z = a * a;

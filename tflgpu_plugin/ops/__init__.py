@@ -25,6 +25,7 @@ FAMILIES = (
     "reduce",
     "scan",
     "reverse_sequence",
+    "spectrum",
     "top_k",
     "reshape",
     "transpose",

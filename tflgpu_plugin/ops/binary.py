@@ -163,6 +163,7 @@ OPS = (
         steps=("pow", "reverse_pow"),
     ),
     row("atan2", accuracy="function"),
+    row("hypot", "hypot_exact(v, e)", accuracy="function", accumulates=True),
     # Hosts square 8 bits in fixed point.
     row(
         "squared_difference",

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Misfit, Node, Shape
-from tflgpu_plugin.ops.movement import moving
+from tflgpu_plugin.ir.graph import COMPLEX, Graph, Misfit, Node, Shape
+from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.movement import ANY, moving
 from tflgpu_plugin.ops.views import View, whole
 
 
@@ -66,10 +67,22 @@ def views(graph: Graph, node: Node) -> list[View]:
     return [whole(resolve(wanted, prod(graph.shape(node.operand()))))]
 
 
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """Pairs of complex numbers keep their axis."""
+    out = node.outputs[0]
+    if steps.graph.tensors[out].dtype != COMPLEX:
+        return False
+    shape = steps.shape(steps.pairs(out))
+    steps.last("reshape", steps.pairs(node.operand()), None, shape=shape)
+    return True
+
+
 OPS = (
     moving(
         "reshape",
         views,
         "A shape that is known when the model is prepared.",
+        types=(*ANY, COMPLEX),
+        decompose=decompose,
     ),
 )

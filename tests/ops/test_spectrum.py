@@ -1,0 +1,114 @@
+"""Complex numbers: where they may be, how large they may be, and what their transforms take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import Builder
+from tests.support.harness import device_of, run_graph
+from tflgpu_plugin import engine, ops
+from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.graph import Graph
+from tflgpu_plugin.ops import spectrum
+
+ENDS = [0.0, -0.0, 1.0, -1.0, 3e38, 2.0**60, 2.0**61, 2.0**-40, 2.0**-41, 2.0**-126, 1e-30]
+ENDS += [np.inf, -np.inf, np.nan]
+
+
+def chain(*results: str) -> Graph:
+    """rfft of tensor 0 (node 0), a reshape of that (node 1), and what reads it."""
+    b = Builder()
+    x, lengths = b.tensor((3, 1, 8)), b.tensor((2,), np.array([1, 8], np.int32), "i32")
+    found = b.node("rfft", (x, lengths), (3, 1, 5))
+    flat = b.node("reshape", (found, None), (3, 5), shape=(3, 5))
+    for tensor in (found, flat):
+        b.tensors[tensor] = replace(b.tensors[tensor], dtype="c64")
+    made = [b.node(name, (flat,), (3, 5)) for name in results]
+    return b.graph((x,), tuple(made))
+
+
+@pytest.mark.adapter
+def test_sizes_of_any_numbers() -> None:
+    """As std::abs has them, of which 8 units in the last place are what its accuracy allows."""
+    numbers = np.random.default_rng(3).normal(size=500) * 10.0 ** np.arange(500) ** 0.5
+    pairs = [np.concatenate([a.reshape(-1), v]) for a, v in
+             zip(np.meshgrid(ENDS, ENDS), (numbers, numbers[::-1]), strict=True)]  # fmt: skip
+    v, e = (a.astype(np.float32) for a in pairs)
+    b = Builder()
+    x, y = b.tensor(v.shape), b.tensor(v.shape)
+    z = b.node("hypot", (x, y), v.shape)
+    got = run_graph(b.graph((x, y), (z,)), {x: v, y: e})[z]
+    with np.errstate(over="ignore"):
+        wanted = np.hypot(v.astype(np.float64), e).astype(np.float32)
+    np.testing.assert_allclose(got, wanted, rtol=8 * 2.0**-24)
+
+
+@pytest.mark.adapter
+def test_a_chain() -> None:
+    graph = chain("complex_abs", "real", "imaginary")
+    x = np.random.default_rng(1).normal(size=(3, 1, 8)).astype(np.float32)
+    got = run_graph(graph, {0: x})
+    wanted = np.fft.rfft(x[:, 0].astype(np.float64))
+    for tensor, part in zip(graph.outputs, (abs(wanted), wanted.real, wanted.imag), strict=True):
+        np.testing.assert_allclose(got[tensor], part, atol=2e-6)
+    assert np.all(got[graph.outputs[2]][:, (0, 4)] == 0)  # as any transform of real numbers has it
+
+
+def test_matrices_have_exact_zeros() -> None:
+    made = spectrum.matrix(8, 1, 8, onesided=True).reshape(8, 5, 2)
+    assert np.all(made[:, 0] == [1, 0]) and np.all(made[:, 4, 1] == 0)
+    assert np.all(made[::2, 2, 1] == 0) and np.all(np.abs(made[1::2, 2, 1]) == 1)
+
+
+def test_a_transform_costs_its_products() -> None:
+    b = Builder()
+    x, lengths = b.tensor((3, 4, 8)), b.tensor((2,), np.array([4, 8], np.int32), "i32")
+    b.node("rfft", (x, lengths), (3, 4, 5))
+    graph = b.graph((x,), ())
+    row = ops.rows()["rfft"]
+    assert row.work is not None
+    # Of 12 rows 8 x 10, and of 15 columns 8 x 8: with all 5 frequencies and both parts.
+    assert row.work(graph, graph.nodes[0]) == 12 * 8 * 10 + 15 * 8 * 8
+    row_only = b.tensor((2,), np.array([1, 8], np.int32), "i32")
+    node = replace(graph.nodes[0], inputs=(x, row_only))
+    assert row.work(graph, node) == 3 * 8 * 10
+
+
+@pytest.mark.parametrize(
+    ("place", "lost"),
+    [
+        ([[0, 1, 2, 3]], set()),
+        ([[0, 1, 2]], {1, 2}),  # a reader elsewhere
+        ([[1, 2, 3]], {1}),  # the maker elsewhere
+        ([[0, 1], [2, 3]], {1, 2, 3}),
+        ([[0], [1, 2, 3]], {0, 1}),
+        ([[3]], {3}),
+    ],
+)
+def test_they_stay_in_one_partition(place: list[list[int]], lost: set[int]) -> None:
+    graph = chain("complex_abs", "real")
+    assert engine._misplaced(graph, place) == dict.fromkeys(lost, engine.PARTED)
+
+
+def test_they_are_no_inputs_and_no_outputs() -> None:
+    graph, whole = chain("complex_abs"), [[0, 1, 2]]
+    assert not engine._misplaced(graph, whole)
+    shown = replace(graph, outputs=(*graph.outputs, graph.nodes[0].outputs[0]))
+    assert set(engine._misplaced(shown, whole)) == {0, 1}
+    fed = replace(graph, nodes=graph.nodes[1:], inputs=(graph.nodes[0].outputs[0],))
+    assert set(engine._misplaced(fed, [[1, 2]])) == {1}
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("op", ["transpose", "relu", "abs", "add"])
+def test_other_operators_refuse_them(op: str) -> None:
+    b = Builder()
+    x = b.tensor((3, 5), dtype="c64")
+    made = b.node(op, (x, x) if op == "add" else (x,), (3, 5), perm=(0, 1))
+    b.tensors[made] = replace(b.tensors[made], dtype="c64")
+    graph = b.graph((x,), (made,))
+    reason = support.support(graph, graph.nodes[0], device_of().target) or ""
+    assert "holds complex64 values" in reason

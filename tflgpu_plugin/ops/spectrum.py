@@ -1,0 +1,148 @@
+"""Fourier transforms of real numbers, and parts and sizes of complex ones.
+
+`rfft(x [..., H, W], lengths (h, w) i32 constant)` -> c64 [..., h, w / 2 + 1]: of the last two axes,
+cut or filled up with zeros to h and w, powers of two as TFLite's rfft2d.cc has them. `real(x c64)`,
+`imaginary(x c64)` and `complex_abs(x c64)` are float32 of the shape of x.
+
+Complex numbers are float32 pairs on a further, last axis before anything is lowered, and
+transforms are products with constant matrices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import COMPLEX, Array, Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.table import Op, same_shape
+from tflgpu_plugin.ops.views import part
+
+# A matrix of 16 MiB. Twice as long, a dozen rows would take the nominal GPU (frontend/partition.py)
+# longer than the launch of another partition around a fast transform on the CPU.
+LONGEST = 2048
+NONE = 1e-9  # below it numpy's sine of whole and half turns is a rounding error of pi
+
+
+def matrix(
+    given: int, parts: int, length: int, onesided: bool = False, inverse: bool = False
+) -> Array:
+    """[n, part, k, part] as a float32 matrix, X[k] = sum over n of x[n] * exp(-2 pi i k n / length)
+    or its inverse with the other sign: real and imaginary parts of `given` numbers (or these as
+    they are, `parts` being 1) to those of `length` frequencies, or the first half of these. The
+    inverse of half a transform are real numbers; it has the other half, which mirrors it, with it.
+    """
+    half = length // 2 + 1
+    n, k = np.arange(given)[:, None], np.arange(half if onesided and not inverse else length)
+    turns = (n * k) % length * (2 * np.pi / length)
+    kept = (n < (half if onesided and inverse else length)).astype(np.float64)
+    if onesided and inverse:
+        kept *= np.where((n == 0) | (2 * n == length), 1, 2)
+    cos, sin = (np.where(np.abs(f) < NONE, 0, f) for f in (np.cos(turns), np.sin(turns)))
+    cos, sin = cos * kept, sin * (kept if inverse else -kept)
+    rows = [np.stack([cos, sin], -1), np.stack([-sin, cos], -1)][:parts]
+    made = np.stack(rows, 1)
+    made = made[..., :1] if onesided and inverse else made
+    return np.asarray(made.reshape(given * parts, -1), np.float32)
+
+
+def _lengths(graph: Graph, node: Node) -> Shape:
+    value = graph.constant(node.operand(1))
+    assert value is not None
+    return tuple(int(length) for length in value.reshape(-1))
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    height, width = _lengths(graph, node)
+    return [(*graph.shape(node.operand())[:-2], height, width // 2 + 1)]
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """Real numbers of rank 2 and more; lengths up to 2,048, of rows 2 at least."""
+    x, lengths = graph.tensors[node.operand()], graph.constant(node.operand(1))
+    if x.dtype == COMPLEX or len(x.shape) < 2:
+        return f"A transform of real numbers takes none of type {x.dtype} and rank {len(x.shape)}."
+    if lengths is None or lengths.size != 2:
+        return "A transform needs two constant lengths."
+    height, width = _lengths(graph, node)
+    if height < 1 or width < 2 or max(height, width) > LONGEST:  # of one sample hosts take any
+        return (
+            f"A transform of {height} by {width} is not supported; rows have from 2 to "
+            f"{LONGEST:,} samples, columns up to as many."
+        )
+    return None
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """A product of rows, and of what that makes another one of columns."""
+    x, out = node.operand(), steps.pairs(node.outputs[0])
+    height, width = _lengths(steps.graph, node)
+    for axis, length in ((-2, height), (-1, width)):
+        shape = steps.shape(x)
+        if shape[axis] > length:
+            x = steps.add("view", x, view=part(shape, len(shape) + axis, 0, length))
+    *outer, rows, samples = steps.shape(x)
+    made = steps.reshape(x, (prod(outer) * rows, samples))
+    made = _product(steps, made, matrix(samples, 1, width, onesided=True))
+    if height > 1:
+        made = steps.reshape(made, (prod(outer), rows, width // 2 + 1, 2))
+        made = steps.add("transpose", made, perm=(0, 2, 1, 3))
+        made = steps.reshape(made, (prod(outer) * (width // 2 + 1), rows * 2))
+        made = _product(steps, made, matrix(rows, 2, height))
+        made = steps.reshape(made, (prod(outer), width // 2 + 1, height, 2))
+        made = steps.add("transpose", made, perm=(0, 2, 1, 3))
+    steps.last("reshape", made, None, shape=steps.shape(out))
+    return True
+
+
+def _product(steps: Decomposition, x: int, weights: Array) -> int:
+    return steps.add("matmul", x, steps.number(weights))
+
+
+def _work(graph: Graph, node: Node) -> int:
+    """Of the products."""
+    height, width = _lengths(graph, node)
+    samples = 2 * (width + (2 * height if height > 1 else 0))
+    return prod(shapes(graph, node)[0]) * samples
+
+
+def refuse_real(graph: Graph, node: Node, target: Target) -> str | None:
+    """Complex numbers."""
+    held = graph.tensors[node.operand()].dtype
+    return None if held == COMPLEX else f"{node.op} takes complex numbers, not {held} ones."
+
+
+def _side(steps: Decomposition, side: int) -> int:
+    """Of all pairs the first or the second number."""
+    x = steps.pairs(steps.node.operand())
+    shape = steps.shape(x)
+    view = replace(part(shape, len(shape) - 1, side, 1), shape=shape[:-1])
+    return steps.add("view", x, view=view)
+
+
+def decompose_side(steps: Decomposition, node: Node, side: int) -> bool:
+    made = _side(steps, side)
+    steps.last("reshape", made, None, shape=steps.shape(made))
+    return True
+
+
+def decompose_abs(steps: Decomposition, node: Node) -> bool:
+    steps.last("hypot", _side(steps, 0), _side(steps, 1))
+    return True
+
+
+OPS = (
+    Op("rfft", refuse, shapes, lower_decomposed, "accumulate", types=("f32", COMPLEX), work=_work,
+       kind="composite", accumulates=True, decompose=decompose),
+    *(
+        Op(name, refuse_real, same_shape, lower_decomposed, "exact", types=("f32", COMPLEX),
+           kind="composite", decompose=partial(decompose_side, side=side))
+        for side, name in enumerate(("real", "imaginary"))
+    ),
+    Op("complex_abs", refuse_real, same_shape, lower_decomposed, "function",
+       types=("f32", COMPLEX), kind="composite", accumulates=True, decompose=decompose_abs),
+)  # fmt: skip
