@@ -22,6 +22,7 @@ SWITCHES = tuple(
     {name: how}
     for name, how in (
         ("winograd", "always"),
+        ("winograd", "row"),
         ("strided", "always"),
         ("strided", "never"),
         ("rows", "always"),

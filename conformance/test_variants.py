@@ -52,6 +52,8 @@ def _targets(wanted: str | None) -> dict[str, Target]:
         "as on Apple": replace(hardware, vendor="apple"),
         "with Winograd": replace(own, tuning={"winograd": "always"}),
         "with Winograd as on hardware": replace(hardware, tuning={"winograd": "always"}),
+        "with Winograd along rows": replace(own, tuning={"winograd": "row"}),
+        "with Winograd along rows as on hardware": replace(hardware, tuning={"winograd": "row"}),
     }
 
 

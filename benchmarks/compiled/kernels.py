@@ -29,10 +29,16 @@ def of_cases() -> dict[Pipeline, str]:
     """Distinct pipelines, each with the family and the target that first made it. Of those of
     other rows than AMD's one for each body: fused steps are the same everywhere."""
     found: dict[Pipeline, str] = {}
+    targets = (
+        AMD,
+        replace(AMD, subgroup_size=0),
+        replace(AMD, least_subgroup=64),
+        replace(AMD, tuning={"winograd": "row"}),
+    )
     for family in FAMILIES:
         graphs = list(_graphs(family))
         for half, native in HALVES:
-            for target in (AMD, replace(AMD, subgroup_size=0), replace(AMD, least_subgroup=64)):
+            for target in targets:
                 for pipeline in _planned(graphs, replace(target, half=half, native_half=native)):
                     found.setdefault(pipeline, f"{family}{', float16' if half else ''}")
     rows = {f"{row}": start for row, start in _rows().items()}

@@ -27,6 +27,7 @@ TARGETS = (
     Target(name="plain"),
     Target(name="half", half=True),
     Target(name="native", half=True, native_half=True),
+    Target(name="along rows", tuning={"winograd": "row"}),
 )  # fmt: skip
 
 # Kernels that load the inputs of several iterations at once where compilers are those of GPUs.
@@ -38,6 +39,7 @@ GPU_SITES = {
     "attention": 64,
     "winograd_input": 30,
     "winograd_output": 34,
+    "winograd_row": 64,
 }
 
 

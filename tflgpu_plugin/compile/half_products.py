@@ -48,7 +48,7 @@ def candidates(low: Lowering, memory: Memory) -> dict[int, tuple[object, Constan
 
 def _able(launch: Launch) -> bool:
     exact = any(s.spread == "rows" for some in launch.epilogue.values() for s in some)
-    return "run" in launch.variant and not launch.variant["shared"] and not exact
+    return launch.variant.get("run") is not None and not launch.variant["shared"] and not exact
 
 
 def _pays(low: Lowering, node: Node) -> bool:

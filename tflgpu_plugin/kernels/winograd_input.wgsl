@@ -45,17 +45,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let d{{ t }} = select(vec4f(0.0), load_x(x_base + select(0u, at{{ t }}, ok{{ t }}) * p.x_step), ok{{ t }});
 {% endfor %}
 {% endif %}
-  // For the points of ops/winograd.py.
-  let even = fma(vec4f(-2.0), d2, d4);
-  let odd = {{ root }} * fma(vec4f(-2.0), d1, d3) * 0.5;
-  let near = fma(vec4f(-0.5), d2, d4);
-  let far = {{ root }} * fma(vec4f(-0.5), d1, d3);
+{% include "winograd_before.wgsl" %}
+
   let epilogue = epilogue_y(map.y);
   let y_base = {{ "row * 6u * p.y_step" if whole else "outer * p.y_outer" }} + map.x * p.y_map + map.y * p.y_slice + {{ "patch_row * p.across + cell.y" if whole else "item" }};
-  store_y(y_base, epilogue, fma(vec4f(-2.5), d2, d0 + d4));
-  store_y(y_base + p.y_step, epilogue, even + odd);
-  store_y(y_base + 2u * p.y_step, epilogue, even - odd);
-  store_y(y_base + 3u * p.y_step, epilogue, near + far);
-  store_y(y_base + 4u * p.y_step, epilogue, near - far);
-  store_y(y_base + 5u * p.y_step, epilogue, fma(vec4f(-2.5), d3, d1 + d5));
+  store_y(y_base, epilogue, t0);
+  store_y(y_base + p.y_step, epilogue, t1);
+  store_y(y_base + 2u * p.y_step, epilogue, t2);
+  store_y(y_base + 3u * p.y_step, epilogue, t3);
+  store_y(y_base + 4u * p.y_step, epilogue, t4);
+  store_y(y_base + 5u * p.y_step, epilogue, t5);
 }

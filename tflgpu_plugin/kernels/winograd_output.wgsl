@@ -36,19 +36,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   let m{{ t }} = load_x(x_base + {{ t }}u * p.x_step);
 {% endfor %}
 {% endif %}
-  // For the points of ops/winograd.py.
-  let a = m1 + m2;
-  let b = {{ root }} * (m1 - m2);
-  let c = m3 + m4;
-  let d = {{ root }} * (m3 - m4);
-  let v0 = m0 + a + c;
-  let v1 = fma(vec4f(0.5), b, d);
-  let v2 = fma(vec4f(2.0), c, 0.5 * a);
-  let v3 = fma(vec4f(2.0), d, fma(vec4f(0.25), b, m5));
   let last = min(p.extent - column * p.block, 4u) - 1u;
-  let z1 = select(v1, v0, last < 1u);
-  let z2 = select(v2, z1, last < 2u);
-  let z3 = select(v3, z2, last < 3u);
+{% include "winograd_after.wgsl" %}
+
   let epilogue = epilogue_y(map.y);
   let y_base = image * p.y_image + line * p.y_line + column * p.y_column;
 {% for t in range(4) %}

@@ -240,6 +240,7 @@ def convolve(
     target: int | None = None,
     threads: int | None = None,
     split: bool = False,
+    variant: Mapping[str, object] | None = None,
 ) -> None:
     """Launch `kernel` once per part of the weights: `pixels` output pixels in each of `planes`.
 
@@ -303,6 +304,7 @@ def convolve(
                 "strided": strided,
                 "split": split,
                 "run": 0,
+                **(variant or {}),
             },
             fused=target is None,
         )

@@ -7,7 +7,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import rounding, split_depth, window, winograd
+from tflgpu_plugin.ops import rounding, split_depth, window, winograd, winograd_row
 from tflgpu_plugin.ops.blocks import (
     Blocks,
     convolve,
@@ -51,9 +51,10 @@ def lower(low: Lowering, node: Node) -> None:
     if point and groups == extent_in == extent_out == 1:
         multiply_rows(low, node, rows=x[0], pixels=1)
         return
-    if flat and winograd.pays(low, node, x, filters, *axes):
-        winograd.lower(low, node, x, filters, *axes)
-        return
+    for form in (winograd, winograd_row) if flat else ():
+        if form.pays(low, node, x, filters, *axes):
+            form.lower(low, node, x, filters, *axes)
+            return
     slices = -(-(filters[0] // groups) // 4)
     few = _few_channels(low, node, x, filters) if flat else None
     point = point and extent_in == extent_out and all(s.stride == 1 for s in axes) and not few

@@ -84,15 +84,15 @@ def gained(target: Target, count: int, maps: tuple[int, int], slices: tuple[int,
     each) and slices of input and output.
     """
     inputs, products, weights = _bytes(count, slices, choose_tile(target, slices[1], count))
-    saved = 9 * maps[0] * _multiplied(target, maps[1], slices)
-    saved -= PLANES * _multiplied(target, count, slices)
+    saved = 9 * maps[0] * multiplied(target, maps[1], slices)
+    saved -= PLANES * multiplied(target, count, slices)
     tensors = inputs + products  # each written and read
     moved = 2 * (tensors + max(0, tensors - CACHED)) * CACHE_BYTE
     moved += weights * (PLANES - 9) // PLANES * MEMORY_BYTE
     return saved - moved - 2 * LAUNCH
 
 
-def _multiplied(target: Target, pixels: int, slices: tuple[int, int]) -> int:
+def multiplied(target: Target, pixels: int, slices: tuple[int, int]) -> int:
     """Multiply-adds of a 1x1 convolution, those of lanes past the last pixel counted."""
     tile = choose_tile(target, slices[1], pixels)
     group = tile.lanes * tile.pixels
