@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from conformance.references import attention as references_attention
+from conformance.references import boxes as references_boxes
 from conformance.references import convolutions
 from conformance.references import pools as references_pools
 from conformance.references import recurrent as references_recurrent
@@ -395,6 +396,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **NORMALIZATIONS, **references_pools.REFERENCES,
     "add_n": lambda *values: sum(values),
     "cumsum": _cumsum, "cumprod": _cumprod, "reverse_sequence": _reverse_sequence,
+    "non_max_suppression": references_boxes.non_max_suppression,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention, "rotary": references_attention.rotary,
     "matmul_blocks": _matmul_blocks,

@@ -263,6 +263,10 @@ def _rows() -> tuple[HostOp, ...]:
         _row("LOGICAL_OR", "logical_or", 1, None, TWO, **ours),
         _row("LOG_SOFTMAX", "log_softmax", 2, **ours),
         _row("NEG", "neg", 1, **ours, types=NUMBERS),
+        _row(
+            "NON_MAX_SUPPRESSION_V4", "non_max_suppression", 1, None,
+            "value value count threshold threshold", gives="index index", **ours, types=SUMMED,
+        ),
         _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", **ours, types=ANY),
         _row("POW", "pow", 1, None, TWO, **ours, types=NUMBERS),
         *(

@@ -13,7 +13,7 @@ import pytest
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import arg, resize, rows, scan, softmax, top_k
+from tflgpu_plugin.ops import arg, non_max_suppression, resize, rows, scan, softmax, top_k
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS
 from tflgpu_plugin.ops.quantization import same_bits
 
@@ -66,6 +66,7 @@ def asks(*given: Any, **more: Any) -> partial[str | None]:
 IMAGE: Shape = (4, 6, 8, 3)
 MANY, LINE, ROW = arg.MAX_COUNT, scan.MAX_LINE, top_k.MAX_ROW
 CHANNELS, INDEX, ROUNDS = softmax.MAX_CHANNELS, resize.MAX_EXTENT, MAX_LOOP_ROUNDS
+CHOICES = non_max_suppression.MAX_COMPARISONS // 16 - 1024  # of which 1,024 may be chosen
 POOL: dict[str, Any] = {"window": (2, 2), "strides": (2, 2), "padding": "valid"}
 ONCE: dict[str, Any] = {"window": (1, 1), "strides": (1, 1), "padding": "valid"}
 SPARSE: dict[str, Any] = {"window": (3,), "strides": (1,), "dilations": (5,)}
@@ -133,6 +134,21 @@ CASES: list[tuple[partial[str | None], str | None]] = [
     (asks("top_k", (ROW,), [ROUNDS]), None),
     (asks("top_k", (ROW,), [ROUNDS + 1]), "are not to be had"),
     (asks("top_k", (ROW + 1,), [1]), "is over the limit of"),
+    # non_max_suppression
+    (asks("non_max_suppression", (9, 4), (9,), 3, 0.5, 0.5), None),
+    (asks("non_max_suppression", (9, 4), (9,), 3, 0.5, RUN), "must be constant numbers"),
+    (asks("non_max_suppression", (9, 4), (9,), [3, 3], 0.5, 0.5), "must be constant numbers"),
+    (asks("non_max_suppression", (9, 4), (9,), -1, 0.5, 0.5), "-1 boxes cannot be chosen"),
+    (asks("non_max_suppression", (9, 5), (9,), 3, 0.5, 0.5), "do not fit scores"),
+    (asks("non_max_suppression", (9, 4, 1), (9,), 3, 0.5, 0.5), "do not fit scores"),
+    (asks("non_max_suppression", (9, 4), (8,), 3, 0.5, 0.5), "do not fit scores"),
+    (asks("non_max_suppression", (9, 4), Told("i32", 9), 3, 0.5, 0.5), "must be floats"),
+    (asks("non_max_suppression", Told("i32", 9, 4), (9,), 3, 0.5, 0.5), "must be floats"),
+    (asks("non_max_suppression", (ROUNDS, 4), (ROUNDS,), 64, 0.5, 0.5), None),
+    (asks("non_max_suppression", (ROUNDS + 1, 4), (ROUNDS + 1,), 64, 0.5, 0.5), "are too many"),
+    (asks("non_max_suppression", (CHOICES, 4), (CHOICES,), 1024, 0.5, 0.5), None),
+    (asks("non_max_suppression", (CHOICES + 1, 4), (CHOICES + 1,), 1024, 0.5, 0.5), "too many"),
+    (asks("non_max_suppression", (CHOICES, 4), (CHOICES,), 1025, 0.5, 0.5), "too many"),
     # reductions
     (asks("mean", IMAGE, [0, -1], keep_dims=True), None),
     (asks("mean", IMAGE, RUN, keep_dims=True), "axes of a reduction must be constant"),

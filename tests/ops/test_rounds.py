@@ -45,6 +45,12 @@ def chosen(count: int, wanted: int) -> NodeCase:
     return NodeCase("", "top_k", reads, {}, outputs=2, output_types=("f32", "i32"))
 
 
+def suppressed(count: int, wanted: int) -> NodeCase:
+    limits = (constant(wanted, "i32"), constant(0.5), constant(0.5))
+    reads = (Input((count, 4)), Input((count,)), *limits)
+    return NodeCase("", "non_max_suppression", reads, {}, outputs=2, output_type="i32")
+
+
 def pooled(size: int) -> NodeCase:
     given = {**SAME, "window": (size, size)}
     return NodeCase("", "average_pool_2d", (Input((1, size + 1, size + 1, 1)),), given)
@@ -77,6 +83,8 @@ BOUNDS = [
     (recurrent("gru", 3, 700, 64), recurrent("gru", 3, 800, 64)),
     (recurrent("rnn", 1, 2500, 64), recurrent("rnn", 1, 2600, 64)),
     (chosen(4096, 800), chosen(4096, 1000)),
+    (suppressed(15_900, 64), suppressed(16_100, 64)),
+    (suppressed(12_700, 65), suppressed(12_900, 65)),
     (scattered(65_000), scattered(70_000)),
     (pooled(254), pooled(257)),
     (

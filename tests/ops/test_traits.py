@@ -113,7 +113,8 @@ def test_what_becomes_of_errors() -> None:
     resized |= {"roi_max_pool"}
     assert where(lambda row: row.errors.keeps_magnitude) == moved | resized
     assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"}
-    assert where(lambda row: row.errors.choice not in (1, None)) == set()
+    assert where(lambda row: row.errors.choice == 0) == {"non_max_suppression"}
+    assert where(lambda row: row.errors.choice not in (0, 1, None)) == set()
     assert where(lambda row: row.errors.relative) == {"log"}
     assert where(lambda row: row.errors.normalizes) == {"standardize", "standardize_groups"}
     assert where(lambda row: row.errors.bounded) == {"tanh", "logistic", "hard_sigmoid"}

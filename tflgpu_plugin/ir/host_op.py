@@ -34,6 +34,7 @@ ROLES: Mapping[str, Role] = (
     | dict.fromkeys(("condition", "state", "past", "ratio", "training_mode", "lengths"), Role())
     | {"channel_bias": Role(extents="list"), "padding_value": Role(extents="one")}
     | dict.fromkeys(("index", "mask"), Role(whole=True))
+    | {"threshold": Role(extents="one")}
     # What tells shapes.
     | dict.fromkeys(("shape", "axes", "count", "split", "steps", "crops"), Role(decides=True))
     | dict.fromkeys(("pads", "factors", "roi_or_factors", "starts", "ends"), Role(decides=True))

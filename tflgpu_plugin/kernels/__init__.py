@@ -305,7 +305,7 @@ def _preamble(operands: Sequence[Operand], parameters: Parameters, main: str) ->
         lines.append(
             f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{array}>;"
         )
-        if operand.access != "w":
+        if operand.access != "w" or f"load_{name}(" in main:
             lines.append(f"fn load_{name}(i: u32) -> {kind} {{ return {value}; }}")
         if operand.native and f"half_{name}(" in main:
             lines.append(f"fn half_{name}(i: u32) -> {array} {{ return {name}_data[{index}]; }}")

@@ -27,6 +27,7 @@ FAMILIES = (
     "reverse_sequence",
     "spectrum",
     "top_k",
+    "non_max_suppression",
     "reshape",
     "transpose",
     "rearrange",

@@ -1,0 +1,95 @@
+"""Boxes chosen by score: few and thousands of them, equal scores and boxes, corners either way
+round, boxes without area, numbers that are none, overlaps some roundings from the threshold.
+Hosts' answers are numbers of boxes, so all are compared exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from conformance.cases import Case, Input, constant
+from conformance.node_cases import NodeCase
+
+LEVELS = Input((200,), low=0, step=0.125)  # scores as few as quantized models have
+GRID = Input((200, 4), low=0, high=5, step=1)  # boxes that are the same, or meet in halves
+NONE, FAR = np.nan, np.inf
+
+
+def v4(name: str, boxes: Any, scores: Any, count: int = 20, overlap: float = 0.4,
+       least: float = 0.1, refused: bool = False) -> Case:  # fmt: skip
+    """Shapes stand for what a run tells, between 0 and 1."""
+    limits = (constant(np.int32(count), "i32"), constant(overlap), constant(least))
+    return host(name, _given(boxes), _given(scores), *limits, refused=refused)
+
+
+def host(name: str, *given: Input, refused: bool = False) -> Case:
+    return Case(name, "NON_MAX_SUPPRESSION_V4", 1, given, "NonMaxSuppressionV4Options",
+                outputs=2, output_type="i32", refused=refused)  # fmt: skip
+
+
+def node(name: str, *given: Input, count: int = 20, overlap: float = 0.4) -> NodeCase:
+    limits = (constant(count, "i32"), constant(overlap), constant(0.1))
+    return NodeCase(name, "non_max_suppression", (*given, *limits), outputs=2, output_type="i32")
+
+
+def _given(value: Any) -> Input:
+    if isinstance(value, Input):
+        return value
+    return Input(value, low=0) if isinstance(value, tuple) else constant(value)
+
+
+def near(overlap: float, count: int = 300) -> Any:
+    """Pairs of boxes of which one covers the other to this share, some roundings more or less."""
+    random = np.random.default_rng(14)
+    width = random.uniform(0.5, 2, count).astype(np.float32)
+    part = (width * np.float32(overlap)).view(np.int32) + random.integers(-2, 3, count)
+    row = np.arange(count, dtype=np.float32)
+    first = np.stack([row, 0 * row, row + 1, width], 1)
+    second = np.stack([row, 0 * row, row + 1, part.astype(np.int32).view(np.float32)], 1)
+    return np.concatenate([first, second])
+
+
+CASES = [
+    v4("one_box", (1, 4), (1,)),
+    v4("two_boxes", (2, 4), (2,)),
+    *(v4(f"boxes_{n}", (n, 4), (n,)) for n in (3, 31, 63, 64, 65, 96, 127, 128, 300)),
+    v4("thousands", (3549, 4), (3549,), 100),
+    v4("one_of_thousands", (3549, 4), (3549,), 1, 0.45),
+    v4("all", (300, 4), (300,), 300, 0.9, -1),
+    v4("equal_scores", (200, 4), LEVELS, 60, 0.3),
+    v4("one_score", (70, 4), [0.5] * 70, 60, 0.5),
+    v4("equal_boxes", GRID, LEVELS, 150, 0.5),
+    v4("thirds", GRID, (200,), 150, 1 / 3),
+    v4("none_above", (9, 4), (9,), least=1.5),
+    v4("above_means_more", (200, 4), LEVELS, 200, least=0.5),
+    v4("any_overlap", GRID, LEVELS, overlap=0),
+    v4("negative_overlap", GRID, LEVELS, overlap=-1),
+    v4("same_boxes_only", GRID, (200,), 150, 1),
+    v4("no_overlap_is_enough", GRID, LEVELS, overlap=1.5),
+    v4("overlap_is_no_number", GRID, LEVELS, overlap=NONE),
+    v4("infinite_overlap", GRID, LEVELS, overlap=FAR),
+    v4("least_is_no_number", (9, 4), (9,), least=NONE),
+    v4("least_is_infinite", (9, 4), (9,), least=-FAR),
+    v4("no_area", [[0, 0, 1, 1], [1, 1, 1, 3], [0, 0, 1, 1.5], [2, 2, 2, 2]], (4,), 9),
+    v4("odd_scores", (12, 4), [NONE, 1, FAR, 0.2, -FAR, NONE, FAR, 0.3, 0, -0.0, 0.1, 0.5], 12),
+    v4("odd_boxes", [[NONE, 0, 1, 1], [0, 0, 1, 1], [0, NONE, 2, 1], [0, 0, FAR, 1],
+                     [0, 0, 1, NONE], [-FAR, 0, FAR, FAR], [0, 0, FAR, 1], [FAR, 0, FAR, 1],
+                     [0, 0, 2, FAR], [0, 0, 1, 0.9], [3e19, -3e19, -3e19, 3e19],
+                     [0, 0, 3e19, 2e19]], (12,), 30),
+    *(v4(f"near_{share}", near(share), (600,), 600, share, -1)
+      for share in (0.4, 0.6, 0.5, 0.25, 0.3, 0.9999999, 1e-6)),
+    v4("no_boxes", (0, 4), (0,), refused=True),
+    v4("none_wanted", (9, 4), (9,), 0, refused=True),
+]  # fmt: skip
+_LIMITS = (constant(np.int32(3), "i32"), constant(0.5), constant(0.1))
+CASES += [
+    host(f"{what}_at_run_time", Input((9, 4)), Input((9,)), *_LIMITS[:k],
+         Input((), _LIMITS[k].dtype, low=1, high=5), *_LIMITS[k + 1 :], refused=True)
+    for k, what in enumerate(("count", "overlap", "least"))
+]  # fmt: skip
+NODES = [
+    node("boxes", Input((70, 4), low=0), Input((70,), low=0)),
+    node("equal_scores", Input((70, 4), low=0), Input((70,), low=0, step=0.125), overlap=0.3),
+    node("more_wanted", Input((9, 4), low=0), Input((9,), low=0), count=30),
+]

@@ -1,0 +1,169 @@
+// Boxes in the order of their scores, without those that overlap one taken before: one workgroup, whose first thread keeps
+// the queue, while all compare what comes next with the boxes taken, p.lanes of them at a time.
+//
+// Of equal scores the host takes the one that its queue has on top, so the queue is the same: a binary heap that grows at the
+// end, and shrinks by moving the larger child up (of equal ones the second) until the hole is at the bottom, where its last
+// element rises. Words of `notes`: three for each element of the heap, then the boxes taken.
+const NONE = 0xffffffffu;
+
+// A box, the number of boxes taken that it was not compared with because it came before them or was, and its score.
+struct Candidate { box: u32, seen: u32, score: f32 }
+struct Turn { candidate: Candidate, taken: u32, last: u32 }
+var<workgroup> above: array<atomic<u32>, 2>;
+var<workgroup> turn: Turn;
+var<workgroup> covered: atomic<u32>;
+
+fn element(at: u32) -> Candidate {
+  return Candidate(load_notes(3u * at), load_notes(3u * at + 1u), bitcast<f32>(load_notes(3u * at + 2u)));
+}
+
+fn put_element(at: u32, c: Candidate) {
+  put_notes(3u * at, c.box);
+  put_notes(3u * at + 1u, c.seen);
+  put_notes(3u * at + 2u, bitcast<u32>(c.score));
+}
+
+// One level up, or down in a heap of `size`; where this stays as it is, the hole is where it belongs.
+fn risen(hole: u32, score: f32) -> u32 {
+  if (hole == 0u) { return 0u; }
+  let parent = element((hole - 1u) / 2u);
+  if (!(parent.score < score)) { return hole; }
+  put_element(hole, parent);
+  return (hole - 1u) / 2u;
+}
+
+fn sunk(hole: u32, size: u32) -> u32 {
+  var child = 2u * hole + 2u;
+  if (child > size) { return hole; }
+  var larger = element(min(child, size - 1u));
+  let first = element(child - 1u);
+  if (child == size || larger.score < first.score) {
+    larger = first;
+    child -= 1u;
+  }
+  put_element(hole, larger);
+  return child;
+}
+
+// Unrolled: software drivers count the rounds of loops.
+fn insert(end: u32, c: Candidate) {
+  var hole = end;
+{% for level in range(levels) %}
+  hole = risen(hole, c.score);
+{% endfor %}
+  put_element(hole, c);
+}
+
+// The first of a heap, which has `size` elements afterwards.
+fn pop(size: u32) -> Candidate {
+  let first = element(0u);
+  let last = element(size);
+  var hole = 0u;
+{% for level in range(levels) %}
+  hole = sunk(hole, size);
+{% endfor %}
+  insert(hole, last);
+  return first;
+}
+
+// As C++ has them where one is NaN.
+fn lesser(a: vec2f, b: vec2f) -> vec2f { return select(a, b, b < a); }
+fn greater(a: vec2f, b: vec2f) -> vec2f { return select(a, b, a < b); }
+
+fn odd_number(v: f32) -> bool { return (bitcast<u32>(v) & 0x7f800000u) == 0x7f800000u; }
+
+// The product of both by itself, so that no driver adds to it before it is rounded (p.zero is 0).
+fn area(sides: vec2f) -> f32 { return bitcast<f32>(bitcast<u32>(sides.x * sides.y) ^ p.zero); }
+
+// Whether a / b, rounded to the nearest float, is at least t, for positive numbers: whether a / b is more than half way from
+// the float below t (a quotient is never half way). In whole numbers, since devices divide less exactly than hosts.
+fn reaches(a: f32, b: f32, t: f32) -> bool {
+  let bits = bitcast<vec3u>(vec3f(a, b, t));
+  let whole = (bits & vec3u(0x7fffffu)) | vec3u(0x800000u);
+  let power = whole.z == 0x800000u;
+  let half = select(2u, 4u, power) * whole.z - 1u;
+  let e = vec3i((bits >> vec3u(23u)) & vec3u(255u));
+  let shift = u32(clamp(e.x - e.y - e.z + select(151, 152, power), 23, 26));
+  let left = vec2u(whole.x >> (32u - shift), whole.x << shift);
+  let right = vec2u(upper_product(vec4u(whole.y), vec4u(half)).x, whole.y * half);
+  return left.x > right.x || (left.x == right.x && left.y > right.y);
+}
+
+// Whether the share of two boxes in their union is at least p.overlap.
+fn overlap(i: u32, j: u32) -> bool {
+  let a = load_boxes(i);
+  let b = load_boxes(j);
+  let a_low = lesser(a.xy, a.zw);
+  let a_high = greater(a.xy, a.zw);
+  let b_low = lesser(b.xy, b.zw);
+  let b_high = greater(b.xy, b.zw);
+  let a_area = area(a_high - a_low);
+  let b_area = area(b_high - b_low);
+  let shared_area = area(greater(lesser(a_high, b_high) - greater(a_low, b_low), vec2f()));
+  let united = a_area + b_area - shared_area;
+  // Without a share, or with one that is no number.
+  if (a_area <= 0.0 || b_area <= 0.0 || united == 0.0 || shared_area == 0.0) { return p.overlap <= 0.0; }
+  if (odd_number(united)) { return !is_nan(vec4f(united)).x && !odd_number(shared_area) && p.overlap <= 0.0; }
+  return p.overlap <= 0.0 || (!odd_number(p.overlap) && reaches(shared_area, united, p.overlap));
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(local_invocation_index) lane: u32) {
+  var size = 0u;
+  for (var start = 0u; start < p.count; start += 64u) {
+    if (lane < 2u) { atomicStore(&above[lane], 0u); }
+    workgroupBarrier();
+    let k = min(start + lane, p.count - 1u);
+    if (start + lane < p.count && p.least < load_scores(k)) { atomicOr(&above[lane / 32u], 1u << (lane % 32u)); }
+    workgroupBarrier();
+    for (var word = 2u * lane; word < 2u; word++) {
+      for (var bits = atomicLoad(&above[word]); bits != 0u; bits &= bits - 1u) {
+        let box = start + 32u * word + firstTrailingBit(bits);
+        insert(size, Candidate(box, 0u, load_scores(box)));
+        size += 1u;
+      }
+    }
+    workgroupBarrier();
+  }
+  let wanted = min(size, p.wanted);
+  var taken = 0u;
+  var last = 0u;
+  for (var n = 0u; n < p.turns; n++) {
+    if (lane == 0u) {
+      if (n > 0u && atomicLoad(&covered) == 0u) {
+        last = turn.candidate.box;
+        insert(size, Candidate(last, taken, turn.candidate.score));
+        size += 1u;
+        taken += 1u;
+      }
+      var next = Candidate(NONE, 0u, 0.0);
+      if (taken < wanted && size > 0u) {
+        size -= 1u;
+        next = pop(size);
+      }
+      turn = Turn(next, taken, last);
+      atomicStore(&covered, 0u);
+    }
+    let now = workgroupUniformLoad(&turn);
+    // Each thread keeps those that it compares with.
+    if (now.taken > 0u && (now.taken - 1u) % 64u == lane) { put_notes(3u * p.count + now.taken - 1u, now.last); }
+    if (now.candidate.box == NONE) { break; }
+    for (var j = lane; j < now.taken; j += 64u) {
+      if (j >= now.candidate.seen && overlap(now.candidate.box, load_notes(3u * p.count + j))) {
+        atomicStore(&covered, 1u);
+        break;
+      }
+    }
+    workgroupBarrier();
+  }
+  storageBarrier();
+  taken = turn.taken;
+  for (var k = lane; k < p.slices; k += 64u) {
+    var v = vec4i();
+    for (var m = 0u; m < 4u; m++) {
+      if (4u * k + m < taken) { v[m] = i32(load_notes(3u * p.count + 4u * k + m)); }
+    }
+    store_indices(k, epilogue_indices(k), v);
+  }
+  if (lane == 0u) { store_found(0u, epilogue_found(0u), vec4i(i32(taken))); }
+}
