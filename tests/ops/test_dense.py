@@ -14,7 +14,7 @@ from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import winograd
 from tflgpu_plugin.ops.blocks import STAGE, Blocks
-from tflgpu_plugin.ops.tiles import STARTS, choose_tile, point_tile
+from tflgpu_plugin.ops.tiles import STARTS, choose_tile, passes_weights, point_tile
 
 ROOT = 2.0**0.5
 # The other two transforms of the points 0, +-1/ROOT, +-ROOT and infinity, as matrices.
@@ -101,6 +101,36 @@ def test_what_winograd_gains(
     wanted = (9 * lanes[0] - 36 * lanes[1]) * each - 2 * moved * 4
     wanted -= weights * 3 // 4 * 8 + (2 << 23)
     assert winograd.gained(amd, patches, maps, slices) == wanted
+
+
+@pytest.mark.parametrize(
+    ("vendor", "more", "passed"),
+    [
+        ("amd", {}, False),  # whose global memory serves all lanes at once
+        ("apple", {}, False),
+        ("nvidia", {}, True),
+        ("intel", {}, True),
+        ("something new", {}, True),
+        ("intel", {"subgroup_size": 4}, False),
+        ("nvidia", {"subgroup_size": 0}, False),
+        ("amd", {"software": True}, True),
+        ("intel", {"tuning": {"weights": "global"}}, False),
+        ("amd", {"tuning": {"weights": "memory"}}, True),
+    ],
+)
+def test_where_lanes_pass_weights_on(vendor: str, more: dict[str, Any], passed: bool) -> None:
+    target = replace(Target(vendor=vendor, subgroup_size=32), **more)
+    assert passes_weights(target) == passed
+    weights = np.ones((1, 3, 3, 9), np.float32)
+    b = Builder()
+    x = b.tensor((1, 9, 9, 9))
+    y = b.node(
+        "depthwise_conv_2d", (x, b.tensor(weights.shape, weights), None), (1, 9, 9, 9),
+        strides=(1, 1), dilations=(1, 1), padding="same", activation="none",
+    )  # fmt: skip
+    launches = compiler.lower(b.graph((x,), (y,)), target).launches
+    (shared,) = (each.variant["shared"] for each in launches if each.kernel == "depthwise")
+    assert shared == passed
 
 
 @pytest.mark.parametrize("vendor", [*STARTS, "something new"])

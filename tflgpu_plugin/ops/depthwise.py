@@ -13,6 +13,7 @@ from tflgpu_plugin.ops import rounding, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
 from tflgpu_plugin.ops.lowering import Access, Lowering
 from tflgpu_plugin.ops.table import Op, Refusal, Weights
+from tflgpu_plugin.ops.tiles import passes_weights
 from tflgpu_plugin.ops.window import Span
 
 
@@ -127,7 +128,7 @@ def _dispatch(
             "form": form,
             "pixels": pixels,
             "lanes": lanes,
-            "shared": low.target.shuffles,
+            "shared": passes_weights(low.target),
             "width": columns.kernel if form in ("rows", "rows2", "span") else 1,
             "stride": columns.stride if form in ("rows", "rows2", "span") else 1,
         },

@@ -153,6 +153,14 @@ def _weights(target: Target, start: str) -> str:
     return "global" if wanted == "shuffle" and not target.shuffles else wanted
 
 
+def passes_weights(target: Target) -> bool:
+    """Lanes pass on the weights that all of them need, by shuffle: not where global memory serves
+    all lanes at once. In registers of each lane they would take the room of other waves."""
+    vendor = "software" if target.software else target.vendor
+    start = STARTS.get(vendor, STARTS["unknown"])
+    return target.shuffles and _weights(target, start.weights) != "global"
+
+
 def rounds(count: int, pixels: int, width: int = 0) -> int:
     """Work of one group of 8 lanes over `count` pixels, in units of one pixel per lane: what a
     thread does besides its pixels (weights, shuffles) takes as long as one more. With a `width`, no
