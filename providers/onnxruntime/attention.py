@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ Q_MASK, Q_PAST = 5, 8
 KEPT = 7  # the mask of an EmbedLayerNormalization
 KEY_BIAS, KEY_MASK, SCORE_BIAS, PAST_KEY, PAST_VALUE = 3, 4, 5, 6, 7
 ONNX_MASK, ONNX_PAST, LENGTHS = 3, 4, 6
+SCORES, MODE, AFTER = 3, "qk_matmul_output_mode", 3  # the output, what of them, and the softmax
+MOST_KEYS = 512  # whose softmax is read: values of 1 MiB for each head
 Part = int  # a tensor of queries, keys or values
 
 
@@ -88,12 +91,41 @@ def scaled_dot_product(e: Expansion) -> list[int | None]:
     mask, lengths = e.get(ONNX_MASK), e.get(LENGTHS)
     if mask is not None and e.dtype(mask) == "bool":
         mask = e.add("where", mask, 0.0, -np.inf, dtype="f32")
-    y = of_heads(
-        e, q, k, v, heads, kv_heads, mask, None if lengths is None else whole(e, lengths),
+    seen = partial(
+        of_heads, mask=mask, lengths=None if lengths is None else whole(e, lengths),
         causal=e.integer("is_causal") == 1, past=before if lengths is None else None,
         softcap=e.number("softcap", 0.0), empty=0.0,
     )  # fmt: skip
-    return [y, k, v]
+    scores = None
+    if e.wants(SCORES):
+        scores = _shares(e, seen, q, k, heads) if e.integer(MODE) else _scores(e, q, k)
+    return [seen(e, q, k, v, heads, kv_heads), k, v, scores]
+
+
+def _scores(e: Expansion, q: Part, k: Part) -> int:
+    """scale * q k' of each head, [batch, heads, queries, keys]."""
+    scale, (q, k) = _scale(e, q, e.integer("q_num_heads", 1)), _apart(e, q, k)
+    (batch, heads, length, depth), (_, kv_heads, keys, _) = e.shape(q), e.shape(k)
+    rows = e.reshape(q, (batch, kv_heads, heads // kv_heads * length, depth))
+    made = e.add("matmul", e.add("mul", rows, scale), k, transpose_a=False, transpose_b=True)
+    return e.reshape(made, (batch, heads, length, keys))
+
+
+def _shares(e: Expansion, seen: Callable[..., int], q: Part, k: Part, heads: int) -> int:
+    """The softmax itself: what each query sees of values of which each key has one of its own."""
+    q, k = _apart(e, q, k)
+    (batch, kv_heads, keys, _), own = e.shape(k), np.eye(e.shape(k)[2], dtype=np.float32)
+    values = e.add("expand", e.const(own[None, None]), e.index((batch, kv_heads, keys, keys)))
+    return seen(e, q, k, values, heads, kv_heads)
+
+
+def _apart(e: Expansion, q: Part, k: Part) -> tuple[Part, Part]:
+    """Queries and keys with their heads first."""
+    heads = (e.integer(name, 1) for name in ("q_num_heads", "kv_num_heads"))
+    q, k = (
+        t if e.rank(t) == 4 else heads_first(e, t, n) for t, n in zip((q, k), heads, strict=True)
+    )
+    return q, k
 
 
 def of_heads(
@@ -101,10 +133,13 @@ def of_heads(
     lengths: int | None = None, **attributes: Any,
 ) -> int:  # fmt: skip
     """The op; its result is [batch, queries, values of all heads] where q is so."""
+    return e.add("attention", q, k, v, mask, lengths, heads=heads, kv_heads=kv_heads,
+                 scale=_scale(e, q, heads), **attributes)  # fmt: skip
+
+
+def _scale(e: Expansion, q: Part, heads: int) -> float:
     depth = e.shape(q)[-1] if e.rank(q) == 4 else e.shape(q)[-1] // heads
-    scale = e.number("scale", 0.0) or max(depth, 1) ** -0.5
-    return e.add("attention", q, k, v, mask, lengths, heads=heads, kv_heads=kv_heads, scale=scale,
-                 **attributes)  # fmt: skip
+    return e.number("scale", 0.0) or max(depth, 1) ** -0.5
 
 
 def heads_first(e: Expansion, x: int, heads: int) -> int:
@@ -215,6 +250,12 @@ def _keys(e: Expansion) -> int:
     return past + e.shape(e.x(1))[-2]
 
 
+def _few(e: Expansion) -> bool:
+    """Values of the keys' own take no more memory than they may."""
+    past = e.shape(e.x(ONNX_PAST))[2] if e.has(ONNX_PAST) else 0
+    return e.integer(MODE) == AFTER and past + e.shape(e.x(1))[-2] <= MOST_KEYS
+
+
 WHOLE_MASK = "A mask of shape [batch], [batch, keys] or [batch, queries, keys]."
 
 
@@ -276,7 +317,6 @@ MULTI_HEAD = (
     needs(WHOLE_MASK, lambda e: _masked(e, KEY_MASK, (*e.shape(e.x(0))[:2], _keys(e)))),
 )
 SCALED_DOT_PRODUCT = (
-    needs("Scores that nothing reads.", lambda e: not e.wants(3)),
     needs(
         "Heads of its queries, keys and values.",
         lambda e: (
@@ -291,6 +331,12 @@ SCALED_DOT_PRODUCT = (
     needs(
         "Both a past of keys and one of values.",
         lambda e: e.has(ONNX_PAST) == e.has(ONNX_PAST + 1),
+    ),
+    # In between hosts add the mask last, and the standard the limit.
+    needs(
+        "Scores that nothing reads, as they are (mode 0), or after the softmax (mode 3) of up to "
+        "512 keys.",
+        lambda e: not e.wants(SCORES) or e.integer(MODE) == 0 or _few(e),
     ),
 )
 EMBEDDING = (

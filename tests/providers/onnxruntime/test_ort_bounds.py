@@ -76,6 +76,9 @@ def multi_head(*more: Any, **given: Any) -> Node:
                 **{"num_heads": 4, **given})  # fmt: skip
 
 
+SCORED = ("y", None, None, "scores")
+
+
 def dot_product(*shapes: Any, **given: Any) -> Node:
     """Four heads of two values."""
     return Node("Attention", *(shapes or ((2, 4, 5, 2),) * 3), **given)
@@ -351,7 +354,20 @@ BOUNDS: list[tuple[Node, str]] = [
     (dot_product((2, 5, 8), (2, 7, 8), (2, 7, 8)), "Heads of its"),
     (dot_product((2, 5, 8), (2, 7, 8), (2, 7, 8), q_num_heads=2, kv_num_heads=2), ""),
     (dot_product((2, 5, 8), (2, 7, 8), (2, 7, 8), q_num_heads=2), "Heads of its"),
-    (dot_product(outputs=("y", None, None, "scores")), "Scores that nothing reads"),
+    (dot_product(outputs=SCORED), ""),
+    (dot_product(outputs=SCORED, qk_matmul_output_mode=1), "Scores that nothing reads"),
+    (dot_product(outputs=SCORED, qk_matmul_output_mode=2), "Scores that nothing reads"),
+    (dot_product(outputs=SCORED, qk_matmul_output_mode=3), ""),
+    (dot_product(qk_matmul_output_mode=1), ""),
+    (dot_product((2, 4, 5, 2), *((2, 4, 512, 2),) * 2, outputs=SCORED, qk_matmul_output_mode=3),
+     ""),
+    (dot_product((2, 4, 5, 2), *((2, 4, 513, 2),) * 2, outputs=SCORED, qk_matmul_output_mode=3),
+     "up to 512 keys"),
+    (dot_product((2, 4, 5, 2), *((2, 4, 511, 2),) * 2, None, *((2, 4, 1, 2),) * 2, outputs=SCORED,
+                 qk_matmul_output_mode=3), ""),
+    (dot_product((2, 4, 5, 2), *((2, 4, 511, 2),) * 2, None, *((2, 4, 2, 2),) * 2, outputs=SCORED,
+                 qk_matmul_output_mode=3), "up to 512 keys"),
+    (dot_product((2, 4, 5, 2), *((2, 4, 513, 2),) * 2, outputs=SCORED), ""),
     (dot_product(*((2, 4, 5, 2),) * 3, ("bool", (5, 5))), ""),
     (dot_product(*((2, 4, 5, 2),) * 3, None, (2, 4, 3, 2)), "Both a past"),
     (dot_product(*((2, 4, 5, 2),) * 3, None, None, None, ("i64", (2,))), ""),
