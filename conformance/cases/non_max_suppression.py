@@ -28,6 +28,14 @@ def host(name: str, *given: Input, refused: bool = False) -> Case:
                 outputs=2, output_type="i32", refused=refused)  # fmt: skip
 
 
+def v5(name: str, boxes: Any, scores: Any, sigma: float, count: int = 20, overlap: float = 0.6,
+       least: float = 0.1) -> Case:  # fmt: skip
+    limits = (constant(np.int32(count), "i32"), *map(constant, (overlap, least, sigma)))
+    return Case(name, "NON_MAX_SUPPRESSION_V5", 1, (_given(boxes), _given(scores), *limits),
+                "NonMaxSuppressionV5Options", outputs=3,
+                output_types=("i32", "f32", "i32"))  # fmt: skip
+
+
 def node(name: str, *given: Input, count: int = 20, overlap: float = 0.4) -> NodeCase:
     limits = (constant(count, "i32"), constant(overlap), constant(0.1))
     return NodeCase(name, "non_max_suppression", (*given, *limits), outputs=2, output_type="i32")
@@ -50,6 +58,11 @@ def near(overlap: float, count: int = 300) -> Any:
     return np.concatenate([first, second])
 
 
+_ODD = [
+    [NONE, 0, 1, 1], [0, 0, 1, 1], [0, NONE, 2, 1], [0, 0, FAR, 1], [0, 0, 1, NONE],
+    [-FAR, 0, FAR, FAR], [0, 0, FAR, 1], [FAR, 0, FAR, 1], [0, 0, 2, FAR], [0, 0, 1, 0.9],
+    [3e19, -3e19, -3e19, 3e19], [0, 0, 3e19, 2e19],
+]  # fmt: skip
 CASES = [
     v4("one_box", (1, 4), (1,)),
     v4("two_boxes", (2, 4), (2,)),
@@ -73,10 +86,8 @@ CASES = [
     v4("least_is_infinite", (9, 4), (9,), least=-FAR),
     v4("no_area", [[0, 0, 1, 1], [1, 1, 1, 3], [0, 0, 1, 1.5], [2, 2, 2, 2]], (4,), 9),
     v4("odd_scores", (12, 4), [NONE, 1, FAR, 0.2, -FAR, NONE, FAR, 0.3, 0, -0.0, 0.1, 0.5], 12),
-    v4("odd_boxes", [[NONE, 0, 1, 1], [0, 0, 1, 1], [0, NONE, 2, 1], [0, 0, FAR, 1],
-                     [0, 0, 1, NONE], [-FAR, 0, FAR, FAR], [0, 0, FAR, 1], [FAR, 0, FAR, 1],
-                     [0, 0, 2, FAR], [0, 0, 1, 0.9], [3e19, -3e19, -3e19, 3e19],
-                     [0, 0, 3e19, 2e19]], (12,), 30),
+    v4("odd_boxes", _ODD, (12,), 30),
+    v4("odd_boxes_any_overlap", _ODD, (12,), 30, 0),
     *(v4(f"near_{share}", near(share), (600,), 600, share, -1)
       for share in (0.4, 0.6, 0.5, 0.25, 0.3, 0.9999999, 1e-6)),
     v4("no_boxes", (0, 4), (0,), refused=True),
@@ -88,7 +99,37 @@ CASES += [
          Input((), _LIMITS[k].dtype, low=1, high=5), *_LIMITS[k + 1 :], refused=True)
     for k, what in enumerate(("count", "overlap", "least"))
 ]  # fmt: skip
+_WIDE = np.array([[0, 0, 3, 3 + k / 8] for k in range(40)])
+CASES += [
+    v5("hard", (200, 4), (200,), 0, 60),
+    v5("hard_equal_scores", (200, 4), LEVELS, 0, 60, 0.3),
+    v5("hard_odd_boxes", _ODD, (12,), 0, 30),
+    v5("soft", (100, 4), (100,), 0.5, 30),
+    v5("soft_one_box", (1, 4), (1,), 0.5),
+    v5("soft_one_wanted", (100, 4), (100,), 0.5, 1),
+    v5("soft_without_hard", (70, 4), (70,), 0.5, 60, 1, -1),
+    v5("soft_wide", _WIDE, (40,), 0.3, 40, 1, 0.05),
+    v5("soft_equal_scores", (70, 4), [0.5] * 70, 0.5, 60, 0.5),
+    v5("soft_narrow", _WIDE, (40,), 1e-3, 40, 1),
+    v5("soft_hardly", (70, 4), (70,), 1e6, 60, 0.7),
+    v5("soft_not_at_all", (70, 4), (70,), 1e30, 60, 0.7),
+    v5("soft_odd_boxes", _ODD[:10], (10,), 0.5, 30),
+]
 NODES = [
+    NodeCase(
+        "boxes",
+        "soft_non_max_suppression",
+        (
+            Input((50, 4), low=0),
+            Input((50,), low=0),
+            constant(30, "i32"),
+            constant(0.7),
+            constant(0.1),
+            constant(0.5),
+        ),
+        outputs=3,
+        output_types=("i32", "f32", "i32"),
+    ),
     node("boxes", Input((70, 4), low=0), Input((70,), low=0)),
     node("equal_scores", Input((70, 4), low=0), Input((70,), low=0, step=0.125), overlap=0.3),
     node("more_wanted", Input((9, 4), low=0), Input((9,), low=0), count=30),

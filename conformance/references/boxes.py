@@ -42,31 +42,64 @@ class Heap(list[Candidate]):
         return first
 
 
+def lesser(a: Array, b: Array) -> Array:
+    """std::min, which takes the first where one is NaN."""
+    return np.where(b < a, b, a)
+
+
+def greater(a: Array, b: Array) -> Array:
+    """std::max, likewise."""
+    return np.where(a < b, b, a)
+
+
 def overlap(a: Array, b: Array) -> Any:
     """The intersection of two boxes over their union."""
-    a, b = (np.stack([np.minimum(c[:2], c[2:]), np.maximum(c[:2], c[2:])]) for c in (a, b))
-    areas = [np.prod(c[1] - c[0], dtype=np.float32) for c in (a, b)]
-    sides = np.minimum(a[1], b[1]) - np.maximum(a[0], b[0])
-    shared = np.prod(np.maximum(sides, np.float32(0)), dtype=np.float32)
+    (low, high), (low_b, high_b) = (
+        (lesser(c[:2], c[2:]), greater(c[:2], c[2:])) for c in (a, b)
+    )  # fmt: skip
+    areas = [np.prod(high - low), np.prod(high_b - low_b)]
+    sides = lesser(high, high_b) - greater(low, low_b)
+    shared = np.prod(greater(sides, np.zeros_like(sides)))
     united = areas[0] + areas[1] - shared
-    return np.float32(0) if min(areas) <= 0 or united == 0 else shared / united
+    if any(area <= 0 for area in areas) or united == 0:
+        return a.dtype.type(0)
+    return shared / united
 
 
 def non_max_suppression(
     boxes: Array, scores: Array, count: Array, limit: Array, least: Array
 ) -> tuple[Array, Array]:
     """Numbers of boxes, zeros behind them, and how many there are."""
-    boxes, scores = boxes.astype(np.float32), scores.astype(np.float32)
-    waiting, chosen = Heap(), list[int]()
+    chosen, _, found = soft_non_max_suppression(boxes, scores, count, limit, least, np.zeros(()))
+    return chosen, found
+
+
+def soft_non_max_suppression(
+    boxes: Array, scores: Array, count: Array, limit: Array, least: Array, sigma: Array
+) -> tuple[Array, Array, Array]:
+    """The same with scores, of which overlaps take a part where sigma is over 0. Whether two
+    overlap enough is a matter of float32."""
+    waiting, chosen, held = Heap(), list[int](), list[Any]()
+    near = boxes.astype(np.float32)
     for box, score in enumerate(scores):
         if score > np.float32(least):
             waiting.push(Candidate(box, score))
     wanted = min(int(count), len(waiting))
     while len(chosen) < wanted and waiting:
         best = waiting.take()
-        near = (overlap(boxes[best.box], boxes[one]) for one in chosen[best.seen :])
-        if not any(share >= np.float32(limit) for share in near):
-            waiting.push(best._replace(seen=len(chosen)))
-            chosen.append(best.box)
+        score = best.score
+        for one in reversed(chosen[best.seen :]):
+            if overlap(near[best.box], near[one]) >= np.float32(limit):
+                break
+            if sigma > 0:
+                score *= np.exp(-0.5 / sigma * overlap(boxes[best.box], boxes[one]) ** 2)
+            if score <= np.float32(least):
+                break
+        else:
+            if score > np.float32(least):
+                waiting.push(Candidate(best.box, score, len(chosen)))
+            if score == best.score:
+                chosen.append(best.box)
+                held.append(score)
     rest = [0] * (int(count) - len(chosen))
-    return np.array(chosen + rest), np.array(len(chosen))
+    return np.array(chosen + rest), np.array(held + rest), np.array(len(chosen))

@@ -267,6 +267,11 @@ def _rows() -> tuple[HostOp, ...]:
             "NON_MAX_SUPPRESSION_V4", "non_max_suppression", 1, None,
             "value value count threshold threshold", gives="index index", **ours, types=SUMMED,
         ),
+        _row(
+            "NON_MAX_SUPPRESSION_V5", "soft_non_max_suppression", 1, None,
+            "value value count threshold threshold threshold", gives="index value index", **ours,
+            types=SUMMED,
+        ),
         _row("NOT_EQUAL", "not_equal", 4, None, TWO, gives="bool", **ours, types=ANY),
         _row("POW", "pow", 1, None, TWO, **ours, types=NUMBERS),
         *(

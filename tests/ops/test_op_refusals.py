@@ -66,6 +66,8 @@ def asks(*given: Any, **more: Any) -> partial[str | None]:
 IMAGE: Shape = (4, 6, 8, 3)
 MANY, LINE, ROW = arg.MAX_COUNT, scan.MAX_LINE, top_k.MAX_ROW
 CHANNELS, INDEX, ROUNDS = softmax.MAX_CHANNELS, resize.MAX_EXTENT, MAX_LOOP_ROUNDS
+softly = partial(asks, "soft_non_max_suppression", results=3)
+SOFT = non_max_suppression.MAX_COMPARISONS // 512 - 512
 CHOICES = non_max_suppression.MAX_COMPARISONS // 16 - 1024  # of which 1,024 may be chosen
 POOL: dict[str, Any] = {"window": (2, 2), "strides": (2, 2), "padding": "valid"}
 ONCE: dict[str, Any] = {"window": (1, 1), "strides": (1, 1), "padding": "valid"}
@@ -149,6 +151,12 @@ CASES: list[tuple[partial[str | None], str | None]] = [
     (asks("non_max_suppression", (CHOICES, 4), (CHOICES,), 1024, 0.5, 0.5), None),
     (asks("non_max_suppression", (CHOICES + 1, 4), (CHOICES + 1,), 1024, 0.5, 0.5), "too many"),
     (asks("non_max_suppression", (CHOICES, 4), (CHOICES,), 1025, 0.5, 0.5), "too many"),
+    (softly((9, 4), (9,), 3, 0.5, 0.5, 0.0), None),
+    (softly((9, 4), (9,), 3, 0.5, 0.5, -0.5), "A sigma of -0.5 is below 0"),
+    (softly((9, 4), (9,), 3, 0.5, 0.5, RUN), "must be constant numbers"),
+    (softly((CHOICES, 4), (CHOICES,), 1024, 0.5, 0.5, 0.0), None),
+    (softly((SOFT, 4), (SOFT,), 512, 0.5, 0.5, 0.5), None),
+    (softly((SOFT + 1, 4), (SOFT + 1,), 512, 0.5, 0.5, 0.5), "512 of 1,537 boxes are too many"),
     # reductions
     (asks("mean", IMAGE, [0, -1], keep_dims=True), None),
     (asks("mean", IMAGE, RUN, keep_dims=True), "axes of a reduction must be constant"),

@@ -45,10 +45,13 @@ def chosen(count: int, wanted: int) -> NodeCase:
     return NodeCase("", "top_k", reads, {}, outputs=2, output_types=("f32", "i32"))
 
 
-def suppressed(count: int, wanted: int) -> NodeCase:
+def suppressed(count: int, wanted: int, sigma: float | None = None) -> NodeCase:
     limits = (constant(wanted, "i32"), constant(0.5), constant(0.5))
     reads = (Input((count, 4)), Input((count,)), *limits)
-    return NodeCase("", "non_max_suppression", reads, {}, outputs=2, output_type="i32")
+    if sigma is None:
+        return NodeCase("", "non_max_suppression", reads, {}, outputs=2, output_type="i32")
+    return NodeCase("", "soft_non_max_suppression", (*reads, constant(sigma)), {}, outputs=3,
+                    output_types=("i32", "f32", "i32"))  # fmt: skip
 
 
 def pooled(size: int) -> NodeCase:
@@ -85,6 +88,8 @@ BOUNDS = [
     (chosen(4096, 800), chosen(4096, 1000)),
     (suppressed(15_900, 64), suppressed(16_100, 64)),
     (suppressed(12_700, 65), suppressed(12_900, 65)),
+    (suppressed(15_900, 64, 0), suppressed(16_100, 64, 0)),
+    (suppressed(1970, 10, 0.5), suppressed(1995, 10, 0.5)),
     (scattered(65_000), scattered(70_000)),
     (pooled(254), pooled(257)),
     (

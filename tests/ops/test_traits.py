@@ -18,6 +18,7 @@ SUMS = {f"reduce_{name}" for name in ("sum", "prod", "l1", "l2", "log_sum", "max
 SUMS |= {"mean", "reduce_sum_square", "reduce_mean_square"}
 SCATTERS = {"scatter_elements", "scatter_nd", "scatter_new", "segments"}
 SPECTRA = {"rfft", "complex_abs", "hypot"}
+SUPPRESSION = "non_max_suppression"
 LAYERS = {"conv_2d", "depthwise_conv_2d", "conv_3d", "transpose_conv", "fully_connected"}
 
 
@@ -113,7 +114,7 @@ def test_what_becomes_of_errors() -> None:
     resized |= {"roi_max_pool"}
     assert where(lambda row: row.errors.keeps_magnitude) == moved | resized
     assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"}
-    assert where(lambda row: row.errors.choice == 0) == {"non_max_suppression"}
+    assert where(lambda row: row.errors.choice == 0) == {SUPPRESSION, f"soft_{SUPPRESSION}"}
     assert where(lambda row: row.errors.choice not in (0, 1, None)) == set()
     assert where(lambda row: row.errors.relative) == {"log"}
     assert where(lambda row: row.errors.normalizes) == {"standardize", "standardize_groups"}

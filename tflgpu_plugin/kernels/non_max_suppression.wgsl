@@ -1,14 +1,16 @@
 // Boxes in the order of their scores, without those that overlap one taken before: one workgroup, whose first thread keeps
-// the queue, while all compare what comes next with the boxes taken, p.lanes of them at a time.
+// the queue, while all compare what comes next with the boxes taken. With `soft` one thread does, since each overlap lowers
+// the score in its turn: a box whose score was lowered goes back into the queue, and is compared with those taken meanwhile.
 //
 // Of equal scores the host takes the one that its queue has on top, so the queue is the same: a binary heap that grows at the
 // end, and shrinks by moving the larger child up (of equal ones the second) until the hole is at the bottom, where its last
 // element rises. Words of `notes`: three for each element of the heap, then the boxes taken.
+{% set lanes = "1u" if soft else "64u" %}
 const NONE = 0xffffffffu;
 
 // A box, the number of boxes taken that it was not compared with because it came before them or was, and its score.
 struct Candidate { box: u32, seen: u32, score: f32 }
-struct Turn { candidate: Candidate, taken: u32, last: u32 }
+struct Turn { candidate: Candidate, taken: u32, last: u32, last_score: f32 }
 var<workgroup> above: array<atomic<u32>, 2>;
 var<workgroup> turn: Turn;
 var<workgroup> covered: atomic<u32>;
@@ -89,8 +91,8 @@ fn reaches(a: f32, b: f32, t: f32) -> bool {
   return left.x > right.x || (left.x == right.x && left.y > right.y);
 }
 
-// Whether the share of two boxes in their union is at least p.overlap.
-fn overlap(i: u32, j: u32) -> bool {
+// What two boxes share, and what they cover together.
+fn areas(i: u32, j: u32) -> vec2f {
   let a = load_boxes(i);
   let b = load_boxes(j);
   let a_low = lesser(a.xy, a.zw);
@@ -101,12 +103,26 @@ fn overlap(i: u32, j: u32) -> bool {
   let b_area = area(b_high - b_low);
   let shared_area = area(greater(lesser(a_high, b_high) - greater(a_low, b_low), vec2f()));
   let united = a_area + b_area - shared_area;
-  // Without a share, or with one that is no number.
-  if (a_area <= 0.0 || b_area <= 0.0 || united == 0.0 || shared_area == 0.0) { return p.overlap <= 0.0; }
-  if (odd_number(united)) { return !is_nan(vec4f(united)).x && !odd_number(shared_area) && p.overlap <= 0.0; }
-  return p.overlap <= 0.0 || (!odd_number(p.overlap) && reaches(shared_area, united, p.overlap));
+  return select(vec2f(shared_area, united), vec2f(0.0, 1.0), a_area <= 0.0 || b_area <= 0.0 || united == 0.0);
 }
 
+// Whether their quotient is at least p.overlap.
+fn enough(a: vec2f) -> bool {
+  if (any(is_nan(a.xyxy))) { return false; }
+  if (p.overlap <= 0.0) { return true; }
+  return a.x > 0.0 && !odd_number(a.y) && !odd_number(p.overlap) && reaches(a.x, a.y, p.overlap);
+}
+
+{% if soft %}
+// What is left of a score beside a box that shares so much: 1 only where hosts come to 1, since that decides.
+fn decay(a: vec2f) -> f32 {
+  let share = a.x / a.y;
+  let x = p.scale * share * share;
+  let e = exp_exact(vec4f(x)).x;
+  return select(select(e, 0x1.fffffep-1f, e > 0x1.fffffep-1f), 1.0, x >= -0x1p-25f);
+}
+
+{% endif %}
 @compute @workgroup_size(64)
 fn main(@builtin(local_invocation_index) lane: u32) {
   var size = 0u;
@@ -127,43 +143,88 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   }
   let wanted = min(size, p.wanted);
   var taken = 0u;
-  var last = 0u;
+  var last = Candidate();
+  var score = 0.0;
   for (var n = 0u; n < p.turns; n++) {
     if (lane == 0u) {
       if (n > 0u && atomicLoad(&covered) == 0u) {
-        last = turn.candidate.box;
-        insert(size, Candidate(last, taken, turn.candidate.score));
-        size += 1u;
+        var again = turn.candidate;
+        again.seen = taken;
+{% if soft %}
+        if (score == again.score) {
+          last = again;
+          taken += 1u;
+        }
+        again.score = score;
+        if (p.least < score) {
+          insert(size, again);
+          size += 1u;
+        }
+{% else %}
+        last = again;
         taken += 1u;
+        insert(size, again);
+        size += 1u;
+{% endif %}
       }
       var next = Candidate(NONE, 0u, 0.0);
       if (taken < wanted && size > 0u) {
         size -= 1u;
         next = pop(size);
       }
-      turn = Turn(next, taken, last);
+      turn = Turn(next, taken, last.box, last.score);
       atomicStore(&covered, 0u);
     }
     let now = workgroupUniformLoad(&turn);
     // Each thread keeps those that it compares with.
-    if (now.taken > 0u && (now.taken - 1u) % 64u == lane) { put_notes(3u * p.count + now.taken - 1u, now.last); }
+    if (now.taken > 0u && (now.taken - 1u) % {{ lanes }} == lane) {
+      put_notes(3u * p.count + now.taken - 1u, now.last);
+{% if scored %}
+      put_notes(3u * p.count + p.wanted + now.taken - 1u, bitcast<u32>(now.last_score));
+{% endif %}
+    }
     if (now.candidate.box == NONE) { break; }
+{% if soft %}
+    score = now.candidate.score;
+    for (var j = select(now.candidate.seen, now.taken, lane == 0u); j > now.candidate.seen; j--) {
+      let both = areas(now.candidate.box, load_notes(3u * p.count + j - 1u));
+      if (enough(both)) {
+        atomicStore(&covered, 1u);
+        break;
+      }
+      score *= decay(both);
+      if (!(p.least < score)) { break; }
+    }
+{% else %}
     for (var j = lane; j < now.taken; j += 64u) {
-      if (j >= now.candidate.seen && overlap(now.candidate.box, load_notes(3u * p.count + j))) {
+      if (j >= now.candidate.seen && enough(areas(now.candidate.box, load_notes(3u * p.count + j)))) {
         atomicStore(&covered, 1u);
         break;
       }
     }
+{% endif %}
     workgroupBarrier();
   }
   storageBarrier();
   taken = turn.taken;
   for (var k = lane; k < p.slices; k += 64u) {
     var v = vec4i();
+{% if scored %}
+    var w = vec4f();
+{% endif %}
     for (var m = 0u; m < 4u; m++) {
-      if (4u * k + m < taken) { v[m] = i32(load_notes(3u * p.count + 4u * k + m)); }
+      let j = 4u * k + m;
+      if (j < taken) {
+        v[m] = i32(load_notes(3u * p.count + j));
+{% if scored %}
+        w[m] = bitcast<f32>(load_notes(3u * p.count + p.wanted + j));
+{% endif %}
+      }
     }
     store_indices(k, epilogue_indices(k), v);
+{% if scored %}
+    store_scores_out(k, epilogue_scores_out(k), w);
+{% endif %}
   }
   if (lane == 0u) { store_found(0u, epilogue_found(0u), vec4i(i32(taken))); }
 }

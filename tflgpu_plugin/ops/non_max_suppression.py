@@ -3,6 +3,10 @@ the boxes (two corners, either way round) with scores above `least`, the best fi
 whose intersection with one before is `overlap` of the union or more, up to `count`: their numbers,
 zeros behind them, and how many there are.
 
+`soft_non_max_suppression(boxes, scores, count, overlap, least, sigma)` gives scores, too, after the
+numbers. Where sigma is over 0, a box that overlaps less lowers the scores of others by
+exp(-overlap^2 / (2 sigma)) (N. Bodla and others, "Soft-NMS", 2017), and so moves them back.
+
 As `NonMaxSuppression` of tensorflow/lite/kernels/internal/reference/non_max_suppression.h, ties
 included: of equal scores the first one out of a heap of GNU's C++ library. As there, a box counts
 as one before itself, so that one without an area is chosen again and again where overlap > 0.
@@ -10,9 +14,13 @@ as one before itself, so that one without an area is chosen again and again wher
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from tflgpu_plugin.ir.graph import Graph, Node, Shape
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering
+from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Lowering, Source
 from tflgpu_plugin.ops.table import Errors, Op, unplanned
 
 MAX_COMPARISONS = 1 << 20  # one after another: a launch must not seem to hang
@@ -31,62 +39,84 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     wanted = int(_constant(graph, node, 2))
     if wanted < 0:
         raise ValueError(f"{wanted} boxes cannot be chosen")
-    return [(wanted,), ()]
+    return [(wanted,)] * (len(node.outputs) - 1) + [()]
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     """Boxes and scores that are floats; a constant count and thresholds; up to 65,535 boxes,
     and 2^20 times 64 comparisons."""
-    if found := unplanned(node.op, _settings, graph, node):
-        return found
+    for needed in (shapes, _settings):
+        if found := unplanned(node.op, needed, graph, node):
+            return found
     if any(graph.tensors[node.operand(k)].dtype not in ("f32", "f16") for k in (0, 1)):
         return "Boxes and their scores must be floats."
     boxes, scores = graph.shape(node.operand()), graph.shape(node.operand(1))
     if len(boxes) != 2 or boxes[1] != 4 or scores != boxes[:1]:
         return f"Boxes of {list(boxes)} do not fit scores of {list(scores)}."
-    count, wanted = boxes[0], shapes(graph, node)[0][0]
-    if count > MAX_LOOP_ROUNDS or (count + wanted) * -(-wanted // WORKGROUP) > MAX_COMPARISONS:
+    count, (wanted, _, _, sigma) = boxes[0], _settings(graph, node)
+    if sigma < 0:
+        return f"A sigma of {sigma:g} is below 0."
+    at_once = 1 if sigma else WORKGROUP
+    if count > MAX_LOOP_ROUNDS or (count + wanted) * -(-wanted // at_once) > MAX_COMPARISONS:
         return f"{wanted:,} of {count:,} boxes are too many to choose."
     return None
 
 
-def _settings(graph: Graph, node: Node) -> tuple[int, float, float]:
-    """The count, overlap and least score."""
-    (wanted,), _ = shapes(graph, node)
-    return wanted, _constant(graph, node, 3), _constant(graph, node, 4)
+class Settings(NamedTuple):
+    """The constants of a node."""
+
+    wanted: int
+    overlap: float
+    least: float
+    sigma: float
+
+
+def _settings(graph: Graph, node: Node) -> Settings:
+    wanted, *limits = (_constant(graph, node, k) for k in range(2, len(node.inputs)))
+    return Settings(int(wanted), *[*limits, 0.0][:3])
 
 
 def lower(low: Lowering, node: Node) -> None:
     """One launch of one workgroup."""
-    graph = low.graph
-    (count, _), (wanted, overlap, least) = graph.shape(node.operand()), _settings(graph, node)
-    blocks, turns = -(-count // WORKGROUP), count + wanted + 1
-    each, written = -(-wanted // WORKGROUP), -(-low.geometry(node.outputs[0]).slices // WORKGROUP)
-    low.loops(node, count + 6 * blocks + turns * (2 + each) + 6 * written + 3)
+    (count, _), settings = low.graph.shape(node.operand()), _settings(low.graph, node)
+    wanted, soft, scored = settings.wanted, settings.sigma > 0, len(node.outputs) == 3
+    slices = low.geometry(node.outputs[0]).slices
+    blocks, written = (-(-many // WORKGROUP) for many in (count, slices))
+    # Each box comes up once, and once more for each that it was compared with before.
+    turns = count + wanted + 1 + (count * wanted if soft else 0)
+    each = turns + count * wanted if soft else turns * (1 + -(-wanted // WORKGROUP))
+    low.loops(node, count + 6 * blocks + turns + each + 6 * written + 3)
+    words = 3 * count + wanted * (len(node.outputs) - 1)
+    writes: dict[str, Source | Access] = {
+        "indices": node.outputs[0],
+        "found": node.outputs[-1],
+        "notes": Access(low.temporary(-(-words // 4)), 0),
+    }
+    if scored:
+        writes["scores_out"] = node.outputs[1]
     low.dispatch(
         "non_max_suppression",
         node,
         {"boxes": low.stored(node.operand()), "scores": Access(low.stored(node.operand(1)), 1)},
-        {
-            "indices": node.outputs[0],
-            "found": node.outputs[1],
-            "notes": Access(low.temporary(-(-(3 * count + wanted) // 4)), 0),
-        },
+        writes,
         (1, 1, 1),
         {
-            "count": count, "wanted": wanted, "turns": turns, "overlap": overlap, "least": least,
-            "slices": low.geometry(node.outputs[0]).slices, "zero": 0,
+            "count": count, "wanted": wanted, "turns": turns, "overlap": settings.overlap,
+            "least": settings.least, "slices": slices, "zero": 0,
+            "scale": float(np.float32(-0.5) / np.float32(settings.sigma)) if soft else 0.0,
         },
-        {"levels": count.bit_length() - 1},
+        {"levels": count.bit_length() - 1, "soft": soft, "scored": scored},
     )  # fmt: skip
 
 
 def _work(graph: Graph, node: Node) -> int:
-    (count, _), (wanted,) = graph.shape(node.operand()), shapes(graph, node)[0]
+    (count, _), (wanted, *_) = graph.shape(node.operand()), shapes(graph, node)[0]
     return count * (wanted + count.bit_length())
 
 
 OPS = (
     Op("non_max_suppression", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work,
        kind="choice", errors=Errors(choice=0)),
+    Op("soft_non_max_suppression", refuse, shapes, lower, "transcendental", types=("f32", "i32"),
+       work=_work, kind="choice", errors=Errors(choice=0)),
 )  # fmt: skip
