@@ -231,9 +231,9 @@ def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None
 def test_the_launches_of_winograd() -> None:
     low = lowered(ALWAYS, "conv_2d", DEEP, held(18, 3, 3, 36), **SAME)
     assert [launch.workgroups for launch in low.launches] == [
-        (6, 18, 1),  # 6 rows of 30 patches by 32 threads; 2 images of 9 slices
+        (1, 18, 3),  # 30 patches by 32 threads; 2 images of 9 slices; 3 pairs of rows
         (2, 3, 36),  # 60 patches by 32 threads; 5 slices by 2; 36 products
-        (4, 10, 1),  # 20 lines of 6 patches; 2 images of 5 slices
+        (1, 10, 2),  # 30 patches; 2 images of 5 slices; 2 pairs of rows
     ]
     assert list(low.sizes.values()) == [36 * 9 * 60, 36 * 5 * 60]
     low = lowered(replace(CPU, tuning=ALWAYS.tuning), "conv_2d", DEEP, held(18, 3, 3, 36), **SAME)

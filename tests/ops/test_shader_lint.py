@@ -37,8 +37,8 @@ GPU_SITES = {
     "fully_connected": 26,
     "recurrent": 24,
     "attention": 64,
-    "winograd_input": 30,
-    "winograd_output": 34,
+    "winograd_input": 48,
+    "winograd_output": 38,
     "winograd_row": 64,
 }
 

@@ -33,6 +33,7 @@ MIN_WINOGRAD_GAIN = 1.3  # three pipelines more must save this much
 # byte of weights, and one of what was just written, up to the size of its cache.
 LAUNCH, MEMORY_BYTE, CACHE_BYTE, CACHED = 1 << 23, 8, 4, 16 << 20
 MOST_WEIGHTS = 64 << 20  # bytes of a layer's: they are four times as large
+PAIRS_IN, PAIRS_OUT = 3, 2  # of rows, which one thread of a GPU makes: of 6 and of 4
 LANES = 16  # of the transforms on software adapters, where a workgroup takes long to start
 
 # Rows: the kernel's polynomial at each point. The points lie around 1 on a logarithmic scale, which
@@ -138,7 +139,7 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
     transformed = low.temporary(PLANES * depth * count)
     products = low.temporary(PLANES * outputs * count)
     source: Source = node.operand()
-    items, plane = (SIX * high * wide, x[0] * depth, 1), depth * count
+    items, plane = (high * wide, x[0] * depth, PAIRS_IN), depth * count
     parameters: dict[str, object] = {"across": wide, "slices": depth}
     parameters |= {"y_slice": count, "y_map": high * wide}
     if low.target.software:
@@ -160,10 +161,13 @@ def lower(low: Lowering, node: Node, x: Shape, filters: Shape, rows: Span, colum
     parameters |= {"x_map": high * wide, "x_slice": count, "x_step": plane}
     parameters |= {"y_image": rows.positions * extent, "y_line": extent}
     parameters |= {"y_column": SIDE, "y_step": 1}
+    items = high * wide, x[0] * outputs, PAIRS_OUT
     if low.target.software:
         products = _columns_out(low, node, products, plane)
         parameters |= {"x_outer": SIX * plane}
-    items = rows.positions * wide, x[0] * outputs, 1
+        items = rows.positions * wide, x[0] * outputs, 1
+    else:
+        parameters |= {"lines": rows.positions}
     _transform(low, node, "winograd_output", (products, node.outputs[0]), items, parameters)
 
 
