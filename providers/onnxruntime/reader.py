@@ -27,7 +27,17 @@ from .snapshot import Extent, HostNode, Snapshot, Value
 LAYOUT = ("transpose", "reshape")  # with other nodes beside them they only change a layout
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here: apart from onnxruntime's
 UNKNOWN = (-1,)
-CONTROL = "It lets the host run graphs of the model, whose nodes are taken by themselves."
+# Operators that stay with the host for a reason.
+LEFT = {
+    **dict.fromkeys(
+        ("If", "Loop", "Scan"),
+        "It lets the host run graphs of the model, whose nodes are taken by themselves.",
+    ),
+    **dict.fromkeys(
+        ("NonMaxSuppression", "NonZero", "Unique"),
+        "It stays with the host: how many results it has is only known when it has run.",
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +181,7 @@ class _Reader:
         row = ops.HOST_OPS.get(host.title)
         if row is None:
             absent = f"{host.title} is not in the table of this plugin."
-            raise Unsupported(CONTROL if host.title in ("If", "Loop", "Scan") else absent)
+            raise Unsupported(LEFT.get(host.title, absent))
         assert row.attributes is not None
         expansion = Expansion(host, row, self.tensors, inputs, ops.HOST_OPS)
         self._guess(expansion)
