@@ -170,6 +170,10 @@ READERS: dict[str, Reader] = {
             ("UNSORTED_SEGMENT_MAX", "max"),
         )
     },
+    "STABLEHLO_PAD": lambda o: {
+        "paddings": tuple(zip(o["edgePaddingLow"], o["edgePaddingHigh"], strict=True)),
+        **({"inside": True} if any(o["interiorPadding"]) else {}),
+    },
     "LEAKY_RELU": lambda o: {"alpha": float(o.get("alpha", 0.0))},
 }
 

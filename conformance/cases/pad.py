@@ -1,5 +1,5 @@
-"""PAD, PADV2, MIRROR_PAD, DILATE: each axis alone, whole and broken channel slices, values, ranks 1
-to 5."""
+"""PAD, PADV2, MIRROR_PAD, DILATE, STABLEHLO_PAD: each axis alone, whole and broken channel
+slices, values, ranks 1 to 6."""
 
 from __future__ import annotations
 
@@ -41,7 +41,26 @@ def dilate(name: str, shape: tuple[int, ...], *steps: int, value: float = 0.0) -
     return Case(name, "DILATE", 1, given, "DilateOptions", {}, shapes=(made,))
 
 
+def stablehlo(
+    name: str, shape: tuple[int, ...], paddings: Pairs, value: float = 0.0,
+    inside: tuple[int, ...] = (), **more: Any,
+) -> Case:  # fmt: skip
+    """The same by parameters."""
+    low, high = zip(*paddings, strict=True)
+    options = {"edgePaddingLow": list(low), "edgePaddingHigh": list(high),
+               "interiorPadding": list(inside or [0] * len(shape))}  # fmt: skip
+    given = (Input(shape), constant(np.float32(value)))
+    return Case(name, "STABLEHLO_PAD", 1, given, "StablehloPadOptions", options, **more)
+
+
 CASES = [
+    stablehlo("stablehlo_space", (1, 5, 7, 8), space((1, 0), (2, 3))),
+    stablehlo("stablehlo_every_axis", (2, 3, 5, 5), [(1, 1), (2, 0), (0, 2), (1, 2)], -2.5),
+    stablehlo("stablehlo_rank_1", (5,), [(3, 2)], 1.5),
+    stablehlo("stablehlo_rank_6", (2, 1, 3, 2, 1, 5), [(0, 1)] * 6, 1.5),
+    stablehlo("stablehlo_nothing", (3, 5), [(0, 0)] * 2),
+    stablehlo("stablehlo_cut", (3, 5), [(0, 0), (-1, 2)], refused=True),
+    stablehlo("stablehlo_between", (3, 5), [(0, 0)] * 2, 0.0, (0, 1), refused=True),
     pad("space", (1, 5, 7, 8), space((1, 1), (1, 1))),
     pad("space_odd_batch_3", (3, 5, 7, 5), space((2, 0), (0, 3))),
     pad("space_three_channels", (1, 5, 7, 3), space((0, 1), (0, 1))),
@@ -88,7 +107,9 @@ CASES = [
     Case("at_run_time", "PAD", 1, (Input((1, 2, 2, 3)), Input((4, 2), "i32", low=0, high=2)),
          "PadOptions", {}, refused=True),
 ]  # fmt: skip
-CASES += integers(CASES, dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD", "DILATE"), "i32 i64"))
+CASES += integers(
+    CASES, dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD", "DILATE", "STABLEHLO_PAD"), "i32 i64")
+)
 
 NODES = [
     *(NodeCase(f"{mode}_{name}", "pad", (Input(shape), constant(amounts, "i32"), None),

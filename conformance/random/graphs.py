@@ -245,8 +245,12 @@ def _padded_with_a_value(m: Maker) -> None:
     x = m.pick()
     pairs = [(m.choose.choice((0, 0, 1, 2)), m.choose.choice((0, 0, 1))) for _ in m.shape(x)]
     value = m.model.constant(np.float32(m.choose.choice((0.0, 1.5, -2.0))))
-    if pairs:
+    if pairs and m.choose.random() < 0.7:
         m.add("PADV2", [x, m.integers(*pairs), value], "PadV2Options")
+    elif pairs:
+        low, high = (list(side) for side in zip(*pairs, strict=True))
+        m.add("STABLEHLO_PAD", [x, value], "StablehloPadOptions", edgePaddingLow=low,
+              edgePaddingHigh=high, interiorPadding=[0] * len(pairs))  # fmt: skip
 
 
 def _gather(m: Maker) -> None:

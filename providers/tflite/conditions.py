@@ -92,6 +92,7 @@ MIRRORED = needs("The mode REFLECT or SYMMETRIC.", lambda graph, node: node.attr
 COUNTED = _set("As many tensors as its parameters say.", "miscounted")
 INDEXED = _set("Indices of the type that its parameters name.", "asked")
 UNSHUFFLED = _set("No shuffled weights.", "shuffled")
+APART = _set("No elements between others.", "inside")
 DENSE = _set("No diagonal recurrent weights.", "diagonal")
 KERNEL = _set("The kernel, BASIC or FULL, that takes so many inputs.", "other_kernel")
 TANH = _set("The activation tanh.", "activation")

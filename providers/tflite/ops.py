@@ -330,6 +330,10 @@ def _rows() -> tuple[HostOp, ...]:
                 ("REAL", "real"), ("IMAG", "imaginary"), ("COMPLEX_ABS", "complex_abs"),
             )
         ),
+        _row(
+            "STABLEHLO_PAD", "pad", 1, params.stablehlo_pad, "value padding_value paddings?",
+            need.APART, order=(0, 2, 1), types=NUMBERS, **ours,
+        ),
         _row("SELECT_V2", "where", 2, None, "condition value value", **ours, types=ANY),
         _row("SIGN", "sign", 2, **ours, types=NUMBERS),
         _row("SIN", "sin", 2, **ours, types=FLOATS),

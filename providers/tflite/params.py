@@ -152,6 +152,13 @@ def expand_dims(node: HostNode) -> dict[str, Any]:
     return {"expand": None if axis is None or axis.size != 1 else int(axis.item())}
 
 
+def stablehlo_pad(node: HostNode) -> dict[str, Any]:
+    """Of up to 8 axes; elements between others are counted in `inside`."""
+    given = node.members("24q")
+    low, high, inside = (given[k : k + 8] for k in (0, 8, 16))
+    return {"paddings": tuple(zip(low, high, strict=True))} | _unusual(inside=sum(inside))
+
+
 def mirror_pad(node: HostNode) -> dict[str, Any]:
     return {"mode": MIRRORS.get(node.params("tgl_mirror_pad_params").mode)}
 

@@ -1,7 +1,8 @@
 """Elements that are put around others, or between them:
 
 * `pad(x, paddings, value)`: before and after any axis, by attribute `mode`: "constant" (default),
-  "reflect" (the edge is not repeated), "symmetric" (it is), "edge" (its value), "wrap"
+  "reflect" (the edge is not repeated), "symmetric" (it is), "edge" (its value), "wrap". Without
+  the second input by attribute `paddings`: (before, after) of each axis, of which there may be more
 * `dilate(x, steps, value)`: neighbours on each axis come to lie so many steps apart
 """
 
@@ -22,6 +23,9 @@ NEEDS = "Constant, non-negative paddings and a constant value."
 
 def paddings(graph: Graph, node: Node) -> Array | None:
     """[rank, 2]: elements added before and after each axis; None when they are not constant."""
+    if node.inputs[1] is None:
+        rank = len(graph.shape(node.operand()))
+        return np.array(node.attributes["paddings"][:rank], np.int64).reshape(-1, 2)
     value = graph.constant(node.inputs[1])
     return None if value is None else value.reshape(-1, 2)
 
