@@ -11,8 +11,9 @@
 #   make bench       us, the hosts' CPU kernels and ncnn, interleaved in one run
 #   make bench-today  nine networks of today, tiny and as published, beside onnxruntime's WebGPU provider; downloads an
 #                    exporter (ARGS="--only bert" chooses)
-#   make gpu-estimates  what our kernels and ncnn's would take on five AMD GPUs, by their real compiler and a model; no
+#   make gpu-estimates  what our kernels, ncnn's and WebGPU's would take on five AMD GPUs, by their real compiler and a model; no
 #                    GPU is needed (ARGS="--top 5" shows the slowest dispatches, "--against ahead=1" another setting)
+#   make encoder-estimates  what three encoders would take on two of them, beside onnxruntime's WebGPU provider
 #   make wheel       one py3-none-manylinux wheel in dist/
 #   make wheels      one for each of Linux, Windows and macOS in dist/wheels, all built here (ARGS= names some)
 #   make smoke-aarch64  the wheel for Linux on ARM, run in all hosts under QEMU, and 480 tests of conformance
@@ -23,7 +24,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model $(MODEL)) $(if $(IMAGE),--image $(IMAGE)) $(if $(LABELS),--labels $(LABELS)) $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench bench-today gpu-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
+.PHONY: demo test lint conformance conformance-settings conformance-cpus exported mutants bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -54,6 +55,9 @@ bench: .venv/ready-dev
 
 bench-today: .venv/ready-dev
 	@sh tools/exported.sh measured $(ARGS)
+
+encoder-estimates: .venv/ready-dev
+	@sh tools/exported.sh estimated $(ARGS)
 
 gpu-estimates: .venv/ready-dev
 	@$(BIN)/python -m benchmarks.compiled estimates $(ARGS)

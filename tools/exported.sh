@@ -1,6 +1,7 @@
 #!/bin/sh
 # Models as today's exporters write them, and what of them runs on the GPU: see conformance/exported.py.
 # With "measured" first, those of nine networks, and how fast they are: see benchmarks/today.py.
+# With "estimated", three larger ones, and what they would take: see benchmarks/compiled/models.py.
 # Each exporter has an environment of its own, as they ask for different versions of what they share.
 set -e
 
@@ -15,6 +16,11 @@ if [ "$1" = measured ]; then
   shift
   write torch build/today --measured
   exec .venv/bin/python -m benchmarks.today build/today "$@"
+fi
+if [ "$1" = estimated ]; then
+  shift
+  write torch build/encoders --estimated
+  exec .venv/bin/python -m benchmarks.compiled estimates --models build/encoders/*.onnx "$@"
 fi
 folder=build/exported
 for exporter in torch litert keras; do

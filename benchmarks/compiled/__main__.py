@@ -1,8 +1,8 @@
 """python -m benchmarks.compiled check: every kernel of the conformance cases through AMD's
 compiler, with its registers and waves.
 
-python -m benchmarks.compiled estimates: what the seeded networks would take, by a model, in ours
-and in ncnn.
+python -m benchmarks.compiled estimates: what the seeded networks would take, by a model, in ours,
+in ncnn and in onnxruntime's WebGPU provider; with --models, ONNX models in ours and in the latter.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+from benchmarks.compiled import models
 from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Made
 from benchmarks.compiled.driver import compiled, look
 from benchmarks.compiled.kernels import of_cases
 from benchmarks.compiled.networks import GRAPHS, Estimate, estimates
-from benchmarks.compiled.peers import ncnn
+from benchmarks.compiled.peers import ncnn, webgpu
 from benchmarks.engine import Unavailable
 from benchmarks.networks import NETWORKS
 from conformance.settings import forced
 from tflgpu_plugin.compile import tuning
 from tflgpu_plugin.ir.plan import Pipeline
 
-PEERS = {"ncnn": ncnn}
+PEERS = {"ncnn": ncnn, "webgpu": webgpu}
 CHECKED = ("navi31", "vega10")  # waves of 32 and 64 lanes; of 64 only
 
 
@@ -157,10 +159,14 @@ def main() -> int:
         help="estimates with these settings, too",
     )
     parser.add_argument("--top", type=int, default=0, help="slowest dispatches that are shown")
+    parser.add_argument("--models", nargs="+", type=Path, help="ONNX files, inputs beside them")
     parser.add_argument("--peers", nargs="*", choices=[*PEERS], default=[*PEERS], metavar="NAME")
     given = parser.parse_args()
-    given.families = given.families or (CHECKED if given.what == "check" else [*FAMILIES])
+    few = given.what == "check" or given.models
+    given.families = given.families or (CHECKED if few else [*FAMILIES])
     try:
+        if given.models:
+            return models.table(given.models, given.families)
         return check(given) if given.what == "check" else table(given)
     except Unavailable as error:
         print(f"NOT RUN: {error}")

@@ -55,12 +55,14 @@ FAMILIES = {"gfx1201": RDNA, "navi31": RDNA, "navi21": RDNA, "vega10": GCN,
 class Instruction:
     """`kind`: vector or alu (scalar) arithmetic; vector load, vector store, scalar (a load), shared
     (memory of a workgroup), wait, other. `slots` are those of issue, `bytes` what a lane moves,
-    `products` its multiply-adds. `waits`: (queue, how many may be left in it)."""
+    `products` its multiply-adds; `part`: "mul" or "add" of one that may be in two instructions.
+    `waits`: (queue, how many may be left in it)."""
 
     kind: str
     slots: int = 1
     bytes: int = 0
     products: int = 0
+    part: str = ""
     waits: tuple[tuple[str, int], ...] = ()
 
 
@@ -89,7 +91,8 @@ def _instruction(line: str, lanes: int) -> Instruction:
         halves = [part.strip() for part in line.split("::")]
         packed = 2 if "pk_" in op or "dot2" in op else 1
         products = packed * sum(bool(PRODUCT.match(half)) for half in halves)
-        return Instruction("vector", 4 if SLOW.match(op) else 1, products=products)
+        part = next((name for name in ("mul", "add") if op.startswith(f"v_{name}_f32")), "")
+        return Instruction("vector", 4 if SLOW.match(op) else 1, products=products, part=part)
     if op.startswith("s_wait"):
         waits = ((QUEUES[name], int(left, 0)) for name, left in _WAIT.findall(line))
         return Instruction("wait", 0, waits=tuple(waits))
@@ -187,15 +190,19 @@ def cost(
 ) -> Cost:
     """Of `groups` workgroups of so many threads, whose loops run as one thread's do, which makes so
     many multiply-adds, where that is known."""
-    rounds, sure = _matched(made, loops) if products is None else _fitting(made, loops, products)
+    if products is None:
+        rounds, sure = _matched(made, loops)
+        counts = [sum(each.products for each in block) for block in made.blocks]
+    else:
+        rounds, sure, counts = _fitting(made, loops, products)
     runs = _runs(made, rounds)
     sums: Counter[str] = Counter()
-    for times, block in zip(runs, made.blocks, strict=True):
+    for times, block, count in zip(runs, made.blocks, counts, strict=True):
+        sums["products"] += times * count
         for each in block:
             sums[each.kind] += times * each.slots
             sums["moved"] += times * each.bytes * each.kind.startswith("vector ")
             sums["exchanged"] += times * each.bytes * (each.kind == "shared")
-            sums["products"] += times * each.products
     lanes = made.lanes
     of_group = ceil(threads / lanes)
     per_unit = ceil(groups / UNITS) * of_group
@@ -226,20 +233,33 @@ def _matched(made: Made, loops: Sequence[Loop]) -> tuple[list[int], bool]:
     return found, False
 
 
-def _fitting(made: Made, loops: Sequence[Loop], products: int) -> tuple[list[int], bool]:
-    """The same by the multiply-adds that the loops of the assembly would make."""
+def _loose(block: Sequence[Instruction]) -> int:
+    """Multiply-adds that are no single instructions."""
+    parts = Counter(each.part for each in block)
+    return min(parts["mul"], parts["add"])
+
+
+def _fitting(made: Made, loops: Sequence[Loop], products: int) -> tuple[list[int], bool, list[int]]:
+    """The same by the multiply-adds that the loops of the assembly would make, fused or, if that
+    fits better, in two instructions, too; and those of each block."""
     depths = made.depths()
     pool = [*loops, *[Loop(1, 1, 1)] * (len(depths) - len(loops))]
-    of_block = [sum(each.products for each in block) for block in made.blocks]
+    fused = [sum(each.products for each in block) for block in made.blocks]
+    loose = [_loose(block) for block in made.blocks]
 
-    def off(chosen: Sequence[Loop]) -> float:
+    def off(chosen: Sequence[Loop], of_block: Sequence[int]) -> float:
         runs = _runs(made, [loop.rounds for loop in chosen])
         found = sum(times * count for times, count in zip(runs, of_block, strict=True))
         shallow = sum(a.depth < depth for a, depth in zip(chosen, depths, strict=True))
         return abs(log((found + 1) / (products + 1))) + 0.3 * shallow
 
-    best = min(islice(combinations(pool, len(depths)), MOST_CHOICES), key=off)
-    return [loop.rounds for loop in best], off(best) < NEAR
+    found = []
+    for of_block in (fused, [a + b for a, b in zip(fused, loose, strict=True)]):
+        chosen = islice(combinations(pool, len(depths)), MOST_CHOICES)
+        best = min(chosen, key=lambda each: off(each, of_block))
+        found.append((off(best, of_block), [loop.rounds for loop in best], of_block))
+    away, rounds, of_block = min(found, key=lambda each: each[0])
+    return rounds, away < NEAR, of_block
 
 
 def _runs(made: Made, rounds: Sequence[int]) -> list[int]:

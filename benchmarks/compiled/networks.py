@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import TypeVar
 
 from benchmarks.compiled.blocks import BLOCKS
 from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Cost, Made, cost
@@ -19,6 +20,8 @@ from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import Graph
 from tflgpu_plugin.ir.plan import Pipeline, Plan
 from tflgpu_plugin.ir.target import Target
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -54,18 +57,27 @@ class Estimate:
         return sum(not each.sure for _, _, each in self.dispatches)
 
 
+def target(family: str) -> Target:
+    """What kernels are planned for."""
+    model = FAMILIES[family]
+    return replace(AMD, least_subgroup=min(model.issue), native_half=model.halves)
+
+
 def estimates(
     names: Sequence[str], family: str, settings: Sequence[Mapping[str, object]]
 ) -> dict[tuple[str, int], Estimate]:
     """By network and the number of the settings, which replace fields of the target. Raises
     Unavailable, and RuntimeError where a kernel does not compile."""
-    model = FAMILIES[family]
-    target = replace(AMD, least_subgroup=min(model.issue), native_half=model.halves)
     plans = {
-        (name, k): _plan(name, replace(target, **given))  # type: ignore[arg-type]
+        (name, k): compiler.compile(GRAPHS[name](), replace(target(family), **given))  # type: ignore[arg-type]
         for name in names
         for k, given in enumerate(settings)
     }
+    return of_plans(plans, family)
+
+
+def of_plans(plans: Mapping[Key, Plan], family: str) -> dict[Key, Estimate]:
+    """Each plan as estimated for a family. Raises what `estimates` raises."""
     wanted = list(dict.fromkeys(p for plan in plans.values() for p in plan.pipelines))
     made = dict[Pipeline, Made]()
     for pipeline, found in zip(wanted, compiled(wanted, family), strict=True):
@@ -83,10 +95,6 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     **{name: partial(_graph, net) for name, net in NETWORKS.items()},
     **BLOCKS,
 }
-
-
-def _plan(name: str, target: Target) -> Plan:
-    return compiler.compile(GRAPHS[name](), target)
 
 
 def _estimate(plan: Plan, family: str, made: Mapping[Pipeline, Made]) -> Estimate:

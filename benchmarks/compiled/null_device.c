@@ -4,7 +4,8 @@
  * line, the assembly. One pipeline at a time: the file holds the last.
  * Of other engines, for which NULL_DEVICE_TRACE names a folder: a file pipeline-N for each, with the number of its module
  * (module-N, SPIR-V) and its constants, and a line in "dispatches" for each that is recorded: the pipeline, the groups, the push
- * constants. Command buffers are recorded one after the other, by one thread. */
+ * constants, and what uniform buffers hold then (SET.BINDING=, their beginning; one that is
+ * bound whole is left out). Command buffers are recorded one after the other, by one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #define NEXT(name) ((PFN_##name)next_device(device, #name))
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-enum { MOST_EXTENSIONS = 256, MOST_NUMBERS = 64, MOST_TEXTS = 8, MOST_OBJECTS = 1 << 14, MOST_PUSHED = 256, MOST_PATH = 4096 };
+enum { MOST_EXTENSIONS = 256, MOST_NUMBERS = 64, MOST_TEXTS = 8, MOST_OBJECTS = 1 << 14, MOST_PUSHED = 256, MOST_SETS = 4, MOST_PATH = 4096 };
 
 static VkDevice device;
 
@@ -202,8 +203,89 @@ static VkResult create_pipelines(VkDevice of, VkPipelineCache cache, uint32_t co
   return worst;
 }
 
+/* Where buffers lie, and what descriptors of uniforms name; what is on the null device is the host's memory. */
+typedef struct Place {
+  uint64_t buffer, memory, offset;
+} Place;
+
+typedef struct Uniform {
+  uint64_t set, buffer, offset, size;
+  uint32_t binding;
+} Uniform;
+
+static Place places[MOST_OBJECTS];
+static Uniform uniforms[MOST_OBJECTS];
+static uint32_t place_count, uniform_count;
+
+static void place(VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize offset) {
+  uint32_t i = 0;
+  while (i < place_count && places[i].buffer != (uint64_t)buffer) i++;
+  if (i == MOST_OBJECTS) return;
+  places[i] = (Place){(uint64_t)buffer, (uint64_t)memory, offset};
+  if (i == place_count) place_count++;
+}
+
+static VkResult bind_memory(VkDevice of, VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize offset) {
+  place(buffer, memory, offset);
+  return NEXT(vkBindBufferMemory)(of, buffer, memory, offset);
+}
+
+static VkResult bind_memory_2(VkDevice of, uint32_t count, const VkBindBufferMemoryInfo *bound_to) {
+  for (uint32_t i = 0; i < count; i++) place(bound_to[i].buffer, bound_to[i].memory, bound_to[i].memoryOffset);
+  return NEXT(vkBindBufferMemory2)(of, count, bound_to);
+}
+
+static char *content_of(uint64_t buffer, VkDeviceSize offset) {
+  void *start = NULL;
+  for (uint32_t i = 0; i < place_count; i++)
+    if (places[i].buffer == buffer && !NEXT(vkMapMemory)(device, (VkDeviceMemory)places[i].memory, 0, VK_WHOLE_SIZE, 0, &start) && start)
+      return (char *)start + places[i].offset + offset;
+  return NULL;
+}
+
+/* Copies are made when they are recorded, as what runs after them is recorded after them. */
+static void copy(VkCommandBuffer to, VkBuffer from, VkBuffer into, uint32_t count, const VkBufferCopy *parts) {
+  (void)to;
+  for (uint32_t i = 0; i < count && getenv("NULL_DEVICE_TRACE"); i++) {
+    char *source = content_of((uint64_t)from, parts[i].srcOffset), *target = content_of((uint64_t)into, parts[i].dstOffset);
+    if (source && target) memmove(target, source, parts[i].size);
+  }
+}
+
+static void forget(uint64_t set, uint32_t binding, int all) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < uniform_count; i++)
+    if (uniforms[i].set != set || (uniforms[i].binding != binding && !all)) uniforms[kept++] = uniforms[i];
+  uniform_count = kept;
+}
+
+static VkResult allocate_sets(VkDevice of, const VkDescriptorSetAllocateInfo *wanted, VkDescriptorSet *made) {
+  VkResult result = NEXT(vkAllocateDescriptorSets)(of, wanted, made);
+  for (uint32_t i = 0; !result && i < wanted->descriptorSetCount; i++) forget((uint64_t)made[i], 0, 1);
+  return result;
+}
+
+static void update_sets(VkDevice of, uint32_t count, const VkWriteDescriptorSet *given, uint32_t copies,
+                        const VkCopyDescriptorSet *copied) {
+  for (uint32_t i = 0; i < count; i++) {
+    forget((uint64_t)given[i].dstSet, given[i].dstBinding, 0);
+    if (given[i].descriptorType != VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER || uniform_count == MOST_OBJECTS) continue;
+    const VkDescriptorBufferInfo *info = given[i].pBufferInfo;
+    uniforms[uniform_count++] =
+        (Uniform){(uint64_t)given[i].dstSet, (uint64_t)info->buffer, info->offset, info->range, given[i].dstBinding};
+  }
+  NEXT(vkUpdateDescriptorSets)(of, count, given, copies, copied);
+}
+
 static uint32_t bound;
+static uint64_t bound_sets[MOST_SETS];
 static unsigned char pushed[MOST_PUSHED];
+
+static void bind_sets(VkCommandBuffer to, VkPipelineBindPoint point, VkPipelineLayout layout, uint32_t first, uint32_t count,
+                      const VkDescriptorSet *sets, uint32_t moves, const uint32_t *moved) {
+  (void)to, (void)point, (void)layout, (void)moves, (void)moved;
+  for (uint32_t i = 0; i < count && first + i < MOST_SETS; i++) bound_sets[first + i] = (uint64_t)sets[i];
+}
 
 static void bind_pipeline(VkCommandBuffer to, VkPipelineBindPoint point, VkPipeline pipeline) {
   (void)to, (void)point;
@@ -216,12 +298,24 @@ static void push(VkCommandBuffer to, VkPipelineLayout layout, VkShaderStageFlags
   if (offset + size <= MOST_PUSHED) memcpy(pushed + offset, values, size);
 }
 
+static void write_bytes(FILE *file, const unsigned char *content, uint64_t size) {
+  for (uint64_t i = 0; i < size; i++) fprintf(file, "%02x", content[i]);
+}
+
 static void dispatch(VkCommandBuffer to, uint32_t x, uint32_t y, uint32_t z) {
   (void)to;
   FILE *file = traced("dispatches", 0, "a");
   if (!file) return;
   fprintf(file, "%u %u %u %u ", bound, x, y, z);
-  for (uint32_t i = 0; i < MOST_PUSHED; i++) fprintf(file, "%02x", pushed[i]);
+  write_bytes(file, pushed, MOST_PUSHED);
+  for (uint32_t set = 0; set < MOST_SETS; set++)
+    for (uint32_t i = 0; i < uniform_count; i++) {
+      if (!bound_sets[set] || uniforms[i].set != bound_sets[set]) continue;
+      const char *content = uniforms[i].size == VK_WHOLE_SIZE ? NULL : content_of(uniforms[i].buffer, uniforms[i].offset);
+      fprintf(file, " %u.%u=", set, uniforms[i].binding);
+      uint64_t size = uniforms[i].size < MOST_PUSHED ? uniforms[i].size : MOST_PUSHED;
+      if (content) write_bytes(file, (const unsigned char *)content, size);
+    }
   fprintf(file, "\n");
   fclose(file);
 }
@@ -256,6 +350,12 @@ static const Entry ENTRIES[] = {
     ENTRY("vkCreateComputePipelines", create_pipelines),
     ENTRY("vkCmdBindPipeline", bind_pipeline),
     ENTRY("vkCmdPushConstants", push),
+    ENTRY("vkBindBufferMemory", bind_memory),
+    ENTRY("vkBindBufferMemory2", bind_memory_2),
+    ENTRY("vkAllocateDescriptorSets", allocate_sets),
+    ENTRY("vkUpdateDescriptorSets", update_sets),
+    ENTRY("vkCmdBindDescriptorSets", bind_sets),
+    ENTRY("vkCmdCopyBuffer", copy),
     ENTRY("vkCmdDispatch", dispatch),
 };
 

@@ -18,6 +18,7 @@ from benchmarks.compiled.spirv import Module, ran
 from benchmarks.engine import ROOT, Unavailable
 from benchmarks.networks import NETWORKS
 from benchmarks.to_ncnn import to_ncnn
+from benchmarks.to_onnx import to_onnx
 
 MOST_SECONDS = 300
 
@@ -32,6 +33,28 @@ def ncnn(name: str, family: str, half: bool) -> Estimate:
         given = (*files, folder / "in.npy", int(half))
         command = [str(python), "-m", "benchmarks.compiled.ncnn_worker", *map(str, given)]
         return _traced(command, folder, family)
+
+
+def webgpu(name: str, family: str, half: bool) -> Estimate:
+    """A network in onnxruntime's WebGPU provider, in float32. Raises Unavailable."""
+    if half:
+        raise Unavailable("its models are float32")
+    network = NETWORKS[name]()
+    with tempfile.TemporaryDirectory() as made:
+        model = Path(made) / "model.onnx"
+        model.write_bytes(to_onnx(network))
+        planes = np.ascontiguousarray(network.picture().transpose(0, 3, 1, 2))
+        np.savez(model.with_suffix(".npz"), input=planes)
+        return webgpu_model(model, family)
+
+
+def webgpu_model(model: Path, family: str) -> Estimate:
+    """An ONNX model in onnxruntime's WebGPU provider, its inputs beside it (.npz). Raises
+    Unavailable."""
+    given = str(model.resolve()), str(model.resolve().with_suffix(".npz"))
+    worker = "-m", "benchmarks.compiled.webgpu_worker"
+    with tempfile.TemporaryDirectory() as made:
+        return _traced([str(peers.environment("webgpu")), *worker, *given], Path(made), family)
 
 
 def _traced(command: list[str], folder: Path, family: str) -> Estimate:
@@ -50,12 +73,19 @@ def _traced(command: list[str], folder: Path, family: str) -> Estimate:
 
 
 def _dispatch(folder: Path, line: str, family: str) -> tuple[str, Made, Cost]:
-    number, *groups, pushed = line.split()
+    number, x, y, z, pushed, *held = line.split()
     made = read((folder / f"pipeline-{number}").read_text(errors="replace"))
     constants = {int(name.split()[1]): value for name, value in made.numbers.items()
                  if name.startswith("constant ")}  # fmt: skip
     module = Module((folder / f"module-{made.numbers['module']}").read_bytes(), constants)
-    extent = [int(part) for part in groups]
-    run = ran(module, extent, bytes.fromhex(pushed), made.lanes)
+    extent, uniforms = [int(x), int(y), int(z)], dict(map(_uniform, held))
+    run = ran(module, extent, bytes.fromhex(pushed), made.lanes, uniforms)
     taken = cost(made, FAMILIES[family], run.loops, prod(extent), run.threads, run.products)
     return f"pipeline {number}", made, taken
+
+
+def _uniform(text: str) -> tuple[tuple[int, int], bytes]:
+    """SET.BINDING=CONTENT of a uniform buffer."""
+    place, _, content = text.partition("=")
+    first, second = map(int, place.split("."))
+    return (first, second), bytes.fromhex(content)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.compiled import __main__ as command
-from benchmarks.compiled import driver
+from benchmarks.compiled import driver, models
 from benchmarks.compiled.blocks import BLOCKS
 from benchmarks.compiled.cost import GCN, RDNA, Cost, Made, cost
 from benchmarks.compiled.kernels import AMD
@@ -235,6 +235,46 @@ def test_products_of_matrices_take_32_cycles_of_a_wave(lanes: int) -> None:
     line = "BB0:\n\tv_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]\n"
     ((one,),) = Made({**NUMBERS, "Lanes": lanes}, line).blocks
     assert one.products * lanes == 16**3 and one.slots * RDNA.issue[lanes] == 32
+
+
+@pytest.mark.parametrize(
+    ("lines", "products"),
+    [
+        (("v_mul_f32_e32 v0, v1, v2", "v_add_f32_e32 v0, v0, v3"), 1),
+        (("v_mul_f32_e32 v0, v1, v2", "v_mul_f32_e32 v0, v0, v3"), 0),
+        (("v_mul_f32_e32 v0, v1, v2", "v_add_u32_e32 v0, v0, v3"), 0),
+        (("v_fma_f32 v0, v1, v2, v3", "v_mul_f32_e32 v0, v1, v2"), 1),
+    ],
+)
+def test_products_of_other_engines_may_be_in_two_instructions(
+    lines: tuple[str, ...], products: int
+) -> None:
+    made = Made(NUMBERS, "BB0:\n" + "".join(f"\t{line}\n" for line in lines))
+    found = cost(made, RDNA, [], groups=1, threads=32, products=1)
+    assert found.products == products * 32 and found.sure == (products == 1)
+    alone = cost(made, RDNA, [], groups=1, threads=32)
+    assert alone.products == 32 * lines[0].startswith("v_fma")  # ours are fused
+
+
+def test_models_stand_beside_webgpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def taking(us: float, family: str, sure: bool = True) -> Estimate:
+        taken = Cost(us, "latency", 240, 1, sure)
+        return Estimate(family, [("conv", Made(NUMBERS, ""), taken)])
+
+    theirs = {"navi31": 4.0, "vega10": 16.0}
+    monkeypatch.setattr(models, "planned", lambda model, families: dict.fromkeys(families))
+    monkeypatch.setattr(models, "of_plans", lambda plans, family: {family: taking(2.0, family)})
+    monkeypatch.setattr(
+        models, "webgpu_model", lambda model, family: taking(theirs[family], family, sure=False)
+    )
+    monkeypatch.setattr(sys, "argv", ["compiled", "estimates", "--models", "a/bert.onnx"])
+    assert command.main() == 0
+    *_, one, other, last = capsys.readouterr().out.splitlines()
+    assert one.startswith("| bert | navi31 | 2 |") and "| 4? |" in one and one.endswith("| 2.00 |")
+    assert other.startswith("| bert | vega10 | 2 |") and other.endswith("| 8.00 |")
+    assert last == "geometric mean 4.00, worst 2.00"
 
 
 def test_peers_stand_below_with_what_ours_take_by_theirs(

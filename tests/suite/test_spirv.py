@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from benchmarks.compiled.spirv import Module, Ran, _computed, ran
+from benchmarks.compiled.spirv import Module, Ran, ran
+from benchmarks.compiled.spirv_values import computed
 
 VOID, UINT, FLOAT, VEC4, BOOL, BLOCK, PUSHED, LOCAL, VEC3, INPUT = range(1, 11)
 MAIN, INNER, COUNT, UNUSED, PUSH, GROUP, SPEC, ZERO, ONE, SIZE = range(11, 21)
@@ -77,6 +78,40 @@ def test_the_group_in_the_middle_is_followed() -> None:
     assert told(found) == [(1, 0, 0), (2, 0, 0), (2, 0, 0)] and found.products == 0
 
 
+def uniform_shader() -> bytes:
+    """`rounds of: uniforms.second[1].y` products; the block is a number and two vectors 16 bytes
+    apart from byte 16, in set 1 at binding 2."""
+    counter, pair, array, two, second = 155, 60, 61, 62, 63
+    return words(
+        (11, GLSL, 0), (15, 5, MAIN, 0), (16, MAIN, 17, 8, 4, 1),
+        (71, PUSH, 34, 1), (71, PUSH, 33, 2), (71, array, 6, 16),
+        (72, BLOCK, 0, 35, 0), (72, BLOCK, 1, 35, 16),
+        (19, VOID), (20, BOOL), (21, UINT, 32, 0), (22, FLOAT, 32), (23, VEC4, FLOAT, 4),
+        (23, pair, UINT, 2), (43, UINT, two, 2), (28, array, pair, two),
+        (30, BLOCK, FLOAT, array), (32, PUSHED, 2, BLOCK), (59, PUSHED, PUSH, 2),
+        (43, UINT, ZERO, 0), (43, UINT, ONE, 1),
+        (54, VOID, MAIN, 0, 0), (248, BODY), (59, LOCAL, counter, 7),
+        (65, PUSHED, second, PUSH, ONE, ONE, ONE), (61, UINT, 81, second),
+        *counting(150, 81, (12, VEC4, 92, GLSL, 50, 93, 93, 93)),
+        (253,), (56,),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "rounds"),
+    [
+        ((1, 2), struct.pack("<f3I4I2I", 1.5, 9, 9, 9, 9, 9, 9, 9, 9, 7), 7),
+        ((1, 2), struct.pack("<f3I4I1I", 1.5, 9, 9, 9, 9, 9, 9, 9, 9), 1),  # ends before it
+        ((2, 1), struct.pack("<f3I4I2I", 1.5, 9, 9, 9, 9, 9, 9, 9, 9, 7), 1),  # another's
+    ],
+)
+def test_loops_run_as_uniform_buffers_say(
+    place: tuple[int, int], content: bytes, rounds: int
+) -> None:
+    found = ran(Module(uniform_shader(), {}), (1, 1, 1), b"", 32, {place: content})
+    assert told(found) == [(1, 1, rounds)]
+
+
 def test_what_is_not_known_goes_round_once() -> None:
     found = ran(Module(shader(), {}), (4, 1, 1), b"", 32)
     assert told(found) == [(1, 1, 1), (2, 1, 3), (2, 1, 2)]
@@ -95,12 +130,12 @@ def test_what_is_not_known_goes_round_once() -> None:
     ],
 )  # fmt: skip
 def test_whole_numbers_have_32_bits(code: int, given: tuple[object, ...], made: object) -> None:
-    assert _computed(code, range(len(given)), dict(enumerate(given)).get) == made
+    assert computed(code, range(len(given)), dict(enumerate(given)).get) == made
 
 
 def test_parts_of_composites() -> None:
     known = {0: {0: 5, 1: {2: 7}}, 1: 9}
-    assert _computed(81, (0, 1, 2), known.get) == 7
-    assert _computed(81, (0, 3), known.get) is None
-    assert _computed(82, (1, 0, 1, 2), known.get) == {0: 5, 1: {2: 9}}
-    assert _computed(80, (1, 1), known.get) == {0: 9, 1: 9}
+    assert computed(81, (0, 1, 2), known.get) == 7
+    assert computed(81, (0, 3), known.get) is None
+    assert computed(82, (1, 0, 1, 2), known.get) == {0: 5, 1: {2: 9}}
+    assert computed(80, (1, 1), known.get) == {0: 9, 1: 9}

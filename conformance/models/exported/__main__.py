@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="recipes whose name contains this")
     parser.add_argument("--measured", action="store_true", help="those of make bench-today instead")
+    parser.add_argument("--estimated", action="store_true", help="of make encoder-estimates")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     here = next((room for module, room in EXPORTERS.items() if find_spec(module)), None)
@@ -29,7 +30,8 @@ def main() -> int:
         return 2
     failed = 0
     module = import_module(here)
-    for name, write in (module.measured() if given.measured else module.routes()).items():
+    chosen = module.estimated if given.estimated else module.routes
+    for name, write in (module.measured if given.measured else chosen)().items():
         if given.only not in name:
             continue
         try:

@@ -18,6 +18,21 @@ DDPM = {"sample_size": 32, "block_out_channels": (128, 256, 256, 256), "layers_p
         "down_block_types": ("DownBlock2D", "AttnDownBlock2D", "DownBlock2D", "DownBlock2D"),
         "up_block_types": ("UpBlock2D", "UpBlock2D", "AttnUpBlock2D", "UpBlock2D")}  # fmt: skip
 
+# Base models: bert-base at 128 tokens, vit-base-patch16-224, the encoder of whisper-base.
+WHISPER = {f"{side}_{name}": value for side in ("encoder", "decoder")
+           for name, value in (("layers", 6), ("attention_heads", 8), ("ffn_dim", 2048))
+           } | {"d_model": 512}  # fmt: skip
+
+
+def encoders() -> dict[str, Recipe]:
+    """Three that are larger, of which `make encoder-estimates` tells what they would take."""
+    heard = diffusion_models.heard
+    return {
+        "bert-base": text("Bert", {}, 128),
+        "vit-b16": image("ViT", {}, 224),
+        "whisper-base": heard("Whisper", "Model", WHISPER, "encoder", input_features=(1, 80, 3000)),
+    }
+
 
 def networks() -> dict[str, tuple[Recipe, Recipe]]:
     """The tiny one and the published one, by name."""

@@ -63,6 +63,11 @@ def measured() -> dict[str, Callable[[Path], None]]:
     }
 
 
+def estimated() -> dict[str, Callable[[Path], None]]:
+    """The same of those whose times are estimated."""
+    return {name: partial(_once, name, recipe) for name, recipe in today.encoders().items()}
+
+
 def _once(name: str, recipe: Recipe, folder: Path) -> None:
     if not (folder / f"{name}.npz").exists():
         _plain(name, recipe, folder)
