@@ -46,6 +46,7 @@ def test_roles() -> None:
     assert {name for name, role in ROLES.items() if role.typed} == {"value", "slope"}
     assert {name: role.extents for name, role in ROLES.items() if role.extents} == {
         "channel_bias": "list", "padding_value": "one", "axis": "one", "paddings": "pairs",
+        "threshold": "one",
         **dict.fromkeys(("size", "sizes", "begin", "end", "strides", "block"), "list"),
         **dict.fromkeys(("start", "length", "order", "repeats"), "axes"),
     }  # fmt: skip
