@@ -3,6 +3,7 @@ LSTMs in 8 bits. No device is needed."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -164,10 +165,30 @@ def test_a_sum_of_one_update_each_is_a_gather(
 
 
 @pytest.mark.parametrize(("last", "apart"), [(4, True), (5, False)])
-def test_places_of_large_results_take_no_memory(last: int, apart: bool) -> None:
-    """Their numbers do: those over 2^62 are not told apart."""
+def test_large_results_are_not_put_in_order(last: int, apart: bool) -> None:
+    """The table of where each of over 2^24 places comes from would take the host's memory."""
     rows = np.stack([np.arange(20), np.arange(20), np.arange(20) % 4], 1)
-    shape = (1 << 30, 1 << 30, last)
+    shape = (1 << 11, 1 << 11, last)
     graph = graph_of("scatter_new", rows, (20,), list(shape), reduction="add",
                      results=[Tensor("y", shape)])  # fmt: skip
     assert scatter._apart(graph, graph.nodes[0]) == apart
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "arranged"),
+    [
+        ("scatter_nd", (1 << 11, 1 << 13), True),
+        ("scatter_nd", (1 << 11, 1 + (1 << 13)), False),
+        ("scatter_nd", (20, 1 << 20), True),  # rows of one index: each is one place
+        ("scatter_elements", (20, 1 << 19), True),
+        ("scatter_elements", (20, 1 << 20), False),
+    ],
+)
+def test_refusals_and_order_go_by_the_same_places(
+    op: str, shape: tuple[int, int], arranged: bool
+) -> None:
+    """What is not put in order is looked through, and that has a limit of its own."""
+    few = 2 if shape[0] > 20 else 1
+    node = Node(0, op, (), (), {"reduction": "none", "axis": 0})
+    form = scatter.Form(1, shape[:few], prod(shape[few:]), 20)
+    assert scatter._in_order(node, form) == arranged

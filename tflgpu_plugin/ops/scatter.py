@@ -27,7 +27,7 @@ from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
 
 MAX_READS = 1 << 28  # of indices in one launch, by all threads together
-MOST_PLACES = 1 << 62  # whose numbers are int64
+MOST_PLACES = 1 << 24  # put in order beforehand: that takes about 60 bytes of memory for each
 BLOCK = 4096  # updates of the kernel's inner loop
 FEW = 16  # updates that are looked through even where they could be put in order beforehand
 COMBINED = {
@@ -89,9 +89,16 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
         return (
             f"Indices for a part of {len(shape)} axes are not supported; {MAX_AXES} are the most."
         )
-    if given is not None and reduction == "none" and form.updates > FEW:
+    if given is not None and _in_order(node, form):
         return None
     return _refuse_reads(prod(shape), form.updates * len(form.axes))
+
+
+def _in_order(node: Node, form: Form) -> bool:
+    """Whether constant indices tell where each element comes from."""
+    places = form.outer * prod(form.axes) * (1 if node.op == "scatter_nd" else form.inner)
+    many = node.attributes["reduction"] == "none" and form.updates > FEW
+    return many and places <= MOST_PLACES
 
 
 def _refuse_type(graph: Graph, tensor: int, reduction: str) -> str | None:
@@ -155,7 +162,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     """Many constant indices: each element is picked where it comes from. Indices of a corner of the
     other axes: none in the rest."""
     form, given = _form(steps.graph, node), steps.data(node.inputs[1])
-    if given is not None and node.attributes["reduction"] == "none" and form.updates > FEW:
+    if given is not None and _in_order(node, form):
         _arrange(steps, node, form, given)
         return True
     x, indices = steps.shape(node.operand()), steps.shape(node.operand(1))
@@ -233,8 +240,8 @@ def _segments(graph: Graph, node: Node) -> int:
 
 def refuse_new(graph: Graph, node: Node, target: Target) -> str | None:
     """A constant shape, or number of segments; no booleans; of int64 no sum and product; up to 2^28
-    indices that all elements of the result together look at, unless they are constant and no two
-    alike."""
+    indices that all elements of the result together look at, unless they are constant, no two
+    alike, and the result has up to 2^24 places."""
     segmented = node.op == "segments"
     shapes = segment_shapes if segmented else new_shapes
     if found := unplanned(node.op, shapes, graph, node):
