@@ -115,7 +115,10 @@ def _unfaithful(case: Case, feeds: Sequence[host.Feed], outputs: Sequence[Output
 
 
 def _outside_the_table(place: host.Placement) -> bool:
-    """Every node that was left is of a type that no row of the ONNX table has."""
+    """Every node that was left is of a type that no row of the ONNX table has, or one of them has
+    results whose extents all others wait for."""
     from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
+    from tflgpu_plugin.providers.onnxruntime.reader import LEFT
 
-    return not {sentence.partition(":")[0] for sentence in place.sentences} & set(HOST_OPS)
+    left = {sentence.partition(":")[0] for sentence in place.sentences}
+    return bool(left & set(LEFT)) or not left & set(HOST_OPS)

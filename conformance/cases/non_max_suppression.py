@@ -99,6 +99,9 @@ CASES += [
          Input((), _LIMITS[k].dtype, low=1, high=5), *_LIMITS[k + 1 :], refused=True)
     for k, what in enumerate(("count", "overlap", "least"))
 ]  # fmt: skip
+# Pairs that share a third of their union, apart from others: which of equal ones comes first does
+# not change the scores.
+_TWINS = [[3 * k, half, 3 * k + 1, half + 1] for half in (0, 0.5) for k in range(35)]
 _WIDE = np.array([[0, 0, 3, 3 + k / 8] for k in range(40)])
 CASES += [
     v5("hard", (200, 4), (200,), 0, 60),
@@ -109,7 +112,7 @@ CASES += [
     v5("soft_one_wanted", (100, 4), (100,), 0.5, 1),
     v5("soft_without_hard", (70, 4), (70,), 0.5, 60, 1, -1),
     v5("soft_wide", _WIDE, (40,), 0.3, 40, 1, 0.05),
-    v5("soft_equal_scores", (70, 4), [0.5] * 70, 0.5, 60, 0.5),
+    v5("soft_equal_scores", _TWINS, [0.5] * 70, 0.5, 60, 0.5),
     v5("soft_narrow", _WIDE, (40,), 1e-3, 40, 1),
     v5("soft_hardly", (70, 4), (70,), 1e6, 60, 0.7),
     v5("soft_not_at_all", (70, 4), (70,), 1e30, 60, 0.7),

@@ -379,10 +379,12 @@ def _lp_normalization(x: Array, axis: int = -1, p: int = 2, least: float = 1e-38
     return np.asarray(x / np.maximum(norm, least))
 
 
-def _reshape(x: Array, shape: Any = None, squeeze: Any = (), expand: int | None = None) -> Array:
+def _reshape(x: Array, wanted: Any = None, shape: Any = None, squeeze: Any = (),
+             expand: int | None = None) -> Array:  # fmt: skip
+    shape = wanted if shape is None else shape
     if expand is not None:
         return np.expand_dims(x, expand)
-    return np.squeeze(x, squeeze or None) if shape is None else x.reshape(shape)
+    return np.squeeze(x, squeeze or None) if shape is None else x.reshape([int(n) for n in shape])
 
 
 NORMALIZATIONS: dict[str, Callable[..., Any]] = {

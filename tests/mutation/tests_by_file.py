@@ -104,6 +104,7 @@ ROWS = (
     "test_decompositions",
     "test_launches",
     "test_quantized_rules",
+    "test_rounds",
     "test_traits",
 )
 # Of what both providers use: enough of each room for a minute of a processor.

@@ -4,7 +4,7 @@
 //
 // Of equal scores the host takes the one that its queue has on top, so the queue is the same: a binary heap that grows at the
 // end, and shrinks by moving the larger child up (of equal ones the second) until the hole is at the bottom, where its last
-// element rises. Words of `notes`: three for each element of the heap, then the boxes taken.
+// element rises. Words of `notes`: two for each element of the heap (up to 65,535), then the boxes taken.
 {% set lanes = "1u" if soft else "64u" %}
 const NONE = 0xffffffffu;
 
@@ -12,17 +12,18 @@ const NONE = 0xffffffffu;
 struct Candidate { box: u32, seen: u32, score: f32 }
 struct Turn { candidate: Candidate, taken: u32, last: u32, last_score: f32 }
 var<workgroup> above: array<atomic<u32>, 2>;
+var<workgroup> given: array<f32, 64>;
 var<workgroup> turn: Turn;
 var<workgroup> covered: atomic<u32>;
 
 fn element(at: u32) -> Candidate {
-  return Candidate(load_notes(3u * at), load_notes(3u * at + 1u), bitcast<f32>(load_notes(3u * at + 2u)));
+  let word = load_notes(2u * at);
+  return Candidate(word & 0xffffu, word >> 16u, bitcast<f32>(load_notes(2u * at + 1u)));
 }
 
 fn put_element(at: u32, c: Candidate) {
-  put_notes(3u * at, c.box);
-  put_notes(3u * at + 1u, c.seen);
-  put_notes(3u * at + 2u, bitcast<u32>(c.score));
+  put_notes(2u * at, c.box | (c.seen << 16u));
+  put_notes(2u * at + 1u, bitcast<u32>(c.score));
 }
 
 // One level up, or down in a heap of `size`; where this stays as it is, the hole is where it belongs.
@@ -130,12 +131,13 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     if (lane < 2u) { atomicStore(&above[lane], 0u); }
     workgroupBarrier();
     let k = min(start + lane, p.count - 1u);
-    if (start + lane < p.count && p.least < load_scores(k)) { atomicOr(&above[lane / 32u], 1u << (lane % 32u)); }
+    given[lane] = load_scores(k);
+    if (start + lane < p.count && p.least < given[lane]) { atomicOr(&above[lane / 32u], 1u << (lane % 32u)); }
     workgroupBarrier();
     for (var word = 2u * lane; word < 2u; word++) {
       for (var bits = atomicLoad(&above[word]); bits != 0u; bits &= bits - 1u) {
-        let box = start + 32u * word + firstTrailingBit(bits);
-        insert(size, Candidate(box, 0u, load_scores(box)));
+        let box = 32u * word + firstTrailingBit(bits);
+        insert(size, Candidate(start + box, 0u, given[box]));
         size += 1u;
       }
     }
@@ -178,16 +180,16 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     let now = workgroupUniformLoad(&turn);
     // Each thread keeps those that it compares with.
     if (now.taken > 0u && (now.taken - 1u) % {{ lanes }} == lane) {
-      put_notes(3u * p.count + now.taken - 1u, now.last);
+      put_notes(2u * p.count + now.taken - 1u, now.last);
 {% if scored %}
-      put_notes(3u * p.count + p.wanted + now.taken - 1u, bitcast<u32>(now.last_score));
+      put_notes(2u * p.count + p.wanted + now.taken - 1u, bitcast<u32>(now.last_score));
 {% endif %}
     }
     if (now.candidate.box == NONE) { break; }
 {% if soft %}
     score = now.candidate.score;
     for (var j = select(now.candidate.seen, now.taken, lane == 0u); j > now.candidate.seen; j--) {
-      let both = areas(now.candidate.box, load_notes(3u * p.count + j - 1u));
+      let both = areas(now.candidate.box, load_notes(2u * p.count + j - 1u));
       if (enough(both)) {
         atomicStore(&covered, 1u);
         break;
@@ -197,7 +199,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     }
 {% else %}
     for (var j = lane; j < now.taken; j += 64u) {
-      if (j >= now.candidate.seen && enough(areas(now.candidate.box, load_notes(3u * p.count + j)))) {
+      if (j >= now.candidate.seen && enough(areas(now.candidate.box, load_notes(2u * p.count + j)))) {
         atomicStore(&covered, 1u);
         break;
       }
@@ -215,9 +217,9 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     for (var m = 0u; m < 4u; m++) {
       let j = 4u * k + m;
       if (j < taken) {
-        v[m] = i32(load_notes(3u * p.count + j));
+        v[m] = i32(load_notes(2u * p.count + j));
 {% if scored %}
-        w[m] = bitcast<f32>(load_notes(3u * p.count + p.wanted + j));
+        w[m] = bitcast<f32>(load_notes(2u * p.count + p.wanted + j));
 {% endif %}
       }
     }

@@ -86,7 +86,7 @@ def lower(low: Lowering, node: Node) -> None:
     turns = count + wanted + 1 + (count * wanted if soft else 0)
     each = turns + count * wanted if soft else turns * (1 + -(-wanted // WORKGROUP))
     low.loops(node, count + 6 * blocks + turns + each + 6 * written + 3)
-    words = 3 * count + wanted * (len(node.outputs) - 1)
+    words = 2 * count + wanted * (len(node.outputs) - 1)
     writes: dict[str, Source | Access] = {
         "indices": node.outputs[0],
         "found": node.outputs[-1],
