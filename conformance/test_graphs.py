@@ -26,6 +26,8 @@ def test_random_graph(
     model, feeds = random_graphs.build(seed)
     content = model.to_bytes()
     name, kernels = host.oracle(content, host_name)
+    if not host.registers(content, name, kernels):
+        pytest.skip(f"{name} is older than an operator of this graph")
     expected = host.cached_on_cpu(content, feeds, name, kernels)
     chosen = {**options, "force": True, "exclude": ",".join(random_graphs.ON_THE_CPU)}
     run = host.run_on_gpu(content, feeds, host_name, chosen, beside or kernels)
