@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tflgpu_plugin.providers.tflite import params
 from tflgpu_plugin.providers.tflite.loops import BODIES
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
@@ -145,6 +146,7 @@ READERS: dict[str, Reader] = {
     "PACK": lambda o: {"axis": int(o.get("axis", 0))},
     "UNPACK": lambda o: {"axis": int(o.get("axis", 0))},
     "CUSTOM Convolution2DTransposeBias": _window,
+    "CUSTOM TFLite_Detection_PostProcess": params.detections,
     **dict.fromkeys(
         ("SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ALL", "REDUCE_ANY"),
         lambda o: {"keep_dims": bool(o.get("keepDims", False))},

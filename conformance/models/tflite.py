@@ -52,6 +52,7 @@ STRUCTS = {
     "TfLitePoolParams": ("padding", "strideW", "strideH", "filterWidth", "filterHeight",
                          "fusedActivationFunction", "", ""),
 }  # fmt: skip
+FLEXBUFFER = "FlexBuffer"  # the options of a custom operator, a map of numbers
 NUMBERS = {"SAME": 1, "VALID": 2, "NONE": 0, "RELU": 1}
 
 # Operators whose later outputs are the host's scratch, and how many of the first are results.
@@ -151,7 +152,8 @@ class Model:
         name: str = "",
     ) -> int:
         """Add an operator with one output and return that tensor. `op` is a BuiltinOperator name,
-        or "CUSTOM name" (with a struct of `STRUCTS` for options)."""
+        or "CUSTOM name" (with a struct of `STRUCTS` or `FLEXBUFFER`
+        for options)."""
         results = self.multi_op(
             op,
             inputs,
@@ -348,7 +350,10 @@ def _pack_operator(operator: _Operator, code: int) -> Any:
     packed = s.OperatorT()
     packed.opcodeIndex = code
     packed.inputs, packed.outputs = list(operator.inputs), list(operator.outputs)
-    if operator.options_type in STRUCTS:
+    if operator.options_type == FLEXBUFFER:
+        given = import_module("flatbuffers.flexbuffers").Dumps(dict(operator.options))
+        packed.customOptions = np.frombuffer(bytes(given), np.uint8)
+    elif operator.options_type in STRUCTS:
         packed.customOptions = np.frombuffer(_struct(operator), np.uint8)
     elif operator.options_type:
         given = getattr(s, f"{operator.options_type}T")()

@@ -103,3 +103,72 @@ def soft_non_max_suppression(
                 held.append(score)
     rest = [0] * (int(count) - len(chosen))
     return np.array(chosen + rest), np.array(held + rest), np.array(len(chosen))
+
+
+def detections(
+    encodings: Array, scores: Array, anchors: Array, count: int, each: int | None, classes: int,
+    least: float, overlap: float, scales: tuple[float, ...],
+) -> tuple[Array, ...]:  # fmt: skip
+    """Boxes, classes, scores and how many."""
+    found = class_boxes(encodings, anchors, scores, scales, classes, each is None)
+    if each is not None:
+        chosen = chosen_boxes(found[0], scores, None, classes, each, least, overlap, np.nan)
+        extents = ((1, classes * each, last) for last in (4, 1, 1))
+        parts = (chosen[0], chosen[2], chosen[1])
+        found = tuple(a.reshape(shape) for a, shape in zip(parts, extents, strict=True))
+    share = overlap if each is None else None
+    made = chosen_boxes(found[0], found[1], found[2], 1, count, least, share, 0.0)
+    return (*made[:3], made[3].reshape(1))
+
+
+def class_boxes(
+    encodings: Array, anchors: Array, scores: Array, scales: tuple[float, ...], classes: int,
+    best: bool,
+) -> tuple[Array, ...]:  # fmt: skip
+    """Corners, of numbers that are float32 in between; the best of the last scores, its place."""
+    encoded = encodings[0, :, :4] / np.array(scales, np.float32)
+    middle = np.float32(encoded[:, :2] * anchors[:, 2:] + anchors[:, :2])
+    sides = np.float32(0.5 * np.exp(encoded[:, 2:]) * anchors[:, 2:])
+    boxes, given = np.concatenate([middle - sides, middle + sides], 1), scores[0, :, -classes:]
+    if not best:
+        return (boxes[None],)
+    first = [max(range(classes), key=_order(row).__getitem__) for row in given]
+    values = [row[c] for row, c in zip(given, first, strict=True)]
+    return boxes[None], *(np.array(a, np.float64).reshape(1, -1, 1) for a in (values, first))
+
+
+def chosen_boxes(
+    boxes: Array, scores: Array, labels: Array | None, classes: int, count: int, least: float,
+    overlap: float | None, rest: float,
+) -> tuple[Array, ...]:  # fmt: skip
+    """For each of the last columns of scores boxes, labels, scores and how many."""
+    made = (
+        np.zeros((classes, count, 4)),
+        np.zeros((classes, count)),
+        np.full((classes, count), rest),
+    )
+    found = np.zeros((classes, 1))
+    for c, column in enumerate(scores[0].T[-classes:]):
+        chosen = _apart(boxes[0], _order(column), count, least, overlap)
+        found[c] = len(chosen)
+        for k, box in enumerate(chosen):
+            label = c if labels is None else labels[0, box, 0]
+            made[0][c, k], made[1][c, k], made[2][c, k] = boxes[0, box], label, column[box]
+    return (*made, found)
+
+
+def _order(scores: Array) -> Array:
+    """Scores as they are compared: a rounding more or less makes no equal ones differ."""
+    return np.asarray(np.round(scores * 2.0**22) / 2.0**22)
+
+
+def _apart(boxes: Array, scores: Array, count: int, least: float, limit: float | None) -> list[int]:
+    """The numbers of boxes that none before them overlaps."""
+    chosen = list[int]()
+    for box in np.argsort(-scores, kind="stable"):
+        if len(chosen) == count or not scores[box] >= np.float32(least):
+            continue
+        near = (overlap(boxes[box], boxes[one]) for one in chosen)
+        if limit is None or not any(share > np.float32(limit) for share in near):
+            chosen.append(int(box))
+    return chosen

@@ -400,6 +400,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "cumsum": _cumsum, "cumprod": _cumprod, "reverse_sequence": _reverse_sequence,
     "non_max_suppression": references_boxes.non_max_suppression,
     "soft_non_max_suppression": references_boxes.soft_non_max_suppression,
+    "detections": references_boxes.detections, "class_boxes": references_boxes.class_boxes,
+    "chosen_boxes": references_boxes.chosen_boxes,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention, "rotary": references_attention.rotary,
     "matmul_blocks": _matmul_blocks,

@@ -19,7 +19,7 @@ from conformance.references.rounding import Change
 from conformance.tolerance import UNIT
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import Array, Graph, Node
+from tflgpu_plugin.ir.graph import Array, Graph, Node, Tensor
 from tflgpu_plugin.ops import transpose_conv
 from tflgpu_plugin.ops.blocks import windows
 from tflgpu_plugin.ops.window import bounded, spans
@@ -85,7 +85,7 @@ def of_case(case: Case, feeds: Sequence[Sequence[Array]], onnx: bool = False) ->
         runs = []
         for feed in feeds:
             fed = zip(graph.inputs, feed, strict=True)
-            known |= {t: _wide(value, change) for t, value in fed}
+            known |= {t: _wide(_real(value, graph.tensors[t], case), change) for t, value in fed}
             for node in graph.nodes:
                 more = IN_ONNX.get(node.op, {}) if onnx else {}
                 known |= dict(zip(node.outputs, _run(graph, node, known, more), strict=False))
@@ -110,6 +110,13 @@ def _widened(value: Input | None) -> Input | None:
         return value
     data = quantization.dequantize(value.data, value.quantization)
     return replace(value, dtype="f32", data=data, quantization=None)
+
+
+def _real(value: Array, tensor: Tensor, case: Case) -> Array:
+    """What the numbers of a run mean, where the results are floats."""
+    if tensor.quantization is None or "f32" not in case.types:
+        return value
+    return quantization.dequantize(value, tensor.quantization)
 
 
 def _wide(value: Array, change: Change) -> Array:

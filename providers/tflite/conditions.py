@@ -19,8 +19,6 @@ FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
 LEFT = {
     "LOCAL_RESPONSE_NORMALIZATION": "LOCAL_RESPONSE_NORMALIZATION is not supported: hosts' kernels "
     "do not agree whether the last channel of a window is in it.",
-    "CUSTOM TFLite_Detection_PostProcess": "It stays with the host, which works its boxes out in "
-    "float64, in a fraction of a millisecond.",
     "STABLEHLO_COMPOSITE": "It lets the host run a graph of the model, whose nodes are taken by "
     "themselves.",
 }
@@ -117,6 +115,7 @@ def _alike(graph: Graph, node: Node) -> bool:
 
 WHOLE_OR_ONE = needs("Values of one shape, and a condition of that shape or a scalar.", _alike)
 UNFUSED = _set("No fused activation.", "activation")
+SINGLE = _set("One class for a box.", "several")
 SIDE_BY_SIDE = _set("Windows side by side.", "strides")
 
 # ---- tensors -------------------------------------------------------------------------------------

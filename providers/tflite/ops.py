@@ -23,9 +23,10 @@ from tflgpu_plugin import ops as internal
 from tflgpu_plugin.ir.host_op import Condition, HostOp, operands, table
 
 from . import conditions as need
-from . import params
+from . import flexbuffers, params
 from .host_node import HostNode
 
+DETECTION = "CUSTOM TFLite_Detection_PostProcess"
 # MediaPipe's operators.
 CONV_TRANSPOSE, POOL_ARGMAX, UNPOOL = (
     "CUSTOM Convolution2DTransposeBias",
@@ -350,6 +351,12 @@ def _rows() -> tuple[HostOp, ...]:
         _row(
             "WHILE", "recurrent_layer", 1, lambda node: dict(node.attributes),
             "value weights recurrent_weights biases? state state? biases?", gives="value*", **ours,
+        ),
+        _row(
+            DETECTION, "detections", 1,
+            lambda node: params.detections(flexbuffers.numbers(node.custom)), "value value value",
+            need.SINGLE, gives="converted index converted index",
+            types=("f32", "u8"), **ours,
         ),
         _row(
             CONV_TRANSPOSE, "transpose_conv", 1, params.custom_transposed, "value weights bias",

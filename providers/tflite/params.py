@@ -6,7 +6,7 @@ about it. `Unsupported` is raised where there are no such parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import codes
@@ -86,6 +86,19 @@ def custom_pool(node: HostNode) -> dict[str, Any]:
     active = None if given["activation"] == "none" else given["activation"]
     usual = {"window": window, "padding": given["padding"]}
     return usual | _unusual(strides=apart, activation=active)
+
+
+def detections(given: Mapping[str, float]) -> dict[str, Any]:
+    """By the options of TFLite_Detection_PostProcess; the host takes absent ones for 0."""
+    numbers = {"detections_per_class": 100} | dict(given)
+    limits = [float(numbers.get(f"nms_{name}_threshold", 0)) for name in ("score", "iou")]
+    counts = ("max_detections", "detections_per_class", "num_classes", "max_classes_per_detection")
+    count, each, classes, several = (int(numbers.get(name, 0)) for name in counts)
+    return {
+        "count": count, "each": each if numbers.get("use_regular_nms", 0) else None,
+        "classes": classes, "least": limits[0], "overlap": limits[1],
+        "scales": tuple(float(numbers.get(f"{name}_scale", 0)) for name in "yxhw"),
+    } | _unusual(several=several if several != 1 else 0)  # fmt: skip
 
 
 def fully_connected(node: HostNode) -> dict[str, Any]:

@@ -13,7 +13,16 @@ import pytest
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import arg, non_max_suppression, resize, rows, scan, softmax, top_k
+from tflgpu_plugin.ops import (
+    arg,
+    detection,
+    non_max_suppression,
+    resize,
+    rows,
+    scan,
+    softmax,
+    top_k,
+)
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS
 from tflgpu_plugin.ops.quantization import same_bits
 
@@ -68,6 +77,10 @@ MANY, LINE, ROW = arg.MAX_COUNT, scan.MAX_LINE, top_k.MAX_ROW
 CHANNELS, INDEX, ROUNDS = softmax.MAX_CHANNELS, resize.MAX_EXTENT, MAX_LOOP_ROUNDS
 softly = partial(asks, "soft_non_max_suppression", results=3)
 SOFT = non_max_suppression.MAX_COMPARISONS // 512 - 512
+DETECTED: dict[str, Any] = {"count": 3, "each": None, "classes": 5, "least": 0.5, "overlap": 0.5,
+                            "scales": (1.0,) * 4}  # fmt: skip
+detects = partial(asks, "detections", results=4)
+VISITS = detection.MAX_VISITS // 4 * detection.THREADS  # by boxes, of which 3 are chosen
 CHOICES = non_max_suppression.MAX_COMPARISONS // 16 - 1024  # of which 1,024 may be chosen
 POOL: dict[str, Any] = {"window": (2, 2), "strides": (2, 2), "padding": "valid"}
 ONCE: dict[str, Any] = {"window": (1, 1), "strides": (1, 1), "padding": "valid"}
@@ -136,6 +149,45 @@ CASES: list[tuple[partial[str | None], str | None]] = [
     (asks("top_k", (ROW,), [ROUNDS]), None),
     (asks("top_k", (ROW,), [ROUNDS + 1]), "are not to be had"),
     (asks("top_k", (ROW + 1,), [1]), "is over the limit of"),
+    # detections
+    (detects((1, 9, 4), (1, 9, 5), (9, 4), **DETECTED), None),
+    (detects((1, 9, 6), (1, 9, 6), (9, 4), **DETECTED), None),
+    (detects((2, 9, 4), (1, 9, 5), (9, 4), **DETECTED), "do not fit anchors"),
+    (detects((1, 9, 3), (1, 9, 5), (9, 4), **DETECTED), "do not fit anchors"),
+    (detects((9, 4), (1, 9, 5), (9, 4), **DETECTED), "do not fit anchors"),
+    (detects((1, 9, 4), (1, 9, 5), (8, 4), **DETECTED), "do not fit anchors"),
+    (detects((1, 9, 4), (1, 8, 5), (9, 4), **DETECTED), "do not fit scores"),
+    (detects((1, 9, 4), (9, 5), (9, 4), **DETECTED), "do not fit scores"),
+    (detects((1, 9, 4), (1, 9, 4), (9, 4), **DETECTED), "4 scores of a box are not those"),
+    (detects((1, 9, 4), (1, 9, 7), (9, 4), **DETECTED), "7 scores of a box are not those"),
+    (detects((1, 9, 4), (1, 9, 1), (9, 4), **DETECTED | {"classes": 1}), None),
+    (detects((1, 9, 4), (1, 9, 1), (9, 4), **DETECTED | {"classes": 0}), "of 0 classes"),
+    (detects((1, 9, 4), (1, 9, 5), (9, 4), **DETECTED | {"overlap": 1.0}), None),
+    (detects((1, 9, 4), (1, 9, 5), (9, 4), **DETECTED | {"overlap": 0.0}), "An overlap of 0"),
+    (detects((1, 9, 4), (1, 9, 5), (9, 4), **DETECTED | {"overlap": 1.5}), "An overlap of 1.5"),
+    (detects((1, 9, 4), (1, 9, 5), (9, 4), **DETECTED | {"count": 1, "each": 1}), None),
+    (detects((1, 9, 4), (1, 9, 5), (9, 4), **DETECTED | {"count": 0}), "nothing to choose"),
+    (detects((1, 9, 4), (1, 9, 5), (9, 4), **DETECTED | {"each": 0}), "nothing to choose"),
+    (detects((1, VISITS, 4), (1, VISITS, 5), (VISITS, 4), **DETECTED), None),
+    (detects((1, VISITS + 1, 4), (1, VISITS + 1, 5), (VISITS + 1, 4), **DETECTED), "too many"),
+    (
+        detects(
+            (1, 256, 4),
+            (1, 256, 256),
+            (256, 4),
+            **DETECTED | {"classes": 256, "each": VISITS // 256},
+        ),
+        None,
+    ),
+    (
+        detects(
+            (1, 256, 4),
+            (1, 256, 256),
+            (256, 4),
+            **DETECTED | {"classes": 256, "each": VISITS // 256 + 1},
+        ),
+        "too many",
+    ),
     # non_max_suppression
     (asks("non_max_suppression", (9, 4), (9,), 3, 0.5, 0.5), None),
     (asks("non_max_suppression", (9, 4), (9,), 3, 0.5, RUN), "must be constant numbers"),

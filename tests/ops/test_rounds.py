@@ -54,6 +54,13 @@ def suppressed(count: int, wanted: int, sigma: float | None = None) -> NodeCase:
                     output_types=("i32", "f32", "i32"))  # fmt: skip
 
 
+def detected(boxes: int, columns: int, count: int, each: int | None = None) -> NodeCase:
+    given = {"classes": columns, "count": count, "each": each, "least": 0.5, "overlap": 0.5,
+             "scales": (1.0,) * 4}  # fmt: skip
+    reads = (Input((1, boxes, 4)), Input((1, boxes, columns)), Input((boxes, 4)))
+    return NodeCase("", "detections", reads, given, outputs=4)
+
+
 def pooled(size: int) -> NodeCase:
     given = {**SAME, "window": (size, size)}
     return NodeCase("", "average_pool_2d", (Input((1, size + 1, size + 1, 1)),), given)
@@ -90,6 +97,9 @@ BOUNDS = [
     (suppressed(12_700, 65), suppressed(12_900, 65)),
     (suppressed(15_900, 64, 0), suppressed(16_100, 64, 0)),
     (suppressed(1970, 10, 0.5), suppressed(1995, 10, 0.5)),
+    (detected(25_000, 2, 650), detected(25_000, 2, 670)),
+    (detected(512, 2, 6400), detected(512, 2, 6550)),
+    (detected(1, 260_000, 1), detected(1, 263_000, 1)),
     (scattered(65_000), scattered(70_000)),
     (pooled(254), pooled(257)),
     (

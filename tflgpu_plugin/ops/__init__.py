@@ -28,6 +28,7 @@ FAMILIES = (
     "spectrum",
     "top_k",
     "non_max_suppression",
+    "detection",
     "reshape",
     "transpose",
     "rearrange",

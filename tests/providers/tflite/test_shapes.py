@@ -12,6 +12,8 @@ from tflgpu_plugin.providers.tflite.shapes import Walk
 
 import tflgpu_plugin
 from conformance import host as hosts
+from conformance.cases.detection import CASES as DETECTIONS
+from conformance.models import tflite as models
 from tests.support import shape_models
 from tests.support.interpreters import gpu, places, same
 from tflgpu_plugin import engine
@@ -197,3 +199,16 @@ def test_shapes_without_a_plan_are_told_all_the_same(
     interpreter.resize_tensor_input(0, [1, 6, 5, 3])
     interpreter.allocate_tensors()
     same(interpreter, model, host)
+
+
+@adapter
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_custom_operator_whose_shapes_the_file_does_not_tell(host: str) -> None:
+    """As detectors are published: the host works them out when it prepares the node."""
+    case = next(c for c in DETECTIONS if c.name == "no_background")
+    feeds = hosts.case_feeds(case, 1)
+    run = hosts.run_on_gpu(models.build(case, shapes=[()] * 4), feeds, host)
+    assert (run.placement.on_gpu, run.placement.total) == (1, 1), run.placement.sentences
+    wanted = hosts.run_on_cpu(models.build(case), feeds, host)
+    for ours, cpu in zip(run.outputs[0], wanted[0], strict=True):
+        np.testing.assert_allclose(ours, cpu, rtol=1e-5, atol=1e-6)

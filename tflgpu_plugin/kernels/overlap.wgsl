@@ -1,0 +1,46 @@
+// Whether boxes overlap enough: two corners of each in `boxes`, either way round, and the share p.overlap of their union.
+
+// As C++ has them where one is NaN.
+fn lesser(a: vec2f, b: vec2f) -> vec2f { return select(a, b, b < a); }
+fn greater(a: vec2f, b: vec2f) -> vec2f { return select(a, b, a < b); }
+
+fn odd_number(v: f32) -> bool { return (bitcast<u32>(v) & 0x7f800000u) == 0x7f800000u; }
+
+// The product of both by itself, so that no driver adds to it before it is rounded (p.zero is 0).
+fn area(sides: vec2f) -> f32 { return bitcast<f32>(bitcast<u32>(sides.x * sides.y) ^ p.zero); }
+
+// Whether a / b, rounded to the nearest float, is at least t, for positive numbers: whether a / b is more than half way from
+// the float below t (a quotient is never half way). In whole numbers, since devices divide less exactly than hosts.
+fn reaches(a: f32, b: f32, t: f32) -> bool {
+  let bits = bitcast<vec3u>(vec3f(a, b, t));
+  let whole = (bits & vec3u(0x7fffffu)) | vec3u(0x800000u);
+  let power = whole.z == 0x800000u;
+  let half = select(2u, 4u, power) * whole.z - 1u;
+  let e = vec3i((bits >> vec3u(23u)) & vec3u(255u));
+  let shift = u32(clamp(e.x - e.y - e.z + select(151, 152, power), 23, 26));
+  let left = vec2u(whole.x >> (32u - shift), whole.x << shift);
+  let right = vec2u(upper_product(vec4u(whole.y), vec4u(half)).x, whole.y * half);
+  return left.x > right.x || (left.x == right.x && left.y > right.y);
+}
+
+// What two boxes share, and what they cover together.
+fn areas(i: u32, j: u32) -> vec2f {
+  let a = load_boxes(i);
+  let b = load_boxes(j);
+  let a_low = lesser(a.xy, a.zw);
+  let a_high = greater(a.xy, a.zw);
+  let b_low = lesser(b.xy, b.zw);
+  let b_high = greater(b.xy, b.zw);
+  let a_area = area(a_high - a_low);
+  let b_area = area(b_high - b_low);
+  let shared_area = area(greater(lesser(a_high, b_high) - greater(a_low, b_low), vec2f()));
+  let united = a_area + b_area - shared_area;
+  return select(vec2f(shared_area, united), vec2f(0.0, 1.0), a_area <= 0.0 || b_area <= 0.0 || united == 0.0);
+}
+
+// Whether their quotient is at least p.overlap.
+fn enough(a: vec2f) -> bool {
+  if (any(is_nan(a.xyxy))) { return false; }
+  if (p.overlap <= 0.0) { return true; }
+  return a.x > 0.0 && !odd_number(a.y) && !odd_number(p.overlap) && reaches(a.x, a.y, p.overlap);
+}

@@ -1,0 +1,180 @@
+"""`detections(encodings [1, N, 4 or more], scores [1, N, columns], anchors [N, 4]): count, each,
+classes, least, overlap, scales` gives boxes [1, count, 4], classes and scores [1, count] and how
+many there are [1], zeros behind them: as TFLite_Detection_PostProcess of
+tensorflow/lite/kernels/detection_postprocess.cc, with one class for a box.
+
+It is made of two ops. `class_boxes(encodings, anchors, scores): scales, classes, best` decodes
+boxes: centres y / scale * h + y and sides exp(h / scale) * h of anchors (y, x, h, w), as corners
+(S. Ren and others, "Faster R-CNN", 2015, equation 2). With `best` it gives the highest of the last
+`classes` scores of each box, too, and its class; of equal ones the first.
+`chosen_boxes(boxes [1, N, 4], scores [1, N, columns], labels [1, N, 1] | None): classes, count,
+least, overlap, rest` chooses for each of the last `classes` columns by itself: boxes with scores of
+at least `least`, the best first (of equal ones the first), without those whose intersection with
+one before is more than `overlap` of the union (None: with all). It gives [classes, count, 4], their
+labels (default: the class) and scores [classes, count], with the score `rest` where there are no
+more, and how many there are [classes, 1].
+
+Without `each` boxes of all classes stand against each other; with it those of one class, of which
+`each` are chosen, and then the best of all. Of equal scores the lower class comes first.
+"""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import numpy as np
+
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Lowering, Source
+from tflgpu_plugin.ops.table import Errors, Op
+
+THREADS = 256  # that choose among many boxes of a class
+MAX_VISITS = 1 << 20  # of boxes by one thread: a launch must not seem to hang
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """One image; an anchor for each box; as many scores of a box as classes, or one more for the
+    background; an overlap over 0 and up to 1; up to 2^20 times 256 looks at boxes of a class."""
+    boxes, scores, anchors = (graph.shape(node.operand(k)) for k in range(3))
+    if len(boxes) != 3 or boxes[0] != 1 or boxes[2] < 4 or anchors != (boxes[1], 4):
+        return f"Boxes of {list(boxes)} do not fit anchors of {list(anchors)}."
+    given, classes = node.attributes, int(node.attributes["classes"])
+    if len(scores) != 3 or scores[:2] != boxes[:2]:
+        return f"Boxes of {list(boxes)} do not fit scores of {list(scores)}."
+    if classes < 1 or scores[2] - classes not in (0, 1):
+        return f"{scores[2]} scores of a box are not those of {classes} classes."
+    if not 0 < given["overlap"] <= 1:
+        return f"An overlap of {given['overlap']:g} is not over 0 and up to 1."
+    each, count = given["each"], given["count"]
+    if count < 1 or (each is not None and each < 1):
+        return "Of no boxes there is nothing to choose."
+    held = -(-boxes[1] // THREADS)
+    last = 0 if each is None else -(-classes * each // THREADS) * (count + 1)
+    if max(held * ((each or count) + 1), last) > MAX_VISITS:
+        return f"{count:,} of {boxes[1]:,} boxes are too many to choose."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """Boxes, classes, scores and how many."""
+    count = node.attributes["count"] * node.attributes.get("several", 1)
+    return [(1, count, 4), (1, count), (1, count), (1,)]
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """All classes together, or each by itself and then the best."""
+    encodings, scores, anchors = (node.operand(k) for k in range(3))
+    given = node.attributes
+    each, classes = given["each"], given["classes"]
+    decoded = steps.many(
+        "class_boxes", encodings, anchors, scores, outputs=(), scales=given["scales"],
+        classes=classes, best=each is None,
+    )  # fmt: skip
+    limits = {"least": given["least"], "overlap": given["overlap"]}
+    if each is not None:
+        found = steps.many("chosen_boxes", decoded[0], scores, None, outputs=(), classes=classes,
+                           count=each, rest=nan, **limits)  # fmt: skip
+        extents = ((1, classes * each, last) for last in (4, 1, 1))
+        decoded = tuple(map(steps.reshape, (found[0], found[2], found[1]), extents))
+        limits["overlap"] = None
+    last = steps.many("chosen_boxes", *decoded, outputs=node.outputs[:3], classes=1,
+                      count=given["count"], rest=0.0, **limits)  # fmt: skip
+    steps.put(node.outputs[3], "reshape", last[3], None, shape=(1,))
+    return True
+
+
+def _work(graph: Graph, node: Node) -> int:
+    (_, boxes, columns), count = graph.shape(node.operand(1)), int(node.attributes["count"])
+    return boxes * (columns + count)
+
+
+# ---- boxes of a class ----------------------------------------------------------------------------
+
+
+def box_shapes(graph: Graph, node: Node) -> list[Shape]:
+    """Boxes; with `best` scores and classes."""
+    count = graph.shape(node.operand())[1]
+    each = [(1, count, last) for last in (1, 1) if node.attributes["best"]]
+    return [(1, count, 4), *each]
+
+
+def lower_boxes(low: Lowering, node: Node) -> None:
+    """One launch, one thread per box."""
+    graph, best = low.graph, node.attributes["best"]
+    (_, count, columns) = graph.shape(node.operand(2))
+    reads: dict[str, Source | Access] = {
+        "encodings": low.stored(node.operand()), "anchors": low.stored(node.operand(1)),
+    }  # fmt: skip
+    writes = dict(zip(("boxes", "best", "labels"), node.outputs, strict=False))
+    parameters: dict[str, object] = dict(
+        zip("yxhw", map(float, node.attributes["scales"]), strict=True)
+    )
+    if best:
+        slices = low.geometry(node.operand(2)).slices
+        low.loops(node, slices + 1)
+        reads["scores"] = low.stored(node.operand(2))
+        parameters |= {
+            "slices": slices, "columns": columns, "first": columns - node.attributes["classes"],
+        }  # fmt: skip
+    low.dispatch(
+        "detection_boxes", node, reads, writes, (-(-count // WORKGROUP), 1, 1),
+        {"count": count} | parameters, {"best": best},
+    )  # fmt: skip
+
+
+# ---- the choice ----------------------------------------------------------------------------------
+
+
+def _fit(graph: Graph, node: Node, target: Target) -> str | None:
+    """What `detections` makes."""
+    return None
+
+
+def chosen_shapes(graph: Graph, node: Node) -> list[Shape]:
+    """For each class boxes, labels, scores and how many."""
+    classes, count = node.attributes["classes"], node.attributes["count"]
+    return [(classes, count, 4), (classes, count), (classes, count), (classes, 1)]
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, one workgroup for each class."""
+    graph, given = low.graph, node.attributes
+    _, count, columns = graph.shape(node.operand(1))
+    overlap, labelled = given["overlap"], node.inputs[2] is not None
+    written = low.geometry(node.outputs[1]).slices
+    lanes = THREADS if count > 8 * WORKGROUP else WORKGROUP
+    held, ends = (-(-many // lanes) for many in (count, max(written, given["count"])))
+    low.loops(node, (held + 2) * given["count"] + 6 * (ends + 1))
+    reads: dict[str, Source | Access] = {
+        "boxes": low.stored(node.operand()), "scores": Access(low.stored(node.operand(1)), 1),
+    }  # fmt: skip
+    if labelled:
+        reads["labels"] = Access(low.stored(node.operand(2)), 1)
+    # The first share above `overlap`, since the comparison is with that or more.
+    above = inf if overlap is None else float(np.nextafter(np.float32(overlap), np.float32(inf)))
+    words = given["classes"] * (count + given["count"])
+    low.dispatch(
+        "detection",
+        node,
+        reads,
+        dict(zip(("chosen", "classes", "kept", "found"), node.outputs, strict=True))
+        | {"notes": Access(low.temporary(-(-words // 4)), 0)},
+        (given["classes"], 1, 1),
+        {
+            "count": count, "wanted": given["count"], "slices": written,
+            "first": columns - given["classes"], "least": float(given["least"]),
+            "overlap": above, "rest": float(given["rest"]), "zero": 0,
+        },
+        {"labelled": labelled, "lanes": lanes},
+    )  # fmt: skip
+
+
+OPS = (
+    Op("detections", refuse, shapes, lower_decomposed, "transcendental", work=_work,
+       kind="composite", decompose=decompose, errors=Errors(choice=1)),
+    Op("class_boxes", _fit, box_shapes, lower_boxes, "transcendental", kind="choice"),
+    Op("chosen_boxes", _fit, chosen_shapes, lower, "exact", kind="choice",
+       errors=Errors(choice=1)),
+)  # fmt: skip
