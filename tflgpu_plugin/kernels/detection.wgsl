@@ -80,5 +80,5 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
     store_classes(group * p.slices + q, epilogue_classes(q), labels);
     store_kept(group * p.slices + q, epilogue_kept(q), scores);
   }
-  if (lane == 0u) { store_found(group, epilogue_found(0u), vec4f(f32(taken), 0.0, 0.0, 0.0)); }
+  if (lane == 0u) { store_found(group, epilogue_found(0u), vec4f(f32(taken))); }
 }

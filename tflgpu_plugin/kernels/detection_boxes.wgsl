@@ -21,7 +21,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
       }
     }
   }
-  store_best(i, epilogue_best(0u), vec4f(score, 0.0, 0.0, 0.0));
-  store_labels(i, epilogue_labels(0u), vec4f(f32(label), 0.0, 0.0, 0.0));
+  store_best(i, epilogue_best(0u), vec4f(score));
+  store_labels(i, epilogue_labels(0u), vec4f(f32(label)));
 {% endif %}
 }
