@@ -53,17 +53,17 @@ def greater(a: Array, b: Array) -> Array:
 
 
 def overlap(a: Array, b: Array) -> Any:
-    """The intersection of two boxes over their union."""
+    """The intersections of a box, or of several, with others over their unions: zero where one
+    of them has no area."""
     (low, high), (low_b, high_b) = (
-        (lesser(c[:2], c[2:]), greater(c[:2], c[2:])) for c in (a, b)
+        (lesser(c[..., :2], c[..., 2:]), greater(c[..., :2], c[..., 2:])) for c in (a, b)
     )  # fmt: skip
-    areas = [np.prod(high - low), np.prod(high_b - low_b)]
+    areas = [np.prod(high - low, -1), np.prod(high_b - low_b, -1)]
     sides = lesser(high, high_b) - greater(low, low_b)
-    shared = np.prod(greater(sides, np.zeros_like(sides)))
+    shared = np.prod(greater(sides, np.zeros_like(sides)), -1)
     united = areas[0] + areas[1] - shared
-    if any(area <= 0 for area in areas) or united == 0:
-        return a.dtype.type(0)
-    return shared / united
+    none = (areas[0] <= 0) | (areas[1] <= 0) | (united == 0)
+    return np.where(none, 0, shared / np.where(none, 1, united)).astype(a.dtype)
 
 
 def non_max_suppression(
@@ -168,7 +168,7 @@ def _apart(boxes: Array, scores: Array, count: int, least: float, limit: float |
     for box in np.argsort(-scores, kind="stable"):
         if len(chosen) == count or not scores[box] >= np.float32(least):
             continue
-        near = (overlap(boxes[box], boxes[one]) for one in chosen)
-        if limit is None or not any(share > np.float32(limit) for share in near):
+        near = overlap(boxes[box], boxes[chosen])
+        if limit is None or not (near > np.float32(limit)).any():
             chosen.append(int(box))
     return chosen
