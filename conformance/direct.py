@@ -98,6 +98,12 @@ def _sequence(o: Options) -> Attributes:
     return {**_lstm(o), "time_axis": 0 if o.get("timeMajor") else 1}
 
 
+def _lrn(o: Options) -> Attributes:
+    size = 2 * int(o.get("radius", 0)) + 1
+    named = {name: float(o.get(name, 0)) for name in ("alpha", "beta", "bias")}
+    return named | {"size": size, "alpha": named["alpha"] * size}
+
+
 def _plain(options: Options) -> Attributes:
     """Attributes by the names of the options: timeMajor becomes time_major."""
     return {re.sub(r"([A-Z])", r"_\1", name).lower(): value for name, value in options.items()}
@@ -112,6 +118,7 @@ READERS: dict[str, Reader] = {
     "MAX_POOL_2D": _pool,
     "L2_POOL_2D": _pool,
     "L2_NORMALIZATION": lambda o: {"axis": -1, "p": 2, "least": 1e-6},
+    "LOCAL_RESPONSE_NORMALIZATION": _lrn,
     "RELU_0_TO_1": lambda o: {"low": 0.0, "high": 1.0},
     "ADD": _activation,
     "SUB": _activation,

@@ -8,7 +8,24 @@ from typing import Any
 from conformance.cases import Case, Input
 from conformance.node_cases import NodeCase
 
-CASES: list[Case] = []
+
+def near(name: str, channels: int, radius: int, **options: float) -> Case:
+    """A case of hosts' own, where `alpha` is that of each channel."""
+    values = Input((2, 3, 5, channels), low=-9, high=9)
+    options = {"radius": radius, "bias": 1.0, "alpha": 0.1, "beta": 0.75, **options}
+    name = f"{name}_{channels}"
+    of = "LocalResponseNormalizationOptions"
+    return Case(name, "LOCAL_RESPONSE_NORMALIZATION", 1, (values,), of, options)
+
+
+CASES = [
+    *(near("channels", c, 2, alpha=0.5) for c in (1, 3, 4, 5, 17)),
+    near("alone", 9, 0, alpha=0.5),
+    near("larger_than_channels", 6, 10, bias=2.0),
+    near("inverse", 9, 3, beta=1.0),
+    near("inverse_of_the_root", 9, 3, beta=0.5),
+    near("no_power", 9, 3, beta=0.0),
+]
 
 
 def lrn(name: str, shape: tuple[int, ...], size: int, **attributes: Any) -> NodeCase:

@@ -239,6 +239,14 @@ def operator_names(model: Any) -> list[str]:
     return [names[max(c.builtinCode, c.deprecatedBuiltinCode)] for c in model.operatorCodes]
 
 
+def operators(content: bytes) -> set[str]:
+    """The names of the builtin operators of a model in a file."""
+    model = schema().Model.GetRootAs(content, 0)
+    names = {v: k for k, v in vars(schema().BuiltinOperator).items() if k.isupper()}
+    codes = [model.OperatorCodes(k) for k in range(model.OperatorCodesLength())]
+    return {names[max(c.BuiltinCode(), c.DeprecatedBuiltinCode())] for c in codes}
+
+
 def custom_operators(content: bytes) -> list[str]:
     """The names of the custom operators of a model."""
     model = schema().Model.GetRootAs(content, 0)

@@ -98,6 +98,11 @@ def _pooled(m: Maker) -> None:
           **m.window())  # fmt: skip
 
 
+def _near(m: Maker) -> None:
+    m.add("LOCAL_RESPONSE_NORMALIZATION", [m.pick(4)], "LocalResponseNormalizationOptions",
+          radius=m.choose.choice((1, 2)), bias=1.0, alpha=0.5, beta=0.75)  # fmt: skip
+
+
 def _cut_off(m: Maker) -> None:
     m.add("RELU_0_TO_1", [m.pick()])
 
@@ -112,5 +117,5 @@ def _rows_kept(m: Maker) -> None:
 
 MAKERS: tuple[Callable[[Maker], None], ...] = (
     _gathered, _gathered_by_batch, _scattered, _segments, _updated, _summed, _angle, _turned,
-    _spread, _unit, _pooled, _cut_off, _rows_kept,
+    _spread, _unit, _pooled, _near, _cut_off, _rows_kept,
 )  # fmt: skip

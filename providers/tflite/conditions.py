@@ -17,8 +17,6 @@ FUSED = {name for name in params.ACTIVATIONS.values() if name.islower()}
 
 # Operators that stay with the host for a reason.
 LEFT = {
-    "LOCAL_RESPONSE_NORMALIZATION": "LOCAL_RESPONSE_NORMALIZATION is not supported: hosts' kernels "
-    "do not agree whether the last channel of a window is in it.",
     "STABLEHLO_COMPOSITE": "It lets the host run a graph of the model, whose nodes are taken by "
     "themselves.",
 }

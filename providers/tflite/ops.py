@@ -255,6 +255,9 @@ def _rows() -> tuple[HostOp, ...]:
             need.UNFUSED, **ours, types=FLOATS,
         ),
         _row(
+            "LOCAL_RESPONSE_NORMALIZATION", "lrn", 1, params.lrn, "value", **ours, types=FLOATS,
+        ),
+        _row(
             "L2_POOL_2D", "root_mean_square_pool_2d", 1, params.pool, "value", *windows, **ours,
             types=FLOATS,
         ),

@@ -247,6 +247,15 @@ def l2_normalization(node: HostNode) -> dict[str, Any]:
     return {"axis": -1, "p": 2, "least": 1e-6} | _unusual(activation=activation)
 
 
+def lrn(node: HostNode) -> dict[str, Any]:
+    """Windows hold their last channel, as in local_response_norm.h of the optimized kernels, which
+    hosts use by default; those of the reference resolver lack it. ONNX divides alpha by the size.
+    """
+    radius, bias, alpha, beta = node.members("ifff")
+    size = 2 * radius + 1
+    return {"size": size, "alpha": alpha * size, "beta": beta, "bias": bias}
+
+
 def between(low: float, high: float) -> Callable[[HostNode], dict[str, Any]]:
     """Limits that the operator has by its name."""
     return lambda node: {"low": low, "high": high}
