@@ -12,7 +12,8 @@ view, counted in views; vec4i, vec2i, i32 of one that holds whole numbers
 no mask)
 * `epilogue_<name>(q)`      per-channel operands of the fused steps and the lane mask of channel
 slice q: call it once per slice
-* `store_<name>(i, epilogue, v)` apply the fused steps, zero the pad lanes, write vec4 i
+* `store_<name>(i, epilogue, v)` apply the fused steps, zero the pad lanes, write vec4 i; where a
+kernel asks for it (`= store_<name>(...)`), what that is before it is rounded to float16
 * `group_id(wid)`       the workgroup's id in the dispatch (those over the device's limit
 come folded)
 
@@ -219,7 +220,7 @@ def render(
     main = body(kernel, tuple((name, _frozen(value)) for name, value in variant.items()))
     common = body("common", (("folded", "folded" in parameters),))
     preamble = _preamble(operands, parameters, main)
-    own = "\n".join([*_types(operands, main), *_stores(operands, epilogue)])
+    own = "\n".join([*_types(operands, main), *_stores(operands, epilogue, main)])
     functions = _called(_calls(preamble + own) | _calls_of_body(main))
     return "\n".join([preamble, common, *functions, own, main])
 
@@ -325,17 +326,17 @@ def _types(operands: Sequence[Operand], main: str) -> Iterable[str]:
 
 
 def _stores(
-    operands: Sequence[Operand], epilogue: Mapping[str, Sequence[FusedEpilogueOp]]
+    operands: Sequence[Operand], epilogue: Mapping[str, Sequence[FusedEpilogueOp]], main: str
 ) -> Iterable[str]:
     for operand in operands:
         if operand.access == "r" or operand.view != 4:
             continue
-        yield _store(operand, epilogue.get(operand.name, ()))
+        yield _store(operand, epilogue.get(operand.name, ()), f"= store_{operand.name}(" in main)
 
 
-def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp]) -> str:
+def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) -> str:
     name, kind = operand.name, operand.type(4)
-    value = f"select({kind}(), v, epilogue.mask)"
+    value = made = f"select({kind}(), v, epilogue.mask)"
     if operand.half:
         value = f"native_halves({value})" if operand.native else f"halves({value})"
     if operand.whole and epilogue:
@@ -367,10 +368,12 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp]) -> str:
             f"struct Epilogue_{name} {{ {', '.join(fields)} }}",
             f"fn epilogue_{name}(q: u32) -> Epilogue_{name} "
             f"{{ return Epilogue_{name}({', '.join(loads)}); }}",
-            f"fn store_{name}(i: u32, epilogue: Epilogue_{name}, value: {kind}) {{",
+            f"fn store_{name}(i: u32, epilogue: Epilogue_{name}, value: {kind})"
+            f"{f' -> {kind}' * told} {{",
             "  var v = value;",
             *steps,
             f"  {name}_data[p.off_{name} + i] = {value};",
+            *[f"  return {made};"] * told,
             "}",
         ]
     )

@@ -1,9 +1,24 @@
 // (x - mean) / sqrt(mean square of that + epsilon): `p.lanes` threads share a row, of p.items vec4. variant: centred (the mean
 // is taken off); `groups`: rows are channels at a pixel (""), whole slices of a batch ("slices"), or its channels, each lane of
-// a slice by itself ("lanes"); `shared`, see lanes.wgsl. The squares are those of differences, so that a large mean does not
-// cancel them.
+// a slice by itself ("lanes"); `shared`, see lanes.wgsl; `parts`: x is added up and stored here; `held`: a thread loads so many
+// vec4 at once and keeps them (0: any number, one by one and anew each time). The squares are those of differences, so that a
+// large mean does not cancel them.
 {% import "lanes.wgsl" as lanes %}
 {% set step = "" if groups else " * p.spatial" %}
+{% set place = "min(q, p.items - 1u)" if held else "q" %}
+{% set slice = "(first + q) / p.spatial % p.slices" if groups else "q" %}
+{% set within = "vec4<bool>(q < p.items)" if groups else "lanes_below(q, p.channels)" %}
+{% set off = " - mean" if centred else "" %}
+{% macro each(end) %}
+{% for k in range(held) %}
+  { let q = lane + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }
+{% else %}
+  for (var q = lane; q < {{ end }}; q += p.lanes) { {{ caller("load_x(first + q%s)" % step) }} }
+{% endfor %}
+{% endmacro %}
+{% if parts %}
+{% include "parts.wgsl" %}
+{% endif %}
 {{ lanes.scratch(shared) }}
 {{ lanes.across("sum_of", "(%s + %s)", shared, groups == "lanes") }}
 @compute @workgroup_size(64)
@@ -16,26 +31,37 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% else %}
   let first = (valid / p.spatial) * p.items * p.spatial + valid % p.spatial;
 {% endif %}
-{% if centred %}
+{% for k in range(held) %}
+  var x{{ k }}: vec4f;
+{% endfor %}
+{% if held or centred or parts %}
   var sum = vec4f(0.0);
-  for (var q = lane; q < p.items; q += p.lanes) { sum += load_x(first + q{{ step }}); }
+{% call(x) each("p.items") %}
+    let at = first + {{ place }}{{ step }};
+    let v = {{ "store_x(at, epilogue_x(%s), sum_of_parts(at))" % place if parts else "load_x(at)" }};
+{% if held %}
+    {{ x }} = v;
+    sum += select(vec4f(0.0), v, q < p.items);
+{% else %}
+    sum += v;
+{% endif %}
+{% endcall %}
+{% endif %}
+{% if centred %}
   let mean = sum_of(thread, sum) / p.count;
 {% endif %}
   var squares = vec4f(0.0);
-  for (var q = lane; q < p.items; q += p.lanes) {
-{% if groups %}
-    let x = load_x(first + q) - mean;
-{% elif centred %}
-    let x = select(vec4f(0.0), load_x(first + q{{ step }}) - mean, lanes_below(q, p.channels));
+{% call(x) each("p.items") %}
+{% if held or (centred and not groups) %}
+    let d = select(vec4f(0.0), {{ x }}{{ off }}, {{ within }});
 {% else %}
-    let x = load_x(first + q{{ step }});
+    let d = {{ x }}{{ off }};
 {% endif %}
-    squares = fma(x, x, squares);
-  }
+    squares = fma(d, d, squares);
+{% endcall %}
   let spread = sqrt(sum_of(thread, squares) / p.count + p.epsilon);
   let items = select(0u, p.items, row < p.rows);
-  for (var q = lane; q < items; q += p.lanes) {
-    let at = first + q{{ step }};
-    store_out(at, epilogue_out({{ "at / p.spatial % p.slices" if groups else "q" }}), (load_x(at){{ " - mean" if centred }}) / spread);
-  }
+{% call(x) each("items") %}
+    {{ "if (q < items) " if held }}{ store_out(first + q{{ step }}, epilogue_out({{ slice }}), ({{ x }}{{ off }}) / spread); }
+{% endcall %}
 }

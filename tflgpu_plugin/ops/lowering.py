@@ -257,6 +257,7 @@ class Lowering:
         fused: bool = True,
         copies: int | None = None,
         takes: int | None = None,
+        also: Sequence[Node] = (),
     ) -> None:
         """Record a launch of `kernels/<kernel>.wgsl`.
 
@@ -266,7 +267,7 @@ class Lowering:
         of an output that a later launch completes, passes fused=False. `copies` says that this
         copies its operand as it lies to that vec4 of the result, so that the operand may be put
         there from the start; `takes`, that the result lies in the operand from that vec4 on, and
-        may stay there."""
+        may stay there. `also`: nodes whose results it stores as well, with their epilogues."""
         operands = [
             (kernels.Operand(name, "r", _access(a).view), _access(a).source)
             for name, a in reads.items()
@@ -276,14 +277,13 @@ class Lowering:
             for name, a in writes.items()
         ]
         epilogue: dict[str, list[kernels.FusedEpilogueOp]] = {}
-        if fused and node.epilogue:
-            name = next(n for n, a in writes.items() if _access(a).source == node.outputs[0])
-            epilogue[name] = [
-                self._fuse(each, k, node, operands) for k, each in enumerate(node.epilogue)
-            ]
-            for each, step in zip(node.epilogue, epilogue[name], strict=True):
-                values = zip(step.fields, each.parameters, strict=True)
-                parameters = {**(parameters or {}), **{n: float(value) for n, value in values}}
+        stored = {_access(a).source: name for name, a in writes.items()}
+        steps = [(of, each) for of in (node, *also) for each in of.epilogue] if fused else []
+        for k, (of, each) in enumerate(steps):
+            step = self._fuse(each, k, of, operands)
+            epilogue.setdefault(stored[of.outputs[0]], []).append(step)
+            values = zip(step.fields, each.parameters, strict=True)
+            parameters = {**(parameters or {}), **{n: float(value) for n, value in values}}
         for operand, _ in operands:
             if operand.name == "p":
                 raise ValueError("operand name 'p' is taken by the parameters")

@@ -21,6 +21,7 @@ from math import prod
 
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import split_depth
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.lowering import WORKGROUP, Lowering
@@ -28,6 +29,7 @@ from tflgpu_plugin.ops.reduce import exchanges, lanes
 from tflgpu_plugin.ops.table import NORMALIZED, Op, same_shape
 
 MAX_CHANNELS = 1 << 14  # of a row that few threads share
+HELD = 8  # vec4 of a row that a thread keeps in registers, on GPUs
 SMALLEST = 1.17549435e-38  # of normal float32: what divides an input of zeros
 
 
@@ -111,15 +113,19 @@ def lower_groups(low: Lowering, node: Node) -> None:
 
 
 def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, groups: str) -> None:
-    """Rows of so many vec4, which hold `count` values."""
+    """Rows of so many vec4, which hold `count` values. Where a row is the sum of parts, it is added
+    up here, and written for those who read it besides."""
     x = low.geometry(node.operand())
     together = lanes(low.target, items)
-    low.loops(node, 3 * (-(-items // together) + 1) + 2 * together.bit_length())
+    adding = None if groups else split_depth.taken(low, node)
+    adds = split_depth.sums(adding) if adding else {}
+    each = -(-items // together)
+    low.loops(node, (each + 1) * (3 + adds.get("parts", 0)) + 2 * together.bit_length())
     low.dispatch(
         "normalization",
         node,
-        {"x": node.operand()},
-        {"out": node.outputs[0]},
+        {"parts": adding.reads[0]} if adding else {"x": node.operand()},
+        {**({"x": adding.writes[0]} if adding else {}), "out": node.outputs[0]},
         (-(-rows * together // WORKGROUP), 1, 1),
         {
             "rows": rows,
@@ -130,12 +136,16 @@ def _dispatch(low: Lowering, node: Node, rows: int, items: int, count: int, grou
             "count": float(count),
             "lanes": together,
             "epsilon": float(node.attributes["epsilon"]),
+            **adds,
         },
         {
             "centred": bool(node.attributes.get("centred", True)),
             "groups": groups,
             "shared": exchanges(low.target, items),
+            "parts": adding is not None,
+            "held": 0 if low.target.software or each > HELD else each,
         },
+        also=(adding.node,) if adding else (),
     )
 
 

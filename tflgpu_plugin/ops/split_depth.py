@@ -1,5 +1,6 @@
 """Convolutions of small maps in parts: threads of a GPU that a map leaves idle take input channels
-of their own, and a second launch adds up what the parts gave. Partial sums stay float32.
+of their own, and a second launch adds up what the parts gave, or that of the normalization which
+comes next. Partial sums stay float32.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import replace
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir.graph import Array, Node
 from tflgpu_plugin.ops.blocks import VECTOR_BYTES, Blocks, convolve, pieces
-from tflgpu_plugin.ops.lowering import Constant, Lowering
+from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile
 
 MIN_SERIAL = 256  # iterations of a thread: what is saved must pay for another launch
@@ -57,7 +58,8 @@ def lower(
     given = {**parameters, "w_batch": part.count * part.block_vectors}
     if taps != "point":
         given["tap_vectors"] = part.tap_vectors
-    partial = low.temporary(count * low.geometry(node.outputs[0]).vectors)
+    vectors = low.geometry(node.outputs[0]).vectors
+    partial = low.temporary(count * vectors)
     convolve(
         low,
         node,
@@ -74,7 +76,28 @@ def lower(
         split=True,
     )
     low.loops(node, count)
-    low.each_vector("sum_parts", node, {"x": partial}, {"parts": count}, writes=("y",))
+    adds = {"parts": count, "part": vectors}
+    low.each_vector("sum_parts", node, {"parts": partial}, adds, writes=("y",))
+
+
+def sums(launch: Launch) -> dict[str, int]:
+    """What kernels/parts.wgsl has to know of a launch that adds up."""
+    counts = ((name, launch.parameters[name]) for name in ("parts", "part"))
+    return {name: count for name, count in counts if isinstance(count, int)}
+
+
+def taken(low: Lowering, reader: Node) -> Launch | None:
+    """The last launch, if it adds up what a node reads, taken off the list for a launch of the
+    reader that does it, too, with the steps fused into it; else None."""
+    if not low.launches or low.launches[-1].kernel != "sum_parts":
+        return None
+    last, x = low.launches[-1].node, reader.operand()
+    steps = [low.root(e.tensor) for e in (*last.epilogue, *reader.epilogue) if e.tensor is not None]
+    fits = len(steps) + 3 <= low.target.max_storage_buffers  # parts, their sum, the result
+    small = not any(each.parameters for each in last.epilogue)  # for a uniform block
+    summed = low.root(last.outputs[0])
+    same = low.root(x) == summed and low.geometry(x) == low.geometry(last.outputs[0])
+    return low.launches.pop() if fits and small and same and summed not in steps else None
 
 
 def _weights(low: Lowering, node: Node, part: Blocks, count: int) -> Constant:

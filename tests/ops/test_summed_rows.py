@@ -1,0 +1,107 @@
+"""A normalization adds up the parts of the product before it, and what else reads that product
+finds it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.compile.test_compiler import Builder
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir.graph import Array, Graph
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+TARGET = Target(vendor="amd", tuning={"split": "always"})
+KEPT = {"keep_num_dims": True, "activation": "none"}
+EPSILON = 1e-3
+
+
+def layers(
+    channels: int, *, rows: int = 20, between: str = "", around: bool = False, centred: bool = True
+) -> tuple[Graph, Array, Array]:
+    """normalization(x + residual) with residual = x's first channels, which is an output, too;
+    with its weights and biases. `between`: an op after the product; `around`: the product is added
+    to its normalization."""
+    random = np.random.default_rng(channels)
+    w = random.standard_normal((channels, 32)).astype(np.float32)
+    bias = random.standard_normal(channels).astype(np.float32)
+    shape = (1, rows, channels)
+    b = Builder()
+    x, residual = b.tensor((1, rows, 32)), b.tensor(shape)
+    made = b.node(
+        "fully_connected", (x, b.tensor(w.shape, w), b.tensor(bias.shape, bias)), shape, **KEPT
+    )
+    made = b.node("add", (made, residual), shape)
+    if between:
+        made = b.node(
+            between, (made,), shape, **({"alpha": 0.1} if between == "leaky_relu" else {})
+        )
+    y = b.node("standardize", (made,), shape, epsilon=EPSILON, centred=centred)
+    if around:
+        y = b.node("add", (y, made), shape)
+    return b.graph((x, residual), (y, made)), w, bias
+
+
+def labels(graph: Graph, target: Target = TARGET) -> list[str]:
+    return [d.label for d in compiler.compile(graph, target).dispatches if "pack" not in d.label]
+
+
+def test_the_normalization_after_a_split_product_adds_up() -> None:
+    assert labels(layers(64)[0]) == ["conv", "normalization"]
+    assert labels(layers(64, between="relu")[0]) == ["conv", "normalization"]
+    alone = replace(TARGET, tuning={"split": "never"})
+    assert labels(layers(64)[0], alone) == ["conv", "normalization"]
+
+
+def test_a_launch_of_its_own_adds_up_where_it_must() -> None:
+    """Steps with parameters, too few buffers, a sum that the normalization's own steps read."""
+    apart = ["conv", "sum_parts", "normalization"]
+    assert labels(layers(64, between="leaky_relu")[0]) == apart
+    assert labels(layers(64, around=True)[0]) == apart
+    assert labels(layers(64)[0], replace(TARGET, max_storage_buffers=5)) == [
+        "conv",
+        "normalization",
+    ]
+    assert labels(layers(64)[0], replace(TARGET, max_storage_buffers=4)) == apart
+
+
+def held(channels: int, target: Target) -> int:
+    """Vec4 of a row that a thread keeps."""
+    plan = compiler.compile(layers(channels)[0], target)
+    (wgsl,) = (p.wgsl for p in plan.pipelines if p.label == "normalization")
+    return len(re.findall(r"var x\d", wgsl))
+
+
+@pytest.mark.parametrize(
+    ("channels", "most"),
+    [(8, 2), (32, 8), (36, 0), (256, 8), (260, 0), (768, 3), (2048, 8), (2052, 0)],
+)
+def test_threads_keep_short_rows(channels: int, most: int) -> None:
+    assert held(channels, TARGET) == most
+    assert held(channels, replace(TARGET, software=True)) == 0
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("channels", [5, 40, 100, 768, 1100])
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("software", [True, False])
+def test_answers(channels: int, centred: bool, software: bool) -> None:
+    graph, w, bias = layers(channels, rows=9, centred=centred)
+    device = adapter.open_device(adapter.select(None))
+    target = replace(device.target, software=software, vendor="amd", tuning={"split": "always"})
+    plan = compiler.compile(graph, target)
+    assert "sum_parts" not in [d.label for d in plan.dispatches]
+    random = np.random.default_rng(1)
+    x = random.standard_normal((1, 9, 32)).astype(np.float32)
+    residual = random.standard_normal((1, 9, channels)).astype(np.float32)
+    got, summed = Instance(Program(plan, device.handle, device.pipelines)).run([x, residual])
+    wanted = x.astype(np.float64) @ w.T + bias + residual
+    np.testing.assert_allclose(summed, wanted, rtol=1e-5, atol=1e-5)
+    off = wanted - wanted.mean(-1, keepdims=True) if centred else wanted
+    spread = np.sqrt((off**2).mean(-1, keepdims=True) + EPSILON)
+    np.testing.assert_allclose(got, off / spread, rtol=1e-5, atol=1e-5)
