@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.compile.test_compiler import Builder
-from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.compile import compiler, precision
 from tflgpu_plugin.ir.graph import Array, Graph
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime import adapter
@@ -105,3 +105,35 @@ def test_answers(channels: int, centred: bool, software: bool) -> None:
     off = wanted - wanted.mean(-1, keepdims=True) if centred else wanted
     spread = np.sqrt((off**2).mean(-1, keepdims=True) + EPSILON)
     np.testing.assert_allclose(got, off / spread, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("channels", [768, 1100])
+@pytest.mark.parametrize("software", [True, False])
+@pytest.mark.parametrize("kept", ["native", "words"])
+def test_sums_in_float16(
+    channels: int, software: bool, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No further off than where a launch of its own adds up, which stores what this one knows."""
+    monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
+    device = adapter.open_device(adapter.select(None))
+    if kept == "native" and "shader-f16" not in device.target.features:
+        pytest.skip("this adapter has no shader-f16")
+    graph, w, bias = layers(channels, rows=50)
+    graph = replace(graph, outputs=graph.outputs[:1])
+    random = np.random.default_rng(1)
+    x = random.standard_normal((1, 50, 32)).astype(np.float32)
+    residual = random.standard_normal((1, 50, channels)).astype(np.float32)
+    wanted = x.astype(np.float64) @ w.T + bias + residual
+    off = wanted - wanted.mean(-1, keepdims=True)
+    wanted = off / np.sqrt((off**2).mean(-1, keepdims=True) + EPSILON)
+    errors = []
+    for split in ("always", "never"):
+        target = replace(device.target, software=software, vendor="amd", half=True,
+                         tuning={"split": split, "half": kept})  # fmt: skip
+        plan = compiler.compile(graph, target)
+        (wgsl,) = (p.wgsl for p in plan.pipelines if p.label == "normalization")
+        assert ("f16" if kept == "native" else "halves(") in wgsl
+        (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([x, residual])
+        errors.append(np.abs(got - wanted).max())
+    assert errors[0] <= 1.05 * errors[1] < 3e-3
