@@ -19,6 +19,7 @@ from conformance.references import truth
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.frontend import support
+from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -131,7 +132,7 @@ def direct(
     case: Case, plans: Mapping[str, Target] | None = None, wanted: str | None = None
 ) -> Result:
     """Run a case as a one-node graph on the device and compare its first run, and where it keeps
-    states its second one.
+    states all of them.
 
     `plans` are targets to plan for, by name (default: the device's own); every distinct plan runs.
     `wanted` chooses the adapter.
@@ -142,7 +143,7 @@ def direct(
         sentence = support.support(graph, graph.nodes[0], device.target)
         missing = "not refused, but the case says it must be"
         return Result(case, sentence is not None, sentence or missing, sentence=sentence or "")
-    feeds = host.case_feeds(case, 2 if graph.states else 1)
+    feeds = host.case_feeds(case, 0 if graph.states else 1)
     model = models.build(case)
     expected = host.cached_on_cpu(model, feeds, *host.oracle(model))
     allowed = bounds(case, feeds)
@@ -153,7 +154,8 @@ def direct(
         if key in seen:
             continue
         seen.add(key)
-        states = [np.zeros(graph.shape(before), np.float32) for before, _ in graph.states]
+        held = [graph.tensors[before] for before, _ in graph.states]
+        states = [np.zeros(tensor.shape, NUMPY_DTYPES[tensor.dtype]) for tensor in held]
         partition = Instance(Program(plan, device.handle, device.pipelines))
         got = [partition.run(feed, states) for feed in feeds]
         result = judge(case, feeds, expected, got, allowed=allowed)

@@ -223,7 +223,7 @@ def _with_state(node: Node, tensors: dict[int, Tensor]) -> Node:
         if after < 0:
             like = tensors[node.inputs[before] or 0]
             outputs = (*outputs, len(node.inputs) + 100 + len(outputs))
-            tensors[outputs[-1]] = Tensor(f"state_{after}", like.shape)
+            tensors[outputs[-1]] = replace(like, name=f"state_{after}", variable=False)
     return replace(node, outputs=outputs)
 
 

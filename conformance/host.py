@@ -238,12 +238,13 @@ def random_array(value: Input, seed: Sequence[int]) -> Array:
     return values.astype(kind)
 
 
-def case_feeds(case: Case, runs: int = 2) -> list[Feed]:
-    """Inputs for `runs` invocations of a case, seeded from its name."""
+def case_feeds(case: Case, runs: int = 0) -> list[Feed]:
+    """Inputs for `runs` invocations of a case (0: as many as it has), seeded from its name."""
     fed = [i for i in case.inputs if i is not None and i.data is None and not i.variable]
     seed = zlib.crc32(f"{case.op} {case.name}".encode())
     return [
-        [random_array(value, [seed, run, k]) for k, value in enumerate(fed)] for run in range(runs)
+        [random_array(value, [seed, run, k]) for k, value in enumerate(fed)]
+        for run in range(runs or case.runs)
     ]
 
 

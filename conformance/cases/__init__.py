@@ -45,7 +45,8 @@ class Case:
     counts output tensors (shapes come from the host, or are stated in `shapes` where the host takes
     those of a custom operator from the model), all of `output_type` or each of its
     own. None in `inputs` is an absent optional
-    input. `refused`: the table must say no (a control case)."""
+    input. `refused`: the table must say no (a control case). `runs`: one after the other, over what
+    variables keep."""
 
     name: str
     op: str
@@ -59,6 +60,7 @@ class Case:
     output_quantization: Quantization | None = None
     shapes: tuple[tuple[int, ...], ...] = ()
     output_types: tuple[str, ...] = ()
+    runs: int = 2
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import Case, Input, constant
+from conformance.node_cases import NodeCase
 from tflgpu_plugin.ir.graph import Quantization
+from tflgpu_plugin.ops.quantized import factor_numbers
 
 Shape = tuple[int, ...]
 LIMITS = {"i8": (-128, 127), "u8": (0, 255)}
@@ -41,6 +43,13 @@ def again(name: str, source: Input, dtype: str, scale: float, zero: int) -> Case
     return Case(
         name, "QUANTIZE", 1, (source,), output_type=dtype, output_quantization=scaled(scale, zero)
     )
+
+
+def factor(name: str, factor: float, shape: Shape = (3, 5, 7), dtype: str = "i32",
+           unit: float = 1.0, most: int = 2**31 - 1) -> NodeCase:  # fmt: skip
+    """Whole numbers up to `most`, which are multiples of the unit where they come as float32."""
+    given = Input(shape, dtype, low=-most * unit, high=most * unit, step=unit)
+    return NodeCase(name, "times_factor", (given,), {"numbers": factor_numbers(unit, factor, 0.5)})
 
 
 TYPES = {
@@ -112,4 +121,13 @@ CASES = [
     Case("int16", "DEQUANTIZE", 3,
          (Input((1, 5, 5, 3), "i16", low=-999, high=999, quantization=scaled(1e-3, 0)),),
          refused=True),
+]  # fmt: skip
+
+NODES = [
+    factor("int32", 0.003), factor("int32_halves", 2.0**-9, (3000,), most=2**12),
+    factor("int32_eighth", 1 / 8, (257, 6), most=2**20), factor("int32_twice", 2.0, most=2**20),
+    factor("int32_most", 1e-9), factor("int32_scalar", 0.7, (), most=1000),
+    factor("float32", 0.003, dtype="f32", most=2**22),
+    factor("float32_units", 3.7, dtype="f32", unit=0.25, most=2**20),
+    factor("float32_halves", 0.5, (3, 1000), dtype="f32", unit=0.037, most=2**9),
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from conformance.references import pools as references_pools
 from conformance.references import recurrent as references_recurrent
 from conformance.references import samples as references_samples
 from conformance.references import scatter as references_scatter
-from conformance.references.rounding import rounded, rounds
+from conformance.references.rounding import rounded, rounds, times_factor
 from tflgpu_plugin.ir.graph import Array
 
 _erf = np.vectorize(erf, otypes=[np.float64])
@@ -410,7 +410,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **convolutions.REFERENCES, **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
-    "one_hot": _one_hot,
+    "one_hot": _one_hot, "times_factor": times_factor,
     "reshape": _reshape,
     "rfft": lambda x, lengths: np.fft.rfft2(x, tuple(int(n) for n in lengths)),
     "real": np.real, "imaginary": np.imag, "complex_abs": np.abs,

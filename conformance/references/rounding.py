@@ -4,7 +4,7 @@ far the answer moves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -37,3 +37,15 @@ def by(change: Change) -> Iterator[None]:
         yield
     finally:
         _changes.remove(change)
+
+
+def times_factor(x: Array, numbers: Sequence[float]) -> Array:
+    """Multiples of a unit as whole numbers, times a factor of 31 bits, of which halves go up; then
+    without so many bits on the right, where halves go away from zero."""
+    unit, high, low, shift, result = numbers
+    steps = x / unit
+    whole = np.copysign(np.floor(np.abs(steps) + 0.5), steps).astype(np.int64)
+    factor, left, right = (int(n) for n in (high * 2**15 + low, max(shift, 0), max(-shift, 0)))
+    product = ((whole << left) * factor + 2**30) >> 31
+    size = (np.abs(product) + (1 << right >> 1)) >> right
+    return np.asarray(np.copysign(size, product) * result)

@@ -172,7 +172,22 @@ SAME_BITS = needs(
         *(graph.tensors[t].dtype for t in (node.operand(), node.outputs[0]))
     ),
 )
-REAL = needs("Float32 values.", lambda graph, node: graph.tensors[node.operand()].dtype == "f32")
+
+
+def _of_svdf(graph: Graph, node: Node) -> bool:
+    kinds = [None if t is None else graph.tensors[t].dtype for t in node.inputs]
+    x, features, times, bias, _ = kinds
+    if x == "i8":
+        whole = [kinds == ["i8", "i8", "i16", kind, "i16"] for kind in (None, "i32")]
+        return any(whole) and node.attributes["activation"] == "relu"
+    return features == times and kinds == ["f32", features, times, bias and "f32", "f32"]
+
+
+OF_SVDF = needs(
+    "Float32 values with weights of one type, or int8 values with weights of int8 and int16, a "
+    "bias of int32, a state of int16 and the activation relu.",
+    _of_svdf,
+)
 
 
 def one_pass(graph: Graph, node: Node) -> str | None:

@@ -185,7 +185,7 @@ def _rows() -> tuple[HostOp, ...]:
             BOTH_RNN, need.COUNTED, need.all_symmetric, need.one_pass, gives="value*", **ours,
         ),
         _row("SVDF", "svdf", 4, params.svdf, "value weights weights bias? state", need.activation,
-             need.REAL, need.all_symmetric, types=("f32", "i8"), **ours),
+             need.all_symmetric, need.OF_SVDF, **ours),
         _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", **ours),
         _row("RSQRT", "rsqrt", 3, **ours),
         _row("SQRT", "sqrt", 2, **ours),

@@ -51,7 +51,7 @@ def _changes(case: AnyCase, to: int) -> Iterator[tuple[str, AnyCase]]:
     for k, value in enumerate(case.inputs):
         if value is None or product:  # whose constants are weights
             continue
-        if value.dtype in values:  # an operand like others, of whole numbers
+        if value.dtype in values or value.quantization:  # an operand like others, or a bias
             continue
         for number, changed in _raised_constant(value, to):
             inputs = (*case.inputs[:k], changed, *case.inputs[k + 1 :])

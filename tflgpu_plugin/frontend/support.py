@@ -285,11 +285,11 @@ def _refuse_types(graph: Graph, node: Node, types: tuple[str, ...], quantized: b
             if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
                 return f"{held}{reason}"
             continue
-        if accepts(types, tensor.dtype):
-            continue
-        if tensor.dtype == "i16" and any(tensor is state for state in states):
+        if tensor.dtype == "i16" and ("i16" in types or any(tensor is state for state in states)):
             if reason := _refuse_quantized(tensor, quantized):
                 return f"{held}{reason}"
+            continue
+        if accepts(types, tensor.dtype):
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
             return f"{held}; quantized tensors must be int8 or uint8."

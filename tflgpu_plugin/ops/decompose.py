@@ -73,6 +73,14 @@ class Decomposition:
         self.put(made, op, *inputs)
         return made
 
+    def cast(self, tensor: int, dtype: str) -> int:
+        """The same plain numbers in another type."""
+        made = self.editor.tensor((), like=tensor)
+        model = self.editor.tensors[made]
+        self.editor.tensors[made] = replace(model, dtype=dtype, quantization=None)
+        self.put(made, "cast", tensor)
+        return made
+
     def _real(self, tensor: int) -> None:
         """What lies in between is not quantized as the operand, nor to be rounded."""
         model = replace(self.editor.tensors[tensor], wide=True)

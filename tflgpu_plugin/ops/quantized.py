@@ -1,6 +1,10 @@
 """Elementwise ops over 8-bit tensors in whole numbers, as hosts compute them: the fused step of the
 op's name takes stored numbers through the host's fixed point. Passes make them of the ops that they
 stand for; the attribute `numbers` holds the step's parameters.
+
+`times_factor(x)`: whole numbers times a factor, as `MultiplyByQuantizedMultiplier` of
+tensorflow/lite/kernels/internal/common.h, times the unit of the result. x is int32, or float32
+multiples of another unit. `numbers` are those of `factor_numbers`.
 """
 
 from __future__ import annotations
@@ -145,6 +149,12 @@ def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
     return (*map(float, (x, short[0], -shifts[0], short[1], shifts[1])), *levels)
 
 
+def factor_numbers(unit: float, factor: float, result: float) -> Numbers:
+    """Of `times_factor`: the unit of what it reads (1 of int32), the factor between whole numbers
+    as (high part, low part, shift to the left), and the unit of what it writes."""
+    return (unit, *_factors(factor), result)
+
+
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [broadcast(*(graph.shape(tensor) for tensor in operands(node)))]
 
@@ -160,6 +170,14 @@ def lower(low: Lowering, node: Node) -> None:
         return
     numbers = {f"number{k}": float(v) for k, v in enumerate(node.attributes["numbers"])}
     lower_pair(low, node, kernels.expression(node.op, list(numbers)), numbers)
+
+
+def lower_factor(low: Lowering, node: Node) -> None:
+    numbers = {f"number{k}": float(v) for k, v in enumerate(node.attributes["numbers"])}
+    whole = quantization.whole(low.graph.tensors[node.operand()])
+    n = "v" if whole else "vec4i(nearest_away(v / p.number0))"
+    factor = "vec3f(p.number1, p.number2, p.number3)"
+    lower_pair(low, node, f"vec4f(multiplied({n}, {factor})) * p.number4", numbers)
 
 
 def _epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
@@ -197,4 +215,6 @@ ROWS = (  # of the family quantization
     _row("quantized_leaky_relu", "leaky_relu", errors=GATE),
     _row("quantized_squared_difference", "squared_difference"),
     _row("quantized_hard_swish", "hard_swish", errors=GATE),
-)
+    Op("times_factor", refuse, shapes, lower_factor, "exact", types=("f32", "i32"),
+       kind="elementwise", fuses=True, follows="elementwise"),
+)  # fmt: skip

@@ -261,13 +261,10 @@ def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
 
 def decompose_checked(steps: Decomposition, node: Node) -> bool:
     """A sum of int64 beside the same one of floats, which tells whether int32 holds it."""
-    tensors, x = steps.editor.tensors, node.operand()
-    if tensors[node.outputs[0]].dtype != "i64" or node.attributes.get("unchecked"):
+    x = node.operand()
+    if steps.editor.tensors[node.outputs[0]].dtype != "i64" or node.attributes.get("unchecked"):
         return False
-    floats = steps.editor.tensor(steps.shape(x), like=x)
-    tensors[floats] = replace(tensors[floats], dtype="f32", quantization=None)
-    steps.put(floats, "cast", x)
-    near = steps.add(node.op, floats, *node.inputs[1:], **node.attributes)
+    near = steps.add(node.op, steps.cast(x, "f32"), *node.inputs[1:], **node.attributes)
     held = steps.add(node.op, x, *node.inputs[1:], **node.attributes, unchecked=True)
     steps.last("checked", held, near)
     return True

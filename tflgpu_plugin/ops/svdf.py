@@ -3,19 +3,24 @@
 inputs are F products of two vectors, `rank` of them for each of the U units.
 
 The memory holds what the features made of the last M inputs, the newest at the end.
-As reference/svdf.h of TensorFlow Lite.
+As reference/svdf.h of TensorFlow Lite; where x is quantized, as `EvalIntegerSVDF` there: times and
+memory are then of 16 bits, the bias is of int32, and sums are whole numbers.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
-from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.quantized import Numbers, factor_numbers
 from tflgpu_plugin.ops.table import Op
 
 FEATURES, TIMES, BIAS, MEMORY = 1, 2, 3, 4
+STORED = {TIMES: "i16", BIAS: "i32", MEMORY: "i16"}  # beside values of 8 bits, and there only
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> str | None:
@@ -32,7 +37,26 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     bias = node.inputs[BIAS]
     if bias is not None and graph.shape(bias) != (times[0] // rank,):
         return "The bias of an SVDF layer is one value for each unit."
+    return _refuse_stored(graph, node)
+
+
+def _refuse_stored(graph: Graph, node: Node) -> str | None:
+    tensors = graph.tensors
+    given = {k: tensors[t] for k, t in enumerate(node.inputs) if t is not None}
+    stored = quantization.quantized(given[0])
+    kinds = [given[k].dtype == dtype for k, dtype in STORED.items() if k in given]
+    if {*kinds, quantization.quantized(tensors[node.outputs[0]])} != {stored}:
+        return (
+            "An SVDF layer in 8 bits, and no other, has a result of 8 bits, weights over time and "
+            "a memory of 16, and a bias of int32."
+        )
+    if stored and any(_scales(given[k]) != 1 for k in (FEATURES, TIMES, MEMORY)):
+        return "An SVDF layer in 8 bits needs one scale for each of its weights and its memory."
     return None
+
+
+def _scales(tensor: Tensor) -> int:
+    return len(tensor.quantization.scale) if tensor.quantization else 0
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
@@ -43,28 +67,65 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 def decompose(steps: Decomposition, node: Node) -> bool:
     """What is new joins what is left of the memory, then a product and a sum."""
-    x, features, times, memory = (node.operand(k) for k in (0, FEATURES, TIMES, MEMORY))
-    batch, (count, length) = steps.shape(x)[0], steps.shape(times)
-    new = steps.add("fully_connected", x, features, None, keep_num_dims=True, activation="none")
-    kept = steps.reshape(memory, (batch, count, length))
-    if length > 1:
-        corner, size = steps.indices((0, 0, 1)), steps.indices((batch, count, length - 1))
-        kept = steps.add("slice", kept, corner, size)
-        parts = (kept, steps.reshape(new, (batch, count, 1)))
-        kept = steps.add("concat", *parts, axis=2, activation="none")
-    else:
-        kept = steps.reshape(new, (batch, count, 1))
-    if len(node.outputs) > 1:
-        shape = steps.shape(node.outputs[1])
-        steps.put(node.outputs[1], "reshape", kept, None, shape=shape)
+    stored = quantization.quantized(steps.editor.tensors[node.operand()])
+    last: Numbers = ()
+    new = steps.add("fully_connected", node.operand(), node.operand(FEATURES), None,
+                    keep_num_dims=True, activation="none")  # fmt: skip
+    if stored:
+        first, last = _factors(steps, node)
+        new = _numbers(steps, node, new, first)
+    kept, times = _kept(steps, node, new), node.operand(TIMES)
+    batch, count, length = steps.shape(kept)
+    if stored:
+        kept, times = steps.cast(kept, "i32"), steps.indices(steps.data(times))
     weights = steps.reshape(times, (1, count, length))
     weighed = steps.add("mul", kept, weights, activation="none")
     units = steps.shape(node.outputs[0])[1]
     rows = steps.reshape(weighed, (batch, units, count * length // units))
     sums = steps.add("reduce_sum", rows, steps.indices([2]), keep_dims=False)
-    bias = steps.number(0.0) if node.inputs[BIAS] is None else node.inputs[BIAS]
-    steps.last("add", sums, bias, activation=node.attributes.get("activation", "none"))
+    zero = steps.indices(0) if stored else steps.number(0.0)
+    bias = zero if node.inputs[BIAS] is None else node.inputs[BIAS]
+    if not stored:
+        steps.last("add", sums, bias, activation=node.attributes.get("activation", "none"))
+        return True
+    # Hosts demand relu here and leave it to the zero point of the result.
+    total = steps.add("add", sums, bias, activation="none")
+    steps.last("times_factor", total, numbers=last)
     return True
+
+
+def _factors(steps: Decomposition, node: Node) -> tuple[Numbers, Numbers]:
+    """From sums over features to numbers of the memory, and from sums over time to results."""
+    tensors = (*(node.operand(k) for k in (0, FEATURES, TIMES, MEMORY)), node.outputs[0])
+    scales = (quantization.parameters(steps.editor.tensors[t])[0] for t in tensors)
+    x, features, times, memory, y = scales
+    first = factor_numbers(x * features, x * features / memory, 1.0)
+    return first, factor_numbers(1.0, memory * times / y, y)
+
+
+def _numbers(steps: Decomposition, node: Node, new: int, factor: Numbers) -> int:
+    """Stored numbers of what is new; the memory is of these, too."""
+    for tensor in (node.operand(MEMORY), *node.outputs[1:]):
+        held = steps.editor.tensors[tensor]
+        steps.editor.tensors[tensor] = replace(held, quantization=quantization.NUMBERS, wide=True)
+    made = steps.editor.tensor((), like=node.operand(MEMORY))
+    steps.put(made, "times_factor", new, numbers=factor)
+    return made
+
+
+def _kept(steps: Decomposition, node: Node, new: int) -> int:
+    """The memory after the step, [batch, features, length]."""
+    batch, (count, length) = steps.shape(new)[0], steps.shape(node.operand(TIMES))
+    kept = steps.reshape(new, (batch, count, 1))
+    if length > 1:
+        old = steps.reshape(node.operand(MEMORY), (batch, count, length))
+        corner, size = steps.indices((0, 0, 1)), steps.indices((batch, count, length - 1))
+        kept = steps.add("concat", steps.add("slice", old, corner, size), kept, axis=2,
+                         activation="none")  # fmt: skip
+    if len(node.outputs) > 1:
+        shape = steps.shape(node.outputs[1])
+        steps.put(node.outputs[1], "reshape", kept, None, shape=shape)
+    return kept
 
 
 def _work(graph: Graph, node: Node) -> int:
@@ -73,6 +134,6 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 OPS = (
-    Op("svdf", refuse, shapes, lower_decomposed, "accumulate", work=_work, kind="composite",
-       decompose=decompose, states=((MEMORY, -1),), accumulates=False),
+    Op("svdf", refuse, shapes, lower_decomposed, "accumulate", types=("f32", "i16"), work=_work,
+       kind="composite", decompose=decompose, states=((MEMORY, -1),), accumulates=False),
 )  # fmt: skip
