@@ -17,23 +17,32 @@ import numpy as np
 
 from conformance.host import Array
 from conformance.models.tflite import Model, Shape
+from conformance.random import graphs_choosing as choosing
 from conformance.random import graphs_indexed as indexed
 from conformance.random import graphs_newer as newer
 
 MAX_ELEMENTS = 40_000  # elements of a tensor
 ON_THE_CPU = ("NEG", "ABS", "SQUARE")
 ACTIVATIONS = ("NONE", "NONE", "RELU", "RELU6", "RELU_N1_TO_1")
-SIMPLE, NEW, INDEXED = 60, 120, 180
+SIMPLE, NEW, INDEXED, CHOOSING = 60, 120, 180, 240
+# Results are elements of the inputs, or these with another sign.
+EXACT = {
+    *("RESHAPE", "TRANSPOSE", "STRIDED_SLICE", "SLICE", "GATHER", "GATHER_ND", "CONCATENATION"),
+    *("SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "SQUEEZE", "EXPAND_DIMS", "TILE", "REVERSE_V2", "PAD"),
+    *("MIRROR_PAD", "RELU", "RELU6", "MAXIMUM", "MINIMUM", "MAX_POOL_2D", "NEG", "ABS"),
+}
 CHANNELS = (1, 3, 4, 5, 8, 16, 17)
 
 
 @dataclass
 class Maker:
-    """A model under construction; `tensors` are the values that later operators may read."""
+    """A model under construction; `tensors` are the values that later operators may read, `exact`
+    those of them that no rounding has touched."""
 
     seed: int
     model: Model = field(default_factory=Model)
     tensors: list[int] = field(default_factory=list)
+    exact: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.choose = random.Random(self.seed)
@@ -68,19 +77,39 @@ class Maker:
         **options: Any,
     ) -> int | None:
         """Add an operator; None when the host refuses it or its result is empty or too large."""
-        result = self.model.op(op, inputs, table, options, version=version)
-        self.model.outputs = [result]
+        return next(iter(self.many(op, inputs, table, version=version, **options)), None)
+
+    def many(
+        self,
+        op: str,
+        inputs: Sequence[int],
+        table: str | None = None,
+        dtypes: Sequence[str] = ("f32",),
+        version: int = 1,
+        **options: Any,
+    ) -> list[int]:
+        """The same with results of these types; none of them, where there would be None."""
+        model, shapes = self.model, [()] * len(dtypes)
+        results = model.multi_op(
+            op, inputs, table, options, shapes=shapes, dtypes=dtypes, version=version
+        )
+        model.outputs = [*results]
         try:
-            self.model.infer_shapes()
+            model.infer_shapes()
         except ValueError:
-            self.model.operators.pop()
-            return None
-        if min(self.shape(result), default=1) < 1 or prod(self.shape(result)) > MAX_ELEMENTS:
-            self.model.operators.pop()
-            self.model.tensors[result].shape = ()
-            return None
-        self.tensors.append(result)
-        return result
+            model.operators.pop()
+            return []
+        made = [self.shape(t) for t in results]
+        if any(min(shape, default=1) < 1 or prod(shape) > MAX_ELEMENTS for shape in made):
+            model.operators.pop()
+            for t in results:
+                model.tensors[t].shape = ()
+            return []
+        self.tensors += [t for t, kind in zip(results, dtypes, strict=True) if kind == "f32"]
+        known = (t in self.exact or model.tensors[t].data is not None for t in inputs)
+        if op in EXACT and all(known):
+            self.exact.update(results)
+        return results
 
     def add_parts(self, x: int, axis: int, count: int) -> None:
         """A SPLIT into `count` equal parts."""
@@ -339,15 +368,17 @@ MAKERS = (
 
 def build(seed: int) -> tuple[Model, list[list[Array]]]:
     """A model and two feeds. Every third seed has operators that stay on the CPU; seeds from SIMPLE
-    on have operators without an ONNX twin, too, from NEW on those of `graphs_newer`, and from
-    INDEXED on mostly those of `graphs_indexed`."""
+    on have operators without an ONNX twin, too, from NEW on those of `graphs_newer`, from INDEXED
+    on mostly those of `graphs_indexed`, and from CHOOSING on those of `graphs_choosing`."""
     m = Maker(seed)
     batch = m.choose.choice((1, 1, 1, 2, 3))
     for k in range(m.choose.choice((1, 1, 2))):
         extents = (m.choose.randint(2, 12), m.choose.randint(2, 12), m.choose.choice(CHANNELS))
         m.tensors.append(m.model.input(f"x{k}", (batch, *extents)))
+    m.exact.update(m.tensors)
     makers = (*MAKERS, *(() if seed < SIMPLE else MORE), *(() if seed < NEW else newer.MAKERS * 2))
     makers = (*makers, *(() if seed < INDEXED else indexed.MAKERS * 4))
+    makers = (*makers, *(() if seed < CHOOSING else choosing.MAKERS * 12))
     makers = (*makers, *[_on_the_cpu] * (3 if seed % 3 == 0 else 0))
     wanted = m.choose.choice((2, 3, 4, 6, 10, 20))
     while len(m.model.operators) < wanted:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant
+from conformance.cases import Case, Input, constant, detection, non_max_suppression
 
 Shape = tuple[int, ...]
 
@@ -159,7 +159,49 @@ def batches(c: Chance) -> Case:
     return Case("", op, 1 if count == 2 else 3, given)
 
 
+def choice(c: Chance) -> Case:
+    """Of numbers of which many are equal, or none."""
+    shape = c.shape((1, 2, 3, 4), 30)
+    given = Input(shape, low=-3, high=3, step=c.of((0.0, 0.5, 2.0)))
+    if c.maybe():
+        count = constant(c.up_to(1, shape[-1]), "i32")
+        types = ("f32", "i32")
+        return Case("", "TOPK_V2", 1, (given, count), "TopKV2Options", {}, 2, output_types=types)
+    which, rank = c.of(("Max", "Min")), len(shape)
+    axis = constant(c.up_to(-rank, rank - 1), "i32")
+    options = {"outputType": "INT32"}
+    return Case("", f"ARG_{which.upper()}", 1, (given, axis), f"Arg{which}Options", options,
+                output_type="i32")  # fmt: skip
+
+
+def suppression(c: Chance) -> Case:
+    """Equal scores and boxes among them, but where overlaps lower the scores."""
+    count, soft = c.of((1, 9, 64, 65, 200)), c.maybe(0.3)
+    wanted, overlap, least = c.up_to(1, count), c.of((0.2, 0.5, 1.0)), c.of((-2.0, 0.25))
+    step = 0.0 if soft else c.of((0.0, 0.125))
+    scores = Input((count,), low=-1, step=step)
+    boxes = Input((count, 4), low=0, high=5, step=c.of((0.0, 0.0 if soft else 1.0)))
+    if soft or c.maybe():
+        sigma = 0.5 if soft else 0.0
+        return non_max_suppression.v5("", boxes, scores, sigma, wanted, overlap, least)
+    return non_max_suppression.v4("", boxes, scores, wanted, overlap, least)
+
+
+def detections(c: Chance) -> Case:
+    """Class by class, or over all of them; there as many are found as are wanted, since hosts leave
+    anything behind them: of each pair of anchors at one place one is."""
+    count, classes, regular = 2 * c.of((1, 4, 33, 70)), c.of((1, 2, 5)), c.maybe()
+    around = detection.anchors(count) if regular else detection.apart(count)[np.arange(count) // 2]
+    step = 0.0 if regular else c.of((0.0, 0.125))  # hosts do not agree which class comes first
+    scores = Input((1, count, classes + c.of((0, 1))), low=-1, step=step)
+    return detection.host(
+        "", (1, count, 4), scores, constant(around), num_classes=classes, use_regular_nms=regular,
+        max_detections=c.up_to(1, count // 2), nms_iou_threshold=c.of((0.2, 0.5, 1.0)),
+        nms_score_threshold=c.of((0.1, 0.9)) if regular else -2.0,
+    )  # fmt: skip
+
+
 GROUPS: tuple[Callable[[Chance], Case], ...] = (
     unary, pairs, select, product, reduction, slices, tile, expand_dims, log_softmax, volume,
-    batches,
+    batches, choice, suppression, detections,
 )  # fmt: skip
