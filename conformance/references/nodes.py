@@ -358,6 +358,17 @@ def _top_k(x: Array, k: Array, axis: int = -1, largest: int = 1) -> tuple[Array,
     return np.take_along_axis(x, indices, axis), indices
 
 
+def _nonzero(flags: Array) -> tuple[Array, Array]:
+    """With the number of flags where there are no more."""
+    found = np.flatnonzero(flags)
+    behind = np.full(flags.size - found.size, flags.size)
+    return np.concatenate([found, behind]), np.asarray(found.size)
+
+
+def _nonzero_places(sums: Array) -> Array:
+    return np.searchsorted(sums, np.arange(sums.size), side="right")
+
+
 def _cumsum(x: Array, axis: Array, exclusive: bool = False, reverse: bool = False) -> Array:
     along = int(np.ravel(axis)[0])
     y = np.cumsum(np.flip(x, along) if reverse else x, along)
@@ -402,6 +413,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "soft_non_max_suppression": references_boxes.soft_non_max_suppression,
     "detections": references_boxes.detections, "class_boxes": references_boxes.class_boxes,
     "chosen_boxes": references_boxes.chosen_boxes,
+    "nonzero": _nonzero, "nonzero_places": _nonzero_places,
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention, "rotary": references_attention.rotary,
     "matmul_blocks": _matmul_blocks,

@@ -184,7 +184,16 @@ def _check(found: plan_file.Stored, interface: Interface, node: HostNode, taken:
     for name in (*inputs, *interface.outputs) if known else ():
         if taken.values[name].dtype != known[name].dtype:
             raise ValueError(f"its value {name!r} is of another type than it was made for")
-    for names, places in ((interface.ports, plan.inputs), (interface.outputs, plan.outputs)):
+    outputs, counts = plan.outputs[: len(interface.outputs)], plan.outputs[len(interface.outputs) :]
+    for port in outputs:
+        axis, place = port.counted or (0, len(outputs))
+        if port.counted and not (0 <= axis < len(port.shape) and place in plan.counts):
+            raise ValueError(f"its value {port.name!r} has no count")
+    if plan.counts and {*plan.counts} != {*range(len(outputs), len(plan.outputs))}:
+        raise ValueError("its counts are not behind its outputs")
+    if any((port.dtype, port.shape) != ("i32", ()) for port in counts):
+        raise ValueError("its counts are not single numbers")
+    for names, places in ((interface.ports, plan.inputs), (interface.outputs, outputs)):
         for name, port in zip(names, places, strict=True):
             if taken.values[name].dtype != port.dtype:
                 raise ValueError(f"its value {name!r} is not of type {port.dtype}")

@@ -160,7 +160,7 @@ def _placed(
     hosts = grouping.members[frozenset(partition.nodes)]
     names = {tensor: name for name, tensor in reading.ids.items()}
     ports = tuple(names[t] for t in partition.graph.inputs)
-    outputs = tuple(names[t] for t in partition.graph.outputs)
+    outputs = tuple(names[t] for t in partition.graph.outputs if t in names)
     inside = taken.of(hosts)
     told = {name: reading.run_values[name] for name in inside.inputs if name in reading.run_values}
     inputs = tuple(dict.fromkeys((*ports, *inside.inputs))) if dynamic else ports
@@ -181,7 +181,8 @@ def _with_interface(
     made: context.Context | None = None,
 ) -> records.Placed:
     """The native object of a partition that is built."""
-    handle = _create(partition.number, nodes, interface, made)
+    counts = len(partition.instance.plan.counts)
+    handle = _create(partition.number, nodes, interface, made, counts=counts)
     placed = records.Placed(partition, handle, nodes, interface)
     placed.add(handle, interface.key, partition.instance.output_shapes, partition.instance)
     if interface.part is None:  # the native object holds all that a run needs
@@ -202,6 +203,7 @@ def _create(
     interface: context.Interface,
     made: context.Context | None = None,
     refusal: str | None = None,
+    counts: int = 0,
 ) -> Any:
     ffi = native.ffi
     keep: list[Any] = []
@@ -219,6 +221,7 @@ def _create(
     spec.port_count = len(interface.ports)
     spec.values, spec.value_count = texts(interface.run_values), len(interface.run_values)
     spec.outputs, spec.output_count = texts(interface.outputs), len(interface.outputs)
+    spec.count_count = counts
     held = [np.ascontiguousarray(data) for data in interface.guards.values()]
     spec.guards, spec.guard_count = texts(interface.guards), len(held)
     spec.guard_data = array("void *", [ffi.cast("void *", data.ctypes.data) for data in held])

@@ -309,6 +309,12 @@ class Expansion:
         except Exception:
             return None
 
+    def counted(self, tensor: int, axis: int, count: int) -> int:
+        """The tensor, of which only so many are meant on an axis as the number `count` says."""
+        table = self.tensors.table
+        table[tensor] = replace(table[tensor], counted=(axis, count))
+        return tensor
+
     def plus(self, tensor: int, term: int | None) -> int:
         """The sum, of two if there is a term."""
         return tensor if term is None else self.add("add", tensor, term)

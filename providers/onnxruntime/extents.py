@@ -20,7 +20,8 @@ def read_open(snapshot: Snapshot) -> tuple[Reading, bool]:
     shapes."""
     if not _is_open(snapshot):
         reading = read(snapshot, {})
-        return reading, reading.contradictions > 0 or bool(reading.run_values)
+        counted = any(tensor.counted for tensor in reading.graph.tensors.values())
+        return reading, reading.contradictions > 0 or bool(reading.run_values) or counted
     solver = solver_of(snapshot)
     best = symbolic_shapes.solve(solver, _likely)
     return replace(best.reading, guessed=frozenset(solver.fitting & best.wrong)), True

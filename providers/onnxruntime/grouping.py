@@ -108,7 +108,12 @@ class Grouping:
 
     def _host_graph(self) -> Graph:
         numbers = {name: k for k, name in enumerate(self.snapshot.values)}
-        tensors = {k: Tensor(name, ()) for name, k in numbers.items()}
+        found, ids = self.reading.graph.tensors, self.reading.ids
+        counted = {name for name, t in ids.items() if t in found and found[t].counted}
+        tensors = {
+            k: Tensor(name, (), counted=(0, k) if name in counted else None)
+            for name, k in numbers.items()
+        }
         nodes = [
             Node(
                 node.id,

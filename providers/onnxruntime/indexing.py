@@ -41,20 +41,6 @@ UNPOOLED = needs(
 SHAPED_BY_WINDOW = needs("No shape of the result.", lambda e: not e.has(2))
 
 
-def _chosen(e: Expansion) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Where the condition of a Compress holds."""
-    return np.flatnonzero(e.value(1))
-
-
-def _some(e: Expansion) -> bool:
-    axis = e.host.attributes.get("axis")
-    extent = prod(e.shape()) if axis is None else e.shape()[e.axis(int(axis), e.rank())]
-    return 0 < len(_chosen(e)) and int(_chosen(e)[-1]) < extent
-
-
-CHOSEN = needs("A condition that takes something, and nothing beyond the axis.", _some)
-
-
 def _ahead(e: Expansion) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """How far each element of a matrix is to the right of the main diagonal."""
     rows, columns = e.shape()[-2:]
@@ -72,14 +58,6 @@ def trilu(e: Expansion) -> int:
         kept = e.add(side, e.index(ahead), k, dtype="bool")
     zero = np.int32 if dtype in COUNTS else np.bool_ if dtype == "bool" else None
     return e.add("where", kept, e.x(), e.const([0], zero), dtype=dtype)
-
-
-def compress(e: Expansion) -> int:
-    """Elements, or parts along an axis, for which a constant condition holds."""
-    axis = e.host.attributes.get("axis")
-    if axis is None:
-        return e.add("gather", e.reshape(e.x(), (prod(e.shape()),)), e.index(_chosen(e)), axis=0)
-    return e.add("gather", e.x(), e.index(_chosen(e)), axis=e.axis(int(axis), e.rank()))
 
 
 def _made(e: Expansion) -> str:

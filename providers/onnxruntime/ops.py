@@ -14,6 +14,7 @@ from . import (
     attention,
     blocks,
     conditions,
+    counting,
     einsum,
     indexing,
     matrices,
@@ -106,7 +107,9 @@ _ROWS: tuple[HostOp, ...] = (
         "Col2Im", "reduce_sum", (18, 18), "value shape! shape!", *patches.COLUMNS,
         by=patches.col2im, types="f32 f16",
     ),
-    row("Compress", "gather", (9, 28), "value condition!", indexing.CHOSEN, by=indexing.compress),
+    row(
+        "Compress", "gather", (9, 28), "value condition", counting.CHOSEN, by=counting.compress,
+    ),
     row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH),
     row("Conv", "conv_2d", (1, 22), LAYER, *windows.CONV, by=windows.conv, listed=BOTH),
     row(
@@ -232,6 +235,14 @@ _ROWS: tuple[HostOp, ...] = (
     row("Mod", "fmod", (10, 28), TWO, conditions.REMAINDER, by=ew.modulo, small=True),
     row("Mul", "mul", (7, 14), TWO, listed=BOTH, small=True),
     row("Neg", "neg", (6, 13), small=True),
+    row(
+        "NonZero", "nonzero", (9, 13), "value", counting.RANKED, by=counting.nonzero,
+        types=f"f32 f16 bool {COUNTS} {' '.join(narrow.TYPES)}",
+    ),
+    row(
+        "NonMaxSuppression", "chosen_boxes", (10, 28),
+        "value value count? overlap? least?", counting.CHOICE, by=counting.chosen_boxes,
+    ),
     row("Not", "logical_not", (1, 1)),
     row(
         "OneHot", "one_hot", (9, 28), "index count! like", indexing.OFF_AND_ON, by=indexing.one_hot,
@@ -339,6 +350,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Transpose", "transpose", (1, 25), "value", rearranging.ORDERED, by=rearranging.transpose),
     row("Trilu", "where", (14, 14), "value count?", indexing.ONE_DIAGONAL, by=indexing.trilu),
+    row("Unique", "nonzero", (11, 28), "value", counting.LISTED, by=counting.unique,
+        types="f32 i64"),
     row("Unsqueeze", "reshape", (1, 25), AXES, rearranging.NAMED, by=rearranging.unsqueeze),
     row(
         "Upsample", "resize", (7, 10), "value factors?", *resizing.UPSAMPLE, by=resizing.resize,

@@ -33,10 +33,6 @@ LEFT = {
         ("If", "Loop", "Scan"),
         "It lets the host run graphs of the model, whose nodes are taken by themselves.",
     ),
-    **dict.fromkeys(
-        ("NonMaxSuppression", "NonZero", "Unique"),
-        "It stays with the host: how many results it has is only known when it has run.",
-    ),
 }
 
 
@@ -217,7 +213,9 @@ class _Reader:
             told, found = self.snapshot.values[name].shape, self.tensors.table[tensor].shape
             if told is None:
                 continue
-            fits = len(told) == len(found) and all(map(self._agree, told, found))
+            counted = self.tensors.table[tensor].counted
+            bounds = found if counted is None else _below(found, told, counted[0])
+            fits = len(told) == len(bounds) and all(map(self._agree, told, bounds))
             if not fits:
                 self.contradictions += 1
                 if follows or (expansion.scaled and _one_off(told, found)):
@@ -279,6 +277,13 @@ class _Reader:
             impossible=frozenset(self.impossible),
             run_values=self.run_values,
         )
+
+
+def _below(bounds: Shape, told: tuple[Extent, ...], axis: int) -> Shape:
+    """The shape, with what is told of the axis that a run counts where that may be."""
+    extent = told[axis] if axis < len(told) else bounds[axis]
+    known = extent if isinstance(extent, int) else bounds[axis]
+    return (*bounds[:axis], min(known, bounds[axis]), *bounds[axis + 1 :])
 
 
 def _one_off(told: tuple[Extent, ...], found: Shape) -> bool:

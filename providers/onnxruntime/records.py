@@ -12,7 +12,7 @@ from tflgpu_plugin import native
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reports import Report
-from tflgpu_plugin.ir.graph import Graph, Shape, Tensor
+from tflgpu_plugin.ir.graph import Graph, Shape, Tensor, counts
 
 from . import run_values
 from .context import Export, Interface
@@ -75,11 +75,12 @@ class Placed(PlacedPartition):
         for name in interface.ports:
             port = Tensor(name, shapes[name], part.values[name].dtype)
             tensors.setdefault(ids[name], port)
+        outputs = tuple(ids[name] for name in interface.outputs)
         return replace(
             reading.graph,
             tensors=tensors,
             inputs=tuple(ids[name] for name in interface.ports),
-            outputs=tuple(ids[name] for name in interface.outputs),
+            outputs=(*outputs, *counts(tensors, outputs)),
         )
 
 

@@ -117,6 +117,7 @@ OPS = ("test_op_names", "test_passes", "test_recompose", "test_merge", "test_com
 _NATIVE = (
     "test_native",
     "test_refused_calls",
+    "test_plans",
     "test_runs",
     "test_exit",
     "test_upload",

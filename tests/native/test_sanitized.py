@@ -19,13 +19,14 @@ pytestmark = pytest.mark.adapter
 
 CHECKS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O0")
 TESTS = ("tests/native/test_runs.py", "tests/native/test_refused_calls.py",
-         "tests/native/test_fake_host.py",
+         "tests/native/test_fake_host.py", "tests/native/test_plans.py",
+         "tests/providers/onnxruntime/test_ort_counting.py",
          "tests/providers/tflite/test_variables.py",
          "tests/providers/onnxruntime/test_onnxruntime.py",
          "tests/cache/test_compiled_models.py")  # fmt: skip
 CHOSEN = (
-    "test_runs or refused_calls or fake_host or (variables and input-reference) or one_partition "
-    "or report_counts or a_cache"
+    "test_runs or refused_calls or fake_host or test_plans or compress or its_room or a_cache "
+    "or (variables and input-reference) or one_partition or report_counts"
 )
 # Names are read as far as there is memory: by a call that tells where it ends.
 MEANT = "interceptor_via_fun:tgi_probe_copy\n"

@@ -115,7 +115,9 @@ def test_what_becomes_of_errors() -> None:
     assert where(lambda row: row.errors.keeps_magnitude) == moved | resized
     found = {"detections", "chosen_boxes"}
     assert where(lambda row: row.errors.choice == 1) == {"max_pool_argmax", "top_k"} | found
-    assert where(lambda row: row.errors.choice == 0) == {SUPPRESSION, f"soft_{SUPPRESSION}"}
+    assert where(lambda row: row.errors.choice == 0) == {
+        *(SUPPRESSION, f"soft_{SUPPRESSION}", "nonzero", "nonzero_places")
+    }
     assert where(lambda row: row.errors.choice not in (0, 1, None)) == set()
     assert where(lambda row: row.errors.relative) == {"log"}
     assert where(lambda row: row.errors.normalizes) == {"standardize", "standardize_groups"}

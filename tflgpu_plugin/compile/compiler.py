@@ -121,7 +121,7 @@ class _Assembly:
                 dispatches.append(self._dispatch(place, launch, uniforms, len(blocks)))
             blocks += self.block
         inputs = [self._port("input", t) for t in self.whole.inputs]
-        outputs = [self._port("output", t) for t in self.whole.outputs]
+        outputs = [self._counted(self._port("output", t)) for t in self.whole.outputs]
         states = [self._port("state", before) for before, _ in self.graph.states]
         return Plan(
             tuple(self.pipelines),
@@ -302,6 +302,14 @@ class _Assembly:
         value = self._tensor(tensor)
         return Port(
             tensor, value.name, value.shape, value.dtype, self.raw[Raw(role, tensor)], value.bytes
+        )
+
+    def _counted(self, port: Port) -> Port:
+        told = self.whole.tensors[port.tensor].counted
+        return (
+            port
+            if told is None
+            else replace(port, counted=(told[0], self.whole.outputs.index(told[1])))
         )
 
 

@@ -8,12 +8,12 @@ nominal GPU and never looks at this adapter.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph
+from tflgpu_plugin.ir.graph import FOLDED, STORE, Graph, Node, counts
 
 # The nominal GPU and CPU of the pays-off rule: a mid-range integrated GPU beside two CPU cores
 # (2024).
@@ -29,7 +29,8 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
 
     Alternates between what can run on either side: all supported nodes that are ready form an
     partition, then all others that are ready run, and so on (the schedule a host with two kinds of
-    nodes would follow).
+    nodes would follow). What a run counts is known when a partition is done: those that read it
+    come after.
     """
     producer = graph.producers()
     waiting = list(graph.nodes)
@@ -37,10 +38,10 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
     groups: list[list[int]] = []
     inside = True
     while waiting:
-        group, rest = [], []
+        group, rest = list[int](), list[Node]()
         for node in waiting:
             needs = {producer[t].id for t in node.reads if t in producer}
-            ready = needs <= done
+            ready = needs <= done and not (inside and _counts_first(graph, node, producer, group))
             if (node.id in supported) == inside and ready:
                 group.append(node.id)
                 done.add(node.id)
@@ -52,9 +53,18 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
     return groups
 
 
+def _counts_first(
+    graph: Graph, node: Node, producer: Mapping[int, Node], group: Collection[int]
+) -> bool:
+    """The node reads what one of the group makes an unknown number of."""
+    counted = (t for t in node.reads if t in producer and graph.tensors[t].counted)
+    return any(producer[t].id in group for t in counted)
+
+
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
     """The partition of these nodes as a graph of its own; inputs and outputs are sorted by tensor
-    id. Constant-folded nodes leave only their results.
+    id, and numbers that say how many are meant come last. Constant-folded nodes leave only their
+    results.
     """
     chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != FOLDED)
     made = {t for node in chosen for t in node.outputs}
@@ -73,7 +83,7 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
         tensors=tensors,
         nodes=chosen,
         inputs=tuple(inputs),
-        outputs=tuple(outputs),
+        outputs=(*outputs, *counts(graph.tensors, outputs)),
         states=states,
         chained=(),
     )

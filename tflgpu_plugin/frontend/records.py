@@ -24,7 +24,7 @@ from tflgpu_plugin.frontend.reports import (
     PartitionReport,
     Report,
 )
-from tflgpu_plugin.ir.graph import Graph, Shape
+from tflgpu_plugin.ir.graph import Graph, Shape, counts
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.runtime.adapter import AdapterInfo
 
@@ -76,14 +76,15 @@ class PlacedPartition:
         made: Sequence[Shape] = ()
         try:
             graph = self.reshaped(given)
-            made = [graph.shape(t) for t in graph.outputs]
+            hidden = counts(graph.tensors, graph.outputs)
+            made = [graph.shape(t) for t in graph.outputs if t not in hidden]
             instance = self.instance(given, graph)
         except ImpossibleShapes:
             raise
         except BuildError as error:
             self.add(handle, given, made, error.sentence)
         else:
-            self.add(handle, given, made, instance)
+            self.add(handle, given, instance.output_shapes, instance)
 
     def add(
         self, handle: Any, given: Sequence[Shape], made: Sequence[Shape], found: Instance | str

@@ -8,7 +8,7 @@ follows from its shape, see `geometry`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -56,6 +56,8 @@ class Quantization:
 class Tensor:
     """A value. `data` is present on constants; `variable` marks state that the host keeps between
     runs; `wide` a step inside an op, kept in float32 where others may be stored as float16.
+    `counted` (an axis, another tensor): the extent of the axis is a bound, and only as many are
+    meant, from the first on, as the int32 number in the other tensor says when a run is done.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Tensor:
     quantization: Quantization | None = None
     variable: bool = False
     wide: bool = False
+    counted: tuple[int, int] | None = None
 
     @property
     def bytes(self) -> int:
@@ -206,6 +209,12 @@ class Graph:
 
     def with_nodes(self, nodes: list[Node] | tuple[Node, ...], **tensors: Any) -> Graph:
         return replace(self, nodes=tuple(nodes), **tensors)
+
+
+def counts(tensors: Mapping[int, Tensor], outputs: Iterable[int]) -> tuple[int, ...]:
+    """The tensors that say how many of these outputs' elements a run has made, each once."""
+    told = (tensors[t].counted for t in outputs)
+    return tuple(dict.fromkeys(counted[1] for counted in told if counted is not None))
 
 
 def verify(graph: Graph) -> None:

@@ -103,7 +103,8 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Port:
-    """An input, output or state, in the host's layout and dtype (row-major)."""
+    """An input, output or state, in the host's layout and dtype (row-major). `counted` (an axis,
+    the place of another output): of this axis only as many are meant as that int32 number says."""
 
     tensor: int
     name: str
@@ -111,6 +112,7 @@ class Port:
     dtype: str
     buffer: int
     bytes: int
+    counted: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,12 @@ class Plan:
     states: tuple[Port, ...]
     tensor_bytes: int = 0
     least_bytes: int = 0
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The places of outputs that say how many elements of others are meant."""
+        told = (port.counted for port in self.outputs)
+        return tuple(dict.fromkeys(counted[1] for counted in told if counted is not None))
 
     @cached_property
     def structure(self) -> bytes:

@@ -27,6 +27,7 @@ FAMILIES = (
     "reverse_sequence",
     "spectrum",
     "top_k",
+    "nonzero",
     "non_max_suppression",
     "detection",
     "reshape",

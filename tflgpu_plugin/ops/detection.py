@@ -50,11 +50,15 @@ def refuse(graph: Graph, node: Node, target: Target) -> str | None:
     each, count = given["each"], given["count"]
     if count < 1 or (each is not None and each < 1):
         return "Of no boxes there is nothing to choose."
-    held = -(-boxes[1] // THREADS)
-    last = 0 if each is None else -(-classes * each // THREADS) * (count + 1)
-    if max(held * ((each or count) + 1), last) > MAX_VISITS:
+    last = 0 if each is None else visits(classes * each, count)
+    if max(visits(boxes[1], each or count), last) > MAX_VISITS:
         return f"{count:,} of {boxes[1]:,} boxes are too many to choose."
     return None
+
+
+def visits(boxes: int, count: int) -> int:
+    """How often a thread looks at a box while so many are chosen."""
+    return -(-boxes // THREADS) * (count + 1)
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

@@ -183,7 +183,17 @@ class Instance:
 
     @property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(port.shape for port in self.plan.outputs)
+        """As native code is told them: without those that are counts, and with -1 - k for an extent
+        that the k-th of these tells."""
+        counts = self.plan.counts
+        found = []
+        for place, port in enumerate(self.plan.outputs):
+            shape = list(port.shape)
+            if port.counted is not None:
+                shape[port.counted[0]] = -1 - counts.index(port.counted[1])
+            if place not in counts:
+                found.append(tuple(shape))
+        return tuple(found)
 
     def _create_replay(self) -> Any:
         plan = self.plan

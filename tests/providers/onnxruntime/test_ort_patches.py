@@ -309,7 +309,6 @@ BOUNDS: list[tuple[Node, str]] = [
     (Node("Compress", (3, 4), np.array([False, False])), "takes something"),
     (Node("Compress", (3, 4), np.arange(4) > 1, axis=0), "nothing beyond the axis"),
     (Node("Compress", (3, 4), np.arange(4) > 1, axis=-1), ""),
-    (Node("Compress", (3, 4), ("bool", (3,))), "must be a constant"),
 ]
 
 

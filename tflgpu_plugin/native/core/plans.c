@@ -10,11 +10,13 @@ void tgi_shape_text(const int32_t *shape, char *text, size_t size) {
   snprintf(text + used, size - used, "]");
 }
 
-/* The flat list must describe as many tensors as the kernel has. */
-static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count) {
+/* The flat list must describe as many tensors as the kernel has, open extents by counts that there are. */
+static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count, size_t counts) {
   size_t at = 0;
   for (size_t i = 0; i < tensor_count; i++) {
-    if (at >= count || shapes[at] < 0) return false;
+    if (at >= count || shapes[at] < 0 || (size_t)shapes[at] > count - at - 1) return false;
+    for (int32_t k = 1; k <= shapes[at]; k++)
+      if (shapes[at + k] < 0 && (size_t)(-1 - shapes[at + k]) >= counts) return false;
     at += 1 + (size_t)shapes[at];
   }
   return at == count;
@@ -111,18 +113,21 @@ void tgi_plans_drop(tg_partition *partition) {
 }
 
 static int check_replay(tgi_arity arity, const tg_replay *replay, tg_error *err) {
-  if (replay->input_count == arity.ports && replay->output_count == arity.outputs && replay->state_count == arity.states)
-    return 0;
-  return tgi_fail(err, "The plan has %zu inputs, %zu outputs and %zu states, but its partition has %zu, %zu and %zu.",
-                  replay->input_count, replay->output_count, replay->state_count, arity.ports, arity.outputs, arity.states);
+  size_t outputs = arity.outputs + arity.counts;
+  if (replay->input_count != arity.ports || replay->output_count != outputs || replay->state_count != arity.states)
+    return tgi_fail(err, "The plan has %zu inputs, %zu outputs and %zu states, but its partition has %zu, %zu and %zu.",
+                    replay->input_count, replay->output_count, replay->state_count, arity.ports, outputs, arity.states);
+  for (size_t i = arity.outputs; i < outputs; i++)
+    if (replay->outputs[i].bytes != sizeof(int32_t)) return tgi_fail(err, "Output %zu of the plan is not a count.", i);
+  return 0;
 }
 
 int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
                      size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err) {
   tgi_arity arity = partition->arity;
-  if (!well_formed(shapes, shape_count, arity.inputs + arity.values))
+  if (!well_formed(shapes, shape_count, arity.inputs + arity.values, (size_t)INT32_MAX + 1))
     return tgi_fail(err, "The list of input shapes does not describe %zu tensors.", arity.inputs + arity.values);
-  if ((replay || output_shape_count > 0) && !well_formed(output_shapes, output_shape_count, arity.outputs))
+  if ((replay || output_shape_count > 0) && !well_formed(output_shapes, output_shape_count, arity.outputs, arity.counts))
     return tgi_fail(err, "The list of output shapes does not describe %zu tensors.", arity.outputs);
   if (replay && check_replay(arity, replay, err)) return 1;
   tgi_entry *entry = make_entry(shapes, shape_count, output_shapes, output_shape_count, replay, reason);

@@ -24,9 +24,9 @@ typedef struct tgi_plans {
 } tgi_plans;
 
 /* What a partition takes and gives. The shapes of all inputs, and the values of some, choose the plan; the first ports of
- * the inputs are its replay's. */
+ * the inputs are its replay's. Behind its outputs a replay has counts, which no host sees. */
 typedef struct tgi_arity {
-  size_t inputs, ports, values, outputs, states;
+  size_t inputs, ports, values, outputs, counts, states;
 } tgi_arity;
 
 /* What both frontends keep of a partition: the first member of their own structs. */

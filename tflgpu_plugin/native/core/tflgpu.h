@@ -17,7 +17,7 @@ typedef struct tg_ort_partition tg_ort_partition;
 
 /* ---- library ------------------------------------------------------------------------------------------------ */
 
-uint32_t tg_abi_version(void);                       /* of this header: 2 */
+uint32_t tg_abi_version(void);                       /* of this header: 3 */
 
 /* 1, 2, ...: delegates and sessions have numbers that no other copy of the package in this process has given. */
 int64_t tg_next_number(void);
@@ -175,8 +175,9 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
 /* ---- plans.c ------------------------------------------------------------------------------------------------ */
 
 /* A replay for these shapes. shapes: for each tensor whose shape matters its rank, then its extents, as many as the partition
- * has inputs. output_shapes: likewise, told to the host. Newest wins; at most 8 are kept, the least recently used goes. replay
- * NULL: these shapes cannot be built, reason says why, and runs fail with it. The partition takes its own reference. */
+ * has inputs. output_shapes: likewise, told to the host; -1 - k for an extent that the k-th count of a run tells. Newest
+ * wins; at most 8 are kept, the least recently used goes. replay NULL: these shapes cannot be built, reason says why, and runs
+ * fail with it. The partition takes its own reference. */
 int tg_partition_add(tg_partition *partition, const int32_t *shapes, size_t shape_count, const int32_t *output_shapes,
                      size_t output_shape_count, tg_replay *replay, const char *reason, tg_error *err);
 
@@ -268,13 +269,14 @@ void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks);
 enum { TG_MAX_NUMBERS = 64 };
 
 /* nodes: onnxruntime's ids. inputs: names of all values whose shape matters; the first port_count are the replay's
- * inputs in order. outputs: names in the replay's order. */
+ * inputs in order. outputs: names in the replay's order; behind them it has count_count int32 numbers that are told to
+ * nobody, of elements that other outputs have. */
 typedef struct tg_ort_partition_spec {
   int64_t number;
   const uint64_t *nodes; size_t node_count;
   const char *const *inputs; size_t input_count, port_count;
   const char *const *values; size_t value_count;   /* inputs whose values a plan is made for: up to TG_MAX_NUMBERS each */
-  const char *const *outputs; size_t output_count;
+  const char *const *outputs; size_t output_count, count_count;
   /* Inputs that have a default which was planned as a constant, and its bytes (copied): a run with others fails. */
   const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes; size_t guard_count;
   /* What a compiled model carries in place of these nodes (copied; NULL: none is asked for): the bytes themselves, or

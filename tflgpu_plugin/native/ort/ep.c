@@ -67,7 +67,7 @@ static bool copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *
   partition->base.number = spec->number;
   partition->node_count = spec->node_count;
   partition->base.arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .values = spec->value_count,
-                                      .outputs = spec->output_count};
+                                      .outputs = spec->output_count, .counts = spec->count_count};
   partition->nodes = malloc((spec->node_count + 1) * sizeof *partition->nodes);
   partition->inputs = copy_names(spec->inputs, spec->input_count);
   partition->outputs = copy_names(spec->outputs, spec->output_count);

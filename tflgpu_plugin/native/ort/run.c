@@ -6,7 +6,9 @@ typedef struct call {
   tg_ort_partition *partition;
   const tgo_api *api;
   tgo_context *context;
-  tg_port *inputs, *outputs;
+  tg_port *inputs, *outputs;       /* behind the outputs the counts */
+  int32_t *counts;
+  void **held;                     /* per output: ours, where a count says how much of it the host gets; else NULL */
   int32_t *shapes;                 /* of all inputs: rank, then extents; then of those that matter a count and numbers */
   size_t shape_count, shape_room;
   int code;                        /* of the status, should the run fail: the host gives up the provider for TGO_EP_FAIL */
@@ -106,6 +108,12 @@ static int check_guards(const call *c, tg_error *err) {
   return 0;
 }
 
+static bool is_counted(const int32_t *shape) {
+  for (int32_t k = 1; k <= shape[0]; k++)
+    if (shape[k] < 0) return true;
+  return false;
+}
+
 static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes, tg_error *err) {
   const tgo_api *api = c->api;
   int64_t dims[8];
@@ -124,8 +132,50 @@ static int read_output(call *c, size_t i, const int32_t *shape, uint64_t bytes, 
 
 static int read_outputs(call *c, const tgi_entry *entry, tg_error *err) {
   const int32_t *shape = entry->output_shapes;
+  for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0]) {
+    uint64_t bytes = entry->replay->outputs[i].bytes;
+    if (!is_counted(shape)) {
+      if (read_output(c, i, shape, bytes, err)) return 1;
+      continue;
+    }
+    if (!(c->held[i] = malloc(bytes + 1))) return tgi_fail(err, "not enough memory for a run.");
+    c->outputs[i].host = c->held[i];
+  }
+  return 0;
+}
+
+/* As much of an output as the run has counted. */
+static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes, tg_error *err) {
+  const tgo_api *api = c->api;
+  int64_t dims[8];
+  size_t rank = (size_t)shape[0], held = 0, lines = 1;
+  tgo_value *value = NULL;
+  void *data = NULL;
+  bool inside = false;
+  if (rank > 8) return tgi_fail(err, "Output \"%s\" has rank %zu.", c->partition->outputs[i], rank);
+  for (size_t k = 0; k < rank; k++) {
+    dims[k] = shape[k + 1] < 0 ? c->counts[-1 - shape[k + 1]] : shape[k + 1];
+    if (dims[k] < 0) return tgi_fail(err, "Output \"%s\" has %lld elements.", c->partition->outputs[i], (long long)dims[k]);
+    inside |= shape[k + 1] < 0;
+    if (!inside) lines *= (size_t)dims[k];
+  }
+  if (tgi_take_status(api, api->get_output(c->context, c->compute->outputs[i], dims, rank, &value), err)) return 1;
+  if (!value) return 0;
+  if (tgi_take_status(api, api->get_byte_count(value, &held), err) ||
+      tgi_take_status(api, api->get_tensor_data(value, &data), err))
+    return 1;
+  if (held > bytes)
+    return tgi_fail(err, "Output \"%s\" has %zu bytes, but its plan has room for %llu.", c->partition->outputs[i], held,
+                    (unsigned long long)bytes);
+  for (size_t k = 0; k < lines && held; k++)
+    memcpy((char *)data + k * (held / lines), (char *)c->held[i] + k * (bytes / lines), held / lines);
+  return 0;
+}
+
+static int give_outputs(call *c, const tgi_entry *entry, tg_error *err) {
+  const int32_t *shape = entry->output_shapes;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++, shape += 1 + shape[0])
-    if (read_output(c, i, shape, entry->replay->outputs[i].bytes, err)) return 1;
+    if (c->held[i] && give_counted(c, i, shape, entry->replay->outputs[i].bytes, err)) return 1;
   return 0;
 }
 
@@ -147,14 +197,18 @@ static tgi_entry *find_entry(call *c, tg_error *err) {
 
 static int run_entry(call *c, const tgi_entry *entry, tg_error *err) {
   if (!entry->replay) return tgi_fail(err, "these input shapes cannot run on the GPU: %s", entry->reason);
-  return read_outputs(c, entry, err) || tgi_partition_run(&c->partition->base, entry, c->inputs, c->outputs, NULL, err);
+  return read_outputs(c, entry, err) ||
+         tgi_partition_run(&c->partition->base, entry, c->inputs, c->outputs, NULL, err) || give_outputs(c, entry, err);
 }
 
 static int run(call *c, tg_error *err) {
   tgi_arity arity = c->partition->base.arity;
-  c->inputs = calloc(arity.inputs + arity.outputs + 1, sizeof *c->inputs);
-  if (!c->inputs) return tgi_fail(err, "not enough memory for a run.");
+  c->inputs = calloc(arity.inputs + arity.outputs + arity.counts + 1, sizeof *c->inputs);
+  c->counts = calloc(arity.counts + 1, sizeof *c->counts);
+  c->held = calloc(arity.outputs + 1, sizeof *c->held);
+  if (!c->inputs || !c->counts || !c->held) return tgi_fail(err, "not enough memory for a run.");
   c->outputs = c->inputs + arity.inputs;
+  for (size_t k = 0; k < arity.counts; k++) c->outputs[arity.outputs + k].host = &c->counts[k];
   if (tgi_is_forked()) {           /* Python's threads are gone here */
     tgi_enter(err);
     return 1;
@@ -173,6 +227,9 @@ tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context
             .code = TGO_EP_FAIL};
   tg_error err = {0};
   int failed = run(&c, &err);
+  for (size_t i = 0; c.held && i < c.partition->base.arity.outputs; i++) free(c.held[i]);
+  free(c.held);
+  free(c.counts);
   free(c.inputs);
   free(c.shapes);
   atomic_fetch_add(failed ? &c.partition->base.failures : &c.partition->base.runs, 1);

@@ -1,0 +1,206 @@
+"""Rows whose results only a run counts: as much is computed as there can be, and the count says how
+much of it is meant."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tflgpu_plugin.ir.host_op import needs
+from tflgpu_plugin.ir.quantization import COUNTS
+from tflgpu_plugin.ops import detection
+
+from . import narrow
+from .expansion import Expansion
+from .rearranging import cut
+
+SMALLEST = 2.0**-126  # an overlap above this is one above 0
+MOST_SORTED = 4096  # one by one: far more would take longer than the host takes
+
+
+def _extent(e: Expansion) -> int:
+    """How much a Compress chooses from."""
+    axis = e.host.attributes.get("axis")
+    return prod(e.shape()) if axis is None else e.shape()[e.axis(int(axis), e.rank())]
+
+
+def _within(e: Expansion) -> bool:
+    known = e.constant(e.x(1))
+    if known is None:
+        return e.rank(e.x(1)) == 1
+    chosen = np.flatnonzero(known)
+    return len(chosen) > 0 and int(chosen[-1]) < _extent(e)
+
+
+RANKED = needs("An axis at least.", lambda e: e.rank() > 0)
+CHOSEN = needs("A condition that takes something, and nothing beyond the axis.", _within)
+
+
+def compress(e: Expansion) -> int:
+    """Elements, or parts along an axis, for which a condition holds."""
+    given = e.host.attributes.get("axis")
+    flat = given is None
+    x = e.reshape(e.x(), (prod(e.shape()),)) if flat else e.x()
+    axis = 0 if given is None else e.axis(int(given), e.rank())
+    known = e.constant(e.x(1))
+    if known is not None:
+        return e.add("gather", x, e.index(np.flatnonzero(known)), axis=axis)
+    condition = e.x(1)
+    if e.shape(condition)[0] > _extent(e):
+        condition = cut(e, condition, [slice(0, _extent(e))])
+    places, count = places_of(e, condition)
+    shape = e.shape(x)
+    if prod(shape):
+        return e.counted(e.add("gather", x, places, axis=axis), axis, count)
+    bound = min(e.shape(places)[0], shape[axis])
+    nothing = e.reshape(x, (*shape[:axis], bound, *shape[axis + 1 :]))
+    return e.counted(nothing, axis, count)
+
+
+def places_of(e: Expansion, flags: int) -> tuple[int, int]:
+    """The numbers of the flags [n] that are true, [n] with some number of a flag behind them, and
+    how many there are."""
+    if not prod(e.shape(flags)):
+        flags = e.const([False], np.bool_)
+    places, count = e.add_many("nonzero", flags, dtype="i32")
+    return e.add("minimum", places, e.index([prod(e.shape(flags)) - 1])), count
+
+
+def nonzero(e: Expansion) -> int:
+    """The coordinates of what is not zero, a column for each element."""
+    shape, flags = e.shape(), e.x()
+    if e.dtype() in narrow.TYPES:
+        flags = narrow.int32(e, flags)
+    if e.dtype(flags) != "bool":
+        zero = e.index([0]) if e.dtype(flags) in COUNTS else e.const([0])
+        flags = e.add("not_equal", flags, zero, dtype="bool")
+    places, count = places_of(e, e.reshape(flags, (prod(shape),)))
+    bound = e.shape(places)
+    rows = []
+    for axis, extent in enumerate(shape):
+        row, inner = places, prod(shape[axis + 1 :])
+        if inner > 1:
+            row = e.add("floor_div", row, e.index([inner]))
+        if axis and extent:
+            row = e.add("floor_mod", row, e.index([extent]))
+        rows.append(e.reshape(row, (1, *bound)))
+    made = (
+        e.add("concat", *rows, axis=0) if len(rows) > 1 else e.reshape(places, (len(rows), *bound))
+    )
+    return e.counted(made, 1, count)
+
+
+def _single(e: Expansion) -> bool:
+    axis = e.host.attributes.get("axis")
+    return (axis is None or e.rank() == 1) and prod(e.shape()) <= MOST_SORTED
+
+
+LISTED = needs(
+    f"Single elements (no axis, or an input of rank 1), {MOST_SORTED:,} at most.", _single
+)
+
+
+def unique(e: Expansion) -> list[int]:
+    """The elements that differ, where each stood first, which each input is, and how often."""
+    n = prod(e.shape())
+    x = e.reshape(e.x(), (n,))
+    if not n:
+        _, count = places_of(e, x)
+        nothing = [e.add("cast", x, dtype="i32") for _ in range(3)]
+        made = [x if e.dtype() == "f32" else nothing[0], *nothing]
+        return [t if k == 2 else e.counted(t, 0, count) for k, t in enumerate(made)]
+    values, order = e.add_many("top_k", x, e.index([n]), axis=0, largest=0,
+                               dtype=(e.dtype(), "i32"))  # fmt: skip
+    heads, size = e.const([True], np.bool_), e.index([n])
+    if n > 1:
+        pair = (cut(e, values, [slice(1, n)]), cut(e, values, [slice(0, n - 1)]))
+        heads = e.add("concat", heads, e.add("not_equal", *pair, dtype="bool"), axis=0)
+    starts, count = e.add_many("nonzero", heads, dtype="i32")
+    ends = e.add("concat", cut(e, starts, [slice(1, n)]), size, axis=0) if n > 1 else size
+    places = e.add("minimum", starts, e.index([n - 1]))
+    groups = e.add("cumsum", e.add("cast", heads, dtype="i32"), e.index([0]))
+    kinds = e.add("gather", e.add("sub", groups, e.index([1])), _argsort(e, order), axis=0)
+    first = e.add("gather", order, places, axis=0)
+    found = [e.add("gather", values, places, axis=0), first, e.add("sub", ends, starts)]
+    if not e.integer("sorted", 1):
+        behind = e.add("equal", starts, size, dtype="bool")
+        by_first = _argsort(e, e.add("where", behind, size, first, dtype="i32"))
+        kinds = e.add("gather", _argsort(e, by_first), kinds, axis=0)
+        found = [e.add("gather", t, by_first, axis=0) for t in found]
+    counted = [e.counted(t, 0, count) for t in found]
+    return [*counted[:2], kinds, counted[2]]
+
+
+def _argsort(e: Expansion, x: int) -> int:
+    """The places of the elements [n] in rising order."""
+    _, order = e.add_many("top_k", x, e.index(e.shape(x)), axis=0, largest=0, dtype="i32")
+    return order
+
+
+def _limits(e: Expansion) -> tuple[int, float, float]:
+    """How many boxes of a class at most, their overlap, and their least score."""
+    count, overlap, least = (e.optional(k) for k in (2, 3, 4))
+    above = (
+        -np.inf if least is None else np.nextafter(np.float32(least.flat[0]), np.float32(np.inf))
+    )
+    wanted = 0 if count is None else int(count.flat[0])
+    share = 0.0 if overlap is None else float(overlap.flat[0])
+    return max(min(wanted, e.shape()[1]), 0), share, float(above)
+
+
+def _boxes(e: Expansion) -> bool:
+    boxes, scores = e.shape(), e.shape(e.x(1))
+    ranks = (len(boxes), len(scores))
+    if ranks != (3, 3) or boxes != (scores[0], scores[2], 4):
+        return False
+    each, overlap, _ = _limits(e)
+    return 0 <= overlap <= 1 and detection.visits(boxes[1], each) <= detection.MAX_VISITS
+
+
+CHOICE = needs(
+    "A count, an overlap between 0 and 1 and a least score that are known before the run, and not "
+    "too many boxes.",
+    lambda e: e.known(*e.inputs[2:]) and _boxes(e),
+)
+
+
+def chosen_boxes(e: Expansion) -> int:
+    """Rows of batch, class and box. The best boxes of each class by themselves."""
+    (batches, many, _), classes = e.shape(), e.shape(e.x(1))[1]
+    each, overlap, least = _limits(e)
+    bound = batches * classes * each
+    if not bound:
+        none = cut(e, e.x(1), [slice(0, 0), slice(None), slice(None)])
+        rows = e.reshape(e.add("cast", none, dtype="i32"), (0, 3))
+        return e.counted(rows, 0, places_of(e, e.reshape(rows, (0,)))[1])
+    boxes = _corners(e) if e.integer("center_point_box") else e.x()
+    scores, numbers = e.transpose(e.x(1), (0, 2, 1)), e.const(np.arange(many).reshape(1, many, 1))
+    chosen, there = [], []
+    for batch in range(batches):
+        here = [slice(batch, batch + 1), slice(None), slice(None)]
+        _, labels, _, found = e.add_many(
+            "chosen_boxes", cut(e, boxes, here), cut(e, scores, here), numbers, classes=classes,
+            count=each, least=least, overlap=max(overlap, SMALLEST), rest=0.0,
+        )  # fmt: skip
+        slots = e.const(np.arange(each).reshape(1, each))
+        chosen.append(e.reshape(labels, (classes * each,)))
+        there.append(e.reshape(e.add("less", slots, found, dtype="bool"), (classes * each,)))
+    places, count = places_of(e, _joined(e, there))
+    box = e.add("cast", e.add("gather", _joined(e, chosen), places, axis=0), dtype="i32")
+    kind = e.add("floor_mod", e.add("floor_div", places, e.index([each])), e.index([classes]))
+    batch = e.add("floor_div", places, e.index([classes * each]))
+    columns = [e.reshape(t, (bound, 1)) for t in (batch, kind, box)]
+    return e.counted(e.add("concat", *columns, axis=1), 0, count)
+
+
+def _joined(e: Expansion, parts: list[int]) -> int:
+    return parts[0] if len(parts) == 1 else e.add("concat", *parts, axis=0)
+
+
+def _corners(e: Expansion) -> int:
+    """Boxes (x, y, width, height around a centre) as corners."""
+    centre, size = (cut(e, e.x(), [slice(None), slice(None), slice(k, k + 2)]) for k in (0, 2))
+    half = e.exact(e.times(size, 0.5))
+    pair = e.exact(e.add("sub", centre, half)), e.exact(e.add("add", centre, half))
+    return e.exact(e.add("concat", *pair, axis=2))

@@ -1,0 +1,247 @@
+"""ONNX operators whose results only a run counts: the CPU's answers, whatever the count is, with
+what reads them, in compiled models, and what rows ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.providers.onnxruntime.test_ort_integers import build, same
+from tests.support.onnx_models import Array, Shape, cpu, node, places, session
+from tests.support.onnx_nodes import Node
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+Feeds = Mapping[str, Array]
+
+
+def chance(*shape: int, below: float = 1.0, seed: int = 0) -> Array:
+    return np.random.default_rng([*shape, seed]).random(shape).astype(np.float32) * np.float32(
+        below
+    )
+
+
+def check(nodes: Sequence[Any], feeds: Sequence[Feeds], outputs: Sequence[str],
+          constants: Feeds | None = None, shapes: Mapping[str, Shape] | None = None,
+          cpu_nodes: Sequence[str] = ()) -> None:  # fmt: skip
+    """Equal answers for all feeds in one session; these operators alone are on the CPU."""
+    data = build(nodes, feeds[0], outputs, constants, shapes)
+    ours, theirs = session(data, force=1), cpu(data)
+    assert {op for op, where in places(ours).items() if where == "cpu"} == {*cpu_nodes}
+    for feed in feeds:
+        same(ours, theirs, feed)
+        for got, wanted in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+            assert got.shape == wanted.shape
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("kind", [np.float32, np.bool_, np.int32, np.int64, np.uint8])
+@pytest.mark.parametrize("shape", [(9,), (3, 5), (2, 3, 4), (1, 2, 33, 17)])
+def test_nonzero(kind: type, shape: tuple[int, ...]) -> None:
+    feeds = [{"x": (chance(*shape) < part).astype(kind)} for part in (0.3, 0, 1, 0.9)]
+    check([node("NonZero", ["x"], ["y"])], feeds, ["y"])
+
+
+@pytest.mark.adapter
+def test_nonzero_of_odd_numbers() -> None:
+    x = np.float32([0, -0.0, 1e-40, np.nan, -np.inf, 5, 0, -3])
+    check([node("NonZero", ["x"], ["y"])], [{"x": x}], ["y"])
+
+
+@pytest.mark.adapter
+def test_nonzero_of_other_shapes_and_of_nothing() -> None:
+    feeds = [{"x": chance(*shape) > 0.5} for shape in ((3, 4), (1, 1), (0, 4), (5, 0), (70, 3))]
+    check([node("NonZero", ["x"], ["y"])], feeds, ["y"], shapes={"x": ("a", "b")})
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_compress(axis: int | None) -> None:
+    more = {} if axis is None else {"axis": axis}
+    x, extent = chance(4, 5, 6), 120 if axis is None else (4, 5, 6)[axis]
+    for count in (extent, extent - 2):
+        feeds = [{"x": x, "c": chance(count, seed=1) < part} for part in (0.5, 0, 1)]
+        check([node("Compress", ["x", "c"], ["y"], **more)], feeds, ["y"])
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("axis", [None, 1])
+def test_compress_of_other_shapes_and_of_nothing(axis: int | None) -> None:
+    more = {} if axis is None else {"axis": axis}
+    sizes = ((2, 9, 9), (1, 7, 5), (0, 8, 6), (2, 0, 0), (2, 6, 0))
+    feeds = [{"x": chance(a, b, 3), "c": chance(c, seed=1) < 0.5} for a, b, c in sizes]
+    shapes: dict[str, Shape] = {"x": ("a", "b", 3), "c": ("c",)}
+    check([node("Compress", ["x", "c"], ["y"], **more)], feeds, ["y"], shapes=shapes)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+@pytest.mark.parametrize("sorted_", [0, 1])
+def test_unique(kind: type, sorted_: int) -> None:
+    shapes = ((3, 7), (1, 1), (1, 2), (20, 30), (0, 4))
+    feeds = [{"x": np.floor(chance(*shape, below=12) - 5).astype(kind)} for shape in shapes]
+    one = node("Unique", ["x"], ["y", "first", "kinds", "counts"], sorted=sorted_)
+    check([one], feeds, ["y", "first", "kinds", "counts"], shapes={"x": ("a", "b")})
+    only = node("Unique", ["x"], ["y", "", "kinds"], sorted=sorted_, axis=-1)
+    check([only], [{"x": feeds[3]["x"].reshape(-1)}], ["y", "kinds"])
+
+
+def boxes(batches: int, classes: int, count: int, step: float = 0) -> Feeds:
+    """With many ties where they are multiples of a step."""
+    given = chance(batches, count, 4), chance(batches, classes, count)
+    rounded = [np.round(x / step) * np.float32(step) if step else x for x in given]
+    return {"b": rounded[0].astype(np.float32), "s": rounded[1].astype(np.float32)}
+
+
+LIMITS = [
+    ((1, 1, 30), 10, 0.5, 0.2), ((2, 3, 100), 20, 0.3, None), ((1, 20, 300), 30, 0.45, 0.25),
+    ((1, 2, 50), 1000, None, None), ((2, 2, 50), 5, 0.0, 0.5), ((1, 1, 600), 600, 1.0, 0.0),
+    ((1, 4, 200), 200, 0.5, 0.999), ((1, 2, 9), 0, 0.5, 0.1), ((1, 2, 9), -3, 0.5, 0.1),
+]  # fmt: skip
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("centre", [0, 1])
+def test_non_max_suppression(limits: Any, centre: int) -> None:
+    sizes, *numbers = limits
+    kinds = (np.int64, np.float32, np.float32)
+    held = {name: np.array([number], kind)
+            for name, number, kind in zip("koi", numbers, kinds, strict=True)
+            if number is not None}  # fmt: skip
+    names = ["b", "s", *(name if name in held else "" for name in "koi")]
+    one = node("NonMaxSuppression", names, ["y"], center_point_box=centre)
+    feeds = [boxes(*sizes), boxes(*sizes, 0.25)]
+    check([one], feeds, ["y"], held)
+    check([one], [{**feed, **held} for feed in feeds], ["y"])
+
+
+@pytest.mark.adapter
+def test_no_boxes() -> None:
+    one = node("NonMaxSuppression", ["b", "s", "k"], ["y"])
+    feeds = [boxes(1, 2, count) for count in (5, 0, 7)]
+    shapes: dict[str, Shape] = {"b": (1, "n", 4), "s": (1, 2, "n")}
+    check([one], feeds, ["y"], {"k": np.array([3])}, shapes)
+
+
+@pytest.mark.adapter
+def test_what_reads_a_counted_result() -> None:
+    """Runs behind it, in a partition of its own, whose shapes each run tells."""
+    nodes = [
+        node("Greater", ["x", "half"], ["b"]), node("NonZero", ["b"], ["z"]),
+        node("Transpose", ["z"], ["places"]), node("GatherND", ["x", "places"], ["v"]),
+        node("Mul", ["v", "half"], ["w"]), node("Shape", ["z"], ["shape"]),
+        node("Relu", ["x"], ["r"]),
+    ]  # fmt: skip
+    feeds = [{"x": chance(13, 11, below=below)} for below in (1.0, 0.6, 0.4, 0.7)]
+    held = {"half": np.float32(0.5)}
+    check(nodes, feeds, ["w", "z", "shape", "r"], held, cpu_nodes=["Shape"])
+
+
+@pytest.mark.adapter
+def test_a_shape_that_hangs_on_a_count_is_worked_out_anew() -> None:
+    """The bound is not the shape: neither of what reads it nor of what is made of it."""
+    nodes = [
+        node("NonZero", ["x"], ["z"]), node("Shape", ["z"], ["shape"]),
+        node("ConstantOfShape", ["shape"], ["zeros"]), node("Cast", ["z"], ["floats"], to=1),
+        node("Add", ["floats", "zeros"], ["y"]),
+    ]  # fmt: skip
+    data = build(nodes, {"x": chance(4, 6)}, ["y"])
+    ours, theirs = session(data, force=1), cpu(data)
+    for part in (0.5, 0, 0.9):
+        same(ours, theirs, {"x": np.float32(chance(4, 6) < part)})
+
+
+@pytest.mark.adapter
+def test_a_told_count_is_below_the_bound() -> None:
+    """A model may tell how many there will be, for one input."""
+    from onnx import TensorProto, helper
+
+    x = np.float32([[1, 0], [1, 1]])
+    graph = helper.make_graph(
+        [node("NonZero", ["x"], ["y"])], "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [2, 3])],
+    )  # fmt: skip
+    opset = helper.make_opsetid("", 18)
+    data = helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
+    ours = session(data)
+    assert places(ours) == {"NonZero": "gpu"}
+    same(ours, cpu(data), {"x": x})
+
+
+@pytest.mark.adapter
+def test_a_compiled_model(tmp_path: Path) -> None:
+    nodes = [node("Unique", ["x"], ["y", "", "", "n"]), node("NonZero", ["x"], ["z"])]
+    feeds = [{"x": np.floor(chance(n, below=5))} for n in (30, 7, 30)]
+    data = build(nodes, feeds[0], ["y", "n", "z"], shapes={"x": ("n",)})
+    (tmp_path / "model.onnx").write_bytes(data)
+    made = tmp_path / "made.onnx"
+    entries = {"ep__context_enable": "1", "ep__context_file_path": str(made)}
+    opened(str(tmp_path / "model.onnx"), **entries)
+    again, theirs = opened(str(made)), cpu(data)
+    assert set(places(again).values()) == {"gpu"}
+    for feed in feeds:
+        same(again, theirs, feed)
+
+
+def opened(path: str, **entries: str) -> Any:
+    import onnxruntime
+
+    import tflgpu_plugin
+    from tests.support.onnx_models import EP, quiet
+
+    tflgpu_plugin.register()
+    return onnxruntime.InferenceSession(path, quiet(**entries), providers=[EP])
+
+
+@pytest.mark.adapter
+def test_a_count_beyond_its_room_is_an_error() -> None:
+    """Whatever a device says, nothing is read behind what it has written."""
+    from tflgpu_plugin.providers.onnxruntime import records
+
+    import tflgpu_plugin
+
+    ours = session(build([node("NonZero", ["x"], ["y"])], {"x": chance(3, 4)}, ["y"]), force=1)
+    (partition,) = tflgpu_plugin.report(ours).islands
+    placed = records.kept.claimed(partition.key, "")
+    instance = placed.partition.instance
+    placed.add(placed.handle, placed.interface.key, [(9, -1)], instance)
+    assert ours.run(None, {"x": np.float32(chance(3, 4) < 0)})[0].shape == (9, 0)
+    with pytest.raises(Exception, match="bytes, but its plan has room for 192"):
+        ours.run(None, {"x": np.ones((3, 4), np.float32)})
+
+
+FLAGS = ("bool", (3,))
+BOUNDS: list[tuple[Node, str]] = [
+    (Node("NonZero", (3, 4)), ""),
+    (Node("NonZero", ()), "an axis at least"),
+    (Node("Compress", (3, 4), FLAGS), ""),
+    (Node("Compress", (3, 4), ("bool", (3, 1))), "nothing beyond the axis"),
+    (Node("Unique", (64, 64)), ""),
+    (Node("Unique", (64, 65)), "4,096 at most"),
+    (Node("Unique", (3, 4), axis=1), "single elements"),
+    (Node("Unique", (4,), axis=0), ""),
+    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3)), ""),
+    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9)), ""),
+    (Node("NonMaxSuppression", (1, 9, 5), (1, 2, 9), np.array(3)), "not too many boxes"),
+    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 8), np.array(3)), "not too many boxes"),
+    (Node("NonMaxSuppression", (2, 9, 4), (1, 2, 9), np.array(3)), "not too many boxes"),
+    (Node("NonMaxSuppression", (9, 4), (1, 2, 9), np.array(3)), "not too many boxes"),
+    (Node("NonMaxSuppression", (1, 9, 4), (2, 9), np.array(3)), "not too many boxes"),
+    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3), np.float32(1.5)), "overlap"),
+    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3), np.float32(-0.5)), "overlap"),
+    (Node("NonMaxSuppression", (1, 9, 4), (1, 2, 9), np.array(3), np.float32(1)), ""),
+    (Node("NonMaxSuppression", (1, 50000, 4), (1, 2, 50000), np.array(5000)), ""),
+    (Node("NonMaxSuppression", (1, 50000, 4), (1, 2, 50000), np.array(6000)), "too many boxes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "sentence"), BOUNDS)
+def test_a_row_asks_for_what_it_needs_and_no_more(one: Node, sentence: str) -> None:
+    assert sentence.lower() in one.reason.lower() and bool(sentence) == bool(one.reason)

@@ -1,0 +1,74 @@
+"""`nonzero(flags [n])`: the numbers of the elements that are true, in order, [n] with n behind
+them, and how many there are.
+
+It is made of sums of the flags so far and `nonzero_places(sums [n])`: element j is how many of the
+sums are j or less, which is where the flag stands that makes them more.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tflgpu_plugin.ir import quantization
+from tflgpu_plugin.ir.graph import Graph, Node, Shape
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
+from tflgpu_plugin.ops.lowering import Access, Lowering
+from tflgpu_plugin.ops.scan import MAX_LINE
+from tflgpu_plugin.ops.table import Errors, Op, same_shape
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> str | None:
+    """One list of true and false, with something in it."""
+    shape, dtype = graph.shape(node.operand()), graph.tensors[node.operand()].dtype
+    if len(shape) != 1 or not 0 < prod(shape) <= MAX_LINE or dtype != "bool":
+        return f"nonzero takes a list of 1 to {MAX_LINE:,} flags, not {list(shape)} of {dtype}."
+    return None
+
+
+def shapes(graph: Graph, node: Node) -> list[Shape]:
+    """Places, and how many."""
+    return [graph.shape(node.operand()), ()]
+
+
+def decompose(steps: Decomposition, node: Node) -> bool:
+    """Sums of ones, and where they grow."""
+    (count,) = steps.shape(node.operand())
+    ones = steps.editor.tensor((count,), like=node.outputs[1])
+    steps.put(ones, "cast", node.operand())
+    sums = steps.add("cumsum", ones, steps.indices([0]), exclusive=False, reverse=False)
+    steps.put(node.outputs[0], "nonzero_places", sums)
+    last = steps.add("gather", sums, steps.indices([count - 1]), axis=0)
+    steps.put(node.outputs[1], "reshape", last, None, shape=())
+    return True
+
+
+def refuse_places(graph: Graph, node: Node, target: Target) -> str | None:
+    """One list of whole numbers."""
+    shape, sums = graph.shape(node.operand()), graph.tensors[node.operand()]
+    if len(shape) != 1 or not prod(shape) or not quantization.whole(sums):
+        return f"nonzero_places takes a list of whole numbers, not {list(shape)}."
+    return None
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """One launch, four elements per thread, each halving what is left of the list."""
+    (count,) = low.graph.shape(node.operand())
+    low.loops(node, count.bit_length())
+    low.each_vector(
+        "nonzero", node, {"sums": Access(low.stored(node.operand()), 1)},
+        {"count": count, "halvings": count.bit_length()},
+    )  # fmt: skip
+
+
+def _work(graph: Graph, node: Node) -> int:
+    (count,) = graph.shape(node.operand())
+    return count * count.bit_length()
+
+
+OPS = (
+    Op("nonzero", refuse, shapes, lower_decomposed, "exact", types=("bool", "i32"), work=_work,
+       kind="choice", decompose=decompose, errors=Errors(choice=0)),
+    Op("nonzero_places", refuse_places, same_shape, lower, "exact", types=("i32",), work=_work,
+       kind="choice", errors=Errors(choice=0)),
+)  # fmt: skip
