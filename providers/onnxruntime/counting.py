@@ -112,12 +112,11 @@ def unique(e: Expansion) -> list[int]:
         return [t if k == 2 else e.counted(t, 0, count) for k, t in enumerate(made)]
     values, order = e.add_many("top_k", x, e.index([n]), axis=0, largest=0,
                                dtype=(e.dtype(), "i32"))  # fmt: skip
-    heads, size = e.const([True], np.bool_), e.index([n])
-    if n > 1:
-        pair = (cut(e, values, [slice(1, n)]), cut(e, values, [slice(0, n - 1)]))
-        heads = e.add("concat", heads, e.add("not_equal", *pair, dtype="bool"), axis=0)
+    pair = (cut(e, values, [slice(1, n)]), cut(e, values, [slice(0, n - 1)]))
+    other, size = e.add("not_equal", *pair, dtype="bool"), e.index([n])
+    heads = e.add("concat", e.const([True], np.bool_), other, axis=0)
     starts, count = e.add_many("nonzero", heads, dtype="i32")
-    ends = e.add("concat", cut(e, starts, [slice(1, n)]), size, axis=0) if n > 1 else size
+    ends = e.add("concat", cut(e, starts, [slice(1, n)]), size, axis=0)
     places = e.add("minimum", starts, e.index([n - 1]))
     groups = e.add("cumsum", e.add("cast", heads, dtype="i32"), e.index([0]))
     kinds = e.add("gather", e.add("sub", groups, e.index([1])), _argsort(e, order), axis=0)

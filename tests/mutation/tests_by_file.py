@@ -270,6 +270,7 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "narrow": ("test_ort_narrow",),
     "einsum": ("test_ort_einsum",),
     "spectral": ("test_ort_spectral",),
+    "counting": ("test_ort_counting",),
     "patches": ("test_ort_patches",),
     "windows": ("test_ort_patches",),
     "attention": ("test_ort_saved",),

@@ -46,7 +46,7 @@ char *tg_test_strdup(const char *text) { return fails() ? NULL : strdup(text); }
 PRELUDE = """
 import ctypes, gc
 import numpy as np
-from tests.native import test_refused_calls as calls
+from tests.native import test_plans as plans, test_refused_calls as calls
 from tflgpu_plugin import native
 from tflgpu_plugin.native import library_path
 from tflgpu_plugin.runtime import adapter
@@ -114,7 +114,7 @@ def work():
     made = native.call(native.lib.tg_ort_partition_create, given)
     made = ffi.gc(made, native.lib.tg_ort_partition_release)
     for extent in range(10):
-        calls.add(made, [1, extent], [1, 16], spec.make() if extent == 4 else None)
+        plans.add(made, [1, extent], [1, 16], spec.make() if extent == 4 else None)
 
 each_allocation(work)
 """
